@@ -1,0 +1,330 @@
+//! The callers' end of the engine: checks, encodes and queues requests, and keeps the sessions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{mpsc, watch};
+
+use super::codec::Codec;
+use super::queue::{Inbox, Queue, Turn};
+use super::{
+    Cancel, FinishReason, Message, Options, Refusal, RequestError, Role, Ticket, Usage,
+};
+use super::session::{Past, SessionId, SessionStatus, Sessions};
+use super::status::{State, Status};
+use crate::model::language::Prompt;
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests that may wait behind the running one.
+    pub queue: usize,
+    /// Sessions that may be open.
+    pub sessions: usize,
+}
+
+/// State that callers and the engine thread share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) queue: Queue,
+    sessions: Mutex<Sessions>,
+    limits: Limits,
+    /// Present once the model is loaded.
+    ready: OnceLock<Ready>,
+    status: watch::Sender<Status>,
+    next_id: AtomicU64,
+    /// Of every request queued or running, so that a stop can cancel them all.
+    running: Mutex<Vec<(u64, Cancel)>>,
+}
+
+#[derive(Debug)]
+struct Ready {
+    codec: Arc<Codec>,
+    context: usize,
+}
+
+impl Shared {
+    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn running(&self) -> MutexGuard<'_, Vec<(u64, Cancel)>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn publish(&self, change: impl FnOnce(&mut Status)) {
+        self.status.send_modify(change);
+    }
+}
+
+/// Makes the two ends of an engine.
+#[must_use]
+pub fn channel(limits: Limits) -> (Handle, Inbox) {
+    let shared = Arc::new(Shared {
+        queue: Queue::default(),
+        sessions: Mutex::default(),
+        limits,
+        ready: OnceLock::new(),
+        status: watch::Sender::new(Status::default()),
+        next_id: AtomicU64::new(1),
+        running: Mutex::default(),
+    });
+    (
+        Handle {
+            shared: shared.clone(),
+        },
+        Inbox { shared },
+    )
+}
+
+/// The engine as its callers know it; cheap to clone. No method waits for the model.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Handle {
+    /// Queues one conversation; nothing of it is kept afterwards.
+    ///
+    /// # Errors
+    /// `NotReady`, `Busy`, `InvalidMessages`, `ContextFull`.
+    pub async fn generate(
+        &self,
+        messages: Vec<Message>,
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        self.accepting()?;
+        check(&messages)?;
+        let prompt = self
+            .encode(messages.clone(), None, options.thinking)
+            .await?;
+        self.enqueue(None, messages, prompt, options)
+    }
+
+    /// Opens a session, with a system message if there is one.
+    ///
+    /// # Errors
+    /// `NotReady`, `TooManySessions`.
+    pub fn open_session(&self, system: Option<String>) -> Result<SessionId, Refusal> {
+        self.accepting()?;
+        let id = self
+            .shared
+            .sessions()
+            .open(system, self.shared.limits.sessions)?;
+        self.publish_sessions();
+        Ok(id)
+    }
+
+    /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
+    ///
+    /// # Errors
+    /// `NotReady`, `Busy`, `SessionBusy`, `SessionClosed`, `InvalidMessages`, `ContextFull`.
+    pub async fn send(
+        &self,
+        session: SessionId,
+        text: String,
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        self.accepting()?;
+        let Past { mut messages, last } = self.shared.sessions().begin_turn(session)?;
+        messages.push(Message {
+            role: Role::User,
+            content: text,
+        });
+        let sent = async {
+            check(&messages)?;
+            let prompt = self
+                .encode(messages.clone(), last, options.thinking)
+                .await?;
+            self.enqueue(Some(session), messages, prompt, options)
+        };
+        let result = sent.await;
+        if result.is_err() {
+            self.shared.sessions().end_turn(session, None);
+        }
+        result
+    }
+
+    /// Forgets a session. Its running request should be cancelled first: it goes on without it.
+    pub fn close_session(&self, session: SessionId) {
+        if self.shared.sessions().close(session) {
+            self.shared.queue.forget(session);
+            self.publish_sessions();
+        }
+    }
+
+    /// `None` once the session is closed.
+    #[must_use]
+    pub fn session(&self, session: SessionId) -> Option<SessionStatus> {
+        self.shared.sessions().status(session)
+    }
+
+    /// The messages of a session, oldest first; `None` once it is closed.
+    #[must_use]
+    pub fn history(&self, session: SessionId) -> Option<Vec<Message>> {
+        self.shared.sessions().history(session)
+    }
+
+    /// Ends a request: at once if it still waits, else at its next token.
+    pub fn cancel(&self, ticket: u64, cancel: &Cancel) {
+        cancel.cancel();
+        if let Some(turn) = self.shared.queue.remove(ticket) {
+            turn.finish(FinishReason::Cancelled, Usage::default(), None);
+        }
+    }
+
+    /// What the engine tells about itself, and every change of it.
+    #[must_use]
+    pub fn status(&self) -> watch::Receiver<Status> {
+        self.shared.status.subscribe()
+    }
+
+    /// Accepts no more requests; those accepted go on.
+    pub fn begin_stop(&self) {
+        self.shared.publish(|status| status.state = State::Stopping);
+    }
+
+    /// Cancels every request, waiting or running.
+    pub fn cancel_all(&self) {
+        let running = std::mem::take(&mut *self.shared.running());
+        for (id, cancel) in running {
+            self.cancel(id, &cancel);
+        }
+    }
+
+    /// Lets the engine thread end once its queue is empty.
+    pub fn close(&self) {
+        self.shared.queue.close();
+    }
+
+    /// Returns when no request waits or runs.
+    pub async fn idle(&self) {
+        // The sender lives in `shared`, which `self` keeps.
+        let _ = self
+            .status()
+            .wait_for(|status| status.queue_length == 0)
+            .await;
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<(u64, Cancel)>> {
+        self.shared
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accepting(&self) -> Result<(), Refusal> {
+        let status = self.shared.status.borrow();
+        match status.state {
+            State::Loading | State::Ready => Ok(()),
+            State::Failed => Err(Refusal::NotReady(status.detail.clone())),
+            State::Stopping => Err(Refusal::NotReady("the daemon is stopping".into())),
+        }
+    }
+
+    /// The prompt's tokens, checked against the context; `None` while the model loads.
+    async fn encode(
+        &self,
+        messages: Vec<Message>,
+        last: Option<(Prompt, super::session::Answer)>,
+        thinking: Option<bool>,
+    ) -> Result<Option<Prompt>, Refusal> {
+        let Some(ready) = self.shared.ready.get() else {
+            return Ok(None);
+        };
+        let (codec, context) = (ready.codec.clone(), ready.context);
+        // A prompt may be megabytes long: encoding it must not hold up the bus.
+        let encoding = tokio::task::spawn_blocking(move || {
+            codec.encode(&messages, last.as_ref(), thinking, context)
+        });
+        let prompt = encoding
+            .await
+            .map_err(|_| Refusal::NotReady("the daemon is stopping".into()))??;
+        Ok(Some(prompt))
+    }
+
+    fn enqueue(
+        &self,
+        session: Option<SessionId>,
+        messages: Vec<Message>,
+        prompt: Option<Prompt>,
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, events) = mpsc::unbounded_channel();
+        let cancel = Cancel::default();
+        let turn = Turn {
+            id,
+            session,
+            messages,
+            prompt,
+            options,
+            accepted: Instant::now(),
+            events: sender,
+            cancelled: cancel.clone(),
+            shared: self.shared.clone(),
+        };
+        // Counted before it is queued: the engine may finish it before this thread goes on.
+        self.shared.publish(|status| status.queue_length += 1);
+        self.shared.running().push((id, cancel.clone()));
+        if let Err((_, refusal)) = self.shared.queue.push(turn, self.shared.limits.queue) {
+            self.shared
+                .publish(|status| status.queue_length = status.queue_length.saturating_sub(1));
+            self.shared.running().retain(|(running, _)| *running != id);
+            return Err(refusal);
+        }
+        Ok(Ticket { id, events, cancel })
+    }
+
+    fn publish_sessions(&self) {
+        let open = u32::try_from(self.shared.sessions().len()).unwrap_or(u32::MAX);
+        self.shared.publish(|status| status.sessions = open);
+    }
+}
+
+impl Inbox {
+    /// Tells everyone how the load goes.
+    pub fn publish(&self, change: impl FnOnce(&mut Status)) {
+        self.shared.publish(change);
+    }
+
+    /// From now on prompts are encoded as they are accepted, and checked against `context` tokens.
+    pub fn ready(&self, codec: Arc<Codec>, context: usize) {
+        let _ = self.shared.ready.set(Ready { codec, context });
+        self.shared.publish(|status| {
+            status.state = State::Ready;
+            status.detail.clear();
+        });
+    }
+
+    /// The model could not be loaded: everyone who waits is told why, and so is everyone who asks later.
+    pub fn fail(&self, detail: &str) {
+        self.shared.publish(|status| {
+            status.state = State::Failed;
+            status.detail = detail.to_owned();
+        });
+        for turn in self.shared.queue.drain() {
+            turn.fail(
+                RequestError::Refused(Refusal::NotReady(detail.to_owned())),
+                Usage::default(),
+            );
+        }
+    }
+}
+
+fn check(messages: &[Message]) -> Result<(), Refusal> {
+    let last = messages
+        .last()
+        .ok_or_else(|| Refusal::InvalidMessages("there are no messages".into()))?;
+    if last.content.trim().is_empty() {
+        return Err(Refusal::InvalidMessages("the last message is empty".into()));
+    }
+    if last.role == Role::Assistant || last.role == Role::System {
+        let role = last.role.name();
+        return Err(Refusal::InvalidMessages(format!(
+            "the last message is by {role:?}; it must be by \"user\" or \"tool\""
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! The engine: one thread owns the model; turns wait for it in a bounded queue, and each answers with events.
+//!
+//! It knows tokens, turns and sessions. It never names D-Bus, and it never waits for a reader.
+
+mod codec;
+mod handle;
+mod queue;
+mod request;
+mod session;
+mod status;
+
+pub mod sim;
+pub mod worker;
+
+pub use crate::model::{Message, Role};
+pub use crate::telemetry::{FinishReason, Receipt, Usage};
+pub use codec::Codec;
+pub use handle::{Handle, Limits, channel};
+pub use queue::{Command, Inbox, Turn};
+pub use request::{Cancel, Event, Options, Outcome, Refusal, RequestError, Ticket};
+pub use session::{Answer, SessionId, SessionStatus};
+pub use status::{Memory, ModelInfo, State, Status};

@@ -1,0 +1,190 @@
+//! The bounded queue of turns between many callers and the one engine thread.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::handle::Shared;
+use super::session::{Answer, SessionId};
+use super::{Cancel, Event, FinishReason, Outcome, Usage};
+use super::{Message, Options, Refusal, RequestError};
+use crate::model::language::Prompt;
+use crate::telemetry::Receipt;
+
+/// One request on its way through the engine. Whoever holds it must `finish` it.
+#[derive(Debug)]
+pub struct Turn {
+    pub id: u64,
+    pub session: Option<SessionId>,
+    /// The whole conversation, its last message being the new one.
+    pub messages: Vec<Message>,
+    /// The conversation as tokens; `None` if it was accepted before the model was loaded.
+    pub prompt: Option<Prompt>,
+    pub options: Options,
+    pub accepted: Instant,
+    pub(super) events: UnboundedSender<Event>,
+    pub(super) cancelled: Cancel,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Turn {
+    /// Whether its caller has lost interest: the engine asks before each token.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled() || self.events.is_closed()
+    }
+
+    /// Sends text to the reader; never waits, and a reader that has gone is noticed by `is_cancelled`.
+    pub fn emit(&self, text: String) {
+        let _ = self.events.send(Event::Text(text));
+    }
+
+    /// Ends the turn. A session keeps `answer` as its newest message; without one its history is as before.
+    pub fn finish(self, reason: FinishReason, usage: Usage, answer: Option<Answer>) {
+        self.end(
+            Outcome {
+                reason,
+                usage,
+                error: None,
+            },
+            answer,
+        );
+    }
+
+    /// Ends the turn with an error; a session's history is as before.
+    pub fn fail(self, error: RequestError, usage: Usage) {
+        self.end(
+            Outcome {
+                reason: FinishReason::Error,
+                usage,
+                error: Some(error),
+            },
+            None,
+        );
+    }
+
+    fn end(self, outcome: Outcome, answer: Option<Answer>) {
+        let Self {
+            id: turn,
+            session,
+            messages,
+            prompt,
+            events,
+            shared,
+            ..
+        } = self;
+        if let Some(id) = session {
+            let answer = answer.and_then(|answer| prompt.map(|prompt| (messages, prompt, answer)));
+            shared.sessions().end_turn(id, answer);
+        }
+        let receipt = Receipt {
+            reason: outcome.reason,
+            usage: outcome.usage,
+        };
+        shared.running().retain(|(running, _)| *running != turn);
+        // Whoever sees `done` must find the request gone from the queue.
+        shared.publish(|status| {
+            status.queue_length = status.queue_length.saturating_sub(1);
+            status.receipt = Some(receipt);
+        });
+        let _ = events.send(Event::Done(outcome));
+    }
+}
+
+/// Turns that wait, oldest first, and sessions whose KV may be dropped.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    turns: VecDeque<Turn>,
+    forgotten: Vec<SessionId>,
+    closed: bool,
+}
+
+/// What the engine thread does next.
+#[derive(Debug)]
+pub enum Command {
+    Turn(Turn),
+    /// A session has closed: its KV is free.
+    Forget(SessionId),
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // A panic elsewhere leaves the queue itself whole.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts `turn` at the end, or gives it back with the reason.
+    pub(super) fn push(&self, turn: Turn, capacity: usize) -> Result<(), (Turn, Refusal)> {
+        let mut waiting = self.lock();
+        if waiting.closed {
+            return Err((turn, Refusal::NotReady("the daemon is stopping".into())));
+        }
+        if waiting.turns.len() >= capacity {
+            return Err((turn, Refusal::Busy { capacity }));
+        }
+        waiting.turns.push_back(turn);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, id: u64) -> Option<Turn> {
+        let mut waiting = self.lock();
+        let at = waiting.turns.iter().position(|turn| turn.id == id)?;
+        waiting.turns.remove(at)
+    }
+
+    pub(super) fn drain(&self) -> Vec<Turn> {
+        self.lock().turns.drain(..).collect()
+    }
+
+    pub(super) fn forget(&self, session: SessionId) {
+        self.lock().forgotten.push(session);
+        self.changed.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    fn next(&self) -> Option<Command> {
+        let mut waiting = self.lock();
+        loop {
+            if let Some(session) = waiting.forgotten.pop() {
+                return Some(Command::Forget(session));
+            }
+            if let Some(turn) = waiting.turns.pop_front() {
+                return Some(Command::Turn(turn));
+            }
+            if waiting.closed {
+                return None;
+            }
+            waiting = self
+                .changed
+                .wait(waiting)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The engine thread's end of the queue.
+#[derive(Debug)]
+pub struct Inbox {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Inbox {
+    /// Waits for the next command; `None` once the queue is closed and empty.
+    #[must_use]
+    pub fn next(&self) -> Option<Command> {
+        self.shared.queue.next()
+    }
+}

@@ -1,0 +1,96 @@
+//! What a caller asks of the engine, and what it is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::sampler::Parameters;
+use crate::telemetry::{FinishReason, Usage};
+
+/// What a caller may choose for one request. Every field has been checked by who made it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// At least 1.
+    pub max_tokens: usize,
+    pub sampling: Parameters,
+    /// Generation ends before the first of these; none is empty.
+    pub stop: Vec<String>,
+    /// `enable_thinking` of templates that know it; `None` leaves it to the template.
+    pub thinking: Option<bool>,
+}
+
+/// What a request's reader receives: any number of `Text`, then one `Done`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// Whole characters, never empty.
+    Text(String),
+    Done(Outcome),
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub reason: FinishReason,
+    pub usage: Usage,
+    /// Present if and only if `reason` is `Error`.
+    pub error: Option<RequestError>,
+}
+
+/// Why a request was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("{0}")]
+    NotReady(String),
+    #[error(
+        "the queue holds {capacity} requests already; try again when one has finished, or raise queue.capacity"
+    )]
+    Busy { capacity: usize },
+    #[error("this session is still answering; wait for its request to finish, or cancel it")]
+    SessionBusy,
+    #[error("{0} sessions are open already; close one, or raise limits.sessions")]
+    TooManySessions(usize),
+    #[error("the session is closed")]
+    SessionClosed,
+    #[error(
+        "the prompt has {tokens} tokens and the context holds {context}; shorten it, clear the session, or raise kv.context"
+    )]
+    ContextFull { tokens: usize, context: usize },
+    #[error("{0}")]
+    InvalidMessages(String),
+}
+
+/// Why a request that was accepted could not be finished.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("{0}")]
+    EngineFailed(String),
+}
+
+/// Marks one request as cancelled, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// The request ends at its next token; `Handle::cancel` also takes it out of the queue.
+    pub(super) fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// An accepted request.
+#[derive(Debug)]
+pub struct Ticket {
+    /// Unique within the process.
+    pub id: u64,
+    /// Bounded by the request's `max_tokens`: the engine never waits for it.
+    pub events: UnboundedReceiver<Event>,
+    pub cancel: Cancel,
+}

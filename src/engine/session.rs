@@ -1,0 +1,141 @@
+//! Conversations that the engine remembers between turns.
+
+use std::collections::HashMap;
+
+use super::{Message, Refusal, Role};
+use crate::model::language::Prompt;
+
+/// Unique within the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+/// What its owner may read of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionStatus {
+    /// Finished turns: one user message and one answer each.
+    pub turns: u32,
+    /// Tokens of the conversation so far.
+    pub context_used: u32,
+    /// Whether a turn is queued or running.
+    pub busy: bool,
+}
+
+/// What the model said in a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub text: String,
+    /// The tokens of exactly this text, without the end-of-turn token; `None` where the text was cut
+    /// within a token, so that the next turn must encode it anew.
+    pub tokens: Option<Vec<u32>>,
+}
+
+/// A conversation: its messages, and the tokens that they became.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    pub(super) messages: Vec<Message>,
+    pub(super) last: Option<(Prompt, Answer)>,
+    busy: bool,
+    turns: u32,
+    context_used: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    open: HashMap<SessionId, Session>,
+    next: u64,
+}
+
+/// What a turn of a session starts from.
+pub(super) struct Past {
+    pub(super) messages: Vec<Message>,
+    pub(super) last: Option<(Prompt, Answer)>,
+}
+
+impl Sessions {
+    pub(super) fn open(
+        &mut self,
+        system: Option<String>,
+        capacity: usize,
+    ) -> Result<SessionId, Refusal> {
+        if self.open.len() >= capacity {
+            return Err(Refusal::TooManySessions(capacity));
+        }
+        self.next += 1;
+        let id = SessionId(self.next);
+        let messages = system
+            .map(|content| Message {
+                role: Role::System,
+                content,
+            })
+            .into_iter()
+            .collect();
+        self.open.insert(
+            id,
+            Session {
+                messages,
+                ..Session::default()
+            },
+        );
+        Ok(id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn close(&mut self, id: SessionId) -> bool {
+        self.open.remove(&id).is_some()
+    }
+
+    pub(super) fn status(&self, id: SessionId) -> Option<SessionStatus> {
+        let Session {
+            turns,
+            context_used,
+            busy,
+            ..
+        } = *self.open.get(&id)?;
+        Some(SessionStatus {
+            turns,
+            context_used,
+            busy,
+        })
+    }
+
+    pub(super) fn history(&self, id: SessionId) -> Option<Vec<Message>> {
+        Some(self.open.get(&id)?.messages.clone())
+    }
+
+    /// Marks the session busy until `end_turn`.
+    pub(super) fn begin_turn(&mut self, id: SessionId) -> Result<Past, Refusal> {
+        let session = self.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;
+        if session.busy {
+            return Err(Refusal::SessionBusy);
+        }
+        session.busy = true;
+        Ok(Past {
+            messages: session.messages.clone(),
+            last: session.last.clone(),
+        })
+    }
+
+    /// Ends a turn; with an answer the conversation grows by it.
+    pub(super) fn end_turn(&mut self, id: SessionId, turn: Option<(Vec<Message>, Prompt, Answer)>) {
+        // The session may have been closed while the turn ran.
+        let Some(session) = self.open.get_mut(&id) else {
+            return;
+        };
+        session.busy = false;
+        if let Some((mut messages, prompt, answer)) = turn {
+            messages.push(Message {
+                role: Role::Assistant,
+                content: answer.text.clone(),
+            });
+            session.messages = messages;
+            session.turns += 1;
+            let answered = answer.tokens.as_ref().map_or(0, Vec::len);
+            session.context_used =
+                u32::try_from(prompt.tokens.len() + answered).unwrap_or(u32::MAX);
+            session.last = Some((prompt, answer));
+        }
+    }
+}

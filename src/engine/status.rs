@@ -1,0 +1,79 @@
+//! What the engine tells everyone about itself.
+
+use crate::telemetry::Receipt;
+
+/// The life of the daemon's engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    Loading,
+    Ready,
+    Failed,
+    Stopping,
+}
+
+impl State {
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Loading => "loading",
+            Self::Ready => "ready",
+            Self::Failed => "failed",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
+/// The model in force.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelInfo {
+    /// As its file calls it.
+    pub name: String,
+    pub architecture: String,
+    pub path: String,
+    pub layers: u32,
+    pub hidden: u32,
+    pub vocabulary: u32,
+    /// Tokens that one session can hold.
+    pub context: u32,
+    /// Bytes of the weights as stored.
+    pub weight_bytes: u64,
+}
+
+/// Bytes in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    pub weights: u64,
+    pub kv: u64,
+    pub activations: u64,
+}
+
+/// Published through a watch channel; each change reaches the bus and systemd.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    pub state: State,
+    /// For people: the load's progress, the reason of a failure with its remedy, or empty.
+    pub detail: String,
+    pub backend: String,
+    pub model: ModelInfo,
+    pub memory: Memory,
+    /// Requests waiting or running.
+    pub queue_length: u32,
+    pub sessions: u32,
+    /// Of the last finished request.
+    pub receipt: Option<Receipt>,
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Self {
+            state: State::Loading,
+            detail: String::new(),
+            backend: String::new(),
+            model: ModelInfo::default(),
+            memory: Memory::default(),
+            queue_length: 0,
+            sessions: 0,
+            receipt: None,
+        }
+    }
+}

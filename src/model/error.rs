@@ -1,0 +1,3 @@
+//! TBD
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {}

@@ -1,0 +1,20 @@
+//! What a model is: its shape, its weights, its language, and the tape of one forward pass.
+//!
+//! Nothing here computes: `forward` writes tapes, and an executor in `tape` runs them.
+
+pub mod chat;
+pub mod checkpoint;
+pub mod error;
+pub mod forward;
+pub mod language;
+pub mod message;
+pub mod shape;
+pub mod tokenizer;
+pub mod weights;
+
+pub use checkpoint::Checkpoint;
+pub use error::ModelError;
+pub use language::Language;
+pub use message::{Message, Role};
+pub use shape::{Architecture, Shape};
+pub use weights::{Format, Layer, Linear, Tensor, Weights};

@@ -1,0 +1,78 @@
+//! The number formats that a weight can be stored in.
+
+use super::dequantize;
+
+/// Formats as GGUF names them; safetensors files use the first three.
+#[allow(non_camel_case_types)] // the field writes them so
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    F32,
+    F16,
+    BF16,
+    Q8_0,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+}
+
+impl Format {
+    /// Elements of a block: columns must be a multiple of it.
+    #[must_use]
+    pub const fn block_len(self) -> usize {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => 1,
+            Self::Q8_0 | Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 => 32,
+            Self::Q4_K | Self::Q5_K | Self::Q6_K => 256,
+        }
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub const fn block_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            Self::Q8_0 => 34,
+            Self::Q4_0 => 18,
+            Self::Q4_1 => 20,
+            Self::Q5_0 => 22,
+            Self::Q5_1 => 24,
+            Self::Q4_K => 144,
+            Self::Q5_K => 176,
+            Self::Q6_K => 210,
+        }
+    }
+
+    /// Bytes of a row of `columns` elements, a multiple of the block length.
+    #[must_use]
+    pub const fn row_bytes(self, columns: usize) -> usize {
+        columns / self.block_len() * self.block_bytes()
+    }
+
+    /// Writes the values of the blocks in `bytes` to `out`, bit for bit as the reference
+    /// implementation in the Python package `gguf` does.
+    ///
+    /// # Panics
+    /// If `bytes` is not as long as `row_bytes(out.len())`.
+    #[inline(always)]
+    pub fn dequantize(self, bytes: &[u8], out: &mut [f32]) {
+        assert_eq!(bytes.len(), self.row_bytes(out.len()));
+        match self {
+            Self::F32 => dequantize::f32(bytes, out),
+            Self::F16 => dequantize::f16(bytes, out),
+            Self::BF16 => dequantize::bf16(bytes, out),
+            Self::Q8_0 => dequantize::q8_0(bytes, out),
+            Self::Q4_0 => dequantize::q4_0(bytes, out),
+            Self::Q4_1 => dequantize::q4_1(bytes, out),
+            Self::Q5_0 => dequantize::q5_0(bytes, out),
+            Self::Q5_1 => dequantize::q5_1(bytes, out),
+            Self::Q4_K => dequantize::q4_k(bytes, out),
+            Self::Q5_K => dequantize::q5_k(bytes, out),
+            Self::Q6_K => dequantize::q6_k(bytes, out),
+        }
+    }
+}

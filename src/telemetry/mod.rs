@@ -1,0 +1,72 @@
+//! Receipts: what a request cost, in figures that can be compared with the memory's bandwidth.
+
+/// Why generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// An end-of-turn token or a stop string.
+    Stop,
+    /// `max_tokens`, or the end of the context.
+    Length,
+    Cancelled,
+    Error,
+}
+
+impl FinishReason {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Cancelled => "cancelled",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// The receipt of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Tokens of the whole prompt, history included.
+    pub prompt_tokens: u32,
+    /// Of these, the tokens whose KV was still there.
+    pub cached_tokens: u32,
+    /// Tokens generated, the end-of-turn token included.
+    pub completion_tokens: u32,
+    /// Microseconds from acceptance to the start of the prefill.
+    pub queue_us: u64,
+    /// Microseconds from the start of the prefill to the first token.
+    pub first_token_us: u64,
+    /// Tokens per second after the first token.
+    pub tokens_per_second: f64,
+    /// Bytes that decoding had to move, per second, in 10^9.
+    pub gigabytes_per_second: f64,
+}
+
+/// What one finished request cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Receipt {
+    pub reason: FinishReason,
+    pub usage: Usage,
+}
+
+impl std::fmt::Display for Receipt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Usage {
+            prompt_tokens,
+            cached_tokens,
+            completion_tokens,
+            first_token_us,
+            tokens_per_second,
+            gigabytes_per_second,
+            ..
+        } = self.usage;
+        #[allow(clippy::cast_precision_loss)] // microseconds of a request fit an f64
+        let first_ms = first_token_us as f64 / 1e3;
+        write!(
+            f,
+            "{completion_tokens} tokens ({}), prompt {prompt_tokens} ({cached_tokens} cached), first token {first_ms:.0} ms, \
+             {tokens_per_second:.1} tokens/s, {gigabytes_per_second:.2} GB/s",
+            self.reason.name()
+        )
+    }
+}

@@ -1,0 +1,11 @@
+//! One integration binary; each module is named by the surface that it tests.
+
+mod architecture;
+mod bus;
+mod config;
+mod ctl;
+mod golden;
+mod hostile;
+mod service;
+mod text;
+mod weights;
