@@ -1,3 +1,70 @@
-//! TBD
+//! What can be wrong with a model's files.
+
+use std::path::PathBuf;
+
+/// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ModelError {}
+#[error("{}: {defect}", path.display())]
+pub struct ModelError {
+    /// The file or directory at fault.
+    pub path: PathBuf,
+    pub defect: Defect,
+}
+
+/// What is wrong with it. Messages name the value, and the remedy where there is one.
+#[derive(Debug, thiserror::Error)]
+pub enum Defect {
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error(
+        "is no model: give a .gguf file, or a directory with config.json and model.safetensors"
+    )]
+    NotAModel,
+    /// Its structure breaks the rules of its format, or ends too early.
+    #[error("{0}; the file is damaged or incomplete: fetch it again")]
+    Malformed(String),
+    #[error("architecture {0:?} is not known: llama, qwen2 and qwen3 are")]
+    UnknownArchitecture(String),
+    #[error("{0} is missing")]
+    MissingKey(String),
+    #[error("{key} = {value}: {allowed}")]
+    BadValue {
+        key: String,
+        value: String,
+        /// What is allowed instead.
+        allowed: String,
+    },
+    #[error("tensor {0} is missing")]
+    MissingTensor(String),
+    #[error("tensor {name}: {problem}")]
+    Tensor { name: String, problem: String },
+}
+
+impl Defect {
+    pub(super) fn bad_value(
+        key: impl Into<String>,
+        value: impl std::fmt::Display,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self::BadValue {
+            key: key.into(),
+            value: value.to_string(),
+            allowed: allowed.into(),
+        }
+    }
+
+    pub(super) fn tensor(name: &str, problem: impl Into<String>) -> Self {
+        Self::Tensor {
+            name: name.to_owned(),
+            problem: problem.into(),
+        }
+    }
+
+    /// The same, with the file at fault.
+    pub(super) fn at(self, path: &std::path::Path) -> ModelError {
+        ModelError {
+            path: path.to_owned(),
+            defect: self,
+        }
+    }
+}

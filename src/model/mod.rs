@@ -12,8 +12,8 @@ pub mod shape;
 pub mod tokenizer;
 pub mod weights;
 
-pub use checkpoint::Checkpoint;
-pub use error::ModelError;
+pub use checkpoint::{Checkpoint, LanguageSource};
+pub use error::{Defect, ModelError};
 pub use language::Language;
 pub use message::{Message, Role};
 pub use shape::{Architecture, Shape};

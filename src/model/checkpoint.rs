@@ -1,2 +1,0 @@
-//! TBD
-pub struct Checkpoint;

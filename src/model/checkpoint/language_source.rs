@@ -1,0 +1,45 @@
+//! Where a model's tokenizer and chat template come from. Reading them is `Language`'s work.
+
+use std::path::PathBuf;
+
+/// What a checkpoint says about its language, checked only against the size of its vocabulary.
+#[derive(Clone, Debug)]
+pub enum LanguageSource {
+    Gguf(GgufVocabulary),
+    HuggingFace(HuggingFaceFiles),
+}
+
+/// The `tokenizer.*` metadata of a GGUF file.
+#[derive(Clone, Debug)]
+pub struct GgufVocabulary {
+    /// `tokenizer.ggml.model`: "gpt2" is byte-level BPE.
+    pub model: String,
+    /// `tokenizer.ggml.pre`: the pre-tokenizer's name.
+    pub pre: Option<String>,
+    /// (vocabulary): the spelling of each id.
+    pub tokens: Vec<String>,
+    /// (vocabulary), or empty: 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte.
+    pub token_types: Vec<i32>,
+    /// Pairs written `left right`, the most frequent first; empty where the model is not BPE.
+    pub merges: Vec<String>,
+    pub bos: Option<u32>,
+    pub eos: Option<u32>,
+    /// End of turn.
+    pub eot: Option<u32>,
+    pub pad: Option<u32>,
+    pub add_bos: bool,
+    pub chat_template: Option<String>,
+}
+
+/// The language files beside a safetensors model.
+#[derive(Clone, Debug)]
+pub struct HuggingFaceFiles {
+    /// It may not exist: a model driven by token ids needs none.
+    pub tokenizer: PathBuf,
+    pub tokenizer_config: Option<PathBuf>,
+    pub generation_config: Option<PathBuf>,
+    /// Of `chat_template.jinja`, or else of `tokenizer_config.json`.
+    pub chat_template: Option<String>,
+    /// Rows of the embedding: every id must be below it.
+    pub vocabulary: usize,
+}

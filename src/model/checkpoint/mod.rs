@@ -1,0 +1,76 @@
+//! The files of a model: found, checked whole, and read row by row.
+//!
+//! Opening reads headers only. Every dimension, offset and size has been checked against the files
+//! before anything is allocated for it; nothing is expanded to f32 or kept in memory here.
+
+mod language_source;
+
+pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::{ModelError, Shape, Tensor, Weights};
+
+/// A model whose files have been checked and whose weights have not been read.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// What its author calls it, or its file's name.
+    pub name: String,
+    pub shape: Shape,
+    pub tensors: Weights<Tensor>,
+    files: Vec<(PathBuf, File)>,
+    /// Or the metadata key that it lacks.
+    language: Result<LanguageSource, String>,
+}
+
+impl Checkpoint {
+    /// Opens a `.gguf` file, or a directory with `config.json` and `model.safetensors` (or
+    /// `model.safetensors.index.json` and its shards).
+    ///
+    /// # Errors
+    /// If a file cannot be read, is damaged, or holds a model that `forward` does not compute.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        todo!("{path:?}")
+    }
+
+    /// Reads `rows` of a tensor, in the model's order and the file's format, into `out`
+    /// (`rows.len() * tensor.row_bytes()`), and lets the page cache forget them. Threads may read at once.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    ///
+    /// # Panics
+    /// If `rows` are not of the tensor or `out` has another length.
+    pub fn read_rows(
+        &self,
+        tensor: &Tensor,
+        rows: Range<usize>,
+        out: &mut [u8],
+    ) -> Result<(), ModelError> {
+        todo!("{tensor:?} {rows:?} {out:?} {:?}", self.files)
+    }
+
+    /// A vector (a norm's weight or a bias) as f32.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read_vector(&self, tensor: &Tensor) -> Result<Vec<f32>, ModelError> {
+        todo!("{tensor:?}")
+    }
+
+    /// Bytes of the weights in use; a tied head counts once.
+    #[must_use]
+    pub fn weight_bytes(&self) -> u64 {
+        todo!()
+    }
+
+    /// Where its tokenizer and chat template are.
+    ///
+    /// # Errors
+    /// A GGUF file without a vocabulary: it can still be driven by token ids.
+    pub fn language_source(&self) -> Result<&LanguageSource, ModelError> {
+        todo!("{:?}", self.language)
+    }
+}
