@@ -1,7 +1,10 @@
 //! Receipts: what a request cost, in figures that can be compared with the memory's bandwidth.
 
+use serde::{Deserialize, Serialize};
+
 /// Why generation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FinishReason {
     /// An end-of-turn token or a stop string.
     Stop,
@@ -24,7 +27,7 @@ impl FinishReason {
 }
 
 /// The receipt of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens of the whole prompt, history included.
     pub prompt_tokens: u32,

@@ -1,0 +1,83 @@
+//! The errors of the bus interfaces, by the names that callers see.
+
+use zbus::{DBusError, fdo};
+
+use crate::engine::{FinishReason, Outcome, Refusal, RequestError};
+
+/// Every error name of `org.ganglion.Llm1`; the text names the value and the remedy.
+#[derive(Debug, DBusError)]
+#[zbus(prefix = "org.ganglion.Llm1.Error")]
+pub enum Error {
+    /// Any other D-Bus error: of the connection, or one of the standard names.
+    #[zbus(error)]
+    Bus(zbus::Error),
+    /// The model failed to load, or the daemon is stopping.
+    NotReady(String),
+    /// The queue is full, or this session is still answering.
+    Busy(String),
+    /// The caller has as many objects as it may have.
+    QuotaExceeded(String),
+    /// No token could follow this prompt.
+    ContextFull(String),
+    /// An option is unknown, has the wrong type or is out of range.
+    InvalidOption(String),
+    /// The conversation is not one that the model can answer.
+    InvalidMessages(String),
+    /// The model does not fit the memory.
+    OutOfMemory(String),
+    /// The request was cancelled.
+    Cancelled(String),
+    /// The object belongs to another connection.
+    NotOwner(String),
+    /// This release, or this backend, cannot do it.
+    NotSupported(String),
+    /// The engine failed on this request; others go on.
+    EngineFailed(String),
+}
+
+impl Error {
+    /// The error of an object that is there no more.
+    pub(super) fn unknown_object(message: &str) -> Self {
+        Self::Bus(zbus::Error::FDO(Box::new(fdo::Error::UnknownObject(
+            message.to_owned(),
+        ))))
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::NotReady(_) => Self::NotReady(message),
+            Refusal::Busy { .. } | Refusal::SessionBusy => Self::Busy(message),
+            Refusal::TooManySessions(_) => Self::QuotaExceeded(message),
+            Refusal::SessionClosed => Self::unknown_object(&message),
+            Refusal::ContextFull { .. } => Self::ContextFull(message),
+            Refusal::InvalidMessages(_) => Self::InvalidMessages(message),
+        }
+    }
+}
+
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Refused(refusal) => refusal.into(),
+            RequestError::EngineFailed(message) => Self::EngineFailed(message),
+        }
+    }
+}
+
+/// Name and text of the error that ended a request; `None` if none did.
+pub(super) fn of_outcome(outcome: &Outcome) -> Option<(String, String)> {
+    if outcome.reason != FinishReason::Error {
+        return None;
+    }
+    let error = match outcome.error.clone() {
+        Some(error) => Error::from(error),
+        None => Error::EngineFailed("the engine gave no reason".into()),
+    };
+    Some((
+        error.name().to_string(),
+        error.description().unwrap_or_default().to_owned(),
+    ))
+}

@@ -1,0 +1,80 @@
+//! What travels through a request's pipe: one JSON object a line. Daemon and clients share this type.
+
+use serde::{Deserialize, Serialize};
+
+use crate::telemetry::{FinishReason, Usage};
+
+/// One line of a stream. The end of the file without `Done` means that the daemon died.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Frame {
+    /// The last line.
+    Done {
+        seq: u64,
+        /// Always true.
+        done: bool,
+        finish_reason: FinishReason,
+        usage: Usage,
+        /// D-Bus name of the error, if `finish_reason` is `error`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// What happened and what helps, if `finish_reason` is `error`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// Whole characters; texts in order of `seq`, joined, are the answer.
+    Text { seq: u64, text: String },
+}
+
+impl Frame {
+    /// Reads one line of a stream, with or without its newline.
+    ///
+    /// # Errors
+    /// If the line is no frame.
+    pub fn from_line(line: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(line)
+    }
+
+    /// Appends the frame to `out` as one line.
+    pub(super) fn write_line(&self, out: &mut Vec<u8>) {
+        // Neither maps nor writers are involved: serializing cannot fail.
+        if serde_json::to_writer(&mut *out, self).is_ok() {
+            out.push(b'\n');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_as_the_interface_promises() {
+        let mut out = Vec::new();
+        Frame::Text {
+            seq: 0,
+            text: "Hel\n\"é".into(),
+        }
+        .write_line(&mut out);
+        assert_eq!(
+            String::from_utf8_lossy(&out),
+            "{\"seq\":0,\"text\":\"Hel\\n\\\"é\"}\n"
+        );
+
+        let done = Frame::Done {
+            seq: 1,
+            done: true,
+            finish_reason: FinishReason::Length,
+            usage: Usage::default(),
+            error: None,
+            message: None,
+        };
+        out.clear();
+        done.write_line(&mut out);
+        let line = String::from_utf8_lossy(&out);
+        assert!(line.starts_with(
+            "{\"seq\":1,\"done\":true,\"finish_reason\":\"length\",\"usage\":{\"prompt_tokens\":0,"
+        ));
+        assert_eq!(Frame::from_line(&line).ok(), Some(done));
+    }
+}

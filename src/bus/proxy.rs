@@ -1,0 +1,107 @@
+//! The interfaces as a client sees them. Errors come back as [`Error`], by name.
+
+use std::collections::HashMap;
+
+use zbus::{OwnedFd, OwnedObjectPath, OwnedVariant, Variant, proxy};
+
+use super::Error;
+
+/// A dictionary as a client writes it: options, or the fields of a message.
+pub type Fields<'a> = HashMap<&'a str, Variant<'a>>;
+/// A dictionary as a client receives it.
+pub type Info = HashMap<String, OwnedVariant>;
+
+#[proxy(
+    interface = "org.ganglion.Llm1.Manager",
+    default_service = "org.ganglion.Llm1",
+    default_path = "/org/ganglion/Llm1"
+)]
+pub trait Manager {
+    fn generate(
+        &self,
+        messages: &[(&str, Fields<'_>)],
+        options: Fields<'_>,
+    ) -> Result<(OwnedObjectPath, OwnedFd), Error>;
+    fn complete(&self, prompt: &str, options: Fields<'_>) -> Result<(String, Info), Error>;
+    fn open_session(&self, options: Fields<'_>) -> Result<OwnedObjectPath, Error>;
+    fn reload(&self) -> Result<(), Error>;
+
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn version(&self) -> Result<String, Error>;
+    #[zbus(property)]
+    fn state(&self) -> Result<String, Error>;
+    #[zbus(property)]
+    fn state_detail(&self) -> Result<String, Error>;
+    #[zbus(property)]
+    fn model(&self) -> Result<Info, Error>;
+    #[zbus(property)]
+    fn backend(&self) -> Result<String, Error>;
+    #[zbus(property)]
+    fn queue_length(&self) -> Result<u32, Error>;
+    #[zbus(property)]
+    fn sessions(&self) -> Result<u32, Error>;
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn features(&self) -> Result<Vec<String>, Error>;
+    #[zbus(property)]
+    fn memory(&self) -> Result<Info, Error>;
+}
+
+#[proxy(
+    interface = "org.ganglion.Llm1.Session",
+    default_service = "org.ganglion.Llm1",
+    assume_defaults = false
+)]
+pub trait Session {
+    fn send(&self, text: &str, options: Fields<'_>) -> Result<(OwnedObjectPath, OwnedFd), Error>;
+    fn rewind(&self, turns: u32) -> Result<(), Error>;
+    fn clear(&self) -> Result<(), Error>;
+    fn close(&self) -> Result<(), Error>;
+    fn history(&self) -> Result<Vec<(String, String)>, Error>;
+
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn turns(&self) -> Result<u32, Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn context_used(&self) -> Result<u32, Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn context_size(&self) -> Result<u32, Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn busy(&self) -> Result<bool, Error>;
+}
+
+#[proxy(
+    interface = "org.ganglion.Llm1.Request",
+    default_service = "org.ganglion.Llm1",
+    assume_defaults = false
+)]
+pub trait Request {
+    fn cancel(&self) -> Result<(), Error>;
+
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn state(&self) -> Result<String, Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn result(&self) -> Result<Info, Error>;
+
+    #[zbus(signal)]
+    fn delta(&self, seq: u64, text: &str) -> Result<(), Error>;
+    #[zbus(signal)]
+    fn finished(&self, reason: &str, info: Info) -> Result<(), Error>;
+}
+
+#[proxy(
+    interface = "org.ganglion.Llm1.Diagnostics",
+    default_service = "org.ganglion.Llm1",
+    default_path = "/org/ganglion/Llm1"
+)]
+pub trait Diagnostics {
+    fn reset_graph(&self) -> Result<(), Error>;
+    fn dump_graph(&self) -> Result<OwnedFd, Error>;
+
+    #[zbus(property)]
+    fn graph_state(&self) -> Result<String, Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn decode_graph(&self) -> Result<Info, Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn timing(&self) -> Result<Info, Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn device(&self) -> Result<Info, Error>;
+}
