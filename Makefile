@@ -1,0 +1,50 @@
+# `make demo` asks a real model a question over D-Bus; `make test` runs every check.
+# Both install what they need: Debian's packages (with sudo unless root), and Python's in target/venv.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-builtin-rules --no-print-directory
+
+MODEL    := target/models/SmolLM2-135M-Instruct.Q4_1.gguf
+# What `make demo` asks.
+ASK      ?= In two sentences: why does a robot carry its own brain?
+export ASK
+
+.PHONY: build demo test cross deps deps-build deps-demo deps-test
+build: deps-build
+	cargo build --release --locked
+
+demo: deps-demo build
+	@tests/demo/run.sh $(MODEL)
+
+cross: deps-build
+	cross/build.sh
+
+# What each of the others needs; quick when it is there.
+deps: deps-test
+deps-build:
+	@tests/deps/packages.sh cc=build-essential
+	@command -v cargo >/dev/null || { echo 'Rust is missing: install rustup, then run this again' >&2; exit 1; }
+deps-demo: deps-build
+	@tests/deps/packages.sh dbus-daemon=dbus
+	@tests/deps/python.sh
+	@target/venv/bin/python tests/deps/model.py $(MODEL)
+deps-test: deps-demo
+	@tests/deps/packages.sh busctl=systemd
+	@tests/deps/python.sh all
+
+# $(call stage,NAME,COMMAND): a heading, the command, and the seconds that it took.
+define stage
+@printf '\n==> %s\n' '$(1)'; $(2); printf '==> %s: %s s\n' '$(1)' "$$SECONDS"
+endef
+
+test:
+	$(call stage,dependencies,$(MAKE) deps)
+	$(call stage,format,cargo fmt --check)
+	$(call stage,lint,cargo clippy --release --locked --all-targets -- -D warnings)
+	$(call stage,tests,cargo test --release --locked)
+	$(call stage,arm64 build,$(MAKE) cross)
+	$(call stage,arm64 goldens under qemu-user,cross/emulate.sh)
+	$(call stage,demo,$(MAKE) demo ASK='Say hello.')
+	$(call stage,README,tests/demo/readme.sh $(MODEL))
+	@printf '\n==> all checks passed\n'

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Runs the arm64 ganglionctl under qemu-user over the tiny goldens, with every KV type that the CPU
+# backend holds to a bar. It fails when a figure passes its threshold.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+ctl=${CARGO_TARGET_DIR:-target}/cross/aarch64-unknown-linux-gnu/release/ganglionctl
+qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64)
+
+for model in tests/golden/tiny-*/; do
+    for kv in f32 f16; do
+        echo "arm64 ${model%/} --kv $kv"
+        "$qemu" -L /usr/aarch64-linux-gnu "$ctl" score --compare --model "$model" --kv "$kv" "$model/golden.json"
+    done
+done

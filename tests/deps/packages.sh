@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that are missing. Each argument is COMMAND=PACKAGE (installed only when
+# the command is not there) or PACKAGE. Where there is no apt it names what is missing instead.
+set -euo pipefail
+
+missing=()
+for want in "$@"; do
+    case $want in
+    *=*) command -v "${want%%=*}" >/dev/null || missing+=("${want#*=}") ;;
+    *) dpkg-query --show --showformat '${db:Status-Status}' "$want" 2>/dev/null | grep -qx installed ||
+        missing+=("$want") ;;
+    esac
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+    echo "Missing, and there is no apt here to install it (Debian's names): ${missing[*]}" >&2
+    exit 1
+fi
+as_root=()
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || {
+        echo "Missing, and neither root nor sudo is here to install it: ${missing[*]}" >&2
+        exit 1
+    }
+    as_root=(sudo)
+fi
+echo "Installing ${missing[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq >&2
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2

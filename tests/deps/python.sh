@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Makes target/venv, and installs tests/deps/requirements.txt into it when asked for `all`.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+venv=target/venv
+
+# The first python3 on PATH may be one without venv (Debian packages it apart), or one of pyenv's.
+make_venv() {
+    local python
+    for python in python3 /usr/bin/python3; do
+        "$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
+        "$python" -m venv --clear "$venv" && return
+    done
+    return 1
+}
+
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    mkdir -p target
+    make_venv || { tests/deps/packages.sh python3 python3-venv && make_venv; } || {
+        echo "No Python >= 3.10 with the venv module was found" >&2
+        exit 1
+    }
+fi
+
+[ "${1:-}" = all ] || exit 0
+wanted=tests/deps/requirements.txt
+installed=$venv/requirements.txt
+if ! cmp -s "$wanted" "$installed"; then
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$wanted"
+    cp "$wanted" "$installed"
+fi
