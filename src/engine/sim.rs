@@ -1,1 +1,0 @@
-//! A scripted engine behind the same queue: tokens, delays and faults for tests, no model.

@@ -1,0 +1,97 @@
+//! What the scripted engine says: the words of the question, again and again.
+
+use crate::engine::{Answer, FinishReason, Message, Options};
+use crate::model::language::Prompt;
+
+/// A whole answer, known before its first token.
+pub(super) struct Scripted {
+    /// One a token.
+    pub(super) pieces: Vec<String>,
+    pub(super) reason: FinishReason,
+    /// Whether a stop string ended it within a token.
+    cut: bool,
+}
+
+impl Scripted {
+    /// `sim:`, then the words of the last message, repeated until there are `tokens` (once, if `tokens` is 0),
+    /// within `room`, `max_tokens` and the stop strings.
+    pub(super) fn new(tokens: usize, room: usize, messages: &[Message], options: &Options) -> Self {
+        let question = messages.last().map_or("", |message| &message.content);
+        let words = question.split_whitespace();
+        let wanted = match tokens {
+            0 => 1 + words.clone().count(),
+            tokens => tokens,
+        };
+        let limit = room.min(options.max_tokens);
+        let mut pieces: Vec<String> = std::iter::once("sim:".to_owned())
+            .chain(words.cycle().map(|word| format!(" {word}")))
+            .take(wanted.min(limit))
+            .collect();
+        let mut reason = if wanted > limit {
+            FinishReason::Length
+        } else {
+            FinishReason::Stop
+        };
+        let text = pieces.concat();
+        let stop = options.stop.iter().filter_map(|stop| text.find(stop)).min();
+        let mut cut = false;
+        if let Some(mut left) = stop {
+            reason = FinishReason::Stop;
+            pieces.retain_mut(|piece| {
+                let keep = left.min(piece.len());
+                cut |= 0 < keep && keep < piece.len();
+                left -= keep;
+                piece.truncate(keep);
+                keep > 0
+            });
+        }
+        Self {
+            pieces,
+            reason,
+            cut,
+        }
+    }
+
+    pub(super) fn answer(&self) -> Answer {
+        let text = self.pieces.concat();
+        let tokens = Prompt::from_words(text.split_whitespace()).tokens;
+        Answer {
+            tokens: (!self.cut).then_some(tokens),
+            text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Role;
+    use crate::sampler::Parameters;
+
+    fn say(tokens: usize, max_tokens: usize, stop: &[&str]) -> (String, FinishReason, bool) {
+        let messages = [Message {
+            role: Role::User,
+            content: "one two".into(),
+        }];
+        let options = Options {
+            max_tokens,
+            sampling: Parameters::default(),
+            stop: stop.iter().map(ToString::to_string).collect(),
+            thinking: None,
+        };
+        let scripted = Scripted::new(tokens, 100, &messages, &options);
+        let answer = scripted.answer();
+        (answer.text, scripted.reason, answer.tokens.is_some())
+    }
+
+    #[test]
+    fn answers_end_by_themselves_by_length_and_by_stop_strings() {
+        use FinishReason::{Length, Stop};
+        assert_eq!(say(0, 9, &[]), ("sim: one two".into(), Stop, true));
+        assert_eq!(say(5, 9, &[]), ("sim: one two one two".into(), Stop, true));
+        assert_eq!(say(5, 2, &[]), ("sim: one".into(), Length, true));
+        assert_eq!(say(5, 9, &["e t"]), ("sim: on".into(), Stop, false));
+        assert_eq!(say(5, 9, &["zz", " two"]), ("sim: one".into(), Stop, true));
+        assert_eq!(say(5, 9, &["sim"]), (String::new(), Stop, true));
+    }
+}

@@ -1,0 +1,159 @@
+//! A scripted engine behind the same queue: tokens, delays and faults for tests, no model.
+//!
+//! It answers with the words of the question, one token a word, so that a test can tell whose answer it reads.
+
+mod answer;
+mod script;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use script::{Script, ScriptError};
+
+use super::{
+    Codec, Command, FinishReason, Inbox, ModelInfo, Refusal, RequestError, SessionId, Turn, Usage,
+};
+use crate::model::language::Prompt;
+use answer::Scripted;
+
+/// How often a delay looks whether its request has been cancelled.
+const NAP: Duration = Duration::from_millis(5);
+
+/// Serves `inbox` by `script` until its queue is closed and empty. Call it on a thread of its own.
+pub fn run(inbox: &Inbox, script: &Script) {
+    inbox.publish(|status| {
+        status.backend = "sim".to_owned();
+        status.model = ModelInfo {
+            name: "scripted".to_owned(),
+            architecture: "sim".to_owned(),
+            context: u32::try_from(script.context).unwrap_or(u32::MAX),
+            ..ModelInfo::default()
+        };
+    });
+    std::thread::sleep(script.load);
+    if let Some(error) = &script.load_error {
+        inbox.fail(error);
+    } else {
+        inbox.ready(Arc::new(Codec::Words), script.context);
+    }
+    let mut kept = HashMap::new();
+    while let Some(command) = inbox.next() {
+        match (command, &script.load_error) {
+            (Command::Forget(session), _) => drop(kept.remove(&session)),
+            (Command::Turn(turn), None) => serve(turn, script, &mut kept),
+            // It was being queued while those who waited were told of the failure.
+            (Command::Turn(turn), Some(error)) => turn.fail(
+                RequestError::Refused(Refusal::NotReady(error.clone())),
+                Usage::default(),
+            ),
+        }
+    }
+}
+
+/// Runs one turn. `kept` holds the tokens of each session, as a KV cache would.
+fn serve(mut turn: Turn, script: &Script, kept: &mut HashMap<SessionId, Vec<u32>>) {
+    let prompt = match prompt_of(&mut turn, script) {
+        Ok(prompt) => prompt,
+        Err(refusal) => return turn.fail(RequestError::Refused(refusal), Usage::default()),
+    };
+    let before = turn
+        .session
+        .and_then(|session| kept.remove(&session))
+        .unwrap_or_default();
+    let cached = before.iter().zip(&prompt).take_while(|(a, b)| a == b);
+    let mut usage = Usage {
+        prompt_tokens: count(prompt.len()),
+        cached_tokens: count(cached.count()),
+        queue_us: micros(turn.accepted.elapsed()),
+        ..Usage::default()
+    };
+    let room = script.context.saturating_sub(prompt.len());
+    let scripted = Scripted::new(script.tokens, room, &turn.messages, &turn.options);
+    match speak(&turn, script, &scripted, &mut usage) {
+        Err(Interrupted::Cancelled) => turn.finish(FinishReason::Cancelled, usage, None),
+        Err(Interrupted::Failed(message)) => {
+            turn.fail(RequestError::EngineFailed(message), usage);
+        }
+        Ok(()) => {
+            let answer = scripted.answer();
+            if let (Some(session), Some(said)) = (turn.session, &answer.tokens) {
+                kept.insert(session, [prompt, said.clone()].concat());
+            }
+            turn.finish(scripted.reason, usage, Some(answer));
+        }
+    }
+}
+
+/// The prompt's tokens; those of a turn accepted during the load are made now.
+fn prompt_of(turn: &mut Turn, script: &Script) -> Result<Vec<u32>, Refusal> {
+    if turn.prompt.is_none() {
+        let prompt = Codec::Words.encode(&turn.messages, None, None, script.context)?;
+        turn.prompt = Some(prompt);
+    }
+    let prompt = turn.prompt.as_ref();
+    Ok(prompt.map_or_else(Vec::new, |Prompt { tokens, .. }| tokens.clone()))
+}
+
+enum Interrupted {
+    Cancelled,
+    Failed(String),
+}
+
+/// Emits the scripted pieces at the script's pace.
+fn speak(
+    turn: &Turn,
+    script: &Script,
+    scripted: &Scripted,
+    usage: &mut Usage,
+) -> Result<(), Interrupted> {
+    let started = Instant::now();
+    for piece in &scripted.pieces {
+        let delay = match usage.completion_tokens {
+            0 => script.first_token,
+            _ => script.per_token,
+        };
+        pause(turn, delay)?;
+        if script.fail_after == Some(usage.completion_tokens) {
+            return Err(Interrupted::Failed(format!(
+                "logits are not finite after {} tokens (scripted)",
+                usage.completion_tokens
+            )));
+        }
+        if usage.completion_tokens == 0 {
+            usage.first_token_us = micros(started.elapsed());
+        }
+        usage.completion_tokens += 1;
+        if !piece.is_empty() {
+            turn.emit(piece.clone());
+        }
+    }
+    let decoding =
+        started.elapsed().as_secs_f64() - Duration::from_micros(usage.first_token_us).as_secs_f64();
+    if usage.completion_tokens > 1 && decoding > 0.0 {
+        usage.tokens_per_second = f64::from(usage.completion_tokens - 1) / decoding;
+    }
+    Ok(())
+}
+
+fn pause(turn: &Turn, delay: Duration) -> Result<(), Interrupted> {
+    let until = Instant::now() + delay;
+    loop {
+        if turn.is_cancelled() {
+            return Err(Interrupted::Cancelled);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+}
+
+fn count(tokens: usize) -> u32 {
+    u32::try_from(tokens).unwrap_or(u32::MAX)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
