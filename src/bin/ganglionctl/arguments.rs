@@ -1,0 +1,23 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::EXIT_CODES;
+use crate::{completions};
+
+/// Talk to the language model on this machine
+#[derive(Debug, Parser)]
+#[command(name = "ganglionctl", version, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    /// The message bus: system, session, or a D-Bus address [default: $GANGLION_BUS, or system]
+    #[arg(long, global = true, value_name = "BUS")]
+    pub(crate) bus: Option<String>,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Print what a shell needs to complete this command line
+    Completions(completions::Arguments),
+}

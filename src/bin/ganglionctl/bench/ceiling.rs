@@ -1,0 +1,44 @@
+//! The machine's ceiling: how fast it reads memory, measured and not looked up.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Far more than any cache keeps of it between two passes.
+const BYTES: usize = 512 << 20;
+const PASSES: usize = 5;
+
+/// Bytes per second of the best of several sequential reads of a buffer larger than the caches, split
+/// between `threads`; `None` if there is no memory for the buffer.
+pub(crate) fn read_bandwidth(threads: usize) -> Option<f64> {
+    let words = BYTES / size_of::<u64>();
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(words).ok()?;
+    // Written, so that every page is its own: untouched ones are all the same page of zeros.
+    buffer.extend((0_u64..).take(words));
+    let share = words.div_ceil(threads.max(1));
+    let seconds = (0..PASSES)
+        .map(|_| {
+            let start = Instant::now();
+            std::thread::scope(|scope| {
+                for part in buffer.chunks(share) {
+                    scope.spawn(move || black_box(sum(part)));
+                }
+            });
+            start.elapsed().as_secs_f64()
+        })
+        .fold(f64::INFINITY, f64::min);
+    #[allow(clippy::cast_precision_loss)] // 2^29 is exact
+    Some(BYTES as f64 / seconds)
+}
+
+/// Sums in independent lanes, so that the loads and not the additions set the pace.
+fn sum(words: &[u64]) -> u64 {
+    let (lines, rest) = words.as_chunks::<16>();
+    let mut lanes = [0_u64; 16];
+    for line in lines {
+        for (lane, word) in lanes.iter_mut().zip(line) {
+            *lane = lane.wrapping_add(*word);
+        }
+    }
+    lanes.iter().chain(rest).fold(0, |sum, word| sum.wrapping_add(*word))
+}
