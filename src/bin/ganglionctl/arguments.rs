@@ -3,13 +3,13 @@
 use clap::{Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
-use crate::{completions};
+use crate::{ask, chat, completions, status};
 
 /// Talk to the language model on this machine
 #[derive(Debug, Parser)]
 #[command(name = "ganglionctl", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// The message bus: system, session, or a D-Bus address [default: $GANGLION_BUS, or system]
+    /// The message bus: system, session, or a D-Bus address [default: `$GANGLION_BUS`, or system]
     #[arg(long, global = true, value_name = "BUS")]
     pub(crate) bus: Option<String>,
     #[command(subcommand)]
@@ -18,6 +18,12 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Ask one question and print the answer as it is made
+    Ask(ask::Arguments),
+    /// Hold a conversation
+    Chat(chat::Arguments),
+    /// Show what the daemon is doing
+    Status(status::Arguments),
     /// Print what a shell needs to complete this command line
     Completions(completions::Arguments),
 }

@@ -44,8 +44,8 @@ impl From<Exit> for ExitCode {
 /// Why a verb could not do its work.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    exit: Exit,
-    message: Option<String>,
+    pub(crate) exit: Exit,
+    pub(crate) message: Option<String>,
 }
 
 impl Failure {
@@ -64,11 +64,10 @@ impl Failure {
         }
     }
 
-    pub(crate) const fn exit(&self) -> Exit {
-        self.exit
-    }
-
-    pub(crate) fn message(&self) -> Option<&str> {
-        self.message.as_deref()
+    /// Says it on standard error.
+    pub(crate) fn tell(&self) {
+        if let Some(message) = &self.message {
+            eprintln!("ganglionctl: {message}");
+        }
     }
 }

@@ -4,9 +4,13 @@
 //! and `bench` open a model themselves and know nothing of D-Bus.
 
 mod arguments;
+mod ask;
+mod chat;
+mod client;
 mod completions;
 mod failure;
 mod output;
+mod status;
 
 use std::process::ExitCode;
 
@@ -16,20 +20,20 @@ use arguments::{Cli, Verb};
 use failure::{Exit, Failure};
 
 fn main() -> ExitCode {
-    let Cli { verb, .. } = Cli::parse();
-    match run(verb) {
+    match run(Cli::parse()) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            if let Some(message) = failure.message() {
-                eprintln!("ganglionctl: {message}");
-            }
-            failure.exit().into()
+            failure.tell();
+            failure.exit.into()
         }
     }
 }
 
-fn run(verb: Verb) -> Result<Exit, Failure> {
+fn run(Cli { bus, verb }: Cli) -> Result<Exit, Failure> {
     match verb {
+        Verb::Ask(arguments) => ask::run(bus, &arguments),
+        Verb::Chat(arguments) => chat::run(bus, &arguments),
+        Verb::Status(arguments) => status::run(bus, &arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
     }
 }
