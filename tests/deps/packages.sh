@@ -26,6 +26,5 @@ if [ "$(id -u)" != 0 ]; then
     as_root=(sudo)
 fi
 echo "Installing ${missing[*]}" >&2
-
 "${as_root[@]}" apt-get update -qq >&2
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}" >/dev/null
