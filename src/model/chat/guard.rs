@@ -1,0 +1,69 @@
+//! Keeps what users write from becoming special tokens.
+//!
+//! The template's output is one text, in which a user's `<|im_end|>` looks like the template's. So
+//! before rendering, a character that nobody uses is put behind the first character of every special
+//! spelling in a message. Nothing in it can match a spelling any more, and taking the character out of
+//! the plain pieces afterwards restores what the user wrote.
+
+use std::collections::HashSet;
+
+use crate::model::language::LanguageError;
+use crate::model::tokenizer::{Special, Specials};
+
+/// Protects the messages of one rendering.
+#[derive(Debug)]
+pub(in crate::model) struct Guard<'a> {
+    specials: &'a Specials,
+    sentinel: char,
+}
+
+impl<'a> Guard<'a> {
+    /// `texts` are all that go into the rendering.
+    pub(super) fn new<'t>(
+        specials: &'a Specials,
+        texts: impl Iterator<Item = &'t str>,
+    ) -> Result<Self, LanguageError>
+    where
+        'a: 't,
+    {
+        let spellings = specials.iter().map(|special| &*special.spelling);
+        let used: HashSet<char> = texts
+            .chain(spellings)
+            .flat_map(str::chars)
+            .filter(|&c| c >= FIRST)
+            .collect();
+        let sentinel = candidates().find(|c| !used.contains(c)).ok_or_else(|| {
+            LanguageError::Refused("it uses every noncharacter and private-use character".into())
+        })?;
+        Ok(Self { specials, sentinel })
+    }
+
+    /// `text` with every spelling of a special token that `guarded` accepts broken, also one that only
+    /// the text after it would complete.
+    pub(in crate::model) fn mark(&self, text: &str, guarded: impl Fn(&Special) -> bool) -> String {
+        let mut marked = String::with_capacity(text.len());
+        for (at, c) in text.char_indices() {
+            marked.push(c);
+            let rest = text.get(at..).unwrap_or_default();
+            if self.specials.at_start(rest, &guarded).is_some()
+                || self.specials.could_start(rest, &guarded)
+            {
+                marked.push(self.sentinel);
+            }
+        }
+        marked
+    }
+
+    pub(in crate::model) fn unmark(&self, text: &str) -> String {
+        text.replace(self.sentinel, "")
+    }
+}
+
+const FIRST: char = '\u{E000}';
+
+/// Noncharacters, then private use.
+fn candidates() -> impl Iterator<Item = char> {
+    ('\u{FDD0}'..='\u{FDEF}')
+        .chain(FIRST..='\u{F8FF}')
+        .chain('\u{F0000}'..='\u{FFFFD}')
+}

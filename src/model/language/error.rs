@@ -1,0 +1,34 @@
+//! Why a conversation could not be encoded, or a language not be loaded.
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LanguageError {
+    #[error(
+        "{}: {source}; put the model's own file there, or use a GGUF file of the model, which has its \
+         tokenizer inside",
+        path.display()
+    )]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{}: {defect}; fetch the file again", path.display())]
+    File { path: PathBuf, defect: String },
+    #[error("the {what} is {found}; supported: {supported}")]
+    Unsupported {
+        what: &'static str,
+        found: String,
+        supported: &'static str,
+    },
+    #[error("the vocabulary contradicts itself: {0}; fetch the model again")]
+    Vocabulary(String),
+    #[error(
+        "the model has no chat template: use an instruction-tuned model, or put its \
+         chat_template.jinja beside it"
+    )]
+    NoTemplate,
+    #[error("the chat template cannot be used: {0}")]
+    Template(String),
+    /// What the template says of the conversation.
+    #[error("the chat template refuses the conversation: {0}")]
+    Refused(String),
+}

@@ -1,0 +1,167 @@
+//! A model's language: what a conversation is in tokens, and what tokens are in text.
+//!
+//! A special token in a prompt was written by the chat template, never by a user (`chat::guard`).
+
+mod error;
+mod prompt;
+
+pub use super::tokenizer::Decoder;
+pub use error::LanguageError;
+pub use prompt::Prompt;
+
+use super::chat::ChatTemplate;
+use super::checkpoint::LanguageSource;
+use super::tokenizer::{Piece, Special, Tokenizer};
+use super::{Message, Role};
+use prompt::{Segment, Segments};
+
+/// Tokenizer and chat template.
+#[derive(Debug)]
+pub struct Language {
+    tokenizer: Tokenizer,
+    template: Option<ChatTemplate>,
+}
+
+impl Language {
+    /// Reads and checks a model's tokenizer and chat template. A model may lack a template: its
+    /// tokenizer still works.
+    ///
+    /// # Errors
+    /// If a file is missing, contradicts itself, or holds what is not supported.
+    pub fn load(source: &LanguageSource) -> Result<Self, LanguageError> {
+        let template = match source {
+            LanguageSource::Gguf(vocabulary) => &vocabulary.chat_template,
+            LanguageSource::HuggingFace(files) => &files.chat_template,
+        };
+        Ok(Self {
+            tokenizer: Tokenizer::load(source)?,
+            template: template.clone().map(ChatTemplate::new).transpose()?,
+        })
+    }
+
+    /// A conversation, and the beginning of the answer to it. `thinking` is the template's
+    /// `enable_thinking`, where it has one.
+    ///
+    /// # Errors
+    /// If there is no chat template, or it refuses the conversation.
+    pub fn prompt(
+        &self,
+        messages: &[Message],
+        thinking: Option<bool>,
+    ) -> Result<Prompt, LanguageError> {
+        let segments = self.render(messages, thinking)?;
+        let mut tokens = Vec::new();
+        self.encode(&segments, &mut tokens);
+        Ok(Prompt { tokens, segments })
+    }
+
+    /// The prompt of a conversation's next turn: `messages` are those of `previous`, the `answer` to it
+    /// and what follows. `previous.tokens`, then `answer_tokens`, are a prefix of its tokens wherever the
+    /// template leaves the rendered past unchanged; otherwise the whole conversation is encoded anew.
+    ///
+    /// # Errors
+    /// If there is no chat template, or it refuses the conversation.
+    pub fn continue_prompt(
+        &self,
+        previous: &Prompt,
+        answer: &str,
+        answer_tokens: &[u32],
+        messages: &[Message],
+        thinking: Option<bool>,
+    ) -> Result<Prompt, LanguageError> {
+        let segments = self.render(messages, thinking)?;
+        let mut past = previous.segments.clone();
+        past.append(&self.split(answer, is_answerable));
+        let mut tokens = Vec::new();
+        if let Some(news) = segments.after(&past) {
+            tokens.extend_from_slice(&previous.tokens);
+            tokens.extend_from_slice(answer_tokens);
+            self.encode(&news, &mut tokens);
+        } else {
+            self.encode(&segments, &mut tokens);
+        }
+        Ok(Prompt { tokens, segments })
+    }
+
+    /// The ids of plain text: no token is put before it, and special spellings are text.
+    #[must_use]
+    pub fn encode_plain(&self, text: &str) -> Vec<u32> {
+        let mut ids = Vec::new();
+        self.tokenizer.encode(text, &mut ids);
+        ids
+    }
+
+    /// Whether a token ends a turn or a text.
+    #[must_use]
+    pub fn is_end(&self, token: u32) -> bool {
+        self.tokenizer.is_end(token)
+    }
+
+    /// Turns tokens into text as they come.
+    #[must_use]
+    pub fn decoder(&self) -> Decoder {
+        self.tokenizer.decoder()
+    }
+
+    /// One more than the largest id. The model's embedding must have as many rows at least.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.tokenizer.len() as usize
+    }
+
+    fn render(
+        &self,
+        messages: &[Message],
+        thinking: Option<bool>,
+    ) -> Result<Segments, LanguageError> {
+        let template = self.template.as_ref().ok_or(LanguageError::NoTemplate)?;
+        let specials = self.tokenizer.specials();
+        let guard = template.guard(specials, messages)?;
+        let guarded: Vec<_> = messages
+            .iter()
+            .map(|message| Message {
+                role: message.role,
+                content: guard.mark(&message.content, |special| {
+                    message.role != Role::Assistant || !is_answerable(special)
+                }),
+            })
+            .collect();
+        let text = template.render(&guarded, self.tokenizer.names(), thinking)?;
+        let mut segments = self
+            .split(&text, |_| true)
+            .map_text(|text| guard.unmark(text));
+        if let Some(begin) = self.tokenizer.begin()
+            && segments.first_id() != Some(begin)
+            && let Some(special) = specials.with_id(begin)
+        {
+            segments.insert_first(begin, special.spelling.clone());
+        }
+        Ok(segments)
+    }
+
+    fn split(&self, text: &str, wanted: impl Fn(&Special) -> bool) -> Segments {
+        let mut segments = Segments::default();
+        for piece in self.tokenizer.specials().split(text, wanted) {
+            match piece {
+                Piece::Special(special) => segments.push_special(special.id, &special.spelling),
+                Piece::Plain(text) => segments.push_text(text),
+            }
+        }
+        segments
+    }
+
+    fn encode(&self, segments: &Segments, tokens: &mut Vec<u32>) {
+        for segment in segments.iter() {
+            match segment {
+                Segment::Special { id, .. } => tokens.push(*id),
+                Segment::Text(text) => self.tokenizer.encode(text, tokens),
+            }
+        }
+    }
+}
+
+/// Whether the text of an answer may mean it. Templates look for such tokens in past answers, so they
+/// must stay as they are (Qwen3's cuts at `</think>`).
+fn is_answerable(special: &Special) -> bool {
+    !special.control
+}

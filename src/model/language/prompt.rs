@@ -1,0 +1,124 @@
+//! A rendered conversation and its tokens.
+
+use std::sync::Arc;
+
+/// What a model is given to answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prompt {
+    pub tokens: Vec<u32>,
+    pub(super) segments: Segments,
+}
+
+/// A rendered conversation: special tokens and the text between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Segments(Vec<Segment>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    Special {
+        id: u32,
+        spelling: Arc<str>,
+    },
+    /// Not empty, and never beside another text.
+    Text(String),
+}
+
+impl Prompt {
+    /// A prompt of the scripted engine: one token a word.
+    pub fn from_words<'a>(words: impl Iterator<Item = &'a str>) -> Self {
+        Self {
+            tokens: words
+                .map(|word| u32::try_from(word.len()).unwrap_or(u32::MAX))
+                .collect(),
+            segments: Segments::default(),
+        }
+    }
+
+    /// The conversation as the chat template wrote it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.segments
+            .iter()
+            .map(|segment| match segment {
+                Segment::Special { spelling, .. } => &**spelling,
+                Segment::Text(text) => text,
+            })
+            .collect()
+    }
+}
+
+impl Segments {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Segment> {
+        self.0.iter()
+    }
+
+    pub(super) fn push_special(&mut self, id: u32, spelling: &Arc<str>) {
+        self.0.push(Segment::Special {
+            id,
+            spelling: spelling.clone(),
+        });
+    }
+
+    pub(super) fn push_text(&mut self, text: &str) {
+        match self.0.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Segment::Text(last)) => last.push_str(text),
+            _ => self.0.push(Segment::Text(text.to_owned())),
+        }
+    }
+
+    pub(super) fn append(&mut self, other: &Self) {
+        for segment in other.iter() {
+            match segment {
+                Segment::Special { id, spelling } => self.push_special(*id, spelling),
+                Segment::Text(text) => self.push_text(text),
+            }
+        }
+    }
+
+    /// The same with every text changed.
+    pub(super) fn map_text(&self, change: impl Fn(&str) -> String) -> Self {
+        let mut mapped = Self::default();
+        for segment in self.iter() {
+            match segment {
+                Segment::Special { id, spelling } => mapped.push_special(*id, spelling),
+                Segment::Text(text) => mapped.push_text(&change(text)),
+            }
+        }
+        mapped
+    }
+
+    /// The id at the beginning.
+    pub(super) fn first_id(&self) -> Option<u32> {
+        match self.0.first() {
+            Some(Segment::Special { id, .. }) => Some(*id),
+            _ => None,
+        }
+    }
+
+    pub(super) fn insert_first(&mut self, id: u32, spelling: Arc<str>) {
+        self.0.insert(0, Segment::Special { id, spelling });
+    }
+
+    /// What follows `prefix`; `None` if this begins otherwise.
+    pub(super) fn after(&self, prefix: &Self) -> Option<Self> {
+        let mut rest = self.0.iter();
+        let mut expected = prefix.0.iter().peekable();
+        while let Some(segment) = expected.next() {
+            let here = rest.next()?;
+            if here == segment {
+                continue;
+            }
+            let (Segment::Text(here), Segment::Text(begin), None) =
+                (here, segment, expected.peek())
+            else {
+                return None;
+            };
+            let mut after = Self::default();
+            after.push_text(here.strip_prefix(begin.as_str())?);
+            after.0.extend(rest.cloned());
+            return Some(after);
+        }
+        Some(Self(rest.cloned().collect()))
+    }
+}

@@ -1,0 +1,64 @@
+//! A JSON file of a model's directory, and what it lacks.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::model::language::LanguageError;
+
+#[derive(Debug)]
+pub(super) struct File {
+    path: PathBuf,
+    pub(super) json: Value,
+}
+
+impl File {
+    pub(super) fn read(path: &Path) -> Result<Self, LanguageError> {
+        let text = std::fs::read(path).map_err(|source| LanguageError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        let json = serde_json::from_slice(&text).map_err(|error| LanguageError::File {
+            path: path.to_owned(),
+            defect: format!("it is not JSON: {error}"),
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            json,
+        })
+    }
+
+    pub(super) fn object(&self, key: &str) -> Result<&Map<String, Value>, LanguageError> {
+        let object = self.json.get(key).and_then(Value::as_object);
+        object.ok_or_else(|| self.lacks(&format!("{key}, an object")))
+    }
+
+    /// The ids under `key`: none, one, or a list.
+    pub(super) fn ids(&self, key: &str) -> Result<Vec<u32>, LanguageError> {
+        let ids = match self.json.get(key) {
+            None | Some(Value::Null) => return Ok(Vec::new()),
+            Some(Value::Array(ids)) => ids.iter().collect(),
+            Some(id) => vec![id],
+        };
+        ids.into_iter()
+            .map(|id| {
+                let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
+                id.ok_or_else(|| self.lacks(&format!("token ids under {key}")))
+            })
+            .collect()
+    }
+
+    pub(super) fn lacks(&self, what: &str) -> LanguageError {
+        LanguageError::File {
+            path: self.path.clone(),
+            defect: format!("it lacks {what}"),
+        }
+    }
+
+    pub(super) fn unreadable(&self, error: &dyn std::error::Error) -> LanguageError {
+        LanguageError::File {
+            path: self.path.clone(),
+            defect: error.to_string(),
+        }
+    }
+}
