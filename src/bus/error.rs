@@ -1,8 +1,8 @@
 //! The errors of the bus interfaces, by the names that callers see.
 
-use zbus::{DBusError, fdo};
+use zbus::DBusError;
 
-use crate::engine::{FinishReason, Outcome, Refusal, RequestError};
+use crate::engine::{FinishReason, Outcome, Refusal, RequestError, Usage};
 
 /// Every error name of `org.ganglion.Llm1`; the text names the value and the remedy.
 #[derive(Debug, DBusError)]
@@ -35,15 +35,6 @@ pub enum Error {
     EngineFailed(String),
 }
 
-impl Error {
-    /// The error of an object that is there no more.
-    pub(super) fn unknown_object(message: &str) -> Self {
-        Self::Bus(zbus::Error::FDO(Box::new(fdo::Error::UnknownObject(
-            message.to_owned(),
-        ))))
-    }
-}
-
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         let message = refusal.to_string();
@@ -51,7 +42,8 @@ impl From<Refusal> for Error {
             Refusal::NotReady(_) => Self::NotReady(message),
             Refusal::Busy { .. } | Refusal::SessionBusy => Self::Busy(message),
             Refusal::TooManySessions(_) => Self::QuotaExceeded(message),
-            Refusal::SessionClosed => Self::unknown_object(&message),
+            // A closed session is nobody's; its object is about to go.
+            Refusal::SessionClosed => Self::NotOwner(message),
             Refusal::ContextFull { .. } => Self::ContextFull(message),
             Refusal::InvalidMessages(_) => Self::InvalidMessages(message),
         }
@@ -64,6 +56,16 @@ impl From<RequestError> for Error {
             RequestError::Refused(refusal) => refusal.into(),
             RequestError::EngineFailed(message) => Self::EngineFailed(message),
         }
+    }
+}
+
+/// The outcome of a request whose engine thread has died.
+pub(super) fn engine_gone() -> Outcome {
+    let message = "the engine has stopped; the service restarts it".to_owned();
+    Outcome {
+        reason: FinishReason::Error,
+        usage: Usage::default(),
+        error: Some(RequestError::EngineFailed(message)),
     }
 }
 

@@ -1,11 +1,32 @@
-//! The D-Bus interfaces: they check callers and arguments, and turn tickets into streams.
+//! The D-Bus interfaces: they check callers and arguments, and turn the engine's events into streams.
 //!
 //! Nothing here computes, and nothing here waits for the model: the engine is known by its `Handle` alone.
+//! A call's way: an interface (`manager`, `session`) reads `options` and `messages`, `delivery` queues it and
+//! makes its object, `stream` writes its frames. `owned` remembers what ends when a connection leaves.
 
+mod authorize;
+mod completion;
+mod config;
+mod connect;
+mod delivery;
+mod deltas;
+mod diagnostics;
 mod error;
 mod frame;
+mod info;
+mod manager;
+mod messages;
+mod options;
+mod owned;
 pub mod proxy;
+mod publish;
+mod request;
+mod session;
+mod shared;
+mod stream;
 
+pub use config::BusConfig;
+pub use connect::{Address, Bus, BusError, serve};
 pub use error::Error;
 pub use frame::Frame;
 

@@ -23,7 +23,7 @@ const NAP: Duration = Duration::from_millis(5);
 /// Serves `inbox` by `script` until its queue is closed and empty. Call it on a thread of its own.
 pub fn run(inbox: &Inbox, script: &Script) {
     inbox.publish(|status| {
-        status.backend = "sim".to_owned();
+        "sim".clone_into(&mut status.backend);
         status.model = ModelInfo {
             name: "scripted".to_owned(),
             architecture: "sim".to_owned(),

@@ -1,0 +1,48 @@
+//! Who calls, and what is theirs. The bus daemon vouches for the sender; nothing else is believed.
+
+use zbus::message::Header;
+use zbus::names::{BusName, OwnedUniqueName};
+
+use super::Error;
+
+/// A connection to the bus, by its unique name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Caller(OwnedUniqueName);
+
+impl Caller {
+    pub(super) fn new(name: OwnedUniqueName) -> Self {
+        Self(name)
+    }
+
+    /// The sender of a call.
+    pub(super) fn of(header: &Header<'_>) -> Result<Self, Error> {
+        header
+            .sender()
+            .map(|name| Self(name.to_owned().into()))
+            .ok_or_else(|| Error::NotOwner("the bus does not say who calls".to_owned()))
+    }
+
+    /// Refuses everyone but the owner, who is `self`.
+    pub(super) fn admit(&self, header: &Header<'_>) -> Result<(), Error> {
+        if header.sender().is_some_and(|name| *name == *self.0) {
+            Ok(())
+        } else {
+            let path = header.path().map_or("it", |path| path.as_str());
+            Err(Error::NotOwner(format!(
+                "{path} belongs to another connection; open your own on the connection that uses it"
+            )))
+        }
+    }
+
+    /// As `admit`, for properties: a read that no message asked for is refused too.
+    pub(super) fn admit_reader(&self, header: Option<&Header<'_>>) -> Result<(), Error> {
+        header.map_or_else(
+            || Err(Error::NotOwner("only its owner reads it".to_owned())),
+            |header| self.admit(header),
+        )
+    }
+
+    pub(super) fn bus_name(&self) -> BusName<'static> {
+        BusName::Unique(self.0.clone().into())
+    }
+}

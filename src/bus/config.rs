@@ -1,0 +1,38 @@
+//! What the bus needs to know from the configuration.
+
+use std::time::Duration;
+
+use crate::sampler::Parameters;
+
+/// Limits and defaults of the bus interfaces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BusConfig {
+    /// How long a reader may leave its full pipe unread.
+    pub stream_stall: Duration,
+    /// What `Complete` may take, waiting included. Callers give up after 25 s.
+    pub complete_timeout: Duration,
+    /// How long a finished request can be asked for its result.
+    pub finished_linger: Duration,
+    /// Requests being answered or read; each holds one file descriptor.
+    pub requests: usize,
+    /// `max_tokens` of a request that gives none.
+    pub max_tokens: usize,
+    /// The largest `max_tokens` that a request may give.
+    pub max_tokens_limit: usize,
+    /// Sampling of a request that says nothing about it.
+    pub sampling: Parameters,
+}
+
+impl Default for BusConfig {
+    fn default() -> Self {
+        Self {
+            stream_stall: Duration::from_secs(30),
+            complete_timeout: Duration::from_secs(20),
+            finished_linger: Duration::from_secs(60),
+            requests: 256,
+            max_tokens: 512,
+            max_tokens_limit: 4096,
+            sampling: Parameters::default(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Brings one request from its call to its owner: queue, object, reply, stream, `Finished`, and the end of the object.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::net::unix::pipe::Sender;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::UnboundedReceiver;
+use zbus::object_server::{ResponseDispatchListener, ResponseDispatchNotifier, SignalEmitter};
+use zbus::{Connection, OwnedObjectPath};
+
+use super::authorize::Caller;
+use super::options::Stream;
+use super::request::{Ending, Request, RequestSignals, Running};
+use super::shared::{Shared, remove_request, request_path};
+use super::stream::{self, Abandoned};
+use super::{Error, deltas};
+use crate::engine::{Event, FinishReason, Outcome, Refusal, Ticket};
+
+/// The request's object and the read end of its stream; `Finished` waits for the reply to be sent.
+pub(super) type Reply = (ResponseDispatchNotifier<OwnedObjectPath>, zbus::OwnedFd);
+
+/// Queues a request and sees it through. `queue` is polled only once there is room for it.
+pub(super) async fn start(
+    shared: &Arc<Shared>,
+    connection: &Connection,
+    owner: Caller,
+    stream: Stream,
+    queue: impl Future<Output = Result<Ticket, Refusal>>,
+) -> Result<(Reply, Arc<Running>), Error> {
+    let permit = shared.admit()?;
+    let (pipe, reader) = stream::open().map_err(|error| {
+        Error::Busy(format!(
+            "no pipe could be made ({error}); try again when other requests have finished"
+        ))
+    })?;
+    let Ticket { id, events, cancel } = queue.await?;
+    let running = Arc::new(Running::new(id, owner, cancel));
+    let path = request_path(id);
+    let object = Request {
+        shared: shared.clone(),
+        running: running.clone(),
+    };
+    if let Err(error) = connection.object_server().at(&path, object).await {
+        shared.engine.cancel(id, &running.cancel);
+        return Err(error.into());
+    }
+    shared.own_request(connection, &running.owner, id, &running.cancel);
+    let (reply, replied) = ResponseDispatchNotifier::new(path);
+    let delivery = Delivery {
+        shared: shared.clone(),
+        connection: connection.clone(),
+        running: running.clone(),
+        events,
+        replied,
+        permit,
+    };
+    tokio::spawn(delivery.run((stream == Stream::Pipe).then_some(pipe)));
+    Ok(((reply, OwnedFd::from(reader).into()), running))
+}
+
+struct Delivery {
+    shared: Arc<Shared>,
+    connection: Connection,
+    running: Arc<Running>,
+    events: UnboundedReceiver<Event>,
+    replied: ResponseDispatchListener,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Delivery {
+    async fn run(mut self, pipe: Option<Sender>) {
+        let Running { id, owner, .. } = &*self.running;
+        let path = request_path(*id);
+        let emitter = SignalEmitter::from_parts(self.connection.clone(), path.into_inner())
+            .set_destination(owner.bus_name());
+        let end = |outcome| {
+            self.running.end(Ending {
+                outcome,
+                note: None,
+            });
+        };
+        if let Some(pipe) = pipe {
+            let stall = self.shared.config.stream_stall;
+            let written = stream::write(&mut self.events, pipe, stall, end).await;
+            if let Err(abandoned) = written {
+                abandon(&self.shared, &self.running, self.events, abandoned).await;
+            }
+            self.replied.await;
+        } else {
+            self.replied.await;
+            if deltas::emit(&mut self.events, &emitter, end).await {
+                annotate(
+                    &self.running,
+                    "the text exceeds 1 MiB; signals stopped there",
+                );
+            }
+        }
+        if let Some(ending) = self.running.ending() {
+            // An owner that has left is noticed elsewhere.
+            let reason = ending.outcome.reason.name();
+            let _ = emitter.finished(reason, ending.info()).await;
+        }
+        drop(self.permit);
+        linger(self.shared, self.connection, self.running).await;
+    }
+}
+
+/// Cancels a request that nobody reads, and waits until the engine has let go of it.
+async fn abandon(
+    shared: &Shared,
+    running: &Running,
+    mut events: UnboundedReceiver<Event>,
+    abandoned: Abandoned,
+) {
+    shared.engine.cancel(running.id, &running.cancel);
+    let mut usage = running.ending().map(|ending| ending.outcome.usage);
+    while let Some(event) = events.recv().await {
+        if let Event::Done(outcome) = event {
+            usage = Some(outcome.usage);
+        }
+    }
+    running.end(Ending {
+        outcome: Outcome {
+            reason: FinishReason::Cancelled,
+            usage: usage.unwrap_or_default(),
+            error: None,
+        },
+        note: Some(match abandoned {
+            Abandoned::Closed => "the reader closed its end of the stream",
+            Abandoned::Stalled => "the reader read nothing for stream.stall_seconds",
+        }),
+    });
+}
+
+fn annotate(running: &Running, note: &'static str) {
+    if let Some(ending) = running.ending() {
+        running.end(Ending {
+            note: Some(note),
+            ..ending
+        });
+    }
+}
+
+/// Keeps a finished request for a while, so that its owner can ask for the result.
+async fn linger(shared: Arc<Shared>, connection: Connection, running: Arc<Running>) {
+    let Running { id, owner, .. } = &*running;
+    if let Some(oldest) = shared.owned.finish_request(owner, *id) {
+        remove_request(&connection, oldest).await;
+    }
+    tokio::time::sleep(shared.config.finished_linger).await;
+    shared.owned.remove_request(owner, *id);
+    remove_request(&connection, *id).await;
+}

@@ -1,0 +1,57 @@
+//! A request's text as unicast signals, for callers that cannot take a file descriptor.
+//!
+//! The bus daemon buffers signals that nobody reads, and stops the sender when it has too many: so they
+//! are coalesced and capped, and the pipe remains the way for everything else.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, sleep_until};
+use zbus::object_server::SignalEmitter;
+
+use super::error;
+use super::request::RequestSignals;
+use crate::engine::{Event, Outcome};
+
+/// The least time between two signals of a request.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Bytes of text that a request may send this way.
+const CAP: usize = 1 << 20;
+
+/// Emits all text as `Delta` signals, as far as the cap allows; says whether some was left out.
+pub(super) async fn emit(
+    events: &mut UnboundedReceiver<Event>,
+    emitter: &SignalEmitter<'_>,
+    mut done: impl FnMut(Outcome),
+) -> bool {
+    let (mut seq, mut sent, mut text) = (0, 0, String::new());
+    let (mut last, mut truncated) = (false, false);
+    let mut next = Instant::now();
+    while !last {
+        let said = events.recv().await;
+        let mut event = Some(said.unwrap_or_else(|| Event::Done(error::engine_gone())));
+        sleep_until(next).await;
+        while let Some(said) = event {
+            match said {
+                Event::Text(more) if !truncated && sent + text.len() + more.len() <= CAP => {
+                    text.push_str(&more);
+                }
+                Event::Text(_) => truncated = true,
+                Event::Done(outcome) => {
+                    last = true;
+                    done(outcome);
+                }
+            }
+            event = events.try_recv().ok();
+        }
+        if !text.is_empty() {
+            // A caller that has left is noticed elsewhere.
+            let _ = emitter.delta(seq, &text).await;
+            seq += 1;
+            sent += text.len();
+            text.clear();
+            next = Instant::now() + PAUSE;
+        }
+    }
+    truncated
+}

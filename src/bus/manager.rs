@@ -1,0 +1,166 @@
+//! `org.ganglion.Llm1.Manager`: asks for answers, opens sessions, tells how the daemon is.
+
+// The docs of an interface become introspection data: plain text.
+#![allow(clippy::doc_markdown)]
+// An interface needs receivers.
+#![allow(clippy::unused_self)]
+
+use std::sync::Arc;
+
+use tokio::sync::watch::Ref;
+use zbus::message::Header;
+use zbus::{Connection, OwnedObjectPath, interface};
+
+use super::authorize::Caller;
+use super::completion;
+use super::delivery::{self, Reply};
+use super::proxy::Info;
+use super::session::Session;
+use super::shared::{Shared, session_path};
+use super::{Error, info, messages, options};
+use crate::engine::Status;
+
+/// What clients may rely on; a name stays once it is here.
+const FEATURES: [&str; 4] = ["complete", "sessions", "stream.pipe", "stream.signals"];
+
+#[derive(Debug)]
+pub(super) struct Manager {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Manager {
+    fn status<T>(&self, read: impl FnOnce(Ref<'_, Status>) -> T) -> T {
+        read(self.shared.engine.status().borrow())
+    }
+}
+
+/// Asks for answers, opens sessions, tells how the daemon is.
+#[interface(name = "org.ganglion.Llm1.Manager")]
+impl Manager {
+    /// Queues one conversation and answers at once, also while the model loads; nothing of it is kept.
+    /// A message is its role ("system", "user", "assistant" or "tool") and its fields: "content" (s).
+    ///
+    /// Options: max_tokens (u), temperature (d), top_k (u), top_p (d), min_p (d),
+    /// repetition_penalty (d), seed (t), stop (s or as), thinking (b), stream (s: "pipe" or "signals").
+    /// What is left out is as the daemon's configuration says.
+    ///
+    /// The stream is a pipe of JSON objects, one a line: {"seq":0,"text":"Hel"}, and at last
+    /// {"seq":n,"done":true,"finish_reason":"stop","usage":{...}}, with error and message if it failed.
+    /// Closing it cancels the request; so does not reading from it for a while. With
+    /// stream="signals" it is empty, and the text comes by Request.Delta.
+    #[zbus(out_args("request", "stream"))]
+    async fn generate(
+        &self,
+        messages: Vec<(String, Info)>,
+        options: Info,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<Reply, Error> {
+        let caller = Caller::of(&header)?;
+        let (options, stream) = options::streamed(&options, &self.shared.config)?;
+        let messages = messages::read(messages)?;
+        let queue = self.shared.engine.generate(messages, options);
+        let (reply, _) = delivery::start(&self.shared, connection, caller, stream, queue).await?;
+        Ok(reply)
+    }
+
+    /// Answers one prompt within the reply, for shells: at most max_tokens, and what there is after 20 s,
+    /// waiting included; "timeout" in info tells. Options are those of Generate, but for stream.
+    #[zbus(out_args("text", "info"))]
+    async fn complete(
+        &self,
+        prompt: String,
+        options: Info,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<(String, Info), Error> {
+        let caller = Caller::of(&header)?;
+        let options = options::complete(&options, &self.shared.config)?;
+        let messages = messages::user(&prompt)?;
+        completion::complete(&self.shared, connection, &caller, messages, options).await
+    }
+
+    /// Opens a conversation that the daemon remembers, until Session.Close or until the caller leaves
+    /// the bus. Options: system (s), its system message.
+    #[zbus(out_args("session"))]
+    async fn open_session(
+        &self,
+        options: Info,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<OwnedObjectPath, Error> {
+        let caller = Caller::of(&header)?;
+        let system = options::session(&options)?;
+        messages::check_size(system.as_ref().map_or(0, String::len))?;
+        let id = self.shared.engine.open_session(system)?;
+        let path = session_path(id);
+        let session = Session::new(self.shared.clone(), caller.clone(), id);
+        if let Err(error) = connection.object_server().at(&path, session).await {
+            self.shared.engine.close_session(id);
+            return Err(error.into());
+        }
+        self.shared.own_session(connection, &caller, id);
+        Ok(path)
+    }
+
+    /// Reads the configuration again. Not in this release: Error.NotSupported.
+    fn reload(&self) -> Result<(), Error> {
+        Err(Error::NotSupported(
+            "this release reads its configuration only at start; restart the service".to_owned(),
+        ))
+    }
+
+    /// The daemon's version.
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    /// "loading", "ready", "failed" or "stopping".
+    #[zbus(property)]
+    fn state(&self) -> String {
+        self.status(|status| status.state.name().to_owned())
+    }
+
+    /// For people: how far the load is, or why it failed and what helps. May be empty.
+    #[zbus(property)]
+    fn state_detail(&self) -> String {
+        self.status(|status| status.detail.clone())
+    }
+
+    /// name, architecture, path (s), layers, hidden, vocabulary, context (u), weight_bytes (t).
+    #[zbus(property)]
+    fn model(&self) -> Info {
+        self.status(|status| info::model(&status.model))
+    }
+
+    /// What computes: "cpu", or "sim" for the scripted engine.
+    #[zbus(property)]
+    fn backend(&self) -> String {
+        self.status(|status| status.backend.clone())
+    }
+
+    /// Requests that wait or run.
+    #[zbus(property)]
+    fn queue_length(&self) -> u32 {
+        self.status(|status| status.queue_length)
+    }
+
+    /// Open sessions.
+    #[zbus(property)]
+    fn sessions(&self) -> u32 {
+        self.status(|status| status.sessions)
+    }
+
+    /// What this daemon can do.
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn features(&self) -> Vec<String> {
+        FEATURES.map(str::to_owned).to_vec()
+    }
+
+    /// Bytes in use: weights, kv, activations (t).
+    #[zbus(property)]
+    fn memory(&self) -> Info {
+        self.status(|status| info::memory(&status.memory))
+    }
+}

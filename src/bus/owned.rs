@@ -1,0 +1,109 @@
+//! What each connection owns: its sessions and requests. A connection that leaves loses all of it at once.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::authorize::Caller;
+use crate::engine::{Cancel, SessionId};
+
+/// Finished requests of one connection that can still be asked for their result.
+const FINISHED: usize = 64;
+
+/// What one connection owns.
+#[derive(Debug, Default)]
+pub(super) struct Belongings {
+    pub(super) sessions: HashSet<SessionId>,
+    pub(super) running: HashMap<u64, Cancel>,
+    pub(super) finished: VecDeque<u64>,
+}
+
+/// The belongings of all connections.
+#[derive(Debug, Default)]
+pub(super) struct Owned {
+    by_caller: Mutex<HashMap<Caller, Belongings>>,
+}
+
+/// Whether the connection owned anything before. If not, its leaving may have gone unnoticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Known {
+    Before,
+    Newly,
+}
+
+impl Owned {
+    pub(super) fn add_session(&self, caller: &Caller, session: SessionId) -> Known {
+        self.add(caller, |belongings| {
+            belongings.sessions.insert(session);
+        })
+    }
+
+    pub(super) fn add_request(&self, caller: &Caller, id: u64, cancel: Cancel) -> Known {
+        self.add(caller, |belongings| {
+            belongings.running.insert(id, cancel);
+        })
+    }
+
+    pub(super) fn remove_session(&self, caller: &Caller, session: SessionId) {
+        self.change(caller, |belongings| belongings.sessions.remove(&session));
+    }
+
+    pub(super) fn remove_request(&self, caller: &Caller, id: u64) {
+        self.change(caller, |belongings| {
+            belongings.running.remove(&id);
+            belongings.finished.retain(|finished| *finished != id);
+        });
+    }
+
+    /// Keeps a request as finished; gives back the one that must make room for it.
+    pub(super) fn finish_request(&self, caller: &Caller, id: u64) -> Option<u64> {
+        self.change(caller, |belongings| {
+            belongings.running.remove(&id)?;
+            belongings.finished.push_back(id);
+            if belongings.finished.len() > FINISHED {
+                belongings.finished.pop_front()
+            } else {
+                None
+            }
+        })
+        .flatten()
+    }
+
+    /// Takes everything from a connection that has left.
+    pub(super) fn take(&self, caller: &Caller) -> Option<Belongings> {
+        self.lock().remove(caller)
+    }
+
+    fn add(&self, caller: &Caller, change: impl FnOnce(&mut Belongings)) -> Known {
+        let mut callers = self.lock();
+        let known = if callers.contains_key(caller) {
+            Known::Before
+        } else {
+            Known::Newly
+        };
+        change(callers.entry(caller.clone()).or_default());
+        known
+    }
+
+    fn change<T>(&self, caller: &Caller, change: impl FnOnce(&mut Belongings) -> T) -> Option<T> {
+        let mut callers = self.lock();
+        let belongings = callers.get_mut(caller)?;
+        let result = change(belongings);
+        let Belongings {
+            sessions,
+            running,
+            finished,
+        } = belongings;
+        if sessions.is_empty() && running.is_empty() && finished.is_empty() {
+            callers.remove(caller);
+        }
+        Some(result)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Caller, Belongings>> {
+        // Every change is complete before anything could panic.
+        self.by_caller
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

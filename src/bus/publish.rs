@@ -1,0 +1,74 @@
+//! Tells the bus when a property of `Manager` has changed.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use zbus::names::InterfaceName;
+use zbus::object_server::SignalEmitter;
+use zbus::{Connection, Variant, fdo};
+
+use super::{PATH, info};
+use crate::engine::Status;
+
+/// The least time between two signals, unless the state changes.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Emits `PropertiesChanged` for each change of `status`, until the connection is lost.
+pub(super) async fn run(connection: Connection, mut status: watch::Receiver<Status>) {
+    let emitter = SignalEmitter::from_parts(
+        connection,
+        zbus::ObjectPath::from_static_str_unchecked(PATH),
+    );
+    let interface = InterfaceName::from_static_str_unchecked("org.ganglion.Llm1.Manager");
+    let mut told = status.borrow_and_update().clone();
+    let mut next = Instant::now();
+    while status.changed().await.is_ok() {
+        // Counters may wait, a new state does not.
+        let news = status.wait_for(|status| status.state != told.state);
+        let _ = timeout_at(next, news).await;
+        let now = status.borrow_and_update().clone();
+        let changed = differences(&told, &now);
+        told = now;
+        if changed.is_empty() {
+            continue;
+        }
+        let signal = fdo::Properties::properties_changed(
+            &emitter,
+            interface.clone(),
+            changed,
+            (&[][..]).into(),
+        );
+        if signal.await.is_err() {
+            return;
+        }
+        next = Instant::now() + PAUSE;
+    }
+}
+
+fn differences(told: &Status, now: &Status) -> HashMap<&'static str, Variant<'static>> {
+    let mut changed = HashMap::new();
+    if told.state != now.state {
+        changed.insert("State", now.state.name().into());
+    }
+    if told.detail != now.detail {
+        changed.insert("StateDetail", now.detail.clone().into());
+    }
+    if told.backend != now.backend {
+        changed.insert("Backend", now.backend.clone().into());
+    }
+    if told.model != now.model {
+        changed.insert("Model", info::model(&now.model).into());
+    }
+    if told.memory != now.memory {
+        changed.insert("Memory", info::memory(&now.memory).into());
+    }
+    if told.queue_length != now.queue_length {
+        changed.insert("QueueLength", now.queue_length.into());
+    }
+    if told.sessions != now.sessions {
+        changed.insert("Sessions", now.sessions.into());
+    }
+    changed
+}

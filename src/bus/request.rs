@@ -1,0 +1,122 @@
+//! `org.ganglion.Llm1.Request`: one answer being made, or made within the last minute. For its owner alone.
+
+// The docs of an interface become introspection data: plain text.
+#![allow(clippy::doc_markdown)]
+// zbus hands headers over by value.
+#![allow(clippy::needless_pass_by_value)]
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use zbus::message::Header;
+use zbus::object_server::SignalEmitter;
+use zbus::{Str, interface};
+
+use super::authorize::Caller;
+use super::proxy::Info;
+use super::shared::Shared;
+use super::{Error, info};
+use crate::engine::{Cancel, Outcome};
+
+/// A request, as its object and its delivery know it.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) id: u64,
+    pub(super) owner: Caller,
+    pub(super) cancel: Cancel,
+    ending: Mutex<Option<Ending>>,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug)]
+pub(super) struct Ending {
+    pub(super) outcome: Outcome,
+    /// What the outcome alone does not tell.
+    pub(super) note: Option<&'static str>,
+}
+
+impl Ending {
+    pub(super) fn info(&self) -> Info {
+        let mut info = info::outcome(&self.outcome);
+        if let Some(note) = self.note {
+            info.entry("message".to_owned())
+                .or_insert_with(|| Str::from_static(note).into());
+        }
+        info
+    }
+}
+
+impl Running {
+    pub(super) fn new(id: u64, owner: Caller, cancel: Cancel) -> Self {
+        Self {
+            id,
+            owner,
+            cancel,
+            ending: Mutex::default(),
+        }
+    }
+
+    pub(super) fn end(&self, ending: Ending) {
+        *self.lock() = Some(ending);
+    }
+
+    pub(super) fn ending(&self) -> Option<Ending> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Ending>> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) shared: Arc<Shared>,
+    pub(super) running: Arc<Running>,
+}
+
+/// One answer being made, or made within the last minute. Only the connection that asked may use it.
+#[interface(name = "org.ganglion.Llm1.Request")]
+impl Request {
+    /// Ends the request: at once if it still waits, else at its next token. The stream ends with
+    /// finish_reason "cancelled". Cancelling what has finished does nothing.
+    fn cancel(&self, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
+        let Running {
+            id, owner, cancel, ..
+        } = &*self.running;
+        owner.admit(&header)?;
+        self.shared.engine.cancel(*id, cancel);
+        Ok(())
+    }
+
+    /// "running", from acceptance on, or "finished".
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn state(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<String, Error> {
+        self.running.owner.admit_reader(header.as_ref())?;
+        let state = match self.running.ending() {
+            Some(_) => "finished",
+            None => "running",
+        };
+        Ok(state.to_owned())
+    }
+
+    /// Empty while it runs; then what Finished tells.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn result(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<Info, Error> {
+        self.running.owner.admit_reader(header.as_ref())?;
+        let ending = self.running.ending();
+        Ok(ending.as_ref().map_or_else(Info::new, Ending::info))
+    }
+
+    /// Only with the option stream "signals": the next piece of text. Sent to the owner only, at
+    /// most every 50 ms; after 1 MiB no more is sent.
+    #[zbus(signal)]
+    async fn delta(emitter: &SignalEmitter<'_>, seq: u64, text: &str) -> zbus::Result<()>;
+
+    /// The request has ended, and its stream holds all that it will. Sent to the owner only, after the
+    /// reply of the call that made the request. The reason is "stop", "length", "cancelled" or "error";
+    /// info holds finish_reason, prompt_tokens, cached_tokens, completion_tokens, queue_us,
+    /// first_token_us, tokens_per_second, gigabytes_per_second, and where they apply error (a D-Bus
+    /// error name) and message.
+    #[zbus(signal)]
+    async fn finished(emitter: &SignalEmitter<'_>, reason: &str, info: Info) -> zbus::Result<()>;
+}

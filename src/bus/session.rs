@@ -1,0 +1,146 @@
+//! `org.ganglion.Llm1.Session`: a conversation that the daemon remembers. For its owner alone.
+
+// The docs of an interface become introspection data: plain text.
+#![allow(clippy::doc_markdown)]
+// zbus hands headers over by value.
+#![allow(clippy::needless_pass_by_value)]
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use zbus::message::Header;
+use zbus::{Connection, interface};
+
+use super::authorize::Caller;
+use super::delivery::{self, Reply};
+use super::proxy::Info;
+use super::request::Running;
+use super::shared::{Shared, remove_session};
+use super::{Error, messages, options};
+use crate::engine::{Refusal, SessionId, SessionStatus};
+
+#[derive(Debug)]
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    owner: Caller,
+    id: SessionId,
+    /// The newest request, which closing the session ends.
+    newest: Mutex<Option<Arc<Running>>>,
+}
+
+impl Session {
+    pub(super) fn new(shared: Arc<Shared>, owner: Caller, id: SessionId) -> Self {
+        Self {
+            shared,
+            owner,
+            id,
+            newest: Mutex::default(),
+        }
+    }
+
+    fn read(&self, header: Option<&Header<'_>>) -> Result<SessionStatus, Error> {
+        self.owner.admit_reader(header)?;
+        let status = self.shared.engine.session(self.id);
+        status.ok_or_else(|| Refusal::SessionClosed.into())
+    }
+
+    fn newest(&self) -> std::sync::MutexGuard<'_, Option<Arc<Running>>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A conversation that the daemon remembers. Only the connection that opened it may use it, and it ends
+/// when that connection leaves the bus.
+#[interface(name = "org.ganglion.Llm1.Session")]
+impl Session {
+    /// Queues one turn of the user; the options are those of Generate. A session answers one turn at a
+    /// time: Error.Busy until the request before has finished. A turn that was cancelled or failed
+    /// leaves the history as it was.
+    #[zbus(out_args("request", "stream"))]
+    async fn send(
+        &self,
+        text: String,
+        options: Info,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<Reply, Error> {
+        self.owner.admit(&header)?;
+        messages::check_size(text.len())?;
+        let (options, stream) = options::streamed(&options, &self.shared.config)?;
+        let queue = self.shared.engine.send(self.id, text, options);
+        let owner = self.owner.clone();
+        let (reply, running) =
+            delivery::start(&self.shared, connection, owner, stream, queue).await?;
+        *self.newest() = Some(running);
+        Ok(reply)
+    }
+
+    /// Takes back the last turns. Not in this release: Error.NotSupported.
+    fn rewind(&self, turns: u32, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
+        self.owner.admit(&header)?;
+        Err(Error::NotSupported(format!(
+            "this release cannot take back {turns} turns; open a new session"
+        )))
+    }
+
+    /// Forgets all turns but the system message. Not in this release: Error.NotSupported.
+    fn clear(&self, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
+        self.owner.admit(&header)?;
+        Err(Error::NotSupported(
+            "this release cannot clear a session; open a new one".to_owned(),
+        ))
+    }
+
+    /// Ends the session, and its running request with it. The object goes away.
+    async fn close(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<(), Error> {
+        self.owner.admit(&header)?;
+        let newest = self.newest().take();
+        if let Some(running) = newest {
+            self.shared.engine.cancel(running.id, &running.cancel);
+        }
+        self.shared.engine.close_session(self.id);
+        self.shared.owned.remove_session(&self.owner, self.id);
+        remove_session(connection, self.id).await;
+        Ok(())
+    }
+
+    /// The messages so far, oldest first: role and text.
+    #[zbus(out_args("messages"))]
+    fn history(&self, #[zbus(header)] header: Header<'_>) -> Result<Vec<(String, String)>, Error> {
+        self.owner.admit(&header)?;
+        let history = self.shared.engine.history(self.id);
+        Ok(history
+            .ok_or(Refusal::SessionClosed)?
+            .into_iter()
+            .map(|message| (message.role.name().to_owned(), message.content))
+            .collect())
+    }
+
+    /// Finished turns: each is one message of the user and one answer.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn turns(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
+        Ok(self.read(header.as_ref())?.turns)
+    }
+
+    /// Tokens that the conversation takes.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn context_used(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
+        Ok(self.read(header.as_ref())?.context_used)
+    }
+
+    /// Tokens that the conversation may take; 0 while the model loads.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn context_size(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
+        self.read(header.as_ref())?;
+        Ok(self.shared.engine.status().borrow().model.context)
+    }
+
+    /// Whether a turn waits or is being answered.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn busy(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<bool, Error> {
+        Ok(self.read(header.as_ref())?.busy)
+    }
+}

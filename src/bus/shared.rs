@@ -1,0 +1,130 @@
+//! What all objects of the bus share, and how objects come and go with their owners.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use zbus::{Connection, OwnedObjectPath, fdo};
+
+use super::authorize::Caller;
+use super::owned::{Known, Owned};
+use super::request::Request;
+use super::session::Session;
+use super::{BusConfig, Error, PATH};
+use crate::engine::{Cancel, Handle, SessionId};
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) engine: Handle,
+    pub(super) config: BusConfig,
+    pub(super) owned: Owned,
+    /// One permit a request, from its call until its reader has everything.
+    requests: Arc<Semaphore>,
+}
+
+impl Shared {
+    pub(super) fn new(engine: Handle, config: BusConfig) -> Self {
+        let requests = Arc::new(Semaphore::new(config.requests.min(Semaphore::MAX_PERMITS)));
+        Self {
+            engine,
+            config,
+            owned: Owned::default(),
+            requests,
+        }
+    }
+
+    /// A place for one more request. Asked first: refusing must cost next to nothing.
+    pub(super) fn admit(&self) -> Result<OwnedSemaphorePermit, Error> {
+        self.requests.clone().try_acquire_owned().map_err(|_| {
+            let places = self.config.requests;
+            Error::Busy(format!(
+                "{places} requests are being answered or read; try again when one has finished"
+            ))
+        })
+    }
+
+    /// Returns when every request has been delivered.
+    pub(super) async fn delivered(&self) {
+        let all = u32::try_from(self.config.requests).unwrap_or(u32::MAX);
+        // It is never closed.
+        let _ = self.requests.acquire_many(all).await;
+    }
+
+    pub(super) fn own_request(
+        self: &Arc<Self>,
+        connection: &Connection,
+        caller: &Caller,
+        id: u64,
+        cancel: &Cancel,
+    ) {
+        let known = self.owned.add_request(caller, id, cancel.clone());
+        self.confirm(connection, caller, known);
+    }
+
+    pub(super) fn own_session(
+        self: &Arc<Self>,
+        connection: &Connection,
+        caller: &Caller,
+        session: SessionId,
+    ) {
+        let known = self.owned.add_session(caller, session);
+        self.confirm(connection, caller, known);
+    }
+
+    /// The signal that the caller left may have come before it owned anything: the bus is asked once more.
+    fn confirm(self: &Arc<Self>, connection: &Connection, caller: &Caller, known: Known) {
+        if known == Known::Before {
+            return;
+        }
+        let (shared, connection, caller) = (self.clone(), connection.clone(), caller.clone());
+        tokio::spawn(async move {
+            let bus = fdo::DBusProxy::new(&connection).await?;
+            if !bus.name_has_owner(caller.bus_name()).await? {
+                shared.leave(&connection, &caller).await;
+            }
+            Ok::<_, zbus::Error>(())
+        });
+    }
+
+    /// Ends everything that a connection owned: the engine first, then the objects.
+    pub(super) async fn leave(&self, connection: &Connection, caller: &Caller) {
+        let Some(belongings) = self.owned.take(caller) else {
+            return;
+        };
+        for (id, cancel) in &belongings.running {
+            self.engine.cancel(*id, cancel);
+        }
+        for session in &belongings.sessions {
+            self.engine.close_session(*session);
+        }
+        for session in belongings.sessions {
+            remove_session(connection, session).await;
+        }
+        for id in belongings.running.into_keys().chain(belongings.finished) {
+            remove_request(connection, id).await;
+        }
+    }
+}
+
+pub(super) fn request_path(id: u64) -> OwnedObjectPath {
+    path(&format!("{PATH}/request/{id}"))
+}
+
+pub(super) fn session_path(SessionId(id): SessionId) -> OwnedObjectPath {
+    path(&format!("{PATH}/session/{id}"))
+}
+
+fn path(path: &str) -> OwnedObjectPath {
+    // A constant and a number: always valid; the root is harmless.
+    OwnedObjectPath::try_from(path).unwrap_or_default()
+}
+
+/// Not being there is as good: `Complete` has no object, and an object may have been taken away before.
+pub(super) async fn remove_request(connection: &Connection, id: u64) {
+    let server = connection.object_server();
+    let _ = server.remove::<Request, _>(request_path(id)).await;
+}
+
+pub(super) async fn remove_session(connection: &Connection, session: SessionId) {
+    let server = connection.object_server();
+    let _ = server.remove::<Session, _>(session_path(session)).await;
+}
