@@ -1,6 +1,6 @@
 //! What can be wrong with a model's files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +34,8 @@ pub enum Defect {
         /// What is allowed instead.
         allowed: String,
     },
+    #[error("has no vocabulary that can be used: {0}")]
+    NoLanguage(String),
     #[error("tensor {0} is missing")]
     MissingTensor(String),
     #[error("tensor {name}: {problem}")]
@@ -61,7 +63,7 @@ impl Defect {
     }
 
     /// The same, with the file at fault.
-    pub(super) fn at(self, path: &std::path::Path) -> ModelError {
+    pub(super) fn at(self, path: &Path) -> ModelError {
         ModelError {
             path: path.to_owned(),
             defect: self,

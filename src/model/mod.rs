@@ -8,6 +8,7 @@ pub mod error;
 pub mod forward;
 pub mod language;
 pub mod message;
+mod rope;
 pub mod shape;
 pub mod tokenizer;
 pub mod weights;

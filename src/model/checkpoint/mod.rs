@@ -3,7 +3,15 @@
 //! Opening reads headers only. Every dimension, offset and size has been checked against the files
 //! before anything is allocated for it; nothing is expanded to f32 or kept in memory here.
 
+mod config;
+mod files;
+mod gguf;
+mod huggingface;
 mod language_source;
+mod names;
+mod plan;
+mod safetensors;
+mod stored;
 
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
 
@@ -11,7 +19,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::{ModelError, Shape, Tensor, Weights};
+use super::{Defect, ModelError, Shape, Tensor, Weights};
 
 /// A model whose files have been checked and whose weights have not been read.
 #[derive(Debug)]
@@ -21,7 +29,7 @@ pub struct Checkpoint {
     pub shape: Shape,
     pub tensors: Weights<Tensor>,
     files: Vec<(PathBuf, File)>,
-    /// Or the metadata key that it lacks.
+    /// Or what it lacks.
     language: Result<LanguageSource, String>,
 }
 
@@ -32,7 +40,11 @@ impl Checkpoint {
     /// # Errors
     /// If a file cannot be read, is damaged, or holds a model that `forward` does not compute.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        todo!("{path:?}")
+        if path.is_dir() {
+            huggingface::open(path)
+        } else {
+            gguf::open(path).map_err(|defect| defect.at(path))
+        }
     }
 
     /// Reads `rows` of a tensor, in the model's order and the file's format, into `out`
@@ -49,7 +61,10 @@ impl Checkpoint {
         rows: Range<usize>,
         out: &mut [u8],
     ) -> Result<(), ModelError> {
-        todo!("{tensor:?} {rows:?} {out:?} {:?}", self.files)
+        assert!(rows.start <= rows.end && rows.end <= tensor.rows);
+        assert_eq!(out.len(), rows.len() * tensor.row_bytes());
+        let (path, file) = &self.files[tensor.file];
+        files::read_rows(file, tensor, rows, out).map_err(|defect| defect.at(path))
     }
 
     /// A vector (a norm's weight or a bias) as f32.
@@ -57,13 +72,19 @@ impl Checkpoint {
     /// # Errors
     /// If the file cannot be read.
     pub fn read_vector(&self, tensor: &Tensor) -> Result<Vec<f32>, ModelError> {
-        todo!("{tensor:?}")
+        let (path, file) = &self.files[tensor.file];
+        files::read_vector(file, tensor).map_err(|defect| defect.at(path))
     }
 
     /// Bytes of the weights in use; a tied head counts once.
     #[must_use]
     pub fn weight_bytes(&self) -> u64 {
-        todo!()
+        let mut bytes = 0;
+        let _ = self.tensors.try_map(|tensor| {
+            bytes += tensor.bytes() as u64;
+            Ok::<_, std::convert::Infallible>(())
+        });
+        bytes
     }
 
     /// Where its tokenizer and chat template are.
@@ -71,6 +92,9 @@ impl Checkpoint {
     /// # Errors
     /// A GGUF file without a vocabulary: it can still be driven by token ids.
     pub fn language_source(&self) -> Result<&LanguageSource, ModelError> {
-        todo!("{:?}", self.language)
+        self.language.as_ref().map_err(|missing| {
+            let path = self.files.first().map_or(Path::new(""), |(path, _)| path);
+            Defect::NoLanguage(missing.clone()).at(path)
+        })
     }
 }

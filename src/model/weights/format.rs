@@ -58,6 +58,7 @@ impl Format {
     ///
     /// # Panics
     /// If `bytes` is not as long as `row_bytes(out.len())`.
+    #[allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined
     #[inline(always)]
     pub fn dequantize(self, bytes: &[u8], out: &mut [f32]) {
         assert_eq!(bytes.len(), self.row_bytes(out.len()));

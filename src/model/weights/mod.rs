@@ -27,17 +27,17 @@ pub struct Weights<T> {
 pub struct Layer<T> {
     /// (hidden)
     pub attention_norm: T,
-    /// (heads * head_dim, hidden)
+    /// (`heads * head_dim`, hidden)
     pub q: Linear<T>,
-    /// (kv_heads * head_dim, hidden)
+    /// (`kv_heads * head_dim`, hidden)
     pub k: Linear<T>,
-    /// (kv_heads * head_dim, hidden)
+    /// (`kv_heads * head_dim`, hidden)
     pub v: Linear<T>,
-    /// (head_dim): Qwen3
+    /// (`head_dim`): Qwen3
     pub q_norm: Option<T>,
-    /// (head_dim): Qwen3
+    /// (`head_dim`): Qwen3
     pub k_norm: Option<T>,
-    /// (hidden, heads * head_dim)
+    /// (hidden, `heads * head_dim`)
     pub output: T,
     /// (hidden)
     pub mlp_norm: T,
@@ -97,11 +97,22 @@ impl Tensor {
         self.rows * self.row_bytes()
     }
 
+    /// A vector as a matrix of one column, so that its elements are rows.
+    pub(super) fn as_column(&self) -> Self {
+        Self {
+            rows: self.columns,
+            columns: 1,
+            ..self.clone()
+        }
+    }
+
     /// The row of the file that holds row `row` of the model.
     #[must_use]
     pub fn file_row(&self, row: usize) -> usize {
         match self.row_order {
             RowOrder::Plain => row,
+            // A vector is one row; its elements are interleaved, see `as_column`.
+            RowOrder::Interleaved { .. } if self.rows == 1 => row,
             RowOrder::Interleaved { heads } => {
                 let head_dim = self.rows / heads;
                 let (head, within) = (row / head_dim, row % head_dim);

@@ -1,0 +1,107 @@
+//! GGUF files, versions 2 and 3, little-endian, in one piece.
+//! <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>
+
+mod metadata;
+mod reader;
+mod shape;
+mod tensors;
+mod vocabulary;
+
+use std::path::Path;
+
+use metadata::{Metadata, required};
+use reader::Reader;
+
+use super::stored::Directory;
+use super::{Checkpoint, LanguageSource, files, names, plan::Plan};
+use crate::model::{Architecture, Defect};
+
+/// What each rope frequency is divided by: llama3 scaling, which has no metadata.
+const FACTORS: &str = "rope_freqs.weight";
+
+pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
+    let (file, file_len) = files::open(path)?;
+    let mut reader = Reader::new(&file, file_len);
+    let (mut metadata, directory) = read_head(&mut reader, file_len)?;
+
+    let architecture = required(
+        metadata.string("general.architecture"),
+        "general.architecture",
+    )?;
+    let architecture =
+        Architecture::from_name(&architecture).ok_or(Defect::UnknownArchitecture(architecture))?;
+    let embedding = names::GGUF.embedding;
+    let vocabulary = directory
+        .get(embedding)
+        .and_then(|stored| stored.dimensions.first().copied())
+        .ok_or_else(|| Defect::MissingTensor(embedding.into()))?;
+    let mut shape = shape::read(&metadata, architecture, vocabulary)?;
+    let plan = Plan {
+        shape: &shape,
+        names: &names::GGUF,
+        directory: &directory,
+        interleaved: architecture == Architecture::Llama,
+        tied: None,
+    };
+    let tensors = plan.weights()?;
+    let factors = directory
+        .contains_key(FACTORS)
+        .then(|| plan.vector(FACTORS.into(), shape.head_dim / 2))
+        .transpose()?;
+    if let Some(factors) = factors {
+        let factors = files::read_vector(&file, &factors)?;
+        for (frequency, factor) in shape.rope_frequencies.iter_mut().zip(factors) {
+            *frequency /= factor;
+        }
+        shape.check_rope()?;
+    }
+    let name = metadata
+        .string("general.name")?
+        .unwrap_or_else(|| files::stem(path));
+    let language = vocabulary::take(&mut metadata, shape.vocabulary)?.map(LanguageSource::Gguf);
+    Ok(Checkpoint {
+        name,
+        shape,
+        tensors,
+        files: vec![(path.to_owned(), file)],
+        language,
+    })
+}
+
+fn read_head(reader: &mut Reader<'_>, file_len: u64) -> Result<(Metadata, Directory), Defect> {
+    if reader.bytes("the magic number").ok() != Some(*b"GGUF") {
+        return Err(Defect::NotAModel);
+    }
+    match reader.u32("the version")? {
+        2 | 3 => {}
+        version if version.trailing_zeros() >= 16 => {
+            return Err(Defect::bad_value(
+                "byte order",
+                "big-endian",
+                "convert it to little-endian",
+            ));
+        }
+        version => {
+            return Err(Defect::bad_value(
+                "GGUF version",
+                version,
+                "2 and 3 are read: convert it",
+            ));
+        }
+    }
+    // The fewest bytes of a tensor's info and of a key with its value.
+    let tensors = reader.count("the number of tensors", 24)?;
+    let keys = reader.count("the number of metadata keys", 13)?;
+    let metadata = Metadata::read(reader, keys)?;
+    if let Some(parts) = metadata.size("split.count")?.filter(|parts| *parts > 1) {
+        let allowed = "join the parts with llama-gguf-split --merge";
+        return Err(Defect::bad_value("split.count", parts, allowed));
+    }
+    let alignment = metadata.size("general.alignment")?.unwrap_or(32);
+    if !alignment.is_power_of_two() || alignment > 1 << 20 {
+        let allowed = "it must be a power of two up to 1048576";
+        return Err(Defect::bad_value("general.alignment", alignment, allowed));
+    }
+    let directory = tensors::read(reader, tensors, alignment as u64, file_len)?;
+    Ok((metadata, directory))
+}

@@ -1,0 +1,92 @@
+//! Reads the head of a file without believing it: every length is checked against the bytes that are
+//! left before anything is allocated for it.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+
+use crate::model::Defect;
+
+/// Names, tokens and templates are far shorter.
+const LONGEST_STRING: u64 = 16 << 20;
+/// The metadata of the largest vocabularies take some 30 MB.
+const LONGEST_HEAD: u64 = 256 << 20;
+
+/// A file's first bytes, read in order.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    input: BufReader<&'a File>,
+    position: u64,
+    end: u64,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(file: &'a File, file_len: u64) -> Self {
+        Self {
+            input: BufReader::with_capacity(64 << 10, file),
+            position: 0,
+            end: file_len.min(LONGEST_HEAD),
+        }
+    }
+
+    /// Bytes read or skipped so far.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn advance(&mut self, bytes: u64, what: &str) -> Result<(), Defect> {
+        let left = self.end - self.position;
+        if bytes > left {
+            let position = self.position;
+            return Err(Defect::Malformed(format!(
+                "{what} at byte {position} needs {bytes} bytes, and {left} are left"
+            )));
+        }
+        self.position += bytes;
+        Ok(())
+    }
+
+    /// The next `N` bytes; `what` they are is for the error.
+    pub(super) fn bytes<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Defect> {
+        self.advance(N as u64, what)?;
+        let mut bytes = [0; N];
+        self.input.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(super) fn u32(&mut self, what: &str) -> Result<u32, Defect> {
+        self.bytes(what).map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self, what: &str) -> Result<u64, Defect> {
+        self.bytes(what).map(u64::from_le_bytes)
+    }
+
+    /// A number of things, of which each takes at least `least` of the bytes that are left.
+    pub(super) fn count(&mut self, what: &str, least: u64) -> Result<usize, Defect> {
+        let count = self.u64(what)?;
+        let left = self.end - self.position;
+        usize::try_from(count)
+            .ok()
+            .filter(|_| count.checked_mul(least).is_some_and(|bytes| bytes <= left))
+            .ok_or_else(|| {
+                Defect::Malformed(format!("{what} is {count}, and {left} bytes are left"))
+            })
+    }
+
+    pub(super) fn string(&mut self, what: &str) -> Result<String, Defect> {
+        let length = self.count(what, 1)?;
+        if length as u64 > LONGEST_STRING {
+            return Err(Defect::Malformed(format!("{what} is {length} bytes long")));
+        }
+        self.advance(length as u64, what)?;
+        let mut bytes = vec![0; length];
+        self.input.read_exact(&mut bytes)?;
+        String::from_utf8(bytes).map_err(|_| Defect::Malformed(format!("{what} is not UTF-8")))
+    }
+
+    pub(super) fn skip(&mut self, bytes: u64, what: &str) -> Result<(), Defect> {
+        self.advance(bytes, what)?;
+        let bytes = i64::try_from(bytes).map_err(std::io::Error::other)?;
+        Ok(self.input.seek_relative(bytes)?)
+    }
+}

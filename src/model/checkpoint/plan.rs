@@ -1,0 +1,138 @@
+//! Finds every weight of a shape in a directory of tensors, and checks that it is as the shape says.
+
+use super::names::Names;
+use super::stored::Directory;
+use crate::model::weights::RowOrder;
+use crate::model::{Architecture, Defect, Layer, Linear, Shape, Tensor, Weights};
+
+/// What a plan is made from.
+pub(super) struct Plan<'a> {
+    pub(super) shape: &'a Shape,
+    pub(super) names: &'a Names,
+    pub(super) directory: &'a Directory,
+    /// Q and K lie as GGUF's Llama converter interleaves them.
+    pub(super) interleaved: bool,
+    /// Whether the head is the embedding; `None` where only the tensors say so.
+    pub(super) tied: Option<bool>,
+}
+
+impl Plan<'_> {
+    /// The place of every weight.
+    pub(super) fn weights(&self) -> Result<Weights<Tensor>, Defect> {
+        let shape = self.shape;
+        let head = match self.tied {
+            Some(true) => None,
+            None if !self.directory.contains_key(self.names.head) => None,
+            _ => Some(self.matrix(self.names.head.into(), shape.vocabulary, shape.hidden)?),
+        };
+        Ok(Weights {
+            embedding: self.matrix(self.names.embedding.into(), shape.vocabulary, shape.hidden)?,
+            layers: (0..shape.layers)
+                .map(|layer| self.layer(layer))
+                .collect::<Result<_, _>>()?,
+            output_norm: self.vector(self.names.output_norm.into(), shape.hidden)?,
+            head,
+        })
+    }
+
+    fn layer(&self, index: usize) -> Result<Layer<Tensor>, Defect> {
+        let (shape, names) = (self.shape, &self.names.layer);
+        let name = |suffix: &str| format!("{}{index}.{suffix}", self.names.layer_prefix);
+        if let Some(refused) = self
+            .names
+            .refused
+            .iter()
+            .map(|suffix| name(suffix))
+            .find(|name| self.directory.contains_key(name))
+        {
+            return Err(Defect::tensor(
+                &refused,
+                "the model needs it and Ganglion does not compute it",
+            ));
+        }
+        let linear = |names: &Linear<&str>, rows, row_order| {
+            let mut weight = self.matrix(name(names.weight), rows, shape.hidden)?;
+            weight.row_order = row_order;
+            let bias = names.bias.map(name).filter(|bias| {
+                shape.architecture == Architecture::Qwen2 || self.directory.contains_key(bias)
+            });
+            let mut bias = bias.map(|bias| self.vector(bias, rows)).transpose()?;
+            if let Some(bias) = &mut bias {
+                bias.row_order = row_order;
+            }
+            Ok::<_, Defect>(Linear { weight, bias })
+        };
+        let order = |heads| {
+            if self.interleaved {
+                RowOrder::Interleaved { heads }
+            } else {
+                RowOrder::Plain
+            }
+        };
+        let head_norm = |suffix: Option<&str>| {
+            suffix
+                .filter(|_| shape.architecture == Architecture::Qwen3)
+                .map(|suffix| self.vector(name(suffix), shape.head_dim))
+                .transpose()
+        };
+        let (query, kv) = (shape.query_width(), shape.kv_width());
+        Ok(Layer {
+            attention_norm: self.vector(name(names.attention_norm), shape.hidden)?,
+            q: linear(&names.q, query, order(shape.heads))?,
+            k: linear(&names.k, kv, order(shape.kv_heads))?,
+            v: linear(&names.v, kv, RowOrder::Plain)?,
+            q_norm: head_norm(names.q_norm)?,
+            k_norm: head_norm(names.k_norm)?,
+            output: self.matrix(name(names.output), shape.hidden, query)?,
+            mlp_norm: self.vector(name(names.mlp_norm), shape.hidden)?,
+            gate: self.matrix(name(names.gate), shape.intermediate, shape.hidden)?,
+            up: self.matrix(name(names.up), shape.intermediate, shape.hidden)?,
+            down: self.matrix(name(names.down), shape.hidden, shape.intermediate)?,
+        })
+    }
+
+    /// A vector, of which each element must be readable by itself.
+    pub(super) fn vector(&self, name: String, columns: usize) -> Result<Tensor, Defect> {
+        let tensor = self.tensor(name, &[columns])?;
+        if tensor.format.block_len() > 1 {
+            return Err(Defect::tensor(
+                &tensor.name,
+                format!("is {:?}; a vector must be F32, F16 or BF16", tensor.format),
+            ));
+        }
+        Ok(tensor)
+    }
+
+    fn matrix(&self, name: String, rows: usize, columns: usize) -> Result<Tensor, Defect> {
+        self.tensor(name, &[rows, columns])
+    }
+
+    fn tensor(&self, name: String, expected: &[usize]) -> Result<Tensor, Defect> {
+        let Some(stored) = self.directory.get(&name) else {
+            return Err(Defect::MissingTensor(name));
+        };
+        if stored.dimensions != expected {
+            let problem = format!(
+                "is {:?}; the model's shape says {expected:?}",
+                stored.dimensions
+            );
+            return Err(Defect::tensor(&name, problem));
+        }
+        let format = match &stored.format {
+            Ok(format) => *format,
+            Err(unknown) => {
+                let problem = format!("is {unknown}, a format that Ganglion does not read");
+                return Err(Defect::tensor(&name, problem));
+            }
+        };
+        Ok(Tensor {
+            name,
+            rows: expected.iter().rev().nth(1).copied().unwrap_or(1),
+            columns: expected.last().copied().unwrap_or(1),
+            format,
+            file: stored.file,
+            offset: stored.offset,
+            row_order: RowOrder::Plain,
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! The headers of safetensors files, one or several.
+//! <https://huggingface.co/docs/safetensors/index#format>
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
+use serde::Deserialize;
+
+use super::files;
+use super::stored::{Directory, Stored};
+use crate::model::{Defect, Format, ModelError};
+
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+/// Headers and indices of the largest models take a few megabytes.
+const LONGEST_HEADER: u64 = 100_000_000;
+
+/// Opens the weights in a directory and checks every tensor against its file.
+pub(super) fn open(path: &Path) -> Result<(Directory, Vec<(PathBuf, File)>), ModelError> {
+    let single = path.join(SINGLE);
+    if single.exists() {
+        let (directory, file) = read(&single, 0).map_err(|defect| defect.at(&single))?;
+        return Ok((directory, vec![(single, file)]));
+    }
+    let index = path.join(INDEX);
+    if !index.exists() {
+        return Err(Defect::NotAModel.at(path));
+    }
+    let shards = weight_map(&index).map_err(|defect| defect.at(&index))?;
+    let mut directory = Directory::new();
+    let mut opened = Vec::new();
+    for shard in shards.values().collect::<BTreeSet<_>>() {
+        let path = path.join(shard);
+        let (tensors, file) = read(&path, opened.len()).map_err(|defect| defect.at(&path))?;
+        directory.extend(
+            tensors
+                .into_iter()
+                .filter(|(name, _)| shards.get(name) == Some(shard)),
+        );
+        opened.push((path, file));
+    }
+    Ok((directory, opened))
+}
+
+/// The shard of each tensor.
+fn weight_map(index: &Path) -> Result<HashMap<String, String>, Defect> {
+    #[derive(Deserialize)]
+    struct Index {
+        weight_map: HashMap<String, String>,
+    }
+    let text = files::read_text(index, LONGEST_HEADER)?;
+    let Index { weight_map } =
+        serde_json::from_str(&text).map_err(|error| Defect::Malformed(error.to_string()))?;
+    // A shard lies beside its index: a name that leads elsewhere is an attack or a mistake.
+    match weight_map
+        .values()
+        .find(|shard| Path::new(shard).file_name() != Some(shard.as_ref()))
+    {
+        Some(shard) => Err(Defect::bad_value(
+            "shard",
+            shard,
+            "it must be a plain file name",
+        )),
+        None => Ok(weight_map),
+    }
+}
+
+fn read(path: &Path, index: usize) -> Result<(Directory, File), Defect> {
+    let (file, file_len) = files::open(path)?;
+    let mut length = [0; 8];
+    if file_len >= 8 {
+        file.read_exact_at(&mut length, 0)?;
+    }
+    let length = u64::from_le_bytes(length);
+    if length > file_len.saturating_sub(8).min(LONGEST_HEADER) {
+        let problem = format!("a header of {length} bytes does not fit the file of {file_len}");
+        return Err(Defect::Malformed(problem));
+    }
+    let mut header = vec![0; usize::try_from(length).unwrap_or(0)];
+    file.read_exact_at(&mut header, 8)?;
+    let header: Metadata = serde_json::from_slice(&header)
+        .map_err(|error| Defect::Malformed(format!("header: {error}")))?;
+    let mut directory = Directory::new();
+    for (name, info) in header.tensors() {
+        let stored = Stored {
+            dimensions: info.shape.clone(),
+            format: match info.dtype {
+                Dtype::F32 => Ok(Format::F32),
+                Dtype::F16 => Ok(Format::F16),
+                Dtype::BF16 => Ok(Format::BF16),
+                other => Err(format!("{other:?}")),
+            },
+            file: index,
+            offset: (info.data_offsets.0 as u64).saturating_add(8 + length),
+        };
+        stored.check(&name, file_len)?;
+        directory.insert(name, stored);
+    }
+    Ok((directory, file))
+}

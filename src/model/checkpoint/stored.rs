@@ -1,0 +1,56 @@
+//! The tensors that a file holds, whichever format it has.
+
+use std::collections::HashMap;
+
+use crate::model::{Defect, Format};
+
+/// A tensor as its file declares it: inside that file, and not yet asked for.
+#[derive(Debug)]
+pub(super) struct Stored {
+    /// Outermost first: `[rows, columns]`.
+    pub(super) dimensions: Vec<usize>,
+    /// Or the name of a format that is not known here.
+    pub(super) format: Result<Format, String>,
+    pub(super) file: usize,
+    /// Bytes from the start of the file.
+    pub(super) offset: u64,
+}
+
+/// Every tensor of a checkpoint by name.
+pub(super) type Directory = HashMap<String, Stored>;
+
+impl Stored {
+    /// Checks that a tensor of a known format has whole blocks and ends within its file.
+    pub(super) fn check(&self, name: &str, file_len: u64) -> Result<(), Defect> {
+        let Ok(format) = self.format else {
+            return Ok(());
+        };
+        let columns = self.dimensions.last().copied().unwrap_or(1);
+        let block = format.block_len();
+        if !columns.is_multiple_of(block) {
+            return Err(Defect::tensor(
+                name,
+                format!("{columns} columns are no multiple of {block}, the block of {format:?}"),
+            ));
+        }
+        let end = self
+            .dimensions
+            .iter()
+            .try_fold(1_usize, |product, &dimension| {
+                product.checked_mul(dimension)
+            })
+            .and_then(|elements| (elements / block).checked_mul(format.block_bytes()))
+            .and_then(|bytes| u64::try_from(bytes).ok())
+            .and_then(|bytes| self.offset.checked_add(bytes));
+        if end.is_none_or(|end| end > file_len) {
+            return Err(Defect::tensor(
+                name,
+                format!(
+                    "{:?} of {format:?} at byte {} do not fit the file of {file_len} bytes",
+                    self.dimensions, self.offset
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
