@@ -2,13 +2,17 @@
 
 use super::Refusal;
 use super::session::Answer;
-use crate::model::language::Prompt;
+use crate::model::language::{Decoder, Prompt};
 use crate::model::{Language, Message};
 
 /// Encodes conversations.
 #[derive(Debug)]
 pub enum Codec {
-    Model(Language),
+    Model {
+        language: Language,
+        /// `enable_thinking` where a request does not say.
+        thinking: Option<bool>,
+    },
     /// One token a word: the scripted engine has no vocabulary.
     Words,
 }
@@ -27,7 +31,11 @@ impl Codec {
         context: usize,
     ) -> Result<Prompt, Refusal> {
         let prompt = match self {
-            Self::Model(language) => {
+            Self::Model {
+                language,
+                thinking: default,
+            } => {
+                let thinking = thinking.or(*default);
                 let prompt = match last {
                     Some((
                         prompt,
@@ -52,5 +60,20 @@ impl Codec {
         } else {
             Ok(prompt)
         }
+    }
+
+    /// What turns tokens into text; `None` for the scripted engine, which has no vocabulary.
+    #[must_use]
+    pub fn decoder(&self) -> Option<Decoder> {
+        match self {
+            Self::Model { language, .. } => Some(language.decoder()),
+            Self::Words => None,
+        }
+    }
+
+    /// Whether a token ends the model's turn.
+    #[must_use]
+    pub fn is_end(&self, token: u32) -> bool {
+        matches!(self, Self::Model { language, .. } if language.is_end(token))
     }
 }

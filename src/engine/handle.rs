@@ -8,11 +8,9 @@ use tokio::sync::{mpsc, watch};
 
 use super::codec::Codec;
 use super::queue::{Inbox, Queue, Turn};
-use super::{
-    Cancel, FinishReason, Message, Options, Refusal, RequestError, Role, Ticket, Usage,
-};
 use super::session::{Past, SessionId, SessionStatus, Sessions};
 use super::status::{State, Status};
+use super::{Cancel, FinishReason, Message, Options, Refusal, RequestError, Role, Ticket, Usage};
 use crate::model::language::Prompt;
 
 /// How much may wait.
@@ -205,13 +203,6 @@ impl Handle {
             .status()
             .wait_for(|status| status.queue_length == 0)
             .await;
-    }
-
-    fn running(&self) -> MutexGuard<'_, Vec<(u64, Cancel)>> {
-        self.shared
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn accepting(&self) -> Result<(), Refusal> {

@@ -4,11 +4,15 @@
 
 mod codec;
 mod handle;
+mod load;
 mod queue;
 mod request;
+pub mod runner;
 mod session;
 mod status;
+mod stop;
 
+pub mod score;
 pub mod sim;
 pub mod worker;
 
@@ -16,6 +20,7 @@ pub use crate::model::{Message, Role};
 pub use crate::telemetry::{FinishReason, Receipt, Usage};
 pub use codec::Codec;
 pub use handle::{Handle, Limits, channel};
+pub use load::LoadError;
 pub use queue::{Command, Inbox, Turn};
 pub use request::{Cancel, Event, Options, Outcome, Refusal, RequestError, Ticket};
 pub use session::{Answer, SessionId, SessionStatus};

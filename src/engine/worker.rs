@@ -1,1 +1,255 @@
-//! The engine thread.
+//! The engine thread: loads the model, then takes one turn after another.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::load::LoadError;
+use super::runner::{self, RunError, Runner};
+use super::stop::StopStrings;
+use super::{Answer, Codec, Command, FinishReason, Inbox, ModelInfo, RequestError, Turn, Usage};
+use crate::model::language::Decoder;
+use crate::model::{Checkpoint, Language};
+use crate::tape::Ending;
+
+/// What to load and how to run it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// A `.gguf` file or a safetensors directory.
+    pub model: PathBuf,
+    pub runner: runner::Settings,
+    /// `enable_thinking` where a request does not say.
+    pub thinking: Option<bool>,
+}
+
+/// Loads the model and serves turns until the queue is closed. Everyone who waits is told if it fails.
+///
+/// # Errors
+/// If the model cannot be loaded.
+pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
+    let (mut runner, codec) =
+        load(inbox, settings).inspect_err(|error| inbox.fail(&error.to_string()))?;
+    inbox.ready(codec.clone(), runner.context());
+    while let Some(command) = inbox.next() {
+        match command {
+            Command::Turn(turn) => serve(&mut runner, &codec, turn),
+            // Its tokens stay in the cache until another turn's differ from them.
+            Command::Forget(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn load(inbox: &Inbox, settings: &Settings) -> Result<(Runner, Arc<Codec>), LoadError> {
+    let checkpoint = Checkpoint::open(&settings.model)?;
+    let language = Language::load(checkpoint.language_source()?)?;
+    let mut shown = 0;
+    let runner = Runner::load(&checkpoint, &settings.runner, &mut |done, total| {
+        let percent = done * 100 / total.max(1);
+        if percent >= shown + 5 {
+            shown = percent;
+            inbox.publish(|status| status.detail = format!("loading {percent}%"));
+        }
+    })?;
+    let shape = runner.shape();
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let model = ModelInfo {
+        name: checkpoint.name.clone(),
+        architecture: format!("{:?}", shape.architecture).to_lowercase(),
+        path: settings.model.display().to_string(),
+        layers: count(shape.layers),
+        hidden: count(shape.hidden),
+        vocabulary: count(shape.vocabulary),
+        context: count(runner.context()),
+        weight_bytes: checkpoint.weight_bytes(),
+    };
+    inbox.publish(|status| {
+        status.model = model;
+        status.backend = runner.backend().into();
+        status.memory = runner.memory();
+    });
+    Ok((
+        runner,
+        Arc::new(Codec::Model {
+            language,
+            thinking: settings.thinking,
+        }),
+    ))
+}
+
+fn serve(runner: &mut Runner, codec: &Codec, mut turn: Turn) {
+    if turn.is_cancelled() {
+        return turn.finish(FinishReason::Cancelled, Usage::default(), None);
+    }
+    // Accepted while the model was loading: its tokens could not be known then.
+    let prompt = match turn.prompt.take() {
+        Some(prompt) => Ok(prompt),
+        None => codec.encode(
+            &turn.messages,
+            None,
+            turn.options.thinking,
+            runner.context(),
+        ),
+    };
+    let tokens = match prompt {
+        Ok(prompt) => turn.prompt.insert(prompt).tokens.clone(),
+        Err(refusal) => return turn.fail(RequestError::Refused(refusal), Usage::default()),
+    };
+    let Some(decoder) = codec.decoder() else {
+        let error = RequestError::EngineFailed("the engine has no vocabulary".into());
+        return turn.fail(error, Usage::default());
+    };
+    let mut generation = Generation::new(&turn, codec, decoder);
+    match generation.run(runner, &tokens) {
+        Ok(reason) => {
+            let (usage, answer) = generation.close(reason);
+            turn.finish(reason, usage, answer);
+        }
+        Err(error) => {
+            let usage = generation.usage();
+            turn.fail(RequestError::EngineFailed(error.to_string()), usage);
+        }
+    }
+}
+
+/// One turn being answered.
+struct Generation<'a> {
+    turn: &'a Turn,
+    codec: &'a Codec,
+    decoder: Decoder,
+    stops: StopStrings<'a>,
+    text: String,
+    /// Without the end-of-turn token.
+    tokens: Vec<u32>,
+    /// Whether a stop string ended `text` within the text of `tokens`.
+    cut: bool,
+    usage: Usage,
+    decoding: Duration,
+    decoded_bytes: u64,
+}
+
+impl<'a> Generation<'a> {
+    fn new(turn: &'a Turn, codec: &'a Codec, decoder: Decoder) -> Self {
+        Self {
+            turn,
+            codec,
+            decoder,
+            stops: StopStrings::new(&turn.options.stop),
+            text: String::new(),
+            tokens: Vec::new(),
+            cut: false,
+            usage: Usage::default(),
+            decoding: Duration::ZERO,
+            decoded_bytes: 0,
+        }
+    }
+
+    fn run(&mut self, runner: &mut Runner, prompt: &[u32]) -> Result<FinishReason, RunError> {
+        let started = Instant::now();
+        self.usage.queue_us = micros(started - self.turn.accepted);
+        let cached = runner.begin(prompt, self.turn.options.sampling);
+        self.usage.prompt_tokens = count(prompt.len());
+        self.usage.cached_tokens = count(cached);
+
+        let mut rest = &prompt[cached..];
+        while !rest.is_empty() {
+            if self.turn.is_cancelled() {
+                return Ok(FinishReason::Cancelled);
+            }
+            let (chunk, after) = rest.split_at(rest.len().min(runner.prefill_chunk()));
+            runner.prefill(
+                chunk,
+                if after.is_empty() {
+                    Ending::Token
+                } else {
+                    Ending::Kv
+                },
+            )?;
+            rest = after;
+        }
+        self.usage.first_token_us = micros(started.elapsed());
+        let first = Instant::now();
+        let reason = self.decode(runner);
+        self.decoding = first.elapsed();
+        reason
+    }
+
+    fn decode(&mut self, runner: &mut Runner) -> Result<FinishReason, RunError> {
+        let mut token = runner.token();
+        loop {
+            self.usage.completion_tokens += 1;
+            if self.codec.is_end(token) {
+                return Ok(FinishReason::Stop);
+            }
+            self.tokens.push(token);
+            let text = self.decoder.push(token);
+            if self.show(&text) {
+                return Ok(FinishReason::Stop);
+            }
+            if self.tokens.len() >= self.turn.options.max_tokens || runner.len() >= runner.context()
+            {
+                return Ok(FinishReason::Length);
+            }
+            if self.turn.is_cancelled() {
+                return Ok(FinishReason::Cancelled);
+            }
+            self.decoded_bytes += runner.step_bytes();
+            token = runner.step()?;
+        }
+    }
+
+    /// Shows text, up to a stop string; returns whether one was reached.
+    fn show(&mut self, text: &str) -> bool {
+        let (text, stopped) = self.stops.push(text);
+        self.cut |= stopped;
+        self.emit(text);
+        stopped
+    }
+
+    fn emit(&mut self, text: String) {
+        if !text.is_empty() {
+            self.text += &text;
+            self.turn.emit(text);
+        }
+    }
+
+    /// Shows what was held back; the receipt, and what a session remembers.
+    fn close(mut self, reason: FinishReason) -> (Usage, Option<Answer>) {
+        if !self.cut {
+            let rest = self.decoder.clone().finish();
+            self.show(&rest);
+            let held = std::mem::replace(&mut self.stops, StopStrings::new(&[])).finish();
+            self.emit(held);
+        }
+        let usage = self.usage();
+        let answered = reason != FinishReason::Cancelled || !self.text.is_empty();
+        let tokens = (!self.cut).then_some(self.tokens);
+        (
+            usage,
+            answered.then_some(Answer {
+                text: self.text,
+                tokens,
+            }),
+        )
+    }
+
+    #[allow(clippy::cast_precision_loss)] // for people
+    fn usage(&self) -> Usage {
+        let mut usage = self.usage;
+        let seconds = self.decoding.as_secs_f64();
+        let steps = usage.completion_tokens.saturating_sub(1);
+        if steps > 0 && seconds > 0.0 {
+            usage.tokens_per_second = f64::from(steps) / seconds;
+            usage.gigabytes_per_second = self.decoded_bytes as f64 / seconds / 1e9;
+        }
+        usage
+    }
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

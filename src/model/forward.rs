@@ -1,1 +1,130 @@
-//! TBD
+//! The forward pass as prose: writes the tape of one pass of `rows` rows.
+
+use std::sync::Arc;
+
+use super::{Shape, Weights};
+use crate::tape::{
+    DType, Ending, Input, KvInfo, Op, Projection, Slot, SlotInfo, Tape, WeightId, WeightInfo,
+};
+
+/// What is the same for every tape of a model.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    pub shape: Shape,
+    pub weights: Weights<WeightId>,
+    pub infos: Arc<[WeightInfo]>,
+    /// The type of activations between the residual stream and the matrix multiplications.
+    pub activation: DType,
+    pub kv: KvInfo,
+}
+
+impl Forward {
+    /// The tape of a step, which is one row, or of `rows` rows of a prompt.
+    /// Slots have the same order in every tape, so that tapes of fewer rows run in the same buffers.
+    #[must_use]
+    pub fn tape(&self, rows: usize, input: Input, ending: Ending) -> Tape {
+        let Shape {
+            hidden,
+            intermediate,
+            vocabulary,
+            norm_epsilon: epsilon,
+            ..
+        } = self.shape;
+        let mut slots = Vec::new();
+        let mut slot = |name, rows, columns, dtype| {
+            slots.push(SlotInfo {
+                name,
+                rows,
+                columns,
+                dtype,
+            });
+            Slot(slots.len() - 1)
+        };
+        let x = slot("x", rows, hidden, DType::F32);
+        let q = slot("q", rows, self.shape.query_width(), DType::F32);
+        let k = slot("k", rows, self.shape.kv_width(), DType::F32);
+        let v = slot("v", rows, self.shape.kv_width(), DType::F32);
+        let rotated = slot("rotated", rows, self.shape.query_width(), self.activation);
+        let attended = slot("attended", rows, self.shape.query_width(), self.activation);
+        let mlp = slot("mlp", rows, intermediate, self.activation);
+        let logits = slot(
+            "logits",
+            if ending == Ending::Logits { rows } else { 1 },
+            vocabulary,
+            DType::F32,
+        );
+
+        let mut ops = vec![Op::Embed {
+            table: self.weights.embedding,
+            x,
+        }];
+        for (layer, w) in self.weights.layers.iter().enumerate() {
+            let projections = [&w.q, &w.k, &w.v].map(|p| Projection {
+                weight: p.weight,
+                bias: p.bias,
+            });
+            ops.extend([
+                Op::Qkv {
+                    x,
+                    norm: w.attention_norm,
+                    epsilon,
+                    projections,
+                    outputs: [q, k, v],
+                },
+                Op::RopeStore {
+                    layer,
+                    inputs: [q, k, v],
+                    norms: w.q_norm.zip(w.k_norm).map(Into::into),
+                    epsilon,
+                    rotated,
+                },
+                Op::Attend {
+                    layer,
+                    q: rotated,
+                    out: attended,
+                },
+                Op::Project {
+                    input: attended,
+                    weight: w.output,
+                    x,
+                },
+                Op::GateUp {
+                    x,
+                    norm: w.mlp_norm,
+                    epsilon,
+                    gate: w.gate,
+                    up: w.up,
+                    out: mlp,
+                },
+                Op::Project {
+                    input: mlp,
+                    weight: w.down,
+                    x,
+                },
+            ]);
+        }
+        if ending != Ending::Kv {
+            let weight = self.weights.head.unwrap_or(self.weights.embedding);
+            ops.push(Op::Head {
+                x,
+                norm: self.weights.output_norm,
+                epsilon,
+                weight,
+                logits,
+            });
+        }
+        if ending == Ending::Token {
+            ops.push(Op::Choose { logits });
+        }
+        Tape {
+            rows,
+            input,
+            ending,
+            activation: self.activation,
+            kv: self.kv,
+            slots,
+            weights: self.infos.clone(),
+            ops,
+        }
+    }
+}

@@ -3,32 +3,30 @@
 //! Parameters, RNG counter and penalty history are state of the executor, not arguments of the tape,
 //! so options never change a tape and a recorded step serves every request.
 
-/// How to choose. `Parameters::default()` is greedy.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Parameters {
-    /// 0 is greedy; otherwise logits are divided by it. In 0..=2.
-    pub temperature: f32,
-    /// Keep the `top_k` most probable tokens; 0 keeps all.
-    pub top_k: u32,
-    /// Keep the smallest set of most probable tokens whose probability reaches it; 1 keeps all. In 0..=1.
-    pub top_p: f32,
-    /// Drop tokens less probable than `min_p` times the most probable; 0 keeps all. In 0..=1.
-    pub min_p: f32,
-    /// Divide (positive) or multiply (negative) the logits of recent tokens by it; 1 changes nothing. In 0.1..=10.
-    pub repetition_penalty: f32,
-    /// The same seed, parameters and prompt give the same text.
-    pub seed: u64,
+mod choose;
+mod history;
+mod parameters;
+mod philox;
+
+pub use history::{History, WINDOW};
+pub use parameters::Parameters;
+
+/// Everything that a choice depends on besides the logits.
+#[derive(Clone, Debug, Default)]
+pub struct Sampler {
+    parameters: Parameters,
+    /// Choices made since `begin`: the counter of the random number generator.
+    counter: u64,
+    history: History,
+    /// Tokens in the order of their probability; kept so that a choice allocates nothing.
+    candidates: Vec<choose::Candidate>,
 }
 
-impl Default for Parameters {
-    fn default() -> Self {
-        Self {
-            temperature: 0.0,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            repetition_penalty: 1.0,
-            seed: 0,
-        }
+impl Sampler {
+    /// Starts a request: its choices depend only on this and on the logits.
+    pub fn begin(&mut self, parameters: Parameters, prompt: &[u32]) {
+        self.parameters = parameters;
+        self.counter = 0;
+        self.history = History::of(prompt);
     }
 }

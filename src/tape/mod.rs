@@ -1,1 +1,110 @@
-//! TBD
+//! A forward pass as a value: an ordered list of operations over named slots.
+//!
+//! `model::forward` writes a tape once for each number of rows, `check` proves it before its first
+//! run, and an executor runs it. `enum Op` is closed and small, so a missing arm does not compile.
+//! Nothing ever rewrites a tape: it is a list, not an intermediate representation.
+
+mod bytes;
+mod check;
+pub mod cpu;
+mod dtype;
+mod op;
+mod step;
+
+pub use check::TapeError;
+pub use dtype::DType;
+pub use op::{Op, Projection};
+pub use step::{ExecuteError, StepState};
+
+use crate::model::Format;
+
+/// A buffer of activations: `rows * columns` elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot(pub usize);
+
+/// What a slot holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotInfo {
+    pub name: &'static str,
+    pub rows: usize,
+    pub columns: usize,
+    pub dtype: DType,
+}
+
+/// A weight, by its place in the executor's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WeightId(pub usize);
+
+/// What a tape knows of a weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeightInfo {
+    pub name: String,
+    pub rows: usize,
+    pub columns: usize,
+    pub format: Format,
+}
+
+/// The key-value cache that a tape reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvInfo {
+    pub layers: usize,
+    pub heads: usize,
+    pub head_dim: usize,
+    /// Positions of one region.
+    pub context: usize,
+    pub dtype: DType,
+}
+
+impl KvInfo {
+    /// Bytes of one position of all layers, K and V.
+    #[must_use]
+    pub fn bytes_per_position(&self) -> usize {
+        2 * self.layers * self.heads * self.head_dim * self.dtype.bytes()
+    }
+}
+
+/// Where a tape's tokens come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// One row: the token and position of `StepState`.
+    Step,
+    /// The prompt's rows, in order, from the position of `StepState`.
+    Prompt,
+}
+
+/// What a tape leaves behind besides the KV of its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// Nothing: more of the prompt follows.
+    Kv,
+    /// The token that follows the last row, chosen and left in `StepState`.
+    Token,
+    /// The logits of every row.
+    Logits,
+}
+
+/// One forward pass of `rows` rows.
+#[derive(Clone, Debug)]
+pub struct Tape {
+    pub rows: usize,
+    pub input: Input,
+    pub ending: Ending,
+    /// The type that every matrix multiplication's input is rounded to.
+    pub activation: DType,
+    pub kv: KvInfo,
+    pub slots: Vec<SlotInfo>,
+    pub weights: std::sync::Arc<[WeightInfo]>,
+    pub ops: Vec<Op>,
+}
+
+impl Tape {
+    #[must_use]
+    pub fn slot(&self, slot: Slot) -> &SlotInfo {
+        &self.slots[slot.0]
+    }
+
+    #[must_use]
+    pub fn weight(&self, weight: WeightId) -> &WeightInfo {
+        &self.weights[weight.0]
+    }
+}

@@ -1,0 +1,32 @@
+//! What a caller may choose about the choice.
+
+/// `Parameters::default()` is greedy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameters {
+    /// 0 is greedy; otherwise logits are divided by it. In 0..=2.
+    pub temperature: f32,
+    /// Keep the `top_k` most probable tokens; 0 keeps all.
+    pub top_k: u32,
+    /// Keep the smallest set of most probable tokens whose probability reaches it; 1 keeps all. In 0..=1.
+    pub top_p: f32,
+    /// Drop tokens less probable than `min_p` times the most probable; 0 keeps all. In 0..=1.
+    pub min_p: f32,
+    /// Divide (positive) or multiply (negative) the logits of the last `WINDOW` tokens by it (Keskar et
+    /// al. 2019); 1 changes nothing. In 0.1..=10.
+    pub repetition_penalty: f32,
+    /// The same seed, parameters and prompt give the same text.
+    pub seed: u64,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            seed: 0,
+        }
+    }
+}

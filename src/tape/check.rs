@@ -1,0 +1,242 @@
+//! Proves a tape before its first run: shapes, types, read before write, aliasing.
+
+use super::{DType, Ending, Input, Op, Projection, Slot, Tape, WeightId};
+
+/// Why a tape must not run: an error of who wrote it, or a model whose parts do not fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("operation {index} ({op}): {reason}")]
+pub struct TapeError {
+    pub index: usize,
+    pub op: &'static str,
+    pub reason: String,
+}
+
+impl Tape {
+    /// Checks every operation in order.
+    ///
+    /// # Errors
+    /// The first operation that reads a slot never written, writes one that it reads, names a slot,
+    /// weight or layer that does not exist, or whose shapes or types do not fit together.
+    pub fn check(&self) -> Result<(), TapeError> {
+        let mut written = vec![false; self.slots.len()];
+        for (index, op) in self.ops.iter().enumerate() {
+            let fail = |reason| TapeError {
+                index,
+                op: op.name(),
+                reason,
+            };
+            self.check_names(op).map_err(fail)?;
+            self.check_order(op, &mut written).map_err(fail)?;
+            self.check_shapes(op).map_err(fail)?;
+        }
+        let fail = |reason: &str| TapeError {
+            index: self.ops.len(),
+            op: "end",
+            reason: reason.into(),
+        };
+        if self.input == Input::Step && self.rows != 1 {
+            return Err(fail("a step has one row"));
+        }
+        let chooses = matches!(self.ops.last(), Some(Op::Choose { .. }));
+        if chooses != (self.ending == Ending::Token) {
+            return Err(fail("a tape chooses a token exactly if it ends with one"));
+        }
+        Ok(())
+    }
+
+    fn check_names(&self, op: &Op) -> Result<(), String> {
+        let (reads, writes) = op.slots();
+        if let Some(Slot(slot)) = reads
+            .iter()
+            .chain(&writes)
+            .find(|slot| slot.0 >= self.slots.len())
+        {
+            return Err(format!("slot {slot} does not exist"));
+        }
+        if let Some(WeightId(id)) = op.weights().iter().find(|id| id.0 >= self.weights.len()) {
+            return Err(format!("weight {id} does not exist"));
+        }
+        match op {
+            Op::RopeStore { layer, .. } | Op::Attend { layer, .. } if *layer >= self.kv.layers => {
+                Err(format!(
+                    "layer {layer} is not in a cache of {}",
+                    self.kv.layers
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_order(&self, op: &Op, written: &mut [bool]) -> Result<(), String> {
+        let (reads, writes) = op.slots();
+        if let Some(slot) = reads.iter().find(|slot| !written[slot.0]) {
+            return Err(format!(
+                "reads {} before anything wrote it",
+                self.slot(*slot).name
+            ));
+        }
+        let in_place = matches!(op, Op::Project { .. });
+        for (n, slot) in writes.iter().enumerate() {
+            if writes[..n].contains(slot) || (!in_place && reads.contains(slot)) {
+                return Err(format!(
+                    "{} is written twice, or written while it is read",
+                    self.slot(*slot).name
+                ));
+            }
+            written[slot.0] = true;
+        }
+        if let Op::Project { input, x, .. } = op
+            && input == x
+        {
+            return Err(format!("adds {} to itself", self.slot(*x).name));
+        }
+        Ok(())
+    }
+
+    fn check_shapes(&self, op: &Op) -> Result<(), String> {
+        let query = self.query_width(op);
+        let kv = self.kv.heads * self.kv.head_dim;
+        match op {
+            Op::Embed { table, x } => {
+                self.rows_of(*x, self.rows)?;
+                self.residual(*x)?;
+                self.matrix(*table, self.weight(*table).rows, self.slot(*x).columns)
+            }
+            Op::Qkv {
+                x,
+                norm,
+                projections,
+                outputs,
+                ..
+            } => {
+                self.residual(*x)?;
+                let hidden = self.slot(*x).columns;
+                self.matrix(*norm, 1, hidden)?;
+                for (Projection { weight, bias }, out) in projections.iter().zip(outputs) {
+                    let width = self.slot(*out).columns;
+                    self.typed(*out, DType::F32)?;
+                    self.rows_of(*out, self.rows)?;
+                    self.matrix(*weight, width, hidden)?;
+                    bias.map_or(Ok(()), |bias| self.matrix(bias, 1, width))?;
+                }
+                Ok(())
+            }
+            Op::RopeStore {
+                inputs: [q, k, v],
+                norms,
+                rotated,
+                ..
+            } => {
+                self.columns_of(*k, kv)?;
+                self.columns_of(*v, kv)?;
+                self.columns_of(*rotated, self.slot(*q).columns)?;
+                self.rows_of(*rotated, self.rows)?;
+                if !query.is_multiple_of(kv) {
+                    return Err(format!(
+                        "{query} columns of q are no multiple of the cache's {kv}"
+                    ));
+                }
+                norms
+                    .iter()
+                    .flatten()
+                    .try_for_each(|norm| self.matrix(*norm, 1, self.kv.head_dim))
+            }
+            Op::Attend { q, out, .. } => {
+                self.rows_of(*out, self.rows)?;
+                self.typed(*out, self.activation)?;
+                self.columns_of(*out, self.slot(*q).columns)
+            }
+            Op::Project { input, weight, x } => {
+                self.residual(*x)?;
+                self.rows_of(*input, self.slot(*x).rows)?;
+                self.typed(*input, self.activation)?;
+                self.matrix(*weight, self.slot(*x).columns, self.slot(*input).columns)
+            }
+            Op::GateUp {
+                x,
+                norm,
+                gate,
+                up,
+                out,
+                ..
+            } => {
+                self.residual(*x)?;
+                let (hidden, width) = (self.slot(*x).columns, self.slot(*out).columns);
+                self.rows_of(*out, self.rows)?;
+                self.typed(*out, self.activation)?;
+                self.matrix(*norm, 1, hidden)?;
+                self.matrix(*gate, width, hidden)?;
+                self.matrix(*up, width, hidden)
+            }
+            Op::Head {
+                x,
+                norm,
+                weight,
+                logits,
+                ..
+            } => {
+                self.residual(*x)?;
+                self.typed(*logits, DType::F32)?;
+                if self.slot(*logits).rows > self.rows {
+                    return Err("logits of more rows than there are".into());
+                }
+                self.matrix(*norm, 1, self.slot(*x).columns)?;
+                self.matrix(*weight, self.slot(*logits).columns, self.slot(*x).columns)
+            }
+            Op::Choose { logits } => self.rows_of(*logits, 1),
+        }
+    }
+
+    fn query_width(&self, op: &Op) -> usize {
+        match op {
+            Op::RopeStore {
+                inputs: [q, ..], ..
+            }
+            | Op::Attend { q, .. } => self.slot(*q).columns,
+            _ => 0,
+        }
+    }
+
+    fn residual(&self, slot: Slot) -> Result<(), String> {
+        self.typed(slot, DType::F32)?;
+        self.rows_of(slot, self.rows)
+    }
+
+    fn typed(&self, slot: Slot, dtype: DType) -> Result<(), String> {
+        let info = self.slot(slot);
+        let fits = info.dtype == dtype;
+        fits.then_some(()).ok_or_else(|| {
+            format!(
+                "{} is {}, not {}",
+                info.name,
+                info.dtype.name(),
+                dtype.name()
+            )
+        })
+    }
+
+    fn rows_of(&self, slot: Slot, rows: usize) -> Result<(), String> {
+        let info = self.slot(slot);
+        (info.rows == rows)
+            .then_some(())
+            .ok_or_else(|| format!("{} has {} rows, not {rows}", info.name, info.rows))
+    }
+
+    fn columns_of(&self, slot: Slot, columns: usize) -> Result<(), String> {
+        let info = self.slot(slot);
+        let fits = info.columns == columns;
+        fits.then_some(())
+            .ok_or_else(|| format!("{} has {} columns, not {columns}", info.name, info.columns))
+    }
+
+    fn matrix(&self, id: WeightId, rows: usize, columns: usize) -> Result<(), String> {
+        let weight = self.weight(id);
+        let fits = (weight.rows, weight.columns) == (rows, columns);
+        fits.then_some(()).ok_or_else(|| {
+            format!(
+                "{} is {} x {}, not {rows} x {columns}",
+                weight.name, weight.rows, weight.columns
+            )
+        })
+    }
+}

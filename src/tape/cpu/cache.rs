@@ -1,0 +1,85 @@
+//! The key-value cache in host memory.
+
+use half::{bf16, f16};
+
+use crate::model::Format;
+use crate::tape::{DType, KvInfo};
+
+/// K and V, each (layer, head, position, head_dim): the positions of a head lie side by side, because
+/// attention reads them in that order.
+#[derive(Debug)]
+pub(super) struct Cache {
+    pub(super) info: KvInfo,
+    k: Vec<u8>,
+    v: Vec<u8>,
+}
+
+impl Cache {
+    pub(super) fn new(info: KvInfo) -> Self {
+        let bytes = info.bytes_per_position() / 2 * info.context;
+        Self {
+            info,
+            k: vec![0; bytes],
+            v: vec![0; bytes],
+        }
+    }
+
+    /// Bytes of one position of one head.
+    fn stride(&self) -> usize {
+        self.info.head_dim * self.info.dtype.bytes()
+    }
+
+    fn start(&self, layer: usize, head: usize) -> usize {
+        (layer * self.info.heads + head) * self.info.context * self.stride()
+    }
+
+    /// Stores rows of k and v, each (heads * head_dim), from `position` on.
+    pub(super) fn store(&mut self, layer: usize, position: usize, k: &[f32], v: &[f32]) {
+        let (
+            KvInfo {
+                heads,
+                head_dim,
+                dtype,
+                ..
+            },
+            stride,
+        ) = (self.info, self.stride());
+        for (to, from) in [(0, k), (1, v)] {
+            for (row, values) in from.chunks_exact(heads * head_dim).enumerate() {
+                for (head, values) in values.chunks_exact(head_dim).enumerate() {
+                    let at = self.start(layer, head) + (position + row) * stride;
+                    let cache = if to == 0 { &mut self.k } else { &mut self.v };
+                    encode(dtype, values, &mut cache[at..][..stride]);
+                }
+            }
+        }
+    }
+
+    /// K and V of the first `positions` positions of a head, to be decoded by `format`.
+    pub(super) fn head(&self, layer: usize, head: usize, positions: usize) -> (&[u8], &[u8]) {
+        let (at, len) = (self.start(layer, head), positions * self.stride());
+        (&self.k[at..][..len], &self.v[at..][..len])
+    }
+
+    pub(super) fn format(&self) -> Format {
+        match self.info.dtype {
+            DType::F32 => Format::F32,
+            DType::F16 => Format::F16,
+            DType::BF16 => Format::BF16,
+        }
+    }
+}
+
+fn encode(dtype: DType, values: &[f32], out: &mut [u8]) {
+    match dtype {
+        DType::F32 => put(values, out, |value| value.to_le_bytes()),
+        DType::F16 => put(values, out, |value| f16::from_f32(value).to_le_bytes()),
+        DType::BF16 => put(values, out, |value| bf16::from_f32(value).to_le_bytes()),
+    }
+}
+
+fn put<const N: usize>(values: &[f32], out: &mut [u8], encode: impl Fn(f32) -> [u8; N]) {
+    for (out, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(values) {
+        *out = encode(*value);
+    }
+}

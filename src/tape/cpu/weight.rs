@@ -1,0 +1,67 @@
+//! Weights in host memory, as their file stores them.
+
+use crate::model::Format;
+
+/// One weight.
+#[derive(Debug)]
+pub enum Weight {
+    /// A norm or a bias.
+    Vector(Vec<f32>),
+    Matrix(Matrix),
+}
+
+/// (rows, columns), row by row, in its file's format.
+#[derive(Debug)]
+pub struct Matrix {
+    format: Format,
+    columns: usize,
+    bytes: Vec<u8>,
+}
+
+impl Weight {
+    /// # Panics
+    /// If it is a matrix: `Tape::check` has proved that it is not.
+    pub(super) fn vector(&self) -> &[f32] {
+        match self {
+            Self::Vector(values) => values,
+            Self::Matrix(_) => unreachable!("a tape names a matrix where a vector belongs"),
+        }
+    }
+
+    /// # Panics
+    /// If it is a vector: `Tape::check` has proved that it is not.
+    pub(super) fn matrix(&self) -> &Matrix {
+        match self {
+            Self::Matrix(matrix) => matrix,
+            Self::Vector(_) => unreachable!("a tape names a vector where a matrix belongs"),
+        }
+    }
+}
+
+impl Matrix {
+    /// `bytes` holds whole rows of `columns` elements.
+    #[must_use]
+    pub fn new(format: Format, columns: usize, bytes: Vec<u8>) -> Self {
+        debug_assert_eq!(bytes.len() % format.row_bytes(columns), 0);
+        Self {
+            format,
+            columns,
+            bytes,
+        }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.bytes.len() / self.format.row_bytes(self.columns)
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    #[inline(always)]
+    pub(super) fn dequantize_row(&self, row: usize, out: &mut [f32]) {
+        let stride = self.format.row_bytes(self.columns);
+        self.format
+            .dequantize(&self.bytes[row * stride..][..stride], out);
+    }
+}

@@ -1,0 +1,120 @@
+//! The operations: each is one fused kernel, and both executors match on them exhaustively.
+
+use super::{Slot, WeightId};
+
+/// `y = weight x + bias`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Projection {
+    pub weight: WeightId,
+    pub bias: Option<WeightId>,
+}
+
+/// One operation. Shapes are (rows, columns); a weight is (outputs, inputs).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// `x = table[token]` for each row.
+    Embed { table: WeightId, x: Slot },
+    /// `q, k, v = W rmsnorm(x) + b`, the normed row rounded to the tape's activation type.
+    /// RMS norm: Zhang and Sennrich 2019, `x / sqrt(mean(x^2) + epsilon) * norm`.
+    Qkv {
+        x: Slot,
+        norm: WeightId,
+        epsilon: f32,
+        projections: [Projection; 3],
+        outputs: [Slot; 3],
+    },
+    /// Rotates each head of q and k by its row's position (`RoPE`, Su et al. 2021: element `i` pairs with
+    /// `i + head_dim / 2`), after an RMS norm of each head where the model has one, and stores k and v
+    /// in the cache at that position.
+    RopeStore {
+        layer: usize,
+        inputs: [Slot; 3],
+        /// (head_dim) of q and of k
+        norms: Option<[WeightId; 2]>,
+        epsilon: f32,
+        rotated: Slot,
+    },
+    /// `out = softmax(q K^T / sqrt(head_dim)) V` over the positions up to the row's own; query heads
+    /// share KV heads in groups.
+    Attend { layer: usize, q: Slot, out: Slot },
+    /// `x += weight input`
+    Project {
+        input: Slot,
+        weight: WeightId,
+        x: Slot,
+    },
+    /// `out = silu(gate y) * (up y)` with `y = rmsnorm(x)`, rounded as in `Qkv`.
+    GateUp {
+        x: Slot,
+        norm: WeightId,
+        epsilon: f32,
+        gate: WeightId,
+        up: WeightId,
+        out: Slot,
+    },
+    /// `logits = weight rmsnorm(x)` of the last rows of x, as many as `logits` has.
+    Head {
+        x: Slot,
+        norm: WeightId,
+        epsilon: f32,
+        weight: WeightId,
+        logits: Slot,
+    },
+    /// Chooses a token from the one row of logits by the sampler's state, and advances `StepState`.
+    Choose { logits: Slot },
+}
+
+impl Op {
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Embed { .. } => "embed",
+            Self::Qkv { .. } => "qkv",
+            Self::RopeStore { .. } => "rope_store",
+            Self::Attend { .. } => "attend",
+            Self::Project { .. } => "project",
+            Self::GateUp { .. } => "gate_up",
+            Self::Head { .. } => "head",
+            Self::Choose { .. } => "choose",
+        }
+    }
+
+    /// The slots that it reads, and those that it writes; `Project` adds to one that it reads.
+    #[must_use]
+    pub fn slots(&self) -> (Vec<Slot>, Vec<Slot>) {
+        match *self {
+            Self::Embed { x, .. } => (vec![], vec![x]),
+            Self::Qkv { x, outputs, .. } => (vec![x], outputs.to_vec()),
+            Self::RopeStore {
+                inputs, rotated, ..
+            } => (inputs.to_vec(), vec![rotated]),
+            Self::Attend { q, out, .. } => (vec![q], vec![out]),
+            Self::Project { input, x, .. } => (vec![input, x], vec![x]),
+            Self::GateUp { x, out, .. } => (vec![x], vec![out]),
+            Self::Head { x, logits, .. } => (vec![x], vec![logits]),
+            Self::Choose { logits } => (vec![logits], vec![]),
+        }
+    }
+
+    /// The weights that it reads.
+    #[must_use]
+    pub fn weights(&self) -> Vec<WeightId> {
+        match self {
+            Self::Embed { table, .. } => vec![*table],
+            Self::Qkv {
+                norm, projections, ..
+            } => {
+                let linear = projections
+                    .iter()
+                    .flat_map(|p| [Some(p.weight), p.bias])
+                    .flatten();
+                std::iter::once(*norm).chain(linear).collect()
+            }
+            Self::RopeStore { norms, .. } => norms.map_or(vec![], |norms| norms.to_vec()),
+            Self::Attend { .. } | Self::Choose { .. } => vec![],
+            Self::Project { weight, .. } => vec![*weight],
+            Self::GateUp { norm, gate, up, .. } => vec![*norm, *gate, *up],
+            Self::Head { norm, weight, .. } => vec![*norm, *weight],
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The state that a step reads and advances, and how a run can fail.
+
+/// Where generation stands: the next step's token and its position. A step advances both itself, so
+/// that a recorded step needs no new arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepState {
+    pub token: u32,
+    pub position: usize,
+}
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExecuteError {
+    #[error(
+        "the model's output is not a finite number at position {position}: \
+         its file is damaged, or its values exceed the type of the activations"
+    )]
+    NonFinite { position: usize },
+    #[error("token {token} is not in the vocabulary of {vocabulary}")]
+    Token { token: u32, vocabulary: usize },
+    #[error("{rows} rows from position {position} exceed the context of {context}")]
+    Context {
+        rows: usize,
+        position: usize,
+        context: usize,
+    },
+}
