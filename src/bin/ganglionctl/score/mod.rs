@@ -15,7 +15,7 @@ use bounds::{Bounds, Given};
 
 /// Scores token ids; loads no tokenizer
 ///
-/// FILE holds {"cases": [{"`input_ids`": [...]}, ...]}. The scores are printed in the same form, with
+/// FILE holds `{"cases": [{"input_ids": [...]}, ...]}`. The scores are printed in the same form, with
 /// `token_logprobs`, argmax, `last_top10` and greedy in each case; all logarithms are natural.
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
