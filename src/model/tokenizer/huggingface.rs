@@ -14,6 +14,7 @@ use file::File;
 
 pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageError> {
     let mut file = File::read(&files.tokenizer)?;
+    components::check_kind(file.object("model")?)?;
     tokenizers::canonicalize_value(&mut file.json).map_err(|error| file.unreadable(&error))?;
     let config = files
         .tokenizer_config
@@ -27,7 +28,8 @@ pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageErr
         .transpose()?;
 
     let model = file.object("model")?;
-    components::check_model(model)?;
+    components::check_kind(model)?;
+    components::check_bpe(model)?;
     let tokens = tokens(&file, model, files.vocabulary)?;
     let named = |key| named_token(config.as_ref(), key, &tokens);
     let (bos, eos, pad) = (named("bos_token"), named("eos_token"), named("pad_token"));

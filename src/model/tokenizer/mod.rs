@@ -4,6 +4,7 @@
 //! it. That crate only ever encodes plain text: it is given no special token, so no text can become
 //! one. Special tokens are matched by `special`, and only in what a chat template wrote.
 
+mod bpe;
 mod decode;
 mod definition;
 mod gguf;
@@ -80,7 +81,7 @@ impl Tokenizer {
         let len = vocabulary.len();
         let bytes = Arc::new(vocabulary.bytes());
         let specials = vocabulary.specials();
-        let model = vocabulary.into_bpe(definition.merges, definition.ignore_merges)?;
+        let model = bpe::model(vocabulary, definition.merges, definition.ignore_merges)?;
         let plain = PipelineTokenizer::from_parts(
             AddedVocabulary::new(),
             definition.normalizers,

@@ -5,8 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tokenizers::models::bpe::{BpeConfig, PipelineBPE};
-use tokenizers::utils::byte_level::{BYTES_CHAR_LOOKUP, char_to_byte};
+use tokenizers::utils::byte_level::char_to_byte;
 
 use super::decode::Bytes;
 use super::definition::{Kind, Token};
@@ -17,9 +16,6 @@ use crate::model::language::LanguageError;
 const MAX_TOKENS: usize = 1 << 22;
 /// The `tokenizers` crate stores a length in 16 bits.
 const MAX_SPELLING: usize = u16::MAX as usize;
-/// The `tokenizers` crate keeps merges among the first 512 symbols in a table of 16-bit indices.
-const DENSE_SYMBOLS: usize = 512;
-const MAX_DENSE_MERGES: usize = u16::MAX as usize;
 
 /// End tokens by their spelling: files often name only one of them.
 const USUAL_ENDS: [&str; 5] = [
@@ -137,31 +133,9 @@ impl Vocabulary {
         }))
     }
 
-    /// The model of the `tokenizers` crate. It wants a token for every byte: those that the vocabulary
-    /// lacks get ids from `len()` on, which the caller drops.
-    pub(super) fn into_bpe(
-        mut self,
-        merges: Vec<(String, String)>,
-        ignore_merges: bool,
-    ) -> Result<PipelineBPE, LanguageError> {
-        check_dense_merges(&self.ordinary, &merges)?;
-        let mut next = self.len;
-        for c in BYTES_CHAR_LOOKUP.iter() {
-            self.ordinary.entry(c.to_string()).or_insert_with(|| {
-                next += 1;
-                next - 1
-            });
-        }
-        PipelineBPE::from_config(BpeConfig {
-            vocab: self.ordinary.into_iter().collect(),
-            merges,
-            byte_level: true,
-            ignore_merges,
-            // No memory of words: what one caller wrote must not outlive the request.
-            cache_capacity: 0,
-            ..BpeConfig::default()
-        })
-        .map_err(|error| damaged(error.to_string()))
+    /// The ids of ordinary tokens by spelling.
+    pub(super) fn into_ordinary(self) -> HashMap<String, u32> {
+        self.ordinary
     }
 
     fn with_kind(&self, kind: Kind) -> impl Iterator<Item = (u32, &str)> {
@@ -232,40 +206,4 @@ fn demote_mergeable(
             }
         }
     }
-}
-
-/// Symbols are numbered: tokens that no merge makes by id, then products by rank.
-fn check_dense_merges(
-    ordinary: &HashMap<String, u32>,
-    merges: &[(String, String)],
-) -> Result<(), LanguageError> {
-    let mut products = HashSet::with_capacity(merges.len());
-    let mut by_rank = Vec::new();
-    for (left, right) in merges {
-        let product = [left.as_str(), right.as_str()].concat();
-        if let Some(&id) = ordinary.get(&product)
-            && products.insert(id)
-        {
-            by_rank.push(id);
-        }
-    }
-    let mut symbols: Vec<u32> = ordinary
-        .values()
-        .copied()
-        .filter(|id| !products.contains(id))
-        .collect();
-    symbols.sort_unstable();
-    symbols.extend(by_rank);
-    let dense: HashSet<u32> = symbols.into_iter().take(DENSE_SYMBOLS).collect();
-    let is_dense = |part: &String| ordinary.get(part).is_some_and(|id| dense.contains(id));
-    let count = merges
-        .iter()
-        .filter(|(left, right)| is_dense(left) && is_dense(right))
-        .count();
-    if count >= MAX_DENSE_MERGES {
-        return Err(damaged(format!(
-            "{count} merges join its first {DENSE_SYMBOLS} symbols; {MAX_DENSE_MERGES} are possible"
-        )));
-    }
-    Ok(())
 }

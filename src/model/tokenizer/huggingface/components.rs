@@ -11,9 +11,18 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use crate::model::language::LanguageError;
 use crate::model::tokenizer::pretokenizer;
 
-/// Refuses every model but byte-level BPE without variants.
-pub(super) fn check_model(model: &Map<String, Value>) -> Result<(), LanguageError> {
-    let kind = model.get("type").and_then(Value::as_str).unwrap_or("none");
+const BYTE_LEVEL_BPE: &str = "BPE over bytes (ByteLevel)";
+
+/// Refuses every model but BPE. Old files do not say what they are.
+pub(super) fn check_kind(model: &Map<String, Value>) -> Result<(), LanguageError> {
+    match model.get("type").and_then(Value::as_str) {
+        None | Some("BPE") => Ok(()),
+        Some(other) => Err(unsupported("tokenizer", other, BYTE_LEVEL_BPE)),
+    }
+}
+
+/// Refuses every BPE but that over bytes, without variants.
+pub(super) fn check_bpe(model: &Map<String, Value>) -> Result<(), LanguageError> {
     let is_on = |key: &str| match model.get(key) {
         None | Some(Value::Null | Value::Bool(false)) => false,
         Some(Value::String(text)) => !text.is_empty(),
@@ -26,9 +35,7 @@ pub(super) fn check_model(model: &Map<String, Value>) -> Result<(), LanguageErro
         "continuing_subword_prefix",
         "end_of_word_suffix",
     ];
-    let found = if kind != "BPE" {
-        kind.to_owned()
-    } else if let Some(variant) = variants.into_iter().find(|key| is_on(key)) {
+    let found = if let Some(variant) = variants.into_iter().find(|key| is_on(key)) {
         format!("BPE with {variant}")
     } else if !is_on("byte_level") {
         "BPE over characters".to_owned()

@@ -1,0 +1,132 @@
+//! Pre-tokenizers and merges against the Python package `tokenizers`, on random text.
+
+use ganglion::model::Language;
+use ganglion::model::checkpoint::{HuggingFaceFiles, LanguageSource};
+use serde_json::json;
+
+use super::{load, python, smollm2};
+
+/// Deterministic: the same texts in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % end
+    }
+
+    fn of<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())]
+    }
+}
+
+const PIECES: [&str; 44] = [
+    "the",
+    " robot",
+    "I'm",
+    "We'LL",
+    "don't",
+    "IT'S",
+    "'s",
+    " naïve",
+    "cafe\u{301}",
+    "ﬁ",
+    "Ａ",
+    " Straße",
+    "привет",
+    " мир",
+    "こんにちは",
+    "世界",
+    "한국어",
+    "שלום",
+    "مرحبا",
+    "हिन्दी",
+    "ไทย",
+    "🤖",
+    "👩‍🔬",
+    "🇩🇪",
+    "12345",
+    " 67.89",
+    "٣٤",
+    "Ⅻ",
+    "½",
+    " ",
+    "  ",
+    "   \t",
+    "\n",
+    "\r\n",
+    "\n\n ",
+    "\u{a0}",
+    "\u{3000}",
+    "...",
+    " ==>",
+    "$(x)^~|`",
+    "“quote”",
+    "—",
+    "_under_score",
+    "\u{1}",
+];
+
+fn texts() -> Vec<String> {
+    let mut random = Random(7);
+    let mut text = |len| -> String {
+        (0..len)
+            .map(|_| match random.below(8) {
+                0 => char::from_u32(u32::try_from(random.below(0x3000)).unwrap())
+                    .unwrap()
+                    .to_string(),
+                1 => char::from_u32(0x4E00 + u32::try_from(random.below(0x5000)).unwrap())
+                    .unwrap()
+                    .to_string(),
+                _ => random.of(&PIECES).to_owned(),
+            })
+            .collect()
+    };
+    (0..300).map(|n| text(1 + n % 40)).collect()
+}
+
+#[test]
+fn every_pre_tokenizer_gives_the_ids_of_the_python_package() {
+    let texts = texts();
+    let directory = tempfile::tempdir().unwrap();
+    for pre in ["smollm", "qwen2", "llama-bpe", "gpt-2", "default"] {
+        let mut vocabulary = smollm2();
+        vocabulary.pre = Some(pre.into());
+        let special: Vec<usize> = (0..vocabulary.tokens.len())
+            .filter(|&id| vocabulary.token_types[id] == 3)
+            .collect();
+        let saved = directory.path().join(format!("{pre}.json"));
+        let theirs = python(
+            "tokenizer.py",
+            &json!({
+                "tokens": vocabulary.tokens, "merges": vocabulary.merges, "special": special,
+                "pre": pre, "texts": texts, "save": saved,
+            }),
+        );
+        let theirs: Vec<Vec<u32>> = serde_json::from_value(theirs).unwrap();
+        let gguf = load(vocabulary);
+        let json = Language::load(&LanguageSource::HuggingFace(HuggingFaceFiles {
+            tokenizer: saved,
+            tokenizer_config: None,
+            generation_config: None,
+            chat_template: None,
+            vocabulary: gguf.vocabulary(),
+        }))
+        .unwrap();
+        for (text, theirs) in texts.iter().zip(&theirs) {
+            assert_eq!(
+                gguf.encode_plain(text),
+                *theirs,
+                "{pre} from GGUF: {text:?}"
+            );
+            assert_eq!(
+                json.encode_plain(text),
+                *theirs,
+                "{pre} from tokenizer.json: {text:?}"
+            );
+        }
+    }
+}

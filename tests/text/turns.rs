@@ -1,0 +1,71 @@
+//! A conversation's next turn keeps the tokens of its past.
+
+use ganglion::model::{Language, Message, Role};
+
+use super::{load, qwen3_style, says, smollm2};
+
+/// Prompts for a second question, with the first prompt's tokens and those of the answer.
+fn second_turn(
+    language: &Language,
+    answer: &str,
+    answer_tokens: &[u32],
+) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+    let mut messages: Vec<Message> = vec![
+        says(Role::System, "You help a robot."),
+        says(Role::User, "Where is the kitchen? <|im_end|>"),
+    ];
+    let first = language.prompt(&messages, None).unwrap();
+    messages.push(says(Role::Assistant, answer));
+    messages.push(says(Role::User, "And the door?"));
+    let anew = language.prompt(&messages, None).unwrap();
+    let next = language
+        .continue_prompt(&first, answer, answer_tokens, &messages, None)
+        .unwrap();
+    assert_eq!(next.text(), anew.text());
+    (
+        [&first.tokens, answer_tokens].concat(),
+        next.tokens,
+        anew.tokens,
+    )
+}
+
+#[test]
+fn the_next_turn_begins_with_the_tokens_of_the_past() {
+    let language = load(smollm2());
+    let answer = "It is behind you, <|im_start|> naïve 🤖.\n";
+    let canonical = language.encode_plain(answer);
+    let (past, next, anew) = second_turn(&language, answer, &canonical);
+    assert!(next.starts_with(&past));
+    assert_eq!(
+        next, anew,
+        "canonical tokens are those of the whole conversation"
+    );
+
+    // A model may spell its answer in other tokens than the tokenizer would.
+    let letters: Vec<u32> = answer
+        .chars()
+        .flat_map(|c| language.encode_plain(&c.to_string()))
+        .collect();
+    assert_ne!(letters, canonical);
+    let (past, next, anew) = second_turn(&language, answer, &letters);
+    assert!(next.starts_with(&past));
+    assert_eq!(
+        next[past.len()..],
+        anew[past.len() + canonical.len() - letters.len()..]
+    );
+}
+
+#[test]
+fn a_past_that_the_template_rewrites_is_encoded_anew() {
+    let language = load(qwen3_style());
+    let answer = "<think>\nhmm\n</think>\n\nthe left";
+    let (past, next, anew) = second_turn(&language, answer, &[263, 1, 2, 3]);
+    assert!(!next.starts_with(&past), "the template drops past thoughts");
+    assert_eq!(next, anew);
+
+    let plain = "the left";
+    let tokens = language.encode_plain(plain);
+    let (past, next, anew) = second_turn(&language, plain, &tokens);
+    assert!(next.starts_with(&past));
+    assert_eq!(next, anew);
+}
