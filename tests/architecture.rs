@@ -1,1 +1,177 @@
+//! The shape of the code: arrows point one way, unsafe code stays where it is allowed, files stay small.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What each module may name of the crate, besides itself. `service` and `main` put everything together.
+const ARROWS: &[(&str, &[&str])] = &[
+    (
+        "bus",
+        &["engine", "journal", "sampler::Parameters", "telemetry"],
+    ),
+    (
+        "engine",
+        &["journal", "kv", "model", "sampler", "tape", "telemetry"],
+    ),
+    ("model", &["tape"]),
+    (
+        "tape",
+        &["device", "kv", "model::Format", "model::weights", "sampler"],
+    ),
+    ("kv", &["tape"]),
+    ("sampler", &[]),
+    ("telemetry", &[]),
+    ("journal", &["config::Level", "telemetry"]),
+    ("config", &["sampler::Parameters"]),
+];
+
+/// Libraries that belong to one layer.
+const FENCED: &[(&str, &[&str])] = &[
+    ("zbus", &["bus", "bin"]),
+    ("sd_notify", &["service"]),
+    ("tracing_journald", &["journal"]),
+];
+
+const MAY_BE_UNSAFE: &[&str] = &["device/", "tape/cuda"];
+
+const LONGEST_FILE: usize = 400;
+
+struct Source {
+    /// Below `src`.
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    fn all() -> Vec<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut folders = vec![root.clone()];
+        let mut sources = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder of the sources") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    let text = fs::read_to_string(&path).expect("a source");
+                    let path = path.strip_prefix(&root).expect("below src").to_owned();
+                    sources.push(Self { path, text });
+                }
+            }
+        }
+        assert!(sources.len() > 50, "the sources were found");
+        sources
+    }
+
+    /// The top-level module that it belongs to.
+    fn module(&self) -> String {
+        let first = self.path.iter().next().expect("a path").to_string_lossy();
+        first.trim_end_matches(".rs").to_owned()
+    }
+
+    /// Its lines without comments, each with its number.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.text.lines().map(|line| {
+            line.split_once("//")
+                .map_or(line, |(before_comment, _)| before_comment)
+        });
+        (1..).zip(lines)
+    }
+}
+
+/// The paths that follow `crate::` in a line.
+fn named(line: &str) -> impl Iterator<Item = &str> {
+    line.match_indices("crate::")
+        .filter(|(at, _)| !line[..*at].ends_with('$'))
+        .map(|(at, name)| {
+            let path = &line[at + name.len()..];
+            let end = path.find(|c: char| !(c.is_alphanumeric() || "_:{".contains(c)));
+            &path[..end.unwrap_or(path.len())]
+        })
+}
+
+fn is_below(path: &str, module: &str) -> bool {
+    path.strip_prefix(module)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+#[test]
+fn arrows_point_one_way() {
+    let mut wrong = Vec::new();
+    for source in Source::all() {
+        let module = source.module();
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == module) else {
+            continue;
+        };
+        for (number, line) in source.code() {
+            for path in named(line) {
+                let fine = is_below(path, &module) || allowed.iter().any(|one| is_below(path, one));
+                if !fine {
+                    let file = source.path.display();
+                    wrong.push(format!("src/{file}:{number}: {module} names {path}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_module_has_its_arrows() {
+    for source in Source::all() {
+        let module = source.module();
+        let known = ["lib", "main", "bin", "service"].contains(&&*module)
+            || ARROWS.iter().any(|(name, _)| *name == module);
+        assert!(
+            known,
+            "src/{module} is not in the table: say what it may name"
+        );
+    }
+}
+
+#[test]
+fn libraries_stay_in_their_layer() {
+    for source in Source::all() {
+        for (library, layers) in FENCED {
+            let path = format!("{library}::");
+            for (number, line) in source.code() {
+                assert!(
+                    !line.contains(&path) || layers.contains(&&*source.module()),
+                    "src/{}:{number}: {library} belongs to {layers:?}",
+                    source.path.display()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_is_fenced() {
+    for source in Source::all() {
+        if MAY_BE_UNSAFE
+            .iter()
+            .any(|fence| source.path.starts_with(fence))
+        {
+            continue;
+        }
+        for (number, line) in source.code() {
+            let is_unsafe = line
+                .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+                .any(|word| word == "unsafe");
+            assert!(
+                !is_unsafe,
+                "src/{}:{number}: unsafe code belongs to {MAY_BE_UNSAFE:?}",
+                source.path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn files_are_small_and_say_what_they_are() {
+    for Source { path, text } in Source::all() {
+        let (path, lines) = (path.display(), text.lines().count());
+        assert!(lines <= LONGEST_FILE, "src/{path} has {lines} lines");
+        assert!(text.starts_with("//!"), "src/{path} says nothing of itself");
+    }
+}

@@ -1,1 +1,4 @@
+//! The daemon as systemd and its operators meet it.
 
+mod catalog;
+mod units;
