@@ -1,1 +1,99 @@
-fn main() {}
+//! gangliond: arguments, then the configuration, then the service.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use ganglion::bus::Address;
+use ganglion::config::{self, Config, ConfigError};
+use ganglion::engine::sim::Script;
+use ganglion::journal;
+use ganglion::service::{self, Failure, Source, World};
+
+const EXIT_CODES: &str = "\
+Exit status:
+   0  stopped by SIGTERM or SIGINT
+   2  the arguments are wrong
+  69  the bus cannot be reached or was lost, or another daemon has the name
+  70  the engine failed
+  71  the system refused a thread, a signal handler or the like
+  78  the configuration or the model cannot be used; starting again would not help";
+
+/// Keeps one language model warm and answers over D-Bus.
+#[derive(Debug, Parser)]
+#[command(name = "gangliond", version, about, after_help = EXIT_CODES)]
+struct Arguments {
+    /// The configuration file [default: /etc/ganglion/gangliond.toml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Check the configuration file, say what is wrong with it, and start nothing
+    #[arg(long)]
+    check_config: bool,
+
+    /// The bus to answer on: system, session, or a D-Bus address
+    #[arg(long, value_name = "BUS", default_value = "system")]
+    bus: Address,
+
+    /// Run a script instead of a model, for tests: key=value, separated by commas
+    #[arg(long, value_name = "SCRIPT", num_args = 0..=1, default_missing_value = "")]
+    sim: Option<Script>,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    let journal = journal::init(config::Level::default()).map_err(std::io::Error::other)?;
+    let file = arguments
+        .config
+        .as_deref()
+        .unwrap_or(Path::new(config::DEFAULT_FILE));
+    let read = read(file, &arguments);
+    if arguments.check_config {
+        read?;
+        println!("{}: ok", file.display());
+        return Ok(());
+    }
+    let world = match read {
+        Ok((config, source)) => World {
+            bus: arguments.bus,
+            config,
+            source,
+        },
+        // Callers are told what is wrong before the process ends.
+        Err(error) => World {
+            bus: arguments.bus,
+            config: Config::default(),
+            source: Source::Broken(error),
+        },
+    };
+    journal.set_level(world.config.log.level);
+    service::start(world)
+}
+
+/// The configuration, and what it says to serve.
+fn read(file: &Path, arguments: &Arguments) -> Result<(Config, Source), ConfigError> {
+    let config = match arguments {
+        // The scripted engine needs no file.
+        Arguments {
+            sim: Some(_),
+            config: None,
+            check_config: false,
+            ..
+        } => Config::default(),
+        _ => Config::read(file)?,
+    };
+    let source = match &arguments.sim {
+        Some(script) => Source::Script(script.clone()),
+        None => Source::Model(config.model_path(file)?.to_owned()),
+    };
+    Ok((config, source))
+}

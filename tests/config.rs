@@ -1,1 +1,134 @@
+//! The configuration file: what it documents, what it refuses, and how it says so.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ganglion::config::{Config, KvType};
+
+const SHIPPED: &str = include_str!("../config/gangliond.toml");
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(text, Path::new("/etc/ganglion/gangliond.toml"))
+        .map_err(|error| error.to_string())
+}
+
+/// The shipped file with every key in force.
+fn uncommented() -> String {
+    SHIPPED
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(key) if key.starts_with(|c: char| c.is_ascii_lowercase()) => key,
+            _ => line,
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn the_shipped_file_is_the_default() {
+    assert_eq!(parse(SHIPPED), Ok(Config::default()));
+}
+
+#[test]
+fn every_key_is_documented_with_its_default() {
+    let mut config = parse(&uncommented()).expect("the shipped file with every key in force");
+    assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
+    assert_eq!(config, Config::default());
+
+    let documented: toml::Table = uncommented().parse().expect("TOML");
+    let documented = serde_json::to_value(documented).expect("a table");
+    let known = serde_json::to_value(Config::default()).expect("a configuration");
+    assert_eq!(keys(&documented), keys(&known));
+}
+
+/// Every key, as `section.key`.
+fn keys(value: &serde_json::Value) -> BTreeSet<String> {
+    let object = value.as_object().expect("an object");
+    object
+        .iter()
+        .flat_map(|(name, value)| match value.as_object() {
+            Some(section) => section.keys().map(|key| format!("{name}.{key}")).collect(),
+            None => vec![name.clone()],
+        })
+        .collect()
+}
+
+#[test]
+fn values_become_what_they_mean() {
+    let config = parse(
+        "[model]\npath = 'models/a.gguf'\n[kv]\ntype = 'bf16'\ncontext = 0\n\
+         [stream]\nstall_seconds = 0.25\n[sampling]\ntemperature = 1\nrepetition_penalty = 0.1\n\
+         [limits]\nmax_tokens = 100\n",
+    )
+    .expect("all of it is allowed");
+    assert_eq!(
+        config.model.path,
+        Some(PathBuf::from("/etc/ganglion/models/a.gguf")),
+        "relative paths start from the file's directory"
+    );
+    assert_eq!((config.kv.element, config.kv.context), (KvType::Bf16, 0));
+    assert_eq!(config.stream.stall, Duration::from_millis(250));
+    assert_eq!(config.sampling.temperature.to_bits(), 1f32.to_bits());
+    assert_eq!(
+        config.sampling.max_tokens, 100,
+        "a default never exceeds a limit"
+    );
+}
+
+#[test]
+fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
+    let cases = [
+        (
+            "[kv]\ncontxt = 1\n",
+            "2:1: unknown key `contxt`, expected `type` or `context`; the line is: contxt = 1",
+        ),
+        (
+            "[kvv]\n",
+            "1:2: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `cpu`, `engine`, `queue`, \
+             `limits`, `sampling`, `stream`, `stop`, `log`; the line is: [kvv]",
+        ),
+        (
+            "\nbackend = \"gpu\"\n",
+            "2:11: backend = \"gpu\": it must be one of \"auto\", \"cpu\"",
+        ),
+        (
+            "[kv]\ncontext = -1\n",
+            "2:11: kv.context = -1: it must be a whole number from 0 to 1048576",
+        ),
+        (
+            "queue = { capacity = 2.5 }\n",
+            "1:22: queue.capacity = 2.5: it must be a whole number from 1 to 65536",
+        ),
+        (
+            "sampling.top_p = nan",
+            "1:18: sampling.top_p = nan: it must be a number from 0 to 1",
+        ),
+        (
+            "[limits]\nmax_tokens = 10\n[sampling]\nmax_tokens = 11\n",
+            "4:14: sampling.max_tokens = 11: it must be a whole number from 1 to 10",
+        ),
+        (
+            "model.thinking = 'yes'",
+            "1:18: model.thinking = \"yes\": it must be true or false",
+        ),
+        (
+            "model.path = ''",
+            "1:14: model.path = \"\": it must be the path of a file or directory",
+        ),
+        (
+            "kv = 3",
+            "1:6: invalid type: integer `3`, expected the section [kv]; the line is: kv = 3",
+        ),
+    ];
+    for (text, expected) in cases {
+        let expected = format!("/etc/ganglion/gangliond.toml:{expected}");
+        assert_eq!(parse(text), Err(expected), "{text}");
+    }
+    let syntax = parse("[kv\ntype = 'f16'\n").expect_err("an unclosed bracket");
+    assert!(
+        syntax.starts_with("/etc/ganglion/gangliond.toml:1:"),
+        "{syntax}"
+    );
+    assert!(syntax.ends_with("; the line is: [kv"), "{syntax}");
+}

@@ -1,5 +1,6 @@
 //! Puts the daemon on a bus: objects first, then watchers, and the name last.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -37,6 +38,16 @@ impl FromStr for Address {
     }
 }
 
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System => f.write_str("system bus"),
+            Self::Session => f.write_str("session bus"),
+            Self::Other(address) => write!(f, "bus {address}"),
+        }
+    }
+}
+
 impl Address {
     /// Connects as a client would.
     ///
@@ -58,7 +69,7 @@ impl Address {
 /// Why the daemon could not be put on the bus.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
-    #[error("cannot connect to the bus {address:?}: {source}; is dbus-daemon running there?")]
+    #[error("cannot connect to the {address}: {source}; is dbus-daemon running there?")]
     Connect {
         address: Address,
         source: zbus::Error,

@@ -10,6 +10,7 @@ use super::handle::Shared;
 use super::session::{Answer, SessionId};
 use super::{Cancel, Event, FinishReason, Outcome, Usage};
 use super::{Message, Options, Refusal, RequestError};
+use crate::journal;
 use crate::model::language::Prompt;
 use crate::telemetry::Receipt;
 
@@ -89,7 +90,22 @@ impl Turn {
             status.queue_length = status.queue_length.saturating_sub(1);
             status.receipt = Some(receipt);
         });
+        let failure = outcome.error.as_ref().map(without_quotes);
         let _ = events.send(Event::Done(outcome));
+        match failure {
+            None => journal::request_finished(turn, &receipt),
+            Some(error) => journal::request_failed(turn, &error),
+        }
+    }
+}
+
+/// The error without what a chat template may quote of the messages: the journal never holds any of them.
+fn without_quotes(error: &RequestError) -> String {
+    match error {
+        RequestError::Refused(Refusal::InvalidMessages(_)) => {
+            "the chat template refused its messages".to_owned()
+        }
+        error => error.to_string(),
     }
 }
 

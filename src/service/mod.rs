@@ -1,1 +1,132 @@
-//! TBD
+//! The service: owns the name, lets the engine load, tells systemd how it goes, and stops in order.
+//!
+//! It knows the engine by its handle and the bus by what it promises; requests pass it by.
+
+mod announce;
+mod failure;
+mod notify;
+mod signals;
+mod source;
+mod stop;
+
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::runtime::Runtime;
+
+pub use failure::Failure;
+pub use source::Source;
+use source::Thread;
+
+use crate::bus::{self, Address, Bus, BusConfig};
+use crate::config::Config;
+use crate::engine::{self, Handle, State};
+use crate::journal;
+use signals::Signals;
+
+/// What callers who wait for a model that cannot be loaded get to read why.
+const LINGER: Duration = Duration::from_millis(250);
+
+/// All that the daemon is made of.
+#[derive(Debug)]
+pub struct World {
+    pub bus: Address,
+    pub config: Config,
+    pub source: Source,
+}
+
+/// Runs the service on a reactor of its own until it is told to stop.
+///
+/// # Errors
+/// As for `run`.
+pub fn start(world: World) -> Result<(), Failure> {
+    raise_open_files();
+    let runtime = Runtime::new()?;
+    let result = runtime.block_on(run(world));
+    // Whatever still encodes or loads has nobody to tell.
+    runtime.shutdown_background();
+    result
+}
+
+/// Serves until SIGTERM or SIGINT, and then ends every stream.
+///
+/// # Errors
+/// Why it could not start, or had to end.
+pub async fn run(world: World) -> Result<(), Failure> {
+    let World {
+        bus: address,
+        config,
+        source,
+    } = world;
+    let mut signals = Signals::listen()?;
+    let (engine, inbox) = engine::channel(engine::Limits {
+        queue: config.queue.capacity,
+        sessions: config.limits.sessions,
+    });
+
+    // The name comes before the model: whoever activated the daemon waits 25 seconds, and a load can take longer.
+    let bus = match bus::serve(&address, engine.clone(), bus_config(&config)).await {
+        Ok(bus) => bus,
+        Err(error) => return Err(source.broken().map_or(error.into(), Into::into)),
+    };
+    journal::started(env!("CARGO_PKG_VERSION"), &address.to_string());
+    tokio::spawn(announce::announce(engine.status()));
+    let mut thread = match source.start(inbox, &config) {
+        Ok(thread) => thread,
+        Err(failure) => {
+            tokio::time::sleep(LINGER).await;
+            return Err(failure);
+        }
+    };
+
+    tokio::select! {
+        () = signals.next() => {}
+        failure = ended(&engine, &bus, &mut thread) => return Err(failure),
+    }
+    stop::stop(&engine, &bus, thread, config.stop.grace, &mut signals).await;
+    Ok(())
+}
+
+/// Returns once the service cannot go on, with the reason.
+async fn ended(engine: &Handle, bus: &Bus, thread: &mut Thread) -> Failure {
+    tokio::select! {
+        // A model that cannot be loaded also ends the thread: its reason is the better one.
+        biased;
+        detail = load_failed(engine) => {
+            tokio::time::sleep(LINGER).await;
+            Failure::Model(detail)
+        }
+        () = thread.ended() => Failure::Engine,
+        () = bus.closed() => Failure::BusLost,
+    }
+}
+
+async fn load_failed(engine: &Handle) -> String {
+    match engine
+        .status()
+        .wait_for(|status| status.state == State::Failed)
+        .await
+    {
+        Ok(status) => status.detail.clone(),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// What the bus needs to know of the configuration.
+fn bus_config(config: &Config) -> BusConfig {
+    BusConfig {
+        stream_stall: config.stream.stall,
+        max_tokens: config.sampling.max_tokens,
+        max_tokens_limit: config.limits.max_tokens,
+        sampling: config.sampling.parameters(),
+        ..BusConfig::default()
+    }
+}
+
+/// Each stream is a pipe: the soft limit of 1024 is for programs that use select(2), which this is not.
+fn raise_open_files() {
+    // Refused, it only means fewer streams at once.
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}

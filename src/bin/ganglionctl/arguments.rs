@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
-use crate::{ask, chat, completions, status};
+use crate::{ask, bench, chat, completions, score, status, tokenize};
 
 /// Talk to the language model on this machine
 #[derive(Debug, Parser)]
@@ -24,6 +24,12 @@ pub(crate) enum Verb {
     Chat(chat::Arguments),
     /// Show what the daemon is doing
     Status(status::Arguments),
+    /// Print the ids of plain text
+    Tokenize(tokenize::Arguments),
+    /// Score token ids, and compare the scores with a reference's
+    Score(score::Arguments),
+    /// Measure how fast a model runs on this machine
+    Bench(bench::Arguments),
     /// Print what a shell needs to complete this command line
     Completions(completions::Arguments),
 }

@@ -5,12 +5,16 @@
 
 mod arguments;
 mod ask;
+mod bench;
 mod chat;
 mod client;
 mod completions;
 mod failure;
+mod offline;
 mod output;
+mod score;
 mod status;
+mod tokenize;
 
 use std::process::ExitCode;
 
@@ -34,6 +38,9 @@ fn run(Cli { bus, verb }: Cli) -> Result<Exit, Failure> {
         Verb::Ask(arguments) => ask::run(bus, &arguments),
         Verb::Chat(arguments) => chat::run(bus, &arguments),
         Verb::Status(arguments) => status::run(bus, &arguments),
+        Verb::Tokenize(arguments) => tokenize::run(&arguments),
+        Verb::Score(arguments) => score::run(&arguments),
+        Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
     }
 }

@@ -27,7 +27,18 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// # Errors
 /// As `print`.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::new(Exit::Failed, format!("JSON: {error}")))?;
+    print_serialized(serde_json::to_string_pretty(value))
+}
+
+/// Writes `value` as one line of JSON: for long lists of numbers.
+///
+/// # Errors
+/// As `print`.
+pub(crate) fn print_json_line(value: &impl serde::Serialize) -> Result<(), Failure> {
+    print_serialized(serde_json::to_string(value))
+}
+
+fn print_serialized(json: serde_json::Result<String>) -> Result<(), Failure> {
+    let text = json.map_err(|error| Failure::new(Exit::Failed, format!("JSON: {error}")))?;
     print(&format!("{text}\n"))
 }

@@ -34,11 +34,13 @@ pub(crate) fn read_bandwidth(threads: usize) -> Option<f64> {
 /// Sums in independent lanes, so that the loads and not the additions set the pace.
 fn sum(words: &[u64]) -> u64 {
     let (lines, rest) = words.as_chunks::<16>();
-    let mut lanes = [0_u64; 16];
+    let mut sums = [0_u64; 16];
     for line in lines {
-        for (lane, word) in lanes.iter_mut().zip(line) {
-            *lane = lane.wrapping_add(*word);
+        for (sum, word) in sums.iter_mut().zip(line) {
+            *sum = sum.wrapping_add(*word);
         }
     }
-    lanes.iter().chain(rest).fold(0, |sum, word| sum.wrapping_add(*word))
+    sums.iter()
+        .chain(rest)
+        .fold(0, |sum, word| sum.wrapping_add(*word))
 }

@@ -84,6 +84,11 @@ impl Conversation {
         }
     }
 
+    /// What was said so far: role and text, oldest first.
+    pub(super) async fn history(&self) -> Result<Vec<(String, String)>, Failure> {
+        self.session.history().await.map_err(refused)
+    }
+
     pub(super) async fn close(self) {
         // The daemon closes what a client leaves behind.
         let _ = self.session.close().await;

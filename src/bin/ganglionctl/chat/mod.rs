@@ -15,9 +15,10 @@ use crate::output;
 use conversation::{Conversation, Sent, Setting};
 use lines::{Lines, Typed};
 
-const HELP: &str = "/help  this list
-/new   forget the conversation and begin another
-/quit  leave, as Ctrl-D does
+const HELP: &str = "/help     this list
+/history  what was said so far
+/new      forget the conversation and begin another
+/quit     leave, as Ctrl-D does
 Ctrl-C cancels an answer. Any other line is sent to the model.
 ";
 
@@ -58,6 +59,7 @@ async fn chat(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failur
             "" => Ok(()),
             "/quit" => break,
             "/help" => output::print(HELP),
+            "/history" => show(&conversation).await,
             "/new" => conversation.begin_anew().await,
             command if command.starts_with('/') => Err(Failure::new(
                 Exit::Usage,
@@ -114,4 +116,13 @@ async fn say(
         .await;
     screen.end_line()?;
     ending.map(|_| ())
+}
+
+async fn show(conversation: &Conversation) -> Result<(), Failure> {
+    let mut screen = Screen::new();
+    for (role, text) in conversation.history().await? {
+        screen.show(&format!("{role}: {text}"))?;
+        screen.end_line()?;
+    }
+    Ok(())
 }

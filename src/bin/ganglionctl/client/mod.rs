@@ -9,7 +9,6 @@ use std::future::Future;
 
 use ganglion::bus;
 use zbus::Connection;
-use zbus::connection::Builder;
 
 use crate::failure::{Exit, Failure};
 
@@ -41,12 +40,8 @@ pub(crate) async fn connect(bus: Option<String>) -> Result<Connection, Failure> 
     let bus = bus
         .or_else(|| std::env::var(VARIABLE).ok().filter(|bus| !bus.is_empty()))
         .unwrap_or_else(|| "system".into());
-    let builder = match bus.as_str() {
-        "system" => Builder::system(),
-        "session" => Builder::session(),
-        address => Builder::address(address),
-    };
-    builder.build().await.map_err(|error| match error {
+    let Ok(address) = bus.parse::<bus::Address>();
+    address.connect().await.map_err(|error| match error {
         zbus::Error::Address(why) => Failure::new(
             Exit::Usage,
             format!(

@@ -1,0 +1,153 @@
+//! The figures of a bench, for people and for programs.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::resident::Resident;
+
+/// What one repetition reached.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Speed {
+    /// Tokens per second.
+    #[serde(rename = "prefill_tokens_per_second")]
+    pub(crate) prefill: f64,
+    /// Tokens per second.
+    #[serde(rename = "decode_tokens_per_second")]
+    pub(crate) decode: f64,
+    /// Bytes that the steps had to move, per second, in 10^9.
+    #[serde(rename = "decode_gigabytes_per_second")]
+    pub(crate) moved: f64,
+}
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Setting {
+    pub(crate) version: &'static str,
+    pub(crate) model: String,
+    /// Of the weights' files.
+    pub(crate) model_bytes: Option<u64>,
+    pub(crate) backend: &'static str,
+    pub(crate) kv: &'static str,
+    pub(crate) threads: usize,
+    pub(crate) prompt: usize,
+    pub(crate) generate: usize,
+}
+
+/// The keys are stable: scripts read them.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    #[serde(flatten)]
+    setting: Setting,
+    repetitions: Vec<Speed>,
+    best: Speed,
+    median: Speed,
+    /// What this machine reads sequentially with as many threads, in 10^9 bytes per second.
+    read_gigabytes_per_second: Option<f64>,
+    /// What the best decode moves, of that.
+    percent_of_read: Option<f64>,
+    resident_bytes: Option<Resident>,
+}
+
+impl Report {
+    /// `ceiling` in bytes per second.
+    pub(crate) fn new(
+        repetitions: Vec<Speed>,
+        ceiling: Option<f64>,
+        setting: Setting,
+        resident_bytes: Option<Resident>,
+    ) -> Self {
+        // Each figure by itself: a repetition may be the best of one and not of another.
+        let of = |pick: fn(&[f64]) -> f64| {
+            let column = |figure: fn(&Speed) -> f64| {
+                let mut column: Vec<f64> = repetitions.iter().map(figure).collect();
+                column.sort_by(f64::total_cmp);
+                pick(&column)
+            };
+            Speed {
+                prefill: column(|speed| speed.prefill),
+                decode: column(|speed| speed.decode),
+                moved: column(|speed| speed.moved),
+            }
+        };
+        let best = of(|sorted| sorted.last().copied().unwrap_or(0.0));
+        let median = of(median);
+        let read = ceiling.map(|bytes| bytes / 1e9);
+        Self {
+            setting,
+            best,
+            median,
+            repetitions,
+            read_gigabytes_per_second: read,
+            percent_of_read: read.map(|read| 100.0 * best.moved / read),
+            resident_bytes,
+        }
+    }
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    match sorted {
+        [] => 0.0,
+        sorted if sorted.len().is_multiple_of(2) => {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        }
+        sorted => sorted[middle],
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setting {
+            model,
+            backend,
+            kv,
+            threads,
+            prompt,
+            generate,
+            ..
+        } = &self.setting;
+        writeln!(f, "{model}: {backend}, {kv} cache, {threads} threads")?;
+        writeln!(f, "prompt of {prompt} tokens, then {generate} generated")?;
+        writeln!(f)?;
+        writeln!(f, "        prefill tok/s  decode tok/s  decode GB/s")?;
+        let mut row = |name: &str, speed: &Speed| {
+            writeln!(
+                f,
+                "{name:<6}  {:>14.1}  {:>12.1}  {:>11.2}",
+                speed.prefill, speed.decode, speed.moved
+            )
+        };
+        for (number, speed) in self.repetitions.iter().enumerate() {
+            row(&(number + 1).to_string(), speed)?;
+        }
+        row("best", &self.best)?;
+        row("median", &self.median)?;
+        writeln!(f)?;
+        if let (Some(read), Some(percent)) = (self.read_gigabytes_per_second, self.percent_of_read)
+        {
+            writeln!(
+                f,
+                "memory reads at {read:.2} GB/s here; the best decode moves {percent:.0}% of it"
+            )?;
+        }
+        if let Some(Resident { now, peak }) = self.resident_bytes {
+            write!(
+                f,
+                "resident {} MB, at most {} MB",
+                megabytes(now),
+                megabytes(peak)
+            )?;
+            match self.setting.model_bytes {
+                Some(bytes) => writeln!(f, "; the model's file {} MB", megabytes(bytes))?,
+                None => writeln!(f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// To the nearest 10^6.
+fn megabytes(bytes: u64) -> u64 {
+    bytes.saturating_add(500_000) / 1_000_000
+}

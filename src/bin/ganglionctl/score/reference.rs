@@ -1,0 +1,53 @@
+//! Reads a file of cases, and checks whatever would otherwise be compared wrongly.
+
+use std::path::Path;
+
+use ganglion::engine::score::{Case, Reference};
+
+use crate::failure::{Exit, Failure};
+
+/// Reads `path`; every id must be below `vocabulary`.
+///
+/// # Errors
+/// `Exit::Data` if it cannot be read, is not in the format, contradicts itself, or was made for another
+/// model.
+pub(super) fn read(path: &Path, vocabulary: usize) -> Result<Reference, Failure> {
+    let bad = |why: &dyn std::fmt::Display| {
+        Failure::new(Exit::Data, format!("{}: {why}", path.display()))
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| bad(&error))?;
+    let reference: Reference = serde_json::from_str(&text).map_err(|error| bad(&error))?;
+    if reference.cases.is_empty() {
+        return Err(bad(&"cases is empty; give at least one with input_ids"));
+    }
+    for (number, case) in reference.cases.iter().enumerate() {
+        check(case, vocabulary).map_err(|why| bad(&format!("cases[{number}]: {why}")))?;
+    }
+    Ok(reference)
+}
+
+fn check(case: &Case, vocabulary: usize) -> Result<(), String> {
+    let ids = case.input_ids.len();
+    let Some(pairs) = ids.checked_sub(1) else {
+        return Err("input_ids is empty; give at least one id".into());
+    };
+    for (name, len, expected) in [
+        ("token_logprobs", case.token_logprobs.len(), pairs),
+        ("argmax", case.argmax.len(), ids),
+    ] {
+        if len != 0 && len != expected {
+            return Err(format!(
+                "{name} has {len} entries; {ids} input_ids need {expected}"
+            ));
+        }
+    }
+    let top = case.last_top10.iter().map(|(id, _)| id);
+    for id in case.input_ids.iter().chain(&case.argmax).chain(top) {
+        if usize::try_from(*id).map_or(true, |id| id >= vocabulary) {
+            return Err(format!(
+                "id {id} is not in the model's vocabulary of {vocabulary}; was the file made for another model?"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Values that are one of a few words.
+
+use serde::Serialize;
+
+/// A closed set of words in the file.
+pub trait Choice: Copy + 'static {
+    const ALL: &'static [Self];
+
+    /// As it is written in the file.
+    fn name(self) -> &'static str;
+
+    /// The value called `name`.
+    #[must_use]
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|one| one.name() == name)
+    }
+}
+
+/// What computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// The best that this build and this machine have.
+    #[default]
+    Auto,
+    Cpu,
+}
+
+impl Choice for Backend {
+    const ALL: &'static [Self] = &[Self::Auto, Self::Cpu];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+/// The number format of the KV cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvType {
+    #[default]
+    F16,
+    F32,
+    Bf16,
+}
+
+impl Choice for KvType {
+    const ALL: &'static [Self] = &[Self::F16, Self::F32, Self::Bf16];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
+/// The least severe event that is reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+impl Choice for Level {
+    const ALL: &'static [Self] = &[
+        Self::Error,
+        Self::Warn,
+        Self::Info,
+        Self::Debug,
+        Self::Trace,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The file as it was typed: which keys there are, and nothing about what they mean.
+
+use serde::Deserialize;
+use toml::{Spanned, Value};
+
+use super::error::Fault;
+
+/// A value of any type with its place in the file, or nothing.
+pub(super) type Typed = Option<Spanned<Value>>;
+
+/// Declares sections; a key that is not listed is an error that lists those that are.
+macro_rules! sections {
+    ($($name:ident: $expecting:literal { $($(#[$attribute:meta])* $key:ident: $type:ty),* })*) => {$(
+        #[derive(Default, Deserialize)]
+        #[serde(deny_unknown_fields, default, expecting = $expecting)]
+        pub(super) struct $name {
+            $($(#[$attribute])* pub(super) $key: $type,)*
+        }
+    )*};
+}
+
+sections! {
+    Document: "keys and sections" {
+        backend: Typed, model: Model, kv: Kv, cpu: Cpu, engine: Engine, queue: Queue, limits: Limits,
+        sampling: Sampling, stream: Stream, stop: Stop, log: Log
+    }
+    Model: "the section [model]" { path: Typed, thinking: Typed }
+    Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed }
+    Cpu: "the section [cpu]" { threads: Typed }
+    Engine: "the section [engine]" { prefill_chunk: Typed }
+    Queue: "the section [queue]" { capacity: Typed }
+    Limits: "the section [limits]" { sessions: Typed, max_tokens: Typed }
+    Sampling: "the section [sampling]" {
+        temperature: Typed, top_k: Typed, top_p: Typed, min_p: Typed, repetition_penalty: Typed,
+        max_tokens: Typed
+    }
+    Stream: "the section [stream]" { stall_seconds: Typed }
+    Stop: "the section [stop]" { grace_seconds: Typed }
+    Log: "the section [log]" { level: Typed }
+}
+
+impl Document {
+    pub(super) fn parse(text: &str) -> Result<Self, Fault> {
+        toml::from_str(text).map_err(|error| Fault {
+            at: error.span().map_or(0, |span| span.start),
+            // The crate's word for a key is a Rust programmer's.
+            message: error.message().replace("unknown field", "unknown key"),
+            quote: true,
+        })
+    }
+}

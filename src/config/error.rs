@@ -1,0 +1,52 @@
+//! Why a configuration was refused.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::place::Place;
+
+/// Each names the file and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{}: {source}; create it, or name another with --config", file.display())]
+    Unreadable { file: PathBuf, source: io::Error },
+    #[error("{}:{line}:{column}: {message}", file.display())]
+    Invalid {
+        file: PathBuf,
+        /// From 1.
+        line: usize,
+        /// From 1, in characters.
+        column: usize,
+        message: String,
+    },
+    #[error(
+        "{}: model.path is not set; under [model], name a GGUF file or a safetensors directory",
+        file.display()
+    )]
+    NoModel { file: PathBuf },
+}
+
+/// Something wrong at a byte of the text.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) at: usize,
+    pub(super) message: String,
+    /// Whether the message needs the line beside it to name the value.
+    pub(super) quote: bool,
+}
+
+impl Fault {
+    pub(super) fn locate(self, text: &str, file: &Path) -> ConfigError {
+        let Place { line, column, text } = Place::of(text, self.at);
+        let mut message = self.message;
+        if self.quote && !text.is_empty() {
+            message = format!("{message}; the line is: {text}");
+        }
+        ConfigError::Invalid {
+            file: file.into(),
+            line,
+            column,
+            message,
+        }
+    }
+}

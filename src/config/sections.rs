@@ -1,0 +1,160 @@
+//! The sections of a configuration, and their defaults.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::choice::{KvType, Level};
+use crate::sampler::Parameters;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Model {
+    /// A GGUF file or a safetensors directory; absolute, or relative to where the daemon starts.
+    pub path: Option<PathBuf>,
+    /// What templates get as `enable_thinking` where a request does not say; `None` leaves it to them.
+    pub thinking: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Kv {
+    #[serde(rename = "type")]
+    pub element: KvType,
+    /// Tokens that it holds; 0 is what the model was trained for.
+    pub context: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cpu {
+    /// 0 is one a core.
+    pub threads: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Engine {
+    /// Rows of one prefill step.
+    pub prefill_chunk: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Queue {
+    /// Requests that may wait behind the running one.
+    pub capacity: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    pub sessions: usize,
+    /// The most that one request may ask for.
+    pub max_tokens: usize,
+}
+
+/// What a request gets where it does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sampling {
+    pub temperature: f32,
+    pub top_k: u32,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub repetition_penalty: f32,
+    pub max_tokens: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Stream {
+    #[serde(rename = "stall_seconds")]
+    pub stall: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Stop {
+    #[serde(rename = "grace_seconds")]
+    pub grace: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Log {
+    pub level: Level,
+}
+
+impl Sampling {
+    /// As the sampler takes them, with seed 0.
+    #[must_use]
+    pub fn parameters(&self) -> Parameters {
+        Parameters {
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            seed: 0,
+        }
+    }
+}
+
+impl Default for Kv {
+    fn default() -> Self {
+        Self {
+            element: KvType::default(),
+            context: 2048,
+        }
+    }
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self { prefill_chunk: 64 }
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { capacity: 16 }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions: 8,
+            max_tokens: 4096,
+        }
+    }
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        let Parameters {
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            repetition_penalty,
+            seed: _,
+        } = Parameters::default();
+        Self {
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            repetition_penalty,
+            max_tokens: 512,
+        }
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self {
+            stall: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(5),
+        }
+    }
+}

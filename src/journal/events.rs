@@ -1,0 +1,86 @@
+//! The table of events.
+
+use super::event::{Event, events};
+use crate::telemetry::Receipt;
+
+events! {
+    /// The daemon owns its name on the bus: calls are accepted from now on.
+    INFO started(version: &str, bus: &str)
+    "c6fbb10386ab49dea0a2deaddeca0f15" "gangliond {version} answers on the {bus}"
+    { version = version, bus = bus }
+
+    /// The configuration cannot be used.
+    ERROR config_error(error: &str)
+    "12cc8e7540384c198c930cadde9131d0" "{error}"
+    { error = error }
+
+    /// The bus cannot be reached, or the name on it cannot be had.
+    ERROR bus_unavailable(error: &str)
+    "3b8c4dcf8a714a768a9321db0f2ed8d6" "{error}"
+    { error = error }
+
+    /// The connection to the bus has ended, and with it every request.
+    ERROR bus_lost()
+    "efd04e2f88bf45af8ec698f09d616a41" "the connection to the bus is lost"
+    { }
+
+    /// The model begins to load.
+    INFO loading(model: &str)
+    "1e915b4bc4004ca996104f62d663201d" "loading {model}"
+    { model = model }
+
+    /// What will compute, known once the model is loaded.
+    INFO backend_chosen(backend: &str)
+    "dc764202c50c474c8668ff5731644ed5" "the backend is {backend}"
+    { backend = backend }
+
+    /// The first token can be made.
+    INFO model_ready(model: &str, bytes: u64, seconds: f64)
+    "4b3aab5bebb549c6865f944bb7b24e94" "{model} is ready: {bytes} bytes of weights in {seconds:.1} s"
+    { model = model, bytes = bytes, seconds = format_args!("{seconds:.1}") }
+
+    /// The model cannot be used.
+    ERROR load_failed(error: &str)
+    "037d92ff6ca54920bc3bf6cf41898b23" "{error}"
+    { error = error }
+
+    /// The engine has ended though nobody asked it to.
+    ERROR engine_failed(error: &str)
+    "a67e8c93e050433eb227aa31c4bedb81" "the engine failed: {error}"
+    { error = error }
+
+    /// The operating system refused a thread, a signal handler or the like.
+    ERROR system_error(error: &str)
+    "cb188c2aec9e4a1eaafe07265b4e5049" "{error}"
+    { error = error }
+
+    /// A request has ended as its caller wanted, or was cancelled.
+    INFO request_finished(request_id: u64, receipt: &Receipt)
+    "421babda008948259cce4dd75934d019" "request {request_id}: {receipt}"
+    {
+        request_id = request_id,
+        finish_reason = receipt.reason.name(),
+        prompt_tokens = receipt.usage.prompt_tokens,
+        cached_tokens = receipt.usage.cached_tokens,
+        tokens = receipt.usage.completion_tokens,
+        queue_us = receipt.usage.queue_us,
+        ttft_us = receipt.usage.first_token_us,
+        tokens_per_sec = format_args!("{:.2}", receipt.usage.tokens_per_second),
+        gb_per_sec = format_args!("{:.2}", receipt.usage.gigabytes_per_second),
+    }
+
+    /// A request could not be finished. `error` must hold nothing of its messages.
+    WARN request_failed(request_id: u64, error: &str)
+    "a344d958fc3d4c23a164ffc73215febb" "request {request_id} failed: {error}"
+    { request_id = request_id, error = error }
+
+    /// No more requests are accepted; those that run get their time.
+    INFO stopping(requests: u32)
+    "ecfe002c64a341aea8502c4156cc0299" "stopping; requests that may still finish: {requests}"
+    { requests = requests }
+
+    /// The last event of an orderly end.
+    INFO stopped()
+    "3d4fa219ff0548d2aeb781784c022ccf" "stopped"
+    { }
+}

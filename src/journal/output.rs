@@ -1,0 +1,82 @@
+//! Where events go: to the journal's socket under systemd, else to stderr.
+
+use std::io;
+
+use nix::sys::stat::fstat;
+use tracing::level_filters::LevelFilter;
+use tracing_journald::{Priority, PriorityMappings};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+use super::TARGET;
+use super::line::Line;
+use crate::config::Level;
+
+/// The way to the journal, once it is open.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    filter: reload::Handle<Targets, Registry>,
+}
+
+/// Opens the way for the whole process.
+///
+/// # Errors
+/// If it is open already.
+pub fn init(level: Level) -> Result<Journal, TryInitError> {
+    let (filter, handle) = reload::Layer::new(targets(level));
+    tracing_subscriber::registry()
+        .with(output().with_filter(filter))
+        .try_init()?;
+    Ok(Journal { filter: handle })
+}
+
+impl Journal {
+    /// From now on events below `level` are not reported.
+    pub fn set_level(&self, level: Level) {
+        // Fails only once the subscriber is gone, and it lives as long as the process.
+        let _ = self.filter.reload(targets(level));
+    }
+}
+
+/// Libraries are heard only when something is wrong: the bus library traces every message.
+fn targets(level: Level) -> Targets {
+    let level = match level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    Targets::new()
+        .with_default(level.min(LevelFilter::WARN))
+        .with_target(TARGET, level)
+}
+
+fn output() -> Box<dyn Layer<Registry> + Send + Sync> {
+    match stderr_is_journal().then(tracing_journald::layer) {
+        Some(Ok(layer)) => layer
+            .with_field_prefix(None)
+            .with_syslog_identifier("gangliond".into())
+            .with_priority_mappings(PriorityMappings {
+                info: Priority::Informational,
+                debug: Priority::Debug,
+                ..PriorityMappings::new()
+            })
+            .boxed(),
+        // Without its socket the journal still reads stderr.
+        _ => fmt::layer()
+            .with_writer(io::stderr)
+            .event_format(Line)
+            .boxed(),
+    }
+}
+
+/// Whether systemd has connected stderr to the journal: `JOURNAL_STREAM` names its device and inode.
+fn stderr_is_journal() -> bool {
+    let (Ok(stream), Ok(stderr)) = (std::env::var("JOURNAL_STREAM"), fstat(io::stderr())) else {
+        return false;
+    };
+    stream == format!("{}:{}", stderr.st_dev, stderr.st_ino)
+}

@@ -1,0 +1,47 @@
+//! Tells systemd and the journal how the engine does.
+
+use std::time::Instant;
+
+use tokio::sync::watch;
+
+use super::notify;
+use crate::engine::{State, Status};
+use crate::journal;
+
+/// Follows the engine as long as it lives.
+pub(super) async fn announce(mut engine: watch::Receiver<Status>) {
+    let begun = Instant::now();
+    let mut ready = false;
+    let mut shown = String::new();
+    loop {
+        let status = engine.borrow_and_update().clone();
+        if status.state == State::Ready && !ready {
+            ready = true;
+            journal::backend_chosen(&status.backend);
+            let model = &status.model;
+            journal::model_ready(
+                &model.name,
+                model.weight_bytes,
+                begun.elapsed().as_secs_f64(),
+            );
+            notify::ready();
+        }
+        let line = line(&status);
+        if line != shown {
+            notify::status(&line);
+            shown = line;
+        }
+        if engine.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What `systemctl status` shows: the load's progress or the reason of a failure, later the last receipt.
+fn line(status: &Status) -> String {
+    match (&status.state, &status.receipt) {
+        (State::Ready, Some(receipt)) => format!("ready; last request: {receipt}"),
+        (State::Loading | State::Failed, _) if !status.detail.is_empty() => status.detail.clone(),
+        (state, _) => state.name().to_owned(),
+    }
+}

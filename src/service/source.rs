@@ -1,0 +1,101 @@
+//! What answers the requests, on its own thread.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use tokio::sync::oneshot;
+
+use super::Failure;
+use crate::config::{Backend, Config, ConfigError, KvType};
+use crate::engine::sim::{self, Script};
+use crate::engine::{Inbox, runner, worker};
+use crate::journal;
+use crate::tape::DType;
+
+/// Where tokens come from.
+#[derive(Debug)]
+pub enum Source {
+    /// The model at this path.
+    Model(PathBuf),
+    /// A script, for tests.
+    Script(Script),
+    /// Nowhere: the configuration is bad, and callers are to be told so.
+    Broken(ConfigError),
+}
+
+/// The engine's thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    /// Never sent to: the other end is dropped when the thread ends, in order or by a panic.
+    end: oneshot::Receiver<()>,
+}
+
+impl Thread {
+    fn spawn(body: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        let (alive, end) = oneshot::channel();
+        thread::Builder::new()
+            .name("engine".into())
+            .spawn(move || {
+                let _alive = alive;
+                body();
+            })?;
+        Ok(Self { end })
+    }
+
+    /// Returns once the thread has ended.
+    pub(super) async fn ended(&mut self) {
+        let _ = (&mut self.end).await;
+    }
+}
+
+impl Source {
+    /// What is wrong with the configuration.
+    pub(super) fn broken(self) -> Option<ConfigError> {
+        match self {
+            Self::Broken(error) => Some(error),
+            Self::Model(_) | Self::Script(_) => None,
+        }
+    }
+
+    /// Starts to serve `inbox`.
+    pub(super) fn start(self, inbox: Inbox, config: &Config) -> Result<Thread, Failure> {
+        match self {
+            Self::Model(path) => {
+                let settings = settings(&path, config);
+                journal::loading(&path.display().to_string());
+                Ok(Thread::spawn(move || {
+                    // Everyone who waits has been told, and so will be whoever reads the status.
+                    let _ = worker::run(&inbox, &settings);
+                })?)
+            }
+            Self::Script(script) => Ok(Thread::spawn(move || sim::run(&inbox, &script))?),
+            Self::Broken(error) => {
+                inbox.fail(&error.to_string());
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// What the engine needs to know of the configuration.
+fn settings(model: &Path, config: &Config) -> worker::Settings {
+    worker::Settings {
+        model: model.to_owned(),
+        runner: runner::Settings {
+            backend: match config.backend {
+                Backend::Auto => runner::Backend::Auto,
+                Backend::Cpu => runner::Backend::Cpu,
+            },
+            kv_type: match config.kv.element {
+                KvType::F16 => DType::F16,
+                KvType::F32 => DType::F32,
+                KvType::Bf16 => DType::BF16,
+            },
+            context: config.kv.context,
+            threads: config.cpu.threads,
+            prefill_chunk: config.engine.prefill_chunk,
+        },
+        thinking: config.model.thinking,
+    }
+}

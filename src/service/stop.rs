@@ -1,0 +1,41 @@
+//! The orderly stop: no new requests, time for those that run, an end for every stream.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::notify;
+use super::signals::Signals;
+use super::source::Thread;
+use crate::bus::Bus;
+use crate::engine::Handle;
+use crate::journal;
+
+/// What a cancelled request may take to end: one step, on a slow board with a long prompt.
+const CANCEL: Duration = Duration::from_secs(2);
+/// What readers get to take what has been generated; one that does not read is left behind.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Lets requests run for `grace`, or until a second signal; then cancels them.
+pub(super) async fn stop(
+    engine: &Handle,
+    bus: &Bus,
+    mut thread: Thread,
+    grace: Duration,
+    signals: &mut Signals,
+) {
+    notify::stopping(grace + CANCEL + 2 * FLUSH);
+    journal::stopping(engine.status().borrow().queue_length);
+    engine.begin_stop();
+    tokio::select! {
+        _ = timeout(grace, engine.idle()) => {}
+        () = signals.next() => {}
+    }
+    engine.cancel_all();
+    let _ = timeout(CANCEL, engine.idle()).await;
+    let _ = timeout(FLUSH, bus.delivered()).await;
+    engine.close();
+    // A load cannot be interrupted; it ends with the process.
+    let _ = timeout(FLUSH, thread.ended()).await;
+    journal::stopped();
+}
