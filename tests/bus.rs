@@ -1,1 +1,35 @@
+//! The D-Bus interfaces, on a private bus, by real clients.
 
+mod contract;
+mod ending;
+mod flood;
+mod input;
+mod loading;
+mod owners;
+mod policy;
+mod python;
+mod sessions;
+mod streaming;
+
+use std::collections::HashMap;
+
+use ganglion::bus::Error;
+use ganglion::bus::proxy::Fields;
+use zbus::{OwnedFd, OwnedObjectPath, Variant};
+
+use crate::support::daemon::Client;
+
+/// Options, or the fields of a message.
+fn fields<'a, const N: usize>(entries: [(&'a str, Variant<'a>); N]) -> Fields<'a> {
+    HashMap::from(entries)
+}
+
+/// Asks one question of the user.
+async fn ask(
+    client: &Client,
+    question: &str,
+    options: Fields<'_>,
+) -> Result<(OwnedObjectPath, OwnedFd), Error> {
+    let message = ("user", fields([("content", question.into())]));
+    client.manager.generate(&[message], options).await
+}

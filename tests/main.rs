@@ -7,5 +7,6 @@ mod ctl;
 mod golden;
 mod hostile;
 mod service;
+mod support;
 mod text;
 mod weights;

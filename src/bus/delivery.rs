@@ -17,8 +17,8 @@ use super::stream::{self, Abandoned};
 use super::{Error, deltas};
 use crate::engine::{Event, FinishReason, Outcome, Refusal, Ticket};
 
-/// The request's object and the read end of its stream; `Finished` waits for the reply to be sent.
-pub(super) type Reply = (ResponseDispatchNotifier<OwnedObjectPath>, zbus::OwnedFd);
+/// The request's object; dropped once the reply has been sent, which `Finished` waits for.
+pub(super) type Replied = ResponseDispatchNotifier<OwnedObjectPath>;
 
 /// Queues a request and sees it through. `queue` is polled only once there is room for it.
 pub(super) async fn start(
@@ -27,7 +27,7 @@ pub(super) async fn start(
     owner: Caller,
     stream: Stream,
     queue: impl Future<Output = Result<Ticket, Refusal>>,
-) -> Result<(Reply, Arc<Running>), Error> {
+) -> Result<(Replied, zbus::OwnedFd, Arc<Running>), Error> {
     let permit = shared.admit()?;
     let (pipe, reader) = stream::open().map_err(|error| {
         Error::Busy(format!(
@@ -56,7 +56,7 @@ pub(super) async fn start(
         permit,
     };
     tokio::spawn(delivery.run((stream == Stream::Pipe).then_some(pipe)));
-    Ok(((reply, OwnedFd::from(reader).into()), running))
+    Ok((reply, OwnedFd::from(reader).into(), running))
 }
 
 struct Delivery {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch::Ref;
 use zbus::message::Header;
-use zbus::{Connection, OwnedObjectPath, interface};
+use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
 use super::authorize::Caller;
 use super::completion;
-use super::delivery::{self, Reply};
+use super::delivery::{self, Replied};
 use super::proxy::Info;
 use super::session::Session;
 use super::shared::{Shared, session_path};
@@ -55,13 +55,14 @@ impl Manager {
         options: Info,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
-    ) -> Result<Reply, Error> {
+    ) -> Result<(Replied, OwnedFd), Error> {
         let caller = Caller::of(&header)?;
-        let (options, stream) = options::streamed(&options, &self.shared.config)?;
+        let (options, kind) = options::streamed(&options, &self.shared.config)?;
         let messages = messages::read(messages)?;
         let queue = self.shared.engine.generate(messages, options);
-        let (reply, _) = delivery::start(&self.shared, connection, caller, stream, queue).await?;
-        Ok(reply)
+        let (request, stream, _) =
+            delivery::start(&self.shared, connection, caller, kind, queue).await?;
+        Ok((request, stream))
     }
 
     /// Answers one prompt within the reply, for shells: at most max_tokens, and what there is after 20 s,

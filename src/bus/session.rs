@@ -8,10 +8,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use zbus::message::Header;
-use zbus::{Connection, interface};
+use zbus::{Connection, OwnedFd, interface};
 
 use super::authorize::Caller;
-use super::delivery::{self, Reply};
+use super::delivery::{self, Replied};
 use super::proxy::Info;
 use super::request::Running;
 use super::shared::{Shared, remove_session};
@@ -62,16 +62,16 @@ impl Session {
         options: Info,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
-    ) -> Result<Reply, Error> {
+    ) -> Result<(Replied, OwnedFd), Error> {
         self.owner.admit(&header)?;
         messages::check_size(text.len())?;
-        let (options, stream) = options::streamed(&options, &self.shared.config)?;
+        let (options, kind) = options::streamed(&options, &self.shared.config)?;
         let queue = self.shared.engine.send(self.id, text, options);
         let owner = self.owner.clone();
-        let (reply, running) =
-            delivery::start(&self.shared, connection, owner, stream, queue).await?;
+        let (request, stream, running) =
+            delivery::start(&self.shared, connection, owner, kind, queue).await?;
         *self.newest() = Some(running);
-        Ok(reply)
+        Ok((request, stream))
     }
 
     /// Takes back the last turns. Not in this release: Error.NotSupported.

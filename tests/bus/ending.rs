@@ -1,0 +1,216 @@
+//! Requests end when their caller wants it, or is gone; and nobody else notices.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use ganglion::bus::proxy::RequestProxy;
+use ganglion::bus::{BusConfig, NAME, PATH};
+use ganglion::engine::FinishReason;
+use zbus::fdo::PropertiesProxy;
+use zbus::{Message, Variant};
+
+use super::{ask, fields};
+use crate::support::daemon::{Client, Daemon, eventually, until};
+use crate::support::stream::Reader;
+
+/// Never says its first token.
+const MUTE: &str = "first=3600s";
+
+async fn finished(request: &RequestProxy<'_>) -> String {
+    until(async || request.state().await.unwrap() == "finished").await;
+    let result = request.result().await.unwrap();
+    result["finish_reason"]
+        .try_clone()
+        .unwrap()
+        .try_into()
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancel_ends_a_running_and_a_waiting_request() {
+    let daemon = Daemon::start(MUTE).await;
+    let client = daemon.client().await;
+    let (running, running_stream) = ask(&client, "a", fields([])).await.unwrap();
+    let (waiting, waiting_stream) = ask(&client, "b", fields([])).await.unwrap();
+    client.request(waiting).await.cancel().await.unwrap();
+    let answer = Reader::new(waiting_stream).answer().await;
+    assert_eq!(answer.reason, FinishReason::Cancelled);
+    assert_eq!(client.manager.queue_length().await.unwrap(), 1);
+
+    let request = client.request(running).await;
+    request.cancel().await.unwrap();
+    let answer = Reader::new(running_stream).answer().await;
+    assert_eq!(answer.reason, FinishReason::Cancelled);
+    assert_eq!(client.manager.queue_length().await.unwrap(), 0);
+    request
+        .cancel()
+        .await
+        .expect("cancelling again does no harm");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_the_stream_ends_a_running_and_a_waiting_request() {
+    let daemon = Daemon::start(MUTE).await;
+    let client = daemon.client().await;
+    let (running, running_stream) = ask(&client, "a", fields([])).await.unwrap();
+    let (waiting, waiting_stream) = ask(&client, "b", fields([])).await.unwrap();
+    drop(waiting_stream);
+    let waiting = client.request(waiting).await;
+    assert_eq!(finished(&waiting).await, "cancelled");
+    assert_eq!(client.manager.queue_length().await.unwrap(), 1);
+    drop(running_stream);
+    let running = client.request(running).await;
+    assert_eq!(finished(&running).await, "cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_ends_what_it_owned() {
+    let daemon = Daemon::start(MUTE).await;
+    let watcher = daemon.client().await;
+    let leaver = daemon.client().await;
+    let session = leaver.manager.open_session(fields([])).await.unwrap();
+    let session = leaver.session(session).await;
+    let (_, first) = session.send("hello", fields([])).await.unwrap();
+    let (_, second) = ask(&leaver, "again", fields([])).await.unwrap();
+    assert_eq!(watcher.manager.sessions().await.unwrap(), 1);
+
+    // The streams stay open: leaving alone must do.
+    leaver.connection.close().await.unwrap();
+    for stream in [first, second] {
+        let answer = Reader::new(stream).answer().await;
+        assert_eq!(answer.reason, FinishReason::Cancelled);
+    }
+    until(async || watcher.manager.sessions().await.unwrap() == 0).await;
+    assert_eq!(watcher.manager.queue_length().await.unwrap(), 0);
+    until(async || !tree(&watcher).await.contains("<node name=\"session\"")).await;
+    until(async || !tree(&watcher).await.contains("<node name=\"request\"")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_within_its_call_leaves_nothing_behind() {
+    let daemon = Daemon::start(MUTE).await;
+    let watcher = daemon.client().await;
+    for _ in 0..40 {
+        let connection = daemon.bus.connect().await;
+        let call = Message::method_call(PATH, "OpenSession")
+            .destination(NAME)
+            .interface("org.ganglion.Llm1.Manager")
+            .build(&fields([]))
+            .unwrap();
+        connection.send(&call).await.unwrap();
+        connection.close().await.unwrap();
+    }
+    // Calls are answered in any order, but the bus delivers them in theirs.
+    until(async || watcher.manager.sessions().await.unwrap() == 0).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    until(async || watcher.manager.sessions().await.unwrap() == 0).await;
+    until(async || !tree(&watcher).await.contains("<node name=\"session\"")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_never_reads_is_cancelled_and_slows_nobody() {
+    let config = BusConfig {
+        stream_stall: Duration::from_millis(400),
+        max_tokens_limit: 20_000,
+        ..BusConfig::default()
+    };
+    let daemon = Daemon::with("tokens=20000,context=40000,delay=1ms", 8, config).await;
+    let (sleeper, other) = (daemon.client().await, daemon.client().await);
+    let long = fields([("max_tokens", 20_000u32.into())]);
+    let word = "w".repeat(2000);
+    let (path, unread) = ask(&sleeper, &word, long).await.unwrap();
+    let request = sleeper.request(path).await;
+    let mut end = request.receive_finished().await.unwrap();
+    // It waits behind the sleeper, whose request must be given up for it to be answered.
+    let short = fields([("max_tokens", 5u32.into())]);
+    let (_, stream) = ask(&other, "hello", short).await.unwrap();
+    let answer = Reader::new(stream).answer().await;
+    assert_eq!(answer.text, "sim: hello hello hello hello");
+
+    let signal = eventually(end.next()).await.unwrap();
+    let args = signal.args().unwrap();
+    assert_eq!(*args.reason(), "cancelled");
+    let message: &str = args.info()["message"].downcast_ref().unwrap();
+    assert!(message.contains("stream.stall_seconds"), "{message}");
+    let tokens: u32 = args.info()["completion_tokens"].downcast_ref().unwrap();
+    assert!(tokens < 20_000, "the engine was cancelled");
+    drop(unread);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unread_answer_holds_up_no_other() {
+    let config = BusConfig {
+        stream_stall: Duration::from_secs(3600),
+        max_tokens_limit: 100_000,
+        ..BusConfig::default()
+    };
+    let daemon = Daemon::with("tokens=100000,context=200000", 8, config).await;
+    let (sleeper, other) = (daemon.client().await, daemon.client().await);
+    let long = fields([("max_tokens", 100_000u32.into())]);
+    let (_, unread) = ask(&sleeper, "unread", long).await.unwrap();
+    for _ in 0..20 {
+        let (_, stream) = ask(&other, "hello", fields([])).await.unwrap();
+        let answer = Reader::new(stream).answer().await;
+        assert_eq!(answer.usage.completion_tokens, 512);
+    }
+    // And all of it is there still, for a reader that comes late.
+    let answer = Reader::new(unread).answer().await;
+    assert_eq!(answer.usage.completion_tokens, 100_000);
+    assert_eq!(answer.text.len(), "sim:".len() + 99_999 * " unread".len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finished_request_goes_after_a_while() {
+    let config = BusConfig {
+        finished_linger: Duration::from_millis(100),
+        ..BusConfig::default()
+    };
+    let daemon = Daemon::with("tokens=1", 8, config).await;
+    let client = daemon.client().await;
+    let (path, stream) = ask(&client, "a", fields([])).await.unwrap();
+    Reader::new(stream).answer().await;
+    let request = client.request(path).await;
+    until(async || request.state().await.is_err()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counters_signal_their_changes() {
+    let daemon = Daemon::start(MUTE).await;
+    let client = daemon.client().await;
+    let properties = PropertiesProxy::new(&client.connection, NAME, PATH)
+        .await
+        .unwrap();
+    let mut changes = properties.receive_properties_changed().await.unwrap();
+    let mut told = async |expected: u32| {
+        eventually(async {
+            loop {
+                let signal = changes.next().await.unwrap();
+                let args = signal.args().unwrap();
+                if args.changed_properties.get("Sessions") == Some(&Variant::from(expected)) {
+                    return;
+                }
+            }
+        })
+        .await;
+    };
+    let session = client.manager.open_session(fields([])).await.unwrap();
+    told(1).await;
+    client.session(session).await.close().await.unwrap();
+    told(0).await;
+}
+
+/// What lies below the daemon's object.
+async fn tree(client: &Client) -> String {
+    let reply = client
+        .connection
+        .call_method(
+            Some(NAME),
+            PATH,
+            Some("org.freedesktop.DBus.Introspectable"),
+            "Introspect",
+            &(),
+        )
+        .await
+        .unwrap();
+    reply.body().deserialize().unwrap()
+}

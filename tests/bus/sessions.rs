@@ -1,0 +1,120 @@
+//! Conversations that the daemon remembers.
+
+use ganglion::bus::Error;
+use ganglion::engine::FinishReason;
+
+use super::fields;
+use crate::support::daemon::Daemon;
+use crate::support::stream::Reader;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_remembers_and_prefills_only_what_is_new() {
+    let daemon = Daemon::start("context=64").await;
+    let client = daemon.client().await;
+    let system = fields([("system", "be brief".into())]);
+    let path = client.manager.open_session(system).await.unwrap();
+    let session = client.session(path.clone()).await;
+    let (_, stream) = session.send("one two", fields([])).await.unwrap();
+    let first = Reader::new(stream).answer().await;
+    assert_eq!(first.text, "sim: one two");
+    assert_eq!(
+        (first.usage.prompt_tokens, first.usage.cached_tokens),
+        (4, 0)
+    );
+
+    let (_, stream) = session.send("three", fields([])).await.unwrap();
+    let second = Reader::new(stream).answer().await;
+    assert_eq!(second.text, "sim: three");
+    assert_eq!(
+        (second.usage.prompt_tokens, second.usage.cached_tokens),
+        (8, 7)
+    );
+
+    let history = session.history().await.unwrap();
+    let history: Vec<_> = history
+        .iter()
+        .map(|(r, t)| (r.as_str(), t.as_str()))
+        .collect();
+    assert_eq!(
+        history,
+        [
+            ("system", "be brief"),
+            ("user", "one two"),
+            ("assistant", "sim: one two"),
+            ("user", "three"),
+            ("assistant", "sim: three"),
+        ]
+    );
+    assert_eq!(session.turns().await.unwrap(), 2);
+    assert_eq!(session.context_used().await.unwrap(), 10);
+    assert_eq!(session.context_size().await.unwrap(), 64);
+    assert!(!session.busy().await.unwrap());
+
+    let long = "x ".repeat(60);
+    let refused = session.send(&long, fields([])).await;
+    assert!(matches!(refused, Err(Error::ContextFull(_))), "{refused:?}");
+    assert_eq!(session.turns().await.unwrap(), 2, "nothing is lost");
+
+    session.close().await.unwrap();
+    assert!(session.turns().await.is_err());
+    assert_eq!(client.manager.sessions().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_answers_one_turn_at_a_time_and_forgets_cancelled_ones() {
+    let daemon = Daemon::start("first=3600s").await;
+    let client = daemon.client().await;
+    let path = client.manager.open_session(fields([])).await.unwrap();
+    let session = client.session(path).await;
+    let (request, stream) = session.send("one", fields([])).await.unwrap();
+    let again = session.send("two", fields([])).await;
+    assert!(matches!(again, Err(Error::Busy(_))), "{again:?}");
+    assert!(session.busy().await.unwrap());
+
+    client.request(request).await.cancel().await.unwrap();
+    let answer = Reader::new(stream).answer().await;
+    assert_eq!(answer.reason, FinishReason::Cancelled);
+    assert!(!session.busy().await.unwrap());
+    assert_eq!(session.history().await.unwrap(), []);
+
+    let (_, stream) = session.send("three", fields([])).await.unwrap();
+    session.close().await.unwrap();
+    let answer = Reader::new(stream).answer().await;
+    assert_eq!(
+        answer.reason,
+        FinishReason::Cancelled,
+        "closing ends the turn"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_are_limited_and_the_limit_is_told() {
+    let daemon = Daemon::start("").await;
+    let client = daemon.client().await;
+    for _ in 0..4 {
+        client.manager.open_session(fields([])).await.unwrap();
+    }
+    let refused = client.manager.open_session(fields([])).await;
+    match refused {
+        Err(Error::QuotaExceeded(message)) => assert!(message.contains("4 sessions"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_later_says_so() {
+    let daemon = Daemon::start("").await;
+    let client = daemon.client().await;
+    let path = client.manager.open_session(fields([])).await.unwrap();
+    let session = client.session(path).await;
+    for refused in [
+        session.rewind(1).await,
+        session.clear().await,
+        client.manager.reload().await,
+    ] {
+        assert!(
+            matches!(refused, Err(Error::NotSupported(_))),
+            "{refused:?}"
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! Answers reach those who asked, whole, in order and alone.
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use ganglion::bus::Frame;
+use ganglion::telemetry::FinishReason;
+use zbus::Variant;
+
+use super::{ask, fields};
+use crate::support::daemon::{Daemon, eventually};
+use crate::support::stream::Reader;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_streams_as_it_is_made_and_finished_follows() {
+    let daemon = Daemon::start("tokens=6,delay=1ms").await;
+    let client = daemon.client().await;
+    let (path, stream) = ask(&client, "grüße 🌍 \"x\"", fields([])).await.unwrap();
+    let request = client.request(path).await;
+    let mut finished = request.receive_finished().await.unwrap();
+
+    let mut reader = Reader::new(stream);
+    let first = reader.next().await;
+    assert_eq!(
+        first,
+        Some(Frame::Text {
+            seq: 0,
+            text: "sim:".into()
+        })
+    );
+    let answer = reader.answer().await;
+    assert_eq!(answer.text, " grüße 🌍 \"x\" grüße 🌍");
+    assert_eq!(answer.reason, FinishReason::Stop);
+    assert_eq!(answer.usage.completion_tokens, 6);
+    assert_eq!(answer.usage.prompt_tokens, 3);
+
+    assert_eq!(request.state().await.unwrap(), "finished");
+    let result = request.result().await.unwrap();
+    assert_eq!(*result["finish_reason"], Variant::from("stop"));
+    assert_eq!(*result["completion_tokens"], Variant::from(6u32));
+    let signal = eventually(finished.next()).await.unwrap();
+    assert_eq!(*signal.args().unwrap().reason(), "stop");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn max_tokens_and_stop_strings_end_an_answer() {
+    let daemon = Daemon::start("tokens=50").await;
+    let client = daemon.client().await;
+    for (options, text, reason) in [
+        (
+            fields([("max_tokens", 3i32.into())]),
+            "sim: a b",
+            FinishReason::Length,
+        ),
+        (
+            fields([("stop", vec!["zz", "b a"].into())]),
+            "sim: a ",
+            FinishReason::Stop,
+        ),
+    ] {
+        let (_, stream) = ask(&client, "a b", options).await.unwrap();
+        let answer = Reader::new(stream).answer().await;
+        assert_eq!((answer.text.as_str(), answer.reason), (text, reason));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_clients_at_once_get_their_own_answers() {
+    let daemon = Daemon::start("tokens=40,delay=1ms").await;
+    let clients = join_all((0..8).map(|_| daemon.client())).await;
+    join_all(clients.iter().enumerate().map(async |(n, client)| {
+        let word = format!("word{n}");
+        for _ in 0..3 {
+            let (_, stream) = ask(client, &word, fields([])).await.unwrap();
+            let answer = Reader::new(stream).answer().await;
+            assert_eq!(
+                answer.text,
+                format!("sim:{}", format!(" {word}").repeat(39))
+            );
+        }
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_comes_by_signals_to_those_who_want_it_so() {
+    let daemon = Daemon::start("tokens=30,first=100ms,delay=1ms").await;
+    let client = daemon.client().await;
+    let signals = fields([("stream", "signals".into())]);
+    let (path, stream) = ask(&client, "word", signals).await.unwrap();
+    let request = client.request(path).await;
+    let mut deltas = request.receive_delta().await.unwrap();
+    let mut finished = request.receive_finished().await.unwrap();
+    assert!(
+        Reader::new(stream).next().await.is_none(),
+        "the pipe is closed"
+    );
+
+    let signal = eventually(finished.next()).await.unwrap();
+    assert_eq!(*signal.args().unwrap().reason(), "stop");
+    let mut text = String::new();
+    while text.len() < "sim:".len() + 29 * " word".len() {
+        let delta = eventually(deltas.next()).await.unwrap();
+        text.push_str(delta.args().unwrap().text());
+    }
+    assert_eq!(text, format!("sim:{}", " word".repeat(29)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn complete_answers_in_its_reply_and_keeps_to_its_time() {
+    use ganglion::bus::BusConfig;
+    use std::time::Duration;
+
+    let config = BusConfig {
+        complete_timeout: Duration::from_millis(300),
+        ..BusConfig::default()
+    };
+    let daemon = Daemon::with("tokens=3", 8, config.clone()).await;
+    let client = daemon.client().await;
+    let (text, info) = client.manager.complete("a b", fields([])).await.unwrap();
+    assert_eq!(text, "sim: a b");
+    assert_eq!(*info["finish_reason"], Variant::from("stop"));
+    assert_eq!(*info["timeout"], Variant::from(false));
+
+    let slow = Daemon::with("tokens=100,delay=100ms", 8, config).await;
+    let client = slow.client().await;
+    let (text, info) = client.manager.complete("a b", fields([])).await.unwrap();
+    assert!(text.starts_with("sim:") && text.len() < 100, "{text}");
+    assert_eq!(*info["finish_reason"], Variant::from("cancelled"));
+    assert_eq!(*info["timeout"], Variant::from(true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failing_engine_fails_one_request_by_name() {
+    let daemon = Daemon::start("tokens=9,fail_after=2").await;
+    let client = daemon.client().await;
+    let (_, stream) = ask(&client, "a", fields([])).await.unwrap();
+    let answer = Reader::new(stream).answer().await;
+    assert_eq!(answer.text, "sim: a");
+    assert_eq!(answer.reason, FinishReason::Error);
+    let (name, message) = answer.error.unwrap();
+    assert_eq!(name, "org.ganglion.Llm1.Error.EngineFailed");
+    assert!(message.contains("not finite"), "{message}");
+
+    let short = fields([("max_tokens", 2u32.into())]);
+    let (_, stream) = ask(&client, "a", short).await.unwrap();
+    let answer = Reader::new(stream).answer().await;
+    assert_eq!(answer.reason, FinishReason::Length, "the daemon goes on");
+}

@@ -1,0 +1,108 @@
+//! The bus interfaces over the scripted engine, on a private bus.
+
+use std::time::Duration;
+
+use ganglion::bus::proxy::{ManagerProxy, RequestProxy, SessionProxy};
+use ganglion::bus::{Bus, BusConfig, serve};
+use ganglion::engine::sim::{self, Script};
+use ganglion::engine::{Handle, Limits, State, channel};
+use zbus::proxy::CacheProperties;
+use zbus::{Connection, OwnedObjectPath};
+
+use super::private_bus::PrivateBus;
+
+/// A daemon within the test, and the bus that it serves.
+pub(crate) struct Daemon {
+    pub(crate) bus: PrivateBus,
+    pub(crate) engine: Handle,
+    pub(crate) served: Bus,
+}
+
+/// Waiting longer means that it never comes; nothing depends on how much shorter it is.
+pub(crate) const EVENTUALLY: Duration = Duration::from_secs(60);
+
+impl Daemon {
+    /// Follows `script`, with a queue of 8.
+    pub(crate) async fn start(script: &str) -> Self {
+        Self::with(script, 8, BusConfig::default()).await
+    }
+
+    pub(crate) async fn with(script: &str, queue: usize, config: BusConfig) -> Self {
+        let bus = PrivateBus::start();
+        let script: Script = script.parse().expect("the script is valid");
+        let (engine, inbox) = channel(Limits { queue, sessions: 4 });
+        let served = serve(&bus.address(), engine.clone(), config)
+            .await
+            .expect("the name is free");
+        let loads = !script.load.is_zero() || script.load_error.is_some();
+        std::thread::spawn(move || sim::run(&inbox, &script));
+        if !loads {
+            let mut status = engine.status();
+            let ready = status.wait_for(|status| status.state == State::Ready);
+            eventually(ready).await.expect("the engine lives");
+        }
+        Self {
+            bus,
+            engine,
+            served,
+        }
+    }
+
+    /// A new client.
+    pub(crate) async fn client(&self) -> Client {
+        let connection = self.bus.connect().await;
+        let manager = ManagerProxy::builder(&connection)
+            .cache_properties(CacheProperties::No)
+            .build()
+            .await
+            .expect("the proxy is built");
+        Client {
+            connection,
+            manager,
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.engine.cancel_all();
+        self.engine.close();
+    }
+}
+
+/// A connection that uses the daemon.
+pub(crate) struct Client {
+    pub(crate) connection: Connection,
+    pub(crate) manager: ManagerProxy<'static>,
+}
+
+impl Client {
+    pub(crate) async fn session(&self, path: OwnedObjectPath) -> SessionProxy<'static> {
+        SessionProxy::new(&self.connection, path)
+            .await
+            .expect("the proxy is built")
+    }
+
+    pub(crate) async fn request(&self, path: OwnedObjectPath) -> RequestProxy<'static> {
+        RequestProxy::new(&self.connection, path)
+            .await
+            .expect("the proxy is built")
+    }
+}
+
+/// Awaits what must come.
+pub(crate) async fn eventually<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(EVENTUALLY, future)
+        .await
+        .expect("it comes")
+}
+
+/// Awaits until `check` holds.
+pub(crate) async fn until(mut check: impl AsyncFnMut() -> bool) {
+    eventually(async {
+        while !check().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,5 @@
+//! What tests of several surfaces share.
+
+pub(crate) mod daemon;
+pub(crate) mod private_bus;
+pub(crate) mod stream;

@@ -1,0 +1,112 @@
+//! A message bus of a test's own, with the system bus's defaults and the project's policy file.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::{fs, io};
+
+use ganglion::bus::Address;
+use zbus::Connection;
+
+/// `dbus-daemon`, until it is dropped.
+pub(crate) struct PrivateBus {
+    daemon: Child,
+    address: String,
+    _folder: tempfile::TempDir,
+}
+
+impl PrivateBus {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = folder.path().join("bus.conf");
+        fs::write(&config, configuration(folder.path())).expect("the configuration is written");
+        let log = folder.path().join("bus.log");
+        let mut daemon = Command::new("dbus-daemon")
+            .arg("--nofork")
+            .arg("--nopidfile")
+            .arg("--print-address")
+            .arg(format!("--config-file={}", config.display()))
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log).expect("the log is made"))
+            .spawn()
+            .expect("dbus-daemon runs: make deps installs it");
+        let printed = daemon.stdout.take().expect("it is piped");
+        let mut address = String::new();
+        BufReader::new(printed)
+            .read_line(&mut address)
+            .expect("it prints its address");
+        assert!(
+            !address.is_empty(),
+            "{}",
+            fs::read_to_string(&log).unwrap_or_default()
+        );
+        open_to_others(folder.path()).expect("other users may connect");
+        Self {
+            daemon,
+            address: address.trim().to_owned(),
+            _folder: folder,
+        }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        Address::Other(self.address.clone())
+    }
+
+    /// A new client.
+    pub(crate) async fn connect(&self) -> Connection {
+        self.address()
+            .connect()
+            .await
+            .expect("the bus takes a connection")
+    }
+}
+
+impl Drop for PrivateBus {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+fn open_to_others(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
+}
+
+/// Nobody owns a name or calls a service until a file allows it, as on the system bus.
+fn configuration(folder: &Path) -> String {
+    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/config/org.ganglion.Llm1.conf");
+    format!(
+        r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <listen>unix:path={folder}/bus</listen>
+  <auth>EXTERNAL</auth>
+  <policy context="default">
+    <allow user="*"/>
+    <deny own="*"/>
+    <deny send_type="method_call"/>
+    <allow send_type="signal"/>
+    <allow send_requested_reply="true" send_type="method_return"/>
+    <allow send_requested_reply="true" send_type="error"/>
+    <allow receive_type="method_call"/>
+    <allow receive_type="method_return"/>
+    <allow receive_type="error"/>
+    <allow receive_type="signal"/>
+    <allow send_destination="org.freedesktop.DBus"/>
+  </policy>
+  <include>{policy}</include>
+  <policy user="{user}">
+    <allow own="org.ganglion.Llm1"/>
+    <allow send_destination="org.ganglion.Llm1"/>
+  </policy>
+</busconfig>
+"#,
+        folder = folder.display(),
+        user = nix::unistd::getuid(),
+    )
+}
