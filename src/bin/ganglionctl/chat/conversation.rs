@@ -53,15 +53,17 @@ impl Conversation {
         self.connection.is_closed()
     }
 
-    /// Closes the session and opens another.
+    /// Opens another session, and closes this one.
     pub(super) async fn begin_anew(&mut self) -> Result<(), Failure> {
-        let old = std::mem::replace(
-            &mut self.session,
-            open(&self.connection, &self.setting).await?,
-        );
-        self.daemon = daemon(&self.connection).await;
-        // It may have gone with its daemon.
-        let _ = old.close().await;
+        let session = open(&self.connection, &self.setting).await?;
+        let old = std::mem::replace(&mut self.session, session);
+        let daemon = daemon(&self.connection).await;
+        if daemon == self.daemon {
+            let _ = old.close().await;
+        } else {
+            // The old session went with its daemon, and its path may now be the new one's.
+            self.daemon = daemon;
+        }
         Ok(())
     }
 

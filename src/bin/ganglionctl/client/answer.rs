@@ -131,7 +131,11 @@ fn end(receipt: Receipt, error: Option<&str>, message: Option<String>) -> Result
             "the answer was cancelled by the daemon: it is stopping, or this reader stalled",
         )),
         FinishReason::Error => Err(Failure::new(
-            error.map_or(Exit::Failed, exit_of),
+            match error {
+                // It had been accepted, and then the model could not be loaded.
+                Some("org.ganglion.Llm1.Error.NotReady") => Exit::Config,
+                error => error.map_or(Exit::Failed, exit_of),
+            },
             message.unwrap_or_else(|| "the answer ended with an error".into()),
         )),
     }
