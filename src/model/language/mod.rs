@@ -18,8 +18,8 @@ use prompt::{Segment, Segments};
 /// Tokenizer and chat template.
 #[derive(Debug)]
 pub struct Language {
-    tokenizer: Tokenizer,
-    template: Option<ChatTemplate>,
+    tokenizer: Box<Tokenizer>,
+    template: Option<Box<ChatTemplate>>,
 }
 
 impl Language {
@@ -34,8 +34,11 @@ impl Language {
             LanguageSource::HuggingFace(files) => &files.chat_template,
         };
         Ok(Self {
-            tokenizer: Tokenizer::load(source)?,
-            template: template.clone().map(ChatTemplate::new).transpose()?,
+            tokenizer: Box::new(Tokenizer::load(source)?),
+            template: template
+                .clone()
+                .map(|template| ChatTemplate::new(template).map(Box::new))
+                .transpose()?,
         })
     }
 
