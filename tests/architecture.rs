@@ -100,13 +100,14 @@ fn arrows_point_one_way() {
     let mut wrong = Vec::new();
     for source in Source::all() {
         let module = source.module();
-        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == module) else {
+        let Some((_, others)) = ARROWS.iter().find(|(name, _)| *name == module) else {
             continue;
         };
         for (number, line) in source.code() {
             for path in named(line) {
-                let fine = is_below(path, &module) || allowed.iter().any(|one| is_below(path, one));
-                if !fine {
+                let allowed =
+                    is_below(path, &module) || others.iter().any(|one| is_below(path, one));
+                if !allowed {
                     let file = source.path.display();
                     wrong.push(format!("src/{file}:{number}: {module} names {path}"));
                 }

@@ -283,24 +283,28 @@ impl Inbox {
     /// From now on prompts are encoded as they are accepted, and checked against `context` tokens.
     pub fn ready(&self, codec: Arc<Codec>, context: usize) {
         let _ = self.shared.ready.set(Ready { codec, context });
-        self.shared.publish(|status| {
-            status.state = State::Ready;
-            status.detail.clear();
-        });
+        self.loaded(State::Ready, "");
     }
 
     /// The model could not be loaded: everyone who waits is told why, and so is everyone who asks later.
     pub fn fail(&self, detail: &str) {
-        self.shared.publish(|status| {
-            status.state = State::Failed;
-            status.detail = detail.to_owned();
-        });
+        self.loaded(State::Failed, detail);
         for turn in self.shared.queue.drain() {
             turn.fail(
                 RequestError::Refused(Refusal::NotReady(detail.to_owned())),
                 Usage::default(),
             );
         }
+    }
+
+    fn loaded(&self, state: State, detail: &str) {
+        self.shared.publish(|status| {
+            detail.clone_into(&mut status.detail);
+            // A daemon that was told to stop while it loaded still stops.
+            if status.state == State::Loading {
+                status.state = state;
+            }
+        });
     }
 }
 

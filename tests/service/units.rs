@@ -7,7 +7,7 @@ const UNIT: &str = include_str!("../../systemd/gangliond.service");
 const SYSUSERS: &str = include_str!("../../systemd/sysusers.d/gangliond.conf");
 
 /// The values of `key`.
-fn values<'a>(key: &'a str) -> impl Iterator<Item = &'static str> + 'a {
+fn values(key: &str) -> impl Iterator<Item = &'static str> + '_ {
     UNIT.lines()
         .filter_map(move |line| line.strip_prefix(key)?.strip_prefix('='))
 }

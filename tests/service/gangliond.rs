@@ -1,0 +1,130 @@
+//! The built daemon as a process, with the test in systemd's place.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use ganglion::bus::Error;
+use ganglion::bus::proxy::ManagerProxy;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::net::UnixDatagram;
+use tokio::process::{Child, Command};
+use zbus::OwnedFd;
+use zbus::proxy::CacheProperties;
+
+use crate::support::daemon::eventually;
+use crate::support::private_bus::PrivateBus;
+
+/// gangliond, killed when it is dropped.
+pub(super) struct Gangliond {
+    child: Child,
+    notifications: UnixDatagram,
+    config: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+/// How a daemon ended.
+#[derive(Debug)]
+pub(super) struct End {
+    /// `None` if a signal ended it.
+    pub(super) status: Option<i32>,
+    pub(super) output: String,
+    pub(super) journal: String,
+}
+
+impl Gangliond {
+    /// Follows `script` on `bus`, configured by `config`.
+    pub(super) fn scripted(bus: &PrivateBus, script: &str, config: &str) -> Self {
+        Self::start(bus.text(), &["--sim", script], config)
+    }
+
+    /// Runs with the given arguments beside `--bus` and `--config`.
+    pub(super) fn start(bus: &str, arguments: &[&str], config: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("notify");
+        let notifications = UnixDatagram::bind(&socket).expect("a socket");
+        let file = folder.path().join("gangliond.toml");
+        std::fs::write(&file, config).expect("the configuration is written");
+        let child = Command::new(env!("CARGO_BIN_EXE_gangliond"))
+            .args(["--bus", bus, "--config"])
+            .arg(&file)
+            .args(arguments)
+            .env("NOTIFY_SOCKET", &socket)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("gangliond runs");
+        Self {
+            child,
+            notifications,
+            config: file,
+            _folder: folder,
+        }
+    }
+
+    pub(super) fn config(&self) -> &Path {
+        &self.config
+    }
+
+    pub(super) fn process(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    /// The next thing that systemd is told.
+    pub(super) async fn notified(&self) -> String {
+        let mut message = [0; 4096];
+        let read = eventually(self.notifications.recv(&mut message)).await;
+        let read = read.expect("the socket is read");
+        String::from_utf8_lossy(&message[..read]).trim().to_owned()
+    }
+
+    /// Waits until systemd is told a line that begins with `expected`; what it was told before comes back.
+    pub(super) async fn told(&self, expected: &str) -> Vec<String> {
+        let mut before = Vec::new();
+        loop {
+            let message = self.notified().await;
+            if message.lines().any(|line| line.starts_with(expected)) {
+                return before;
+            }
+            before.push(message);
+        }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        let process = Pid::from_raw(self.process().try_into().expect("a process id"));
+        kill(process, signal).expect("it can be signalled");
+    }
+
+    /// Waits for its end.
+    pub(super) async fn end(self) -> End {
+        let done = eventually(self.child.wait_with_output()).await;
+        let done = done.expect("it ends");
+        let text = |bytes| String::from_utf8(bytes).expect("it writes text");
+        End {
+            status: done.status.code(),
+            output: text(done.stdout),
+            journal: text(done.stderr),
+        }
+    }
+}
+
+/// A client of its own on `bus`.
+pub(super) async fn client(bus: &PrivateBus) -> ManagerProxy<'static> {
+    ManagerProxy::builder(&bus.connect().await)
+        .cache_properties(CacheProperties::No)
+        .build()
+        .await
+        .expect("the proxy is built")
+}
+
+/// Asks one question of the user, and gives the stream of the answer.
+pub(super) async fn ask(manager: &ManagerProxy<'_>, question: &str) -> Result<OwnedFd, Error> {
+    let message = HashMap::from([("content", question.into())]);
+    let (_, stream) = manager
+        .generate(&[("user", message)], HashMap::new())
+        .await?;
+    Ok(stream)
+}

@@ -1,0 +1,128 @@
+//! Start, readiness and an orderly stop.
+
+use ganglion::bus::Error;
+use ganglion::telemetry::FinishReason;
+use nix::sys::signal::Signal;
+
+use super::gangliond::{End, Gangliond, ask, client};
+use crate::support::private_bus::PrivateBus;
+use crate::support::stream::Reader;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn systemd_is_told_how_it_goes_in_order() {
+    let bus = PrivateBus::start();
+    let daemon = Gangliond::scripted(&bus, "load=1s", "");
+    assert_eq!(
+        daemon.told("READY=1").await,
+        ["STATUS=loading"],
+        "the load's state comes before readiness"
+    );
+    let manager = client(&bus).await;
+    assert_eq!(manager.state().await.unwrap(), "ready");
+    assert_eq!(daemon.notified().await, "STATUS=ready");
+    Reader::new(ask(&manager, "one two").await.unwrap())
+        .answer()
+        .await;
+    let receipt = daemon.notified().await;
+    assert!(
+        receipt.starts_with("STATUS=ready; last request: "),
+        "{receipt}"
+    );
+
+    daemon.signal(Signal::SIGTERM);
+    let stopping = daemon.notified().await;
+    assert!(stopping.starts_with("STOPPING=1\n"), "{stopping}");
+    assert!(stopping.contains("EXTEND_TIMEOUT_USEC="), "{stopping}");
+    let end = daemon.end().await;
+    assert_eq!(end.status, Some(0), "{}", end.journal);
+    assert!(end.journal.ends_with("info: stopped\n"), "{}", end.journal);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_lets_a_running_answer_end_and_accepts_no_other() {
+    let bus = PrivateBus::start();
+    let config = "[stop]\ngrace_seconds = 3600\n";
+    let daemon = Gangliond::scripted(&bus, "delay=50ms,tokens=50", config);
+    daemon.told("READY=1").await;
+    let manager = client(&bus).await;
+    let mut running = Reader::new(ask(&manager, "count").await.unwrap());
+    running.next().await.expect("a first token");
+
+    daemon.signal(Signal::SIGTERM);
+    daemon.told("STOPPING=1").await;
+    daemon.told("STATUS=stopping").await;
+    let refused = ask(&manager, "one more").await;
+    assert!(matches!(refused, Err(Error::NotReady(_))), "{refused:?}");
+    let answer = running.answer().await;
+    assert_ne!(answer.reason, FinishReason::Cancelled);
+    assert_eq!(answer.usage.completion_tokens, 50);
+    assert_eq!(daemon.end().await.status, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_outlasts_its_grace_is_cancelled_and_still_ends_its_stream() {
+    let bus = PrivateBus::start();
+    let config = "[stop]\ngrace_seconds = 0.05\n";
+    let daemon = Gangliond::scripted(&bus, "delay=3600s,tokens=9", config);
+    daemon.told("READY=1").await;
+    let manager = client(&bus).await;
+    let mut running = Reader::new(ask(&manager, "count").await.unwrap());
+    running.next().await.expect("a first token");
+    let waiting = Reader::new(ask(&manager, "and another").await.unwrap());
+
+    daemon.signal(Signal::SIGINT);
+    assert_eq!(running.answer().await.reason, FinishReason::Cancelled);
+    assert_eq!(waiting.answer().await.reason, FinishReason::Cancelled);
+    assert_eq!(daemon.end().await.status, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_during_the_load_still_answers_what_was_accepted() {
+    let bus = PrivateBus::start();
+    let config = "[stop]\ngrace_seconds = 3600\n";
+    let daemon = Gangliond::scripted(&bus, "load=2s", config);
+    daemon.told("STATUS=loading").await;
+    let manager = client(&bus).await;
+    let waiting = Reader::new(ask(&manager, "one two").await.unwrap());
+    daemon.signal(Signal::SIGTERM);
+    daemon.told("STOPPING=1").await;
+    assert_eq!(waiting.answer().await.reason, FinishReason::Stop);
+    let end = daemon.end().await;
+    assert_eq!(end.status, Some(0));
+    assert!(!end.journal.contains("is ready"), "{}", end.journal);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_does_not_read_cannot_hold_up_the_stop() {
+    let bus = PrivateBus::start();
+    let config = "[stream]\nstall_seconds = 3600\n[limits]\nmax_tokens = 100000\n\
+                  [sampling]\nmax_tokens = 100000\n";
+    let daemon = Gangliond::scripted(&bus, "tokens=100000,context=1000000", config);
+    daemon.told("READY=1").await;
+    let manager = client(&bus).await;
+    let unread = ask(&manager, "much").await.unwrap();
+    daemon.told("STATUS=ready; last request: ").await;
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.end().await.status, Some(0));
+    drop(unread);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_journal_holds_no_prompts_and_no_answers() {
+    const SENTINEL: &str = "cormorant";
+    let bus = PrivateBus::start();
+    let daemon = Gangliond::scripted(&bus, "", "[log]\nlevel = 'trace'\n");
+    daemon.told("READY=1").await;
+    let manager = client(&bus).await;
+    let answer = Reader::new(ask(&manager, SENTINEL).await.unwrap())
+        .answer()
+        .await;
+    assert!(
+        answer.text.contains(SENTINEL),
+        "the answer repeats the question"
+    );
+    daemon.signal(Signal::SIGTERM);
+    let End { journal, .. } = daemon.end().await;
+    assert!(journal.contains("request 1: "), "{journal}");
+    assert!(!journal.contains(SENTINEL), "{journal}");
+}

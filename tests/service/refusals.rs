@@ -1,0 +1,127 @@
+//! What the daemon cannot start with, and how it says so.
+
+use nix::sys::signal::Signal;
+
+use super::gangliond::{Gangliond, ask, client};
+use crate::support::private_bus::PrivateBus;
+use crate::support::stream::Reader;
+
+const NOWHERE: &str = "unix:path=/nonexistent/bus";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_configuration_is_told_to_systemd_and_ends_with_78() {
+    let bus = PrivateBus::start();
+    let daemon = Gangliond::start(bus.text(), &[], "[kv]\ncontext = -1\n");
+    let expected = format!(
+        "{}:2:11: kv.context = -1: it must be a whole number from 0 to 1048576",
+        daemon.config().display()
+    );
+    daemon.told(&format!("STATUS={expected}")).await;
+    let end = daemon.end().await;
+    assert_eq!(end.status, Some(78));
+    assert!(
+        end.journal.ends_with(&format!("error: {expected}\n")),
+        "{}",
+        end.journal
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_model_the_key_is_named() {
+    let bus = PrivateBus::start();
+    let end = Gangliond::start(bus.text(), &[], "").end().await;
+    assert_eq!(end.status, Some(78));
+    assert!(
+        end.journal.contains("model.path is not set"),
+        "{}",
+        end.journal
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_model_is_named() {
+    let bus = PrivateBus::start();
+    let daemon = Gangliond::start(bus.text(), &[], "model.path = 'missing.gguf'\n");
+    let missing = daemon.config().with_file_name("missing.gguf");
+    let end = daemon.end().await;
+    assert_eq!(end.status, Some(78));
+    let last = end.journal.lines().last().expect("it says something");
+    assert!(last.contains(&*missing.to_string_lossy()), "{last}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_who_wait_for_a_model_learn_why_it_does_not_come() {
+    let bus = PrivateBus::start();
+    let daemon = Gangliond::scripted(&bus, "load=1s,load_error=the file is cut off", "");
+    daemon.told("STATUS=loading").await;
+    let manager = client(&bus).await;
+    let waiting = Reader::new(ask(&manager, "hello").await.unwrap());
+    let answer = waiting.answer().await;
+    let (name, text) = answer.error.expect("it fails");
+    assert_eq!(name, "org.ganglion.Llm1.Error.NotReady");
+    assert_eq!(text, "the file is cut off");
+    let end = daemon.end().await;
+    assert_eq!(end.status, Some(78));
+    assert!(
+        end.journal.ends_with("error: the file is cut off\n"),
+        "{}",
+        end.journal
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_daemon_names_the_first() {
+    let bus = PrivateBus::start();
+    let first = Gangliond::scripted(&bus, "", "");
+    first.told("READY=1").await;
+    let end = Gangliond::scripted(&bus, "", "").end().await;
+    assert_eq!(end.status, Some(69));
+    let owner = format!("org.ganglion.Llm1 is owned by process {}", first.process());
+    assert!(end.journal.contains(&owner), "{}", end.journal);
+    first.signal(Signal::SIGTERM);
+    assert_eq!(
+        first.end().await.status,
+        Some(0),
+        "the first is not disturbed"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_bus_and_a_lost_bus_end_with_69() {
+    let end = Gangliond::start(NOWHERE, &["--sim"], "").end().await;
+    assert_eq!(end.status, Some(69));
+    assert!(end.journal.contains("/nonexistent/bus"), "{}", end.journal);
+
+    let bus = PrivateBus::start();
+    let daemon = Gangliond::scripted(&bus, "", "");
+    daemon.told("READY=1").await;
+    drop(bus);
+    let end = daemon.end().await;
+    assert_eq!(end.status, Some(69));
+    assert!(
+        end.journal.ends_with("the connection to the bus is lost\n"),
+        "{}",
+        end.journal
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_config_starts_nothing() {
+    let good = Gangliond::start(NOWHERE, &["--check-config"], "model.path = 'a.gguf'\n");
+    let ok = format!("{}: ok\n", good.config().display());
+    let end = good.end().await;
+    assert_eq!(
+        (end.status, end.output, end.journal),
+        (Some(0), ok, String::new())
+    );
+
+    let bad = Gangliond::start(NOWHERE, &["--check-config"], "[log]\nlevel = 'loud'\n");
+    let end = bad.end().await;
+    assert_eq!(end.status, Some(78));
+    assert!(
+        end.journal
+            .contains(":2:9: log.level = \"loud\": it must be one of "),
+        "{}",
+        end.journal
+    );
+}
