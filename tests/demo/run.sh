@@ -70,8 +70,13 @@ context = 2048
 TOML
 
 { read -r address && read -r bus; } < <(
-    dbus-daemon --config-file="$folder/bus.conf" --fork --nopidfile --print-address=1 --print-pid=1
-) || { echo "The private message bus did not start" >&2; exit 1; }
+    dbus-daemon --config-file="$folder/bus.conf" --fork --nopidfile --print-address=1 --print-pid=1 \
+        2>"$folder/bus.log"
+) || {
+    echo "The private message bus did not start" >&2
+    cat "$folder/bus.log" >&2
+    exit 1
+}
 export DBUS_SYSTEM_BUS_ADDRESS=$address GANGLION_BUS=$address
 
 "$bin/gangliond" --config "$folder/gangliond.toml" --bus "$address" >"$folder/daemon.log" 2>&1 &
