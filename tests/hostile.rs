@@ -1,1 +1,3 @@
+//! Input that is damaged or lies: a clear error, and nothing else happens.
 
+mod files;

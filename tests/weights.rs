@@ -1,9 +1,12 @@
 //! Weights as files store them: their values, their order, and the files they come in.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ganglion::model::Format;
+use ganglion::model::{Checkpoint, Format, ModelError};
+use safetensors::SafeTensors;
+
+use crate::support::tiny_gguf;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -57,4 +60,90 @@ fn every_format_dequantizes_bit_for_bit_as_the_python_package_does() {
             );
         }
     }
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(ROOT).join("tests/golden").join(name)
+}
+
+/// Every weight of a checkpoint in the model's order, read a few rows at a time.
+fn all_rows(checkpoint: &Checkpoint) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    let read = checkpoint.tensors.try_map(|tensor| {
+        let mut bytes = vec![0; tensor.bytes()];
+        let mut rest = &mut bytes[..];
+        // Seven does not divide a head: ranges begin and end within one.
+        for start in (0..tensor.rows).step_by(7) {
+            let rows = start..tensor.rows.min(start + 7);
+            let (part, after) = rest.split_at_mut(rows.len() * tensor.row_bytes());
+            checkpoint.read_rows(tensor, rows, part)?;
+            rest = after;
+        }
+        all.push(bytes);
+        Ok::<_, ModelError>(())
+    });
+    read.unwrap();
+    all
+}
+
+#[test]
+fn a_converted_llama_reads_as_the_model_it_came_from() {
+    let directory = tempfile::tempdir().unwrap();
+    let gguf = Checkpoint::open(&tiny_gguf::tiny_llama3_rope(directory.path())).unwrap();
+    let source = Checkpoint::open(&golden("tiny-llama3-rope")).unwrap();
+    assert_eq!(gguf.weight_bytes(), source.weight_bytes());
+    assert!(gguf.tensors.head.is_none(), "the head is tied");
+    assert!(
+        all_rows(&gguf) == all_rows(&source),
+        "rows differ from those of the original"
+    );
+    let frequencies = gguf
+        .shape
+        .rope_frequencies
+        .iter()
+        .zip(&source.shape.rope_frequencies);
+    for (ours, theirs) in frequencies {
+        assert!(
+            (ours - theirs).abs() <= 1e-6 * theirs,
+            "{ours:e} for {theirs:e}"
+        );
+    }
+    let said = gguf.language_source().unwrap_err().to_string();
+    assert!(said.contains("tokenizer.ggml.tokens"), "{said}");
+}
+
+#[test]
+fn a_sharded_directory_reads_as_the_file_it_was_split_from() {
+    let source = golden("tiny-qwen2");
+    let directory = tempfile::tempdir().unwrap();
+    let copy = |name: &str| std::fs::copy(source.join(name), directory.path().join(name)).unwrap();
+    copy("config.json");
+    let whole = std::fs::read(source.join("model.safetensors")).unwrap();
+    let whole = SafeTensors::deserialize(&whole).unwrap();
+    let mut shards = [Vec::new(), Vec::new(), Vec::new()];
+    let mut weight_map = serde_json::Map::new();
+    for (index, (name, tensor)) in whole.iter().enumerate() {
+        let shard = index % shards.len();
+        weight_map.insert(name.into(), format!("part-{shard}.safetensors").into());
+        shards[shard].push((name, tensor));
+    }
+    for (index, shard) in shards.into_iter().enumerate() {
+        let path = directory.path().join(format!("part-{index}.safetensors"));
+        safetensors::serialize_to_file(shard, None, &path).unwrap();
+    }
+    let index = serde_json::json!({ "weight_map": weight_map }).to_string();
+    std::fs::write(directory.path().join("model.safetensors.index.json"), index).unwrap();
+
+    let (sharded, single) = (
+        Checkpoint::open(directory.path()).unwrap(),
+        Checkpoint::open(&source).unwrap(),
+    );
+    assert!(all_rows(&sharded) == all_rows(&single));
+    let bias = single.tensors.layers[0].q.bias.as_ref().unwrap();
+    assert_eq!(
+        sharded
+            .read_vector(sharded.tensors.layers[0].q.bias.as_ref().unwrap())
+            .unwrap(),
+        single.read_vector(bias).unwrap()
+    );
 }

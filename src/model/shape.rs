@@ -69,18 +69,19 @@ impl Shape {
     /// The same shape once checked, with the frequencies of `rope`.
     pub(super) fn with_rope(mut self, rope: &Rope) -> Result<Self, Defect> {
         // Far above any model of these families, and low enough that no product of them overflows.
-        for (key, value, most) in [
-            ("layers", self.layers, 1 << 10),
-            ("hidden size", self.hidden, 1 << 16),
-            ("attention heads", self.heads, 1 << 10),
-            ("key-value heads", self.kv_heads, 1 << 10),
-            ("head dimension", self.head_dim, 1 << 10),
-            ("intermediate size", self.intermediate, 1 << 20),
-            ("vocabulary", self.vocabulary, 1 << 22),
-            ("context length", self.context, 1 << 24),
+        // A matrix has two rows at least: one row is a vector.
+        for (key, value, least, most) in [
+            ("layers", self.layers, 1, 1 << 10),
+            ("hidden size", self.hidden, 2, 1 << 16),
+            ("attention heads", self.heads, 1, 1 << 10),
+            ("key-value heads", self.kv_heads, 1, 1 << 10),
+            ("head dimension", self.head_dim, 2, 1 << 10),
+            ("intermediate size", self.intermediate, 2, 1 << 20),
+            ("vocabulary", self.vocabulary, 2, 1 << 22),
+            ("context length", self.context, 1, 1 << 24),
         ] {
-            if value == 0 || value > most {
-                let allowed = format!("it must be from 1 to {most}");
+            if value < least || value > most {
+                let allowed = format!("it must be from {least} to {most}");
                 return Err(Defect::bad_value(key, value, allowed));
             }
         }

@@ -1,5 +1,7 @@
 //! What tests of several surfaces share.
 
 pub(crate) mod daemon;
+pub(crate) mod gguf_writer;
 pub(crate) mod private_bus;
 pub(crate) mod stream;
+pub(crate) mod tiny_gguf;

@@ -1,0 +1,349 @@
+//! Model files that are damaged, incomplete, of another kind, or claim what they do not hold.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ganglion::engine::runner::{Runner, Settings};
+use ganglion::model::{Checkpoint, Defect, Language, ModelError};
+use serde_json::{Value, json};
+
+use crate::support::gguf_writer::GgufWriter;
+use crate::support::tiny_gguf;
+
+/// A fixed sequence of numbers below `bound` (splitmix64).
+fn numbers(mut state: u64) -> impl FnMut(usize) -> usize {
+    move |bound| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ mixed >> 31) % bound as u64).unwrap()
+    }
+}
+
+/// The most memory that this process has had mapped, in kB.
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmPeak:"))
+        .unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Opens a file and its language, whether or not it has one.
+fn open(path: &Path) -> Result<(), ModelError> {
+    let checkpoint = Checkpoint::open(path)?;
+    if let Ok(source) = checkpoint.language_source() {
+        let _ = Language::load(source);
+    }
+    Ok(())
+}
+
+/// 200 truncations, 200 flipped bytes, and lengths that lie: each an error or a model that answers,
+/// never a panic, and never memory for what is not there.
+#[test]
+fn damaged_gguf_files_are_refused_or_answer() {
+    const CHILD: &str = "GANGLION_TEST_DAMAGED_GGUF";
+    const NAME: &str = "hostile::files::damaged_gguf_files_are_refused_or_answer";
+    if std::env::var_os(CHILD).is_none() {
+        // Alone in a process: other tests would be in its peak of memory.
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture"])
+            .env(CHILD, "1")
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let gguf = tiny_gguf::with_vocabulary();
+    let (whole, head) = (gguf.file(), gguf.head().len());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("damaged.gguf");
+    let write = |bytes: &[u8]| std::fs::write(&path, bytes).unwrap();
+    write(&whole);
+    open(&path).unwrap();
+    let before = peak();
+
+    let mut number = numbers(2);
+    for _ in 0..200 {
+        let length = number(head);
+        write(&whole[..length]);
+        assert!(open(&path).is_err(), "{length} of {head} bytes opened");
+    }
+    let mut flipped = Vec::new();
+    for _ in 0..200 {
+        let mut bytes = whole.clone();
+        bytes[number(head)] ^= u8::try_from(1 + number(255)).unwrap();
+        write(&bytes);
+        if open(&path).is_ok() {
+            flipped.push(bytes);
+        }
+    }
+    // The numbers of tensors and keys, and the length of the first key.
+    for place in [8, 16, 24] {
+        for lie in [
+            u64::MAX,
+            u64::MAX / 13,
+            1 << 40,
+            1 << 31,
+            whole.len() as u64,
+        ] {
+            let mut bytes = whole.clone();
+            bytes[place..place + 8].copy_from_slice(&lie.to_le_bytes());
+            write(&bytes);
+            assert!(open(&path).is_err(), "{lie} at byte {place} opened");
+        }
+    }
+    let grown = peak() - before;
+    assert!(
+        grown < 16 << 10,
+        "{grown} kB for files of {} bytes",
+        whole.len()
+    );
+
+    let settings = Settings {
+        context: 16,
+        threads: 1,
+        ..Settings::default()
+    };
+    let mut answered = 0;
+    for bytes in &flipped {
+        write(bytes);
+        let checkpoint = Checkpoint::open(&path).unwrap();
+        if let Ok(mut runner) = Runner::load(&checkpoint, &settings, &mut |_, _| {}) {
+            answered += usize::from(runner.logits(&[1, 2, 3], |_| ()).is_ok());
+        }
+    }
+    println!(
+        "of 200 files with a flipped byte {} opened and {answered} answered",
+        flipped.len()
+    );
+    assert!(answered > 0 && flipped.len() < 200);
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden/tiny-qwen3")
+        .join(name)
+}
+
+/// What opening a copy of tiny-qwen3 says, once its config and weights have been changed.
+fn refusal(config: impl FnOnce(&mut Value), weights: impl FnOnce(&mut Vec<u8>)) -> ModelError {
+    let directory = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(golden("config.json")).unwrap();
+    let mut value = serde_json::from_str(&text).unwrap();
+    config(&mut value);
+    std::fs::write(directory.path().join("config.json"), value.to_string()).unwrap();
+    let mut bytes = std::fs::read(golden("model.safetensors")).unwrap();
+    weights(&mut bytes);
+    std::fs::write(directory.path().join("model.safetensors"), bytes).unwrap();
+    Checkpoint::open(directory.path()).unwrap_err()
+}
+
+fn gguf_refusal(file: &[u8]) -> ModelError {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("model.gguf");
+    std::fs::write(&path, file).unwrap();
+    Checkpoint::open(&path).unwrap_err()
+}
+
+/// Changes the JSON header of a safetensors file; the length before it follows.
+fn edit_header(file: &mut Vec<u8>, edit: impl FnOnce(&mut Value)) {
+    let length = usize::try_from(u64::from_le_bytes(*file.first_chunk().unwrap())).unwrap();
+    let mut header = serde_json::from_slice(&file[8..8 + length]).unwrap();
+    edit(&mut header);
+    let header = header.to_string();
+    file.splice(
+        ..8 + length,
+        [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat(),
+    );
+}
+
+#[test]
+fn a_safetensors_header_that_lies_is_refused() {
+    type Lie<'a> = (&'a str, &'a dyn Fn(&mut Vec<u8>));
+    let unchanged = |_: &mut Value| ();
+    let norm = "model.norm.weight";
+    let lies: [Lie<'_>; 8] = [
+        ("no bytes at all", &|file| file.clear()),
+        ("longer than the file", &|file| {
+            file[..8].copy_from_slice(&(1_u64 << 20).to_le_bytes());
+        }),
+        ("longer than memory", &|file| {
+            file[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+        }),
+        ("not JSON", &|file| file[8] = b'x'),
+        ("data cut off", &|file| file.truncate(file.len() - 4)),
+        ("a shape that overflows", &|file| {
+            edit_header(file, |header| header[norm]["shape"] = json!([u64::MAX, 2]));
+        }),
+        ("a shape unlike its bytes", &|file| {
+            edit_header(file, |header| header[norm]["shape"] = json!([63]));
+        }),
+        ("offsets outside the file", &|file| {
+            edit_header(file, |header| {
+                header[norm]["data_offsets"] = json!([1_u64 << 40, (1_u64 << 40) + 256]);
+            });
+        }),
+    ];
+    for (what, lie) in lies {
+        let error = refusal(unchanged, lie);
+        assert!(error.path.ends_with("model.safetensors"), "{what}: {error}");
+        assert!(
+            matches!(error.defect, Defect::Malformed(_) | Defect::Tensor { .. }),
+            "{what}: {error}"
+        );
+    }
+    let missing = refusal(unchanged, |file| {
+        edit_header(file, |header| {
+            let tensors = header.as_object_mut().unwrap();
+            let tensor = tensors.remove(norm).unwrap();
+            tensors.insert("another".into(), tensor);
+        });
+    });
+    assert!(matches!(missing.defect, Defect::MissingTensor(name) if name == norm));
+}
+
+#[test]
+fn a_shard_outside_its_directory_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::copy(golden("config.json"), directory.path().join("config.json")).unwrap();
+    let index = directory.path().join("model.safetensors.index.json");
+    let outside = golden("model.safetensors");
+    for name in ["../shard.safetensors", "..", "", outside.to_str().unwrap()] {
+        let map = json!({"weight_map": {"model.norm.weight": name}});
+        std::fs::write(&index, map.to_string()).unwrap();
+        let error = Checkpoint::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("it must be a plain file name"), "{error}");
+    }
+}
+
+#[test]
+fn what_the_forward_pass_does_not_compute_is_refused_by_name() {
+    for (key, value, said) in [
+        (
+            "model_type",
+            json!("gpt2"),
+            "\"gpt2\" is not known: llama, qwen2 and qwen3",
+        ),
+        ("hidden_act", json!("gelu"), "hidden_act = gelu"),
+        (
+            "use_sliding_window",
+            json!(true),
+            "use_sliding_window = true",
+        ),
+        ("num_experts", json!(8), "num_experts = 8"),
+        (
+            "partial_rotary_factor",
+            json!(0.5),
+            "partial_rotary_factor = 0.5",
+        ),
+        (
+            "rope_parameters",
+            json!({"rope_type": "yarn"}),
+            "rope_type = yarn",
+        ),
+        (
+            "rope_parameters",
+            json!({"rope_type": "llama3"}),
+            "factor of the rope scaling is missing",
+        ),
+        (
+            "rope_parameters",
+            json!({"rope_theta": 0}),
+            "rope frequency",
+        ),
+        (
+            "quantization_config",
+            json!({"bits": 4}),
+            "quantization_config",
+        ),
+        ("num_key_value_heads", json!(3), "key-value heads = 3"),
+        ("hidden_size", json!(0), "hidden size = 0"),
+        (
+            "hidden_size",
+            json!(1_u64 << 60),
+            "hidden size = 1152921504606846976",
+        ),
+        ("hidden_size", json!("64"), "expected usize"),
+        ("rms_norm_eps", json!(-1.0), "norm epsilon = -1"),
+        ("head_dim", json!(31), "head dimension = 31"),
+        (
+            "vocab_size",
+            json!(513),
+            "model.embed_tokens.weight: is [512, 64]",
+        ),
+        (
+            "num_hidden_layers",
+            json!(4),
+            "model.layers.3.input_layernorm.weight is missing",
+        ),
+        (
+            "tie_word_embeddings",
+            json!(false),
+            "lm_head.weight is missing",
+        ),
+    ] {
+        let error = refusal(|config| config[key] = value.clone(), |_| ()).to_string();
+        assert!(
+            error.contains(said),
+            "{key} = {value}: {error:?} does not say {said:?}"
+        );
+    }
+}
+
+#[test]
+fn gguf_files_of_another_kind_are_refused_by_name() {
+    fn with(edit: impl Fn(&mut GgufWriter) -> &mut GgufWriter) -> String {
+        let mut gguf = tiny_gguf::with_vocabulary();
+        gguf_refusal(&edit(&mut gguf).file()).to_string()
+    }
+    let whole = tiny_gguf::with_vocabulary();
+    let patched = |place: usize, bytes: &[u8]| {
+        let mut file = whole.file();
+        file[place..place + bytes.len()].copy_from_slice(bytes);
+        gguf_refusal(&file).to_string()
+    };
+    let mut foreign = GgufWriter::default();
+    foreign.string("general.architecture", "mamba");
+    let mut short = GgufWriter::default();
+    short.string("general.architecture", "llama");
+    for (said, expected) in [
+        (patched(0, b"GGML"), "is no model"),
+        (patched(4, &1_u32.to_le_bytes()), "GGUF version = 1"),
+        (patched(4, &3_u32.to_be_bytes()), "big-endian"),
+        (
+            gguf_refusal(&foreign.file()).to_string(),
+            "llama, qwen2 and qwen3",
+        ),
+        (
+            gguf_refusal(&short.file()).to_string(),
+            "token_embd.weight is missing",
+        ),
+        (with(|gguf| gguf.u32("split.count", 2)), "split.count = 2"),
+        (
+            with(|gguf| gguf.u32("llama.expert_count", 8)),
+            "llama.expert_count = 8",
+        ),
+        (
+            with(|gguf| gguf.string("llama.rope.scaling.type", "yarn")),
+            "llama.rope.scaling.type = yarn",
+        ),
+        (
+            with(|gguf| gguf.u32("llama.block_count", 3)),
+            "llama.block_count is there twice",
+        ),
+        (
+            with(|gguf| gguf.tensor("blk.0.attn_output.bias", &[64], 0, &[0; 256])),
+            "blk.0.attn_output.bias",
+        ),
+        (
+            with(|gguf| gguf.u32("tokenizer.ggml.eot_token_id", 512)),
+            "eot_token_id = 512",
+        ),
+    ] {
+        assert!(
+            said.contains(expected),
+            "{said:?} does not say {expected:?}"
+        );
+    }
+}
