@@ -87,7 +87,7 @@ pub enum BusError {
 pub struct Bus {
     connection: Connection,
     shared: Arc<Shared>,
-    watchers: [JoinHandle<()>; 2],
+    watchers: [JoinHandle<()>; 3],
 }
 
 /// Serves `engine` on a bus. When it returns the name is owned, and calls are being answered.
@@ -122,6 +122,7 @@ pub async fn serve(address: &Address, engine: Handle, config: BusConfig) -> Resu
     let watchers = [
         tokio::spawn(watch_leaving(connection.clone(), shared.clone(), leaving)),
         tokio::spawn(publish::run(connection.clone(), shared.engine.status())),
+        tokio::spawn(sweep(connection.clone(), shared.clone())),
     ];
     let served = Bus {
         connection,
@@ -171,6 +172,10 @@ impl Drop for Bus {
             watcher.abort();
         }
     }
+}
+
+async fn sweep(connection: Connection, shared: Arc<Shared>) {
+    shared.sweep(&connection).await;
 }
 
 async fn describe_owner(bus: &DBusProxy<'_>, name: BusName<'_>) -> String {

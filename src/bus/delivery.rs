@@ -102,7 +102,10 @@ impl Delivery {
             let _ = emitter.finished(reason, ending.info()).await;
         }
         drop(self.permit);
-        linger(self.shared, self.connection, self.running).await;
+        let until = std::time::Instant::now() + self.shared.config.finished_linger;
+        if let Some(oldest) = self.shared.owned.finish_request(owner, *id, until) {
+            remove_request(&self.connection, oldest).await;
+        }
     }
 }
 
@@ -140,15 +143,4 @@ fn annotate(running: &Running, note: &'static str) {
             ..ending
         });
     }
-}
-
-/// Keeps a finished request for a while, so that its owner can ask for the result.
-async fn linger(shared: Arc<Shared>, connection: Connection, running: Arc<Running>) {
-    let Running { id, owner, .. } = &*running;
-    if let Some(oldest) = shared.owned.finish_request(owner, *id) {
-        remove_request(&connection, oldest).await;
-    }
-    tokio::time::sleep(shared.config.finished_linger).await;
-    shared.owned.remove_request(owner, *id);
-    remove_request(&connection, *id).await;
 }

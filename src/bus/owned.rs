@@ -2,19 +2,27 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::authorize::Caller;
 use crate::engine::{Cancel, SessionId};
 
 /// Finished requests of one connection that can still be asked for their result.
-const FINISHED: usize = 64;
+const FINISHED: usize = 16;
 
 /// What one connection owns.
 #[derive(Debug, Default)]
 pub(super) struct Belongings {
     pub(super) sessions: HashSet<SessionId>,
     pub(super) running: HashMap<u64, Cancel>,
-    pub(super) finished: VecDeque<u64>,
+    /// Oldest first, with the time until which they are kept.
+    pub(super) finished: VecDeque<(u64, Instant)>,
+}
+
+impl Belongings {
+    fn is_empty(&self) -> bool {
+        self.sessions.is_empty() && self.running.is_empty() && self.finished.is_empty()
+    }
 }
 
 /// The belongings of all connections.
@@ -48,25 +56,33 @@ impl Owned {
         self.change(caller, |belongings| belongings.sessions.remove(&session));
     }
 
+    /// Of a request without an object, which nobody can ask for afterwards.
     pub(super) fn remove_request(&self, caller: &Caller, id: u64) {
-        self.change(caller, |belongings| {
-            belongings.running.remove(&id);
-            belongings.finished.retain(|finished| *finished != id);
-        });
+        self.change(caller, |belongings| belongings.running.remove(&id));
     }
 
     /// Keeps a request as finished; gives back the one that must make room for it.
-    pub(super) fn finish_request(&self, caller: &Caller, id: u64) -> Option<u64> {
+    pub(super) fn finish_request(&self, caller: &Caller, id: u64, until: Instant) -> Option<u64> {
         self.change(caller, |belongings| {
             belongings.running.remove(&id)?;
-            belongings.finished.push_back(id);
-            if belongings.finished.len() > FINISHED {
-                belongings.finished.pop_front()
-            } else {
-                None
-            }
+            belongings.finished.push_back((id, until));
+            let full = belongings.finished.len() > FINISHED;
+            full.then(|| belongings.finished.pop_front()).flatten()
         })
         .flatten()
+        .map(|(oldest, _)| oldest)
+    }
+
+    /// Takes the finished requests that have been kept until `now`.
+    pub(super) fn expire(&self, now: Instant) -> Vec<u64> {
+        let mut expired = Vec::new();
+        self.lock().retain(|_, belongings| {
+            let old = |(_, until): &&(u64, Instant)| *until <= now;
+            let count = belongings.finished.iter().take_while(old).count();
+            expired.extend(belongings.finished.drain(..count).map(|(id, _)| id));
+            !belongings.is_empty()
+        });
+        expired
     }
 
     /// Takes everything from a connection that has left.
@@ -89,12 +105,7 @@ impl Owned {
         let mut callers = self.lock();
         let belongings = callers.get_mut(caller)?;
         let result = change(belongings);
-        let Belongings {
-            sessions,
-            running,
-            finished,
-        } = belongings;
-        if sessions.is_empty() && running.is_empty() && finished.is_empty() {
+        if belongings.is_empty() {
             callers.remove(caller);
         }
         Some(result)

@@ -99,8 +99,20 @@ impl Shared {
         for session in belongings.sessions {
             remove_session(connection, session).await;
         }
-        for id in belongings.running.into_keys().chain(belongings.finished) {
+        let finished = belongings.finished.into_iter().map(|(id, _)| id);
+        for id in belongings.running.into_keys().chain(finished) {
             remove_request(connection, id).await;
+        }
+    }
+
+    /// Takes away finished requests when their time is over, until the task is stopped.
+    pub(super) async fn sweep(&self, connection: &Connection) {
+        let mut ticks = tokio::time::interval(self.config.finished_linger / 4);
+        loop {
+            let now = ticks.tick().await;
+            for id in self.owned.expire(now.into_std()) {
+                remove_request(connection, id).await;
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use super::private_bus::PrivateBus;
 pub(crate) struct Daemon {
     pub(crate) bus: PrivateBus,
     pub(crate) engine: Handle,
-    pub(crate) served: Bus,
+    _served: Bus,
 }
 
 /// Waiting longer means that it never comes; nothing depends on how much shorter it is.
@@ -44,22 +44,13 @@ impl Daemon {
         Self {
             bus,
             engine,
-            served,
+            _served: served,
         }
     }
 
     /// A new client.
     pub(crate) async fn client(&self) -> Client {
-        let connection = self.bus.connect().await;
-        let manager = ManagerProxy::builder(&connection)
-            .cache_properties(CacheProperties::No)
-            .build()
-            .await
-            .expect("the proxy is built");
-        Client {
-            connection,
-            manager,
-        }
+        Client::connect(&self.bus).await
     }
 }
 
@@ -77,6 +68,19 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    pub(crate) async fn connect(bus: &PrivateBus) -> Self {
+        let connection = bus.connect().await;
+        let manager = ManagerProxy::builder(&connection)
+            .cache_properties(CacheProperties::No)
+            .build()
+            .await
+            .expect("the proxy is built");
+        Self {
+            connection,
+            manager,
+        }
+    }
+
     pub(crate) async fn session(&self, path: OwnedObjectPath) -> SessionProxy<'static> {
         SessionProxy::new(&self.connection, path)
             .await

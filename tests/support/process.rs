@@ -1,0 +1,62 @@
+//! gangliond as a process of its own, with a script for an engine.
+
+use std::process::{Child, Command, Stdio};
+use std::{fs, io};
+
+use super::daemon::{Client, until};
+use super::private_bus::PrivateBus;
+
+/// A running gangliond, until it is dropped.
+pub(crate) struct Process {
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Process {
+    /// Starts it on `bus` with the text of a configuration file, and waits until it is ready.
+    pub(crate) async fn start(bus: &PrivateBus, script: &str, config: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("gangliond.toml");
+        fs::write(&file, config).expect("the configuration is written");
+        let child = Command::new(env!("CARGO_BIN_EXE_gangliond"))
+            .arg("--config")
+            .arg(&file)
+            .arg("--bus")
+            .arg(bus.text())
+            .arg(format!("--sim={script}"))
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("gangliond starts");
+        let Client { manager, .. } = Client::connect(bus).await;
+        until(async || manager.state().await.is_ok_and(|state| state == "ready")).await;
+        Self {
+            child,
+            _folder: folder,
+        }
+    }
+
+    /// Bytes of memory that are its own and in use.
+    pub(crate) fn resident(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let kilobytes = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"))
+            .and_then(|rest| rest.trim().strip_suffix("kB"))
+            .and_then(|number| number.trim().parse::<u64>().ok());
+        kilobytes
+            .map(|kilobytes| kilobytes * 1024)
+            .ok_or_else(|| io::Error::other("no RssAnon"))
+    }
+
+    pub(crate) fn lives(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
