@@ -3,9 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
-use ganglion::journal::EVENTS;
-use tracing::Level;
+use ganglion::journal::{self, EVENTS};
+use ganglion::telemetry::{FinishReason, Receipt, Usage};
+use tracing::field::{Field, Visit};
+use tracing::{Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 const CATALOG: &str = include_str!("../../systemd/gangliond.catalog");
 
@@ -82,4 +86,61 @@ fn the_journal_accepts_the_catalog() {
     journalctl("--update-catalog");
     let listed = journalctl("--list-catalog");
     assert_eq!(listed.lines().count(), EVENTS.len(), "{listed}");
+}
+
+/// Keeps the fields of every event.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<BTreeMap<&'static str, String>>>>);
+
+impl<S: Subscriber> Layer<S> for Kept {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields(BTreeMap::new());
+        event.record(&mut fields);
+        self.0.lock().unwrap().push(fields.0);
+    }
+}
+
+struct Fields(BTreeMap<&'static str, String>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+}
+
+#[test]
+fn an_event_carries_its_id_and_the_fields_of_its_row() {
+    let kept = Kept::default();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(kept.clone()), || {
+        let receipt = Receipt {
+            reason: FinishReason::Stop,
+            usage: Usage {
+                completion_tokens: 7,
+                ..Usage::default()
+            },
+        };
+        journal::request_finished(3, &receipt);
+    });
+    let mut events = kept.0.lock().unwrap();
+    let mut fields = events.pop().expect("an event");
+    let row = EVENTS
+        .iter()
+        .find(|event| event.name == "request_finished")
+        .expect("a row");
+    assert_eq!(fields.remove("message_id").as_deref(), Some(row.message_id));
+    let message = fields.remove("message").expect("a message");
+    assert!(
+        message.starts_with("request 3: 7 tokens (stop)"),
+        "{message}"
+    );
+    let expected: BTreeSet<_> = row.fields.iter().copied().collect();
+    assert_eq!(fields.keys().copied().collect::<BTreeSet<_>>(), expected);
+    assert_eq!(
+        (&*fields["tokens"], &*fields["finish_reason"]),
+        ("7", "stop")
+    );
 }
