@@ -111,6 +111,19 @@ fn tiny_models_meet_their_references() {
     }
 }
 
+/// The same model written as GGUF: permuted Q and K, rope factors as a tensor.
+#[test]
+fn a_gguf_of_a_tiny_model_meets_the_same_reference() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let model = crate::support::gguf_writer::tiny_llama3_rope(directory.path());
+    let reference = reference(&golden("tiny-llama3-rope").join("golden.json"));
+    let ours = score(&mut runner(&model, DType::F32, 64), &reference, 48)
+        .expect("ids are within the vocabulary");
+    let comparison = compare(&ours, &reference);
+    assert_within("tiny-llama3-rope as GGUF", &comparison, &F32);
+    assert_eq!(comparison.greedy_equal, comparison.greedy_total);
+}
+
 /// Section 9 of the design: 1e-4 with f32 KV, mean 3e-3 with f16 KV, whose floor is 1.4e-3.
 #[test]
 fn smollm2_meets_its_reference() {

@@ -259,7 +259,14 @@ impl Handle {
         // Counted before it is queued: the engine may finish it before this thread goes on.
         self.shared.publish(|status| status.queue_length += 1);
         self.shared.running().push((id, cancel.clone()));
-        if let Err((_, refusal)) = self.shared.queue.push(turn, self.shared.limits.queue) {
+        let pushed = self.shared.queue.push(turn, self.shared.limits.queue);
+        // The load may have failed since it was asked, and with it those who waited.
+        let refused = match (pushed, self.accepting()) {
+            (Err(refusal), _) => Some(refusal),
+            (Ok(()), Err(refusal)) => self.shared.queue.remove(id).map(|_| refusal),
+            (Ok(()), Ok(())) => None,
+        };
+        if let Some(refusal) = refused {
             self.shared
                 .publish(|status| status.queue_length = status.queue_length.saturating_sub(1));
             self.shared.running().retain(|(running, _)| *running != id);

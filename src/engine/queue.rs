@@ -137,14 +137,14 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts `turn` at the end, or gives it back with the reason.
-    pub(super) fn push(&self, turn: Turn, capacity: usize) -> Result<(), (Turn, Refusal)> {
+    /// Puts `turn` at the end, or drops it with the reason.
+    pub(super) fn push(&self, turn: Turn, capacity: usize) -> Result<(), Refusal> {
         let mut waiting = self.lock();
         if waiting.closed {
-            return Err((turn, Refusal::NotReady("the daemon is stopping".into())));
+            return Err(Refusal::NotReady("the daemon is stopping".into()));
         }
         if waiting.turns.len() >= capacity {
-            return Err((turn, Refusal::Busy { capacity }));
+            return Err(Refusal::Busy { capacity });
         }
         waiting.turns.push_back(turn);
         self.changed.notify_one();

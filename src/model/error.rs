@@ -14,7 +14,7 @@ pub struct ModelError {
 /// What is wrong with it. Messages name the value, and the remedy where there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum Defect {
-    #[error("{0}")]
+    #[error("{0}; model.path must name a file that the daemon's user may read")]
     Io(#[from] std::io::Error),
     #[error(
         "is no model: give a .gguf file, or a directory with config.json and model.safetensors"

@@ -23,37 +23,8 @@ impl Forward {
     /// Slots have the same order in every tape, so that tapes of fewer rows run in the same buffers.
     #[must_use]
     pub fn tape(&self, rows: usize, input: Input, ending: Ending) -> Tape {
-        let Shape {
-            hidden,
-            intermediate,
-            vocabulary,
-            norm_epsilon: epsilon,
-            ..
-        } = self.shape;
-        let mut slots = Vec::new();
-        let mut slot = |name, rows, columns, dtype| {
-            slots.push(SlotInfo {
-                name,
-                rows,
-                columns,
-                dtype,
-            });
-            Slot(slots.len() - 1)
-        };
-        let x = slot("x", rows, hidden, DType::F32);
-        let q = slot("q", rows, self.shape.query_width(), DType::F32);
-        let k = slot("k", rows, self.shape.kv_width(), DType::F32);
-        let v = slot("v", rows, self.shape.kv_width(), DType::F32);
-        let rotated = slot("rotated", rows, self.shape.query_width(), self.activation);
-        let attended = slot("attended", rows, self.shape.query_width(), self.activation);
-        let mlp = slot("mlp", rows, intermediate, self.activation);
-        let logits = slot(
-            "logits",
-            if ending == Ending::Logits { rows } else { 1 },
-            vocabulary,
-            DType::F32,
-        );
-
+        let (slots, [x, q, k, v, rotated, attended, mlp, logits]) = self.slots(rows, ending);
+        let epsilon = self.shape.norm_epsilon;
         let mut ops = vec![Op::Embed {
             table: self.weights.embedding,
             x,
@@ -126,5 +97,28 @@ impl Forward {
             weights: self.infos.clone(),
             ops,
         }
+    }
+
+    /// The slots of a tape, and their names in `tape`.
+    fn slots(&self, rows: usize, ending: Ending) -> (Vec<SlotInfo>, [Slot; 8]) {
+        let (shape, activation) = (&self.shape, self.activation);
+        let scored = if ending == Ending::Logits { rows } else { 1 };
+        let slot = |name, rows, columns, dtype| SlotInfo {
+            name,
+            rows,
+            columns,
+            dtype,
+        };
+        let slots = vec![
+            slot("x", rows, shape.hidden, DType::F32),
+            slot("q", rows, shape.query_width(), DType::F32),
+            slot("k", rows, shape.kv_width(), DType::F32),
+            slot("v", rows, shape.kv_width(), DType::F32),
+            slot("rotated", rows, shape.query_width(), activation),
+            slot("attended", rows, shape.query_width(), activation),
+            slot("mlp", rows, shape.intermediate, activation),
+            slot("logits", scored, shape.vocabulary, DType::F32),
+        ];
+        (slots, std::array::from_fn(Slot))
     }
 }

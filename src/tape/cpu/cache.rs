@@ -72,7 +72,7 @@ impl Cache {
 
 fn encode(dtype: DType, values: &[f32], out: &mut [u8]) {
     match dtype {
-        DType::F32 => put(values, out, |value| value.to_le_bytes()),
+        DType::F32 => put(values, out, f32::to_le_bytes),
         DType::F16 => put(values, out, |value| f16::from_f32(value).to_le_bytes()),
         DType::BF16 => put(values, out, |value| bf16::from_f32(value).to_le_bytes()),
     }

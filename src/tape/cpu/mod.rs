@@ -142,6 +142,7 @@ impl Cpu {
         Ok(())
     }
 
+    #[allow(clippy::too_many_lines)] // one arm an operation: it reads beside op.rs
     fn execute(&mut self, tape: &Tape, op: &Op, tokens: &[u32]) -> Result<(), ExecuteError> {
         let position = self.state.position;
         let Self {
