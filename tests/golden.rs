@@ -115,7 +115,7 @@ fn tiny_models_meet_their_references() {
 #[test]
 fn a_gguf_of_a_tiny_model_meets_the_same_reference() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let model = crate::support::gguf_writer::tiny_llama3_rope(directory.path());
+    let model = crate::support::tiny_gguf::tiny_llama3_rope(directory.path());
     let reference = reference(&golden("tiny-llama3-rope").join("golden.json"));
     let ours = score(&mut runner(&model, DType::F32, 64), &reference, 48)
         .expect("ids are within the vocabulary");
