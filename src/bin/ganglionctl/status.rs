@@ -74,11 +74,15 @@ impl Status {
         rows.push(("version".into(), self.version.clone()));
         rows.push(("backend".into(), self.backend.clone()));
         for (key, value) in &self.model {
-            rows.push((format!("model {}", key.replace('_', " ")), plain(value)));
+            let row = match (key.strip_suffix("_bytes"), value.as_u64()) {
+                (Some(what), Some(bytes)) => (format!("model {what}"), megabytes(bytes)),
+                _ => (format!("model {key}"), plain(value)),
+            };
+            rows.push(row);
         }
         for (key, value) in &self.memory {
             let value = value.as_u64().map_or_else(|| plain(value), megabytes);
-            rows.push((format!("memory {}", key.replace('_', " ")), value));
+            rows.push((format!("memory {key}"), value));
         }
         rows.push(("queue".into(), self.queue_length.to_string()));
         rows.push(("sessions".into(), self.sessions.to_string()));
