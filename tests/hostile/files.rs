@@ -78,15 +78,26 @@ fn damaged_gguf_files_are_refused_or_answer() {
             flipped.push(bytes);
         }
     }
-    // The numbers of tensors and keys, and the length of the first key.
-    for place in [8, 16, 24] {
-        for lie in [
-            u64::MAX,
-            u64::MAX / 13,
-            1 << 40,
-            1 << 31,
-            whole.len() as u64,
-        ] {
+    // Every kind of count and length: tensors, keys, a key, a string, arrays, dimensions.
+    let after = |name: &str, skipped: usize| {
+        let found = whole
+            .windows(name.len())
+            .position(|bytes| bytes == name.as_bytes());
+        found.unwrap() + name.len() + skipped
+    };
+    for place in [
+        8,
+        16,
+        24,
+        after("general.name", 4),
+        after("tokenizer.ggml.tokens", 8),
+        after("tokenizer.ggml.tokens", 16),
+        after("tokenizer.ggml.token_type", 8),
+        after("tokenizer.ggml.merges", 8),
+        after("token_embd.weight", 4),
+        after("token_embd.weight", 12),
+    ] {
+        for lie in [u64::MAX, u64::MAX / 13, 1 << 40, 1 << 31, 60_000] {
             let mut bytes = whole.clone();
             bytes[place..place + 8].copy_from_slice(&lie.to_le_bytes());
             write(&bytes);

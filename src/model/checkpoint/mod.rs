@@ -15,9 +15,10 @@ mod stored;
 
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
 
-use std::fs::File;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use files::Source;
 
 use super::{Defect, ModelError, Shape, Tensor, Weights};
 
@@ -28,7 +29,7 @@ pub struct Checkpoint {
     pub name: String,
     pub shape: Shape,
     pub tensors: Weights<Tensor>,
-    files: Vec<(PathBuf, File)>,
+    files: Vec<Source>,
     /// Or what it lacks.
     language: Result<LanguageSource, String>,
 }
@@ -63,8 +64,10 @@ impl Checkpoint {
     ) -> Result<(), ModelError> {
         assert!(rows.start <= rows.end && rows.end <= tensor.rows);
         assert_eq!(out.len(), rows.len() * tensor.row_bytes());
-        let (path, file) = &self.files[tensor.file];
-        files::read_rows(file, tensor, rows, out).map_err(|defect| defect.at(path))
+        let source = &self.files[tensor.file];
+        source
+            .read_rows(tensor, rows, out)
+            .map_err(|defect| defect.at(&source.path))
     }
 
     /// A vector (a norm's weight or a bias) as f32.
@@ -72,8 +75,10 @@ impl Checkpoint {
     /// # Errors
     /// If the file cannot be read.
     pub fn read_vector(&self, tensor: &Tensor) -> Result<Vec<f32>, ModelError> {
-        let (path, file) = &self.files[tensor.file];
-        files::read_vector(file, tensor).map_err(|defect| defect.at(path))
+        let source = &self.files[tensor.file];
+        source
+            .read_vector(tensor)
+            .map_err(|defect| defect.at(&source.path))
     }
 
     /// Bytes of the weights in use; a tied head counts once.
@@ -93,7 +98,10 @@ impl Checkpoint {
     /// A GGUF file without a vocabulary: it can still be driven by token ids.
     pub fn language_source(&self) -> Result<&LanguageSource, ModelError> {
         self.language.as_ref().map_err(|missing| {
-            let path = self.files.first().map_or(Path::new(""), |(path, _)| path);
+            let path = self
+                .files
+                .first()
+                .map_or(Path::new(""), |source| &source.path);
             Defect::NoLanguage(missing.clone()).at(path)
         })
     }

@@ -2,15 +2,14 @@
 //! <https://huggingface.co/docs/safetensors/index#format>
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use serde::Deserialize;
 
-use super::files;
+use super::files::{self, Source};
 use super::stored::{Directory, Stored};
 use crate::model::{Defect, Format, ModelError};
 
@@ -20,11 +19,11 @@ const INDEX: &str = "model.safetensors.index.json";
 const LONGEST_HEADER: u64 = 100_000_000;
 
 /// Opens the weights in a directory and checks every tensor against its file.
-pub(super) fn open(path: &Path) -> Result<(Directory, Vec<(PathBuf, File)>), ModelError> {
+pub(super) fn open(path: &Path) -> Result<(Directory, Vec<Source>), ModelError> {
     let single = path.join(SINGLE);
     if single.exists() {
-        let (directory, file) = read(&single, 0).map_err(|defect| defect.at(&single))?;
-        return Ok((directory, vec![(single, file)]));
+        let (directory, source) = read(&single, 0).map_err(|defect| defect.at(&single))?;
+        return Ok((directory, vec![source]));
     }
     let index = path.join(INDEX);
     if !index.exists() {
@@ -35,13 +34,13 @@ pub(super) fn open(path: &Path) -> Result<(Directory, Vec<(PathBuf, File)>), Mod
     let mut opened = Vec::new();
     for shard in shards.values().collect::<BTreeSet<_>>() {
         let path = path.join(shard);
-        let (tensors, file) = read(&path, opened.len()).map_err(|defect| defect.at(&path))?;
+        let (tensors, source) = read(&path, opened.len()).map_err(|defect| defect.at(&path))?;
         directory.extend(
             tensors
                 .into_iter()
                 .filter(|(name, _)| shards.get(name) == Some(shard)),
         );
-        opened.push((path, file));
+        opened.push(source);
     }
     Ok((directory, opened))
 }
@@ -69,8 +68,9 @@ fn weight_map(index: &Path) -> Result<HashMap<String, String>, Defect> {
     }
 }
 
-fn read(path: &Path, index: usize) -> Result<(Directory, File), Defect> {
-    let (file, file_len) = files::open(path)?;
+fn read(path: &Path, index: usize) -> Result<(Directory, Source), Defect> {
+    let source = Source::open(path)?;
+    let (file, file_len) = (&source.file, source.length);
     let mut length = [0; 8];
     if file_len >= 8 {
         file.read_exact_at(&mut length, 0)?;
@@ -100,5 +100,5 @@ fn read(path: &Path, index: usize) -> Result<(Directory, File), Defect> {
         stored.check(&name, file_len)?;
         directory.insert(name, stored);
     }
-    Ok((directory, file))
+    Ok((directory, source))
 }

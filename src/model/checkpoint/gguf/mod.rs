@@ -12,6 +12,7 @@ use std::path::Path;
 use metadata::{Metadata, required};
 use reader::Reader;
 
+use super::files::Source;
 use super::stored::Directory;
 use super::{Checkpoint, LanguageSource, files, names, plan::Plan};
 use crate::model::{Architecture, Defect};
@@ -20,9 +21,9 @@ use crate::model::{Architecture, Defect};
 const FACTORS: &str = "rope_freqs.weight";
 
 pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
-    let (file, file_len) = files::open(path)?;
-    let mut reader = Reader::new(&file, file_len);
-    let (mut metadata, directory) = read_head(&mut reader, file_len)?;
+    let source = Source::open(path)?;
+    let mut reader = Reader::new(&source.file, source.length);
+    let (mut metadata, directory) = read_head(&mut reader, source.length)?;
 
     let architecture = required(
         metadata.string("general.architecture"),
@@ -49,7 +50,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
         .then(|| plan.vector(FACTORS.into(), shape.head_dim / 2))
         .transpose()?;
     if let Some(factors) = factors {
-        let factors = files::read_vector(&file, &factors)?;
+        let factors = source.read_vector(&factors)?;
         for (frequency, factor) in shape.rope_frequencies.iter_mut().zip(factors) {
             *frequency /= factor;
         }
@@ -63,7 +64,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
         name,
         shape,
         tensors,
-        files: vec![(path.to_owned(), file)],
+        files: vec![source],
         language,
     })
 }
