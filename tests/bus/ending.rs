@@ -11,6 +11,7 @@ use zbus::{Message, Variant};
 
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon, eventually, until};
+use crate::support::signals::Signals;
 use crate::support::stream::Reader;
 
 /// Never says its first token.
@@ -118,21 +119,19 @@ async fn a_reader_that_never_reads_is_cancelled_and_slows_nobody() {
     let (sleeper, other) = (daemon.client().await, daemon.client().await);
     let long = fields([("max_tokens", 20_000u32.into())]);
     let word = "w".repeat(2000);
+    let mut signals = Signals::listen(&sleeper).await;
     let (path, unread) = ask(&sleeper, &word, long).await.unwrap();
-    let request = sleeper.request(path).await;
-    let mut end = request.receive_finished().await.unwrap();
     // It waits behind the sleeper, whose request must be given up for it to be answered.
     let short = fields([("max_tokens", 5u32.into())]);
     let (_, stream) = ask(&other, "hello", short).await.unwrap();
     let answer = Reader::new(stream).answer().await;
     assert_eq!(answer.text, "sim: hello hello hello hello");
 
-    let signal = eventually(end.next()).await.unwrap();
-    let args = signal.args().unwrap();
-    assert_eq!(*args.reason(), "cancelled");
-    let message: &str = args.info()["message"].downcast_ref().unwrap();
+    let (reason, info) = signals.finished(&path).await;
+    assert_eq!(reason, "cancelled");
+    let message: &str = info["message"].downcast_ref().unwrap();
     assert!(message.contains("stream.stall_seconds"), "{message}");
-    let tokens: u32 = args.info()["completion_tokens"].downcast_ref().unwrap();
+    let tokens: u32 = info["completion_tokens"].downcast_ref().unwrap();
     assert!(tokens < 20_000, "the engine was cancelled");
     drop(unread);
 }

@@ -10,7 +10,7 @@ use crate::support::stream::Reader;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_wait_for_the_model() {
-    let daemon = Daemon::start("load=1s").await;
+    let daemon = Daemon::start("load=2s").await;
     let client = daemon.client().await;
     assert_eq!(client.manager.state().await.unwrap(), "loading");
     let path = client.manager.open_session(fields([])).await.unwrap();
@@ -29,7 +29,7 @@ async fn requests_wait_for_the_model() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_load_is_told_to_all() {
-    let daemon = Daemon::start("load=500ms,load_error=no such file: m.gguf").await;
+    let daemon = Daemon::start("load=2s,load_error=no such file: m.gguf").await;
     let client = daemon.client().await;
     let (_, waiting) = ask(&client, "a b", fields([])).await.unwrap();
     let answer = Reader::new(waiting).answer().await;
