@@ -158,7 +158,7 @@ fn a_row_does_not_depend_on_how_many_rows_run() {
             let mut runner = runner(&golden(name), DType::F16, chunk);
             runner
                 .logits(&tokens, |row| {
-                    all.push(row.iter().map(|logit| logit.to_bits()).collect())
+                    all.push(row.iter().map(|logit| logit.to_bits()).collect());
                 })
                 .expect("ids are within the vocabulary");
             all
