@@ -1,70 +1,20 @@
 //! Puts the daemon on a bus: objects first, then watchers, and the name last.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;
+use zbus::Connection;
 use zbus::fdo::{DBusProxy, NameOwnerChangedStream, RequestNameFlags};
 use zbus::names::{BusName, WellKnownName};
-use zbus::{Connection, connection};
 
+use super::address::Address;
 use super::authorize::Caller;
 use super::diagnostics::Diagnostics;
 use super::manager::Manager;
 use super::shared::Shared;
 use super::{BusConfig, NAME, PATH, publish};
 use crate::engine::Handle;
-
-/// Which bus.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    System,
-    Session,
-    /// A D-Bus address such as `unix:path=/run/robot/bus`.
-    Other(String),
-}
-
-impl FromStr for Address {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "system" => Self::System,
-            "session" => Self::Session,
-            other => Self::Other(other.to_owned()),
-        })
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::System => f.write_str("system bus"),
-            Self::Session => f.write_str("session bus"),
-            Self::Other(address) => write!(f, "bus {address}"),
-        }
-    }
-}
-
-impl Address {
-    /// Connects as a client would.
-    ///
-    /// # Errors
-    /// If there is no such bus, or it refuses the connection.
-    pub async fn connect(&self) -> zbus::Result<Connection> {
-        self.builder().build().await
-    }
-
-    fn builder(&self) -> connection::Builder<'_> {
-        match self {
-            Self::System => connection::Builder::system(),
-            Self::Session => connection::Builder::session(),
-            Self::Other(address) => connection::Builder::address(address.as_str()),
-        }
-    }
-}
 
 /// Why the daemon could not be put on the bus.
 #[derive(Debug, thiserror::Error)]

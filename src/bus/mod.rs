@@ -4,6 +4,7 @@
 //! A call's way: an interface (`manager`, `session`) reads `options` and `messages`, `delivery` queues it and
 //! makes its object, `stream` writes its frames. `owned` remembers what ends when a connection leaves.
 
+mod address;
 mod authorize;
 mod completion;
 mod config;
@@ -25,8 +26,9 @@ mod session;
 mod shared;
 mod stream;
 
+pub use address::Address;
 pub use config::BusConfig;
-pub use connect::{Address, Bus, BusError, serve};
+pub use connect::{Bus, BusError, serve};
 pub use error::Error;
 pub use frame::Frame;
 

@@ -1,6 +1,7 @@
 //! What all objects of the bus share, and how objects come and go with their owners.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zbus::{Connection, OwnedObjectPath, fdo};
@@ -11,6 +12,9 @@ use super::request::Request;
 use super::session::Session;
 use super::{BusConfig, Error, PATH};
 use crate::engine::{Cancel, Handle, SessionId};
+
+/// The least time between two sweeps of finished requests.
+const SWEEP: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -107,7 +111,7 @@ impl Shared {
 
     /// Takes away finished requests when their time is over, until the task is stopped.
     pub(super) async fn sweep(&self, connection: &Connection) {
-        let mut ticks = tokio::time::interval(self.config.finished_linger / 4);
+        let mut ticks = tokio::time::interval((self.config.finished_linger / 4).max(SWEEP));
         loop {
             let now = ticks.tick().await;
             for id in self.owned.expire(now.into_std()) {

@@ -1,0 +1,55 @@
+//! Which bus the daemon answers on, and its clients call.
+
+use std::fmt;
+use std::str::FromStr;
+
+use zbus::{Connection, connection};
+
+/// Which bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    System,
+    Session,
+    /// A D-Bus address such as `unix:path=/run/robot/bus`.
+    Other(String),
+}
+
+impl FromStr for Address {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "system" => Self::System,
+            "session" => Self::Session,
+            other => Self::Other(other.to_owned()),
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System => f.write_str("system bus"),
+            Self::Session => f.write_str("session bus"),
+            Self::Other(address) => write!(f, "bus {address}"),
+        }
+    }
+}
+
+impl Address {
+    /// Connects as a client would.
+    ///
+    /// # Errors
+    /// If there is no such bus, or it refuses the connection.
+    pub async fn connect(&self) -> zbus::Result<Connection> {
+        self.builder().build().await
+    }
+
+    pub(super) fn builder(&self) -> connection::Builder<'_> {
+        match self {
+            Self::System => connection::Builder::system(),
+            Self::Session => connection::Builder::session(),
+            Self::Other(address) => connection::Builder::address(address.as_str()),
+        }
+    }
+}
