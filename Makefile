@@ -5,6 +5,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 
+RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
 MODEL    := target/models/SmolLM2-135M-Instruct.Q4_1.gguf
 # What `make demo` asks.
 ASK      ?= In two sentences: why does a robot carry its own brain?
@@ -13,6 +14,7 @@ export ASK
 .PHONY: build demo test cross deps deps-build deps-demo deps-test
 build: deps-build
 	cargo build --release --locked
+	@awk -f kernels/resources.awk "$$(ls -t $(RELEASE)/build/ganglion-*/out/resources.txt | head -n 1)"
 
 demo: deps-demo build
 	@tests/demo/run.sh $(MODEL)
@@ -25,13 +27,14 @@ deps: deps-test
 deps-build:
 	@tests/deps/packages.sh cc=build-essential
 	@command -v cargo >/dev/null || { echo 'Rust is missing: install rustup, then run this again' >&2; exit 1; }
+	@tests/deps/nvrtc.sh
 deps-demo: deps-build
 	@tests/deps/packages.sh dbus-daemon=dbus
 	@tests/deps/python.sh
 	@target/venv/bin/python tests/deps/model.py $(MODEL)
 deps-test: deps-demo
 	@tests/deps/packages.sh busctl=systemd
-	@tests/deps/python.sh all
+	@tests/deps/python.sh requirements
 
 # $(call stage,NAME,COMMAND): a heading, the command, and the seconds that it took.
 define stage

@@ -1,12 +1,16 @@
 //! Ganglion keeps one language model warm on the robot and lets every program talk to it over D-Bus.
 //!
-//! Arrows point one way: `bus -> engine -> model -> tape`. The bus never names a device, the engine
+//! Arrows point one way: `bus -> engine -> model -> tape -> device`. The bus never names a device, the engine
 //! never names D-Bus. A token's way: `bus::manager` queues a turn, `engine::worker` prefills it,
 //! `tape` computes one step, `model::tokenizer` turns the id into text, `bus::stream` writes it.
 
 pub mod bus;
 pub mod config;
+#[cfg(feature = "cuda")]
+pub mod device;
 pub mod engine;
+#[cfg(feature = "cuda")]
+pub mod graph;
 pub mod journal;
 pub mod kv;
 pub mod model;

@@ -16,8 +16,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &["tape"]),
     (
         "tape",
-        &["device", "kv", "model::Format", "model::weights", "sampler"],
+        &[
+            "device",
+            "graph",
+            "kv",
+            "model::Format",
+            "model::weights",
+            "sampler",
+        ],
     ),
+    ("graph", &["device"]),
+    ("device", &[]),
     ("kv", &["tape"]),
     ("sampler", &[]),
     ("telemetry", &[]),
@@ -30,6 +39,7 @@ const FENCED: &[(&str, &[&str])] = &[
     ("zbus", &["bus", "bin"]),
     ("sd_notify", &["service"]),
     ("tracing_journald", &["journal"]),
+    ("cudarc", &["device"]),
 ];
 
 const MAY_BE_UNSAFE: &[&str] = &["device/", "tape/cuda"];

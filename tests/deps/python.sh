@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes target/venv, and installs tests/deps/requirements.txt into it when asked for `all`.
+# Makes target/venv, and installs tests/deps/NAME.txt into it for each NAME given.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 venv=target/venv
@@ -22,10 +22,11 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     }
 fi
 
-[ "${1:-}" = all ] || exit 0
-wanted=tests/deps/requirements.txt
-installed=$venv/requirements.txt
-if ! cmp -s "$wanted" "$installed"; then
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$wanted"
-    cp "$wanted" "$installed"
-fi
+for name in "$@"; do
+    wanted=tests/deps/$name.txt
+    installed=$venv/$name.txt
+    if ! cmp -s "$wanted" "$installed"; then
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$wanted"
+        cp "$wanted" "$installed"
+    fi
+done

@@ -1,0 +1,139 @@
+//! NVIDIA's run-time compiler, opened by path at build time: nothing links to it.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::{env, ptr};
+
+use libloading::Library;
+
+use crate::{Result, listed};
+
+/// The library, and the folder of CUDA's headers.
+pub(crate) struct Nvrtc {
+    library: Library,
+    pub headers: PathBuf,
+}
+
+/// What a source is compiled to.
+pub(crate) struct Compiled {
+    pub cubin: Vec<u8>,
+    /// Ends in a NUL, as the driver wants it.
+    pub ptx: Vec<u8>,
+    /// What ptxas says of each kernel's registers and memory.
+    pub log: Vec<u8>,
+}
+
+impl Nvrtc {
+    /// In `$GANGLION_NVRTC`, else in a CUDA toolkit, else in the Python wheels of target/venv.
+    pub(crate) fn find() -> Result<Self> {
+        let set = ["GANGLION_NVRTC", "CUDA_HOME"]
+            .into_iter()
+            .filter_map(env::var_os);
+        let toolkits = set.map(PathBuf::from).chain(["/usr/local/cuda".into()]);
+        let wheels = listed("target/venv/lib", |_| true).into_iter();
+        let wheels = wheels.map(|python| python.join("site-packages/nvidia"));
+        for root in toolkits.chain(wheels) {
+            let mut parts = listed(root.join("targets"), |_| true);
+            parts.extend(["", "cuda_nvrtc", "cuda_runtime"].map(|part| root.join(part)));
+            let folders = ["", "lib64", "lib", "include"]
+                .map(|name| parts.iter().map(move |part| part.join(name)));
+            let folders: Vec<_> = folders.into_iter().flatten().collect();
+            let is_library = |name: &str| name.starts_with("libnvrtc.so");
+            let library = folders
+                .iter()
+                .flat_map(|folder| listed(folder, is_library))
+                .next();
+            let headers = folders
+                .iter()
+                .find(|folder| folder.join("cuda_fp16.h").is_file());
+            if let (Some(library), Some(headers)) = (library, headers) {
+                // SAFETY: NVRTC needs nothing of the process that opens it.
+                let library = unsafe { Library::new(library) }?;
+                return Ok(Self {
+                    library,
+                    headers: headers.clone(),
+                });
+            }
+        }
+        Err("NVRTC, which compiles the kernels, is neither in $GANGLION_NVRTC nor in a CUDA toolkit nor in \
+            target/venv: run `make deps`, or build without CUDA by --no-default-features".into())
+    }
+
+    /// Compiles a source; the error is the compiler's log.
+    pub(crate) fn compile(
+        &self,
+        name: &Path,
+        source: &str,
+        options: &[String],
+    ) -> Result<Compiled> {
+        type Create = unsafe extern "C" fn(
+            *mut *mut c_void,
+            *const c_char,
+            *const c_char,
+            c_int,
+            *const c_void,
+            *const c_void,
+        ) -> c_int;
+        type Compile = unsafe extern "C" fn(*mut c_void, c_int, *const *const c_char) -> c_int;
+        let name = CString::new(name.to_string_lossy().as_bytes())?;
+        let source = CString::new(source)?;
+        let options = options.iter().map(|option| CString::new(option.as_str()));
+        let options = options.collect::<std::result::Result<Vec<_>, _>>()?;
+        let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
+        // Left to the process's end, which is near.
+        let mut program = ptr::null_mut();
+        // SAFETY: nvrtc.h declares it so; the strings outlive the call.
+        let created = unsafe {
+            self.symbol::<Create>("nvrtcCreateProgram")?(
+                &raw mut program,
+                source.as_ptr(),
+                name.as_ptr(),
+                0,
+                ptr::null(),
+                ptr::null(),
+            )
+        };
+        if created != 0 {
+            return Err(format!("nvrtcCreateProgram fails with {created}").into());
+        }
+        let count = c_int::try_from(pointers.len())?;
+        // SAFETY: nvrtc.h declares it so; `options` outlives the call.
+        let status = unsafe {
+            self.symbol::<Compile>("nvrtcCompileProgram")?(program, count, pointers.as_ptr())
+        };
+        let log = self.text(program, "ProgramLog")?;
+        if status != 0 {
+            return Err(String::from_utf8_lossy(&log).into());
+        }
+        Ok(Compiled {
+            cubin: self.text(program, "CUBIN")?,
+            ptx: self.text(program, "PTX")?,
+            log,
+        })
+    }
+
+    /// One of a program's outputs, each got by two functions of the same kind.
+    fn text(&self, program: *mut c_void, what: &str) -> Result<Vec<u8>> {
+        type Size = unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int;
+        type Get = unsafe extern "C" fn(*mut c_void, *mut u8) -> c_int;
+        let mut size = 0;
+        // SAFETY: nvrtc.h declares it so, and `program` was made by it.
+        let sized =
+            unsafe { self.symbol::<Size>(&format!("nvrtcGet{what}Size"))?(program, &raw mut size) };
+        let mut bytes = vec![0; size];
+        // SAFETY: nvrtc.h declares it so, and it writes `size` bytes.
+        let got =
+            unsafe { self.symbol::<Get>(&format!("nvrtcGet{what}"))?(program, bytes.as_mut_ptr()) };
+        if (sized, got) == (0, 0) {
+            Ok(bytes)
+        } else {
+            Err(format!("nvrtcGet{what} fails with {got}").into())
+        }
+    }
+
+    /// A function; the caller names the type that nvrtc.h gives it.
+    fn symbol<F: Copy>(&self, name: &str) -> Result<F> {
+        // SAFETY: `F` is the function's type, which each caller declares beside the call.
+        Ok(*unsafe { self.library.get::<F>(name.as_bytes()) }?)
+    }
+}

@@ -1,0 +1,34 @@
+// What tests/gpu/smoke.rs tries the device layer with. No model runs these.
+#include "abi.h"
+
+// data[i] = factor data[i] + i
+extern "C" __global__ void smoke_scale(const __grid_constant__ SmokeArgs a) {
+    u32 *data = reinterpret_cast<u32 *>(a.data);
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < a.count; i += gridDim.x * blockDim.x) data[i] = a.factor * data[i] + i;
+}
+
+// One step in the shape of a model's: takes the mailbox, advances the state, sends the token.
+extern "C" __global__ void smoke_step(const __grid_constant__ SmokeArgs a) {
+    volatile u32 *mailbox = reinterpret_cast<volatile u32 *>(a.step_mailbox);
+    // Token, position, generation, sequence.
+    u32 *state = reinterpret_cast<u32 *>(a.state);
+    u32 generation = mailbox[3];
+    if (generation != state[2]) {
+        __threadfence_system();
+        state[0] = mailbox[0];
+        state[1] = mailbox[1];
+        state[2] = generation;
+    }
+    state[0] = a.factor * state[0] + state[1];
+    state[1] += 1;
+    u32 sequence = ++state[3];
+    __threadfence_system();
+    reinterpret_cast<volatile u64 *>(a.token_mailbox)[sequence % 8] = (u64)sequence << 32 | state[0];
+}
+
+// Keeps the stream busy for count microseconds.
+extern "C" __global__ void smoke_wait(const __grid_constant__ SmokeArgs a) {
+    u64 start, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); while (now - start < 1000ull * a.count);
+}

@@ -1,0 +1,166 @@
+//! A device's primary context, current on the thread that opened it, and what the device is.
+
+use std::ffi::CStr;
+use std::rc::Rc;
+
+use cudarc::driver::sys::{self, CUctx_flags, CUdevice, CUdevice_attribute as Attribute, CUresult};
+
+use super::driver::{check, ignore};
+use super::{Error, Result, open};
+
+/// What a device is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    pub name: String,
+    /// Compute capability: (8, 7) is an Orin.
+    pub capability: (i32, i32),
+    pub multiprocessors: i32,
+    /// Shares its memory with the CPU.
+    pub integrated: bool,
+    /// Whether the CPU may touch managed memory while a kernel runs: not on an Orin.
+    pub concurrent_managed_access: bool,
+    /// Bytes in all.
+    pub memory: u64,
+    /// What the driver knows: 12060 is CUDA 12.6.
+    pub driver: i32,
+}
+
+/// A device's primary context. What it makes holds it, so it is given up last.
+#[derive(Debug)]
+pub struct Context {
+    device: CUdevice,
+    properties: Properties,
+    emulate_tegra: bool,
+    /// It is current on one thread only, so it stays there.
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Context {
+    /// Opens the first device. With `emulate_tegra`, CPU access to memory that a busy stream uses is
+    /// refused as an Orin would fault, so that tests can catch it elsewhere.
+    ///
+    /// # Errors
+    /// If there is no driver or device, or this process may not use it.
+    pub fn open(emulate_tegra: bool) -> Result<Rc<Self>> {
+        // SAFETY: it only tries to open libcuda, whose initialisers need nothing of the process.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(Error::NoDriver);
+        }
+        let mut driver = 0;
+        // SAFETY: it writes one integer, and may be called before anything else.
+        check("cuDriverGetVersion", unsafe {
+            sys::cuDriverGetVersion(&raw mut driver)
+        })?;
+        if driver < 12040 {
+            return Err(Error::OldDriver { version: driver });
+        }
+        // SAFETY: flags are 0, as they must be.
+        check("cuInit", unsafe { sys::cuInit(0) }).map_err(explain)?;
+        let mut device = 0;
+        // SAFETY: it writes one integer.
+        check("cuDeviceGet", unsafe {
+            sys::cuDeviceGet(&raw mut device, 0)
+        })
+        .map_err(explain)?;
+
+        // The mailbox is spun on before anything waits here, so waiting may sleep.
+        let flags =
+            CUctx_flags::CU_CTX_SCHED_BLOCKING_SYNC as u32 | CUctx_flags::CU_CTX_MAP_HOST as u32;
+        // SAFETY: `device` is the driver's.
+        check("cuDevicePrimaryCtxSetFlags", unsafe {
+            sys::cuDevicePrimaryCtxSetFlags_v2(device, flags)
+        })?;
+        let mut context = std::ptr::null_mut();
+        // SAFETY: `device` is the driver's; the context is released by `Drop`.
+        check("cuDevicePrimaryCtxRetain", unsafe {
+            sys::cuDevicePrimaryCtxRetain(&raw mut context, device)
+        })
+        .map_err(explain)?;
+        let mut opened = Self {
+            device,
+            properties: Properties::default(),
+            emulate_tegra,
+            _thread: std::marker::PhantomData,
+        };
+        // SAFETY: the context was retained above.
+        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context) })?;
+        opened.properties = opened.read_properties(driver)?;
+        Ok(Rc::new(opened))
+    }
+
+    #[must_use]
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Whether a busy stream's memory is refused to the CPU rather than waited for.
+    #[must_use]
+    pub fn emulates_tegra(&self) -> bool {
+        self.emulate_tegra
+    }
+
+    /// Bytes of device memory that are free. On an integrated device the page cache counts as used here,
+    /// so admission there reads /proc/meminfo instead.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn free_memory(&self) -> Result<u64> {
+        Ok(self.memory_info()?.0)
+    }
+
+    fn memory_info(&self) -> Result<(u64, u64)> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the context is current on this thread, which it cannot leave; two integers are written.
+        check("cuMemGetInfo", unsafe {
+            sys::cuMemGetInfo_v2(&raw mut free, &raw mut total)
+        })?;
+        Ok((free as u64, total as u64))
+    }
+
+    fn read_properties(&self, driver: i32) -> Result<Properties> {
+        let mut name = [0_u8; 256];
+        // SAFETY: it writes at most 255 bytes and a NUL.
+        check("cuDeviceGetName", unsafe {
+            sys::cuDeviceGetName(name.as_mut_ptr().cast(), 256, self.device)
+        })?;
+        let name = CStr::from_bytes_until_nul(&name)
+            .map_or_else(|_| "unknown".into(), CStr::to_string_lossy);
+        Ok(Properties {
+            name: name.into_owned(),
+            capability: (
+                self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            multiprocessors: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            integrated: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
+            concurrent_managed_access: self
+                .attribute(Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)?
+                != 0,
+            memory: self.memory_info()?.1,
+            driver,
+        })
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<i32> {
+        let mut value = 0;
+        // SAFETY: it writes one integer.
+        let result = unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, self.device) };
+        check("cuDeviceGetAttribute", result).map(|()| value)
+    }
+}
+
+/// What stands behind a driver that does not start.
+fn explain(error: Error) -> Error {
+    match open::refused() {
+        Some(refused) => refused,
+        None if error.is(CUresult::CUDA_ERROR_NO_DEVICE) => Error::NoDevice,
+        None => error,
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: it was retained once by `open`, and all that it made held it and is gone.
+        ignore(unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
+    }
+}

@@ -1,0 +1,93 @@
+//! What can go wrong with a device, each with its remedy.
+
+use cudarc::driver::sys::CUresult;
+
+/// Why the device did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "libcuda.so.1 is not on this machine: install NVIDIA's driver (on a Jetson: nvidia-l4t-cuda)"
+    )]
+    NoDriver,
+    #[error("the driver knows CUDA {}.{} and 12.4 is needed: update it (on a Jetson: JetPack 6.1 or later)", .version / 1000, .version % 1000 / 10)]
+    OldDriver { version: i32 },
+    #[error("the driver found no CUDA device")]
+    NoDevice,
+    #[error(
+        "{node} may not be opened: add the user to the group `{group}` \
+         (for a service: SupplementaryGroups={group}, and DeviceAllow={node} rw)"
+    )]
+    Permission { node: String, group: String },
+    #[error(
+        "no kernels for compute capability {major}.{minor}: this build holds 8.7, 9.0, and PTX for 8.7 and later"
+    )]
+    NoImage { major: i32, minor: i32 },
+    #[error("GANGLION_CUDA_IMAGE={value:?} is neither \"ptx\" nor \"cubin\"")]
+    ImageChoice { value: String },
+    #[error("{} MiB of device memory are needed and {} MiB are free: lower kv.context, or stop what else uses the GPU", .need >> 20, .free >> 20)]
+    OutOfMemory { need: u64, free: u64 },
+    #[error("no kernel is called {kernel}")]
+    NoKernel { kernel: String },
+    #[error(
+        "the kernel {kernel} takes {takes:?} bytes of parameters, and its launcher passes {passes}"
+    )]
+    Signature {
+        kernel: String,
+        takes: Vec<usize>,
+        passes: usize,
+    },
+    #[error("the kernel {kernel} asks for {asked} {what} and an Orin has {limit}")]
+    Limit {
+        kernel: String,
+        what: &'static str,
+        asked: usize,
+        limit: usize,
+    },
+    #[error(
+        "memory that the GPU uses was asked for while its stream was busy: synchronize it first"
+    )]
+    Busy,
+    #[error("the memory is not the CPU's to touch: {0}")]
+    NotReachable(&'static str),
+    #[error("a region of {bytes} bytes is not within its memory")]
+    Bounds { bytes: usize },
+    #[error("a recorded graph holds a node that is no kernel: {0}")]
+    NotAKernel(String),
+    #[error("token {sequence} did not arrive though its step has ended")]
+    NoToken { sequence: u32 },
+    #[error("{call} fails: {name}")]
+    Driver {
+        call: &'static str,
+        name: String,
+        code: u32,
+    },
+}
+
+/// After these the context does nothing any more: only a new process helps.
+const STICKY: &[CUresult] = &[
+    CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+    CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+    CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+    CUresult::CUDA_ERROR_ASSERT,
+    CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+    CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+    CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
+    CUresult::CUDA_ERROR_INVALID_PC,
+    CUresult::CUDA_ERROR_LAUNCH_FAILED,
+    CUresult::CUDA_ERROR_UNKNOWN,
+];
+
+impl Error {
+    /// Whether the device is lost to this process.
+    #[must_use]
+    pub fn is_sticky(&self) -> bool {
+        matches!(self, Self::Driver { code, .. } if STICKY.iter().any(|one| *one as u32 == *code))
+    }
+
+    pub(super) fn is(&self, result: CUresult) -> bool {
+        matches!(self, Self::Driver { code, .. } if *code == result as u32)
+    }
+}

@@ -1,0 +1,187 @@
+//! The kernels that were compiled into this binary, and the ones that suit a device.
+
+use std::ffi::CString;
+use std::rc::Rc;
+
+use cudarc::driver::sys::{self, CUmodule, CUresult};
+
+use super::driver::{check, ignore};
+use super::kernel::Kernel;
+use super::{Context, Error, Parameters, Result};
+
+/// One source of kernels, compiled.
+struct Image {
+    name: &'static str,
+    sm_87: &'static [u8],
+    sm_90: &'static [u8],
+    ptx_87: &'static [u8],
+}
+
+include!(concat!(env!("OUT_DIR"), "/images.rs"));
+
+/// `ptx` takes the PTX, which is the Orin's code path, on every device that can.
+const CHOICE: &str = "GANGLION_CUDA_IMAGE";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Sm87,
+    Sm90,
+    Ptx87,
+}
+
+impl Kind {
+    fn of((major, minor): (i32, i32), choice: Option<&str>) -> Result<Self> {
+        match ((major, minor), choice) {
+            (_, Some(value)) if !["ptx", "cubin"].contains(&value) => {
+                let value = value.into();
+                Err(Error::ImageChoice { value })
+            }
+            ((8, 7), None | Some("cubin")) => Ok(Self::Sm87),
+            ((9, 0), None | Some("cubin")) => Ok(Self::Sm90),
+            (capability, None | Some("ptx")) if capability >= (8, 7) => Ok(Self::Ptx87),
+            _ => Err(Error::NoImage { major, minor }),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sm87 => "sm_87 cubin",
+            Self::Sm90 => "sm_90 cubin",
+            Self::Ptx87 => "compute_87 PTX",
+        }
+    }
+}
+
+/// A loaded module: its code stays on the device for as long as a kernel of it is held.
+#[derive(Debug)]
+pub(super) struct Module {
+    handle: CUmodule,
+    _context: Rc<Context>,
+}
+
+/// All kernels, for one device.
+#[derive(Debug)]
+pub struct Modules {
+    kind: Kind,
+    modules: Vec<Rc<Module>>,
+}
+
+impl Modules {
+    /// Loads what suits the device, or what `GANGLION_CUDA_IMAGE` asks for.
+    ///
+    /// # Errors
+    /// If no image suits the device, or the driver refuses it.
+    pub fn load(context: &Rc<Context>) -> Result<Self> {
+        let choice = std::env::var_os(CHOICE).map(|value| value.to_string_lossy().into_owned());
+        let kind = Kind::of(context.properties().capability, choice.as_deref())?;
+        let load = |image: &Image| {
+            let bytes = match kind {
+                Kind::Sm87 => image.sm_87,
+                Kind::Sm90 => image.sm_90,
+                Kind::Ptx87 => image.ptx_87,
+            };
+            tracing::debug!(
+                image = image.name,
+                kind = kind.name(),
+                bytes = bytes.len(),
+                "loading kernels"
+            );
+            let mut handle = std::ptr::null_mut();
+            // SAFETY: the context is current on this thread. A cubin says how long it is, and PTX ends in
+            // a NUL: the build keeps the one that the compiler writes.
+            check("cuModuleLoadData", unsafe {
+                sys::cuModuleLoadData(&raw mut handle, bytes.as_ptr().cast())
+            })?;
+            Ok(Rc::new(Module {
+                handle,
+                _context: Rc::clone(context),
+            }))
+        };
+        Ok(Self {
+            kind,
+            modules: IMAGES.iter().map(load).collect::<Result<_>>()?,
+        })
+    }
+
+    /// Which of the images was loaded, for people.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    /// The kernel of that name, which takes an `A`, allowed `shared` bytes of dynamic shared memory.
+    ///
+    /// # Errors
+    /// If there is none, if it takes anything else, or if it exceeds an Orin's limits.
+    pub fn kernel<A: Parameters>(&self, name: &str, shared: usize) -> Result<Kernel<A>> {
+        let missing = || Error::NoKernel {
+            kernel: name.into(),
+        };
+        let symbol = CString::new(name).map_err(|_| missing())?;
+        for module in &self.modules {
+            let mut function = std::ptr::null_mut();
+            // SAFETY: the module is loaded and `symbol` ends in a NUL.
+            match unsafe {
+                sys::cuModuleGetFunction(&raw mut function, module.handle, symbol.as_ptr())
+            } {
+                CUresult::CUDA_ERROR_NOT_FOUND => {}
+                result => {
+                    check("cuModuleGetFunction", result)?;
+                    return Kernel::new(function, name, shared, module);
+                }
+            }
+        }
+        Err(missing())
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: it was loaded once, and no kernel of it is held.
+        ignore(unsafe { sys::cuModuleUnload(self.handle) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_suits_its_device() {
+        for (capability, choice, kind) in [
+            ((8, 7), None, Some(Kind::Sm87)),
+            ((9, 0), None, Some(Kind::Sm90)),
+            ((9, 0), Some("cubin"), Some(Kind::Sm90)),
+            ((9, 0), Some("ptx"), Some(Kind::Ptx87)),
+            ((8, 7), Some("ptx"), Some(Kind::Ptx87)),
+            ((8, 9), None, Some(Kind::Ptx87)),
+            ((12, 0), None, Some(Kind::Ptx87)),
+            ((12, 0), Some("cubin"), None),
+            ((8, 6), None, None),
+            ((7, 2), Some("ptx"), None),
+            ((9, 0), Some("sass"), None),
+        ] {
+            assert_eq!(
+                Kind::of(capability, choice).ok(),
+                kind,
+                "{capability:?} {choice:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_image_is_what_its_name_says() {
+        assert!(!IMAGES.is_empty());
+        for image in IMAGES {
+            for cubin in [image.sm_87, image.sm_90] {
+                assert!(cubin.starts_with(b"\x7fELF"), "{}", image.name);
+            }
+            let ptx = std::str::from_utf8(image.ptx_87).expect("PTX is text");
+            assert!(
+                ptx.contains(".target sm_87") && ptx.ends_with('\0'),
+                "{}",
+                image.name
+            );
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A kernel that may be launched: its parameters and its geometry are held to what the GPU and an Orin allow.
+
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute as Attribute, CUresult};
+
+use super::driver::check;
+use super::image::Module;
+use super::{Error, Parameters, Result, Stream};
+
+/// Shared memory that a block may have on sm_87, static and dynamic together.
+const SHARED_BYTES: usize = 163 << 10;
+/// Threads of a block.
+const THREADS: usize = 1024;
+
+/// How many blocks, of how many threads, with how many bytes of dynamic shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Geometry {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+}
+
+impl Geometry {
+    /// `blocks` blocks of `threads` threads.
+    #[must_use]
+    pub const fn new(blocks: u32, threads: u32) -> Self {
+        Self {
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            shared: 0,
+        }
+    }
+}
+
+/// A function on the device that takes one `A`, by value.
+#[derive(Debug)]
+pub struct Kernel<A> {
+    function: CUfunction,
+    name: Box<str>,
+    threads: usize,
+    shared: usize,
+    _module: Rc<Module>,
+    _parameters: PhantomData<fn(A)>,
+}
+
+impl<A: Parameters> Kernel<A> {
+    pub(super) fn new(
+        function: CUfunction,
+        name: &str,
+        shared: usize,
+        module: &Rc<Module>,
+    ) -> Result<Self> {
+        let takes = parameters(function)?;
+        if takes != [size_of::<A>()] {
+            return Err(Error::Signature {
+                kernel: name.into(),
+                takes,
+                passes: size_of::<A>(),
+            });
+        }
+        let own = attribute(function, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+        within(
+            name,
+            "bytes of shared memory a block",
+            own + shared,
+            SHARED_BYTES,
+        )?;
+        let allowed = i32::try_from(shared).map_err(|_| Error::Bounds { bytes: shared })?;
+        // SAFETY: the function's module is held.
+        let result = unsafe {
+            sys::cuFuncSetAttribute(
+                function,
+                Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                allowed,
+            )
+        };
+        check("cuFuncSetAttribute", result)?;
+        // SAFETY: as above. Loaded now, for a capture is no time to load code.
+        check("cuFuncLoad", unsafe { sys::cuFuncLoad(function) })?;
+        Ok(Self {
+            function,
+            name: name.into(),
+            threads: attribute(function, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?
+                .min(THREADS),
+            shared,
+            _module: Rc::clone(module),
+            _parameters: PhantomData,
+        })
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Queues a launch, or has it recorded.
+    ///
+    /// # Errors
+    /// If the geometry exceeds what the kernel was compiled for or an Orin has, or the driver refuses.
+    ///
+    /// # Safety
+    /// Every address in `parameters` must be of memory that the kernel may use as it does with this
+    /// geometry, for as long as the launch, or any graph that it is recorded into, can run.
+    pub unsafe fn launch(
+        &self,
+        stream: &mut Stream,
+        geometry: Geometry,
+        parameters: &A,
+    ) -> Result<()> {
+        let Geometry {
+            grid,
+            block,
+            shared,
+        } = geometry;
+        let threads = block.iter().map(|&side| side as usize).product();
+        within(&self.name, "threads a block", threads, self.threads)?;
+        within(
+            &self.name,
+            "bytes of dynamic shared memory",
+            shared as usize,
+            self.shared,
+        )?;
+        let mut pointers = [std::ptr::from_ref(parameters).cast_mut().cast()];
+        // SAFETY: the kernel takes one parameter of this size, which `new` checked; the driver copies it
+        // before it returns. What the kernel does with it is the caller's promise.
+        let result = unsafe {
+            sys::cuLaunchKernel(
+                self.function,
+                grid[0],
+                grid[1],
+                grid[2],
+                block[0],
+                block[1],
+                block[2],
+                shared,
+                stream.handle(),
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        check("cuLaunchKernel", result)
+    }
+}
+
+fn within(kernel: &str, what: &'static str, asked: usize, limit: usize) -> Result<()> {
+    if asked <= limit {
+        return Ok(());
+    }
+    Err(Error::Limit {
+        kernel: kernel.into(),
+        what,
+        asked,
+        limit,
+    })
+}
+
+/// The sizes of what a function takes, in order.
+fn parameters(function: CUfunction) -> Result<Vec<usize>> {
+    let mut sizes = Vec::new();
+    loop {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: the function's module is held; two numbers are written.
+        match unsafe {
+            sys::cuFuncGetParamInfo(function, sizes.len(), &raw mut offset, &raw mut size)
+        } {
+            // The index is past the last parameter.
+            CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(sizes),
+            result => check("cuFuncGetParamInfo", result)?,
+        }
+        sizes.push(size);
+    }
+}
+
+fn attribute(function: CUfunction, attribute: Attribute) -> Result<usize> {
+    let mut value = 0;
+    // SAFETY: the function's module is held; one integer is written.
+    check("cuFuncGetAttribute", unsafe {
+        sys::cuFuncGetAttribute(&raw mut value, attribute, function)
+    })?;
+    Ok(usize::try_from(value).unwrap_or(0))
+}

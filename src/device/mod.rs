@@ -1,0 +1,36 @@
+//! One CUDA device: its context, stream, memory, kernels and recorded graphs, each owned and each safe to drop.
+//!
+//! The driver is opened when a context is, so the same binary starts where there is none. Nothing here
+//! knows of models or tapes. A context and all that it made stay on the thread that opened it: their
+//! types hold raw handles, so the compiler sees to that.
+
+mod abi;
+mod arena;
+mod context;
+mod driver;
+mod error;
+mod event;
+mod exec;
+mod image;
+mod kernel;
+mod mailbox;
+mod open;
+mod pinned;
+mod plan;
+mod stream;
+
+pub use abi::*;
+pub use arena::{Arena, Staging};
+pub use context::{Context, Properties};
+pub use error::Error;
+pub use event::Event;
+pub use exec::{Captured, Exec};
+pub use image::Modules;
+pub use kernel::{Geometry, Kernel};
+pub use mailbox::{StepMailbox, TokenMailbox};
+pub use pinned::Pinned;
+pub use plan::{CHUNK_BYTES, Memory, Plan, Region};
+pub use stream::{Idle, Stream};
+
+/// The result of what the driver was asked.
+pub type Result<T> = std::result::Result<T, Error>;

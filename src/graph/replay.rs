@@ -1,0 +1,77 @@
+//! A recorded graph that can be launched. It has no state "not yet".
+
+use crate::device::{Captured, Exec, Result, Stream};
+
+/// An executable graph of kernels only, and the recording it was made from.
+#[derive(Debug)]
+pub struct Graph {
+    exec: Exec,
+    captured: Captured,
+    nodes: usize,
+}
+
+/// What became of the living graph when it was recorded again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// The same executable graph does something else now.
+    Updated,
+    /// The driver wanted a new one.
+    Instantiated,
+}
+
+impl Graph {
+    /// Makes a recording executable and brings it to the device.
+    ///
+    /// # Errors
+    /// If it holds anything but kernels, or the driver refuses.
+    pub fn new(captured: Captured, stream: &mut Stream) -> Result<Self> {
+        let nodes = captured.kernels()?;
+        let mut exec = captured.instantiate()?;
+        exec.upload(stream)?;
+        Ok(Self {
+            exec,
+            captured,
+            nodes,
+        })
+    }
+
+    /// Makes it do what another recording does: by an update, which takes a fraction of the time, or else
+    /// by a new instance. After an error it still does what it did.
+    ///
+    /// # Errors
+    /// If the recording holds anything but kernels, or the driver refuses.
+    pub fn renew(&mut self, captured: Captured, stream: &mut Stream) -> Result<Renewal> {
+        let nodes = captured.kernels()?;
+        let renewal = if nodes == self.nodes && self.exec.update(&captured)? {
+            Renewal::Updated
+        } else {
+            self.exec = captured.instantiate()?;
+            Renewal::Instantiated
+        };
+        (self.captured, self.nodes) = (captured, nodes);
+        self.exec.upload(stream)?;
+        Ok(renewal)
+    }
+
+    /// Queues one replay.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn launch(&mut self, stream: &mut Stream) -> Result<()> {
+        self.exec.launch(stream)
+    }
+
+    /// How many kernels one replay runs.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// The graph in DOT.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn dot(&self) -> Result<String> {
+        self.captured.dot()
+    }
+}

@@ -1,0 +1,316 @@
+//! Tries the device layer on the GPU at hand: `smoke` checks and prints figures, `smoke sticky` breaks the
+//! context on purpose. It exits 77 where there is no GPU to try.
+
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use ganglion::device::{
+    Arena, Context, Error, Geometry, Memory, Modules, Plan, Region, Result, SmokeArgs, Staging,
+    StepMailbox, Stream, TokenMailbox,
+};
+use ganglion::graph::{Graph, Recording, Renewal};
+
+const WORDS: u32 = 150_000_001;
+const NODES: usize = 200;
+
+fn main() -> ExitCode {
+    let context = match Context::open(true) {
+        Ok(context) => context,
+        Err(error) => {
+            println!("NOT RUN: {error}");
+            return ExitCode::from(77);
+        }
+    };
+    println!("{:?}", context.properties());
+    let tried = if std::env::args()
+        .nth(1)
+        .is_some_and(|argument| argument == "sticky")
+    {
+        sticky(&context)
+    } else {
+        lookups(&context)
+            .and_then(|()| memory(&context, Memory::Device))
+            .and_then(|()| memory(&context, Memory::Unified))
+            .and_then(|()| too_much(&context))
+            .and_then(|()| graph(&context))
+    };
+    match tried {
+        Ok(()) => println!("passed"),
+        Err(error) => {
+            println!("FAILED: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// A kernel is found by name, for its own parameters, within an Orin's limits.
+fn lookups(context: &Rc<Context>) -> Result<()> {
+    let start = Instant::now();
+    let modules = Modules::load(context)?;
+    println!("{} loaded in {:?}", modules.kind(), start.elapsed());
+    let kernel = modules.kernel::<SmokeArgs>("smoke_scale", 163 << 10)?;
+    let too_shared = modules.kernel::<SmokeArgs>("smoke_scale", (163 << 10) + 1);
+    assert!(
+        matches!(too_shared, Err(Error::Limit { asked: 166_913, .. })),
+        "{too_shared:?}"
+    );
+    let unknown = modules.kernel::<SmokeArgs>("smoke_nothing", 0);
+    assert!(
+        matches!(unknown, Err(Error::NoKernel { .. })),
+        "{unknown:?}"
+    );
+    let mut stream = Stream::new(context)?;
+    let mut wide = Geometry::new(1, 1025);
+    // SAFETY: it is refused before it gets to the driver.
+    let refused = unsafe { kernel.launch(&mut stream, wide, &SmokeArgs::default()) };
+    assert!(
+        matches!(refused, Err(Error::Limit { limit: 1024, .. })),
+        "{refused:?}"
+    );
+    wide = Geometry {
+        shared: (163 << 10) + 4,
+        ..Geometry::new(1, 32)
+    };
+    // SAFETY: as above.
+    let refused = unsafe { kernel.launch(&mut stream, wide, &SmokeArgs::default()) };
+    assert!(matches!(refused, Err(Error::Limit { .. })), "{refused:?}");
+    Ok(())
+}
+
+/// Fills chunks, has a kernel change them, and gets them back, by copies and by the borrow.
+fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
+    let modules = Modules::load(context)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0)?;
+    let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0)?;
+    let mut stream = Stream::new(context)?;
+    let mut staging = Staging::new(context, Staging::BYTES)?;
+    let mut plan = Plan::new();
+    let large = plan.add(4 * WORDS as usize / 2)?;
+    let second = plan.add(4 * WORDS as usize / 2)?;
+    let small = plan.add(1000)?;
+    let mut arena = Arena::new(context, memory, &plan)?;
+
+    let start = Instant::now();
+    for region in [large, second, small] {
+        arena.fill(region, 12, (&mut staging, &mut stream), |offset, piece| {
+            for (word, at) in piece.chunks_exact_mut(4).zip(offset as u32 / 4..) {
+                word.copy_from_slice(&at.wrapping_mul(5).to_le_bytes());
+            }
+            Ok::<_, Error>(())
+        })?;
+    }
+    let filled = start.elapsed();
+    arena.attach(&mut stream)?;
+
+    let count = |region: Region| (region.bytes() / 4) as u32;
+    let scale_region = |stream: &mut Stream, address, region| {
+        let args = SmokeArgs {
+            data: address,
+            count: count(region),
+            factor: 3,
+            ..SmokeArgs::default()
+        };
+        // SAFETY: the region holds `count` words and lives until the stream is synchronized below.
+        unsafe { scale.launch(stream, Geometry::new(264, 256), &args) }
+    };
+    for region in [large, second, small] {
+        scale_region(&mut stream, arena.address(region)?, region)?;
+    }
+    let expected = |at: u32| at.wrapping_mul(16).to_le_bytes();
+    let mut bytes = vec![0; second.bytes()];
+    arena.read(second, &mut bytes, &mut stream)?;
+    assert!(
+        bytes
+            .chunks_exact(4)
+            .zip(0..)
+            .all(|(word, at)| word == expected(at)),
+        "{memory:?} copied"
+    );
+
+    let pause = SmokeArgs {
+        count: 50_000,
+        ..SmokeArgs::default()
+    };
+    // SAFETY: it touches no memory.
+    unsafe { wait.launch(&mut stream, Geometry::new(1, 1), &pause) }?;
+    assert_eq!(
+        stream.idle().err(),
+        Some(Error::Busy),
+        "a launch is in flight"
+    );
+    stream.synchronize()?;
+    let idle = stream.idle()?;
+    match (memory, arena.host(small, &idle)) {
+        (Memory::Device, Err(Error::NotReachable(_))) => {}
+        (Memory::Unified, Ok(host)) => {
+            assert!(
+                host.chunks_exact(4)
+                    .zip(0..)
+                    .all(|(word, at)| word == expected(at)),
+                "in place"
+            );
+            host.fill(0);
+        }
+        (_, other) => panic!("{memory:?}: {other:?}"),
+    }
+    if memory == Memory::Unified {
+        let mut other = Stream::new(context)?;
+        let elsewhere = arena.host(small, &other.idle()?).map(|_| ());
+        assert!(
+            matches!(elsewhere, Err(Error::NotReachable(_))),
+            "{elsewhere:?}"
+        );
+        // What the CPU wrote, the GPU reads.
+        scale_region(&mut stream, arena.address(small)?, small)?;
+        let mut bytes = [0; 1000];
+        arena.read(small, &mut bytes, &mut stream)?;
+        assert!(
+            bytes
+                .chunks_exact(4)
+                .zip(0_u32..)
+                .all(|(word, at)| word == at.to_le_bytes()),
+            "written in place"
+        );
+    }
+    arena.set(small, 0x7f, &mut stream)?;
+    arena.write(small, &[1; 500], &mut stream)?;
+    let mut bytes = [0; 1000];
+    arena.read(small, &mut bytes, &mut stream)?;
+    assert_eq!((bytes[499], bytes[500]), (1, 0x7f));
+    println!(
+        "{memory:?}: {} MB filled in {filled:?}",
+        arena.bytes() / 1_000_000
+    );
+    Ok(())
+}
+
+/// More than there is, is refused with both figures before anything is allocated.
+fn too_much(context: &Rc<Context>) -> Result<()> {
+    let mut plan = Plan::new();
+    while plan.bytes() <= context.free_memory()? {
+        plan.add(512 << 20)?;
+    }
+    for memory in [Memory::Device, Memory::Unified] {
+        let refused = Arena::new(context, memory, &plan).map(|_| ());
+        let need = plan.bytes();
+        assert!(
+            matches!(refused, Err(Error::OutOfMemory { need: n, .. }) if n == need),
+            "{refused:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Steps advance themselves, two ahead; a graph is renewed in place; a failed recording leaves no trace.
+fn graph(context: &Rc<Context>) -> Result<()> {
+    let modules = Modules::load(context)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0)?;
+    let step = modules.kernel::<SmokeArgs>("smoke_step", 0)?;
+    let mut stream = Stream::new(context)?;
+    let mut mailbox = StepMailbox::new(context)?;
+    let tokens = TokenMailbox::new(context)?;
+    let mut plan = Plan::new();
+    let (state, data) = (plan.add(16)?, plan.add(4096)?);
+    let mut arena = Arena::new(context, Memory::Device, &plan)?;
+    arena.set(state, 0, &mut stream)?;
+    let args = SmokeArgs {
+        step_mailbox: mailbox.address(),
+        token_mailbox: tokens.address(),
+        state: arena.address(state)?,
+        data: arena.address(data)?,
+        count: 1024,
+        factor: 3,
+    };
+    let record = |stream: &mut Stream, nodes: usize, factor: u32| {
+        Recording::begin(stream)?.record(|stream| {
+            let args = SmokeArgs { factor, ..args };
+            for _ in 1..nodes {
+                // SAFETY: the arena outlives the graph: it is declared before it.
+                unsafe { scale.launch(stream, Geometry::new(16, 64), &args) }?;
+            }
+            // SAFETY: as above, and so do the mailboxes.
+            unsafe { step.launch(stream, Geometry::new(1, 1), &args) }
+        })
+    };
+    // A recording that fails, or is given up, leaves the stream as it was.
+    let broken = Recording::begin(&mut stream)?.record(|_| Err::<(), _>(Error::NoDevice));
+    assert_eq!(broken.err(), Some(Error::NoDevice));
+    drop(Recording::begin(&mut stream)?);
+    let copying = Recording::begin(&mut stream)?.record(|stream| arena.set(data, 0, stream))?;
+    let refused = Graph::new(copying, &mut stream).map(|_| ());
+    assert!(matches!(refused, Err(Error::NotAKernel(_))), "{refused:?}");
+    let synchronized = Recording::begin(&mut stream)?.record(|stream| stream.synchronize());
+    assert!(
+        synchronized.is_err_and(|error| !error.is_sticky()),
+        "a capture cannot wait"
+    );
+
+    let captured = record(&mut stream, NODES, 3)?;
+    let start = Instant::now();
+    let mut graph = Graph::new(captured, &mut stream)?;
+    let instantiated = start.elapsed();
+    assert_eq!(graph.nodes(), NODES);
+    assert_eq!(graph.dot()?.matches("smoke_scale").count().min(1), 1);
+
+    let (mut token, mut position, mut sequence) = (7_u32, 100_u32, 0);
+    mailbox.post(token, position, 0);
+    let mut waited = Vec::new();
+    let mut run = |graph: &mut Graph, stream: &mut Stream, steps: u32, factor: u32| -> Result<()> {
+        graph.launch(stream)?;
+        for left in (0..steps).rev() {
+            if left > 0 {
+                graph.launch(stream)?;
+            }
+            sequence += 1;
+            let start = Instant::now();
+            let arrived =
+                tokens.wait(sequence, Duration::from_micros(50), || stream.synchronize())?;
+            waited.push(start.elapsed());
+            token = token.wrapping_mul(factor).wrapping_add(position);
+            position += 1;
+            assert_eq!(arrived, token, "token {sequence}");
+        }
+        Ok(())
+    };
+    run(&mut graph, &mut stream, 500, 3)?;
+    let mut renewals = Vec::new();
+    for factor in [5, 7, 11, 5] {
+        let start = Instant::now();
+        let captured = record(&mut stream, NODES, factor)?;
+        let renewal = graph.renew(captured, &mut stream)?;
+        renewals.push(start.elapsed());
+        assert_eq!(renewal, Renewal::Updated);
+        run(&mut graph, &mut stream, 20, factor)?;
+    }
+    let captured = record(&mut stream, NODES + 1, 5)?;
+    assert_eq!(graph.renew(captured, &mut stream)?, Renewal::Instantiated);
+    run(&mut graph, &mut stream, 20, 5)?;
+    stream.synchronize()?;
+    waited.sort();
+    println!(
+        "graph of {NODES}: instantiated and uploaded in {instantiated:?}, recorded and renewed in {renewals:?}, step {:?} (median)",
+        waited[waited.len() / 2]
+    );
+    Ok(())
+}
+
+/// An illegal address is told as what it is: the end of this context.
+fn sticky(context: &Rc<Context>) -> Result<()> {
+    let modules = Modules::load(context)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0)?;
+    let mut stream = Stream::new(context)?;
+    let args = SmokeArgs {
+        data: 64,
+        count: 1024,
+        factor: 3,
+        ..SmokeArgs::default()
+    };
+    // SAFETY: it is not safe, which is what is tried; the process ends after it.
+    unsafe { scale.launch(&mut stream, Geometry::new(1, 32), &args) }?;
+    let error = stream.synchronize().expect_err("the address is illegal");
+    println!("{error}");
+    assert!(error.is_sticky() && stream.idle().is_err_and(|error| error.is_sticky()));
+    Ok(())
+}
