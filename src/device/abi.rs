@@ -4,9 +4,6 @@
 //! f32 and such structs. A struct that a compiler would pad does not compile, so C and Rust agree on every
 //! offset; that a kernel takes what its launcher passes is checked when the kernel is looked up.
 
-// The header's comments are C's, not Markdown.
-#![allow(clippy::doc_markdown)]
-
 /// What a kernel may take: the bytes of these structs, and of nothing else.
 ///
 /// # Safety

@@ -172,7 +172,6 @@ impl Arena {
         if piece == 0 {
             return Err(Error::Bounds { bytes: unit }.into());
         }
-        let address = self.address(region)?;
         let starts = (0..region.bytes).step_by(piece);
         if self.memory == Memory::Unified {
             let idle = stream.idle()?;
@@ -187,7 +186,7 @@ impl Arena {
             // out of it is waited for below, not being read.
             let out = unsafe { std::slice::from_raw_parts_mut(staging.0.host().as_ptr(), bytes) };
             write(at, out)?;
-            self.copy_in(address + at as u64, out, stream)?;
+            self.copy_in(region, at, out, stream)?;
         }
         Ok(())
     }
@@ -197,17 +196,21 @@ impl Arena {
     /// # Errors
     /// If they are more than the region, or the driver fails.
     pub fn write(&mut self, region: Region, bytes: &[u8], stream: &mut Stream) -> Result<()> {
-        if bytes.len() > region.bytes {
-            return Err(Error::Bounds { bytes: bytes.len() });
-        }
         if self.memory == Memory::Unified && self.attached.is_none() {
-            self.host(region, &stream.idle()?)?[..bytes.len()].copy_from_slice(bytes);
+            let idle = stream.idle()?;
+            let host = self.host(region, &idle)?.get_mut(..bytes.len());
+            host.ok_or(Error::Bounds { bytes: bytes.len() })?
+                .copy_from_slice(bytes);
             return Ok(());
         }
-        self.copy_in(self.address(region)?, bytes, stream)
+        self.copy_in(region, 0, bytes, stream)
     }
 
-    fn copy_in(&self, address: u64, bytes: &[u8], stream: &mut Stream) -> Result<()> {
+    fn copy_in(&self, region: Region, at: usize, bytes: &[u8], stream: &mut Stream) -> Result<()> {
+        if at + bytes.len() > region.bytes {
+            return Err(Error::Bounds { bytes: bytes.len() });
+        }
+        let address = self.address(region)? + at as u64;
         // SAFETY: both sides hold `bytes.len()` bytes, and the copy has ended when this returns.
         let result = unsafe {
             sys::cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), stream.handle())

@@ -105,16 +105,11 @@ impl Context {
     /// # Errors
     /// If the driver refuses.
     pub fn free_memory(&self) -> Result<u64> {
-        Ok(self.memory_info()?.0)
-    }
-
-    fn memory_info(&self) -> Result<(u64, u64)> {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: the context is current on this thread, which it cannot leave; two integers are written.
-        check("cuMemGetInfo", unsafe {
-            sys::cuMemGetInfo_v2(&raw mut free, &raw mut total)
-        })?;
-        Ok((free as u64, total as u64))
+        // SAFETY: two integers are written. It asks of the context that is current, which is this one: it is
+        // made current when it is opened, on the thread that it cannot leave.
+        let result = unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+        check("cuMemGetInfo", result).map(|()| free as u64)
     }
 
     fn read_properties(&self, driver: i32) -> Result<Properties> {
@@ -125,6 +120,10 @@ impl Context {
         })?;
         let name = CStr::from_bytes_until_nul(&name)
             .map_or_else(|_| "unknown".into(), CStr::to_string_lossy);
+        let mut memory = 0;
+        // SAFETY: one integer is written.
+        let result = unsafe { sys::cuDeviceTotalMem_v2(&raw mut memory, self.device) };
+        check("cuDeviceTotalMem", result)?;
         Ok(Properties {
             name: name.into_owned(),
             capability: (
@@ -136,7 +135,7 @@ impl Context {
             concurrent_managed_access: self
                 .attribute(Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)?
                 != 0,
-            memory: self.memory_info()?.1,
+            memory: memory as u64,
             driver,
         })
     }

@@ -82,8 +82,9 @@ impl TokenMailbox {
         // SAFETY: 64 aligned bytes that live as long as `self`; the CPU only reads them, atomically.
         let words: &[AtomicU64; 8] = unsafe { self.memory.host().cast().as_ref() };
         let word = words[(sequence % Self::SLOTS) as usize].load(Ordering::Acquire);
-        let [arrived, token] = [word >> 32, word & 0xffff_ffff].map(|half| half as u32);
-        (arrived == sequence).then_some(token)
+        #[allow(clippy::cast_possible_truncation)] // the low half
+        let token = word as u32;
+        (word >> 32 == u64::from(sequence)).then_some(token)
     }
 
     /// Token `sequence`: spins for at most `spin`, then waits by `block`, which returns once the step has

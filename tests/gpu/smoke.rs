@@ -1,6 +1,8 @@
 //! Tries the device layer on the GPU at hand: `smoke` checks and prints figures, `smoke sticky` breaks the
 //! context on purpose. It exits 77 where there is no GPU to try.
 
+#![allow(clippy::cast_possible_truncation)] // offsets are small
+
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -241,7 +243,7 @@ fn graph(context: &Rc<Context>) -> Result<()> {
     let copying = Recording::begin(&mut stream)?.record(|stream| arena.set(data, 0, stream))?;
     let refused = Graph::new(copying, &mut stream).map(|_| ());
     assert!(matches!(refused, Err(Error::NotAKernel(_))), "{refused:?}");
-    let synchronized = Recording::begin(&mut stream)?.record(|stream| stream.synchronize());
+    let synchronized = Recording::begin(&mut stream)?.record(Stream::synchronize);
     assert!(
         synchronized.is_err_and(|error| !error.is_sticky()),
         "a capture cannot wait"
