@@ -119,24 +119,34 @@ fn dots(weight: &[f32], input: &[f32], out: &mut [f32]) {
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let (a, a_rest) = a.as_chunks::<LANES>();
     let (b, b_rest) = b.as_chunks::<LANES>();
-    let mut lanes = [0.0_f32; LANES];
+    let mut lanes = [0.0; LANES];
     for (a, b) in a.iter().zip(b) {
-        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
-            *lane += a * b;
-        }
+        lanes = add_products(lanes, a, b);
     }
-    for ((lane, a), b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
-        *lane += a * b;
+    if !a_rest.is_empty() {
+        // Zeros add nothing; a loop of unknown length over the lanes would keep them out of registers.
+        let (mut a, mut b) = ([0.0; LANES], [0.0; LANES]);
+        a[..a_rest.len()].copy_from_slice(a_rest);
+        b[..b_rest.len()].copy_from_slice(b_rest);
+        lanes = add_products(lanes, &a, &b);
     }
     let mut width = LANES;
     while width > 1 {
         width /= 2;
-        let (low, high) = lanes.split_at_mut(width);
-        for (low, high) in low.iter_mut().zip(high) {
-            *low += *high;
+        for lane in 0..width {
+            lanes[lane] += lanes[lane + width];
         }
     }
     lanes[0]
+}
+
+/// `lanes + a * b`, lane by lane.
+#[inline(always)]
+fn add_products(mut lanes: [f32; LANES], a: &[f32; LANES], b: &[f32; LANES]) -> [f32; LANES] {
+    for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
+        *lane += a * b;
+    }
+    lanes
 }
 
 fn silu(x: f32) -> f32 {
