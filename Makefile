@@ -45,6 +45,7 @@ test:
 	$(call stage,dependencies,$(MAKE) deps)
 	$(call stage,format,cargo fmt --check)
 	$(call stage,lint,cargo clippy --release --locked --all-targets -- -D warnings)
+	$(call stage,lint without CUDA,cargo clippy --release --locked --no-default-features --lib --bins -- -D warnings)
 	$(call stage,tests,cargo test --release --locked)
 	$(call stage,arm64 build,$(MAKE) cross)
 	$(call stage,arm64 goldens under qemu-user,cross/emulate.sh)

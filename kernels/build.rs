@@ -55,8 +55,11 @@ fn build(out: &Path) -> Result<()> {
 
     let (mut images, mut resources) = (String::new(), String::new());
     for name in sources.iter().filter_map(|path| path.file_stem()?.to_str()) {
-        resources += &fs::read_to_string(out.join(format!("{name}.sm_87.log")))?;
-        write!(images, "    Image {{ name: \"{name}\"")?;
+        let log = fs::read_to_string(out.join(format!("{name}.sm_87.log")))?;
+        let kernels = log.split("Compiling entry function '").skip(1);
+        let kernels: Vec<_> = kernels.filter_map(|rest| rest.split('\'').next()).collect();
+        write!(images, "    Image {{ name: {name:?}, kernels: &{kernels:?}")?;
+        resources += &log;
         for (field, kind) in [
             ("sm_87", "sm_87.cubin"),
             ("sm_90", "sm_90.cubin"),
@@ -79,7 +82,7 @@ fn compile(nvrtc: &Nvrtc, source: &Path, architecture: &str, out: &Path) -> Resu
     options.push(format!("--gpu-architecture={architecture}"));
     options.push(format!("-I{}", nvrtc.headers.display()));
     let mut hasher = DefaultHasher::new();
-    options.hash(&mut hasher);
+    (&options, nvrtc.version()?).hash(&mut hasher);
     digest(source, &mut hasher)?;
     let name = format!(
         "{}.{architecture}",

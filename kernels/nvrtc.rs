@@ -59,10 +59,19 @@ impl Nvrtc {
             target/venv: run `make deps`, or build without CUDA by --no-default-features".into())
     }
 
+    /// Major and minor.
+    pub(crate) fn version(&self) -> Result<(c_int, c_int)> {
+        type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: nvrtc.h declares it so.
+        unsafe { self.symbol::<Version>("nvrtcVersion")?(&raw mut major, &raw mut minor) };
+        Ok((major, minor))
+    }
+
     /// Compiles a source; the error is the compiler's log.
     pub(crate) fn compile(
         &self,
-        name: &Path,
+        path: &Path,
         source: &str,
         options: &[String],
     ) -> Result<Compiled> {
@@ -75,7 +84,7 @@ impl Nvrtc {
             *const c_void,
         ) -> c_int;
         type Compile = unsafe extern "C" fn(*mut c_void, c_int, *const *const c_char) -> c_int;
-        let name = CString::new(name.to_string_lossy().as_bytes())?;
+        let name = CString::new(path.to_string_lossy().as_bytes())?;
         let source = CString::new(source)?;
         let options = options.iter().map(|option| CString::new(option.as_str()));
         let options = options.collect::<std::result::Result<Vec<_>, _>>()?;
@@ -103,7 +112,8 @@ impl Nvrtc {
         };
         let log = self.text(program, "ProgramLog")?;
         if status != 0 {
-            return Err(String::from_utf8_lossy(&log).into());
+            let log = String::from_utf8_lossy(&log);
+            return Err(format!("{}:\n{log}", path.display()).into());
         }
         Ok(Compiled {
             cubin: self.text(program, "CUBIN")?,

@@ -219,7 +219,8 @@ impl Arena {
         stream.synchronize()
     }
 
-    /// Copies the start of a region to `out`, after all that the stream holds.
+    /// Copies the start of a region to `out`, after all that the stream holds; unified memory must have been
+    /// attached.
     ///
     /// # Errors
     /// If `out` is more than the region, or anything queued has failed.

@@ -64,8 +64,7 @@ impl Context {
         .map_err(explain)?;
 
         // The mailbox is spun on before anything waits here, so waiting may sleep.
-        let flags =
-            CUctx_flags::CU_CTX_SCHED_BLOCKING_SYNC as u32 | CUctx_flags::CU_CTX_MAP_HOST as u32;
+        let flags = CUctx_flags::CU_CTX_SCHED_BLOCKING_SYNC as u32;
         // SAFETY: `device` is the driver's.
         check("cuDevicePrimaryCtxSetFlags", unsafe {
             sys::cuDevicePrimaryCtxSetFlags_v2(device, flags)

@@ -29,11 +29,11 @@ pub enum Error {
     #[error("no kernel is called {kernel}")]
     NoKernel { kernel: String },
     #[error(
-        "the kernel {kernel} takes {takes:?} bytes of parameters, and its launcher passes {passes}"
+        "the kernel {kernel} takes {takes} bytes of parameters, and its launcher passes {passes}"
     )]
     Signature {
         kernel: String,
-        takes: Vec<usize>,
+        takes: usize,
         passes: usize,
     },
     #[error("the kernel {kernel} asks for {asked} {what} and an Orin has {limit}")]

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute as Attribute, CUresult};
+use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute as Attribute};
 
 use super::driver::check;
 use super::image::Module;
@@ -52,8 +52,8 @@ impl<A: Parameters> Kernel<A> {
         shared: usize,
         module: &Rc<Module>,
     ) -> Result<Self> {
-        let takes = parameters(function)?;
-        if takes != [size_of::<A>()] {
+        let takes = parameter(function)?;
+        if takes != size_of::<A>() {
             return Err(Error::Signature {
                 kernel: name.into(),
                 takes,
@@ -156,21 +156,12 @@ fn within(kernel: &str, what: &'static str, asked: usize, limit: usize) -> Resul
     })
 }
 
-/// The sizes of what a function takes, in order.
-fn parameters(function: CUfunction) -> Result<Vec<usize>> {
-    let mut sizes = Vec::new();
-    loop {
-        let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function's module is held; two numbers are written.
-        match unsafe {
-            sys::cuFuncGetParamInfo(function, sizes.len(), &raw mut offset, &raw mut size)
-        } {
-            // The index is past the last parameter.
-            CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(sizes),
-            result => check("cuFuncGetParamInfo", result)?,
-        }
-        sizes.push(size);
-    }
+/// The size of what a function takes. That it takes one thing is tested of every image.
+fn parameter(function: CUfunction) -> Result<usize> {
+    let (mut offset, mut size) = (0, 0);
+    // SAFETY: the function's module is held; two numbers are written.
+    let result = unsafe { sys::cuFuncGetParamInfo(function, 0, &raw mut offset, &raw mut size) };
+    check("cuFuncGetParamInfo", result).map(|()| size)
 }
 
 fn attribute(function: CUfunction, attribute: Attribute) -> Result<usize> {

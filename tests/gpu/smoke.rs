@@ -1,5 +1,5 @@
-//! Tries the device layer on the GPU at hand: `smoke` checks and prints figures, `smoke sticky` breaks the
-//! context on purpose. It exits 77 where there is no GPU to try.
+//! Tries the device layer on the GPU at hand, in the parts named as arguments, or all but `sticky`, which
+//! breaks the context on purpose. It exits 77 where there is no GPU to try.
 
 #![allow(clippy::cast_possible_truncation)] // offsets are small
 
@@ -24,28 +24,41 @@ fn main() -> ExitCode {
             return ExitCode::from(77);
         }
     };
-    println!("{:?}", context.properties());
-    let tried = if std::env::args()
-        .nth(1)
-        .is_some_and(|argument| argument == "sticky")
-    {
-        sticky(&context)
-    } else {
-        lookups(&context)
-            .and_then(|()| memory(&context, Memory::Device))
-            .and_then(|()| memory(&context, Memory::Unified))
-            .and_then(|()| too_much(&context))
-            .and_then(|()| graph(&context))
-    };
-    match tried {
-        Ok(()) => println!("passed"),
-        Err(error) => {
-            println!("FAILED: {error}");
-            return ExitCode::FAILURE;
+    println!(
+        "{:?}, {:?} B free",
+        context.properties(),
+        context.free_memory()
+    );
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let mut failed = false;
+    for (name, part) in PARTS {
+        let all = wanted.is_empty() && *name != "sticky";
+        if all || wanted.iter().any(|one| one == name) {
+            let outcome = part(&context);
+            failed |= outcome.is_err();
+            println!(
+                "{name}: {}",
+                outcome.map_or_else(|error| error.to_string(), |()| "passed".into())
+            );
         }
     }
-    ExitCode::SUCCESS
+    if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
+
+type Part = fn(&Rc<Context>) -> Result<()>;
+
+const PARTS: &[(&str, Part)] = &[
+    ("lookups", lookups),
+    ("device", |context| memory(context, Memory::Device)),
+    ("unified", |context| memory(context, Memory::Unified)),
+    ("too-much", too_much),
+    ("graph", graph),
+    ("sticky", sticky),
+];
 
 /// A kernel is found by name, for its own parameters, within an Orin's limits.
 fn lookups(context: &Rc<Context>) -> Result<()> {
