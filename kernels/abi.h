@@ -6,6 +6,142 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef float f32;
 
+// A matrix in tiles (see tile.cuh).
+struct Tiles {
+    u64 data;
+    u32 format;
+    // Rows of the matrix, and its columns rounded up to 64.
+    u32 rows;
+    u32 columns;
+    u32 pad;
+};
+
+// x = table[token], for the tokens of which this part of the table holds the row.
+struct EmbedArgs {
+    Tiles table;
+    u64 state;
+    u64 mailbox;
+    u64 tokens;
+    u64 x;
+    u32 hidden;
+    // Row of the whole table that this part begins with.
+    u32 first;
+    // Where tokens come from: 0 `tokens`, 1 the state, once the mailbox has been taken, 2 the state.
+    u32 source;
+    u32 pad;
+};
+
+// out = T(x / sqrt(mean(x^2) + epsilon) * weight), (rows, stride)
+struct NormArgs {
+    u64 x;
+    u64 weight;
+    u64 out;
+    u32 hidden;
+    u32 stride;
+    f32 epsilon;
+    u32 pad;
+};
+
+// out[i] = weight[i] y + bias[i], y the input, or rmsnorm(x) where `input` is null
+struct LinearArgs {
+    Tiles weight0;
+    Tiles weight1;
+    Tiles weight2;
+    u64 bias0;
+    u64 bias1;
+    u64 bias2;
+    u64 out0;
+    u64 out1;
+    u64 out2;
+    u64 x;
+    u64 norm;
+    u64 input;
+    u32 rows;
+    u32 hidden;
+    u32 stride;
+    f32 epsilon;
+    // Elements from one row of out0 to the next, where that is not the rows of weight0; else 0.
+    u32 out_stride;
+    u32 pad;
+};
+
+// x += weight input
+struct ProjectArgs {
+    Tiles weight;
+    u64 input;
+    u64 x;
+    u32 rows;
+    u32 stride;
+};
+
+// out = T(silu(gate y) * (up y)), y as in LinearArgs
+struct GateUpArgs {
+    Tiles gate;
+    Tiles up;
+    u64 out;
+    u64 x;
+    u64 norm;
+    u64 input;
+    u32 rows;
+    u32 hidden;
+    u32 stride;
+    u32 out_stride;
+    f32 epsilon;
+    u32 pad;
+};
+
+// Rotated q, and k and v into the cache.
+struct RopeStoreArgs {
+    u64 q;
+    u64 k;
+    u64 v;
+    u64 q_norm;
+    u64 k_norm;
+    u64 angles;
+    u64 rotated;
+    u64 cache_k;
+    u64 cache_v;
+    u64 position;
+    u32 rows;
+    u32 heads;
+    u32 kv_heads;
+    u32 head_dim;
+    u32 context;
+    u32 stride;
+    f32 epsilon;
+    u32 pad;
+};
+
+// out = softmax(q K^T / sqrt(head_dim)) V
+struct AttendArgs {
+    u64 q;
+    u64 cache_k;
+    u64 cache_v;
+    u64 out;
+    u64 partials;
+    u64 arrivals;
+    u64 position;
+    u32 heads;
+    u32 kv_heads;
+    u32 head_dim;
+    u32 context;
+    u32 stride;
+    f32 scale;
+};
+
+// The next token, by the sampler's state.
+struct ChooseArgs {
+    u64 logits;
+    u64 partials;
+    u64 arrivals;
+    u64 state;
+    u64 token_mailbox;
+    // Of the run's first row; the state's advances to the one after its last.
+    u64 position;
+    u32 vocabulary;
+    u32 rows;
+};
+
 // The example kernels of smoke.cu.
 struct SmokeArgs {
     u64 step_mailbox;

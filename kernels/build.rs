@@ -12,7 +12,7 @@ use std::{env, fs, io, process, thread};
 use nvrtc::Nvrtc;
 
 const KEPT: &str = "target/kernels";
-const OPTIONS: &str = "--std=c++17 -default-device -lineinfo -Ikernels --ptxas-options=-v \
+const OPTIONS: &str = "--std=c++17 -default-device -Ikernels --ptxas-options=-v \
     --ptxas-options=--warn-on-spills --ptxas-options=-Werror";
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

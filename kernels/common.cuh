@@ -1,0 +1,56 @@
+// What every kernel needs: number types, reductions whose order never depends on the number of rows.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "abi.h"
+
+#define THREADS 256
+#define WARPS (THREADS / 32)
+
+#define INFINITY __int_as_float(0x7f800000)
+
+typedef unsigned short u16;
+typedef unsigned char u8;
+typedef signed char i8;
+
+template <typename T> struct Pair;
+template <> struct Pair<half> { typedef half2 type; };
+template <> struct Pair<__nv_bfloat16> { typedef __nv_bfloat162 type; };
+
+template <typename T> __device__ __forceinline__ T round_to(float value);
+template <> __device__ __forceinline__ half round_to<half>(float value) { return __float2half_rn(value); }
+template <> __device__ __forceinline__ __nv_bfloat16 round_to<__nv_bfloat16>(float value) { return __float2bfloat16_rn(value); }
+template <> __device__ __forceinline__ float round_to<float>(float value) { return value; }
+
+__device__ __forceinline__ float widen(half value) { return __half2float(value); }
+__device__ __forceinline__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
+__device__ __forceinline__ float widen(float value) { return value; }
+
+template <typename T> __device__ __forceinline__ T *at(u64 address) { return reinterpret_cast<T *>(address); }
+
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+    return value;
+}
+
+// The sum of each thread's value, in all threads of the block; the same order in every kernel.
+__device__ __forceinline__ float block_sum(float value, float *scratch) {
+    value = warp_sum(value);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
+    __syncthreads();
+    float sum = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < WARPS; ++warp) sum += scratch[warp];
+    return sum;
+}
+
+// 1 / sqrt(mean(x^2) + epsilon) of one row, by a whole block of THREADS.
+__device__ __forceinline__ float rms_scale(const float *x, u32 hidden, float epsilon, float *scratch) {
+    float sum = 0.0f;
+    for (u32 i = threadIdx.x; i < hidden; i += THREADS) sum = fmaf(x[i], x[i], sum);
+    sum = block_sum(sum, scratch);
+    return 1.0f / sqrtf(sum / (float)hidden + epsilon);
+}
