@@ -37,6 +37,12 @@ impl History {
         self.pushed += 1;
     }
 
+    /// The ring as it lies, and how many tokens were pushed.
+    #[must_use]
+    pub fn ring(&self) -> (&[u32; WINDOW], usize) {
+        (&self.tokens, self.pushed)
+    }
+
     /// Each remembered token once.
     pub fn distinct(&self) -> impl Iterator<Item = u32> {
         let tokens = &self.tokens[..self.pushed.min(WINDOW)];

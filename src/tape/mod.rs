@@ -7,12 +7,16 @@
 mod bytes;
 mod check;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod dtype;
+mod executor;
 mod op;
 mod step;
 
 pub use check::TapeError;
 pub use dtype::DType;
+pub use executor::Executor;
 pub use op::{Op, Projection};
 pub use step::{ExecuteError, StepState};
 

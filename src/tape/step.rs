@@ -18,6 +18,9 @@ pub enum ExecuteError {
     NonFinite { position: usize },
     #[error("token {token} is not in the vocabulary of {vocabulary}")]
     Token { token: u32, vocabulary: usize },
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Device(#[from] crate::device::Error),
     #[error("{rows} rows from position {position} exceed the context of {context}")]
     Context {
         rows: usize,

@@ -134,7 +134,10 @@ impl<T> Weights<T> {
     ///
     /// # Errors
     /// The first error of `f`.
-    pub fn try_map<U, E>(&self, mut f: impl FnMut(&T) -> Result<U, E>) -> Result<Weights<U>, E> {
+    pub fn try_map<'a, U, E>(
+        &'a self,
+        mut f: impl FnMut(&'a T) -> Result<U, E>,
+    ) -> Result<Weights<U>, E> {
         Ok(Weights {
             embedding: f(&self.embedding)?,
             layers: self
@@ -149,7 +152,10 @@ impl<T> Weights<T> {
 }
 
 impl<T> Layer<T> {
-    fn try_map<U, E>(&self, f: &mut impl FnMut(&T) -> Result<U, E>) -> Result<Layer<U>, E> {
+    fn try_map<'a, U, E>(
+        &'a self,
+        f: &mut impl FnMut(&'a T) -> Result<U, E>,
+    ) -> Result<Layer<U>, E> {
         Ok(Layer {
             attention_norm: f(&self.attention_norm)?,
             q: self.q.try_map(f)?,
@@ -167,7 +173,10 @@ impl<T> Layer<T> {
 }
 
 impl<T> Linear<T> {
-    fn try_map<U, E>(&self, f: &mut impl FnMut(&T) -> Result<U, E>) -> Result<Linear<U>, E> {
+    fn try_map<'a, U, E>(
+        &'a self,
+        f: &mut impl FnMut(&'a T) -> Result<U, E>,
+    ) -> Result<Linear<U>, E> {
         Ok(Linear {
             weight: f(&self.weight)?,
             bias: self.bias.as_ref().map(&mut *f).transpose()?,

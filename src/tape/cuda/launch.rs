@@ -1,0 +1,384 @@
+//! From operations to launches: one match, in the order of `op.rs`.
+
+use super::kernels::{Kernels, PRODUCT_SHARED};
+use super::memory::{Part, Slots, Weight, stride};
+use super::narrow;
+use crate::device::{
+    AttendArgs, ChooseArgs, EmbedArgs, Error, GateUpArgs, Geometry, Kernel, LinearArgs, NormArgs,
+    Parameters, ProjectArgs, RopeStoreArgs, Stream, Tiles,
+};
+use crate::tape::{Input, KvInfo, Op, Projection, Slot, Tape, WeightId};
+
+/// Threads of a block of every kernel but `choose`.
+const THREADS: u32 = 256;
+const WARPS: u32 = 8;
+/// `choose.cu`
+const CHOOSE_THREADS: u32 = 1024;
+pub(super) const CHOOSE_BLOCKS: u32 = 64;
+/// `attend.cu`: positions of a split, and query heads taken at a time.
+const SPLIT: usize = 256;
+const GROUP: usize = 8;
+/// Addresses that never change.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Addresses {
+    pub(super) state: u64,
+    /// The first row's position, then the tokens.
+    pub(super) prompt: u64,
+    pub(super) angles: u64,
+    pub(super) arrivals: u64,
+    pub(super) best: u64,
+    pub(super) step_mailbox: u64,
+    pub(super) token_mailbox: u64,
+}
+
+/// Bytes of the parts that attention of `columns` of q leaves for its merge: of each row, head and split
+/// a maximum, a sum and an output.
+pub(super) fn partial_bytes(kv: KvInfo, rows: usize, columns: usize) -> usize {
+    4 * rows * columns / kv.head_dim * kv.context.div_ceil(SPLIT) * (kv.head_dim + 2)
+}
+
+/// All that a launch needs; nothing here changes while a tape runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work<'a> {
+    pub(super) kernels: &'a Kernels,
+    pub(super) weights: &'a [Weight],
+    pub(super) slots: &'a Slots,
+    pub(super) addresses: &'a Addresses,
+    pub(super) cache: (&'a [u64], &'a [u64]),
+    pub(super) kv: KvInfo,
+}
+
+impl Work<'_> {
+    /// Queues every operation of a tape.
+    pub(super) fn run(&self, tape: &Tape, stream: &mut Stream) -> Result<(), Error> {
+        tape.ops
+            .iter()
+            .try_for_each(|op| self.launch(tape, op, stream))
+    }
+
+    #[allow(clippy::too_many_lines)] // one arm an operation: it reads beside op.rs
+    fn launch(&self, tape: &Tape, op: &Op, stream: &mut Stream) -> Result<(), Error> {
+        let Self {
+            kernels,
+            addresses: at,
+            kv,
+            ..
+        } = *self;
+        let (activation, rows) = (tape.activation, narrow(tape.rows));
+        let wide = rows > 8;
+        let groups = rows.div_ceil(if wide { 64 } else { 8 });
+        let step = tape.input == Input::Step;
+        let position = if step { at.state + 4 } else { at.prompt };
+        let columns = |slot: Slot| narrow(tape.slot(slot).columns);
+        match *op {
+            Op::Embed { table, x } => {
+                for (index, Part { first, tiles }) in self.parts(table).iter().enumerate() {
+                    let source = if !step {
+                        0
+                    } else if index == 0 {
+                        1
+                    } else {
+                        2
+                    };
+                    let args = EmbedArgs {
+                        table: *tiles,
+                        state: at.state,
+                        mailbox: at.step_mailbox,
+                        tokens: at.prompt + 4,
+                        x: self.slot(x),
+                        hidden: columns(x),
+                        first: narrow(*first),
+                        source,
+                        pad: 0,
+                    };
+                    queue(&kernels.embed, stream, Geometry::new(rows, THREADS), &args)?;
+                }
+                Ok(())
+            }
+            Op::Qkv {
+                x,
+                norm,
+                epsilon,
+                projections,
+                outputs,
+            } => {
+                let input = self.normed(tape, (x, norm, epsilon), rows, stream)?;
+                let matrices = projections.map(|Projection { weight, .. }| self.whole(weight));
+                let [weight0, weight1, weight2] = matrices;
+                let [bias0, bias1, bias2] =
+                    projections.map(|p| p.bias.map_or(0, |bias| self.vector(bias)));
+                let [out0, out1, out2] = outputs.map(|out| self.slot(out));
+                let args = LinearArgs {
+                    weight0,
+                    weight1,
+                    weight2,
+                    bias0,
+                    bias1,
+                    bias2,
+                    out0,
+                    out1,
+                    out2,
+                    x: self.slot(x),
+                    norm: self.vector(norm),
+                    input,
+                    rows,
+                    hidden: columns(x),
+                    stride: weight0.columns,
+                    epsilon,
+                    ..LinearArgs::default()
+                };
+                let tiles = matrices.iter().map(|weight| weight.rows.div_ceil(16)).sum();
+                let geometry = product(tiles, groups, wide, weight0.columns);
+                queue(kernels.linear(activation, wide), stream, geometry, &args)
+            }
+            Op::RopeStore {
+                layer,
+                inputs: [q, k, v],
+                norms,
+                epsilon,
+                rotated,
+            } => {
+                let [q_norm, k_norm] =
+                    norms.map_or([0, 0], |norms| norms.map(|norm| self.vector(norm)));
+                let heads = columns(q) / narrow(kv.head_dim);
+                let args = RopeStoreArgs {
+                    q: self.slot(q),
+                    k: self.slot(k),
+                    v: self.slot(v),
+                    q_norm,
+                    k_norm,
+                    angles: at.angles,
+                    rotated: self.slot(rotated),
+                    cache_k: self.cache.0[layer],
+                    cache_v: self.cache.1[layer],
+                    position,
+                    rows,
+                    heads,
+                    kv_heads: narrow(kv.heads),
+                    head_dim: narrow(kv.head_dim),
+                    context: narrow(kv.context),
+                    stride: narrow(stride(tape, rotated)),
+                    epsilon,
+                    pad: 0,
+                };
+                let all = heads + 2 * narrow(kv.heads);
+                let geometry = Geometry {
+                    grid: [all.div_ceil(WARPS), rows, 1],
+                    ..Geometry::new(1, THREADS)
+                };
+                queue(
+                    kernels.rope_store(activation, kv.dtype),
+                    stream,
+                    geometry,
+                    &args,
+                )
+            }
+            Op::Attend { layer, q, out } => {
+                #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
+                let scale = 1.0 / (kv.head_dim as f32).sqrt();
+                let args = AttendArgs {
+                    q: self.slot(q),
+                    cache_k: self.cache.0[layer],
+                    cache_v: self.cache.1[layer],
+                    out: self.slot(out),
+                    partials: self.slots.partials(),
+                    arrivals: at.arrivals,
+                    position,
+                    heads: columns(q) / narrow(kv.head_dim),
+                    kv_heads: narrow(kv.heads),
+                    head_dim: narrow(kv.head_dim),
+                    context: narrow(kv.context),
+                    stride: narrow(stride(tape, q)),
+                    scale,
+                };
+                let parts = (THREADS as usize / kv.head_dim).max(1);
+                let shared =
+                    4 * (GROUP * kv.head_dim + GROUP * SPLIT + 8 + parts * GROUP * kv.head_dim);
+                let splits = narrow(kv.context.div_ceil(SPLIT));
+                let grid = [narrow(kv.heads), rows, splits];
+                let geometry = Geometry {
+                    grid,
+                    shared: narrow(shared),
+                    ..Geometry::new(1, THREADS)
+                };
+                queue(
+                    kernels.attend(activation, kv.dtype),
+                    stream,
+                    geometry,
+                    &args,
+                )
+            }
+            Op::Project { input, weight, x } => {
+                let weight = self.whole(weight);
+                let args = ProjectArgs {
+                    weight,
+                    input: self.slot(input),
+                    x: self.slot(x),
+                    rows,
+                    stride: narrow(stride(tape, input)),
+                };
+                let geometry = product(weight.rows.div_ceil(16), groups, wide, 0);
+                queue(kernels.project(activation, wide), stream, geometry, &args)
+            }
+            Op::GateUp {
+                x,
+                norm,
+                epsilon,
+                gate,
+                up,
+                out,
+            } => {
+                let input = self.normed(tape, (x, norm, epsilon), rows, stream)?;
+                let gate = self.whole(gate);
+                let args = GateUpArgs {
+                    gate,
+                    up: self.whole(up),
+                    out: self.slot(out),
+                    x: self.slot(x),
+                    norm: self.vector(norm),
+                    input,
+                    rows,
+                    hidden: columns(x),
+                    stride: gate.columns,
+                    out_stride: narrow(stride(tape, out)),
+                    epsilon,
+                    pad: 0,
+                };
+                let geometry = product(gate.rows.div_ceil(16), groups, wide, gate.columns);
+                queue(kernels.gate_up(activation, wide), stream, geometry, &args)
+            }
+            Op::Head {
+                x,
+                norm,
+                epsilon,
+                weight,
+                logits,
+            } => {
+                let last = narrow(tape.slot(logits).rows);
+                let (wide, groups) = (last > 8, last.div_ceil(if last > 8 { 64 } else { 8 }));
+                // Of a prompt the last rows count.
+                let from = self.slot(x) + 4 * u64::from(rows - last) * u64::from(columns(x));
+                let input = if last == 1 {
+                    0
+                } else {
+                    self.norm_rows(tape, (from, norm, epsilon), (x, last), stream)?
+                };
+                for Part { first, tiles } in self.parts(weight) {
+                    let args = LinearArgs {
+                        weight0: *tiles,
+                        out0: self.slot(logits) + 4 * *first as u64,
+                        x: from,
+                        norm: self.vector(norm),
+                        input,
+                        rows: last,
+                        hidden: columns(x),
+                        stride: tiles.columns,
+                        epsilon,
+                        out_stride: columns(logits),
+                        ..LinearArgs::default()
+                    };
+                    let geometry = product(tiles.rows.div_ceil(16), groups, wide, tiles.columns);
+                    queue(kernels.linear(activation, wide), stream, geometry, &args)?;
+                }
+                Ok(())
+            }
+            Op::Choose { logits } => {
+                let args = ChooseArgs {
+                    logits: self.slot(logits),
+                    partials: at.best,
+                    arrivals: at.arrivals,
+                    state: at.state,
+                    token_mailbox: at.token_mailbox,
+                    position,
+                    vocabulary: columns(logits),
+                    rows,
+                };
+                queue(
+                    &kernels.choose,
+                    stream,
+                    Geometry::new(CHOOSE_BLOCKS, CHOOSE_THREADS),
+                    &args,
+                )
+            }
+        }
+    }
+
+    /// The normed rows of x; 0 for one row, which the product norms itself.
+    fn normed(
+        &self,
+        tape: &Tape,
+        (x, norm, epsilon): (Slot, WeightId, f32),
+        rows: u32,
+        stream: &mut Stream,
+    ) -> Result<u64, Error> {
+        if rows == 1 {
+            return Ok(0);
+        }
+        self.norm_rows(tape, (self.slot(x), norm, epsilon), (x, rows), stream)
+    }
+
+    fn norm_rows(
+        &self,
+        tape: &Tape,
+        (from, norm, epsilon): (u64, WeightId, f32),
+        (x, rows): (Slot, u32),
+        stream: &mut Stream,
+    ) -> Result<u64, Error> {
+        let hidden = narrow(tape.slot(x).columns);
+        let args = NormArgs {
+            x: from,
+            weight: self.vector(norm),
+            out: self.slots.normed(),
+            hidden,
+            stride: hidden.next_multiple_of(64),
+            epsilon,
+            pad: 0,
+        };
+        queue(
+            self.kernels.norm(tape.activation),
+            stream,
+            Geometry::new(rows, THREADS),
+            &args,
+        )?;
+        Ok(args.out)
+    }
+
+    fn slot(&self, slot: Slot) -> u64 {
+        self.slots.address(slot)
+    }
+
+    fn vector(&self, id: WeightId) -> u64 {
+        self.weights[id.0].vector()
+    }
+
+    fn parts(&self, id: WeightId) -> &[Part] {
+        self.weights[id.0].parts()
+    }
+
+    /// A matrix that fits a chunk, as all but embeddings and heads do.
+    fn whole(&self, id: WeightId) -> Tiles {
+        self.parts(id)[0].tiles
+    }
+}
+
+/// The geometry of a product: a block for each tile and each group of input rows.
+fn product(tiles: u32, groups: u32, wide: bool, normed: u32) -> Geometry {
+    let row = if wide { 0 } else { 2 * normed };
+    let shared = narrow(PRODUCT_SHARED[usize::from(wide)]) + row;
+    Geometry {
+        grid: [tiles, groups, 1],
+        block: [THREADS, 1, 1],
+        shared,
+    }
+}
+
+fn queue<A: Parameters>(
+    kernel: &Kernel<A>,
+    stream: &mut Stream,
+    geometry: Geometry,
+    args: &A,
+) -> Result<(), Error> {
+    // SAFETY: every address is of an arena that `Cuda` owns and drops after its graph and its stream's
+    // work; shapes and bounds are those of a checked tape, and regions were planned for its rows.
+    unsafe { kernel.launch(stream, geometry, args) }
+}

@@ -1,0 +1,293 @@
+//! Where weights and slots lie on the device.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use rayon::prelude::*;
+
+use super::launch;
+use super::tiles::{self, TILE_ROWS};
+use crate::device::{
+    Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Staging, Stream, Tiles,
+};
+use crate::model::Format;
+use crate::tape::{DType, Op, Slot, Tape, WeightInfo};
+
+/// Reads rows of a weight, by its place in the list, as its file stores them; vectors as f32.
+pub type Reader<'r, E> = &'r mut dyn FnMut(usize, Range<usize>, &mut [u8]) -> Result<(), E>;
+
+/// Which memory to use; `None` is unified on an integrated device and the device's own on others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    pub weights: Option<Memory>,
+    pub kv: Option<Memory>,
+}
+
+impl Places {
+    pub(super) fn weights(self, integrated: bool) -> Memory {
+        self.weights.unwrap_or(natural(integrated))
+    }
+
+    pub(super) fn kv(self, integrated: bool) -> Memory {
+        self.kv.unwrap_or(natural(integrated))
+    }
+}
+
+const fn natural(integrated: bool) -> Memory {
+    if integrated {
+        Memory::Unified
+    } else {
+        Memory::Device
+    }
+}
+
+/// One weight on the device.
+#[derive(Debug)]
+pub(super) enum Weight {
+    /// f32
+    Vector(u64),
+    /// Parts of at most a chunk each, by rows.
+    Matrix(Vec<Part>),
+}
+
+/// Rows of a matrix, in tiles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) first: usize,
+    pub(super) tiles: Tiles,
+}
+
+impl Weight {
+    pub(super) fn vector(&self) -> u64 {
+        match self {
+            Self::Vector(address) => *address,
+            Self::Matrix(_) => unreachable!("a tape names a matrix where a vector belongs"),
+        }
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        match self {
+            Self::Matrix(parts) => parts,
+            Self::Vector(_) => unreachable!("a tape names a vector where a matrix belongs"),
+        }
+    }
+}
+
+/// Allocates and fills all weights; tiles are made in a buffer of at most `Staging::BYTES`.
+pub(super) fn load<E: From<Error>>(
+    context: &Rc<Context>,
+    memory: Memory,
+    infos: &[WeightInfo],
+    stream: &mut Stream,
+    read: Reader<'_, E>,
+) -> Result<(Arena, Vec<Weight>), E> {
+    let mut plan = Plan::new();
+    let planned = infos
+        .iter()
+        .map(|info| Ok((info, regions(&mut plan, info)?)));
+    let planned = planned.collect::<Result<Vec<_>, Error>>()?;
+    let mut arena = Arena::new(context, memory, &plan)?;
+    let mut staging = Staging::new(context, Staging::BYTES)?;
+    let mut raw = Vec::new();
+    let mut weights = Vec::with_capacity(infos.len());
+    for (id, (info, regions)) in planned.into_iter().enumerate() {
+        if info.rows == 1 {
+            let [(_, region)] = regions[..] else {
+                unreachable!("a vector has one region")
+            };
+            let mut values = vec![0; 4 * info.columns];
+            read(id, 0..1, &mut values)?;
+            arena.write(region, &values, stream)?;
+            weights.push(Weight::Vector(arena.address(region)?));
+            continue;
+        }
+        let tile_bytes = tiles::matrix_bytes(info.format, TILE_ROWS, info.columns);
+        let row_bytes = info.format.row_bytes(info.columns);
+        let mut parts = Vec::new();
+        for (rows, region) in regions {
+            arena.fill(region, tile_bytes, (&mut staging, stream), |at, out| {
+                let first = rows.start + at / tile_bytes * TILE_ROWS;
+                let count = (out.len() / tile_bytes * TILE_ROWS).min(rows.end - first);
+                raw.resize(count * row_bytes, 0);
+                read(id, first..first + count, &mut raw)?;
+                let tiles = out.par_chunks_exact_mut(tile_bytes);
+                tiles
+                    .zip(raw.par_chunks(TILE_ROWS * row_bytes))
+                    .for_each(|(tile, rows)| {
+                        tiles::repack(info.format, info.columns, rows, tile);
+                    });
+                Ok::<_, E>(())
+            })?;
+            parts.push(Part {
+                first: rows.start,
+                tiles: Tiles {
+                    data: arena.address(region)?,
+                    format: code(info.format),
+                    rows: super::narrow(rows.len()),
+                    columns: super::narrow(tiles::padded(info.columns)),
+                    ..Tiles::default()
+                },
+            });
+        }
+        weights.push(Weight::Matrix(parts));
+    }
+    Ok((arena, weights))
+}
+
+/// The regions of a weight, each with its rows.
+fn regions(plan: &mut Plan, info: &WeightInfo) -> Result<Vec<(Range<usize>, Region)>, Error> {
+    if info.rows == 1 {
+        return Ok(vec![(0..1, plan.add(4 * info.columns)?)]);
+    }
+    let tile_bytes = tiles::matrix_bytes(info.format, TILE_ROWS, info.columns);
+    let rows_each = CHUNK_BYTES / tile_bytes * TILE_ROWS;
+    let starts = (0..info.rows).step_by(rows_each.max(TILE_ROWS));
+    let parts = starts.map(|start| start..(start + rows_each).min(info.rows));
+    parts
+        .map(|rows| {
+            Ok((
+                rows.clone(),
+                plan.add(tiles::matrix_bytes(info.format, rows.len(), info.columns))?,
+            ))
+        })
+        .collect()
+}
+
+/// `Format` of `kernels/tile.cuh`.
+const fn code(format: Format) -> u32 {
+    match format {
+        Format::F32 => 0,
+        Format::F16 => 1,
+        Format::BF16 => 2,
+        Format::Q8_0 => 3,
+        Format::Q4_0 => 4,
+        Format::Q4_1 => 5,
+        Format::Q5_0 => 6,
+        Format::Q5_1 => 7,
+        Format::Q4_K => 8,
+        Format::Q5_K => 9,
+        Format::Q6_K => 10,
+    }
+}
+
+/// Activations, one arena a slot, long enough for every prepared tape.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    held: Vec<(Arena, Region, u64)>,
+    /// Normed rows of a prompt, in the activations' type.
+    normed: Option<(Arena, Region, u64)>,
+    /// Of attention, before its merge.
+    partials: Option<(Arena, Region, u64)>,
+}
+
+impl Slots {
+    /// Makes room for a tape; whether anything moved.
+    pub(super) fn grow(
+        &mut self,
+        context: &Rc<Context>,
+        tape: &Tape,
+        stream: &mut Stream,
+    ) -> Result<bool, Error> {
+        let mut moved = false;
+        for (index, info) in tape.slots.iter().enumerate() {
+            let bytes = info.rows * stride(tape, Slot(index)) * info.dtype.bytes();
+            if self
+                .held
+                .get(index)
+                .is_none_or(|(_, region, _)| region.bytes() < bytes)
+            {
+                let slot = allocate(context, bytes, stream)?;
+                self.held.truncate(index.max(self.held.len()));
+                match self.held.get_mut(index) {
+                    Some(held) => *held = slot,
+                    None => self.held.push(slot),
+                }
+                moved = true;
+            }
+        }
+        let width = |name| {
+            tape.slots
+                .iter()
+                .find(|info| info.name == name)
+                .map_or(0, |info| info.columns)
+        };
+        let normed = tape.rows * tiles::padded(width("x")) * 2;
+        let partials = launch::partial_bytes(tape.kv, tape.rows, width("q"));
+        for (held, bytes) in [(&mut self.normed, normed), (&mut self.partials, partials)] {
+            if held
+                .as_ref()
+                .is_none_or(|(_, region, _)| region.bytes() < bytes)
+            {
+                *held = Some(allocate(context, bytes, stream)?);
+                moved = true;
+            }
+        }
+        Ok(moved)
+    }
+
+    pub(super) fn address(&self, slot: Slot) -> u64 {
+        self.held.get(slot.0).map_or(0, |(_, _, address)| *address)
+    }
+
+    pub(super) fn normed(&self) -> u64 {
+        self.normed.as_ref().map_or(0, |(_, _, address)| *address)
+    }
+
+    pub(super) fn partials(&self) -> u64 {
+        self.partials.as_ref().map_or(0, |(_, _, address)| *address)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.held
+            .iter()
+            .chain(&self.normed)
+            .chain(&self.partials)
+            .map(|(arena, _, _)| arena.bytes())
+            .sum()
+    }
+
+    /// Copies the logits that a tape has left.
+    pub(super) fn read_logits(
+        &self,
+        tape: &Tape,
+        out: &mut [f32],
+        stream: &mut Stream,
+    ) -> Result<(), Error> {
+        let Some(Op::Head { logits, .. }) = tape.ops.last() else {
+            return Ok(());
+        };
+        let Some((arena, region, _)) = self.held.get(logits.0) else {
+            return Ok(());
+        };
+        let mut bytes = vec![0; 4 * out.len()];
+        arena.read(*region, &mut bytes, stream)?;
+        for (value, bytes) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *value = f32::from_le_bytes(*bytes);
+        }
+        Ok(())
+    }
+}
+
+/// Elements from one row of a slot to the next: what feeds a matrix product is padded to whole units.
+pub(super) fn stride(tape: &Tape, slot: Slot) -> usize {
+    let info = tape.slot(slot);
+    if info.dtype == DType::F32 {
+        info.columns
+    } else {
+        tiles::padded(info.columns)
+    }
+}
+
+/// Zeroed: padding must read as zero, and nothing writes it.
+fn allocate(
+    context: &Rc<Context>,
+    bytes: usize,
+    stream: &mut Stream,
+) -> Result<(Arena, Region, u64), Error> {
+    let mut plan = Plan::new();
+    let region = plan.add(bytes)?;
+    let mut arena = Arena::new(context, Memory::Device, &plan)?;
+    arena.set(region, 0, stream)?;
+    let address = arena.address(region)?;
+    Ok((arena, region, address))
+}
