@@ -9,6 +9,6 @@ qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64)
 for model in tests/golden/tiny-*/; do
     for kv in f32 f16; do
         echo "arm64 ${model%/} --kv $kv"
-        "$qemu" -L /usr/aarch64-linux-gnu "$ctl" score --compare --model "$model" --kv "$kv" "$model/golden.json"
+        "$qemu" -L /usr/aarch64-linux-gnu "$ctl" score --compare --threads 1 --model "$model" --kv "$kv" "$model/golden.json"
     done
 done

@@ -35,6 +35,7 @@ fn runner(model: &Path, kv_type: DType, prefill_chunk: usize) -> Runner {
         context: 512,
         threads: 2,
         prefill_chunk,
+        ..Settings::default()
     };
     Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("the golden models load")
 }
@@ -186,7 +187,7 @@ fn what_the_cache_holds_changes_no_token() {
         ..Parameters::default()
     };
     let generate = |runner: &mut Runner, prompt: &[u32]| -> (usize, Vec<u32>) {
-        let cached = runner.begin(prompt, sampling);
+        let cached = runner.begin(prompt, sampling).expect("fits");
         runner
             .prefill(&prompt[cached..], Ending::Token)
             .expect("fits");

@@ -1,10 +1,14 @@
 //! From a checked checkpoint to an executor that holds its weights.
 
-use super::runner::{Backend, Settings};
+#[cfg(feature = "cuda")]
+use super::runner::Placement;
+use super::runner::{Backend, RunError, Settings};
 use crate::model::forward::Forward;
-use crate::model::{Checkpoint, ModelError, Tensor};
+use crate::model::{Checkpoint, ModelError, Shape, Tensor};
 use crate::tape::cpu::{Cpu, Matrix, Weight};
-use crate::tape::{DType, KvInfo, TapeError, WeightId, WeightInfo};
+#[cfg(feature = "cuda")]
+use crate::tape::cuda::{self, Cuda};
+use crate::tape::{DType, Executor, KvInfo, TapeError, WeightId, WeightInfo};
 
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +19,16 @@ pub enum LoadError {
     Language(#[from] crate::model::language::LanguageError),
     #[error("the model does not fit its tape: {0}")]
     Tape(#[from] TapeError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[cfg(feature = "cuda")]
+    #[error("backend cuda: {0}")]
+    Device(#[from] crate::device::Error),
+    #[cfg(not(feature = "cuda"))]
+    #[error(
+        "backend cuda: this build has none; use backend = \"cpu\", or a build with the feature cuda"
+    )]
+    NoCuda,
     #[error("the threads cannot be started: {0}; lower cpu.threads")]
     Threads(#[from] rayon::ThreadPoolBuildError),
     #[error(
@@ -40,12 +54,20 @@ const READ_BYTES: usize = 8 << 20;
 /// Left to the rest of the system, and to activations.
 const RESERVE_BYTES: u64 = 128 << 20;
 
+/// A model on its executor.
+pub(super) struct Loaded {
+    pub(super) forward: Forward,
+    pub(super) executor: Executor,
+    /// Which device, or why it is not another.
+    pub(super) description: String,
+}
+
 /// Loads a model for the executor that `settings` choose.
 pub(super) fn load(
     checkpoint: &Checkpoint,
     settings: &Settings,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(Forward, Cpu), LoadError> {
+) -> Result<Loaded, LoadError> {
     let shape = checkpoint.shape.clone();
     let context = if settings.context == 0 {
         shape.context
@@ -65,37 +87,159 @@ pub(super) fn load(
         context,
         dtype: settings.kv_type,
     };
-    let total = checkpoint.weight_bytes();
-    admit(total, kv, available_memory())?;
-
-    let mut infos = Vec::new();
-    let mut weights = Vec::new();
-    let mut done = 0;
-    let ids = checkpoint.tensors.try_map(|tensor| {
-        weights.push(read(checkpoint, tensor)?);
-        infos.push(info(tensor));
-        done += tensor.bytes() as u64;
-        progress(done, total);
-        Ok::<_, ModelError>(WeightId(infos.len() - 1))
+    let mut tensors = Vec::new();
+    let weights = checkpoint.tensors.try_map(|tensor| {
+        tensors.push(tensor);
+        Ok::<_, LoadError>(WeightId(tensors.len() - 1))
     })?;
-    let executor = match settings.backend {
-        Backend::Auto | Backend::Cpu => Cpu::new(
+    let mut source = Source {
+        checkpoint,
+        tensors,
+        done: 0,
+        progress,
+    };
+    let (executor, description) = source.executor(&shape, settings, kv)?;
+    let activation = match executor {
+        Executor::Cpu(_) => DType::F32,
+        #[cfg(feature = "cuda")]
+        Executor::Cuda(_) => settings.cuda.activations,
+    };
+    let infos = source.infos().into();
+    let forward = Forward {
+        shape,
+        weights,
+        infos,
+        activation,
+        kv,
+    };
+    Ok(Loaded {
+        forward,
+        executor,
+        description,
+    })
+}
+
+/// The weights of a checkpoint, in the order of their ids.
+struct Source<'a> {
+    checkpoint: &'a Checkpoint,
+    tensors: Vec<&'a Tensor>,
+    /// Bytes read.
+    done: u64,
+    progress: &'a mut dyn FnMut(u64, u64),
+}
+
+impl Source<'_> {
+    fn infos(&self) -> Vec<WeightInfo> {
+        self.tensors.iter().map(|tensor| info(tensor)).collect()
+    }
+
+    /// The executor, and what there is to say about the choice.
+    fn executor(
+        &mut self,
+        shape: &Shape,
+        settings: &Settings,
+        kv: KvInfo,
+    ) -> Result<(Executor, String), LoadError> {
+        let reason = match settings.backend {
+            Backend::Cpu => "as the configuration says".to_owned(),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda => return self.cuda(shape, settings, kv),
+            #[cfg(not(feature = "cuda"))]
+            Backend::Cuda => return Err(LoadError::NoCuda),
+            #[cfg(feature = "cuda")]
+            Backend::Auto => match self.cuda(shape, settings, kv) {
+                Err(LoadError::Device(error)) if is_absent(&error) => format!("not cuda: {error}"),
+                other => return other,
+            },
+            #[cfg(not(feature = "cuda"))]
+            Backend::Auto => "not cuda: this build has none".to_owned(),
+        };
+        let total = self.checkpoint.weight_bytes();
+        admit(total, kv, available_memory())?;
+        let weights = (0..self.tensors.len())
+            .map(|id| self.weight(id))
+            .collect::<Result<_, _>>()?;
+        let cpu = Cpu::new(
             weights,
             shape.rope_frequencies.clone(),
             kv,
             settings.threads,
-        )?,
-    };
-    Ok((
-        Forward {
-            shape,
-            weights: ids,
-            infos: infos.into(),
-            activation: DType::F32,
+        )?;
+        Ok((Executor::Cpu(Box::new(cpu)), reason))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(
+        &mut self,
+        shape: &Shape,
+        settings: &Settings,
+        kv: KvInfo,
+    ) -> Result<(Executor, String), LoadError> {
+        let place = |placement| match placement {
+            Placement::Auto => None,
+            Placement::Device => Some(crate::device::Memory::Device),
+            Placement::Unified => Some(crate::device::Memory::Unified),
+        };
+        let options = cuda::Options {
+            places: cuda::Places {
+                weights: place(settings.cuda.weights),
+                kv: place(settings.cuda.kv),
+            },
+            rows: settings.prefill_chunk,
+            graph: settings.cuda.graph,
+            spin: settings.cuda.spin,
+            emulate_tegra: settings.cuda.emulate_tegra,
+        };
+        let infos = self.infos();
+        let cuda = Cuda::new(
+            &infos,
+            &shape.rope_frequencies,
             kv,
-        },
-        executor,
-    ))
+            options,
+            &mut |id, rows, out| {
+                let tensor = self.tensors[id];
+                if tensor.rows == 1 {
+                    let values = self.checkpoint.read_vector(tensor)?;
+                    let bytes = values.iter().flat_map(|value| value.to_le_bytes());
+                    out.iter_mut()
+                        .zip(bytes)
+                        .for_each(|(out, byte)| *out = byte);
+                } else {
+                    self.checkpoint.read_rows(tensor, rows, out)?;
+                }
+                self.advance(out.len());
+                Ok::<_, LoadError>(())
+            },
+        )?;
+        let description = cuda.describe();
+        Ok((Executor::Cuda(Box::new(cuda)), description))
+    }
+
+    fn weight(&mut self, id: usize) -> Result<Weight, ModelError> {
+        let tensor = self.tensors[id];
+        let weight = read(self.checkpoint, tensor)?;
+        self.advance(tensor.bytes());
+        Ok(weight)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.done += bytes as u64;
+        (self.progress)(self.done, self.checkpoint.weight_bytes());
+    }
+}
+
+/// Whether there simply is no such device here: only then may another backend take its place unasked.
+#[cfg(feature = "cuda")]
+fn is_absent(error: &crate::device::Error) -> bool {
+    use crate::device::Error;
+    matches!(
+        error,
+        Error::NoDriver
+            | Error::OldDriver { .. }
+            | Error::NoDevice
+            | Error::Permission { .. }
+            | Error::NoImage { .. }
+    )
 }
 
 fn info(tensor: &Tensor) -> WeightInfo {

@@ -9,8 +9,7 @@ use crate::kv::Kv;
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::cpu::Cpu;
-use crate::tape::{DType, Ending, ExecuteError, Input, Tape, TapeError};
+use crate::tape::{DType, Ending, ExecuteError, Executor, Input, Tape, TapeError};
 
 /// Which executor to run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +18,17 @@ pub enum Backend {
     #[default]
     Auto,
     Cpu,
+    Cuda,
+}
+
+/// Where weights and cache lie on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Unified on an integrated GPU, the device's own on others.
+    #[default]
+    Auto,
+    Device,
+    Unified,
 }
 
 /// How to run a model.
@@ -32,6 +42,34 @@ pub struct Settings {
     pub threads: usize,
     /// Rows of a prompt that run at once, at least 1.
     pub prefill_chunk: usize,
+    pub cuda: CudaSettings,
+}
+
+/// What only the CUDA backend asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaSettings {
+    /// f16 or bf16: what matrix products take in.
+    pub activations: DType,
+    pub weights: Placement,
+    pub kv: Placement,
+    /// Whether a step is recorded once and replayed.
+    pub graph: bool,
+    pub spin: std::time::Duration,
+    /// Refuse on a discrete GPU what an Orin would not allow.
+    pub emulate_tegra: bool,
+}
+
+impl Default for CudaSettings {
+    fn default() -> Self {
+        Self {
+            activations: DType::F16,
+            weights: Placement::Auto,
+            kv: Placement::Auto,
+            graph: true,
+            spin: std::time::Duration::from_micros(50),
+            emulate_tegra: false,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -42,6 +80,7 @@ impl Default for Settings {
             context: 2048,
             threads: 0,
             prefill_chunk: 64,
+            cuda: CudaSettings::default(),
         }
     }
 }
@@ -50,7 +89,9 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Runner {
     forward: Forward,
-    executor: Cpu,
+    executor: Executor,
+    /// Which device, or why it is not another.
+    description: String,
     kv: Kv,
     step: Tape,
     /// Tapes of a prompt's rows, each written on its first use.
@@ -69,20 +110,29 @@ impl Runner {
         settings: &Settings,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, load::LoadError> {
-        let (forward, executor) = load::load(checkpoint, settings, progress)?;
+        let load::Loaded {
+            forward,
+            executor,
+            description,
+        } = load::load(checkpoint, settings, progress)?;
         let step = forward.tape(1, Input::Step, Ending::Token);
         step.check()?;
         let mut runner = Self {
             forward,
             executor,
+            description,
             kv: Kv::default(),
             step,
             prompts: HashMap::new(),
             prefill_chunk: settings.prefill_chunk.max(1),
             weight_bytes: checkpoint.weight_bytes(),
         };
-        runner.executor.prepare(&runner.step);
+        // The largest first: what it allocates serves all others.
         runner.prompt_tape(runner.prefill_chunk, Ending::Token)?;
+        runner
+            .executor
+            .prepare(&runner.step)
+            .map_err(RunError::from)?;
         Ok(runner)
     }
 
@@ -93,7 +143,19 @@ impl Runner {
 
     #[must_use]
     pub fn backend(&self) -> &'static str {
-        "cpu"
+        self.executor.name()
+    }
+
+    /// Which device that is, and why it is not another; for people.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// What the executor has launched.
+    #[must_use]
+    pub fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     /// Positions of the cache.
@@ -113,7 +175,7 @@ impl Runner {
         Memory {
             weights: self.weight_bytes,
             kv: (self.forward.kv.bytes_per_position() * self.forward.kv.context) as u64,
-            activations: self.executor.activation_bytes() as u64,
+            activations: self.executor.activation_bytes(),
         }
     }
 
@@ -130,25 +192,31 @@ impl Runner {
 
     /// Starts a turn: keeps what the cache already holds of `prompt`, and returns how many tokens that
     /// are; the rest, at least one token, is for `prefill`.
-    pub fn begin(&mut self, prompt: &[u32], parameters: Parameters) -> usize {
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn begin(&mut self, prompt: &[u32], parameters: Parameters) -> Result<usize, RunError> {
         let cached = self
             .kv
             .common_prefix(prompt)
             .min(prompt.len().saturating_sub(1));
         self.kv.truncate(cached);
-        self.executor.state.position = cached;
-        self.executor.sampler.begin(parameters, prompt);
-        cached
+        self.executor.begin(cached, parameters, prompt)?;
+        Ok(cached)
     }
 
     /// Runs at most `prefill_chunk` tokens of a prompt. With `Ending::Token` the next token has been
     /// chosen when it returns.
     ///
     /// # Errors
-    /// As `Cpu::run`; the cache then holds what it held before.
+    /// As `Executor::run`; the cache then holds what it held before.
     pub fn prefill(&mut self, tokens: &[u32], ending: Ending) -> Result<(), RunError> {
         if tokens.is_empty() {
             return Ok(());
+        }
+        if let (&[token], Ending::Token) = (tokens, ending) {
+            self.executor.post(token);
+            return self.step().map(drop);
         }
         self.prompt_tape(tokens.len(), ending)?;
         let tape = &self.prompts[&(tokens.len(), ending)];
@@ -160,18 +228,18 @@ impl Runner {
     /// The token that was chosen last, which the next `step` will run.
     #[must_use]
     pub fn token(&self) -> u32 {
-        self.executor.state.token
+        self.executor.state().token
     }
 
     /// Runs the chosen token and chooses the one after it.
     ///
     /// # Errors
-    /// As `Cpu::run`; the cache then holds what it held before.
+    /// As `Executor::run`; the cache then holds what it held before.
     pub fn step(&mut self) -> Result<u32, RunError> {
-        let token = self.executor.state.token;
+        let token = self.executor.state().token;
         self.executor.run(&self.step, &[])?;
         self.kv.push(token);
-        Ok(self.executor.state.token)
+        Ok(self.executor.state().token)
     }
 
     /// Bytes that the next `step` must move.
@@ -183,7 +251,7 @@ impl Runner {
     /// Runs `tokens` after what the cache holds, and calls `each` with every row's logits in order.
     ///
     /// # Errors
-    /// As `Cpu::run`.
+    /// As `Executor::run`.
     pub fn logits(&mut self, tokens: &[u32], mut each: impl FnMut(&[f32])) -> Result<(), RunError> {
         for chunk in tokens.chunks(self.prefill_chunk) {
             self.prefill(chunk, Ending::Logits)?;
@@ -193,11 +261,11 @@ impl Runner {
         Ok(())
     }
 
-    fn prompt_tape(&mut self, rows: usize, ending: Ending) -> Result<(), TapeError> {
+    fn prompt_tape(&mut self, rows: usize, ending: Ending) -> Result<(), RunError> {
         if !self.prompts.contains_key(&(rows, ending)) {
             let tape = self.forward.tape(rows, Input::Prompt, ending);
             tape.check()?;
-            self.executor.prepare(&tape);
+            self.executor.prepare(&tape)?;
             self.prompts.insert((rows, ending), tape);
         }
         Ok(())

@@ -147,7 +147,7 @@ impl<'a> Generation<'a> {
     fn run(&mut self, runner: &mut Runner, prompt: &[u32]) -> Result<FinishReason, RunError> {
         let started = Instant::now();
         self.usage.queue_us = micros(started - self.turn.accepted);
-        let cached = runner.begin(prompt, self.turn.options.sampling);
+        let cached = runner.begin(prompt, self.turn.options.sampling)?;
         self.usage.prompt_tokens = count(prompt.len());
         self.usage.cached_tokens = count(cached);
 

@@ -95,6 +95,7 @@ fn settings(model: &Path, config: &Config) -> worker::Settings {
             context: config.kv.context,
             threads: config.cpu.threads,
             prefill_chunk: config.engine.prefill_chunk,
+            cuda: runner::CudaSettings::default(),
         },
         thinking: config.model.thinking,
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ganglion::engine::LoadError;
-use ganglion::engine::runner::{self, RunError, Runner, Settings};
+use ganglion::engine::runner::{self, CudaSettings, Placement, RunError, Runner, Settings};
 use ganglion::model::{Checkpoint, ModelError};
 use ganglion::sampler::Parameters;
 use ganglion::tape::{DType, Ending};
@@ -26,12 +26,42 @@ pub(crate) struct Setup {
     /// Threads of the CPU backend; 0 is one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) threads: usize,
+    /// Rows of a prompt that run at once
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    prefill_chunk: usize,
+    /// What matrix products take in on the CUDA backend: f16 or bf16
+    #[arg(long, value_enum, default_value = "f16")]
+    activations: KvType,
+    /// Where weights and cache lie on the CUDA backend
+    #[arg(long, value_enum, default_value = "auto")]
+    memory: Memory,
+    /// Launch each kernel of a step rather than replay a graph (CUDA backend)
+    #[arg(long)]
+    eager: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Memory {
+    Auto,
+    Device,
+    Unified,
+}
+
+impl Memory {
+    const fn placement(self) -> Placement {
+        match self {
+            Self::Auto => Placement::Auto,
+            Self::Device => Placement::Device,
+            Self::Unified => Placement::Unified,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Backend {
     Auto,
     Cpu,
+    Cuda,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -39,6 +69,16 @@ enum KvType {
     F32,
     F16,
     Bf16,
+}
+
+impl KvType {
+    const fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::F16 => DType::F16,
+            Self::Bf16 => DType::BF16,
+        }
+    }
 }
 
 impl Setup {
@@ -63,11 +103,19 @@ impl Setup {
             backend: match self.backend {
                 Backend::Auto => runner::Backend::Auto,
                 Backend::Cpu => runner::Backend::Cpu,
+                Backend::Cuda => runner::Backend::Cuda,
             },
             kv_type: self.kv_type(),
             context,
             threads: self.threads,
-            ..Settings::default()
+            prefill_chunk: self.prefill_chunk,
+            cuda: CudaSettings {
+                activations: self.activations.dtype(),
+                weights: self.memory.placement(),
+                kv: self.memory.placement(),
+                graph: !self.eager,
+                ..CudaSettings::default()
+            },
         };
         Runner::load(checkpoint, &settings, &mut |_, _| ()).map_err(|error| match error {
             LoadError::Model(error) => bad_model(&error),
@@ -77,11 +125,7 @@ impl Setup {
     }
 
     pub(crate) const fn kv_type(&self) -> DType {
-        match self.kv {
-            KvType::F32 => DType::F32,
-            KvType::F16 => DType::F16,
-            KvType::Bf16 => DType::BF16,
-        }
+        self.kv.dtype()
     }
 }
 
@@ -90,7 +134,7 @@ impl Setup {
 /// # Errors
 /// As `Runner::prefill`.
 pub(crate) fn prefill(runner: &mut Runner, prompt: &[u32]) -> Result<u32, RunError> {
-    let cached = runner.begin(prompt, Parameters::default());
+    let cached = runner.begin(prompt, Parameters::default())?;
     let mut rest = prompt.get(cached..).unwrap_or_default();
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at(rest.len().min(runner.prefill_chunk()));
@@ -102,8 +146,11 @@ pub(crate) fn prefill(runner: &mut Runner, prompt: &[u32]) -> Result<u32, RunErr
 }
 
 /// Empties the cache.
-pub(crate) fn forget(runner: &mut Runner) {
-    runner.begin(&[], Parameters::default());
+///
+/// # Errors
+/// As `Runner::begin`.
+pub(crate) fn forget(runner: &mut Runner) -> Result<(), RunError> {
+    runner.begin(&[], Parameters::default()).map(drop)
 }
 
 /// Files that no model can be made of.

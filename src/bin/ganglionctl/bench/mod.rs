@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 /// One repetition, from an empty cache.
 #[allow(clippy::cast_precision_loss)] // counts of tokens and of bytes moved, shown to three digits
 fn measure(runner: &mut Runner, prompt: &[u32], generate: usize) -> Result<Speed, RunError> {
-    offline::forget(runner);
+    offline::forget(runner)?;
     let start = Instant::now();
     offline::prefill(runner, prompt)?;
     let prefill = start.elapsed().as_secs_f64();
