@@ -11,13 +11,19 @@ MODEL    := target/models/SmolLM2-135M-Instruct.Q4_1.gguf
 ASK      ?= In two sentences: why does a robot carry its own brain?
 export ASK
 
-.PHONY: build demo test cross deps deps-build deps-demo deps-test
+# What `make gpu` packs for a machine with a GPU; run.sh in it checks the CUDA backend there.
+GPU      := target/gpu-pack
+
+.PHONY: build demo test gpu cross deps deps-build deps-demo deps-test
 build: deps-build
 	cargo build --release --locked
 	@awk -f kernels/resources.awk "$$(ls -t $(RELEASE)/build/ganglion-*/out/resources.txt | head -n 1)"
 
 demo: deps-demo build
 	@tests/demo/run.sh $(MODEL)
+
+gpu: deps-test build
+	tests/gpu/pack.sh $(RELEASE) $(GPU)
 
 cross: deps-build
 	cross/build.sh
