@@ -90,7 +90,7 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
         ),
         (
             "\nbackend = \"gpu\"\n",
-            "2:11: backend = \"gpu\": it must be one of \"auto\", \"cpu\"",
+            "2:11: backend = \"gpu\": it must be one of \"auto\", \"cuda\", \"cpu\"",
         ),
         (
             "[kv]\ncontext = -1\n",

@@ -32,7 +32,7 @@ impl Diagnostics {
         Err(no_graph())
     }
 
-    /// State of the decode graph; "none" if this backend records none.
+    /// State of the decode graph; "none" if this backend records none, or does not tell.
     #[zbus(property)]
     fn graph_state(&self) -> String {
         "none".to_owned()
@@ -41,7 +41,7 @@ impl Diagnostics {
     /// The decode graph: state, mode, reason (s).
     #[zbus(property(emits_changed_signal = "false"))]
     fn decode_graph(&self) -> Info {
-        info::decode_graph()
+        info::decode_graph(&self.shared.engine.status().borrow())
     }
 
     /// What the last finished request cost, as Request.Finished tells it; empty before the first.
@@ -50,7 +50,7 @@ impl Diagnostics {
         info::timing(&self.shared.engine.status().borrow())
     }
 
-    /// What computes: backend (s).
+    /// What computes: backend, description (s).
     #[zbus(property(emits_changed_signal = "false"))]
     fn device(&self) -> Info {
         info::device(&self.shared.engine.status().borrow())

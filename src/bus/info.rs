@@ -72,14 +72,25 @@ pub(super) fn timing(status: &Status) -> Info {
 }
 
 pub(super) fn device(status: &Status) -> Info {
-    info([("backend", text(&status.backend))])
+    info([
+        ("backend", text(&status.backend)),
+        ("description", text(&status.device)),
+    ])
 }
 
-/// This release records no graph: every step runs eagerly.
-pub(super) fn decode_graph() -> Info {
+/// This release tells nothing of a graph but whether its backend has one.
+pub(super) fn decode_graph(status: &Status) -> Info {
+    let (mode, reason) = if status.backend == "cuda" {
+        (
+            "full_decode_only",
+            "recorded at the second step; its state is not published yet",
+        )
+    } else {
+        ("none", "this backend runs every step eagerly")
+    };
     info([
         ("state", text("none")),
-        ("mode", text("none")),
-        ("reason", text("this backend runs every step eagerly")),
+        ("mode", text(mode)),
+        ("reason", text(reason)),
     ])
 }

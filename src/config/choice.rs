@@ -23,15 +23,17 @@ pub enum Backend {
     /// The best that this build and this machine have.
     #[default]
     Auto,
+    Cuda,
     Cpu,
 }
 
 impl Choice for Backend {
-    const ALL: &'static [Self] = &[Self::Auto, Self::Cpu];
+    const ALL: &'static [Self] = &[Self::Auto, Self::Cuda, Self::Cpu];
 
     fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
+            Self::Cuda => "cuda",
             Self::Cpu => "cpu",
         }
     }

@@ -23,7 +23,7 @@ pub enum LoadError {
     Run(#[from] RunError),
     #[cfg(feature = "cuda")]
     #[error("backend cuda: {0}")]
-    Device(#[from] crate::device::Error),
+    Device(#[from] cuda::Error),
     #[cfg(not(feature = "cuda"))]
     #[error(
         "backend cuda: this build has none; use backend = \"cpu\", or a build with the feature cuda"
@@ -177,8 +177,8 @@ impl Source<'_> {
     ) -> Result<(Executor, String), LoadError> {
         let place = |placement| match placement {
             Placement::Auto => None,
-            Placement::Device => Some(crate::device::Memory::Device),
-            Placement::Unified => Some(crate::device::Memory::Unified),
+            Placement::Device => Some(cuda::Memory::Device),
+            Placement::Unified => Some(cuda::Memory::Unified),
         };
         let options = cuda::Options {
             places: cuda::Places {
@@ -230,8 +230,8 @@ impl Source<'_> {
 
 /// Whether there simply is no such device here: only then may another backend take its place unasked.
 #[cfg(feature = "cuda")]
-fn is_absent(error: &crate::device::Error) -> bool {
-    use crate::device::Error;
+fn is_absent(error: &cuda::Error) -> bool {
+    use cuda::Error;
     matches!(
         error,
         Error::NoDriver

@@ -280,3 +280,15 @@ pub enum RunError {
     #[error("the model does not fit its tape: {0}")]
     Tape(#[from] TapeError),
 }
+
+impl RunError {
+    /// Whether nothing can run any more in this process.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        match self {
+            #[cfg(feature = "cuda")]
+            Self::Execute(ExecuteError::Device(error)) => error.is_sticky(),
+            Self::Execute(_) | Self::Tape(_) => false,
+        }
+    }
+}

@@ -54,6 +54,8 @@ pub struct Status {
     /// For people: the load's progress, the reason of a failure with its remedy, or empty.
     pub detail: String,
     pub backend: String,
+    /// Which device that is, or why it is not another; for people.
+    pub device: String,
     pub model: ModelInfo,
     pub memory: Memory,
     /// Requests waiting or running.
@@ -69,6 +71,7 @@ impl Default for Status {
             state: State::Loading,
             detail: String::new(),
             backend: String::new(),
+            device: String::new(),
             model: ModelInfo::default(),
             memory: Memory::default(),
             queue_length: 0,

@@ -25,14 +25,14 @@ pub struct Settings {
 /// Loads the model and serves turns until the queue is closed. Everyone who waits is told if it fails.
 ///
 /// # Errors
-/// If the model cannot be loaded.
+/// If the model cannot be loaded, or its device is lost.
 pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
     let (mut runner, codec) =
         load(inbox, settings).inspect_err(|error| inbox.fail(&error.to_string()))?;
     inbox.ready(codec.clone(), runner.context());
     while let Some(command) = inbox.next() {
         match command {
-            Command::Turn(turn) => serve(&mut runner, &codec, turn),
+            Command::Turn(turn) => serve(&mut runner, &codec, turn)?,
             // Its tokens stay in the cache until another turn's differ from them.
             Command::Forget(_) => {}
         }
@@ -66,6 +66,7 @@ fn load(inbox: &Inbox, settings: &Settings) -> Result<(Runner, Arc<Codec>), Load
     inbox.publish(|status| {
         status.model = model;
         status.backend = runner.backend().into();
+        status.device = runner.description().into();
         status.memory = runner.memory();
     });
     Ok((
@@ -77,9 +78,12 @@ fn load(inbox: &Inbox, settings: &Settings) -> Result<(Runner, Arc<Codec>), Load
     ))
 }
 
-fn serve(runner: &mut Runner, codec: &Codec, mut turn: Turn) {
+/// Answers one turn. Only a device that is lost is an error: the turn has been told, and so will be those
+/// who wait, by the end of the process.
+fn serve(runner: &mut Runner, codec: &Codec, mut turn: Turn) -> Result<(), LoadError> {
     if turn.is_cancelled() {
-        return turn.finish(FinishReason::Cancelled, Usage::default(), None);
+        turn.finish(FinishReason::Cancelled, Usage::default(), None);
+        return Ok(());
     }
     // Accepted while the model was loading: its tokens could not be known then.
     let prompt = match turn.prompt.take() {
@@ -93,11 +97,15 @@ fn serve(runner: &mut Runner, codec: &Codec, mut turn: Turn) {
     };
     let tokens = match prompt {
         Ok(prompt) => turn.prompt.insert(prompt).tokens.clone(),
-        Err(refusal) => return turn.fail(RequestError::Refused(refusal), Usage::default()),
+        Err(refusal) => {
+            turn.fail(RequestError::Refused(refusal), Usage::default());
+            return Ok(());
+        }
     };
     let Some(decoder) = codec.decoder() else {
         let error = RequestError::EngineFailed("the engine has no vocabulary".into());
-        return turn.fail(error, Usage::default());
+        turn.fail(error, Usage::default());
+        return Ok(());
     };
     let mut generation = Generation::new(&turn, codec, decoder);
     match generation.run(runner, &tokens) {
@@ -108,8 +116,12 @@ fn serve(runner: &mut Runner, codec: &Codec, mut turn: Turn) {
         Err(error) => {
             let usage = generation.usage();
             turn.fail(RequestError::EngineFailed(error.to_string()), usage);
+            if error.is_fatal() {
+                return Err(error.into());
+            }
         }
     }
+    Ok(())
 }
 
 /// One turn being answered.

@@ -30,9 +30,9 @@ events! {
     { model = model }
 
     /// What will compute, known once the model is loaded.
-    INFO backend_chosen(backend: &str)
-    "dc764202c50c474c8668ff5731644ed5" "the backend is {backend}"
-    { backend = backend }
+    INFO backend_chosen(backend: &str, device: &str)
+    "dc764202c50c474c8668ff5731644ed5" "the backend is {backend} ({device})"
+    { backend = backend, device = device }
 
     /// The first token can be made.
     INFO model_ready(model: &str, bytes: u64, seconds: f64)

@@ -17,7 +17,7 @@ pub(super) async fn announce(mut engine: watch::Receiver<Status>) {
         let status = engine.borrow_and_update().clone();
         if status.state == State::Ready && !ready {
             ready = true;
-            journal::backend_chosen(&status.backend);
+            journal::backend_chosen(&status.backend, &status.device);
             let model = &status.model;
             journal::model_ready(
                 &model.name,

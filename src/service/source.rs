@@ -85,6 +85,7 @@ fn settings(model: &Path, config: &Config) -> worker::Settings {
         runner: runner::Settings {
             backend: match config.backend {
                 Backend::Auto => runner::Backend::Auto,
+                Backend::Cuda => runner::Backend::Cuda,
                 Backend::Cpu => runner::Backend::Cpu,
             },
             kv_type: match config.kv.element {

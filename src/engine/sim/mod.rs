@@ -24,6 +24,7 @@ const NAP: Duration = Duration::from_millis(5);
 pub fn run(inbox: &Inbox, script: &Script) {
     inbox.publish(|status| {
         "sim".clone_into(&mut status.backend);
+        "a script".clone_into(&mut status.device);
         status.model = ModelInfo {
             name: "scripted".to_owned(),
             architecture: "sim".to_owned(),

@@ -7,6 +7,7 @@ mod kernels;
 mod launch;
 mod memory;
 mod quants;
+mod scratch;
 mod state;
 mod tiles;
 
@@ -16,11 +17,12 @@ use std::time::Duration;
 use self::kernels::Kernels;
 pub use self::memory::{Places, Reader};
 use self::memory::{Slots, Weight};
+use self::scratch::{Cache, Scratch};
 use self::state::State;
 use super::{Ending, ExecuteError, Input, KvInfo, StepState, Tape, WeightInfo};
-use crate::device::{
-    Arena, Context, Error, Memory, Modules, Plan, Region, StepMailbox, Stream, TokenMailbox,
-};
+pub use crate::device::Error;
+pub use crate::device::Memory;
+use crate::device::{Arena, Context, Modules, StepMailbox, Stream, TokenMailbox};
 use crate::graph::{Graph, Recording};
 use crate::sampler::{History, Parameters};
 
@@ -85,23 +87,6 @@ pub struct Cuda {
     counters: Counters,
     /// The rows of logits of the last run that ended with them.
     logits: Vec<f32>,
-}
-
-/// K and V, each (layer, head, position, head_dim).
-#[derive(Debug)]
-struct Cache {
-    _arena: Arena,
-    k: Vec<u64>,
-    v: Vec<u64>,
-}
-
-/// What kernels share besides slots.
-#[derive(Debug)]
-struct Scratch {
-    arena: Arena,
-    state: Region,
-    prompt: Region,
-    addresses: launch::Addresses,
 }
 
 impl Cuda {
@@ -342,81 +327,6 @@ impl Cuda {
             position: last + 1,
         };
         Ok(())
-    }
-}
-
-impl Cache {
-    fn new(
-        context: &Rc<Context>,
-        memory: Memory,
-        kv: KvInfo,
-        stream: &mut Stream,
-    ) -> Result<Self, Error> {
-        let bytes = kv.bytes_per_position() / 2 / kv.layers * kv.context;
-        let mut plan = Plan::new();
-        let regions = (0..2 * kv.layers)
-            .map(|_| plan.add(bytes))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut arena = Arena::new(context, memory, &plan)?;
-        arena.attach(stream)?;
-        let addresses = regions
-            .iter()
-            .map(|region| arena.address(*region))
-            .collect::<Result<Vec<_>, _>>()?;
-        let (k, v) = addresses.split_at(kv.layers);
-        Ok(Self {
-            k: k.to_vec(),
-            v: v.to_vec(),
-            _arena: arena,
-        })
-    }
-}
-
-impl Scratch {
-    fn new(
-        context: &Rc<Context>,
-        rope_frequencies: &[f32],
-        kv: KvInfo,
-        rows: usize,
-        stream: &mut Stream,
-    ) -> Result<Self, Error> {
-        let pairs = rope_frequencies.len();
-        let mut plan = Plan::new();
-        let state = plan.add(State::BYTES)?;
-        let prompt = plan.add(4 * (1 + rows))?;
-        let angles = plan.add(8 * kv.context * pairs)?;
-        let arrivals = plan.add(4 * (rows * kv.heads + 1))?;
-        let best = plan.add(8 * launch::CHOOSE_BLOCKS as usize)?;
-        let mut arena = Arena::new(context, Memory::Device, &plan)?;
-        // (cos, sin), computed as the reference computes them.
-        let angle = |position: usize, frequency: &f32| {
-            #[allow(clippy::cast_precision_loss)] // as the reference does, in f32
-            let (sin, cos) = (position as f32 * frequency).sin_cos();
-            [cos, sin]
-        };
-        let table =
-            (0..kv.context).flat_map(|p| rope_frequencies.iter().flat_map(move |f| angle(p, f)));
-        arena.write(
-            angles,
-            &table.flat_map(f32::to_le_bytes).collect::<Vec<u8>>(),
-            stream,
-        )?;
-        arena.set(arrivals, 0, stream)?;
-        arena.set(state, 0, stream)?;
-        let addresses = launch::Addresses {
-            state: arena.address(state)?,
-            prompt: arena.address(prompt)?,
-            angles: arena.address(angles)?,
-            arrivals: arena.address(arrivals)?,
-            best: arena.address(best)?,
-            ..launch::Addresses::default()
-        };
-        Ok(Self {
-            arena,
-            state,
-            prompt,
-            addresses,
-        })
     }
 }
 

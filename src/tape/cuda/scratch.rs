@@ -1,0 +1,100 @@
+//! The cache, and what kernels share besides weights and slots; all allocated once.
+
+use std::rc::Rc;
+
+use super::launch;
+use super::state::State;
+use crate::device::{Arena, Context, Error, Memory, Plan, Region, Stream};
+use crate::tape::KvInfo;
+
+/// K and V, each (layer, head, position, head_dim).
+#[derive(Debug)]
+pub(super) struct Cache {
+    _arena: Arena,
+    pub(super) k: Vec<u64>,
+    pub(super) v: Vec<u64>,
+}
+
+/// What kernels share besides slots.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    pub(super) arena: Arena,
+    pub(super) state: Region,
+    pub(super) prompt: Region,
+    pub(super) addresses: launch::Addresses,
+}
+
+impl Cache {
+    pub(super) fn new(
+        context: &Rc<Context>,
+        memory: Memory,
+        kv: KvInfo,
+        stream: &mut Stream,
+    ) -> Result<Self, Error> {
+        let bytes = kv.bytes_per_position() / 2 / kv.layers * kv.context;
+        let mut plan = Plan::new();
+        let regions = (0..2 * kv.layers)
+            .map(|_| plan.add(bytes))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut arena = Arena::new(context, memory, &plan)?;
+        arena.attach(stream)?;
+        let addresses = regions
+            .iter()
+            .map(|region| arena.address(*region))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (k, v) = addresses.split_at(kv.layers);
+        Ok(Self {
+            k: k.to_vec(),
+            v: v.to_vec(),
+            _arena: arena,
+        })
+    }
+}
+
+impl Scratch {
+    pub(super) fn new(
+        context: &Rc<Context>,
+        rope_frequencies: &[f32],
+        kv: KvInfo,
+        rows: usize,
+        stream: &mut Stream,
+    ) -> Result<Self, Error> {
+        let pairs = rope_frequencies.len();
+        let mut plan = Plan::new();
+        let state = plan.add(State::BYTES)?;
+        let prompt = plan.add(4 * (1 + rows))?;
+        let angles = plan.add(8 * kv.context * pairs)?;
+        let arrivals = plan.add(4 * (rows * kv.heads + 1))?;
+        let best = plan.add(8 * launch::CHOOSE_BLOCKS as usize)?;
+        let mut arena = Arena::new(context, Memory::Device, &plan)?;
+        // (cos, sin), computed as the reference computes them.
+        let angle = |position: usize, frequency: &f32| {
+            #[allow(clippy::cast_precision_loss)] // as the reference does, in f32
+            let (sin, cos) = (position as f32 * frequency).sin_cos();
+            [cos, sin]
+        };
+        let table =
+            (0..kv.context).flat_map(|p| rope_frequencies.iter().flat_map(move |f| angle(p, f)));
+        arena.write(
+            angles,
+            &table.flat_map(f32::to_le_bytes).collect::<Vec<u8>>(),
+            stream,
+        )?;
+        arena.set(arrivals, 0, stream)?;
+        arena.set(state, 0, stream)?;
+        let addresses = launch::Addresses {
+            state: arena.address(state)?,
+            prompt: arena.address(prompt)?,
+            angles: arena.address(angles)?,
+            arrivals: arena.address(arrivals)?,
+            best: arena.address(best)?,
+            ..launch::Addresses::default()
+        };
+        Ok(Self {
+            arena,
+            state,
+            prompt,
+            addresses,
+        })
+    }
+}
