@@ -56,5 +56,5 @@ test:
 	$(call stage,arm64 build,$(MAKE) cross)
 	$(call stage,arm64 goldens under qemu-user,cross/emulate.sh)
 	$(call stage,demo,$(MAKE) demo ASK='Say hello.')
-	$(call stage,README,tests/demo/readme.sh $(MODEL))
+	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	@printf '\n==> all checks passed\n'
