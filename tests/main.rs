@@ -8,5 +8,6 @@ mod golden;
 mod hostile;
 mod service;
 mod support;
+mod tape;
 mod text;
 mod weights;

@@ -1,0 +1,189 @@
+//! The proof that a tape gets before its first run, and what happens when values leave the numbers.
+
+use std::path::Path;
+
+use ganglion::engine::runner::{Backend, RunError, Runner, Settings};
+use ganglion::model::Checkpoint;
+use ganglion::model::forward::Forward;
+use ganglion::sampler::Parameters;
+use ganglion::tape::{
+    DType, Ending, ExecuteError, Input, KvInfo, Op, Slot, Tape, WeightId, WeightInfo,
+};
+
+fn tiny() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3")
+}
+
+fn forward() -> Forward {
+    let checkpoint = Checkpoint::open(&tiny()).expect("the golden models open");
+    let shape = checkpoint.shape.clone();
+    let mut infos = Vec::new();
+    let weights = checkpoint.tensors.try_map(|tensor| {
+        let (name, rows, columns) = (tensor.name.clone(), tensor.rows, tensor.columns);
+        let format = tensor.format;
+        infos.push(WeightInfo {
+            name,
+            rows,
+            columns,
+            format,
+        });
+        Ok::<_, ()>(WeightId(infos.len() - 1))
+    });
+    let kv = KvInfo {
+        layers: shape.layers,
+        heads: shape.kv_heads,
+        head_dim: shape.head_dim,
+        context: 64,
+        dtype: DType::F16,
+    };
+    let weights = weights.expect("nothing fails");
+    Forward {
+        shape,
+        weights,
+        infos: infos.into(),
+        activation: DType::F16,
+        kv,
+    }
+}
+
+/// A tape with one thing wrong is refused, and the reason names it.
+#[test]
+fn a_tape_with_one_thing_wrong_is_refused() {
+    let forward = forward();
+    let whole = forward.tape(4, Input::Prompt, Ending::Token);
+    whole.check().expect("what `forward` writes is right");
+    forward
+        .tape(1, Input::Step, Ending::Token)
+        .check()
+        .expect("and so is a step");
+
+    let wrong: [(&str, fn(&mut Tape), &str); 9] = [
+        (
+            "read before write",
+            |tape| drop(tape.ops.remove(0)),
+            "before anything wrote it",
+        ),
+        (
+            "an operation twice removed",
+            |tape| drop(tape.ops.remove(2)),
+            "before anything wrote it",
+        ),
+        (
+            "no choice",
+            |tape| drop(tape.ops.pop()),
+            "exactly if it ends with one",
+        ),
+        (
+            "an alias",
+            |tape| set_rotated(tape, |inputs| inputs[0]),
+            "written while it is read",
+        ),
+        (
+            "no such slot",
+            |tape| set_rotated(tape, |_| Slot(99)),
+            "does not exist",
+        ),
+        (
+            "a slot too narrow",
+            |tape| tape.slots[4].columns -= 1,
+            "columns",
+        ),
+        (
+            "a slot of the wrong type",
+            |tape| tape.slots[5].dtype = DType::F32,
+            "attended is f32",
+        ),
+        ("a weight of another shape", reshape, ", not "),
+        (
+            "a layer that the cache lacks",
+            |tape| tape.kv.layers -= 1,
+            "is not in a cache",
+        ),
+    ];
+    for (what, break_it, reason) in wrong {
+        let mut tape = whole.clone();
+        break_it(&mut tape);
+        let error = tape.check().expect_err(what).to_string();
+        assert!(error.contains(reason), "{what}: {error}");
+    }
+}
+
+fn set_rotated(tape: &mut Tape, to: impl Fn(&[Slot; 3]) -> Slot) {
+    for op in &mut tape.ops {
+        if let Op::RopeStore {
+            inputs, rotated, ..
+        } = op
+        {
+            *rotated = to(inputs);
+        }
+    }
+}
+
+fn reshape(tape: &mut Tape) {
+    let mut weights = tape.weights.to_vec();
+    weights
+        .iter_mut()
+        .filter(|weight| weight.rows > 1)
+        .for_each(|weight| weight.rows -= 1);
+    tape.weights = weights.into();
+}
+
+/// What a step must move is at least its weights, and grows with the cache.
+#[test]
+fn a_step_must_move_its_weights_and_its_cache() {
+    let forward = forward();
+    let step = forward.tape(1, Input::Step, Ending::Token);
+    let weights: usize = forward
+        .infos
+        .iter()
+        .map(|weight| weight.rows * weight.format.row_bytes(weight.columns))
+        .sum();
+    let first = step.bytes(0);
+    // Of the embedding, which is tied, the head reads all; the lookup one row more.
+    assert!(first >= weights as u64, "{first} < {weights}");
+    assert!(first < 2 * weights as u64, "{first} counts weights twice");
+    let per_position = forward.kv.bytes_per_position() as u64;
+    assert_eq!(step.bytes(10) - first, 10 * per_position);
+}
+
+/// A model whose values are not finite gives an error and no token; what it held before is still there.
+#[test]
+fn values_that_are_not_finite_are_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(tiny().join(file), folder.path().join(file)).expect("golden data is there");
+    }
+    let path = folder.path().join("model.safetensors");
+    let mut bytes = std::fs::read(&path).expect("it was copied");
+    let header = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    // All of the data becomes infinity: whichever tensor comes first, a product meets one.
+    let data = usize::try_from(8 + header).expect("a header of kilobytes");
+    for value in bytes[data..].as_chunks_mut::<4>().0 {
+        *value = f32::INFINITY.to_le_bytes();
+    }
+    std::fs::write(&path, bytes).expect("it is ours");
+    let checkpoint = Checkpoint::open(folder.path()).expect("its shapes are right");
+    let settings = Settings {
+        backend: Backend::Cpu,
+        context: 64,
+        threads: 1,
+        ..Settings::default()
+    };
+    let mut runner = Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it loads");
+    for _ in 0..2 {
+        let cached = runner
+            .begin(&[1, 2, 3], Parameters::default())
+            .expect("the CPU is there");
+        let error = runner
+            .prefill(&[1, 2, 3], Ending::Token)
+            .expect_err("no token can be chosen");
+        assert!(
+            matches!(
+                error,
+                RunError::Execute(ExecuteError::NonFinite { position: 2 })
+            ),
+            "{error}"
+        );
+        assert_eq!((cached, runner.len()), (0, 0));
+    }
+}
