@@ -46,6 +46,9 @@ fn forward() -> Forward {
     }
 }
 
+/// What is wrong, how it comes to be, and what the error must say.
+type Case = (&'static str, fn(&mut Tape), &'static str);
+
 /// A tape with one thing wrong is refused, and the reason names it.
 #[test]
 fn a_tape_with_one_thing_wrong_is_refused() {
@@ -57,20 +60,26 @@ fn a_tape_with_one_thing_wrong_is_refused() {
         .check()
         .expect("and so is a step");
 
-    let wrong: [(&str, fn(&mut Tape), &str); 9] = [
+    let wrong: [Case; 9] = [
         (
             "read before write",
-            |tape| drop(tape.ops.remove(0)),
+            |tape| {
+                tape.ops.remove(0);
+            },
             "before anything wrote it",
         ),
         (
             "an operation twice removed",
-            |tape| drop(tape.ops.remove(2)),
+            |tape| {
+                tape.ops.remove(2);
+            },
             "before anything wrote it",
         ),
         (
             "no choice",
-            |tape| drop(tape.ops.pop()),
+            |tape| {
+                tape.ops.pop();
+            },
             "exactly if it ends with one",
         ),
         (
