@@ -65,9 +65,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
+    // The CPU's memory says nothing of a GPU's.
+    let on_cpu = runner.backend() == "cpu";
     let report = Report::new(
         speeds,
-        ceiling::read_bandwidth(threads),
+        on_cpu.then(|| ceiling::read_bandwidth(threads)).flatten(),
         report::Setting {
             version: env!("CARGO_PKG_VERSION"),
             model: checkpoint.name.clone(),
