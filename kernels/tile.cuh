@@ -278,11 +278,6 @@ __device__ __forceinline__ void multiply_format(const u8 *tile, u32 columns, Inp
     }
 }
 
-template <int F, typename T, int N>
-__device__ __noinline__ void multiply_tile_of(const u8 *data, u32 tile, u32 columns, Input<T> input, float (&sums)[N][4]) {
-    multiply_format<F, T, N>(data + tile * tile_bytes<F>(columns), columns, input, sums);
-}
-
 // sums[n][0, 1]: row g of the tile, input rows 8 n + 2 t and + 1; sums[n][2, 3]: row g + 8.
 template <typename T, int N>
 __device__ __forceinline__ void multiply_tile(const Tiles &w, u32 tile, Input<T> input, float (&sums)[N][4]) {
