@@ -1,6 +1,9 @@
 // The parameters of every kernel: each takes one struct, by value. The only place where they are
 // declared: the build makes the Rust side from this file. Fields are u32, u64, f32, or a struct of
 // them; a pointer into device memory is a u64. 8-byte fields come first, so that no compiler pads.
+//
+// `count`: the address of how many rows of a prompt are real; those after them only fill it up to a size
+// that was recorded. 0: all are. `stamp`: where the kernel notes when it began and ended; 0: nowhere.
 #pragma once
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -22,7 +25,9 @@ struct EmbedArgs {
     u64 state;
     u64 mailbox;
     u64 tokens;
+    u64 count;
     u64 x;
+    u64 stamp;
     u32 hidden;
     // Row of the whole table that this part begins with.
     u32 first;
@@ -36,6 +41,7 @@ struct NormArgs {
     u64 x;
     u64 weight;
     u64 out;
+    u64 stamp;
     u32 hidden;
     u32 stride;
     f32 epsilon;
@@ -56,6 +62,9 @@ struct LinearArgs {
     u64 x;
     u64 norm;
     u64 input;
+    // Not 0: the one row is the last real one of those from x.
+    u64 count;
+    u64 stamp;
     u32 rows;
     u32 hidden;
     u32 stride;
@@ -70,6 +79,7 @@ struct ProjectArgs {
     Tiles weight;
     u64 input;
     u64 x;
+    u64 stamp;
     u32 rows;
     u32 stride;
 };
@@ -82,6 +92,7 @@ struct GateUpArgs {
     u64 x;
     u64 norm;
     u64 input;
+    u64 stamp;
     u32 rows;
     u32 hidden;
     u32 stride;
@@ -102,6 +113,8 @@ struct RopeStoreArgs {
     u64 cache_k;
     u64 cache_v;
     u64 position;
+    u64 count;
+    u64 stamp;
     u32 rows;
     u32 heads;
     u32 kv_heads;
@@ -121,6 +134,8 @@ struct AttendArgs {
     u64 partials;
     u64 arrivals;
     u64 position;
+    u64 count;
+    u64 stamp;
     u32 heads;
     u32 kv_heads;
     u32 head_dim;
@@ -138,6 +153,8 @@ struct ChooseArgs {
     u64 token_mailbox;
     // Of the run's first row; the state's advances to the one after its last.
     u64 position;
+    u64 count;
+    u64 stamp;
     u32 vocabulary;
     u32 rows;
 };

@@ -10,7 +10,9 @@
 
 // Part of one head: its maximum, its sum, its output, head_dim + 2 numbers.
 template <typename T, typename C> __device__ __forceinline__ void attend(const AttendArgs &a) {
+    Stopwatch stopwatch(a.stamp);
     extern __shared__ __align__(16) float memory[];
+    if (is_padding(a.count, blockIdx.y)) return;
     u32 split = blockIdx.z, kv_head = blockIdx.x, row = blockIdx.y, group = a.heads / a.kv_heads;
     u32 position = *at<const u32>(a.position) + row, splits = position / SPLIT + 1, part = a.head_dim + 2;
     if (split >= splits) return;

@@ -92,6 +92,7 @@ struct Draw {
 };
 
 extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_constant__ ChooseArgs a) {
+    Stopwatch stopwatch(a.stamp);
     __shared__ Best scratch[CHOOSE_WARPS];
     __shared__ u64 histogram[256];
     __shared__ u64 found[2];
@@ -181,7 +182,7 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_co
         }
     }
     if (threadIdx.x == 0) {
-        u32 position = *at<const u32>(a.position) + a.rows;
+        u32 position = *at<const u32>(a.position) + (a.count ? *at<const u32>(a.count) : a.rows);
         if (token != NOT_FINITE) {
             state->token = token;
             state->position = position;

@@ -14,6 +14,26 @@ typedef unsigned short u16;
 typedef unsigned char u8;
 typedef signed char i8;
 
+// Notes when the first block of a launch began and the last one ended, in nanoseconds of the device's clock;
+// nothing where nobody asks, for which a kernel pays one comparison with a constant.
+struct Stopwatch {
+    u64 *span;
+    __device__ __forceinline__ explicit Stopwatch(u64 address) : span(reinterpret_cast<u64 *>(address)) {
+        if (span && threadIdx.x == 0) atomicMin(span, now());
+    }
+    __device__ __forceinline__ ~Stopwatch() {
+        if (span && threadIdx.x == 0) atomicMax(span + 1, now());
+    }
+    __device__ __forceinline__ static u64 now() {
+        u64 time;
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time)::"memory");
+        return time;
+    }
+};
+
+// Whether a row of a prompt only fills it up to a recorded size.
+__device__ __forceinline__ bool is_padding(u64 count, u32 row) { return count && row >= *reinterpret_cast<const u32 *>(count); }
+
 template <typename T> struct Pair;
 template <> struct Pair<half> { typedef half2 type; };
 template <> struct Pair<__nv_bfloat16> { typedef __nv_bfloat162 type; };

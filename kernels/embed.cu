@@ -3,6 +3,8 @@
 #include "tile.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) embed(const __grid_constant__ EmbedArgs a) {
+    Stopwatch stopwatch(a.stamp);
+    if (is_padding(a.count, blockIdx.x)) return;
     State *state = at<State>(a.state);
     __shared__ u32 token;
     if (threadIdx.x == 0) {

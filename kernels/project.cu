@@ -2,6 +2,7 @@
 #include "matmul.cuh"
 
 template <typename T, int N> __device__ __forceinline__ void project(const ProjectArgs &a) {
+    Stopwatch stopwatch(a.stamp);
     Block<N> &block = *reinterpret_cast<Block<N> *>(shared);
     Input<T> input = block_input<T, N>(a.input, 0, 0, a.rows, 0, a.stride, 0.0f, block);
     multiply_block<T, N>(a.weight, blockIdx.x, input, block.scratch, block.product);

@@ -6,6 +6,8 @@
 #define PAIRS 4
 
 template <typename T, typename C> __device__ __forceinline__ void rope_store(const RopeStoreArgs &a) {
+    Stopwatch stopwatch(a.stamp);
+    if (is_padding(a.count, blockIdx.y)) return;
     u32 lane = threadIdx.x % 32, head = blockIdx.x * WARPS + threadIdx.x / 32, row = blockIdx.y, half_dim = a.head_dim / 2;
     if (head >= a.heads + 2 * a.kv_heads) return;
     u32 position = *at<const u32>(a.position) + row;

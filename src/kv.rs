@@ -1,56 +1,283 @@
-//! What the key-value cache holds: the tokens of its positions.
+//! What the key-value cache holds: regions, each with the tokens of its positions and the conversation it belongs to.
 //!
 //! The values themselves live in the executor. Every change of the cache that is not one more token
-//! of the same turn goes through here, in one place.
+//! of the same turn goes through here, and bumps the epoch in one place.
 
-/// The tokens whose K and V are in the cache, oldest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Whose conversation a region holds; a conversation of one turn has no owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner(pub u64);
+
+/// What happened to the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// A turn continues what the active region holds.
+    NewTurn,
+    /// Nothing of what the region held is kept.
+    Cleared,
+    /// Only the first of its tokens are kept.
+    Rewound,
+    /// Another conversation goes on.
+    Switched,
+    /// A conversation goes on whose region was lost when the cache was allocated anew.
+    Restored,
+    /// The cache was allocated anew.
+    Resized,
+}
+
+impl Change {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NewTurn => "new_turn",
+            Self::Cleared => "cleared",
+            Self::Rewound => "rewound",
+            Self::Switched => "switched",
+            Self::Restored => "restored",
+            Self::Resized => "resized",
+        }
+    }
+}
+
+/// How a turn begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Which region it runs in.
+    pub region: usize,
+    /// Tokens of its prompt that the region holds.
+    pub cached: usize,
+    pub change: Change,
+}
+
+/// The regions, of which one is active.
+#[derive(Clone, Debug)]
 pub struct Kv {
-    tokens: Vec<u32>,
-    /// Changes of what earlier positions hold.
+    regions: Vec<Region>,
+    active: usize,
+    /// Changes so far.
     epoch: u64,
+    /// Turns so far.
+    turns: u64,
+    /// Those whose region went with a cache that was allocated anew.
+    lost: Vec<Owner>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Region {
+    /// Those whose K and V it holds, oldest first.
+    tokens: Vec<u32>,
+    owner: Option<Owner>,
+    /// The turn that used it last; 0 if none has.
+    used: u64,
 }
 
 impl Kv {
+    /// `slots` empty regions, at least one.
+    #[must_use]
+    pub fn new(slots: usize) -> Self {
+        Self {
+            regions: vec![Region::default(); slots.max(1)],
+            active: 0,
+            epoch: 0,
+            turns: 0,
+            lost: Vec::new(),
+        }
+    }
+
+    /// Tokens in the active region.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.tokens.len()
+        self.regions[self.active].tokens.len()
     }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.tokens.is_empty()
+        self.len() == 0
     }
 
-    /// How often the cache was cut.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
+    /// Starts a turn: finds its region, and cuts that to what it shares with the prompt. At least the prompt's
+    /// last token is left to run.
+    pub fn begin(&mut self, owner: Option<Owner>, prompt: &[u32]) -> Turn {
+        let region = self.place(owner, prompt);
+        let restored = owner.is_some_and(|owner| self.take_lost(owner));
+        let held = &mut self.regions[region];
+        let before = held.tokens.len();
+        let cached = held
+            .common_prefix(prompt)
+            .min(prompt.len().saturating_sub(1));
+        held.tokens.truncate(cached);
+        let switched = region != self.active || (held.used > 0 && held.owner != owner);
+        let change = if restored {
+            Change::Restored
+        } else if switched {
+            Change::Switched
+        } else if cached == before {
+            Change::NewTurn
+        } else if cached == 0 {
+            Change::Cleared
+        } else {
+            Change::Rewound
+        };
+        self.turns += 1;
+        held.owner = owner;
+        held.used = self.turns;
+        self.active = region;
+        self.bump();
+        Turn {
+            region,
+            cached,
+            change,
+        }
+    }
+
+    /// Keeps only the first `keep` tokens of a conversation; `None` if the cache held no more of it.
+    pub fn rewind(&mut self, owner: Owner, keep: usize) -> Option<Change> {
+        let region = self.region_of(owner)?;
+        let held = &mut self.regions[region];
+        if held.tokens.len() <= keep {
+            return None;
+        }
+        held.tokens.truncate(keep);
+        self.bump();
+        Some(if keep == 0 {
+            Change::Cleared
+        } else {
+            Change::Rewound
+        })
+    }
+
+    /// A conversation has ended: its region is free, and its tokens serve whoever begins with the same.
+    pub fn release(&mut self, owner: Owner) {
+        if let Some(region) = self.region_of(owner) {
+            self.regions[region].owner = None;
+        }
+        self.take_lost(owner);
+    }
+
+    /// The cache was allocated anew, with `slots` regions: all is lost.
+    pub fn resize(&mut self, slots: usize) -> Change {
+        self.lost
+            .extend(self.regions.iter().filter_map(|region| region.owner));
+        self.regions = vec![Region::default(); slots.max(1)];
+        self.active = 0;
+        self.bump();
+        Change::Resized
+    }
+
+    /// One more token of the turn.
+    pub fn push(&mut self, token: u32) {
+        self.regions[self.active].tokens.push(token);
+    }
+
+    /// More tokens of the turn.
+    pub fn extend(&mut self, tokens: &[u32]) {
+        self.regions[self.active].tokens.extend_from_slice(tokens);
+    }
+
+    fn bump(&mut self) {
+        self.epoch += 1;
+    }
+
+    fn region_of(&self, owner: Owner) -> Option<usize> {
+        self.regions
+            .iter()
+            .position(|region| region.owner == Some(owner))
+    }
+
+    fn take_lost(&mut self, owner: Owner) -> bool {
+        let at = self.lost.iter().position(|lost| *lost == owner);
+        at.map(|at| self.lost.swap_remove(at)).is_some()
+    }
+
+    /// The region of the conversation; else a free one, best the one that holds the most of the prompt; else
+    /// the one that has not been used for the longest time, whose conversation loses it.
+    fn place(&self, owner: Option<Owner>, prompt: &[u32]) -> usize {
+        if let Some(region) = owner.and_then(|owner| self.region_of(owner)) {
+            return region;
+        }
+        let rank = |region: &Region| {
+            let shared = region.owner.is_none().then(|| region.common_prefix(prompt));
+            (shared, std::cmp::Reverse(region.used))
+        };
+        // Of equals the last one is taken, so the first region comes last.
+        let regions = self.regions.iter().enumerate().rev();
+        regions
+            .max_by_key(|(_, region)| rank(region))
+            .map_or(0, |(index, _)| index)
+    }
+}
+
+impl Region {
     /// How many of `tokens`, from the first, it holds.
-    #[must_use]
-    pub fn common_prefix(&self, tokens: &[u32]) -> usize {
+    fn common_prefix(&self, tokens: &[u32]) -> usize {
         self.tokens
             .iter()
             .zip(tokens)
             .take_while(|(held, token)| held == token)
             .count()
     }
+}
 
-    pub fn push(&mut self, token: u32) {
-        self.tokens.push(token);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Option<Owner> = Some(Owner(1));
+    const B: Option<Owner> = Some(Owner(2));
+
+    /// Begins a turn and runs all of its prompt.
+    fn turn(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32]) -> (usize, usize, Change) {
+        let Turn {
+            region,
+            cached,
+            change,
+        } = kv.begin(owner, prompt);
+        kv.extend(&prompt[cached..]);
+        (region, cached, change)
     }
 
-    pub fn extend(&mut self, tokens: &[u32]) {
-        self.tokens.extend_from_slice(tokens);
+    #[test]
+    fn conversations_keep_their_regions_while_there_are_enough() {
+        let mut kv = Kv::new(2);
+        assert_eq!(turn(&mut kv, A, &[1, 2, 3]), (0, 0, Change::NewTurn));
+        assert_eq!(turn(&mut kv, B, &[1, 2, 4]), (1, 0, Change::Switched));
+        assert_eq!(turn(&mut kv, A, &[1, 2, 3, 5]), (0, 3, Change::Switched));
+        assert_eq!(turn(&mut kv, A, &[1, 2, 3, 5, 6]), (0, 4, Change::NewTurn));
+        assert_eq!(turn(&mut kv, B, &[1, 2, 4, 7]), (1, 3, Change::Switched));
+        // A third takes the region that has not been used for the longest time.
+        assert_eq!(turn(&mut kv, None, &[9, 9]), (0, 0, Change::Switched));
+        assert_eq!(turn(&mut kv, None, &[9, 9, 8]), (0, 2, Change::NewTurn));
+        assert_eq!(turn(&mut kv, A, &[1, 2]), (0, 0, Change::Switched));
     }
 
-    /// Forgets all but the first `len` tokens.
-    pub fn truncate(&mut self, len: usize) {
-        if len < self.tokens.len() {
-            self.tokens.truncate(len);
-            self.epoch += 1;
-        }
+    #[test]
+    fn every_change_bumps_the_epoch_once_and_says_what_it_was() {
+        let mut kv = Kv::new(1);
+        assert_eq!(turn(&mut kv, A, &[1, 2, 3]), (0, 0, Change::NewTurn));
+        assert_eq!(turn(&mut kv, A, &[1, 2, 3]), (0, 2, Change::Rewound));
+        assert_eq!(turn(&mut kv, A, &[4]), (0, 0, Change::Cleared));
+        assert_eq!(kv.rewind(Owner(1), 1), None, "it holds no more");
+        assert_eq!(kv.rewind(Owner(2), 0), None, "it holds nothing of it");
+        assert_eq!(kv.epoch(), 3);
+        assert_eq!(kv.rewind(Owner(1), 0), Some(Change::Cleared));
+        assert_eq!(turn(&mut kv, B, &[5, 6]), (0, 0, Change::Switched));
+        assert_eq!(kv.resize(2), Change::Resized);
+        assert_eq!(turn(&mut kv, B, &[5, 6]).2, Change::Restored);
+        assert_eq!(turn(&mut kv, B, &[5, 6, 7]).2, Change::NewTurn);
+        assert_eq!(kv.epoch(), 8);
+    }
+
+    #[test]
+    fn a_released_region_serves_whoever_begins_alike() {
+        let mut kv = Kv::new(2);
+        turn(&mut kv, A, &[1, 2, 3]);
+        turn(&mut kv, B, &[7, 8]);
+        kv.release(Owner(1));
+        assert_eq!(turn(&mut kv, None, &[1, 2, 9]), (0, 2, Change::Switched));
+        assert_eq!(turn(&mut kv, B, &[7, 8, 9]), (1, 2, Change::Switched));
     }
 }

@@ -9,7 +9,7 @@ pub mod config;
 #[cfg(feature = "cuda")]
 pub mod device;
 pub mod engine;
-#[cfg(feature = "cuda")]
+pub mod fault;
 pub mod graph;
 pub mod journal;
 pub mod kv;

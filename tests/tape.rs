@@ -34,6 +34,7 @@ fn forward() -> Forward {
         heads: shape.kv_heads,
         head_dim: shape.head_dim,
         context: 64,
+        slots: 1,
         dtype: DType::F16,
     };
     let weights = weights.expect("nothing fails");
@@ -175,13 +176,14 @@ fn values_that_are_not_finite_are_an_error() {
     let settings = Settings {
         backend: Backend::Cpu,
         context: 64,
+        slots: 1,
         threads: 1,
         ..Settings::default()
     };
     let mut runner = Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it loads");
     for _ in 0..2 {
         let cached = runner
-            .begin(&[1, 2, 3], Parameters::default())
+            .begin(None, &[1, 2, 3], Parameters::default())
             .expect("the CPU is there");
         let error = runner
             .prefill(&[1, 2, 3], Ending::Token)

@@ -7,6 +7,7 @@ use cudarc::driver::sys::{self, CUctx_flags, CUdevice, CUdevice_attribute as Att
 
 use super::driver::{check, ignore};
 use super::{Error, Result, open};
+use crate::fault::Faults;
 
 /// What a device is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,7 @@ pub struct Context {
     device: CUdevice,
     properties: Properties,
     emulate_tegra: bool,
+    faults: Faults,
     /// It is current on one thread only, so it stays there.
     _thread: std::marker::PhantomData<*const ()>,
 }
@@ -79,6 +81,7 @@ impl Context {
             device,
             properties: Properties::default(),
             emulate_tegra,
+            faults: Faults::default(),
             _thread: std::marker::PhantomData,
         };
         // SAFETY: the context was retained above.
@@ -96,6 +99,12 @@ impl Context {
     #[must_use]
     pub fn emulates_tegra(&self) -> bool {
         self.emulate_tegra
+    }
+
+    /// What tests let fail.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     /// Bytes of device memory that are free. On an integrated device the page cache counts as used here,

@@ -3,9 +3,10 @@
 
 use std::ffi::CStr;
 
-use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::sys::{self, CUresult, CUstream};
 
 use super::{Error, Result};
+use crate::fault::{Call, Faults, How};
 
 /// The error that a call's answer stands for.
 pub(super) fn check(call: &'static str, result: CUresult) -> Result<()> {
@@ -28,6 +29,37 @@ pub(super) fn check(call: &'static str, result: CUresult) -> Result<()> {
         name,
         code: result as u32,
     })
+}
+
+/// Makes a call on the way of a decode graph, or fails in the way that a test has asked for. `stream` is what
+/// the call is about, if it is about one.
+pub(super) fn attempt(
+    (kind, call): (Call, &'static str),
+    faults: &Faults,
+    stream: Option<CUstream>,
+    make: impl FnOnce() -> CUresult,
+) -> Result<CUresult> {
+    let refused = |code: CUresult| Error::Driver {
+        call,
+        name: "refused on purpose".into(),
+        code: code as u32,
+    };
+    match faults.strike(kind) {
+        None => Ok(make()),
+        Some(How::Before) => Err(refused(CUresult::CUDA_ERROR_NOT_PERMITTED)),
+        Some(How::Lost) => Err(refused(CUresult::CUDA_ERROR_LAUNCH_FAILED)),
+        Some(How::After) => {
+            check(call, make())?;
+            Err(refused(CUresult::CUDA_ERROR_NOT_PERMITTED))
+        }
+        Some(How::Synchronize) => {
+            if let Some(stream) = stream {
+                // SAFETY: the caller's stream; during a capture the driver refuses, and that is wanted.
+                ignore(unsafe { sys::cuStreamSynchronize(stream) });
+            }
+            Ok(make())
+        }
+    }
 }
 
 /// For what is given back: nobody is left to hear of a failure, and a sticky one is met again.

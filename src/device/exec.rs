@@ -9,8 +9,9 @@ use std::rc::Rc;
 use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeType, CUresult};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::driver::{check, ignore};
+use super::driver::{attempt, check, ignore};
 use super::{Context, Error, Result, Stream};
+use crate::fault::Call;
 
 /// A recorded graph: a template that cannot run by itself.
 #[derive(Debug)]
@@ -89,13 +90,18 @@ impl Captured {
     /// If the driver refuses.
     pub fn instantiate(&self) -> Result<Exec> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the graph is ours; the executable form belongs to `Exec`.
-        let result = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut handle, self.handle, 0) };
-        check("cuGraphInstantiate", result)?;
-        Ok(Exec {
+        let call = (Call::Instantiate, "cuGraphInstantiate");
+        let result = attempt(call, self.context.faults(), None, || {
+            // SAFETY: the graph is ours; the executable form belongs to `Exec`.
+            unsafe { sys::cuGraphInstantiateWithFlags(&raw mut handle, self.handle, 0) }
+        });
+        // Whatever became of it, what was made is given back.
+        let exec = (!handle.is_null()).then(|| Exec {
             handle,
-            _context: Rc::clone(&self.context),
-        })
+            context: Rc::clone(&self.context),
+        });
+        check(call.1, result?)?;
+        exec.ok_or_else(|| Error::NotAKernel("nothing was made of it".into()))
     }
 }
 
@@ -110,7 +116,7 @@ impl Drop for Captured {
 #[derive(Debug)]
 pub struct Exec {
     handle: CUgraphExec,
-    _context: Rc<Context>,
+    context: Rc<Context>,
 }
 
 impl Exec {
@@ -124,10 +130,14 @@ impl Exec {
             errorNode: std::ptr::null_mut(),
             errorFromNode: std::ptr::null_mut(),
         };
-        // SAFETY: both are ours; `info` is written.
-        match unsafe { sys::cuGraphExecUpdate_v2(self.handle, captured.handle, &raw mut info) } {
+        let call = (Call::Update, "cuGraphExecUpdate");
+        let result = attempt(call, self.context.faults(), None, || {
+            // SAFETY: both are ours; `info` is written.
+            unsafe { sys::cuGraphExecUpdate_v2(self.handle, captured.handle, &raw mut info) }
+        });
+        match result? {
             CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => Ok(false),
-            result => check("cuGraphExecUpdate", result).map(|()| true),
+            result => check(call.1, result).map(|()| true),
         }
     }
 
@@ -136,10 +146,12 @@ impl Exec {
     /// # Errors
     /// If the driver refuses.
     pub fn upload(&mut self, stream: &mut Stream) -> Result<()> {
-        // SAFETY: both are ours.
-        check("cuGraphUpload", unsafe {
-            sys::cuGraphUpload(self.handle, stream.handle())
-        })
+        let call = (Call::Upload, "cuGraphUpload");
+        let result = attempt(call, self.context.faults(), Some(stream.handle()), || {
+            // SAFETY: both are ours.
+            unsafe { sys::cuGraphUpload(self.handle, stream.handle()) }
+        });
+        check(call.1, result?)
     }
 
     /// Queues one run of all its kernels. Whoever launched them into the recording promised that their
@@ -148,10 +160,12 @@ impl Exec {
     /// # Errors
     /// If the driver refuses.
     pub fn launch(&mut self, stream: &mut Stream) -> Result<()> {
-        // SAFETY: both are ours; the recorded launches' addresses are promised by `Kernel::launch`.
-        check("cuGraphLaunch", unsafe {
-            sys::cuGraphLaunch(self.handle, stream.handle())
-        })
+        let call = (Call::GraphLaunch, "cuGraphLaunch");
+        let result = attempt(call, self.context.faults(), Some(stream.handle()), || {
+            // SAFETY: both are ours; the recorded launches' addresses are promised by `Kernel::launch`.
+            unsafe { sys::cuGraphLaunch(self.handle, stream.handle()) }
+        });
+        check(call.1, result?)
     }
 }
 

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute as Attribute};
 
-use super::driver::check;
+use super::driver::{attempt, check};
 use super::image::Module;
 use super::{Error, Parameters, Result, Stream};
+use crate::fault::Call;
 
 /// Shared memory that a block may have on sm_87, static and dynamic together.
 const SHARED_BYTES: usize = 163 << 10;
@@ -123,24 +124,27 @@ impl<A: Parameters> Kernel<A> {
             self.shared,
         )?;
         let mut pointers = [std::ptr::from_ref(parameters).cast_mut().cast()];
-        // SAFETY: the kernel takes one parameter of this size, which `new` checked; the driver copies it
-        // before it returns. What the kernel does with it is the caller's promise.
-        let result = unsafe {
-            sys::cuLaunchKernel(
-                self.function,
-                grid[0],
-                grid[1],
-                grid[2],
-                block[0],
-                block[1],
-                block[2],
-                shared,
-                stream.handle(),
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        };
-        check("cuLaunchKernel", result)
+        let (call, handle) = ((Call::Launch, "cuLaunchKernel"), stream.handle());
+        let result = attempt(call, stream.context().faults(), Some(handle), || {
+            // SAFETY: the kernel takes one parameter of this size, which `new` checked; the driver copies it
+            // before it returns. What the kernel does with it is the caller's promise.
+            unsafe {
+                sys::cuLaunchKernel(
+                    self.function,
+                    grid[0],
+                    grid[1],
+                    grid[2],
+                    block[0],
+                    block[1],
+                    block[2],
+                    shared,
+                    handle,
+                    pointers.as_mut_ptr(),
+                    std::ptr::null_mut(),
+                )
+            }
+        });
+        check(call.1, result?)
     }
 }
 

@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use cudarc::driver::sys::{self, CUresult, CUstream, CUstream_flags, CUstreamCaptureMode};
 
-use super::driver::{check, ignore};
+use super::driver::{attempt, check, ignore};
 use super::{Captured, Context, Error, Result};
+use crate::fault::Call;
 
 /// An ordered queue of work that does not wait for the default stream.
 #[derive(Debug)]
@@ -89,20 +90,26 @@ impl Stream {
     /// that cannot be recorded.
     pub(crate) fn begin_capture(&mut self) -> Result<()> {
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is ours.
-        check("cuStreamBeginCapture", unsafe {
-            sys::cuStreamBeginCapture_v2(self.handle, mode)
-        })
+        let call = (Call::BeginCapture, "cuStreamBeginCapture");
+        let result = attempt(call, self.context.faults(), Some(self.handle), || {
+            // SAFETY: the stream is ours.
+            unsafe { sys::cuStreamBeginCapture_v2(self.handle, mode) }
+        });
+        check(call.1, result?)
     }
 
     /// Ends what `begin_capture` began, and gives what was recorded.
     pub(crate) fn end_capture(&mut self) -> Result<Captured> {
         let mut graph = std::ptr::null_mut();
-        // SAFETY: the stream is ours; the graph belongs to the caller from here on.
-        check("cuStreamEndCapture", unsafe {
-            sys::cuStreamEndCapture(self.handle, &raw mut graph)
-        })?;
-        Ok(Captured::new(graph, &self.context))
+        let call = (Call::EndCapture, "cuStreamEndCapture");
+        let result = attempt(call, self.context.faults(), Some(self.handle), || {
+            // SAFETY: the stream is ours; the graph belongs to the caller from here on.
+            unsafe { sys::cuStreamEndCapture(self.handle, &raw mut graph) }
+        });
+        // Whatever became of it, a graph that was given is given back.
+        let captured = (!graph.is_null()).then(|| Captured::new(graph, &self.context));
+        check(call.1, result?)?;
+        captured.ok_or_else(|| Error::NotAKernel("nothing was recorded".into()))
     }
 }
 

@@ -85,6 +85,7 @@ pub(super) fn load(
         heads: shape.kv_heads,
         head_dim: shape.head_dim,
         context,
+        slots: settings.slots.max(1),
         dtype: settings.kv_type,
     };
     let mut tensors = Vec::new();
@@ -164,6 +165,7 @@ impl Source<'_> {
             shape.rope_frequencies.clone(),
             kv,
             settings.threads,
+            &settings.graph,
         )?;
         Ok((Executor::Cpu(Box::new(cpu)), reason))
     }
@@ -186,7 +188,7 @@ impl Source<'_> {
                 kv: place(settings.cuda.kv),
             },
             rows: settings.prefill_chunk,
-            graph: settings.cuda.graph,
+            graph: settings.graph.clone(),
             spin: settings.cuda.spin,
             emulate_tegra: settings.cuda.emulate_tegra,
         };
@@ -279,7 +281,7 @@ fn read(checkpoint: &Checkpoint, tensor: &Tensor) -> Result<Weight, ModelError> 
 /// Refuses a model that would not fit, before anything is allocated: better here than by the kernel.
 fn admit(weights: u64, kv: KvInfo, have: Option<u64>) -> Result<(), LoadError> {
     let Some(have) = have else { return Ok(()) };
-    let per_position = kv.bytes_per_position() as u64;
+    let per_position = (kv.bytes_per_position() * kv.slots) as u64;
     let kv_bytes = per_position * kv.context as u64;
     let need = weights + kv_bytes + RESERVE_BYTES;
     if need <= have {

@@ -5,11 +5,14 @@
 use std::collections::HashMap;
 
 use super::{Memory, load};
-use crate::kv::Kv;
+use crate::graph::{Event, LifeCycle, Mode};
+use crate::kv::{self, Kv, Owner};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{DType, Ending, ExecuteError, Executor, Input, Tape, TapeError};
+use crate::tape::{
+    DType, Ending, ExecuteError, Executor, GraphOptions, Input, Pace, Tape, TapeError,
+};
 
 /// Which executor to run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +41,9 @@ pub struct Settings {
     pub kv_type: DType,
     /// Positions of the cache; 0 is as many as the model was trained for.
     pub context: usize,
+    /// Regions of the cache, each of `context` positions: conversations that keep their place in it.
+    pub slots: usize,
+    pub graph: GraphOptions,
     /// 0 is one for each core.
     pub threads: usize,
     /// Rows of a prompt that run at once, at least 1.
@@ -52,8 +58,6 @@ pub struct CudaSettings {
     pub activations: DType,
     pub weights: Placement,
     pub kv: Placement,
-    /// Whether a step is recorded once and replayed.
-    pub graph: bool,
     pub spin: std::time::Duration,
     /// Refuse on a discrete GPU what an Orin would not allow.
     pub emulate_tegra: bool,
@@ -65,7 +69,6 @@ impl Default for CudaSettings {
             activations: DType::F16,
             weights: Placement::Auto,
             kv: Placement::Auto,
-            graph: true,
             spin: std::time::Duration::from_micros(50),
             emulate_tegra: false,
         }
@@ -78,6 +81,8 @@ impl Default for Settings {
             backend: Backend::Auto,
             kv_type: DType::F16,
             context: 2048,
+            slots: 1,
+            graph: GraphOptions::default(),
             threads: 0,
             prefill_chunk: 64,
             cuda: CudaSettings::default(),
@@ -97,6 +102,8 @@ pub struct Runner {
     /// Tapes of a prompt's rows, each written on its first use.
     prompts: HashMap<(usize, Ending), Tape>,
     prefill_chunk: usize,
+    /// Rows to which short prompts are padded, in order.
+    capture_sizes: Vec<usize>,
     weight_bytes: u64,
 }
 
@@ -121,10 +128,11 @@ impl Runner {
             forward,
             executor,
             description,
-            kv: Kv::default(),
+            kv: Kv::new(settings.slots),
             step,
             prompts: HashMap::new(),
             prefill_chunk: settings.prefill_chunk.max(1),
+            capture_sizes: sizes(settings),
             weight_bytes: checkpoint.weight_bytes(),
         };
         // The largest first: what it allocates serves all others.
@@ -174,7 +182,7 @@ impl Runner {
     pub fn memory(&self) -> Memory {
         Memory {
             weights: self.weight_bytes,
-            kv: (self.forward.kv.bytes_per_position() * self.forward.kv.context) as u64,
+            kv: self.forward.kv.bytes() as u64,
             activations: self.executor.activation_bytes(),
         }
     }
@@ -190,19 +198,37 @@ impl Runner {
         self.kv.is_empty()
     }
 
-    /// Starts a turn: keeps what the cache already holds of `prompt`, and returns how many tokens that
-    /// are; the rest, at least one token, is for `prefill`.
+    /// Starts a turn of a conversation: keeps what its region of the cache already holds of `prompt`, and returns
+    /// how many tokens that are; the rest, at least one token, is for `prefill`.
     ///
     /// # Errors
     /// If the device has failed.
-    pub fn begin(&mut self, prompt: &[u32], parameters: Parameters) -> Result<usize, RunError> {
-        let cached = self
-            .kv
-            .common_prefix(prompt)
-            .min(prompt.len().saturating_sub(1));
-        self.kv.truncate(cached);
-        self.executor.begin(cached, parameters, prompt)?;
+    pub fn begin(
+        &mut self,
+        owner: Option<Owner>,
+        prompt: &[u32],
+        parameters: Parameters,
+    ) -> Result<usize, RunError> {
+        let kv::Turn {
+            region,
+            cached,
+            change,
+        } = self.kv.begin(owner, prompt);
+        self.executor.graph_mut().change(change, self.kv.epoch());
+        self.executor.begin((region, cached), parameters, prompt)?;
         Ok(cached)
+    }
+
+    /// Keeps only the first `keep` tokens of a conversation.
+    pub fn rewind(&mut self, owner: Owner, keep: usize) {
+        if let Some(change) = self.kv.rewind(owner, keep) {
+            self.executor.graph_mut().change(change, self.kv.epoch());
+        }
+    }
+
+    /// A conversation has ended: its region serves others.
+    pub fn release(&mut self, owner: Owner) {
+        self.kv.release(owner);
     }
 
     /// Runs at most `prefill_chunk` tokens of a prompt. With `Ending::Token` the next token has been
@@ -216,10 +242,11 @@ impl Runner {
         }
         if let (&[token], Ending::Token) = (tokens, ending) {
             self.executor.post(token);
-            return self.step().map(drop);
+            return self.step(false).map(drop);
         }
-        self.prompt_tape(tokens.len(), ending)?;
-        let tape = &self.prompts[&(tokens.len(), ending)];
+        let rows = self.padded(tokens.len(), ending);
+        self.prompt_tape(rows, ending)?;
+        let tape = &self.prompts[&(rows, ending)];
         self.executor.run(tape, tokens)?;
         self.kv.extend(tokens);
         Ok(())
@@ -231,15 +258,75 @@ impl Runner {
         self.executor.state().token
     }
 
-    /// Runs the chosen token and chooses the one after it.
+    /// The rows of the tape that runs so many: the next recorded size, or just as many.
+    fn padded(&self, rows: usize, ending: Ending) -> usize {
+        let recorded = self.graph().mode() == Mode::Full && ending != Ending::Logits;
+        let mut sizes = self.capture_sizes.iter().copied();
+        sizes.find(|size| recorded && *size >= rows).unwrap_or(rows)
+    }
+
+    /// Runs the chosen token and chooses the one after it. `more` says that the step after that is wanted too, so
+    /// that a device need not wait for the caller to ask.
     ///
     /// # Errors
     /// As `Executor::run`; the cache then holds what it held before.
-    pub fn step(&mut self) -> Result<u32, RunError> {
+    pub fn step(&mut self, more: bool) -> Result<u32, RunError> {
         let token = self.executor.state().token;
-        self.executor.run(&self.step, &[])?;
+        self.executor.step(&self.step, more)?;
         self.kv.push(token);
         Ok(self.executor.state().token)
+    }
+
+    /// How the last step spent its time.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        self.executor.pace()
+    }
+
+    /// The life cycle of the decode graph.
+    #[must_use]
+    pub fn graph(&self) -> &LifeCycle {
+        self.executor.graph()
+    }
+
+    /// What happened to the decode graph since the last call.
+    pub fn take_graph_events(&mut self) -> Vec<Event> {
+        self.executor.graph_mut().take_events()
+    }
+
+    /// Drops all that was recorded; what failures had disabled is tried again.
+    pub fn reset_graph(&mut self) {
+        self.executor.reset_graph();
+    }
+
+    /// Records in another way from now on.
+    pub fn set_graph_mode(&mut self, mode: Mode) {
+        self.executor.set_graph_mode(mode);
+    }
+
+    /// The decode graph in DOT.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn graph_dot(&self) -> Result<String, RunError> {
+        Ok(self.executor.graph_dot()?)
+    }
+
+    /// From now on each operation of a step notes when it begins and ends, where the device has a clock.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn measure(&mut self) -> Result<(), RunError> {
+        Ok(self.executor.measure(&self.step)?)
+    }
+
+    /// When each operation of the last step began and ended, in nanoseconds; empty where nothing was measured. Meant
+    /// for steps that are run one at a time, not ahead.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn take_spans(&mut self) -> Result<Vec<(u64, u64)>, RunError> {
+        Ok(self.executor.take_spans()?)
     }
 
     /// Bytes that the next `step` must move.
@@ -272,6 +359,14 @@ impl Runner {
     }
 }
 
+/// The sizes that a chunk can be padded to.
+fn sizes(settings: &Settings) -> Vec<usize> {
+    let mut sizes = settings.graph.capture_sizes.clone();
+    sizes.retain(|size| *size <= settings.prefill_chunk);
+    sizes.sort_unstable();
+    sizes
+}
+
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -288,7 +383,8 @@ impl RunError {
         match self {
             #[cfg(feature = "cuda")]
             Self::Execute(ExecuteError::Device(error)) => error.is_sticky(),
-            Self::Execute(_) | Self::Tape(_) => false,
+            Self::Execute(error) => matches!(error, ExecuteError::Refused { lost: true, .. }),
+            Self::Tape(_) => false,
         }
     }
 }

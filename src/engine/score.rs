@@ -91,7 +91,9 @@ fn score_case(
     };
     let mut finite = true;
     // Nothing of the case before may be reused: every row's logits are wanted.
-    runner.begin(&[], Parameters::default()).map_err(run)?;
+    runner
+        .begin(None, &[], Parameters::default())
+        .map_err(run)?;
     runner
         .logits(ids, |logits| {
             let at = ours.argmax.len();
@@ -126,11 +128,13 @@ fn score_case(
         return Err(ScoreError::NonFinite(index));
     }
     if greedy > 0 {
-        let cached = runner.begin(ids, Parameters::default()).map_err(run)?;
+        let cached = runner
+            .begin(None, ids, Parameters::default())
+            .map_err(run)?;
         runner.prefill(&ids[cached..], Ending::Token).map_err(run)?;
         ours.greedy.push(runner.token());
         for _ in 1..greedy {
-            ours.greedy.push(runner.step().map_err(run)?);
+            ours.greedy.push(runner.step(true).map_err(run)?);
         }
     }
     Ok(ours)

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use super::load::LoadError;
 use super::runner::{self, RunError, Runner};
 use super::stop::StopStrings;
-use super::{Answer, Codec, Command, FinishReason, Inbox, ModelInfo, RequestError, Turn, Usage};
+use super::{
+    Answer, Codec, Command, FinishReason, Inbox, ModelInfo, RequestError, SessionId, Turn, Usage,
+};
+use crate::kv::Owner;
 use crate::model::language::Decoder;
 use crate::model::{Checkpoint, Language};
 use crate::tape::Ending;
@@ -33,8 +36,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
     while let Some(command) = inbox.next() {
         match command {
             Command::Turn(turn) => serve(&mut runner, &codec, turn)?,
-            // Its tokens stay in the cache until another turn's differ from them.
-            Command::Forget(_) => {}
+            Command::Forget(SessionId(id)) => runner.release(Owner(id)),
         }
     }
     Ok(())
@@ -159,7 +161,7 @@ impl<'a> Generation<'a> {
     fn run(&mut self, runner: &mut Runner, prompt: &[u32]) -> Result<FinishReason, RunError> {
         let started = Instant::now();
         self.usage.queue_us = micros(started - self.turn.accepted);
-        let cached = runner.begin(prompt, self.turn.options.sampling)?;
+        let cached = runner.begin(self.owner(), prompt, self.turn.options.sampling)?;
         self.usage.prompt_tokens = count(prompt.len());
         self.usage.cached_tokens = count(cached);
 
@@ -186,6 +188,11 @@ impl<'a> Generation<'a> {
         reason
     }
 
+    /// Whose region of the cache it runs in.
+    fn owner(&self) -> Option<Owner> {
+        self.turn.session.map(|SessionId(id)| Owner(id))
+    }
+
     fn decode(&mut self, runner: &mut Runner) -> Result<FinishReason, RunError> {
         let mut token = runner.token();
         loop {
@@ -206,7 +213,8 @@ impl<'a> Generation<'a> {
                 return Ok(FinishReason::Cancelled);
             }
             self.decoded_bytes += runner.step_bytes();
-            token = runner.step()?;
+            let more = self.tokens.len() + 1 < self.turn.options.max_tokens;
+            token = runner.step(more)?;
         }
     }
 

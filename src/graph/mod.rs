@@ -1,8 +1,26 @@
-//! A sequence of launches, recorded once and replayed by one call. What is recorded, and when it is no
-//! longer what should run, is not known here.
+//! A step recorded once and replayed by one call: the decode graph, its life cycle, and a capture as a guard.
+//!
+//! Executors record and replay by `Stepper`, the CPU's as well as CUDA's, so that the life cycle is tested
+//! without a GPU. What a step computes is not known here.
 
+mod buckets;
+mod decode;
+mod life;
+mod mode;
+#[cfg(feature = "cuda")]
 mod recording;
+#[cfg(feature = "cuda")]
 mod replay;
+mod stepper;
+mod trace;
 
+pub use buckets::{Buckets, Budget, Key};
+pub use decode::{DecodeGraph, Ran};
+pub use life::{Counters, Event, LifeCycle, MOST_FAILURES, Reason, State};
+pub use mode::Mode;
+#[cfg(feature = "cuda")]
 pub use recording::Recording;
-pub use replay::{Graph, Renewal};
+#[cfg(feature = "cuda")]
+pub use replay::Graph;
+pub use stepper::{Renewal, Stepper};
+pub use trace::Trace;

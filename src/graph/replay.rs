@@ -1,5 +1,6 @@
 //! A recorded graph that can be launched. It has no state "not yet".
 
+use super::Renewal;
 use crate::device::{Captured, Exec, Result, Stream};
 
 /// An executable graph of kernels only, and the recording it was made from.
@@ -8,15 +9,6 @@ pub struct Graph {
     exec: Exec,
     captured: Captured,
     nodes: usize,
-}
-
-/// What became of the living graph when it was recorded again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Renewal {
-    /// The same executable graph does something else now.
-    Updated,
-    /// The driver wanted a new one.
-    Instantiated,
 }
 
 impl Graph {

@@ -11,7 +11,7 @@ use crate::config::{Backend, Config, ConfigError, KvType};
 use crate::engine::sim::{self, Script};
 use crate::engine::{Inbox, runner, worker};
 use crate::journal;
-use crate::tape::DType;
+use crate::tape::{DType, GraphOptions};
 
 /// Where tokens come from.
 #[derive(Debug)]
@@ -94,6 +94,8 @@ fn settings(model: &Path, config: &Config) -> worker::Settings {
                 KvType::Bf16 => DType::BF16,
             },
             context: config.kv.context,
+            slots: 1,
+            graph: GraphOptions::default(),
             threads: config.cpu.threads,
             prefill_chunk: config.engine.prefill_chunk,
             cuda: runner::CudaSettings::default(),

@@ -3,7 +3,9 @@
 use super::cpu::Cpu;
 #[cfg(feature = "cuda")]
 use super::cuda::Cuda;
-use super::{ExecuteError, StepState, Tape};
+use super::{ExecuteError, Pace, StepState, Tape};
+use crate::fault::Faults;
+use crate::graph::{LifeCycle, Mode};
 #[cfg(feature = "cuda")]
 use crate::sampler::History;
 use crate::sampler::Parameters;
@@ -49,23 +51,20 @@ impl Executor {
         }
     }
 
-    /// Starts a request whose cache holds `position` positions.
+    /// Starts a request whose region of the cache holds `position` positions.
     ///
     /// # Errors
     /// If the device has failed.
     pub fn begin(
         &mut self,
-        position: usize,
+        (region, position): (usize, usize),
         parameters: Parameters,
         prompt: &[u32],
     ) -> Result<(), ExecuteError> {
         match self {
-            Self::Cpu(cpu) => {
-                cpu.state.position = position;
-                cpu.sampler.begin(parameters, prompt);
-            }
+            Self::Cpu(cpu) => cpu.begin((region, position), parameters, prompt),
             #[cfg(feature = "cuda")]
-            Self::Cuda(cuda) => cuda.begin(position, parameters, &History::of(prompt))?,
+            Self::Cuda(cuda) => cuda.begin((region, position), parameters, &History::of(prompt))?,
         }
         Ok(())
     }
@@ -73,7 +72,7 @@ impl Executor {
     /// The next step starts with `token` rather than the one chosen last.
     pub fn post(&mut self, token: u32) {
         match self {
-            Self::Cpu(cpu) => cpu.state.token = token,
+            Self::Cpu(cpu) => cpu.post(token),
             #[cfg(feature = "cuda")]
             Self::Cuda(cuda) => cuda.post(token),
         }
@@ -83,13 +82,13 @@ impl Executor {
     #[must_use]
     pub fn state(&self) -> StepState {
         match self {
-            Self::Cpu(cpu) => cpu.state,
+            Self::Cpu(cpu) => cpu.state(),
             #[cfg(feature = "cuda")]
             Self::Cuda(cuda) => cuda.state(),
         }
     }
 
-    /// Runs a prepared tape. `tokens` are the rows of a prompt; a step takes its token from the state.
+    /// Runs a prepared tape of a prompt; fewer `tokens` than it has rows are padded.
     ///
     /// # Errors
     /// A token outside the vocabulary, a position outside the context, logits that are not finite, a
@@ -99,6 +98,111 @@ impl Executor {
             Self::Cpu(cpu) => cpu.run(tape, tokens),
             #[cfg(feature = "cuda")]
             Self::Cuda(cuda) => cuda.run(tape, tokens),
+        }
+    }
+
+    /// Runs a prepared step from the token of the state. `more` says that another will follow, which a device may
+    /// then begin before this one's token has been read.
+    ///
+    /// # Errors
+    /// As `run`.
+    pub fn step(&mut self, tape: &Tape, more: bool) -> Result<(), ExecuteError> {
+        match self {
+            Self::Cpu(cpu) => cpu.step(tape),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.step(tape, more),
+        }
+    }
+
+    /// How the last step spent its time.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        match self {
+            Self::Cpu(cpu) => cpu.pace(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.pace(),
+        }
+    }
+
+    /// The life cycle of the decode graph.
+    #[must_use]
+    pub fn graph(&self) -> &LifeCycle {
+        match self {
+            Self::Cpu(cpu) => cpu.graph(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.graph(),
+        }
+    }
+
+    pub fn graph_mut(&mut self) -> &mut LifeCycle {
+        match self {
+            Self::Cpu(cpu) => cpu.graph_mut(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.graph_mut(),
+        }
+    }
+
+    /// Drops all that was recorded; what failures had disabled is tried again.
+    pub fn reset_graph(&mut self) {
+        match self {
+            Self::Cpu(cpu) => cpu.reset_graph(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.reset_graph(),
+        }
+    }
+
+    /// Records in another way from now on.
+    pub fn set_graph_mode(&mut self, mode: Mode) {
+        match self {
+            Self::Cpu(cpu) => cpu.set_graph_mode(mode),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.set_graph_mode(mode),
+        }
+    }
+
+    /// The decode graph in DOT, one graph a segment; empty before the first recording.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn graph_dot(&self) -> Result<String, ExecuteError> {
+        match self {
+            Self::Cpu(cpu) => Ok(cpu.graph_dot()),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => Ok(cuda.graph_dot()?),
+        }
+    }
+
+    /// From now on each operation of a step notes when it begins and ends, where the device has a clock.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn measure(&mut self, step: &Tape) -> Result<(), ExecuteError> {
+        match self {
+            Self::Cpu(_) => Ok(()),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => Ok(cuda.measure(step)?),
+        }
+    }
+
+    /// When each operation of the last step began and ended, in nanoseconds; empty where nothing was measured.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn take_spans(&mut self) -> Result<Vec<(u64, u64)>, ExecuteError> {
+        match self {
+            Self::Cpu(_) => Ok(Vec::new()),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => Ok(cuda.take_spans()?),
+        }
+    }
+
+    /// What tests let fail.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        match self {
+            Self::Cpu(cpu) => cpu.faults(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.faults(),
         }
     }
 

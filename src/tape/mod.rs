@@ -18,9 +18,36 @@ pub use check::TapeError;
 pub use dtype::DType;
 pub use executor::Executor;
 pub use op::{Op, Projection};
-pub use step::{ExecuteError, StepState};
+pub use step::{ExecuteError, Pace, StepState};
 
+use crate::graph::{Budget, Mode};
 use crate::model::Format;
+
+/// What an executor records, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphOptions {
+    pub mode: Mode,
+    /// Rows to which short prompts are padded (`Mode::Full`).
+    pub capture_sizes: Vec<usize>,
+    /// For recorded prompts.
+    pub budget: Budget,
+    /// Whether every replay is checked against what it was recorded with.
+    pub verify_addresses: bool,
+}
+
+impl Default for GraphOptions {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            capture_sizes: vec![16, 32, 64, 128],
+            budget: Budget {
+                graphs: 16,
+                bytes: 64 << 20,
+            },
+            verify_addresses: false,
+        }
+    }
+}
 
 /// A buffer of activations: `rows * columns` elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,10 +83,18 @@ pub struct KvInfo {
     pub head_dim: usize,
     /// Positions of one region.
     pub context: usize,
+    /// Regions.
+    pub slots: usize,
     pub dtype: DType,
 }
 
 impl KvInfo {
+    /// Bytes of all regions.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes_per_position() * self.context * self.slots
+    }
+
     /// Bytes of one position of all layers, K and V.
     #[must_use]
     pub fn bytes_per_position(&self) -> usize {

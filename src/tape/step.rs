@@ -1,11 +1,24 @@
 //! The state that a step reads and advances, and how a run can fail.
 
+use std::time::Duration;
+
+use crate::fault::Call;
+
 /// Where generation stands: the next step's token and its position. A step advances both itself, so
 /// that a recorded step needs no new arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepState {
     pub token: u32,
     pub position: usize,
+}
+
+/// How a step spent its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// The host had nothing to do but to wait.
+    pub waited: Duration,
+    /// The device had nothing to do before it began, as far as the host can tell.
+    pub idle: Duration,
 }
 
 /// Why a run failed.
@@ -16,6 +29,10 @@ pub enum ExecuteError {
          its file is damaged, or its values exceed the type of the activations"
     )]
     NonFinite { position: usize },
+    #[error("{call:?} was refused on purpose")]
+    Refused { call: Call, lost: bool },
+    #[error("a recorded step was replayed after its memory had moved")]
+    Stale,
     #[error("token {token} is not in the vocabulary of {vocabulary}")]
     Token { token: u32, vocabulary: usize },
     #[cfg(feature = "cuda")]

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use ganglion::engine::LoadError;
 use ganglion::engine::runner::{self, CudaSettings, Placement, RunError, Runner, Settings};
+use ganglion::graph::Mode;
 use ganglion::model::{Checkpoint, ModelError};
 use ganglion::sampler::Parameters;
-use ganglion::tape::{DType, Ending};
+use ganglion::tape::{DType, Ending, GraphOptions};
 
 use crate::failure::{Exit, Failure};
 
@@ -107,13 +108,21 @@ impl Setup {
             },
             kv_type: self.kv_type(),
             context,
+            slots: 1,
+            graph: GraphOptions {
+                mode: if self.eager {
+                    Mode::None
+                } else {
+                    Mode::default()
+                },
+                ..GraphOptions::default()
+            },
             threads: self.threads,
             prefill_chunk: self.prefill_chunk,
             cuda: CudaSettings {
                 activations: self.activations.dtype(),
                 weights: self.memory.placement(),
                 kv: self.memory.placement(),
-                graph: !self.eager,
                 ..CudaSettings::default()
             },
         };
@@ -134,7 +143,7 @@ impl Setup {
 /// # Errors
 /// As `Runner::prefill`.
 pub(crate) fn prefill(runner: &mut Runner, prompt: &[u32]) -> Result<u32, RunError> {
-    let cached = runner.begin(prompt, Parameters::default())?;
+    let cached = runner.begin(None, prompt, Parameters::default())?;
     let mut rest = prompt.get(cached..).unwrap_or_default();
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at(rest.len().min(runner.prefill_chunk()));
@@ -150,7 +159,7 @@ pub(crate) fn prefill(runner: &mut Runner, prompt: &[u32]) -> Result<u32, RunErr
 /// # Errors
 /// As `Runner::begin`.
 pub(crate) fn forget(runner: &mut Runner) -> Result<(), RunError> {
-    runner.begin(&[], Parameters::default()).map(drop)
+    runner.begin(None, &[], Parameters::default()).map(drop)
 }
 
 /// Files that no model can be made of.

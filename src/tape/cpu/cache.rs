@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use crate::model::Format;
 use crate::tape::{DType, KvInfo};
 
-/// K and V, each (layer, head, position, head_dim): the positions of a head lie side by side, because
+/// K and V, each (region and layer, head, position, head_dim): the positions of a head lie side by side, because
 /// attention reads them in that order.
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -16,7 +16,7 @@ pub(super) struct Cache {
 
 impl Cache {
     pub(super) fn new(info: KvInfo) -> Self {
-        let bytes = info.bytes_per_position() / 2 * info.context;
+        let bytes = info.bytes() / 2;
         Self {
             info,
             k: vec![0; bytes],

@@ -1,45 +1,37 @@
 //! The CPU executor: the reference, plain loops over quantized rows with f32 accumulation.
 //!
-//! It is written to be read beside the papers and to be right; weights are never expanded in memory,
-//! and a row's bits do not depend on how many rows run, nor on the number of threads.
+//! It also records and replays its steps, by which it gains nothing but the life cycle of the decode graph.
 
 mod attention;
 mod cache;
+mod core;
 mod matmul;
 mod norm;
 mod rope;
+mod step;
 mod weight;
 
-use std::sync::Arc;
+use std::time::Instant;
 
-pub use weight::{Matrix, Weight};
+use self::core::Core;
+use self::step::{Recorded, Step};
+pub use self::weight::{Matrix, Weight};
+use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape};
+use crate::fault::Faults;
+use crate::graph::{Buckets, DecodeGraph, Key, LifeCycle, Mode, Ran};
+use crate::sampler::Parameters;
 
-use self::cache::Cache;
-use super::{ExecuteError, Input, KvInfo, Op, Projection, Slot, StepState, Tape, WeightId};
-use crate::sampler::Sampler;
-
-/// A model's weights, cache and activations in host memory, and the threads that compute on them.
+/// A model's weights, cache and activations in host memory, and the graph of its step.
 #[derive(Debug)]
 pub struct Cpu {
-    weights: Vec<Weight>,
-    /// (head_dim / 2): radians per position
-    rope_frequencies: Vec<f32>,
-    cache: Cache,
-    buffers: Buffers,
-    pub state: StepState,
-    pub sampler: Sampler,
-    pool: Arc<rayon::ThreadPool>,
-}
-
-/// Allocated by `prepare`, never moved by `run`.
-#[derive(Debug, Default)]
-struct Buffers {
-    /// One for each slot, long enough for every prepared tape.
-    slots: Vec<Vec<f32>>,
-    /// (rows, hidden): the normed rows of the operation at hand
-    normed: Vec<f32>,
-    /// (outputs, rows): a product before it is transposed into its slot
-    product: Vec<f32>,
+    core: Core,
+    graph: DecodeGraph<Recorded>,
+    prompts: Buckets<Recorded>,
+    kv: KvInfo,
+    /// How often the memory of a slot has moved.
+    moves: u64,
+    faults: Faults,
+    pace: Pace,
 }
 
 impl Cpu {
@@ -50,265 +42,179 @@ impl Cpu {
         rope_frequencies: Vec<f32>,
         kv: KvInfo,
         threads: usize,
+        graph: &GraphOptions,
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|index| format!("cpu-{index}"))
-            .build()?;
         Ok(Self {
-            weights,
-            rope_frequencies,
-            cache: Cache::new(kv),
-            buffers: Buffers::default(),
-            state: StepState::default(),
-            sampler: Sampler::default(),
-            pool: Arc::new(pool),
+            core: Core::new(weights, rope_frequencies, kv, threads)?,
+            graph: DecodeGraph::new(graph.mode, graph.verify_addresses),
+            prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
+            kv,
+            moves: 0,
+            faults: Faults::default(),
+            pace: Pace::default(),
         })
     }
 
     /// Makes room for a tape: after this, running it allocates nothing.
     pub fn prepare(&mut self, tape: &Tape) {
-        let buffers = &mut self.buffers;
-        buffers
-            .slots
-            .resize_with(tape.slots.len().max(buffers.slots.len()), Vec::new);
-        for (buffer, info) in buffers.slots.iter_mut().zip(&tape.slots) {
-            grow(buffer, info.rows * info.columns);
+        let before: Vec<u64> = self.core.addresses().collect();
+        self.core.prepare(tape);
+        if !self.core.addresses().eq(before) {
+            self.moves += 1;
         }
-        let columns = |slots: Vec<Slot>| {
-            slots
-                .iter()
-                .map(|s| tape.slot(*s).columns)
-                .max()
-                .unwrap_or(0)
-        };
-        let widest =
-            |of: fn(&Op) -> Vec<Slot>| tape.ops.iter().map(|op| columns(of(op))).max().unwrap_or(0);
-        grow(&mut buffers.normed, tape.rows * widest(|op| op.slots().0));
-        grow(&mut buffers.product, tape.rows * widest(|op| op.slots().1));
     }
 
     /// Bytes of activations.
     #[must_use]
     pub fn activation_bytes(&self) -> usize {
-        let Buffers {
-            slots,
-            normed,
-            product,
-        } = &self.buffers;
-        4 * (slots.iter().map(Vec::len).sum::<usize>() + normed.len() + product.len())
+        self.core.activation_bytes()
+    }
+
+    /// Starts a request at `position` of a region of the cache.
+    pub fn begin(
+        &mut self,
+        (region, position): (usize, usize),
+        parameters: Parameters,
+        prompt: &[u32],
+    ) {
+        self.core.region = region;
+        self.core.state.position = position;
+        self.core.sampler.begin(parameters, prompt);
+    }
+
+    /// The next step starts with `token` rather than the one chosen last.
+    pub fn post(&mut self, token: u32) {
+        self.core.state.token = token;
+    }
+
+    /// Where generation stands.
+    #[must_use]
+    pub fn state(&self) -> StepState {
+        self.core.state
     }
 
     /// The row of logits that a tape of `Ending::Logits` left.
     #[must_use]
     pub fn logits(&self, tape: &Tape, row: usize) -> &[f32] {
-        let Some(Op::Head { logits, .. }) = tape.ops.last() else {
-            return &[];
-        };
-        let columns = tape.slot(*logits).columns;
-        &self.buffers.slots[logits.0][row * columns..][..columns]
+        self.core.logits(tape, row)
     }
 
-    /// Runs a prepared tape. `tokens` are the rows of a prompt; a step takes its token from the state.
+    #[must_use]
+    pub fn graph(&self) -> &LifeCycle {
+        self.graph.life()
+    }
+
+    pub fn graph_mut(&mut self) -> &mut LifeCycle {
+        self.graph.life_mut()
+    }
+
+    /// Drops all that was recorded.
+    pub fn reset_graph(&mut self) {
+        self.prompts.clear();
+        self.graph.reset();
+    }
+
+    pub fn set_graph_mode(&mut self, mode: Mode) {
+        self.prompts.clear();
+        self.graph.set_mode(mode);
+    }
+
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// What is recorded, in DOT.
+    #[must_use]
+    pub fn graph_dot(&self) -> String {
+        let mut dot = String::new();
+        for (index, recorded) in self.graph.execs().iter().enumerate() {
+            dot += &recorded.dot(index);
+        }
+        dot
+    }
+
+    /// What tests let fail.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Runs a prepared tape of a prompt; fewer `tokens` than it has rows are padded.
     ///
     /// # Errors
     /// A token outside the vocabulary, a position outside the context, logits that are not finite.
     /// The state is then as before.
     pub fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
-        let StepState { token, position } = self.state;
-        let step = [token];
-        let tokens = if tape.input == Input::Step {
-            &step[..]
-        } else {
-            tokens
+        self.fits(tokens.len(), tape.rows)?;
+        self.core.prompt.clear();
+        self.core.prompt.extend_from_slice(tokens);
+        let key = Key {
+            rows: tape.rows,
+            token: tape.ending == Ending::Token,
+            region: self.core.region,
+            moves: self.moves,
         };
-        let (rows, context) = (tape.rows, tape.kv.context);
-        if position + rows > context || tokens.len() != rows {
-            return Err(ExecuteError::Context {
-                rows,
-                position,
-                context,
-            });
+        let recorded =
+            tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
+        let (mut step, graph, prompts) = self.split(tape);
+        if recorded {
+            prompts.run(key, &mut step, graph.life_mut())?;
+        } else {
+            let all = 0..tape.ops.len();
+            let region = self.core.region;
+            self.core.run(tape, all, region)?;
         }
-        let pool = self.pool.clone();
-        pool.install(|| {
-            tape.ops
-                .iter()
-                .try_for_each(|op| self.execute(tape, op, tokens))
-        })?;
-        if !matches!(tape.ops.last(), Some(Op::Choose { .. })) {
-            self.state.position += rows;
+        if tape.ending != Ending::Token {
+            self.core.state.position += tokens.len();
         }
         Ok(())
     }
 
-    #[allow(clippy::too_many_lines)] // one arm an operation: it reads beside op.rs
-    fn execute(&mut self, tape: &Tape, op: &Op, tokens: &[u32]) -> Result<(), ExecuteError> {
-        let position = self.state.position;
-        let Self {
-            weights,
-            buffers:
-                Buffers {
-                    slots,
-                    normed,
-                    product,
-                },
-            cache,
-            ..
-        } = self;
-        let rows = tape.rows;
-        let len = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns;
-        match *op {
-            Op::Embed { table, x } => {
-                let table = weights[table.0].matrix();
-                let vocabulary = table.rows();
-                for (out, &token) in slots[x.0].chunks_exact_mut(table.columns()).zip(tokens) {
-                    let row = usize::try_from(token).ok().filter(|row| *row < vocabulary);
-                    table
-                        .dequantize_row(row.ok_or(ExecuteError::Token { token, vocabulary })?, out);
-                }
-            }
-            Op::Qkv {
-                x,
-                norm,
-                epsilon,
-                projections,
-                outputs,
-            } => {
-                let normed = &mut normed[..len(x)];
-                norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
-                tape.activation.round(normed);
-                for (Projection { weight, bias }, out) in projections.into_iter().zip(outputs) {
-                    let bias = bias.map(|bias| weights[bias.0].vector());
-                    let (weight, product) = (weights[weight.0].matrix(), &mut product[..len(out)]);
-                    matmul::multiply(weight, normed, rows, product);
-                    matmul::transpose(product, rows, &mut slots[out.0], |out, y, output| {
-                        *out = y + bias.map_or(0.0, |bias| bias[output]);
-                    });
-                }
-            }
-            Op::RopeStore {
-                layer,
-                inputs: [q, k, v],
-                norms,
-                epsilon,
-                rotated,
-            } => {
-                let norms = norms.map(|norms| norms.map(|WeightId(norm)| weights[norm].vector()));
-                let mut out = std::mem::take(&mut slots[rotated.0]);
-                out[..len(q)].copy_from_slice(&slots[q.0][..len(q)]);
-                let rope = rope::Rope {
-                    frequencies: &self.rope_frequencies,
-                    epsilon,
-                    position,
-                };
-                rope.rotate(
-                    &mut out[..len(q)],
-                    tape.slot(q).columns,
-                    norms.map(|[q, _]| q),
-                );
-                rope.rotate(
-                    &mut slots[k.0][..len(k)],
-                    tape.slot(k).columns,
-                    norms.map(|[_, k]| k),
-                );
-                tape.slot(rotated).dtype.round(&mut out[..len(q)]);
-                slots[rotated.0] = out;
-                cache.store(
-                    layer,
-                    position,
-                    &slots[k.0][..len(k)],
-                    &slots[v.0][..len(v)],
-                );
-            }
-            Op::Attend { layer, q, out } => {
-                let mut attended = std::mem::take(&mut slots[out.0]);
-                let shape = attention::Heads {
-                    columns: tape.slot(q).columns,
-                    position,
-                };
-                attention::attend(
-                    cache,
-                    layer,
-                    shape,
-                    &slots[q.0][..len(q)],
-                    &mut attended[..len(out)],
-                );
-                tape.slot(out).dtype.round(&mut attended[..len(out)]);
-                slots[out.0] = attended;
-            }
-            Op::Project { input, weight, x } => {
-                let product = &mut product[..len(x)];
-                matmul::multiply(
-                    weights[weight.0].matrix(),
-                    &slots[input.0][..len(input)],
-                    rows,
-                    product,
-                );
-                matmul::transpose(product, rows, &mut slots[x.0], |x, y, _| *x += y);
-            }
-            Op::GateUp {
-                x,
-                norm,
-                epsilon,
-                gate,
-                up,
-                out,
-            } => {
-                let normed = &mut normed[..len(x)];
-                norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
-                tape.activation.round(normed);
-                let product = &mut product[..len(out)];
-                matmul::gate_up(
-                    weights[gate.0].matrix(),
-                    weights[up.0].matrix(),
-                    normed,
-                    rows,
-                    product,
-                );
-                matmul::transpose(product, rows, &mut slots[out.0], |out, y, _| *out = y);
-                tape.slot(out).dtype.round(&mut slots[out.0][..len(out)]);
-            }
-            Op::Head {
-                x,
-                norm,
-                epsilon,
-                weight,
-                logits,
-            } => {
-                let (last, hidden) = (tape.slot(logits).rows, tape.slot(x).columns);
-                let normed = &mut normed[..last * hidden];
-                let x = &slots[x.0][..rows * hidden];
-                norm::rms_norm(
-                    &x[(rows - last) * hidden..],
-                    weights[norm.0].vector(),
-                    epsilon,
-                    normed,
-                );
-                tape.activation.round(normed);
-                let product = &mut product[..len(logits)];
-                matmul::multiply(weights[weight.0].matrix(), normed, last, product);
-                matmul::transpose(product, last, &mut slots[logits.0], |out, y, _| *out = y);
-            }
-            Op::Choose { logits } => {
-                let logits = &mut slots[logits.0][..len(logits)];
-                let last = position + rows - 1;
-                let token = self
-                    .sampler
-                    .choose(logits)
-                    .ok_or(ExecuteError::NonFinite { position: last })?;
-                self.state = StepState {
-                    token,
-                    position: last + 1,
-                };
-            }
+    /// Runs one step.
+    ///
+    /// # Errors
+    /// As `run`.
+    pub fn step(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
+        self.fits(1, 1)?;
+        let begun = Instant::now();
+        let (mut step, graph, _) = self.split(tape);
+        if graph.step(&mut step)? == Ran::Replayed {
+            graph.life_mut().arrived();
         }
+        // All of it is computing: of the engine's own work nothing is in here.
+        self.pace.waited = begun.elapsed();
         Ok(())
     }
-}
 
-fn grow(buffer: &mut Vec<f32>, len: usize) {
-    if buffer.len() < len {
-        buffer.resize(len, 0.0);
+    fn fits(&self, tokens: usize, rows: usize) -> Result<(), ExecuteError> {
+        let (position, context) = (self.core.state.position, self.kv.context);
+        if (1..=rows).contains(&tokens) && position + tokens <= context {
+            return Ok(());
+        }
+        Err(ExecuteError::Context {
+            rows: tokens,
+            position,
+            context,
+        })
+    }
+
+    /// A tape, ready to run, beside the graphs that may do it.
+    fn split<'a>(
+        &'a mut self,
+        tape: &'a Tape,
+    ) -> (
+        Step<'a>,
+        &'a mut DecodeGraph<Recorded>,
+        &'a mut Buckets<Recorded>,
+    ) {
+        let step = Step {
+            layout: self.moves * self.kv.slots as u64 + self.core.region as u64,
+            chosen: self.core.chosen,
+            core: &mut self.core,
+            tape,
+            faults: &self.faults,
+        };
+        (step, &mut self.graph, &mut self.prompts)
     }
 }

@@ -1,12 +1,16 @@
 //! From operations to launches: one match, in the order of `op.rs`.
 
+use std::ops::Range;
+
 use super::kernels::{Kernels, PRODUCT_SHARED};
 use super::memory::{Part, Slots, Weight, stride};
 use super::narrow;
+use super::queue::Queue;
 use crate::device::{
-    AttendArgs, ChooseArgs, EmbedArgs, Error, GateUpArgs, Geometry, Kernel, LinearArgs, NormArgs,
-    Parameters, ProjectArgs, RopeStoreArgs, Stream, Tiles,
+    AttendArgs, ChooseArgs, EmbedArgs, Error, GateUpArgs, Geometry, LinearArgs, NormArgs,
+    ProjectArgs, RopeStoreArgs, Tiles,
 };
+use crate::graph::Trace;
 use crate::tape::{Input, KvInfo, Op, Projection, Slot, Tape, WeightId};
 
 /// Threads of a block of every kernel but `choose`.
@@ -22,7 +26,7 @@ const GROUP: usize = 8;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Addresses {
     pub(super) state: u64,
-    /// The first row's position, then the tokens.
+    /// The first row's position, how many rows there are, then their tokens.
     pub(super) prompt: u64,
     pub(super) angles: u64,
     pub(super) arrivals: u64,
@@ -49,15 +53,35 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Queues every operation of a tape.
-    pub(super) fn run(&self, tape: &Tape, stream: &mut Stream) -> Result<(), Error> {
-        tape.ops
-            .iter()
-            .try_for_each(|op| self.launch(tape, op, stream))
+    /// The places that its launches share, by name.
+    pub(super) fn places(&self, tape: &Tape, trace: &mut Trace) {
+        for (index, info) in tape.slots.iter().enumerate() {
+            trace.place(info.name, self.slot(Slot(index)));
+        }
+        trace.place("normed", self.slots.normed());
+        trace.place("partials", self.slots.partials());
+        trace.place("state", self.addresses.state);
+        trace.place("prompt", self.addresses.prompt);
+        trace.place("angles", self.addresses.angles);
+        trace.place("kv", self.cache.0.first().copied().unwrap_or(0));
+    }
+
+    /// Queues operations of a tape.
+    pub(super) fn run(
+        &self,
+        tape: &Tape,
+        operations: Range<usize>,
+        queue: &mut Queue<'_>,
+    ) -> Result<(), Error> {
+        operations.into_iter().try_for_each(|index| {
+            let op = &tape.ops[index];
+            queue.begin(index, op.name());
+            self.launch(tape, op, queue)
+        })
     }
 
     #[allow(clippy::too_many_lines)] // one arm an operation: it reads beside op.rs
-    fn launch(&self, tape: &Tape, op: &Op, stream: &mut Stream) -> Result<(), Error> {
+    fn launch(&self, tape: &Tape, op: &Op, queue: &mut Queue<'_>) -> Result<(), Error> {
         let Self {
             kernels,
             addresses: at,
@@ -68,7 +92,11 @@ impl Work<'_> {
         let wide = rows > 8;
         let groups = rows.div_ceil(if wide { 64 } else { 8 });
         let step = tape.input == Input::Step;
-        let position = if step { at.state + 4 } else { at.prompt };
+        let (position, count) = if step {
+            (at.state + 4, 0)
+        } else {
+            (at.prompt, at.prompt + 4)
+        };
         let columns = |slot: Slot| narrow(tape.slot(slot).columns);
         match *op {
             Op::Embed { table, x } => {
@@ -84,14 +112,16 @@ impl Work<'_> {
                         table: *tiles,
                         state: at.state,
                         mailbox: at.step_mailbox,
-                        tokens: at.prompt + 4,
+                        tokens: at.prompt + 8,
+                        count,
                         x: self.slot(x),
+                        stamp: queue.stamp(),
                         hidden: columns(x),
                         first: narrow(*first),
                         source,
                         pad: 0,
                     };
-                    queue(&kernels.embed, stream, Geometry::new(rows, THREADS), &args)?;
+                    queue.launch(&kernels.embed, Geometry::new(rows, THREADS), &args)?;
                 }
                 Ok(())
             }
@@ -102,7 +132,7 @@ impl Work<'_> {
                 projections,
                 outputs,
             } => {
-                let input = self.normed(tape, (x, norm, epsilon), rows, stream)?;
+                let input = self.normed(tape, (x, norm, epsilon), rows, queue)?;
                 let matrices = projections.map(|Projection { weight, .. }| self.whole(weight));
                 let [weight0, weight1, weight2] = matrices;
                 let [bias0, bias1, bias2] =
@@ -121,6 +151,7 @@ impl Work<'_> {
                     x: self.slot(x),
                     norm: self.vector(norm),
                     input,
+                    stamp: queue.stamp(),
                     rows,
                     hidden: columns(x),
                     stride: weight0.columns,
@@ -129,7 +160,7 @@ impl Work<'_> {
                 };
                 let tiles = matrices.iter().map(|weight| weight.rows.div_ceil(16)).sum();
                 let geometry = product(tiles, groups, wide, weight0.columns);
-                queue(kernels.linear(activation, wide), stream, geometry, &args)
+                queue.launch(kernels.linear(activation, wide), geometry, &args)
             }
             Op::RopeStore {
                 layer,
@@ -152,6 +183,8 @@ impl Work<'_> {
                     cache_k: self.cache.0[layer],
                     cache_v: self.cache.1[layer],
                     position,
+                    count,
+                    stamp: queue.stamp(),
                     rows,
                     heads,
                     kv_heads: narrow(kv.heads),
@@ -166,12 +199,7 @@ impl Work<'_> {
                     grid: [all.div_ceil(WARPS), rows, 1],
                     ..Geometry::new(1, THREADS)
                 };
-                queue(
-                    kernels.rope_store(activation, kv.dtype),
-                    stream,
-                    geometry,
-                    &args,
-                )
+                queue.launch(kernels.rope_store(activation, kv.dtype), geometry, &args)
             }
             Op::Attend { layer, q, out } => {
                 #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
@@ -184,6 +212,8 @@ impl Work<'_> {
                     partials: self.slots.partials(),
                     arrivals: at.arrivals,
                     position,
+                    count,
+                    stamp: queue.stamp(),
                     heads: columns(q) / narrow(kv.head_dim),
                     kv_heads: narrow(kv.heads),
                     head_dim: narrow(kv.head_dim),
@@ -201,12 +231,7 @@ impl Work<'_> {
                     shared: narrow(shared),
                     ..Geometry::new(1, THREADS)
                 };
-                queue(
-                    kernels.attend(activation, kv.dtype),
-                    stream,
-                    geometry,
-                    &args,
-                )
+                queue.launch(kernels.attend(activation, kv.dtype), geometry, &args)
             }
             Op::Project { input, weight, x } => {
                 let weight = self.whole(weight);
@@ -214,11 +239,12 @@ impl Work<'_> {
                     weight,
                     input: self.slot(input),
                     x: self.slot(x),
+                    stamp: queue.stamp(),
                     rows,
                     stride: narrow(stride(tape, input)),
                 };
                 let geometry = product(weight.rows.div_ceil(16), groups, wide, 0);
-                queue(kernels.project(activation, wide), stream, geometry, &args)
+                queue.launch(kernels.project(activation, wide), geometry, &args)
             }
             Op::GateUp {
                 x,
@@ -228,7 +254,7 @@ impl Work<'_> {
                 up,
                 out,
             } => {
-                let input = self.normed(tape, (x, norm, epsilon), rows, stream)?;
+                let input = self.normed(tape, (x, norm, epsilon), rows, queue)?;
                 let gate = self.whole(gate);
                 let args = GateUpArgs {
                     gate,
@@ -237,6 +263,7 @@ impl Work<'_> {
                     x: self.slot(x),
                     norm: self.vector(norm),
                     input,
+                    stamp: queue.stamp(),
                     rows,
                     hidden: columns(x),
                     stride: gate.columns,
@@ -245,7 +272,7 @@ impl Work<'_> {
                     pad: 0,
                 };
                 let geometry = product(gate.rows.div_ceil(16), groups, wide, gate.columns);
-                queue(kernels.gate_up(activation, wide), stream, geometry, &args)
+                queue.launch(kernels.gate_up(activation, wide), geometry, &args)
             }
             Op::Head {
                 x,
@@ -256,20 +283,21 @@ impl Work<'_> {
             } => {
                 let last = narrow(tape.slot(logits).rows);
                 let (wide, groups) = (last > 8, last.div_ceil(if last > 8 { 64 } else { 8 }));
-                // Of a prompt the last rows count.
-                let from = self.slot(x) + 4 * u64::from(rows - last) * u64::from(columns(x));
-                let input = if last == 1 {
-                    0
+                // One row is the last real one, which the device knows; more are all of them.
+                let (input, count) = if last == 1 {
+                    (0, count)
                 } else {
-                    self.norm_rows(tape, (from, norm, epsilon), (x, last), stream)?
+                    (self.normed(tape, (x, norm, epsilon), last, queue)?, 0)
                 };
                 for Part { first, tiles } in self.parts(weight) {
                     let args = LinearArgs {
                         weight0: *tiles,
                         out0: self.slot(logits) + 4 * *first as u64,
-                        x: from,
+                        x: self.slot(x),
                         norm: self.vector(norm),
                         input,
+                        count,
+                        stamp: queue.stamp(),
                         rows: last,
                         hidden: columns(x),
                         stride: tiles.columns,
@@ -278,7 +306,7 @@ impl Work<'_> {
                         ..LinearArgs::default()
                     };
                     let geometry = product(tiles.rows.div_ceil(16), groups, wide, tiles.columns);
-                    queue(kernels.linear(activation, wide), stream, geometry, &args)?;
+                    queue.launch(kernels.linear(activation, wide), geometry, &args)?;
                 }
                 Ok(())
             }
@@ -290,12 +318,13 @@ impl Work<'_> {
                     state: at.state,
                     token_mailbox: at.token_mailbox,
                     position,
+                    count,
+                    stamp: queue.stamp(),
                     vocabulary: columns(logits),
                     rows,
                 };
-                queue(
+                queue.launch(
                     &kernels.choose,
-                    stream,
                     Geometry::new(CHOOSE_BLOCKS, CHOOSE_THREADS),
                     &args,
                 )
@@ -309,37 +338,24 @@ impl Work<'_> {
         tape: &Tape,
         (x, norm, epsilon): (Slot, WeightId, f32),
         rows: u32,
-        stream: &mut Stream,
+        queue: &mut Queue<'_>,
     ) -> Result<u64, Error> {
         if rows == 1 {
             return Ok(0);
         }
-        self.norm_rows(tape, (self.slot(x), norm, epsilon), (x, rows), stream)
-    }
-
-    fn norm_rows(
-        &self,
-        tape: &Tape,
-        (from, norm, epsilon): (u64, WeightId, f32),
-        (x, rows): (Slot, u32),
-        stream: &mut Stream,
-    ) -> Result<u64, Error> {
         let hidden = narrow(tape.slot(x).columns);
         let args = NormArgs {
-            x: from,
+            x: self.slot(x),
             weight: self.vector(norm),
             out: self.slots.normed(),
+            stamp: queue.stamp(),
             hidden,
             stride: hidden.next_multiple_of(64),
             epsilon,
             pad: 0,
         };
-        queue(
-            self.kernels.norm(tape.activation),
-            stream,
-            Geometry::new(rows, THREADS),
-            &args,
-        )?;
+        let kernel = self.kernels.norm(tape.activation);
+        queue.launch(kernel, Geometry::new(rows, THREADS), &args)?;
         Ok(args.out)
     }
 
@@ -370,15 +386,4 @@ fn product(tiles: u32, groups: u32, wide: bool, normed: u32) -> Geometry {
         block: [THREADS, 1, 1],
         shared,
     }
-}
-
-fn queue<A: Parameters>(
-    kernel: &Kernel<A>,
-    stream: &mut Stream,
-    geometry: Geometry,
-    args: &A,
-) -> Result<(), Error> {
-    // SAFETY: every address is of an arena that `Cuda` owns and drops after its graph and its stream's
-    // work; shapes and bounds are those of a checked tape, and regions were planned for its rows.
-    unsafe { kernel.launch(stream, geometry, args) }
 }

@@ -6,71 +6,69 @@
 mod kernels;
 mod launch;
 mod memory;
+mod observe;
 mod quants;
+mod queue;
 mod scratch;
+mod stamps;
 mod state;
+mod step;
 mod tiles;
 
+use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::kernels::Kernels;
 pub use self::memory::{Places, Reader};
 use self::memory::{Slots, Weight};
 use self::scratch::{Cache, Scratch};
+use self::stamps::Stamps;
 use self::state::State;
-use super::{Ending, ExecuteError, Input, KvInfo, StepState, Tape, WeightInfo};
+use self::step::Step;
+use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape, WeightInfo};
 pub use crate::device::Error;
 pub use crate::device::Memory;
-use crate::device::{Arena, Context, Modules, StepMailbox, Stream, TokenMailbox};
-use crate::graph::{Graph, Recording};
+use crate::device::{Arena, Context, Event, Modules, StepMailbox, Stream, TokenMailbox};
+use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran, Stepper};
 use crate::sampler::{History, Parameters};
 
 /// How to run on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub places: Places,
     /// The most rows of a prompt that run at once.
     pub rows: usize,
-    /// Whether a step is recorded and replayed.
-    pub graph: bool,
+    pub graph: GraphOptions,
     /// How long to spin for a token before the thread sleeps.
     pub spin: Duration,
     /// Refuse on a discrete device what an Orin would not allow.
     pub emulate_tegra: bool,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            places: Places::default(),
-            rows: 64,
-            graph: true,
-            spin: Duration::from_micros(50),
-            emulate_tegra: false,
-        }
-    }
-}
-
-/// What has been launched since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    pub eager_steps: u64,
-    pub graph_launches: u64,
-    /// Kernels of one replay; 0 before there is a graph.
-    pub nodes: usize,
-}
+/// Steps that may be launched before the first one's token has been taken.
+const AHEAD: usize = 2;
 
 /// A model's weights, cache and activations on a device, and the graph of its step.
 #[derive(Debug)]
 pub struct Cuda {
     // Dropped in this order: what can still run before what it runs on.
-    graph: Option<Graph>,
+    graph: DecodeGraph<Graph>,
+    prompts: Buckets<Graph>,
+    /// Steps launched whose tokens have not been taken, oldest first.
+    pending: VecDeque<Ran>,
+    /// The end of step n is marked in place n % AHEAD.
+    ends: [Event; AHEAD],
     kernels: Kernels,
     weights: Vec<Weight>,
     slots: Slots,
     cache: Cache,
+    /// Of the cache: where the turn runs.
+    region: usize,
+    /// How often an address has changed.
+    moves: u64,
     scratch: Scratch,
+    stamps: Option<Stamps>,
     _weight_arena: Arena,
     step_mailbox: StepMailbox,
     token_mailbox: TokenMailbox,
@@ -82,9 +80,11 @@ pub struct Cuda {
     vocabulary: usize,
     state: StepState,
     generation: u32,
-    /// Tokens chosen since the start.
+    /// Tokens taken since the start.
     sequence: u32,
-    counters: Counters,
+    pace: Pace,
+    /// When the last token was taken while nothing more was queued.
+    idle_since: Option<Instant>,
     /// The rows of logits of the last run that ended with them.
     logits: Vec<f32>,
 }
@@ -121,13 +121,20 @@ impl Cuda {
             (StepMailbox::new(&context)?, TokenMailbox::new(&context)?);
         scratch.addresses.step_mailbox = step_mailbox.address();
         scratch.addresses.token_mailbox = token_mailbox.address();
+        let graph = &options.graph;
         Ok(Self {
-            graph: None,
+            graph: DecodeGraph::new(graph.mode, graph.verify_addresses),
+            prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
+            pending: VecDeque::with_capacity(AHEAD),
+            ends: [Event::new(&context)?, Event::new(&context)?],
             kernels,
             weights,
             slots: Slots::default(),
             cache,
+            region: 0,
+            moves: 0,
             scratch,
+            stamps: None,
             _weight_arena: arena,
             step_mailbox,
             token_mailbox,
@@ -140,7 +147,8 @@ impl Cuda {
             state: StepState::default(),
             generation: 0,
             sequence: 0,
-            counters: Counters::default(),
+            pace: Pace::default(),
+            idle_since: None,
             logits: Vec::new(),
         })
     }
@@ -152,24 +160,19 @@ impl Cuda {
         format!("{}, {}", properties.name, self.image)
     }
 
-    #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.counters
-    }
-
     /// Where generation stands.
     #[must_use]
     pub fn state(&self) -> StepState {
         self.state
     }
 
-    /// Makes room for a tape. A graph recorded before is forgotten if anything had to move.
+    /// Makes room for a tape.
     ///
     /// # Errors
     /// If there is not enough memory.
     pub fn prepare(&mut self, tape: &Tape) -> Result<(), Error> {
         if self.slots.grow(&self.context, tape, &mut self.stream)? {
-            self.graph = None;
+            self.moves += 1;
         }
         Ok(())
     }
@@ -180,16 +183,19 @@ impl Cuda {
         self.slots.bytes() + self.scratch.arena.bytes()
     }
 
-    /// Starts a request at `position`; nothing runs meanwhile.
+    /// Starts a request at `position` of a region of the cache, once all that was queued has ended.
     ///
     /// # Errors
     /// If the device has failed.
     pub fn begin(
         &mut self,
-        position: usize,
+        (region, position): (usize, usize),
         parameters: Parameters,
         history: &History,
     ) -> Result<(), Error> {
+        self.drain()?;
+        self.idle_since = None;
+        self.region = region;
         self.state.position = position;
         let state = State::new(
             self.state,
@@ -201,6 +207,16 @@ impl Cuda {
         self.scratch
             .arena
             .write(self.scratch.state, &state.to_bytes(), &mut self.stream)
+    }
+
+    /// Waits for steps that were launched ahead; nobody wants their tokens.
+    fn drain(&mut self) -> Result<(), Error> {
+        if !self.pending.is_empty() {
+            self.stream.synchronize()?;
+            self.sequence = self.sequence.wrapping_add(narrow(self.pending.len()));
+            self.pending.clear();
+        }
+        Ok(())
     }
 
     /// The next step starts with `token` rather than the one chosen last.
@@ -220,37 +236,45 @@ impl Cuda {
             .unwrap_or(&[])
     }
 
-    /// Runs a prepared tape. `tokens` are the rows of a prompt; a step takes its token from the state.
+    /// Runs a prepared tape of a prompt; fewer `tokens` than it has rows are padded.
     ///
     /// # Errors
     /// A token outside the vocabulary, a position outside the context, logits that are not finite, a
     /// device that fails.
     pub fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
-        let (rows, context, position) = (tape.rows, self.kv.context, self.state.position);
-        let step = tape.input == Input::Step;
-        if position + rows > context || (!step && tokens.len() != rows) {
-            return Err(ExecuteError::Context {
-                rows,
-                position,
-                context,
-            });
-        }
+        self.drain()?;
+        let (rows, position) = (tokens.len(), self.state.position);
+        self.fits(rows)?;
         let vocabulary = self.vocabulary;
         if let Some(&token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
             return Err(ExecuteError::Token { token, vocabulary });
         }
-        if step {
-            self.run_step(tape)?;
+        let words = [narrow(position), narrow(rows)].into_iter();
+        let words = words.chain(tokens.iter().copied());
+        let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+        self.scratch
+            .arena
+            .write(self.scratch.prompt, &bytes, &mut self.stream)?;
+        let key = Key {
+            rows: tape.rows,
+            token: tape.ending == Ending::Token,
+            region: self.region,
+            moves: self.moves,
+        };
+        let recorded =
+            tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
+        let (mut step, graph, prompts) = self.split(tape);
+        if recorded {
+            prompts.run(key, &mut step, graph.life_mut())?;
         } else {
-            let words = std::iter::once(narrow(position)).chain(tokens.iter().copied());
-            let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
-            self.scratch
-                .arena
-                .write(self.scratch.prompt, &bytes, &mut self.stream)?;
-            self.launch(tape)?;
+            step.eager(0..tape.ops.len())?;
         }
         match tape.ending {
-            Ending::Token => self.take_token(position, rows)?,
+            Ending::Token => {
+                self.mark()?;
+                self.pending.push_back(Ran::Eagerly);
+                self.take_token(rows)?;
+            }
             Ending::Kv => self.state.position += rows,
             Ending::Logits => {
                 self.logits.resize(rows * vocabulary, 0.0);
@@ -262,63 +286,86 @@ impl Cuda {
         Ok(())
     }
 
-    /// The first step warms up eagerly, and its token counts; the second is recorded; all later ones are
-    /// replays.
-    fn run_step(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
-        if !self.options.graph || self.counters.eager_steps == 0 {
-            self.counters.eager_steps += 1;
-            return Ok(self.launch(tape)?);
-        }
-        if self.graph.is_none() {
-            let (work, stream) = self.work();
-            let captured = Recording::begin(stream)?.record(|stream| work.run(tape, stream))?;
-            let graph = Graph::new(captured, stream)?;
-            self.counters.nodes = graph.nodes();
-            self.graph = Some(graph);
-        }
-        if let Some(graph) = &mut self.graph {
-            graph.launch(&mut self.stream)?;
-            self.counters.graph_launches += 1;
-        }
-        Ok(())
-    }
-
-    fn launch(&mut self, tape: &Tape) -> Result<(), Error> {
-        let (work, stream) = self.work();
-        work.run(tape, stream)
-    }
-
-    /// What launches need, apart from the stream that they go to.
-    fn work(&mut self) -> (launch::Work<'_>, &mut Stream) {
-        let Self {
-            kernels,
-            weights,
-            slots,
-            cache,
-            scratch,
-            kv,
-            stream,
-            ..
-        } = self;
-        let addresses = &scratch.addresses;
-        let work = launch::Work {
-            kernels,
-            weights,
-            slots,
-            addresses,
-            cache: (&cache.k, &cache.v),
-            kv: *kv,
+    /// Runs one step, and with `more` launches the one after it before it waits for this one's token: the
+    /// device then has no time to idle. A step that was launched ahead and is not wanted costs its time, no more.
+    ///
+    /// # Errors
+    /// As `run`.
+    pub fn step(&mut self, tape: &Tape, more: bool) -> Result<(), ExecuteError> {
+        self.fits(1)?;
+        let idle = self.idle_since.take().filter(|_| self.pending.is_empty());
+        self.pace.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
+        let wanted = if more && self.fits(2).is_ok() {
+            AHEAD
+        } else {
+            1
         };
-        (work, stream)
+        while self.pending.len() < wanted {
+            let (mut step, graph, _) = self.split(tape);
+            let ran = graph.step(&mut step)?;
+            self.mark()?;
+            self.pending.push_back(ran);
+        }
+        self.take_token(1)
     }
 
-    fn take_token(&mut self, position: usize, rows: usize) -> Result<(), ExecuteError> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let stream = &mut self.stream;
+    /// Marks the end of the step that was launched last.
+    fn mark(&mut self) -> Result<(), Error> {
+        let number = self.sequence as usize + self.pending.len();
+        self.ends[number % AHEAD].record(&mut self.stream)
+    }
+
+    fn fits(&self, rows: usize) -> Result<(), ExecuteError> {
+        let (position, context) = (self.state.position, self.kv.context);
+        if rows > 0 && position + rows <= context {
+            return Ok(());
+        }
+        Err(ExecuteError::Context {
+            rows,
+            position,
+            context,
+        })
+    }
+
+    /// A tape, ready to be launched, beside the graphs that may do it.
+    fn split<'a>(
+        &'a mut self,
+        tape: &'a Tape,
+    ) -> (Step<'a>, &'a mut DecodeGraph<Graph>, &'a mut Buckets<Graph>) {
+        let ahead = narrow(self.pending.len());
+        let step = Step {
+            work: launch::Work {
+                kernels: &self.kernels,
+                weights: &self.weights,
+                slots: &self.slots,
+                addresses: &self.scratch.addresses,
+                cache: self.cache.region(self.region),
+                kv: self.kv,
+            },
+            stream: &mut self.stream,
+            tape,
+            layout: self.moves * self.kv.slots as u64 + self.region as u64,
+            stamps: self.stamps.as_ref().map(Stamps::address),
+            mailbox: &self.token_mailbox,
+            sequence: self.sequence.wrapping_add(ahead + 1),
+        };
+        (step, &mut self.graph, &mut self.prompts)
+    }
+
+    fn take_token(&mut self, rows: usize) -> Result<(), ExecuteError> {
+        let end = &self.ends[self.sequence as usize % AHEAD];
+        let begun = Instant::now();
+        let next = self.sequence.wrapping_add(1);
         let token = self
             .token_mailbox
-            .wait(self.sequence, self.options.spin, || stream.synchronize())?;
-        let last = position + rows - 1;
+            .wait(next, self.options.spin, || end.synchronize())?;
+        self.pace.waited = begun.elapsed();
+        self.sequence = next;
+        if self.pending.pop_front() == Some(Ran::Replayed) {
+            self.graph.life_mut().arrived();
+        }
+        self.idle_since = self.pending.is_empty().then(Instant::now);
+        let last = self.state.position + rows - 1;
         if token == state::NOT_FINITE {
             return Err(ExecuteError::NonFinite { position: last });
         }

@@ -7,12 +7,13 @@ use super::state::State;
 use crate::device::{Arena, Context, Error, Memory, Plan, Region, Stream};
 use crate::tape::KvInfo;
 
-/// K and V, each (layer, head, position, head_dim).
+/// K and V of each region and layer, each (head, position, head_dim).
 #[derive(Debug)]
 pub(super) struct Cache {
     _arena: Arena,
-    pub(super) k: Vec<u64>,
-    pub(super) v: Vec<u64>,
+    layers: usize,
+    /// Of region after region: K of its layers, then V.
+    addresses: Vec<u64>,
 }
 
 /// What kernels share besides slots.
@@ -33,21 +34,31 @@ impl Cache {
     ) -> Result<Self, Error> {
         let bytes = kv.bytes_per_position() / 2 / kv.layers * kv.context;
         let mut plan = Plan::new();
-        let regions = (0..2 * kv.layers)
+        let regions = (0..2 * kv.layers * kv.slots)
             .map(|_| plan.add(bytes))
             .collect::<Result<Vec<_>, _>>()?;
         let mut arena = Arena::new(context, memory, &plan)?;
         arena.attach(stream)?;
+        // Written once, so that memory which is only promised is there before anyone relies on it.
+        for region in &regions {
+            arena.set(*region, 0, stream)?;
+        }
+        stream.synchronize()?;
         let addresses = regions
             .iter()
             .map(|region| arena.address(*region))
             .collect::<Result<Vec<_>, _>>()?;
-        let (k, v) = addresses.split_at(kv.layers);
         Ok(Self {
-            k: k.to_vec(),
-            v: v.to_vec(),
             _arena: arena,
+            layers: kv.layers,
+            addresses,
         })
+    }
+
+    /// K and V of a region, by layer.
+    pub(super) fn region(&self, region: usize) -> (&[u64], &[u64]) {
+        let at = 2 * self.layers * region;
+        self.addresses[at..at + 2 * self.layers].split_at(self.layers)
     }
 }
 
@@ -62,7 +73,7 @@ impl Scratch {
         let pairs = rope_frequencies.len();
         let mut plan = Plan::new();
         let state = plan.add(State::BYTES)?;
-        let prompt = plan.add(4 * (1 + rows))?;
+        let prompt = plan.add(4 * (2 + rows))?;
         let angles = plan.add(8 * kv.context * pairs)?;
         let arrivals = plan.add(4 * (rows * kv.heads + 1))?;
         let best = plan.add(8 * launch::CHOOSE_BLOCKS as usize)?;

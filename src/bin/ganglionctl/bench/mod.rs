@@ -102,7 +102,7 @@ fn measure(runner: &mut Runner, prompt: &[u32], generate: usize) -> Result<Speed
     let start = Instant::now();
     for _ in 0..generate {
         bytes += runner.step_bytes();
-        runner.step()?;
+        runner.step(true)?;
     }
     let decode = start.elapsed().as_secs_f64();
     Ok(Speed {

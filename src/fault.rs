@@ -1,0 +1,76 @@
+//! Failures on purpose: a call on the way of a decode graph that is refused, so that tests can see what follows.
+//!
+//! Nothing here fails by itself: without an armed fault every call is made and believed.
+
+use std::cell::Cell;
+
+/// The driver calls that record and replay a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    BeginCapture,
+    Launch,
+    EndCapture,
+    Instantiate,
+    Update,
+    Upload,
+    GraphLaunch,
+}
+
+impl Call {
+    pub const ALL: [Self; 7] = [
+        Self::BeginCapture,
+        Self::Launch,
+        Self::EndCapture,
+        Self::Instantiate,
+        Self::Update,
+        Self::Upload,
+        Self::GraphLaunch,
+    ];
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum How {
+    /// It is not made.
+    Before,
+    /// It is made, and reported as failed all the same.
+    After,
+    /// The stream is synchronised first, which a capture does not survive; the call is then made.
+    Synchronize,
+    /// It is not made, and the device is reported as lost.
+    Lost,
+}
+
+/// One call that will fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub call: Call,
+    /// How many calls of the kind succeed before it.
+    pub skip: u32,
+    pub how: How,
+}
+
+/// At most one fault, armed by a test.
+#[derive(Debug, Default)]
+pub struct Faults(Cell<Option<Fault>>);
+
+impl Faults {
+    pub fn arm(&self, fault: Fault) {
+        self.0.set(Some(fault));
+    }
+
+    /// Whether a fault was armed and has not struck.
+    pub fn disarm(&self) -> bool {
+        self.0.take().is_some()
+    }
+
+    /// Asked at each call: how it is to fail, if it is.
+    pub(crate) fn strike(&self, call: Call) -> Option<How> {
+        let fault = self.0.get().filter(|fault| fault.call == call)?;
+        self.0.set((fault.skip > 0).then(|| Fault {
+            skip: fault.skip - 1,
+            ..fault
+        }));
+        (fault.skip == 0).then_some(fault.how)
+    }
+}

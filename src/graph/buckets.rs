@@ -1,0 +1,140 @@
+//! Prompts of a few sizes, recorded: a shorter one is padded to the next size, a longer one runs eagerly.
+//!
+//! They hold addresses, as the decode graph does, but no turn's state: only another address or geometry makes
+//! one useless. The least recently used goes when there are too many or they take too much.
+
+use super::life::{LifeCycle, State};
+use super::{Mode, Stepper};
+
+/// How much may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub graphs: usize,
+    /// Of memory that the driver takes for them.
+    pub bytes: u64,
+}
+
+/// Which recording serves: a tape, and where it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub rows: usize,
+    /// Whether it ends with a token.
+    pub token: bool,
+    /// Of the cache.
+    pub region: usize,
+    /// How often addresses have moved: what was recorded before is useless.
+    pub moves: u64,
+}
+
+/// Recorded prompts.
+#[derive(Debug)]
+pub struct Buckets<E> {
+    sizes: Vec<usize>,
+    budget: Budget,
+    /// The most recently used last.
+    held: Vec<Held<E>>,
+    recordings: u64,
+    launches: u64,
+}
+
+#[derive(Debug)]
+struct Held<E> {
+    key: Key,
+    exec: E,
+    bytes: u64,
+}
+
+impl<E> Buckets<E> {
+    /// `sizes` in any order; 0 is none.
+    #[must_use]
+    pub fn new(mut sizes: Vec<usize>, budget: Budget) -> Self {
+        sizes.retain(|size| *size > 0);
+        sizes.sort_unstable();
+        Self {
+            sizes,
+            budget,
+            held: Vec::new(),
+            recordings: 0,
+            launches: 0,
+        }
+    }
+
+    #[must_use]
+    pub fn sizes(&self) -> &[usize] {
+        &self.sizes
+    }
+
+    /// Whether prompts of so many rows are recorded.
+    #[must_use]
+    pub fn serve(&self, life: &LifeCycle, rows: usize) -> bool {
+        life.mode() == Mode::Full && life.state() != State::Disabled && self.sizes.contains(&rows)
+    }
+
+    /// Graphs held now, recordings and launches since the start.
+    #[must_use]
+    pub fn counts(&self) -> (usize, u64, u64) {
+        (self.held.len(), self.recordings, self.launches)
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.held.clear();
+    }
+
+    /// Runs a prompt of a recorded size: replayed, or recorded and replayed, or eagerly if the driver refuses.
+    ///
+    /// # Errors
+    /// What the prompt itself or the device fails with.
+    pub fn run<S: Stepper<Exec = E>>(
+        &mut self,
+        key: Key,
+        prompt: &mut S,
+        life: &mut LifeCycle,
+    ) -> Result<(), S::Error> {
+        match self.replay(key, prompt) {
+            Ok(()) => Ok(()),
+            Err(error) if S::is_refusal(&error) => {
+                self.held.retain(|held| held.key != key);
+                life.prompt_refused(error.to_string());
+                // To run it twice does no harm, unless it has chosen a token.
+                if prompt.settle()? {
+                    return Ok(());
+                }
+                prompt.eager(0..prompt.operations())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn replay<S: Stepper<Exec = E>>(&mut self, key: Key, prompt: &mut S) -> Result<(), S::Error> {
+        self.held.retain(|held| held.key.moves == key.moves);
+        let at = self.held.iter().position(|held| held.key == key);
+        let mut held = if let Some(at) = at {
+            self.held.remove(at)
+        } else {
+            let free = prompt.free_memory();
+            let recording = prompt.record(0..prompt.operations())?;
+            let exec = prompt.instantiate(recording)?;
+            self.recordings += 1;
+            let bytes = free.saturating_sub(prompt.free_memory());
+            Held { key, exec, bytes }
+        };
+        let launched = prompt.launch(&mut held.exec);
+        self.held.push(held);
+        launched?;
+        self.launches += 1;
+        self.evict();
+        Ok(())
+    }
+
+    /// The last one stays whatever it takes: it is running.
+    fn evict(&mut self) {
+        let over = |held: &[Held<E>], budget: Budget| {
+            held.len() > budget.graphs.max(1)
+                || held.iter().map(|held| held.bytes).sum::<u64>() > budget.bytes
+        };
+        while self.held.len() > 1 && over(&self.held, self.budget) {
+            self.held.remove(0);
+        }
+    }
+}

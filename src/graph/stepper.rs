@@ -1,0 +1,86 @@
+//! What a decode graph needs of an executor: a step that can be run, recorded and replayed, whole or in part.
+
+use std::fmt::Display;
+use std::ops::Range;
+
+use super::Trace;
+
+/// What became of a living executable graph when its part of the step was recorded again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// The same executable graph does something else now.
+    Updated,
+    /// The driver wanted a new one.
+    Instantiated,
+}
+
+/// One step of an executor, as a list of operations. Nothing here waits for what it launches, but `settle`.
+pub trait Stepper {
+    /// Some operations, recorded.
+    type Recording;
+    /// What replays them.
+    type Exec;
+    type Error: Display;
+
+    /// How many operations the step has.
+    fn operations(&self) -> usize;
+
+    /// Whether an operation stays out of every segment (piecewise).
+    fn is_break(&self, operation: usize) -> bool;
+
+    /// A number that differs when any address or launch geometry may differ.
+    fn layout(&self) -> u64;
+
+    /// Every address and launch geometry of the step as it would run now.
+    fn trace(&mut self) -> Trace;
+
+    /// Launches operations.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    fn eager(&mut self, operations: Range<usize>) -> Result<(), Self::Error>;
+
+    /// Records operations instead of running them.
+    ///
+    /// # Errors
+    /// If the driver refuses; nothing is being recorded then.
+    fn record(&mut self, operations: Range<usize>) -> Result<Self::Recording, Self::Error>;
+
+    /// How many launches one replay makes.
+    fn nodes(exec: &Self::Exec) -> usize;
+
+    /// Makes a recording executable and brings it to the device.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    fn instantiate(&mut self, recording: Self::Recording) -> Result<Self::Exec, Self::Error>;
+
+    /// Makes a living executable graph do what another recording does.
+    ///
+    /// # Errors
+    /// If the driver refuses; what it does is then unknown, and it is renewed again before it is launched.
+    fn renew(
+        &mut self,
+        exec: &mut Self::Exec,
+        recording: Self::Recording,
+    ) -> Result<Renewal, Self::Error>;
+
+    /// Queues one replay.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    fn launch(&mut self, exec: &mut Self::Exec) -> Result<(), Self::Error>;
+
+    /// Bytes of the device's memory that are free, as well as it can tell.
+    fn free_memory(&self) -> u64;
+
+    /// After a refusal: waits until nothing runs, and tells whether the whole step ran all the same.
+    ///
+    /// # Errors
+    /// If what was queued has failed.
+    fn settle(&mut self) -> Result<bool, Self::Error>;
+
+    /// Whether the driver refused a call, so that the step can be run in another way; otherwise the step itself
+    /// or the device has failed.
+    fn is_refusal(error: &Self::Error) -> bool;
+}

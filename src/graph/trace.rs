@@ -1,0 +1,71 @@
+//! Every address and launch geometry of a step: what a recording is good for.
+
+/// What a step was recorded against, or would be recorded against now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Names and addresses of what launches share.
+    places: Vec<(&'static str, u64)>,
+    /// Each launch by its operation's name, with where its words end.
+    launches: Vec<(&'static str, usize)>,
+    /// Geometry and parameters of the launches, one after another.
+    words: Vec<u64>,
+}
+
+impl Trace {
+    pub fn place(&mut self, name: &'static str, address: u64) {
+        self.places.push((name, address));
+    }
+
+    pub fn launch(&mut self, operation: &'static str, words: impl IntoIterator<Item = u64>) {
+        self.words.extend(words);
+        self.launches.push((operation, self.words.len()));
+    }
+
+    /// The first thing that is not as in `other`: a place by its name, or else a launch.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        if self == other {
+            return None;
+        }
+        for ((name, was), (_, is)) in self.places.iter().zip(&other.places) {
+            if was != is {
+                return Some(format!("{name} moved from {was:#x} to {is:#x}"));
+            }
+        }
+        let mut from = 0;
+        for (index, (mine, its)) in self.launches.iter().zip(&other.launches).enumerate() {
+            let words = |trace: &Self| trace.words.get(from..mine.1).map(<[u64]>::to_vec);
+            if mine != its || words(self) != words(other) {
+                return Some(format!("launch {index} ({}) has other parameters", mine.0));
+            }
+            from = mine.1;
+        }
+        let (was, is) = (self.launches.len(), other.launches.len());
+        Some(format!("{is} launches where there were {was}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(place: u64, words: &[u64]) -> Trace {
+        let mut trace = Trace::default();
+        trace.place("logits", place);
+        trace.launch("embed", [7]);
+        trace.launch("head", words.iter().copied());
+        trace
+    }
+
+    #[test]
+    fn a_difference_names_what_moved() {
+        let was = trace(16, &[1, 2]);
+        assert_eq!(was.difference(&was.clone()), None);
+        let moved = was.difference(&trace(32, &[1, 2])).expect("a difference");
+        assert_eq!(moved, "logits moved from 0x10 to 0x20");
+        for words in [&[1, 3][..], &[1], &[1, 2, 3]] {
+            let other = was.difference(&trace(16, words)).expect("a difference");
+            assert_eq!(other, "launch 1 (head) has other parameters");
+        }
+    }
+}

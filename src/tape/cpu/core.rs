@@ -1,0 +1,311 @@
+//! The loops themselves: one match over operations, on buffers of host memory.
+//!
+//! Written to be read beside the papers and to be right; weights are never expanded in memory, and a row's
+//! bits do not depend on how many rows run, nor on the number of threads.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::cache::Cache;
+use super::weight::Weight;
+use super::{attention, matmul, norm, rope};
+use crate::sampler::Sampler;
+use crate::tape::{ExecuteError, Input, KvInfo, Op, Projection, Slot, StepState, Tape, WeightId};
+
+/// Weights, cache and activations, and the threads that compute on them.
+#[derive(Debug)]
+pub(super) struct Core {
+    weights: Vec<Weight>,
+    /// (head_dim / 2): radians per position
+    rope_frequencies: Vec<f32>,
+    cache: Cache,
+    buffers: Buffers,
+    pub(super) state: StepState,
+    pub(super) sampler: Sampler,
+    /// The rows of a prompt; those of a tape beyond them are padding.
+    pub(super) prompt: Vec<u32>,
+    /// Of the cache: where the turn runs.
+    pub(super) region: usize,
+    /// Tokens chosen since the start.
+    pub(super) chosen: u64,
+    pool: Arc<rayon::ThreadPool>,
+}
+
+/// Allocated by `prepare`, never moved by `run`.
+#[derive(Debug, Default)]
+struct Buffers {
+    /// One for each slot, long enough for every prepared tape.
+    slots: Vec<Vec<f32>>,
+    /// (rows, hidden): the normed rows of the operation at hand
+    normed: Vec<f32>,
+    /// (outputs, rows): a product before it is transposed into its slot
+    product: Vec<f32>,
+}
+
+impl Core {
+    pub(super) fn new(
+        weights: Vec<Weight>,
+        rope_frequencies: Vec<f32>,
+        kv: KvInfo,
+        threads: usize,
+    ) -> Result<Self, rayon::ThreadPoolBuildError> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|index| format!("cpu-{index}"))
+            .build()?;
+        Ok(Self {
+            weights,
+            rope_frequencies,
+            cache: Cache::new(kv),
+            buffers: Buffers::default(),
+            state: StepState::default(),
+            sampler: Sampler::default(),
+            prompt: Vec::new(),
+            region: 0,
+            chosen: 0,
+            pool: Arc::new(pool),
+        })
+    }
+
+    /// Makes room for a tape: after this, running it allocates nothing.
+    pub(super) fn prepare(&mut self, tape: &Tape) {
+        let buffers = &mut self.buffers;
+        buffers
+            .slots
+            .resize_with(tape.slots.len().max(buffers.slots.len()), Vec::new);
+        for (buffer, info) in buffers.slots.iter_mut().zip(&tape.slots) {
+            grow(buffer, info.rows * info.columns);
+        }
+        let columns = |slots: Vec<Slot>| {
+            slots
+                .iter()
+                .map(|s| tape.slot(*s).columns)
+                .max()
+                .unwrap_or(0)
+        };
+        let widest =
+            |of: fn(&Op) -> Vec<Slot>| tape.ops.iter().map(|op| columns(of(op))).max().unwrap_or(0);
+        grow(&mut buffers.normed, tape.rows * widest(|op| op.slots().0));
+        grow(&mut buffers.product, tape.rows * widest(|op| op.slots().1));
+    }
+
+    /// Bytes of activations.
+    pub(super) fn activation_bytes(&self) -> usize {
+        let Buffers {
+            slots,
+            normed,
+            product,
+        } = &self.buffers;
+        4 * (slots.iter().map(Vec::len).sum::<usize>() + normed.len() + product.len())
+    }
+
+    /// The row of logits that a tape of `Ending::Logits` left.
+    pub(super) fn logits(&self, tape: &Tape, row: usize) -> &[f32] {
+        let Some(Op::Head { logits, .. }) = tape.ops.last() else {
+            return &[];
+        };
+        let columns = tape.slot(*logits).columns;
+        &self.buffers.slots[logits.0][row * columns..][..columns]
+    }
+
+    /// Where the buffers of a tape lie, by slot.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = u64> {
+        let slots = self.buffers.slots.iter();
+        slots.map(|slot| slot.as_ptr().expose_provenance() as u64)
+    }
+
+    /// Runs operations of a prepared tape in a region of the cache.
+    pub(super) fn run(
+        &mut self,
+        tape: &Tape,
+        operations: Range<usize>,
+        region: usize,
+    ) -> Result<(), ExecuteError> {
+        let pool = self.pool.clone();
+        pool.install(|| {
+            let mut ops = operations.map(|index| &tape.ops[index]);
+            ops.try_for_each(|op| self.execute(tape, op, region))
+        })
+    }
+
+    #[allow(clippy::too_many_lines)] // one arm an operation: it reads beside op.rs
+    fn execute(&mut self, tape: &Tape, op: &Op, region: usize) -> Result<(), ExecuteError> {
+        let StepState { token, position } = self.state;
+        let step = [token];
+        let Self {
+            weights,
+            buffers:
+                Buffers {
+                    slots,
+                    normed,
+                    product,
+                },
+            cache,
+            prompt,
+            ..
+        } = self;
+        let tokens = if tape.input == Input::Step {
+            &step[..]
+        } else {
+            &prompt[..]
+        };
+        // Rows that only fill a prompt up are computed where that does no harm, and never stored.
+        let (rows, real) = (tape.rows, tokens.len());
+        let len = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns;
+        let real_len = |slot: Slot| real * tape.slot(slot).columns;
+        let layers = tape.kv.layers;
+        match *op {
+            Op::Embed { table, x } => {
+                let table = weights[table.0].matrix();
+                let vocabulary = table.rows();
+                for (out, &token) in slots[x.0].chunks_exact_mut(table.columns()).zip(tokens) {
+                    let row = usize::try_from(token).ok().filter(|row| *row < vocabulary);
+                    table
+                        .dequantize_row(row.ok_or(ExecuteError::Token { token, vocabulary })?, out);
+                }
+            }
+            Op::Qkv {
+                x,
+                norm,
+                epsilon,
+                projections,
+                outputs,
+            } => {
+                let normed = &mut normed[..len(x)];
+                norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
+                tape.activation.round(normed);
+                for (Projection { weight, bias }, out) in projections.into_iter().zip(outputs) {
+                    let bias = bias.map(|bias| weights[bias.0].vector());
+                    let (weight, product) = (weights[weight.0].matrix(), &mut product[..len(out)]);
+                    matmul::multiply(weight, normed, rows, product);
+                    matmul::transpose(product, rows, &mut slots[out.0], |out, y, output| {
+                        *out = y + bias.map_or(0.0, |bias| bias[output]);
+                    });
+                }
+            }
+            Op::RopeStore {
+                layer,
+                inputs: [q, k, v],
+                norms,
+                epsilon,
+                rotated,
+            } => {
+                let norms = norms.map(|norms| norms.map(|WeightId(norm)| weights[norm].vector()));
+                let mut out = std::mem::take(&mut slots[rotated.0]);
+                out[..len(q)].copy_from_slice(&slots[q.0][..len(q)]);
+                let rope = rope::Rope {
+                    frequencies: &self.rope_frequencies,
+                    epsilon,
+                    position,
+                };
+                rope.rotate(
+                    &mut out[..len(q)],
+                    tape.slot(q).columns,
+                    norms.map(|[q, _]| q),
+                );
+                rope.rotate(
+                    &mut slots[k.0][..len(k)],
+                    tape.slot(k).columns,
+                    norms.map(|[_, k]| k),
+                );
+                tape.slot(rotated).dtype.round(&mut out[..len(q)]);
+                slots[rotated.0] = out;
+                cache.store(
+                    region * layers + layer,
+                    position,
+                    &slots[k.0][..real_len(k)],
+                    &slots[v.0][..real_len(v)],
+                );
+            }
+            Op::Attend { layer, q, out } => {
+                let mut attended = std::mem::take(&mut slots[out.0]);
+                let shape = attention::Heads {
+                    columns: tape.slot(q).columns,
+                    position,
+                };
+                attention::attend(
+                    cache,
+                    region * layers + layer,
+                    shape,
+                    &slots[q.0][..real_len(q)],
+                    &mut attended[..real_len(out)],
+                );
+                tape.slot(out).dtype.round(&mut attended[..real_len(out)]);
+                slots[out.0] = attended;
+            }
+            Op::Project { input, weight, x } => {
+                let product = &mut product[..len(x)];
+                matmul::multiply(
+                    weights[weight.0].matrix(),
+                    &slots[input.0][..len(input)],
+                    rows,
+                    product,
+                );
+                matmul::transpose(product, rows, &mut slots[x.0], |x, y, _| *x += y);
+            }
+            Op::GateUp {
+                x,
+                norm,
+                epsilon,
+                gate,
+                up,
+                out,
+            } => {
+                let normed = &mut normed[..len(x)];
+                norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
+                tape.activation.round(normed);
+                let product = &mut product[..len(out)];
+                matmul::gate_up(
+                    weights[gate.0].matrix(),
+                    weights[up.0].matrix(),
+                    normed,
+                    rows,
+                    product,
+                );
+                matmul::transpose(product, rows, &mut slots[out.0], |out, y, _| *out = y);
+                tape.slot(out).dtype.round(&mut slots[out.0][..len(out)]);
+            }
+            Op::Head {
+                x,
+                norm,
+                epsilon,
+                weight,
+                logits,
+            } => {
+                let (last, hidden) = (tape.slot(logits).rows, tape.slot(x).columns);
+                let normed = &mut normed[..last * hidden];
+                let x = &slots[x.0][..real * hidden];
+                norm::rms_norm(
+                    &x[(real - last) * hidden..],
+                    weights[norm.0].vector(),
+                    epsilon,
+                    normed,
+                );
+                tape.activation.round(normed);
+                let product = &mut product[..len(logits)];
+                matmul::multiply(weights[weight.0].matrix(), normed, last, product);
+                matmul::transpose(product, last, &mut slots[logits.0], |out, y, _| *out = y);
+            }
+            Op::Choose { logits } => {
+                let logits = &mut slots[logits.0][..len(logits)];
+                let last = position + real - 1;
+                let token = self
+                    .sampler
+                    .choose(logits)
+                    .ok_or(ExecuteError::NonFinite { position: last })?;
+                self.state = StepState {
+                    token,
+                    position: last + 1,
+                };
+                self.chosen += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn grow(buffer: &mut Vec<f32>, len: usize) {
+    if buffer.len() < len {
+        buffer.resize(len, 0.0);
+    }
+}

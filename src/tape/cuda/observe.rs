@@ -1,0 +1,77 @@
+//! What is told of a running executor, and what is asked of its graphs from outside.
+
+use super::stamps::Stamps;
+use super::{Cuda, Error, Pace};
+use crate::fault::Faults;
+use crate::graph::{Graph, LifeCycle, Mode};
+use crate::tape::Tape;
+
+impl Cuda {
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    #[must_use]
+    pub fn graph(&self) -> &LifeCycle {
+        self.graph.life()
+    }
+
+    pub fn graph_mut(&mut self) -> &mut LifeCycle {
+        self.graph.life_mut()
+    }
+
+    /// Drops all that was recorded.
+    pub fn reset_graph(&mut self) {
+        self.prompts.clear();
+        self.graph.reset();
+    }
+
+    pub fn set_graph_mode(&mut self, mode: Mode) {
+        self.prompts.clear();
+        self.graph.set_mode(mode);
+    }
+
+    /// What is recorded, in DOT.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn graph_dot(&self) -> Result<String, Error> {
+        self.graph.execs().iter().map(Graph::dot).collect()
+    }
+
+    /// From now on each operation of a step notes when it begins and ends.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn measure(&mut self, step: &Tape) -> Result<(), Error> {
+        self.drain()?;
+        let mut stamps = Stamps::new(&self.context, step.ops.len())?;
+        stamps.clear(&mut self.stream)?;
+        self.stamps = Some(stamps);
+        // The addresses of the stamps are new ones.
+        self.moves += 1;
+        Ok(())
+    }
+
+    /// When each operation of the last step began and ended, in nanoseconds of the device's clock; empty where
+    /// nothing was measured.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn take_spans(&mut self) -> Result<Vec<(u64, u64)>, Error> {
+        self.drain()?;
+        let Some(stamps) = &mut self.stamps else {
+            return Ok(Vec::new());
+        };
+        let spans = stamps.read(&mut self.stream)?;
+        stamps.clear(&mut self.stream)?;
+        Ok(spans)
+    }
+
+    /// What tests let fail.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        self.context.faults()
+    }
+}

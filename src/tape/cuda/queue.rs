@@ -1,0 +1,87 @@
+//! Where launches go: onto the stream, or into a trace of what would be launched.
+
+use crate::device::{Error, Geometry, Kernel, Parameters, Stream};
+use crate::graph::Trace;
+
+/// Takes launches in their order.
+#[derive(Debug)]
+pub(super) struct Queue<'q> {
+    to: To<'q>,
+    operation: &'static str,
+    /// Where the first operation notes its begin and end, if anyone asks.
+    stamps: Option<u64>,
+    stamp: u64,
+}
+
+#[derive(Debug)]
+enum To<'q> {
+    Stream(&'q mut Stream),
+    Trace(&'q mut Trace),
+}
+
+impl<'q> Queue<'q> {
+    /// Bytes of one stamp: begin and end in nanoseconds.
+    pub(super) const STAMP_BYTES: usize = 16;
+
+    /// Launches, or has them recorded while the stream is being recorded.
+    pub(super) fn launching(stream: &'q mut Stream, stamps: Option<u64>) -> Self {
+        Self::to(To::Stream(stream), stamps)
+    }
+
+    /// Launches nothing.
+    pub(super) fn tracing(trace: &'q mut Trace) -> Self {
+        Self::to(To::Trace(trace), None)
+    }
+
+    fn to(to: To<'q>, stamps: Option<u64>) -> Self {
+        Self {
+            to,
+            operation: "",
+            stamps,
+            stamp: 0,
+        }
+    }
+
+    /// The operation that the next launches belong to.
+    pub(super) fn begin(&mut self, index: usize, operation: &'static str) {
+        self.operation = operation;
+        let at = |base| base + (index * Self::STAMP_BYTES) as u64;
+        self.stamp = self.stamps.map_or(0, at);
+    }
+
+    /// Where the operation's launches note begin and end; 0 for nowhere.
+    pub(super) fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    pub(super) fn launch<A: Parameters>(
+        &mut self,
+        kernel: &Kernel<A>,
+        geometry: Geometry,
+        args: &A,
+    ) -> Result<(), Error> {
+        match &mut self.to {
+            // SAFETY: every address is of an arena that `Cuda` owns and drops after its graph and its stream's
+            // work; shapes and bounds are those of a checked tape, and regions were planned for its rows.
+            To::Stream(stream) => unsafe { kernel.launch(stream, geometry, args) },
+            To::Trace(trace) => {
+                let Geometry {
+                    grid,
+                    block,
+                    shared,
+                } = geometry;
+                let sizes = grid.into_iter().chain(block).chain([shared]);
+                trace.launch(self.operation, sizes.map(u64::from).chain(words(args)));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Parameters as numbers; their structs are of whole 4-byte words.
+fn words<A: Parameters>(args: &A) -> impl Iterator<Item = u64> + '_ {
+    let from = std::ptr::from_ref(args).cast::<u32>();
+    // SAFETY: `Parameters` promises a struct of 4- and 8-byte numbers without padding, and it is borrowed here.
+    let words = unsafe { std::slice::from_raw_parts(from, size_of::<A>() / 4) };
+    words.iter().copied().map(u64::from)
+}

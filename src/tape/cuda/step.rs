@@ -1,0 +1,90 @@
+//! A tape as the decode graph sees it: launched, recorded, replayed.
+
+use std::ops::Range;
+
+use super::launch::Work;
+use super::queue::Queue;
+use crate::device::{Captured, Error, Stream, TokenMailbox};
+use crate::graph::{Graph, Recording, Renewal, Stepper, Trace};
+use crate::tape::{Op, Tape};
+
+/// One run of a tape, on a stream.
+#[derive(Debug)]
+pub(super) struct Step<'a> {
+    pub(super) work: Work<'a>,
+    pub(super) stream: &'a mut Stream,
+    pub(super) tape: &'a Tape,
+    pub(super) layout: u64,
+    /// Where operations note begin and end, if anyone asks.
+    pub(super) stamps: Option<u64>,
+    pub(super) mailbox: &'a TokenMailbox,
+    /// The number of the token that it ends with.
+    pub(super) sequence: u32,
+}
+
+impl Stepper for Step<'_> {
+    type Recording = Captured;
+    type Exec = Graph;
+    type Error = Error;
+
+    fn operations(&self) -> usize {
+        self.tape.ops.len()
+    }
+
+    fn is_break(&self, operation: usize) -> bool {
+        matches!(self.tape.ops[operation], Op::Attend { .. })
+    }
+
+    fn layout(&self) -> u64 {
+        self.layout
+    }
+
+    fn trace(&mut self) -> Trace {
+        let mut trace = Trace::default();
+        self.work.places(self.tape, &mut trace);
+        let mut queue = Queue::tracing(&mut trace);
+        // It launches nothing, so nothing can be refused.
+        let _ = self.work.run(self.tape, 0..self.operations(), &mut queue);
+        trace
+    }
+
+    fn eager(&mut self, operations: Range<usize>) -> Result<(), Error> {
+        let mut queue = Queue::launching(self.stream, self.stamps);
+        self.work.run(self.tape, operations, &mut queue)
+    }
+
+    fn record(&mut self, operations: Range<usize>) -> Result<Captured, Error> {
+        let (work, tape, stamps) = (self.work, self.tape, self.stamps);
+        Recording::begin(self.stream)?
+            .record(|stream| work.run(tape, operations, &mut Queue::launching(stream, stamps)))
+    }
+
+    fn nodes(exec: &Graph) -> usize {
+        exec.nodes()
+    }
+
+    fn instantiate(&mut self, recording: Captured) -> Result<Graph, Error> {
+        Graph::new(recording, self.stream)
+    }
+
+    fn renew(&mut self, exec: &mut Graph, recording: Captured) -> Result<Renewal, Error> {
+        exec.renew(recording, self.stream)
+    }
+
+    fn launch(&mut self, exec: &mut Graph) -> Result<(), Error> {
+        exec.launch(self.stream)
+    }
+
+    fn free_memory(&self) -> u64 {
+        self.stream.context().free_memory().unwrap_or(0)
+    }
+
+    fn settle(&mut self) -> Result<bool, Error> {
+        self.stream.synchronize()?;
+        Ok(self.mailbox.peek(self.sequence).is_some())
+    }
+
+    fn is_refusal(error: &Error) -> bool {
+        matches!(error, Error::Driver { .. } | Error::NotAKernel(_)) && !error.is_sticky()
+    }
+}
