@@ -85,8 +85,8 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
         ),
         (
             "[kvv]\n",
-            "1:2: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `cpu`, `engine`, `queue`, \
-             `limits`, `sampling`, `stream`, `stop`, `log`; the line is: [kvv]",
+            "1:2: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `memory`, `device`, `cpu`, \
+             `engine`, `queue`, `limits`, `sampling`, `stream`, `stop`, `log`; the line is: [kvv]",
         ),
         (
             "\nbackend = \"gpu\"\n",
@@ -95,6 +95,14 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
         (
             "[kv]\ncontext = -1\n",
             "2:11: kv.context = -1: it must be a whole number from 0 to 1048576",
+        ),
+        (
+            "[memory]\nreserve_mib = 1048577\n",
+            "2:15: memory.reserve_mib = 1048577: it must be a whole number from 0 to 1048576",
+        ),
+        (
+            "device.activations = 'f32'",
+            "1:22: device.activations = \"f32\": it must be one of \"f16\", \"bf16\"",
         ),
         (
             "queue = { capacity = 2.5 }\n",

@@ -1,5 +1,6 @@
 //! One integration binary; each module is named by the surface that it tests.
 
+mod admission;
 mod architecture;
 mod bus;
 mod config;

@@ -10,11 +10,16 @@ use toml::Value;
 use super::choice::Choice;
 use super::document::{Document, Typed};
 use super::error::Fault;
-use super::{Config, Cpu, Engine, Kv, Limits, Log, Model, Queue, Sampling, Stop, Stream};
+use super::{
+    Config, Cpu, Device, Engine, Kv, Limits, Log, Memory, Model, Queue, Sampling, Stop, Stream,
+};
 
 /// Sizes above any that a board could hold are typing errors.
 const MOST_TOKENS: usize = 1 << 20;
 const MOST_SECONDS: f32 = 3600.0;
+const MOST_MIB: u64 = 1 << 20;
+/// A second of spinning is a core lost to the robot.
+const MOST_SPIN_US: u64 = 1_000_000;
 
 /// `directory` is where a relative path starts.
 pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Config, Fault> {
@@ -27,18 +32,18 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
             thinking: switch("model.thinking", &typed.model.thinking)?,
         },
         kv: kv(typed, default.kv)?,
+        memory: memory(typed, default.memory)?,
+        device: Device {
+            activations: choice("device.activations", &typed.device.activations)?
+                .unwrap_or(default.device.activations),
+            emulate_tegra: switch("device.emulate_tegra", &typed.device.emulate_tegra)?
+                .unwrap_or(default.device.emulate_tegra),
+        },
         cpu: Cpu {
             threads: whole("cpu.threads", &typed.cpu.threads, 0..=1024)?
                 .unwrap_or(default.cpu.threads),
         },
-        engine: Engine {
-            prefill_chunk: whole(
-                "engine.prefill_chunk",
-                &typed.engine.prefill_chunk,
-                1..=8192,
-            )?
-            .unwrap_or(default.engine.prefill_chunk),
-        },
+        engine: engine(typed, default.engine)?,
         queue: Queue {
             capacity: whole("queue.capacity", &typed.queue.capacity, 1..=65_536)?
                 .unwrap_or(default.queue.capacity),
@@ -72,6 +77,26 @@ fn kv(typed: &Document, default: Kv) -> Result<Kv, Fault> {
     Ok(Kv {
         element: choice("kv.type", &typed.element)?.unwrap_or(default.element),
         context: whole("kv.context", &typed.context, 0..=MOST_TOKENS)?.unwrap_or(default.context),
+    })
+}
+
+fn memory(typed: &Document, default: Memory) -> Result<Memory, Fault> {
+    let typed = &typed.memory;
+    Ok(Memory {
+        weights: choice("memory.weights", &typed.weights)?.unwrap_or(default.weights),
+        kv: choice("memory.kv", &typed.kv)?.unwrap_or(default.kv),
+        reserve_mib: whole("memory.reserve_mib", &typed.reserve_mib, 0..=MOST_MIB)?
+            .unwrap_or(default.reserve_mib),
+    })
+}
+
+fn engine(typed: &Document, default: Engine) -> Result<Engine, Fault> {
+    let typed = &typed.engine;
+    Ok(Engine {
+        prefill_chunk: whole("engine.prefill_chunk", &typed.prefill_chunk, 1..=8192)?
+            .unwrap_or(default.prefill_chunk),
+        spin: whole("engine.spin_us", &typed.spin_us, 0..=MOST_SPIN_US)?
+            .map_or(default.spin, Duration::from_micros),
     })
 }
 

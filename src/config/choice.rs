@@ -39,6 +39,49 @@ impl Choice for Backend {
     }
 }
 
+/// What matrix products take in on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activations {
+    #[default]
+    F16,
+    Bf16,
+}
+
+impl Choice for Activations {
+    const ALL: &'static [Self] = &[Self::F16, Self::Bf16];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
+/// Where something lies on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// Unified on an integrated GPU, the device's own on others.
+    #[default]
+    Auto,
+    Device,
+    Unified,
+}
+
+impl Choice for Placement {
+    const ALL: &'static [Self] = &[Self::Auto, Self::Device, Self::Unified];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Device => "device",
+            Self::Unified => "unified",
+        }
+    }
+}
+
 /// The number format of the KV cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -21,13 +21,15 @@ macro_rules! sections {
 
 sections! {
     Document: "keys and sections" {
-        backend: Typed, model: Model, kv: Kv, cpu: Cpu, engine: Engine, queue: Queue, limits: Limits,
-        sampling: Sampling, stream: Stream, stop: Stop, log: Log
+        backend: Typed, model: Model, kv: Kv, memory: Memory, device: Device, cpu: Cpu, engine: Engine,
+        queue: Queue, limits: Limits, sampling: Sampling, stream: Stream, stop: Stop, log: Log
     }
     Model: "the section [model]" { path: Typed, thinking: Typed }
     Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed }
+    Memory: "the section [memory]" { weights: Typed, kv: Typed, reserve_mib: Typed }
+    Device: "the section [device]" { activations: Typed, emulate_tegra: Typed }
     Cpu: "the section [cpu]" { threads: Typed }
-    Engine: "the section [engine]" { prefill_chunk: Typed }
+    Engine: "the section [engine]" { prefill_chunk: Typed, spin_us: Typed }
     Queue: "the section [queue]" { capacity: Typed }
     Limits: "the section [limits]" { sessions: Typed, max_tokens: Typed }
     Sampling: "the section [sampling]" {

@@ -16,9 +16,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-pub use choice::{Backend, Choice, KvType, Level};
+pub use choice::{Activations, Backend, Choice, KvType, Level, Placement};
 pub use error::ConfigError;
-pub use sections::{Cpu, Engine, Kv, Limits, Log, Model, Queue, Sampling, Stop, Stream};
+pub use sections::{
+    Cpu, Device, Engine, Kv, Limits, Log, Memory, Model, Queue, Sampling, Stop, Stream,
+};
 
 /// Where the package puts the file.
 pub const DEFAULT_FILE: &str = "/etc/ganglion/gangliond.toml";
@@ -29,6 +31,8 @@ pub struct Config {
     pub backend: Backend,
     pub model: Model,
     pub kv: Kv,
+    pub memory: Memory,
+    pub device: Device,
     pub cpu: Cpu,
     pub engine: Engine,
     pub queue: Queue,

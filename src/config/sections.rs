@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::choice::{KvType, Level};
+use super::choice::{Activations, KvType, Level, Placement};
 use crate::sampler::Parameters;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -24,6 +24,23 @@ pub struct Kv {
     pub context: usize,
 }
 
+/// Where things lie, and what is left to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    pub weights: Placement,
+    pub kv: Placement,
+    /// Left to the rest of the system.
+    pub reserve_mib: u64,
+}
+
+/// What only a GPU asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Device {
+    pub activations: Activations,
+    /// Refuse on a discrete GPU what an Orin would not allow.
+    pub emulate_tegra: bool,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cpu {
     /// 0 is one a core.
@@ -34,6 +51,9 @@ pub struct Cpu {
 pub struct Engine {
     /// Rows of one prefill step.
     pub prefill_chunk: usize,
+    /// How long a thread spins for a GPU's token before it sleeps.
+    #[serde(rename = "spin_us")]
+    pub spin: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -101,9 +121,22 @@ impl Default for Kv {
     }
 }
 
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            weights: Placement::default(),
+            kv: Placement::default(),
+            reserve_mib: 128,
+        }
+    }
+}
+
 impl Default for Engine {
     fn default() -> Self {
-        Self { prefill_chunk: 64 }
+        Self {
+            prefill_chunk: 64,
+            spin: Duration::from_micros(50),
+        }
     }
 }
 

@@ -1,14 +1,17 @@
 //! From a checked checkpoint to an executor that holds its weights.
 
 #[cfg(feature = "cuda")]
+use super::admission::Pool;
+use super::admission::{Budget, Refusal};
+#[cfg(feature = "cuda")]
 use super::runner::Placement;
 use super::runner::{Backend, RunError, Settings};
 use crate::model::forward::Forward;
-use crate::model::{Checkpoint, ModelError, Shape, Tensor};
-use crate::tape::cpu::{Cpu, Matrix, Weight};
+use crate::model::{Checkpoint, ModelError, Tensor};
+use crate::tape::cpu::{self, Cpu, Matrix, Weight};
 #[cfg(feature = "cuda")]
 use crate::tape::cuda::{self, Cuda};
-use crate::tape::{DType, Executor, KvInfo, TapeError, WeightId, WeightInfo};
+use crate::tape::{DType, Ending, Executor, Input, KvInfo, Tape, TapeError, WeightId, WeightInfo};
 
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +27,9 @@ pub enum LoadError {
     #[cfg(feature = "cuda")]
     #[error("backend cuda: {0}")]
     Device(#[from] cuda::Error),
+    #[cfg(feature = "cuda")]
+    #[error("backend cuda: {0}")]
+    Unsuited(#[from] cuda::Unsuited),
     #[cfg(not(feature = "cuda"))]
     #[error(
         "backend cuda: this build has none; use backend = \"cpu\", or a build with the feature cuda"
@@ -35,24 +41,12 @@ pub enum LoadError {
         "kv.context = {asked} is more than the {trained} positions that the model was trained for; lower it, or set it to 0"
     )]
     Context { asked: usize, trained: usize },
-    #[error(
-        "the model needs {need} MiB (weights {weights}, KV {kv}, reserve {reserve}) and {have} MiB are available; \
-         the largest kv.context that fits is {largest}"
-    )]
-    Memory {
-        need: u64,
-        weights: u64,
-        kv: u64,
-        reserve: u64,
-        have: u64,
-        largest: u64,
-    },
+    #[error(transparent)]
+    Memory(#[from] Refusal),
 }
 
 /// Rows of a matrix that are read at a time, at most this many bytes.
 const READ_BYTES: usize = 8 << 20;
-/// Left to the rest of the system, and to activations.
-const RESERVE_BYTES: u64 = 128 << 20;
 
 /// A model on its executor.
 pub(super) struct Loaded {
@@ -93,31 +87,40 @@ pub(super) fn load(
         tensors.push(tensor);
         Ok::<_, LoadError>(WeightId(tensors.len() - 1))
     })?;
-    let mut source = Source {
+    let forward = Forward {
+        shape,
+        weights,
+        infos: tensors.iter().map(|tensor| info(tensor)).collect(),
+        activation: DType::F32,
+        kv,
+    };
+    let source = Source {
         checkpoint,
         tensors,
         done: 0,
         progress,
     };
-    let (executor, description) = source.executor(&shape, settings, kv)?;
-    let activation = match executor {
-        Executor::Cpu(_) => DType::F32,
-        #[cfg(feature = "cuda")]
-        Executor::Cuda(_) => settings.cuda.activations,
+    source.load(forward, settings)
+}
+
+/// What `Runner::load` prepares of a model: the largest prompt, and a step.
+fn tapes(forward: &Forward, settings: &Settings) -> [Tape; 2] {
+    [
+        forward.tape(settings.prefill_chunk.max(1), Input::Prompt, Ending::Token),
+        forward.tape(1, Input::Step, Ending::Token),
+    ]
+}
+
+/// The same with a cache of so many positions.
+fn with_context(forward: &Forward, context: usize) -> Forward {
+    let kv = KvInfo {
+        context,
+        ..forward.kv
     };
-    let infos = source.infos().into();
-    let forward = Forward {
-        shape,
-        weights,
-        infos,
-        activation,
+    Forward {
         kv,
-    };
-    Ok(Loaded {
-        forward,
-        executor,
-        description,
-    })
+        ..forward.clone()
+    }
 }
 
 /// The weights of a checkpoint, in the order of their ids.
@@ -130,53 +133,62 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn infos(&self) -> Vec<WeightInfo> {
-        self.tensors.iter().map(|tensor| info(tensor)).collect()
-    }
-
-    /// The executor, and what there is to say about the choice.
-    fn executor(
-        &mut self,
-        shape: &Shape,
-        settings: &Settings,
-        kv: KvInfo,
-    ) -> Result<(Executor, String), LoadError> {
-        let reason = match settings.backend {
-            Backend::Cpu => "as the configuration says".to_owned(),
+    fn load(mut self, forward: Forward, settings: &Settings) -> Result<Loaded, LoadError> {
+        match settings.backend {
+            Backend::Cpu => self.cpu(forward, settings, "as the configuration says".into()),
             #[cfg(feature = "cuda")]
-            Backend::Cuda => return self.cuda(shape, settings, kv),
+            Backend::Cuda => self.cuda(forward, settings),
             #[cfg(not(feature = "cuda"))]
-            Backend::Cuda => return Err(LoadError::NoCuda),
+            Backend::Cuda => Err(LoadError::NoCuda),
             #[cfg(feature = "cuda")]
-            Backend::Auto => match self.cuda(shape, settings, kv) {
-                Err(LoadError::Device(error)) if is_absent(&error) => format!("not cuda: {error}"),
-                other => return other,
+            Backend::Auto => match self.cuda(forward.clone(), settings) {
+                Err(error) => {
+                    let reason = unusable(error)?;
+                    self.cpu(forward, settings, format!("not cuda: {reason}"))
+                }
+                loaded => loaded,
             },
             #[cfg(not(feature = "cuda"))]
-            Backend::Auto => "not cuda: this build has none".to_owned(),
-        };
-        let total = self.checkpoint.weight_bytes();
-        admit(total, kv, available_memory())?;
+            Backend::Auto => self.cpu(forward, settings, "not cuda: this build has none".into()),
+        }
+    }
+
+    fn cpu(
+        &mut self,
+        forward: Forward,
+        settings: &Settings,
+        description: String,
+    ) -> Result<Loaded, LoadError> {
+        let budget = Budget::of_system(&settings.meminfo, settings.reserve)?;
+        budget.admit(forward.kv.context, |context| {
+            let [prompt, step] = tapes(&with_context(&forward, context), settings);
+            Some(cpu::footprint(&[&prompt, &step], settings.threads))
+        })?;
         let weights = (0..self.tensors.len())
             .map(|id| self.weight(id))
             .collect::<Result<_, _>>()?;
         let cpu = Cpu::new(
             weights,
-            shape.rope_frequencies.clone(),
-            kv,
+            forward.shape.rope_frequencies.clone(),
+            forward.kv,
             settings.threads,
             &settings.graph,
         )?;
-        Ok((Executor::Cpu(Box::new(cpu)), reason))
+        Ok(Loaded {
+            forward,
+            executor: Executor::Cpu(Box::new(cpu)),
+            description,
+        })
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(
-        &mut self,
-        shape: &Shape,
-        settings: &Settings,
-        kv: KvInfo,
-    ) -> Result<(Executor, String), LoadError> {
+    fn cuda(&mut self, mut forward: Forward, settings: &Settings) -> Result<Loaded, LoadError> {
+        forward.activation = settings.cuda.activations;
+        let device = cuda::Device::open(settings.cuda.emulate_tegra)?;
+        let [prompt, step] = tapes(&forward, settings);
+        cuda::suits(&prompt)?;
+        cuda::suits(&step)?;
+        admit(&device, &forward, settings)?;
         let place = |placement| match placement {
             Placement::Auto => None,
             Placement::Device => Some(cuda::Memory::Device),
@@ -190,13 +202,12 @@ impl Source<'_> {
             rows: settings.prefill_chunk,
             graph: settings.graph.clone(),
             spin: settings.cuda.spin,
-            emulate_tegra: settings.cuda.emulate_tegra,
         };
-        let infos = self.infos();
         let cuda = Cuda::new(
-            &infos,
-            &shape.rope_frequencies,
-            kv,
+            device,
+            &forward.infos,
+            &forward.shape.rope_frequencies,
+            forward.kv,
             options,
             &mut |id, rows, out| {
                 let tensor = self.tensors[id];
@@ -214,7 +225,11 @@ impl Source<'_> {
             },
         )?;
         let description = cuda.describe();
-        Ok((Executor::Cuda(Box::new(cuda)), description))
+        Ok(Loaded {
+            forward,
+            executor: Executor::Cuda(Box::new(cuda)),
+            description,
+        })
     }
 
     fn weight(&mut self, id: usize) -> Result<Weight, ModelError> {
@@ -230,18 +245,49 @@ impl Source<'_> {
     }
 }
 
-/// Whether there simply is no such device here: only then may another backend take its place unasked.
+/// Holds a model against the memory that its GPU uses: on an integrated one the system's, whatever the driver
+/// says is free, for that counts the page cache as used.
 #[cfg(feature = "cuda")]
-fn is_absent(error: &cuda::Error) -> bool {
+fn admit(device: &cuda::Device, forward: &Forward, settings: &Settings) -> Result<(), LoadError> {
+    let integrated = device.is_integrated();
+    let system = || Budget::of_system(&settings.meminfo, settings.reserve);
+    let budget = if integrated {
+        system()?
+    } else {
+        Budget {
+            have: device.free_memory()?,
+            reserve: settings.reserve,
+            pool: Pool::Device,
+        }
+    };
+    let footprint = |context| {
+        let [prompt, step] = tapes(&with_context(forward, context), settings);
+        cuda::footprint(&[&prompt, &step], settings.prefill_chunk, integrated).ok()
+    };
+    budget.admit(forward.kv.context, footprint)?;
+    let weights = footprint(forward.kv.context).map_or(0, |footprint| footprint.weights);
+    if !integrated && settings.cuda.weights == Placement::Unified {
+        system()?.admit_passage(weights)?;
+    }
+    Ok(())
+}
+
+/// Why no device here can run the model at all: only then may another backend take its place unasked. One
+/// that lacks memory must not make the robot ten times slower in silence.
+#[cfg(feature = "cuda")]
+fn unusable(error: LoadError) -> Result<String, LoadError> {
     use cuda::Error;
-    matches!(
-        error,
-        Error::NoDriver
+    match error {
+        LoadError::Unsuited(unsuited) => Ok(unsuited.to_string()),
+        LoadError::Device(
+            error @ (Error::NoDriver
             | Error::OldDriver { .. }
             | Error::NoDevice
             | Error::Permission { .. }
-            | Error::NoImage { .. }
-    )
+            | Error::NoImage { .. }),
+        ) => Ok(error.to_string()),
+        other => Err(other),
+    }
 }
 
 fn info(tensor: &Tensor) -> WeightInfo {
@@ -276,40 +322,4 @@ fn read(checkpoint: &Checkpoint, tensor: &Tensor) -> Result<Weight, ModelError> 
         tensor.columns,
         bytes,
     )))
-}
-
-/// Refuses a model that would not fit, before anything is allocated: better here than by the kernel.
-fn admit(weights: u64, kv: KvInfo, have: Option<u64>) -> Result<(), LoadError> {
-    let Some(have) = have else { return Ok(()) };
-    let per_position = (kv.bytes_per_position() * kv.slots) as u64;
-    let kv_bytes = per_position * kv.context as u64;
-    let need = weights + kv_bytes + RESERVE_BYTES;
-    if need <= have {
-        return Ok(());
-    }
-    let largest = have.saturating_sub(weights + RESERVE_BYTES) / per_position;
-    let [need, weights, kv, reserve, have] =
-        [need, weights, kv_bytes, RESERVE_BYTES, have].map(|bytes| bytes >> 20);
-    Err(LoadError::Memory {
-        need,
-        weights,
-        kv,
-        reserve,
-        have,
-        largest,
-    })
-}
-
-/// `MemAvailable` in bytes; `None` where there is no such file.
-fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1024)
 }

@@ -2,6 +2,7 @@
 //!
 //! It knows tokens, turns and sessions. It never names D-Bus, and it never waits for a reader.
 
+mod admission;
 mod codec;
 mod handle;
 mod load;
@@ -18,6 +19,7 @@ pub mod worker;
 
 pub use crate::model::{Message, Role};
 pub use crate::telemetry::{FinishReason, Receipt, Usage};
+pub use admission::{Pool, Refusal as MemoryRefusal};
 pub use codec::Codec;
 pub use handle::{Handle, Limits, channel};
 pub use load::LoadError;

@@ -3,6 +3,7 @@
 //! It knows tokens and positions only: no queue, no sessions, no text. The offline tools use it directly.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use super::{Memory, load};
 use crate::graph::{Event, LifeCycle, Mode};
@@ -48,6 +49,10 @@ pub struct Settings {
     pub threads: usize,
     /// Rows of a prompt that run at once, at least 1.
     pub prefill_chunk: usize,
+    /// Bytes that admission leaves to the rest of the system.
+    pub reserve: u64,
+    /// Where `MemAvailable` is read: a test's own file takes its place.
+    pub meminfo: PathBuf,
     pub cuda: CudaSettings,
 }
 
@@ -85,6 +90,8 @@ impl Default for Settings {
             graph: GraphOptions::default(),
             threads: 0,
             prefill_chunk: 64,
+            reserve: 128 << 20,
+            meminfo: "/proc/meminfo".into(),
             cuda: CudaSettings::default(),
         }
     }

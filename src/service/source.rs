@@ -7,7 +7,7 @@ use std::thread;
 use tokio::sync::oneshot;
 
 use super::Failure;
-use crate::config::{Backend, Config, ConfigError, KvType};
+use crate::config::{Activations, Backend, Config, ConfigError, KvType, Placement};
 use crate::engine::sim::{self, Script};
 use crate::engine::{Inbox, runner, worker};
 use crate::journal;
@@ -98,8 +98,27 @@ fn settings(model: &Path, config: &Config) -> worker::Settings {
             graph: GraphOptions::default(),
             threads: config.cpu.threads,
             prefill_chunk: config.engine.prefill_chunk,
-            cuda: runner::CudaSettings::default(),
+            reserve: config.memory.reserve_mib << 20,
+            cuda: runner::CudaSettings {
+                activations: match config.device.activations {
+                    Activations::F16 => DType::F16,
+                    Activations::Bf16 => DType::BF16,
+                },
+                weights: placement(config.memory.weights),
+                kv: placement(config.memory.kv),
+                spin: config.engine.spin,
+                emulate_tegra: config.device.emulate_tegra,
+            },
+            ..runner::Settings::default()
         },
         thinking: config.model.thinking,
+    }
+}
+
+fn placement(placement: Placement) -> runner::Placement {
+    match placement {
+        Placement::Auto => runner::Placement::Auto,
+        Placement::Device => runner::Placement::Device,
+        Placement::Unified => runner::Placement::Unified,
     }
 }

@@ -11,12 +11,14 @@ pub mod cpu;
 pub mod cuda;
 mod dtype;
 mod executor;
+mod footprint;
 mod op;
 mod step;
 
 pub use check::TapeError;
 pub use dtype::DType;
 pub use executor::Executor;
+pub use footprint::Footprint;
 pub use op::{Op, Projection};
 pub use step::{ExecuteError, Pace, StepState};
 

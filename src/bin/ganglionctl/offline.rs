@@ -1,6 +1,7 @@
 //! The side of `ganglionctl` that opens a model itself: no daemon, no D-Bus, no tokenizer.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ganglion::engine::LoadError;
@@ -30,15 +31,30 @@ pub(crate) struct Setup {
     /// Rows of a prompt that run at once
     #[arg(long, value_name = "N", default_value_t = 64)]
     prefill_chunk: usize,
-    /// What matrix products take in on the CUDA backend: f16 or bf16
+    /// What matrix products take in on the CUDA backend
     #[arg(long, value_enum, default_value = "f16")]
-    activations: KvType,
+    activations: Activations,
     /// Where weights and cache lie on the CUDA backend
     #[arg(long, value_enum, default_value = "auto")]
     memory: Memory,
     /// Launch each kernel of a step rather than replay a graph (CUDA backend)
     #[arg(long)]
     eager: bool,
+    /// MiB that loading leaves to the rest of the system
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(..=1 << 20))]
+    reserve_mib: u64,
+    /// Microseconds that a thread spins for a token before it sleeps (CUDA backend)
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    spin_us: u64,
+    /// Refuse on a discrete GPU what an Orin would not allow
+    #[arg(long)]
+    emulate_tegra: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Activations {
+    F16,
+    Bf16,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -120,15 +136,25 @@ impl Setup {
             threads: self.threads,
             prefill_chunk: self.prefill_chunk,
             cuda: CudaSettings {
-                activations: self.activations.dtype(),
+                activations: match self.activations {
+                    Activations::F16 => DType::F16,
+                    Activations::Bf16 => DType::BF16,
+                },
                 weights: self.memory.placement(),
                 kv: self.memory.placement(),
-                ..CudaSettings::default()
+                spin: Duration::from_micros(self.spin_us),
+                emulate_tegra: self.emulate_tegra,
             },
+            reserve: self.reserve_mib << 20,
+            ..Settings::default()
         };
         Runner::load(checkpoint, &settings, &mut |_, _| ()).map_err(|error| match error {
             LoadError::Model(error) => bad_model(&error),
-            LoadError::Memory { .. } => Failure::new(Exit::Unavailable, error.to_string()),
+            #[cfg(feature = "cuda")]
+            LoadError::Device(_) | LoadError::Unsuited(_) => {
+                Failure::new(Exit::Unavailable, error.to_string())
+            }
+            LoadError::Memory(_) => Failure::new(Exit::Unavailable, error.to_string()),
             error => Failure::new(Exit::Failed, error.to_string()),
         })
     }

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::cache::Cache;
 use super::matmul::dot;
+use crate::tape::KvInfo;
 
 /// Positions whose K or V are decoded at a time.
 const TILE: usize = 32;
@@ -15,6 +16,12 @@ pub(super) struct Heads {
     pub(super) columns: usize,
     /// Of the first row.
     pub(super) position: usize,
+}
+
+/// Bytes that a thread takes while it attends: a score for each position, in a vector that grows by doubling,
+/// and a tile.
+pub(super) fn thread_bytes(kv: KvInfo) -> usize {
+    4 * (2 * kv.context + TILE * kv.head_dim)
 }
 
 /// `out = softmax(q K^T / sqrt(head_dim)) V`; q and out are (rows, columns).

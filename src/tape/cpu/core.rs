@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::cache::Cache;
+use super::footprint::Lengths;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
 use crate::sampler::Sampler;
@@ -69,24 +70,16 @@ impl Core {
 
     /// Makes room for a tape: after this, running it allocates nothing.
     pub(super) fn prepare(&mut self, tape: &Tape) {
+        let lengths = Lengths::of(&[tape]);
         let buffers = &mut self.buffers;
         buffers
             .slots
-            .resize_with(tape.slots.len().max(buffers.slots.len()), Vec::new);
-        for (buffer, info) in buffers.slots.iter_mut().zip(&tape.slots) {
-            grow(buffer, info.rows * info.columns);
+            .resize_with(lengths.slots.len().max(buffers.slots.len()), Vec::new);
+        for (buffer, length) in buffers.slots.iter_mut().zip(lengths.slots) {
+            grow(buffer, length);
         }
-        let columns = |slots: Vec<Slot>| {
-            slots
-                .iter()
-                .map(|s| tape.slot(*s).columns)
-                .max()
-                .unwrap_or(0)
-        };
-        let widest =
-            |of: fn(&Op) -> Vec<Slot>| tape.ops.iter().map(|op| columns(of(op))).max().unwrap_or(0);
-        grow(&mut buffers.normed, tape.rows * widest(|op| op.slots().0));
-        grow(&mut buffers.product, tape.rows * widest(|op| op.slots().1));
+        grow(&mut buffers.normed, lengths.normed);
+        grow(&mut buffers.product, lengths.product);
     }
 
     /// Bytes of activations.

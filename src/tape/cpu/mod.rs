@@ -5,6 +5,7 @@
 mod attention;
 mod cache;
 mod core;
+mod footprint;
 mod matmul;
 mod norm;
 mod rope;
@@ -14,6 +15,7 @@ mod weight;
 use std::time::Instant;
 
 use self::core::Core;
+pub use self::footprint::footprint;
 use self::step::{Recorded, Step};
 pub use self::weight::{Matrix, Weight};
 use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape};

@@ -9,7 +9,7 @@ use crate::tape::DType;
 /// Bytes of shared memory that a product of 8 or 64 input rows needs: `Block` of `kernels/matmul.cuh`.
 pub(super) const PRODUCT_SHARED: [usize; 2] = [4608, 36864];
 /// The widest normed row that a step keeps beside it.
-const NORMED_BYTES: usize = 64 << 10;
+pub(super) const NORMED_BYTES: usize = 64 << 10;
 /// Shared memory of attention at its widest.
 const ATTEND_SHARED: usize = 32 << 10;
 

@@ -11,7 +11,7 @@ use crate::device::{
     Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Staging, Stream, Tiles,
 };
 use crate::model::Format;
-use crate::tape::{DType, Op, Slot, Tape, WeightInfo};
+use crate::tape::{DType, Op, Slot, SlotInfo, Tape, WeightInfo};
 
 /// Reads rows of a weight, by its place in the list, as its file stores them; vectors as f32.
 pub type Reader<'r, E> = &'r mut dyn FnMut(usize, Range<usize>, &mut [u8]) -> Result<(), E>;
@@ -81,16 +81,12 @@ pub(super) fn load<E: From<Error>>(
     stream: &mut Stream,
     read: Reader<'_, E>,
 ) -> Result<(Arena, Vec<Weight>), E> {
-    let mut plan = Plan::new();
-    let planned = infos
-        .iter()
-        .map(|info| Ok((info, regions(&mut plan, info)?)));
-    let planned = planned.collect::<Result<Vec<_>, Error>>()?;
+    let (plan, planned) = plan(infos)?;
     let mut arena = Arena::new(context, memory, &plan)?;
     let mut staging = Staging::new(context, Staging::BYTES)?;
     let mut raw = Vec::new();
     let mut weights = Vec::with_capacity(infos.len());
-    for (id, (info, regions)) in planned.into_iter().enumerate() {
+    for (id, (info, regions)) in infos.iter().zip(planned).enumerate() {
         if info.rows == 1 {
             let [(_, region)] = regions[..] else {
                 unreachable!("a vector has one region")
@@ -135,13 +131,21 @@ pub(super) fn load<E: From<Error>>(
 }
 
 /// The regions of a weight, each with its rows.
-fn regions(plan: &mut Plan, info: &WeightInfo) -> Result<Vec<(Range<usize>, Region)>, Error> {
+type Regions = Vec<(Range<usize>, Region)>;
+
+/// Where all weights will lie.
+pub(super) fn plan(infos: &[WeightInfo]) -> Result<(Plan, Vec<Regions>), Error> {
+    let mut plan = Plan::new();
+    let planned: Result<_, _> = infos.iter().map(|info| regions(&mut plan, info)).collect();
+    planned.map(|planned| (plan, planned))
+}
+
+fn regions(plan: &mut Plan, info: &WeightInfo) -> Result<Regions, Error> {
     if info.rows == 1 {
         return Ok(vec![(0..1, plan.add(4 * info.columns)?)]);
     }
-    let tile_bytes = tiles::matrix_bytes(info.format, TILE_ROWS, info.columns);
-    let rows_each = CHUNK_BYTES / tile_bytes * TILE_ROWS;
-    let starts = (0..info.rows).step_by(rows_each.max(TILE_ROWS));
+    let rows_each = part_rows(info);
+    let starts = (0..info.rows).step_by(rows_each);
     let parts = starts.map(|start| start..(start + rows_each).min(info.rows));
     parts
         .map(|rows| {
@@ -151,6 +155,12 @@ fn regions(plan: &mut Plan, info: &WeightInfo) -> Result<Vec<(Range<usize>, Regi
             ))
         })
         .collect()
+}
+
+/// Rows of a matrix that fit a chunk.
+pub(super) fn part_rows(info: &WeightInfo) -> usize {
+    let tile_bytes = tiles::matrix_bytes(info.format, TILE_ROWS, info.columns);
+    (CHUNK_BYTES / tile_bytes * TILE_ROWS).max(TILE_ROWS)
 }
 
 /// `Format` of `kernels/tile.cuh`.
@@ -180,6 +190,33 @@ pub(super) struct Slots {
     partials: Option<(Arena, Region, u64)>,
 }
 
+/// Bytes of what `Slots` holds for a tape.
+#[derive(Debug)]
+pub(super) struct Needs {
+    pub(super) slots: Vec<usize>,
+    pub(super) normed: usize,
+    pub(super) partials: usize,
+}
+
+impl Needs {
+    pub(super) fn of(tape: &Tape) -> Self {
+        let bytes = |(index, info): (usize, &SlotInfo)| {
+            info.rows * stride(tape, Slot(index)) * info.dtype.bytes()
+        };
+        let width = |name| {
+            let mut slots = tape.slots.iter();
+            slots
+                .find(|info| info.name == name)
+                .map_or(0, |info| info.columns)
+        };
+        Self {
+            slots: tape.slots.iter().enumerate().map(bytes).collect(),
+            normed: tape.rows * tiles::padded(width("x")) * 2,
+            partials: launch::partial_bytes(tape.kv, tape.rows, width("q")),
+        }
+    }
+}
+
 impl Slots {
     /// Makes room for a tape; whether anything moved.
     pub(super) fn grow(
@@ -189,8 +226,8 @@ impl Slots {
         stream: &mut Stream,
     ) -> Result<bool, Error> {
         let mut moved = false;
-        for (index, info) in tape.slots.iter().enumerate() {
-            let bytes = info.rows * stride(tape, Slot(index)) * info.dtype.bytes();
+        let needs = Needs::of(tape);
+        for (index, &bytes) in needs.slots.iter().enumerate() {
             if self
                 .held
                 .get(index)
@@ -205,15 +242,11 @@ impl Slots {
                 moved = true;
             }
         }
-        let width = |name| {
-            tape.slots
-                .iter()
-                .find(|info| info.name == name)
-                .map_or(0, |info| info.columns)
-        };
-        let normed = tape.rows * tiles::padded(width("x")) * 2;
-        let partials = launch::partial_bytes(tape.kv, tape.rows, width("q"));
-        for (held, bytes) in [(&mut self.normed, normed), (&mut self.partials, partials)] {
+        let kept = [
+            (&mut self.normed, needs.normed),
+            (&mut self.partials, needs.partials),
+        ];
+        for (held, bytes) in kept {
             if held
                 .as_ref()
                 .is_none_or(|(_, region, _)| region.bytes() < bytes)

@@ -3,10 +3,13 @@
 //! It knows tapes, kernels and memory: not what a model is, nor where its weights come from. An address
 //! never changes once it has been launched with, so what was recorded stays good.
 
+mod footprint;
 mod kernels;
 mod launch;
+mod limits;
 mod memory;
 mod observe;
+mod opened;
 mod quants;
 mod queue;
 mod scratch;
@@ -19,9 +22,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+pub use self::footprint::footprint;
 use self::kernels::Kernels;
+pub use self::limits::{Unsuited, suits};
 pub use self::memory::{Places, Reader};
 use self::memory::{Slots, Weight};
+pub use self::opened::Device;
 use self::scratch::{Cache, Scratch};
 use self::stamps::Stamps;
 use self::state::State;
@@ -29,7 +35,7 @@ use self::step::Step;
 use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape, WeightInfo};
 pub use crate::device::Error;
 pub use crate::device::Memory;
-use crate::device::{Arena, Context, Event, Modules, StepMailbox, Stream, TokenMailbox};
+use crate::device::{Arena, Context, Event, StepMailbox, Stream, TokenMailbox};
 use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran, Stepper};
 use crate::sampler::{History, Parameters};
 
@@ -42,8 +48,6 @@ pub struct Options {
     pub graph: GraphOptions,
     /// How long to spin for a token before the thread sleeps.
     pub spin: Duration,
-    /// Refuse on a discrete device what an Orin would not allow.
-    pub emulate_tegra: bool,
 }
 
 /// Steps that may be launched before the first one's token has been taken.
@@ -90,20 +94,19 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Opens the device, allocates everything but the slots, and has `read` fill the weights.
+    /// Allocates everything but the slots on a device, and has `read` fill the weights.
     ///
     /// # Errors
-    /// If there is no device that suits, not enough memory, or `read` fails.
+    /// If there is not enough memory, or `read` fails.
     pub fn new<E: From<Error>>(
+        Device { context, modules }: Device,
         infos: &[WeightInfo],
         rope_frequencies: &[f32],
         kv: KvInfo,
         options: Options,
         read: Reader<'_, E>,
     ) -> Result<Self, E> {
-        let context = Context::open(options.emulate_tegra)?;
         let mut stream = Stream::new(&context)?;
-        let modules = Modules::load(&context)?;
         let integrated = context.properties().integrated;
         let kernels = Kernels::load(&modules)?;
         let (mut arena, weights) = memory::load(

@@ -26,17 +26,23 @@ pub(super) struct Scratch {
 }
 
 impl Cache {
+    /// A region for K of each layer, then for V of each.
+    pub(super) fn plan(kv: KvInfo) -> Result<(Plan, Vec<Region>), Error> {
+        let bytes = kv.bytes_per_position() / 2 / kv.layers * kv.context;
+        let mut plan = Plan::new();
+        let regions: Result<_, _> = (0..2 * kv.layers * kv.slots)
+            .map(|_| plan.add(bytes))
+            .collect();
+        regions.map(|regions| (plan, regions))
+    }
+
     pub(super) fn new(
         context: &Rc<Context>,
         memory: Memory,
         kv: KvInfo,
         stream: &mut Stream,
     ) -> Result<Self, Error> {
-        let bytes = kv.bytes_per_position() / 2 / kv.layers * kv.context;
-        let mut plan = Plan::new();
-        let regions = (0..2 * kv.layers * kv.slots)
-            .map(|_| plan.add(bytes))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (plan, regions) = Self::plan(kv)?;
         let mut arena = Arena::new(context, memory, &plan)?;
         arena.attach(stream)?;
         // Written once, so that memory which is only promised is there before anyone relies on it.
@@ -63,6 +69,19 @@ impl Cache {
 }
 
 impl Scratch {
+    /// State, prompt, angles, arrivals, the parts of `choose`.
+    pub(super) fn plan(kv: KvInfo, rows: usize) -> Result<(Plan, [Region; 5]), Error> {
+        let mut plan = Plan::new();
+        let regions = [
+            plan.add(State::BYTES)?,
+            plan.add(4 * (2 + rows))?,
+            plan.add(8 * kv.context * (kv.head_dim / 2))?,
+            plan.add(4 * (rows * kv.heads + 1))?,
+            plan.add(8 * launch::CHOOSE_BLOCKS as usize)?,
+        ];
+        Ok((plan, regions))
+    }
+
     pub(super) fn new(
         context: &Rc<Context>,
         rope_frequencies: &[f32],
@@ -70,13 +89,7 @@ impl Scratch {
         rows: usize,
         stream: &mut Stream,
     ) -> Result<Self, Error> {
-        let pairs = rope_frequencies.len();
-        let mut plan = Plan::new();
-        let state = plan.add(State::BYTES)?;
-        let prompt = plan.add(4 * (2 + rows))?;
-        let angles = plan.add(8 * kv.context * pairs)?;
-        let arrivals = plan.add(4 * (rows * kv.heads + 1))?;
-        let best = plan.add(8 * launch::CHOOSE_BLOCKS as usize)?;
+        let (plan, [state, prompt, angles, arrivals, best]) = Self::plan(kv, rows)?;
         let mut arena = Arena::new(context, Memory::Device, &plan)?;
         // (cos, sin), computed as the reference computes them.
         let angle = |position: usize, frequency: &f32| {

@@ -1,0 +1,228 @@
+//! Whether a model fits, asked before anything is allocated: better refused here than killed by the kernel.
+//!
+//! It compares and explains. What a model takes is the executors' to say, and what a GPU has free the device's.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::tape::Footprint;
+
+/// Memory of one kind, and where it is known from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// `MemAvailable` of this file: the CPU's memory, which an integrated GPU shares.
+    System(PathBuf),
+    /// A discrete GPU's own.
+    Device,
+}
+
+impl fmt::Display for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System(file) => write!(f, "are available (MemAvailable of {})", file.display()),
+            Self::Device => write!(f, "of the GPU's own memory are free"),
+        }
+    }
+}
+
+/// Why a model was not admitted.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error(
+        "the model needs {} MiB (weights {}, KV {}, activations {}, reserve {}) and {} MiB {pool}; {}",
+        mebibytes(.footprint.bytes() + .reserve), mebibytes(.footprint.weights), mebibytes(.footprint.kv),
+        mebibytes(.footprint.activations), mebibytes(*.reserve), .have >> 20, remedy(*.largest)
+    )]
+    Memory {
+        footprint: Footprint,
+        reserve: u64,
+        have: u64,
+        pool: Pool,
+        /// The greatest `kv.context` that would be admitted; 0 if none would.
+        largest: usize,
+    },
+    #[error(
+        "kv.context = {context} makes a buffer larger than the 512 MiB that a GPU's allocation may have here; {}",
+        remedy(*.largest)
+    )]
+    Buffer { context: usize, largest: usize },
+    #[error(
+        "weights in unified memory pass through the CPU's: they need {} MiB there (reserve {} of them) and {} MiB \
+         {pool}; set memory.weights = \"device\", or use a smaller quantization of the model",
+        mebibytes(.weights + .reserve), mebibytes(*.reserve), .have >> 20
+    )]
+    Passage {
+        weights: u64,
+        reserve: u64,
+        have: u64,
+        pool: Pool,
+    },
+    #[error(
+        "how much memory is available cannot be read from {}: {problem}; a service must not hide it \
+         (ProcSubset=pid does)",
+        file.display()
+    )]
+    Unknown { file: PathBuf, problem: String },
+}
+
+fn remedy(largest: usize) -> String {
+    if largest == 0 {
+        return "no kv.context is small enough: use a smaller quantization of the model, a smaller model, or stop \
+                what else uses this memory"
+            .into();
+    }
+    format!(
+        "the largest kv.context that fits is {largest}: lower it, or stop what else uses this memory"
+    )
+}
+
+/// Rounded up: what is needed must not look as if it were there.
+const fn mebibytes(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20)
+}
+
+/// What there is, and what of it is left to others.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    pub(super) have: u64,
+    pub(super) reserve: u64,
+    pub(super) pool: Pool,
+}
+
+impl Budget {
+    /// What /proc/meminfo, or a file like it, tells.
+    pub(super) fn of_system(file: &Path, reserve: u64) -> Result<Self, Refusal> {
+        let have = std::fs::read_to_string(file)
+            .map_err(|error| error.to_string())
+            .and_then(|text| available(&text).ok_or_else(|| "it has no MemAvailable".into()));
+        Ok(Self {
+            have: have.map_err(|problem| Refusal::Unknown {
+                file: file.into(),
+                problem,
+            })?,
+            reserve,
+            pool: Pool::System(file.into()),
+        })
+    }
+
+    /// Admits `context` positions if what they take fits. `footprint` tells it for any number of them, or
+    /// nothing where a buffer would be too large.
+    pub(super) fn admit(
+        &self,
+        context: usize,
+        footprint: impl Fn(usize) -> Option<Footprint>,
+    ) -> Result<(), Refusal> {
+        let asked = footprint(context);
+        let fits = |footprint: Option<Footprint>| {
+            footprint.is_some_and(|footprint| self.holds(footprint.bytes()))
+        };
+        if fits(asked) {
+            return Ok(());
+        }
+        let largest = greatest(context, |fewer| fits(footprint(fewer)));
+        Err(match asked {
+            Some(footprint) => Refusal::Memory {
+                footprint,
+                reserve: self.reserve,
+                have: self.have,
+                pool: self.pool.clone(),
+                largest,
+            },
+            None => Refusal::Buffer { context, largest },
+        })
+    }
+
+    /// Admits weights that the CPU writes to unified memory of a discrete GPU: they lie in the CPU's until
+    /// the GPU first reads them.
+    #[cfg(feature = "cuda")]
+    pub(super) fn admit_passage(&self, weights: u64) -> Result<(), Refusal> {
+        if self.holds(weights) {
+            return Ok(());
+        }
+        Err(Refusal::Passage {
+            weights,
+            reserve: self.reserve,
+            have: self.have,
+            pool: self.pool.clone(),
+        })
+    }
+
+    fn holds(&self, bytes: u64) -> bool {
+        bytes.saturating_add(self.reserve) <= self.have
+    }
+}
+
+/// The greatest number below `limit` for which `fits` holds, as it does for all that are less; 0 if there is none.
+fn greatest(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let (mut fitting, mut excess) = (0, limit);
+    while excess - fitting > 1 {
+        let middle = fitting.midpoint(excess);
+        if fits(middle) {
+            fitting = middle;
+        } else {
+            excess = middle;
+        }
+    }
+    fitting
+}
+
+/// `MemAvailable` in bytes.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greatest_that_fits_is_found_exactly() {
+        for limit in 1..40 {
+            for most in 0..limit {
+                assert_eq!(greatest(limit, |n| n <= most), most);
+            }
+        }
+    }
+
+    /// A discrete GPU's cache can be too long for one allocation though there is memory for it.
+    #[test]
+    fn a_buffer_that_is_too_large_is_told_from_memory_that_is_short() {
+        let budget = Budget {
+            have: 1 << 30,
+            reserve: 0,
+            pool: Pool::Device,
+        };
+        let footprint = |context| (context <= 100).then(Footprint::default);
+        assert!(budget.admit(100, footprint).is_ok());
+        let refusal = budget.admit(101, footprint).expect_err("it is too long");
+        assert!(
+            matches!(
+                refusal,
+                Refusal::Buffer {
+                    context: 101,
+                    largest: 100
+                }
+            ),
+            "{refusal}"
+        );
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn unified_weights_of_a_discrete_gpu_need_the_systems_memory_too() {
+        let budget = Budget {
+            have: 100 << 20,
+            reserve: 28 << 20,
+            pool: Pool::System("/proc/meminfo".into()),
+        };
+        assert!(budget.admit_passage(72 << 20).is_ok());
+        let refusal = budget
+            .admit_passage((72 << 20) + 1)
+            .expect_err("a byte short");
+        assert!(refusal.to_string().contains("memory.weights = \"device\""));
+    }
+}

@@ -1,0 +1,77 @@
+//! How long the buffers of tapes are, and what a model takes in host memory.
+
+use super::attention;
+use crate::tape::{Footprint, Op, Slot, Tape, WeightInfo};
+
+/// Elements of each buffer.
+#[derive(Debug, Default)]
+pub(super) struct Lengths {
+    pub(super) slots: Vec<usize>,
+    pub(super) normed: usize,
+    pub(super) product: usize,
+}
+
+impl Lengths {
+    /// What serves each of these tapes.
+    pub(super) fn of(tapes: &[&Tape]) -> Self {
+        let mut lengths = Self::default();
+        for tape in tapes {
+            let slots = tape.slots.iter().map(|info| info.rows * info.columns);
+            for (index, length) in slots.enumerate() {
+                if index == lengths.slots.len() {
+                    lengths.slots.push(0);
+                }
+                lengths.slots[index] = lengths.slots[index].max(length);
+            }
+            let columns = |slots: Vec<Slot>| {
+                let columns = slots.iter().map(|slot| tape.slot(*slot).columns);
+                columns.max().unwrap_or(0)
+            };
+            let widest = |of: fn(&Op) -> Vec<Slot>| {
+                let columns = tape.ops.iter().map(|op| columns(of(op)));
+                tape.rows * columns.max().unwrap_or(0)
+            };
+            lengths.normed = lengths.normed.max(widest(|op| op.slots().0));
+            lengths.product = lengths.product.max(widest(|op| op.slots().1));
+        }
+        lengths
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        4 * (self.slots.iter().sum::<usize>() + self.normed + self.product)
+    }
+}
+
+/// What `Cpu` takes of memory to run these tapes on so many threads; 0 is one for each core.
+#[must_use]
+pub fn footprint(tapes: &[&Tape], threads: usize) -> Footprint {
+    let Some(tape) = tapes.first() else {
+        return Footprint::default();
+    };
+    let threads = match threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let activations = Lengths::of(tapes).bytes() + threads * attention::thread_bytes(tape.kv);
+    Footprint {
+        weights: tape.weights.iter().map(bytes).sum(),
+        kv: tape.kv.bytes() as u64,
+        activations: activations as u64,
+    }
+}
+
+/// A matrix lies there as in its file, a vector as f32.
+fn bytes(weight: &WeightInfo) -> u64 {
+    let WeightInfo {
+        rows,
+        columns,
+        format,
+        ..
+    } = *weight;
+    let row = if rows == 1 {
+        4 * columns
+    } else {
+        format.row_bytes(columns)
+    };
+    (rows * row) as u64
+}

@@ -1,0 +1,55 @@
+//! What a model takes of a GPU's memory, from the plans that it is allocated by.
+
+use super::memory::{self, Needs};
+use super::scratch::{Cache, Scratch};
+use crate::device::{Error, Plan, Staging};
+use crate::tape::{Footprint, Tape};
+
+/// What `Cuda` takes to run these tapes, prompts of at most `rows` rows. `integrated` counts what the CPU's side
+/// takes meanwhile, for there it is the same memory.
+///
+/// # Errors
+/// If a part of the cache or of the activations would be larger than any allocation may be.
+pub fn footprint(tapes: &[&Tape], rows: usize, integrated: bool) -> Result<Footprint, Error> {
+    let Some(tape) = tapes.first() else {
+        return Ok(Footprint::default());
+    };
+    let weights = memory::plan(&tape.weights)?.0.bytes();
+    let kv = Cache::plan(tape.kv)?.0.bytes();
+    let (scratch, [_, _, angles, ..]) = Scratch::plan(tape.kv, rows)?;
+    let (mut activations, mut passing) = (scratch.bytes() + slots(tapes)?, 0);
+    if integrated {
+        // The table of angles is made before it is copied, and the slots come after it.
+        activations = activations.max(scratch.bytes() + angles.bytes() as u64);
+        // Weights pass through a buffer as they are stored and one as they will lie, before the cache comes.
+        passing = 2 * Staging::BYTES as u64;
+    }
+    Ok(Footprint {
+        weights,
+        kv,
+        activations: activations.max(passing.saturating_sub(kv)),
+    })
+}
+
+/// Each is an allocation of its own, long enough for every tape.
+fn slots(tapes: &[&Tape]) -> Result<u64, Error> {
+    let mut longest: Vec<usize> = Vec::new();
+    for tape in tapes {
+        let Needs {
+            slots,
+            normed,
+            partials,
+        } = Needs::of(tape);
+        for (index, bytes) in [normed, partials].into_iter().chain(slots).enumerate() {
+            if index == longest.len() {
+                longest.push(0);
+            }
+            longest[index] = longest[index].max(bytes);
+        }
+    }
+    longest.into_iter().try_fold(0, |sum, bytes| {
+        let mut plan = Plan::new();
+        plan.add(bytes)?;
+        Ok(sum + plan.bytes())
+    })
+}

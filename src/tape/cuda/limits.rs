@@ -1,0 +1,135 @@
+//! What the kernels cannot do, said before a model is loaded rather than by a launch that fails.
+
+use super::kernels::NORMED_BYTES;
+use super::{memory, tiles};
+use crate::tape::{Op, Tape, WeightId};
+
+/// `rope_store.cu`: 4 pairs for each of 32 lanes.
+const WIDEST_HEAD: usize = 2 * 4 * 32;
+
+/// A model that only another backend can run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsuited {
+    #[error(
+        "the CUDA kernels take {what} of at most {most}, and the model has {value}: use backend = \"cpu\""
+    )]
+    Size {
+        what: &'static str,
+        value: usize,
+        most: usize,
+    },
+    #[error(
+        "{weight} is larger than the 512 MiB that a layer's matrix may have with CUDA: \
+         use a smaller quantization of the model, or backend = \"cpu\""
+    )]
+    Matrix { weight: String },
+}
+
+/// Checks that the kernels can run a tape. Any number of query heads may share one of the cache.
+///
+/// # Errors
+/// What is too large for them, and how large it may be.
+pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
+    within("heads", tape.kv.head_dim, WIDEST_HEAD)?;
+    for op in &tape.ops {
+        match *op {
+            Op::Qkv { x, projections, .. } => {
+                normed(tape.slot(x).columns)?;
+                for projection in projections {
+                    whole(tape, projection.weight)?;
+                }
+            }
+            Op::GateUp { x, gate, up, .. } => {
+                normed(tape.slot(x).columns)?;
+                whole(tape, gate)?;
+                whole(tape, up)?;
+            }
+            Op::Project { weight, .. } => whole(tape, weight)?,
+            Op::Head { x, .. } => normed(tape.slot(x).columns)?,
+            Op::Embed { .. } | Op::RopeStore { .. } | Op::Attend { .. } | Op::Choose { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// A step keeps its normed row in shared memory, two bytes a column.
+fn normed(columns: usize) -> Result<(), Unsuited> {
+    within("a hidden size", tiles::padded(columns), NORMED_BYTES / 2)
+}
+
+fn within(what: &'static str, value: usize, most: usize) -> Result<(), Unsuited> {
+    if value <= most {
+        return Ok(());
+    }
+    Err(Unsuited::Size { what, value, most })
+}
+
+/// Only embeddings and heads are launched in parts.
+fn whole(tape: &Tape, weight: WeightId) -> Result<(), Unsuited> {
+    let info = tape.weight(weight);
+    if info.rows <= memory::part_rows(info) {
+        return Ok(());
+    }
+    Err(Unsuited::Matrix {
+        weight: info.name.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Format;
+    use crate::tape::{DType, Ending, Input, KvInfo, Slot, SlotInfo, WeightInfo};
+
+    fn projection(rows: usize, head_dim: usize) -> Tape {
+        let columns = 8192;
+        let weight = WeightInfo {
+            name: "blk.0.ffn_down.weight".into(),
+            rows,
+            columns,
+            format: Format::F32,
+        };
+        let slot = |columns| SlotInfo {
+            name: "x",
+            rows: 1,
+            columns,
+            dtype: DType::F32,
+        };
+        let kv = KvInfo {
+            layers: 1,
+            heads: 1,
+            head_dim,
+            context: 1,
+            slots: 1,
+            dtype: DType::F16,
+        };
+        Tape {
+            rows: 1,
+            input: Input::Step,
+            ending: Ending::Kv,
+            activation: DType::F16,
+            kv,
+            slots: vec![slot(columns), slot(rows)],
+            weights: [weight].into(),
+            ops: vec![Op::Project {
+                input: Slot(0),
+                weight: WeightId(0),
+                x: Slot(1),
+            }],
+        }
+    }
+
+    #[test]
+    fn what_a_launch_could_not_do_is_refused_and_what_it_can_is_not() {
+        assert_eq!(suits(&projection(16384, 256)), Ok(()));
+        let text = |tape: &Tape| suits(tape).expect_err("it is too large").to_string();
+        assert!(text(&projection(16384, 258)).contains("heads of at most 256"));
+        // One tile more than 512 MiB: only its first part would be multiplied.
+        assert!(text(&projection(16385, 256)).starts_with("blk.0.ffn_down.weight is larger"));
+        assert_eq!(normed(32768), Ok(()));
+        assert!(
+            normed(32769).is_err(),
+            "padded, it is wider than the kernels' room"
+        );
+    }
+}

@@ -1,0 +1,39 @@
+//! A device that has been opened and that this build has kernels for, before anything lies on it.
+
+use std::rc::Rc;
+
+use crate::device::{Context, Error, Modules};
+
+/// What there is to know before a model is loaded.
+#[derive(Debug)]
+pub struct Device {
+    pub(super) context: Rc<Context>,
+    pub(super) modules: Modules,
+}
+
+impl Device {
+    /// Opens the first device and loads the kernels. With `emulate_tegra` a discrete one refuses what an Orin
+    /// would not allow.
+    ///
+    /// # Errors
+    /// If there is none, this process may not use it, or this build has no kernels for it.
+    pub fn open(emulate_tegra: bool) -> Result<Self, Error> {
+        let context = Context::open(emulate_tegra)?;
+        let modules = Modules::load(&context)?;
+        Ok(Self { context, modules })
+    }
+
+    /// Whether it shares its memory with the CPU.
+    #[must_use]
+    pub fn is_integrated(&self) -> bool {
+        self.context.properties().integrated
+    }
+
+    /// Bytes that are free of a discrete device's memory.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn free_memory(&self) -> Result<u64, Error> {
+        self.context.free_memory()
+    }
+}

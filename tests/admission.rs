@@ -1,0 +1,114 @@
+//! What is refused for want of memory, and that the refusal names what would be admitted.
+
+use std::path::{Path, PathBuf};
+
+use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::engine::{LoadError, MemoryRefusal};
+use ganglion::model::Checkpoint;
+
+/// A system of its own.
+struct System {
+    folder: tempfile::TempDir,
+    checkpoint: Checkpoint,
+}
+
+impl System {
+    fn new() -> Self {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
+        Self {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+            checkpoint: Checkpoint::open(&model).expect("the golden models open"),
+        }
+    }
+
+    fn meminfo(&self) -> PathBuf {
+        self.folder.path().join("meminfo")
+    }
+
+    /// Loads the model where `kilobytes` are available, 4096 of them for others.
+    fn load(&self, kilobytes: u64, context: usize) -> Result<Runner, LoadError> {
+        let text = format!(
+            "MemTotal:       99999999 kB\nMemFree:           0 kB\nMemAvailable:   {kilobytes} kB\n"
+        );
+        std::fs::write(self.meminfo(), text).expect("it is written");
+        self.load_as_it_is(context)
+    }
+
+    fn load_as_it_is(&self, context: usize) -> Result<Runner, LoadError> {
+        let settings = Settings {
+            backend: Backend::Cpu,
+            context,
+            threads: 2,
+            reserve: 4 << 20,
+            meminfo: self.meminfo(),
+            ..Settings::default()
+        };
+        Runner::load(&self.checkpoint, &settings, &mut |_, _| {})
+    }
+}
+
+#[test]
+fn the_largest_context_that_a_refusal_names_is_the_largest_that_is_admitted() {
+    let system = System::new();
+    let all = system.checkpoint.shape.context;
+    let mut refused = 0;
+    for kilobytes in (4096..9000).step_by(97) {
+        let Err(error) = system.load(kilobytes, all) else {
+            continue;
+        };
+        let LoadError::Memory(MemoryRefusal::Memory {
+            footprint, largest, ..
+        }) = error
+        else {
+            panic!("{error}");
+        };
+        assert!(footprint.bytes() + (4 << 20) > kilobytes << 10);
+        if largest > 0 {
+            let runner = system.load(kilobytes, largest).expect("the largest fits");
+            assert_eq!(runner.context(), largest);
+            refused += 1;
+        }
+        let more = system.load(kilobytes, largest + 1);
+        assert!(
+            matches!(more, Err(LoadError::Memory(_))),
+            "{kilobytes} kB: {largest} is not the largest"
+        );
+    }
+    assert!(refused > 2, "the range covers contexts that fit in part");
+}
+
+#[test]
+fn what_is_asked_for_is_what_is_then_taken() {
+    let system = System::new();
+    let Err(LoadError::Memory(MemoryRefusal::Memory { footprint, .. })) = system.load(4096, 100)
+    else {
+        panic!("nothing fits in nothing");
+    };
+    let taken = system.load(1 << 20, 100).expect("it fits").memory();
+    assert_eq!(footprint.kv, taken.kv);
+    assert!(footprint.weights >= taken.weights, "{footprint:?}");
+    assert!(footprint.activations >= taken.activations, "{footprint:?}");
+    let spared = footprint.activations - taken.activations;
+    assert!(spared < 64 << 10, "only attention's scores come later");
+}
+
+#[test]
+fn a_refusal_says_what_there_is_and_what_to_do() {
+    let system = System::new();
+    let error = system.load(4096, 512).expect_err("it is the reserve alone");
+    let text = error.to_string();
+    let expected = format!(
+        "reserve 4) and 4 MiB are available (MemAvailable of {}); no kv.context is small enough: use a smaller \
+         quantization",
+        system.meminfo().display()
+    );
+    assert!(text.contains(&expected), "{text}");
+
+    std::fs::write(system.meminfo(), "MemTotal: 1 kB\n").expect("it is written");
+    let error = system.load_as_it_is(512).expect_err("nothing is known");
+    let text = error.to_string();
+    assert!(
+        text.contains("it has no MemAvailable; a service must not hide it"),
+        "{text}"
+    );
+}
