@@ -204,6 +204,7 @@ async fn status_is_a_table_or_json() {
     let status: Value = serde_json::from_str(&json.stdout).expect("it is JSON");
     assert_eq!(status["state"], "ready");
     assert_eq!(status["backend"], "sim");
+    assert_eq!(status["device"], "a script");
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(status["model"]["name"], "scripted");
     assert_eq!(status["queue_length"], 0);

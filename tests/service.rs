@@ -1,5 +1,7 @@
 //! The daemon as systemd and its operators meet it.
 
+#[cfg(feature = "cuda")]
+mod backends;
 mod catalog;
 mod gangliond;
 mod lifecycle;

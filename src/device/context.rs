@@ -52,7 +52,8 @@ impl Context {
         // SAFETY: it writes one integer, and may be called before anything else.
         check("cuDriverGetVersion", unsafe {
             sys::cuDriverGetVersion(&raw mut driver)
-        })?;
+        })
+        .map_err(explain)?;
         if driver < 12040 {
             return Err(Error::OldDriver { version: driver });
         }
@@ -156,12 +157,33 @@ impl Context {
     }
 }
 
+/// How a driver fails that may not open its device nodes: it does not say so itself.
+const SHUT_OUT: &[CUresult] = &[
+    CUresult::CUDA_ERROR_NO_DEVICE,
+    CUresult::CUDA_ERROR_OPERATING_SYSTEM,
+    CUresult::CUDA_ERROR_NOT_PERMITTED,
+    CUresult::CUDA_ERROR_NOT_SUPPORTED,
+    CUresult::CUDA_ERROR_UNKNOWN,
+];
+
 /// What stands behind a driver that does not start.
 fn explain(error: Error) -> Error {
-    match open::refused() {
-        Some(refused) => refused,
-        None if error.is(CUresult::CUDA_ERROR_NO_DEVICE) => Error::NoDevice,
-        None => error,
+    if error.is(CUresult::CUDA_ERROR_STUB_LIBRARY) {
+        return Error::NoDriver;
+    }
+    let shut_out = SHUT_OUT.iter().any(|result| error.is(*result));
+    match (error, open::refused().filter(|_| shut_out)) {
+        (_, Some(refused)) => refused,
+        (error, None) if error.is(CUresult::CUDA_ERROR_NO_DEVICE) => Error::NoDevice,
+        (
+            Error::Driver {
+                call: "cuInit",
+                name,
+                ..
+            },
+            None,
+        ) => Error::NotStarted { name },
+        (error, None) => error,
     }
 }
 

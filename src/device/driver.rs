@@ -13,6 +13,9 @@ pub(super) fn check(call: &'static str, result: CUresult) -> Result<()> {
     if result == CUresult::CUDA_SUCCESS {
         return Ok(());
     }
+    if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        return Err(Error::NoMemory { call });
+    }
     let mut name = std::ptr::null();
     // SAFETY: the driver answers with a string of its own, or leaves `name` null.
     let known = unsafe { sys::cuGetErrorName(result, &raw mut name) } == CUresult::CUDA_SUCCESS;

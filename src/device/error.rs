@@ -6,26 +6,41 @@ use cudarc::driver::sys::CUresult;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error(
-        "libcuda.so.1 is not on this machine: install NVIDIA's driver (on a Jetson: nvidia-l4t-cuda)"
+        "libcuda.so.1 cannot be loaded: install NVIDIA's driver (on a Jetson: the package nvidia-l4t-cuda)"
     )]
     NoDriver,
     #[error("the driver knows CUDA {}.{} and 12.4 is needed: update it (on a Jetson: JetPack 6.1 or later)", .version / 1000, .version % 1000 / 10)]
     OldDriver { version: i32 },
-    #[error("the driver found no CUDA device")]
+    #[error(
+        "the driver finds no CUDA device: there is none, CUDA_VISIBLE_DEVICES hides it, or its kernel module \
+         is not loaded (see `sudo dmesg`)"
+    )]
     NoDevice,
     #[error(
-        "{node} may not be opened: add the user to the group `{group}` \
-         (for a service: SupplementaryGroups={group}, and DeviceAllow={node} rw)"
+        "{node} may not be opened: `sudo usermod -aG {group} {user}` and a new login let a person in; \
+         a service needs SupplementaryGroups={group}, and where it restricts devices DeviceAllow={node} rw"
     )]
-    Permission { node: String, group: String },
+    Permission {
+        node: String,
+        group: String,
+        user: String,
+    },
     #[error(
-        "no kernels for compute capability {major}.{minor}: this build holds 8.7, 9.0, and PTX for 8.7 and later"
+        "no kernels for compute capability {major}.{minor}: this build holds 8.7 (Orin), 9.0, and PTX for 8.7 and \
+         later; use backend = \"cpu\" here"
     )]
     NoImage { major: i32, minor: i32 },
     #[error("GANGLION_CUDA_IMAGE={value:?} is neither \"ptx\" nor \"cubin\"")]
     ImageChoice { value: String },
     #[error("{} MiB of device memory are needed and {} MiB are free: lower kv.context, or stop what else uses the GPU", .need >> 20, .free >> 20)]
     OutOfMemory { need: u64, free: u64 },
+    #[error("{call} finds no memory left: lower kv.context, or stop what else uses the GPU")]
+    NoMemory { call: &'static str },
+    #[error(
+        "the driver does not start ({name}): a service may hide what it opens, which on a Jetson is /dev/nvmap, \
+         /dev/nvgpu, /dev/dri/renderD128, /dev/host1x-fence and /sys; see also `sudo dmesg`"
+    )]
+    NotStarted { name: String },
     #[error("no kernel is called {kernel}")]
     NoKernel { kernel: String },
     #[error(

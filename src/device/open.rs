@@ -1,36 +1,47 @@
 //! Finds out why a device cannot be opened: which device node, and which group opens it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 
-use nix::unistd::{Gid, Group};
+use nix::unistd::{Gid, Group, Uid, User};
 
 use super::Error;
 
-/// What libcuda opens: on a Jetson, and on a discrete GPU.
-const NODES: &[&str] = &[
+/// What libcuda opens on a Jetson, and on a machine with a discrete GPU. The render node is another GPU's there.
+const JETSON: &[&str] = &[
     "/dev/nvmap",
     "/dev/nvgpu/igpu0/ctrl",
     "/dev/nvhost-ctrl-gpu",
     "/dev/nvhost-gpu",
     "/dev/dri/renderD128",
-    "/dev/nvidiactl",
-    "/dev/nvidia0",
-    "/dev/nvidia-uvm",
+    "/dev/host1x-fence",
 ];
+const DISCRETE: &[&str] = &["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"];
 
 /// The first node that is there and that this process may not open.
 pub(super) fn refused() -> Option<Error> {
-    NODES.iter().map(Path::new).find_map(|node| {
-        let opened: std::io::Result<File> = OpenOptions::new().read(true).write(true).open(node);
-        let refused = opened.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
-        refused.then(|| Error::Permission {
-            node: node.display().to_string(),
-            group: group(node),
-        })
+    let nodes = if Path::new(JETSON[0]).exists() {
+        JETSON
+    } else {
+        DISCRETE
+    };
+    let node = nodes.iter().map(Path::new).find(|node| is_refused(node))?;
+    Some(Error::Permission {
+        node: node.display().to_string(),
+        group: group(node),
+        user: user(),
     })
+}
+
+fn is_refused(node: &Path) -> bool {
+    // Some releases let the group only read /dev/nvmap.
+    let writable = node
+        .metadata()
+        .is_ok_and(|metadata| metadata.st_mode() & 0o020 != 0);
+    let opened = OpenOptions::new().read(true).write(writable).open(node);
+    opened.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
 
 /// The group that a node belongs to; where it is root's, the one that a Jetson would give it.
@@ -42,4 +53,10 @@ fn group(node: &Path) -> String {
         _ if node.starts_with("/dev/dri") => "render".into(),
         _ => "video".into(),
     }
+}
+
+fn user() -> String {
+    let id = Uid::effective();
+    let named = User::from_uid(id).ok().flatten();
+    named.map_or_else(|| id.to_string(), |user| user.name)
 }

@@ -1,6 +1,7 @@
 //! The built daemon as a process, with the test in systemd's place.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -41,6 +42,16 @@ impl Gangliond {
 
     /// Runs with the given arguments beside `--bus` and `--config`.
     pub(super) fn start(bus: &str, arguments: &[&str], config: &str) -> Self {
+        Self::start_in(bus, arguments, config, HashMap::new())
+    }
+
+    /// The same, with more in its environment.
+    pub(super) fn start_in(
+        bus: &str,
+        arguments: &[&str],
+        config: &str,
+        environment: HashMap<OsString, OsString>,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("notify");
         let notifications = UnixDatagram::bind(&socket).expect("a socket");
@@ -51,6 +62,7 @@ impl Gangliond {
             .arg(&file)
             .args(arguments)
             .env("NOTIFY_SOCKET", &socket)
+            .envs(environment)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

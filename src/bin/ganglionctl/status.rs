@@ -24,6 +24,8 @@ struct Status {
     detail: String,
     version: String,
     backend: String,
+    /// Which device that is, or why it is not another.
+    device: String,
     model: Map<String, Value>,
     /// Bytes.
     memory: Map<String, Value>,
@@ -51,20 +53,21 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Fa
 impl Status {
     async fn read(connection: &Connection) -> Result<Self, Failure> {
         let manager = client::manager(connection).await?;
+        let diagnostics = DiagnosticsProxy::new(connection).await;
+        let diagnostics = diagnostics.map_err(|error| refused(error.into()))?;
+        let device = object(&diagnostics.device().await.map_err(refused)?);
         Ok(Self {
             state: manager.state().await.map_err(refused)?,
             detail: manager.state_detail().await.map_err(refused)?,
             version: manager.version().await.map_err(refused)?,
             backend: manager.backend().await.map_err(refused)?,
+            device: device.get("description").map(plain).unwrap_or_default(),
             model: object(&manager.model().await.map_err(refused)?),
             memory: object(&manager.memory().await.map_err(refused)?),
             queue_length: manager.queue_length().await.map_err(refused)?,
             sessions: manager.sessions().await.map_err(refused)?,
             features: manager.features().await.map_err(refused)?,
-            graph_state: match DiagnosticsProxy::new(connection).await {
-                Ok(diagnostics) => diagnostics.graph_state().await.ok(),
-                Err(_) => None,
-            },
+            graph_state: diagnostics.graph_state().await.ok(),
         })
     }
 
@@ -73,6 +76,7 @@ impl Status {
         rows.push(("detail".into(), self.detail.clone()));
         rows.push(("version".into(), self.version.clone()));
         rows.push(("backend".into(), self.backend.clone()));
+        rows.push(("device".into(), self.device.clone()));
         for (key, value) in &self.model {
             let row = match (key.strip_suffix("_bytes"), value.as_u64()) {
                 (Some(what), Some(bytes)) => (format!("model {what}"), megabytes(bytes)),
