@@ -325,6 +325,35 @@ async fn score_compares_with_a_reference_and_refuses_a_falsified_one() {
     assert!(foreign.stderr.contains("1000000"), "{foreign:?}");
 }
 
+/// Scripts read these keys, `tests/gpu/run.sh` among them.
+#[tokio::test]
+async fn bench_keeps_its_keys_and_tells_what_loading_took() {
+    let model = golden("tiny-llama");
+    let bench = [
+        "bench",
+        "--backend",
+        "cpu",
+        "--json",
+        "--model",
+        text(&model),
+    ];
+    let sizes = ["--prompt", "8", "--generate", "2", "--reps", "1"];
+    let bench = run(&[&bench[..], &sizes].concat()).await;
+    let report: Value = serde_json::from_str(&bench.stdout).expect("it prints JSON");
+    let best = ["prefill_tokens_per_second", "decode_tokens_per_second"];
+    let loading = ["load_seconds", "load_gigabytes_per_second"];
+    for (of, keys) in [(&report["best"], best), (&report, loading)] {
+        for key in keys {
+            assert!(of[key].as_f64() > Some(0.0), "{key}: {report}");
+        }
+    }
+    assert!(report["load_peak_ratio"].is_number(), "{report}");
+    assert!(report["step_nodes"].is_number(), "{report}");
+    for of_a_gpu in ["copy_gigabytes_per_second", "percent_of_copy"] {
+        assert_eq!(report.get(of_a_gpu), Some(&Value::Null), "{of_a_gpu}");
+    }
+}
+
 #[tokio::test]
 async fn completions_know_every_verb() {
     for shell in ["bash", "zsh", "fish"] {

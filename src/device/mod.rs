@@ -6,6 +6,7 @@
 
 mod abi;
 mod arena;
+mod bandwidth;
 mod context;
 mod driver;
 mod error;
@@ -21,6 +22,7 @@ mod stream;
 
 pub use abi::*;
 pub use arena::{Arena, Staging};
+pub use bandwidth::copy_bandwidth;
 pub use context::{Context, Properties};
 pub use error::Error;
 pub use event::Event;

@@ -159,6 +159,11 @@ impl Setup {
         })
     }
 
+    /// Whether loading may open a GPU.
+    pub(crate) const fn may_use_gpu(&self) -> bool {
+        !matches!(self.backend, Backend::Cpu)
+    }
+
     pub(crate) const fn kv_type(&self) -> DType {
         self.kv.dtype()
     }

@@ -1,4 +1,4 @@
-//! The machine's ceiling: how fast it reads memory, measured and not looked up.
+//! The machine's ceiling: how fast it moves memory, measured and not looked up.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -29,6 +29,14 @@ pub(crate) fn read_bandwidth(threads: usize) -> Option<f64> {
         .fold(f64::INFINITY, f64::min);
     #[allow(clippy::cast_precision_loss)] // 2^29 is exact
     Some(BYTES as f64 / seconds)
+}
+
+/// Bytes per second that the GPU copies within its memory, read and written together: reading alone is
+/// somewhat faster. `None` if it will not.
+#[cfg(feature = "cuda")]
+pub(crate) fn copy_bandwidth() -> Option<f64> {
+    use ganglion::device::{Context, copy_bandwidth};
+    copy_bandwidth(&Context::open(false).ok()?).ok()
 }
 
 /// Sums in independent lanes, so that the loads and not the additions set the pace.

@@ -1,6 +1,8 @@
-//! `ganglionctl bench`: how fast a model runs here, beside how fast this machine reads memory.
+//! `ganglionctl bench`: how fast a model loads and runs here, beside how fast this machine moves memory.
 
+mod available;
 mod ceiling;
+mod loading;
 mod report;
 mod resident;
 
@@ -10,11 +12,13 @@ use std::time::Instant;
 
 use clap::Parser;
 use ganglion::engine::runner::{RunError, Runner};
+use ganglion::tape::Executor;
 
 use crate::failure::{Exit, Failure};
 use crate::offline::{self, Setup, bad_run};
 use crate::output;
-use report::{Report, Speed};
+use loading::Loading;
+use report::{Ceiling, Report, Speed};
 use resident::Resident;
 
 /// Measures prefill and decode with random token ids; loads no tokenizer
@@ -53,7 +57,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         json,
     } = arguments;
     let checkpoint = setup.open()?;
-    let mut runner = setup.load(&checkpoint, prompt.saturating_add(*generate))?;
+    let (runner, watched) = loading::watch(setup.may_use_gpu(), || {
+        setup.load(&checkpoint, prompt.saturating_add(*generate))
+    });
+    let mut runner = runner?;
     let ids = random_ids(*prompt, checkpoint.shape.vocabulary);
     let speeds: Vec<Speed> = (0..*reps)
         .map(|_| measure(&mut runner, &ids, *generate))
@@ -65,23 +72,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    // The CPU's memory says nothing of a GPU's.
-    let on_cpu = runner.backend() == "cpu";
-    let report = Report::new(
-        speeds,
-        on_cpu.then(|| ceiling::read_bandwidth(threads)).flatten(),
-        report::Setting {
-            version: env!("CARGO_PKG_VERSION"),
-            model: checkpoint.name.clone(),
-            model_bytes: file_bytes(&setup.model).ok(),
-            backend: runner.backend(),
-            kv: setup.kv_type().name(),
-            threads,
-            prompt: *prompt,
-            generate: *generate,
-        },
-        resident,
-    );
+    let model_bytes = file_bytes(&setup.model).ok();
+    let loading = Loading::new(&watched, runner.memory(), model_bytes);
+    let setting = report::Setting {
+        version: env!("CARGO_PKG_VERSION"),
+        model: checkpoint.name.clone(),
+        model_bytes,
+        backend: runner.backend(),
+        kv: setup.kv_type().name(),
+        threads,
+        prompt: *prompt,
+        generate: *generate,
+        step_nodes: Some(runner.executor().graph().nodes()).filter(|nodes| *nodes > 0),
+    };
+    let ceiling = match runner.executor() {
+        Executor::Cpu(_) => ceiling::read_bandwidth(threads).map(Ceiling::Read),
+        #[cfg(feature = "cuda")]
+        Executor::Cuda(_) => {
+            // A small GPU may have no room for the copy beside the model.
+            drop(runner);
+            ceiling::copy_bandwidth().map(Ceiling::Copy)
+        }
+    };
+    let report = Report::new(speeds, ceiling, setting, loading, resident);
     if *json {
         output::print_json(&report)?;
     } else {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::loading::Loading;
 use super::resident::Resident;
 
 /// What one repetition reached.
@@ -32,6 +33,18 @@ pub(crate) struct Setting {
     pub(crate) threads: usize,
     pub(crate) prompt: usize,
     pub(crate) generate: usize,
+    /// Kernels, or operations of the CPU's, that a replayed step launches; `None` where none is replayed.
+    pub(crate) step_nodes: Option<usize>,
+}
+
+/// What decode is held against, in bytes per second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ceiling {
+    /// Sequential reads, with as many threads.
+    Read(f64),
+    /// Copies within the GPU's memory, reads and writes together.
+    #[cfg(feature = "cuda")]
+    Copy(f64),
 }
 
 /// The keys are stable: scripts read them.
@@ -42,19 +55,25 @@ pub(crate) struct Report {
     repetitions: Vec<Speed>,
     best: Speed,
     median: Speed,
-    /// What this machine reads sequentially with as many threads, in 10^9 bytes per second.
+    #[serde(flatten)]
+    loading: Loading,
+    /// What this machine reads sequentially with as many threads, in 10^9 bytes per second (CPU backend).
     read_gigabytes_per_second: Option<f64>,
     /// What the best decode moves, of that.
     percent_of_read: Option<f64>,
+    /// What the GPU reads and writes while it copies, in 10^9 bytes per second (CUDA backend).
+    copy_gigabytes_per_second: Option<f64>,
+    /// What the best decode moves, of that.
+    percent_of_copy: Option<f64>,
     resident_bytes: Option<Resident>,
 }
 
 impl Report {
-    /// `ceiling` in bytes per second.
     pub(crate) fn new(
         repetitions: Vec<Speed>,
-        ceiling: Option<f64>,
+        ceiling: Option<Ceiling>,
         setting: Setting,
+        loading: Loading,
         resident_bytes: Option<Resident>,
     ) -> Self {
         // Each figure by itself: a repetition may be the best of one and not of another.
@@ -72,14 +91,22 @@ impl Report {
         };
         let best = of(|sorted| sorted.last().copied().unwrap_or(0.0));
         let median = of(median);
-        let read = ceiling.map(|bytes| bytes / 1e9);
+        let (read, copy) = match ceiling {
+            Some(Ceiling::Read(bytes)) => (Some(bytes / 1e9), None),
+            #[cfg(feature = "cuda")]
+            Some(Ceiling::Copy(bytes)) => (None, Some(bytes / 1e9)),
+            None => (None, None),
+        };
         Self {
             setting,
             best,
             median,
             repetitions,
+            loading,
             read_gigabytes_per_second: read,
             percent_of_read: read.map(|read| 100.0 * best.moved / read),
+            copy_gigabytes_per_second: copy,
+            percent_of_copy: copy.map(|copy| 100.0 * best.moved / copy),
             resident_bytes,
         }
     }
@@ -105,6 +132,7 @@ impl fmt::Display for Report {
             threads,
             prompt,
             generate,
+            step_nodes,
             ..
         } = &self.setting;
         writeln!(f, "{model}: {backend}, {kv} cache, {threads} threads")?;
@@ -124,13 +152,30 @@ impl fmt::Display for Report {
         row("best", &self.best)?;
         row("median", &self.median)?;
         writeln!(f)?;
-        if let (Some(read), Some(percent)) = (self.read_gigabytes_per_second, self.percent_of_read)
-        {
-            writeln!(
-                f,
-                "memory reads at {read:.2} GB/s here; the best decode moves {percent:.0}% of it"
-            )?;
+        if let Some(nodes) = step_nodes {
+            writeln!(f, "a step replays {nodes} nodes")?;
         }
+        let ceilings = [
+            (
+                "reads",
+                self.read_gigabytes_per_second,
+                self.percent_of_read,
+            ),
+            (
+                "copies (reads + writes)",
+                self.copy_gigabytes_per_second,
+                self.percent_of_copy,
+            ),
+        ];
+        for (what, speed, percent) in ceilings {
+            if let (Some(speed), Some(percent)) = (speed, percent) {
+                writeln!(
+                    f,
+                    "memory {what} at {speed:.2} GB/s here; the best decode moves {percent:.0}% of it"
+                )?;
+            }
+        }
+        write!(f, "{}", self.loading)?;
         if let Some(Resident { now, peak }) = self.resident_bytes {
             write!(
                 f,
@@ -148,6 +193,6 @@ impl fmt::Display for Report {
 }
 
 /// To the nearest 10^6.
-fn megabytes(bytes: u64) -> u64 {
+pub(super) fn megabytes(bytes: u64) -> u64 {
     bytes.saturating_add(500_000) / 1_000_000
 }

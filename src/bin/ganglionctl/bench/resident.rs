@@ -13,14 +13,16 @@ impl Resident {
     /// `None` where the kernel does not tell.
     pub(crate) fn read() -> Option<Self> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
-        let bytes = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-            let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-            kib.checked_mul(1024)
-        };
         Some(Self {
-            now: bytes("VmRSS:")?,
-            peak: bytes("VmHWM:")?,
+            now: bytes(&status, "VmRSS:")?,
+            peak: bytes(&status, "VmHWM:")?,
         })
     }
+}
+
+/// The value of the first line that begins with `key`, in a file of the kernel's.
+pub(super) fn bytes(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    kib.checked_mul(1024)
 }

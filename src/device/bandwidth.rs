@@ -1,0 +1,42 @@
+//! How fast a device moves its memory: measured, not looked up.
+
+use std::rc::Rc;
+
+use cudarc::driver::sys;
+
+use super::driver::check;
+use super::{Arena, Context, Event, Memory, Plan, Result, Stream};
+
+/// Far more than any cache keeps of it.
+const BYTES: usize = 256 << 20;
+/// So many that the time of a launch does not show.
+const COPIES: u32 = 8;
+const PASSES: usize = 5;
+
+/// Bytes per second, read and written together, of the best of several copies from one part of the
+/// device's own memory to another.
+///
+/// # Errors
+/// If there is no memory for the two parts, or the driver refuses.
+pub fn copy_bandwidth(context: &Rc<Context>) -> Result<f64> {
+    let mut plan = Plan::new();
+    let (from, to) = (plan.add(BYTES)?, plan.add(BYTES)?);
+    let arena = Arena::new(context, Memory::Device, &plan)?;
+    let (from, to) = (arena.address(from)?, arena.address(to)?);
+    let mut stream = Stream::new(context)?;
+    let (mut begin, mut end) = (Event::new(context)?, Event::new(context)?);
+    let mut best = f64::INFINITY;
+    for _ in 0..PASSES {
+        begin.record(&mut stream)?;
+        for _ in 0..COPIES {
+            // SAFETY: the regions are apart and of `BYTES` each; freeing the arena waits for the copies.
+            let result = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, BYTES, stream.handle()) };
+            check("cuMemcpyDtoDAsync", result)?;
+        }
+        end.record(&mut stream)?;
+        end.synchronize()?;
+        best = best.min(f64::from(end.milliseconds_since(&begin)?) / 1e3);
+    }
+    #[allow(clippy::cast_precision_loss)] // 2^28 is exact
+    Ok(2.0 * f64::from(COPIES) * BYTES as f64 / best)
+}
