@@ -13,6 +13,8 @@ export ASK
 
 # What `make gpu` packs for a machine with a GPU; run.sh in it checks the CUDA backend there.
 GPU      := target/gpu-pack
+# The example in it that checks kernels and the graph.
+CHECK    := gpu-smoke
 
 .PHONY: build demo test gpu cross deps deps-build deps-demo deps-test
 build: deps-build
@@ -23,7 +25,8 @@ demo: deps-demo build
 	@tests/demo/run.sh $(MODEL)
 
 gpu: deps-test build
-	tests/gpu/pack.sh $(RELEASE) $(GPU)
+	cargo build --release --locked --example $(CHECK)
+	tests/gpu/pack.sh $(RELEASE) $(GPU) $(CHECK)
 
 cross: deps-build
 	cross/build.sh

@@ -1,15 +1,28 @@
 #!/usr/bin/env bash
-# pack.sh BIN OUT: what a GPU machine without Rust or network needs to check the CUDA backend, in one
-# folder. The real model travels apart: put it beside run.sh.
+# pack.sh BIN OUT EXAMPLE: what a GPU machine without Rust, network or D-Bus needs to check the CUDA
+# backend, in one folder. The real model travels apart: put it beside run.sh.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-bin=$1 out=$2
+bin=$1 out=$2 example=$3
 rm -rf "$out"
-mkdir -p "$out"
-cp "$bin/ganglionctl" "$bin/gangliond" "$out"
-strip "$out/ganglionctl" "$out/gangliond"
+mkdir -p "$out/dbus"
+cp "$bin/ganglionctl" "$bin/gangliond" "$bin/examples/$example" "$out"
+strip "$out/ganglionctl" "$out/gangliond" "$out/$example"
 cp -r tests/golden "$out/golden"
-cp tests/gpu/run.sh tests/gpu/synthesize.py "$out"
+cp tests/gpu/run.sh tests/gpu/synthesize.py tests/support/daemon.sh tests/support/bus.conf \
+    config/org.ganglion.Llm1.conf "$out"
+
+# Debian's message bus with all that it loads, C library and loader included: started through that loader it
+# asks nothing of the machine but its kernel.
+bus=$(command -v dbus-daemon)
+ldd "$bus" | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' | while read -r library; do
+    case $library in
+    */ld-linux*) cp -L "$library" "$out/dbus/ld.so" ;;
+    *) cp -L "$library" "$out/dbus" ;;
+    esac
+done
+cp -L "$bus" "$out/dbus"
+
 wheels=$(mktemp -d)
 trap 'rm -rf "$wheels"' EXIT
 target/venv/bin/pip download -q --no-deps "$(grep '^gguf==' tests/deps/requirements.txt)" -d "$wheels"

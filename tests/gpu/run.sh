@@ -1,103 +1,262 @@
 #!/usr/bin/env bash
-# Checks the CUDA backend on the GPU at hand and prints one table; needs nothing that `make gpu` did not
-# pack beside it. A check that cannot run says NOT RUN and is never a pass. Exit: 0 all passed, 1 a check
-# failed, 77 something could not run.
+# run.sh [STAGE...]: checks the CUDA backend on the GPU at hand, in the stages named or in all of them, and
+# prints one table; needs nothing that `make gpu` did not pack beside it. A check that cannot run says NOT
+# RUN and is never a pass. Exit: 0 all passed, 1 a check failed, 77 something could not run.
 set -uo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$0")" || exit 1
+# shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
+. ./daemon.sh
+stages=(goldens smollm2 diff modes equal sanitize daemon figures)
 ctl=./ganglionctl
+smol=SmolLM2-135M-Instruct.Q4_1.gguf
+tiny=(golden/tiny-*)
 failed=0 missing=0
-nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo 'no nvidia-smi'
+folder=$(mktemp -d -t ganglion-gpu.XXXXXX)
+
+clean_up() {
+    end_daemon
+    end_bus
+    rm -rf "$folder" synthetic.gguf
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
 row() { printf '%-52s %-8s %s\n' "$1" "$2" "${3:-}"; }
 passed() { row "$1" passed "${2:-}"; }
 failing() { row "$1" FAILED "${2:-}"; failed=1; }
 not_run() { row "$1" 'NOT RUN' "${2:-}"; missing=1; }
 
-# verdict NAME COMMAND...: by the exit status; what it printed, on one line.
-verdict() {
-    local name=$1 output status
-    shift
-    output=$("$@" 2>&1)
-    status=$?
-    output=$(grep -E 'mean \||p99|greedy|error|ganglionctl:|ERROR SUMMARY|RACECHECK' <<<"$output" | tr -s ' ' | paste -sd ';')
-    case $status in
-    0) passed "$name" "$output" ;;
-    77) not_run "$name" "$output" ;;
-    *) failing "$name" "exit $status; $output" ;;
+# judge NAME STATUS TEXT: a row by an exit status.
+judge() {
+    case $2 in
+    0) passed "$1" "${3:-}" ;;
+    77) not_run "$1" "${3:-}" ;;
+    *) failing "$1" "exit $2; ${3:-}" ;;
     esac
 }
 
-score() { # MODEL GOLDEN ACTIVATIONS KV ARGUMENTS...
-    local model=$1 golden=$2 activations=$3 kv=$4
+# score NAME MODEL GOLDEN TYPE ARGUMENTS...: against a reference, in that type of activations and cache.
+score() {
+    local name=$1 model=$2 golden=$3 type=$4 output status
     shift 4
-    $ctl score --backend cuda --compare --model "$model" --activations "$activations" --kv "$kv" "$@" "$golden"
+    output=$($ctl score --backend cuda --compare --model "$model" --activations "$type" --kv "$type" "$@" "$golden" 2>&1)
+    status=$?
+    output=$(grep -E 'mean \||p99|greedy|error|ganglionctl:' <<<"$output" | tr -s ' ' | paste -sd ';')
+    judge "$name" $status "$output"
 }
 
-# Section 9 of the design.
-for model in golden/tiny-*; do
-    for type in f16 bf16; do
-        for image in cubin ptx; do
-            for memory in device unified; do
-                GANGLION_CUDA_IMAGE=$image verdict "${model#golden/} $type $image $memory" \
-                    score "$model" "$model/golden.json" $type $type --memory $memory
+# check NAME ARGUMENTS...: what the example says last; all that it says if it fails.
+check() {
+    local name=$1 output status
+    shift
+    if [ ! -x gpu-check ]; then
+        not_run "$name" 'gpu-check is not in this pack'
+        return
+    fi
+    output=$(./gpu-check "$@" 2>&1)
+    status=$?
+    judge "$name" $status "$(tail -n 1 <<<"$output")"
+    case $status in 0 | 77) ;; *) tail -n 40 <<<"$output" ;; esac
+}
+
+# Section 9 of the design, of both images and both memories.
+stage_goldens() {
+    local model type image memory
+    for model in "${tiny[@]}"; do
+        for type in f16 bf16; do
+            for image in cubin ptx; do
+                for memory in device unified; do
+                    GANGLION_CUDA_IMAGE=$image score "${model#golden/} $type $image $memory" \
+                        "$model" "$model/golden.json" $type --memory $memory
+                done
             done
         done
     done
-done
-smol=SmolLM2-135M-Instruct.Q4_1.gguf
-for arguments in 'f16 0.005 0.05' 'bf16 0.04 0.3'; do
-    read -r type mean p99 <<<"$arguments"
-    for image in cubin ptx; do
-        for memory in device unified; do
-            if [ -e $smol ]; then
-                GANGLION_CUDA_IMAGE=$image verdict "SmolLM2 $type $image $memory" \
-                    score $smol golden/$smol.golden.json $type $type --memory $memory --mean $mean --p99 $p99
-            else
-                not_run "SmolLM2 $type $image $memory" "$smol is not here"
-            fi
+}
+
+stage_smollm2() {
+    local bounds type mean p99 image memory
+    for bounds in 'f16 0.005 0.05' 'bf16 0.04 0.3'; do
+        read -r type mean p99 <<<"$bounds"
+        for image in cubin ptx; do
+            for memory in device unified; do
+                if [ -e $smol ]; then
+                    GANGLION_CUDA_IMAGE=$image score "SmolLM2 $type $image $memory" $smol \
+                        golden/$smol.golden.json "$type" --memory $memory --mean "$mean" --p99 "$p99"
+                else
+                    not_run "SmolLM2 $type $image $memory" "$smol is not here"
+                fi
+            done
         done
     done
-done
+}
+
+# Every operation against the CPU executor.
+stage_diff() {
+    local image
+    for image in cubin ptx; do
+        GANGLION_CUDA_IMAGE=$image check "each operation $image" diff
+    done
+}
+
+# Every way to run a step.
+stage_modes() {
+    local model
+    for model in "${tiny[@]}" $smol; do
+        if [ -e "$model" ]; then
+            check "${model#golden/} modes" modes "$model"
+        else
+            not_run "$model modes" "$model is not here"
+        fi
+    done
+}
 
 # A replayed step is the step: the same greedy tokens, and the same log probabilities.
-for model in golden/tiny-*; do
-    graph=$($ctl score --backend cuda --model "$model" --greedy 48 "$model/golden.json" 2>&1)
-    eager=$($ctl score --backend cuda --eager --model "$model" --greedy 48 "$model/golden.json" 2>&1)
-    if [ -n "$graph" ] && [ "$graph" = "$eager" ]; then passed "${model#golden/} graph = eager"; else failing "${model#golden/} graph = eager"; fi
-done
-
-for tool in memcheck racecheck; do
-    for model in golden/tiny-*; do
-        name="${model#golden/} $tool"
-        if ! command -v compute-sanitizer >/dev/null; then
-            not_run "$name" 'compute-sanitizer is not here'
-            continue
+stage_equal() {
+    local model graph eager name
+    for model in "${tiny[@]}"; do
+        name="${model#golden/} graph = eager"
+        graph=$($ctl score --backend cuda --model "$model" --greedy 48 "$model/golden.json" 2>&1)
+        eager=$($ctl score --backend cuda --eager --model "$model" --greedy 48 "$model/golden.json" 2>&1)
+        # An error would be the same twice.
+        if ! grep -q greedy <<<"$graph"; then
+            failing "$name" "$(tail -n 1 <<<"$graph")"
+        elif [ "$graph" = "$eager" ]; then
+            passed "$name"
+        else
+            failing "$name"
         fi
-        output=$(compute-sanitizer --tool $tool --error-exitcode 9 $ctl score --backend cuda --eager --model "$model" --greedy 16 "$model/golden.json" 2>&1)
-        status=$?
-        summary=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|not supported|Unable' <<<"$output" | tail -n 1)
-        if [ $status = 0 ]; then passed "$name" "$summary"
-        elif [ $status = 9 ]; then failing "$name" "$summary"
-        else not_run "$name" "exit $status; $summary"; fi
     done
-done
+}
 
-# Figures, not checks: random weights at Qwen3's shapes, made here.
-export PYTHONPATH=$PWD/gguf.whl
-for size in ${SIZES:-0.6b 4b}; do
-    for type in bf16 q8_0 q4_0; do
-        if ! python3 synthesize.py "$size" "$type" synthetic.gguf >synthesize.log 2>&1; then
-            not_run "Qwen3-$size $type" "$(tail -n 1 synthesize.log)"
-            continue
-        fi
-        for mode in '' --eager; do
-            best=$($ctl bench --backend cuda $mode --model synthetic.gguf --prompt 512 --generate 256 --reps 3 2>&1 | awk '$1 == "best"')
-            row "Qwen3-$size $type ${mode:-graph}" "$([ -n "$best" ] && echo figures || echo FAILED)" "prefill, decode tokens/s, GB/s: ${best#best}"
-            [ -n "$best" ] || failed=1
+stage_sanitize() {
+    local tool model name output status summary
+    for tool in memcheck racecheck; do
+        for model in "${tiny[@]}"; do
+            name="${model#golden/} $tool"
+            if ! command -v compute-sanitizer >/dev/null; then
+                not_run "$name" 'compute-sanitizer is not here'
+                continue
+            fi
+            output=$(compute-sanitizer --tool $tool --error-exitcode 9 \
+                $ctl score --backend cuda --eager --model "$model" --greedy 16 "$model/golden.json" 2>&1)
+            status=$?
+            summary=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|not supported|Unable' <<<"$output" | tail -n 1)
+            case $status in
+            0) passed "$name" "$summary" ;;
+            9) failing "$name" "$summary" ;;
+            *) not_run "$name" "exit $status; $summary" ;;
+            esac
         done
     done
+}
+
+# The daemon answers through the GPU, on the bus that was carried along, and ends in order.
+stage_daemon() {
+    local backend=${BACKEND:-cuda} name="gangliond, ${BACKEND:-cuda}" says status answer
+    if [ ! -e $smol ]; then
+        not_run "$name" "$smol is not here"
+        return
+    fi
+    printf '%s\n' "backend = '$backend'" '[model]' "path = '$PWD/$smol'" >"$folder/gangliond.toml"
+    if ! start_bus bus.conf org.ganglion.Llm1.conf \
+        "$PWD/dbus/ld.so" --library-path "$PWD/dbus" "$PWD/dbus/dbus-daemon"; then
+        failing "$name: bus"
+        return
+    fi
+    if start_daemon . "$folder/gangliond.toml" 120; then
+        says=$($ctl status --json | python3 -c '
+import json, sys
+status = json.load(sys.stdin)
+print(status["backend"] + ";", status.get("device", "no device"))')
+        if [[ $says == "$backend; "?* && $says != *'no device' ]]; then
+            passed "$name: status" "$says"
+        else
+            failing "$name: status" "$says"
+        fi
+        answer=$(timeout 120 $ctl ask --quiet --max-tokens 32 'Name three sensors of a robot.' 2>&1)
+        status=$?
+        [ -n "$answer" ] || status="$status, and no answer"
+        judge "$name: ask" "$status" "$(tr -s '[:space:]' ' ' <<<"$answer")"
+        end_daemon
+        judge "$name: ends when told to" $?
+    else
+        failing "$name: ready" "$(tail -n 1 "$folder/daemon.log")"
+        end_daemon
+    fi
+    end_bus
+}
+
+# Of what `bench --json` prints: one line, and status 1 if the peak while loading is above the bound in $1.
+figures='
+import json, sys
+report = json.load(sys.stdin)
+bound = float(sys.argv[1])
+best = report["best"]
+def shown(key, form, unknown="?"):
+    return unknown if report[key] is None else form.format(report[key])
+print(", ".join([
+    "prefill {:.0f}".format(best["prefill_tokens_per_second"]),
+    "decode {:.1f} tok/s".format(best["decode_tokens_per_second"]),
+    "{:.0f} GB/s".format(best["decode_gigabytes_per_second"]) + shown("percent_of_copy", " = {:.0f}% of a copy", ""),
+    shown("step_nodes", "{} nodes", "no graph"),
+    "load {:.2f} s".format(report["load_seconds"]) + shown("load_gigabytes_per_second", " ({:.1f} GB/s)"),
+    "peak " + shown("load_peak_ratio", "{:.3f}"),
+]))
+ratio = report["load_peak_ratio"]
+sys.exit(0 if bound == float("inf") else 77 if ratio is None else ratio > bound)
+'
+
+# bench NAME BOUND ARGUMENTS...: a row of figures; BOUND on the peak while loading, or inf.
+bench() {
+    local name=$1 bound=$2 report line status
+    shift 2
+    if ! report=$($ctl bench --backend cuda --model synthetic.gguf --prompt 512 --generate 256 --json "$@" 2>"$folder/bench.log"); then
+        failing "$name" "$(tail -n 1 "$folder/bench.log")"
+        return
+    fi
+    line=$(python3 -c "$figures" "$bound" <<<"$report")
+    status=$?
+    if [ "$bound" = inf ] && [ $status = 0 ]; then
+        row "$name" figures "$line"
+    else
+        judge "$name" $status "$line"
+    fi
+}
+
+# Random weights at Qwen3's shapes, made here, so loaded from the page cache. Only the peak is a check: of
+# unified memory, at most 1.05 x (weights + KV).
+stage_figures() {
+    local size type name
+    for size in ${SIZES:-0.6b 4b}; do
+        for type in ${TYPES:-bf16 q8_0 q4_0}; do
+            name="Qwen3-$size $type"
+            if ! PYTHONPATH=$PWD/gguf.whl python3 synthesize.py "$size" "$type" synthetic.gguf >"$folder/synthesize.log" 2>&1; then
+                not_run "$name" "$(tail -n 1 "$folder/synthesize.log")"
+                continue
+            fi
+            bench "$name graph" inf --memory device
+            bench "$name eager" inf --memory device --eager
+            bench "$name unified, peak <= 1.05" 1.05 --memory unified --reps 1
+            rm -f synthetic.gguf
+        done
+    done
+}
+
+[ $# -gt 0 ] || set -- "${stages[@]}"
+for stage in "$@"; do
+    if [[ " ${stages[*]} " != *" $stage "* ]]; then
+        echo "$stage is none of: ${stages[*]}" >&2
+        exit 64
+    fi
 done
-rm -f synthetic.gguf
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo 'no nvidia-smi'
+for stage in "$@"; do
+    begun=$SECONDS
+    "stage_$stage"
+    printf '==> %s: %s s\n' "$stage" $((SECONDS - begun))
+done
 
 [ $failed = 0 ] || exit 1
 [ $missing = 0 ] || exit 77

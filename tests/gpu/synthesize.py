@@ -39,10 +39,12 @@ def main(size, type_name, out):
     made = {}
 
     def matrix(name, rows, columns):
-        # One of each shape serves all layers: making them takes longer than timing them.
+        # One of each shape serves all layers, and its first rows all others: making them takes longer than
+        # timing them.
         if (rows, columns) not in made:
-            values = random.standard_normal((rows, columns), dtype=np.float32) / np.sqrt(columns)
-            made[rows, columns] = gguf.quants.quantize(values.astype(np.float32), kind)
+            values = random.standard_normal((min(rows, 4096), columns), dtype=np.float32)
+            block = gguf.quants.quantize(values / np.float32(np.sqrt(columns)), kind)
+            made[rows, columns] = np.resize(block, (rows, block.shape[1]))
         writer.add_tensor(name, made[rows, columns], raw_dtype=kind)
 
     def vector(name, width):

@@ -19,7 +19,12 @@ impl PrivateBus {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let config = folder.path().join("bus.conf");
-        fs::write(&config, configuration(folder.path())).expect("the configuration is written");
+        let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/config/org.ganglion.Llm1.conf");
+        fs::copy(policy, folder.path().join("policy.conf")).expect("the policy is copied");
+        let text = include_str!("bus.conf")
+            .replace("@FOLDER@", &folder.path().display().to_string())
+            .replace("@USER@", &nix::unistd::getuid().to_string());
+        fs::write(&config, text).expect("the configuration is written");
         let log = folder.path().join("bus.log");
         let mut daemon = Command::new("dbus-daemon")
             .arg("--nofork")
@@ -75,38 +80,4 @@ impl Drop for PrivateBus {
 fn open_to_others(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
-}
-
-/// Nobody owns a name or calls a service until a file allows it, as on the system bus.
-fn configuration(folder: &Path) -> String {
-    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/config/org.ganglion.Llm1.conf");
-    format!(
-        r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig>
-  <listen>unix:path={folder}/bus</listen>
-  <auth>EXTERNAL</auth>
-  <policy context="default">
-    <allow user="*"/>
-    <deny own="*"/>
-    <deny send_type="method_call"/>
-    <allow send_type="signal"/>
-    <allow send_requested_reply="true" send_type="method_return"/>
-    <allow send_requested_reply="true" send_type="error"/>
-    <allow receive_type="method_call"/>
-    <allow receive_type="method_return"/>
-    <allow receive_type="error"/>
-    <allow receive_type="signal"/>
-    <allow send_destination="org.freedesktop.DBus"/>
-  </policy>
-  <include>{policy}</include>
-  <policy user="{user}">
-    <allow own="org.ganglion.Llm1"/>
-    <allow send_destination="org.ganglion.Llm1"/>
-  </policy>
-</busconfig>
-"#,
-        folder = folder.display(),
-        user = nix::unistd::getuid(),
-    )
 }
