@@ -46,6 +46,8 @@ impl From<Refusal> for Error {
             Refusal::SessionClosed => Self::NotOwner(message),
             Refusal::ContextFull { .. } => Self::ContextFull(message),
             Refusal::InvalidMessages(_) => Self::InvalidMessages(message),
+            Refusal::Turns { .. } => Self::InvalidOption(message),
+            Refusal::NotSupported(_) => Self::NotSupported(message),
         }
     }
 }

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::codec::Codec;
-use super::queue::{Inbox, Queue, Turn};
+use super::live::{Live, Snapshot};
+use super::queue::{Control, Inbox, Queue, Turn};
 use super::session::{Past, SessionId, SessionStatus, Sessions};
 use super::status::{State, Status};
 use super::{Cancel, FinishReason, Message, Options, Refusal, RequestError, Role, Ticket, Usage};
@@ -31,6 +32,7 @@ pub(super) struct Shared {
     /// Present once the model is loaded.
     ready: OnceLock<Ready>,
     status: watch::Sender<Status>,
+    pub(super) live: Live,
     next_id: AtomicU64,
     /// Of every request queued or running, so that a stop can cancel them all.
     running: Mutex<Vec<(u64, Cancel)>>,
@@ -65,6 +67,7 @@ pub fn channel(limits: Limits) -> (Handle, Inbox) {
         limits,
         ready: OnceLock::new(),
         status: watch::Sender::new(Status::default()),
+        live: Live::default(),
         next_id: AtomicU64::new(1),
         running: Mutex::default(),
     });
@@ -147,8 +150,68 @@ impl Handle {
     /// Forgets a session. Its running request should be cancelled first: it goes on without it.
     pub fn close_session(&self, session: SessionId) {
         if self.shared.sessions().close(session) {
-            self.shared.queue.forget(session);
+            self.shared.queue.control(Control::Forget(session));
             self.publish_sessions();
+        }
+    }
+
+    /// Takes back the last turns of a session; what it held before them stays in the cache.
+    ///
+    /// # Errors
+    /// `SessionClosed`, `SessionBusy`, or `Turns` if it has fewer.
+    pub fn rewind(&self, session: SessionId, turns: u32) -> Result<(), Refusal> {
+        let keep = self.shared.sessions().rewind(session, turns)?;
+        self.shared.queue.control(Control::Rewind { session, keep });
+        Ok(())
+    }
+
+    /// Takes back all turns of a session; its system message stays.
+    ///
+    /// # Errors
+    /// `SessionClosed`, `SessionBusy`.
+    pub fn clear_session(&self, session: SessionId) -> Result<(), Refusal> {
+        self.shared.sessions().clear(session)?;
+        self.shared
+            .queue
+            .control(Control::Rewind { session, keep: 0 });
+        Ok(())
+    }
+
+    /// Drops the decode graph; what failures had disabled is tried again.
+    ///
+    /// # Errors
+    /// `NotReady` without a model, `NotSupported` if this engine records nothing.
+    pub async fn reset_graph(&self) -> Result<(), Refusal> {
+        self.ask(Control::ResetGraph).await
+    }
+
+    /// The decode graph in DOT; empty before the first recording.
+    ///
+    /// # Errors
+    /// As `reset_graph`.
+    pub async fn dump_graph(&self) -> Result<String, Refusal> {
+        self.ask(Control::DumpGraph).await
+    }
+
+    /// What the engine does at this moment.
+    #[must_use]
+    pub fn live(&self) -> Snapshot {
+        self.shared.live.lock().clone()
+    }
+
+    async fn ask<T>(
+        &self,
+        control: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Control,
+    ) -> Result<T, Refusal> {
+        if self.shared.status.borrow().state == State::Loading {
+            return Err(Refusal::NotReady("the model is still loading".into()));
+        }
+        self.accepting()?;
+        let (reply, answer) = oneshot::channel();
+        self.shared.queue.control(control(reply));
+        match answer.await {
+            Ok(answer) => answer.map_err(Refusal::NotSupported),
+            Err(_) => Err(Refusal::NotReady("the engine has ended".into())),
         }
     }
 

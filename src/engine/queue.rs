@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 use super::handle::Shared;
 use super::session::{Answer, SessionId};
@@ -109,7 +110,7 @@ fn without_quotes(error: &RequestError) -> String {
     }
 }
 
-/// Turns that wait, oldest first, and sessions whose KV may be dropped.
+/// Turns that wait, oldest first, and what else the engine thread is asked.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
@@ -119,16 +120,37 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct Waiting {
     turns: VecDeque<Turn>,
-    forgotten: Vec<SessionId>,
+    controls: VecDeque<Control>,
     closed: bool,
+    /// Nobody is left to do anything.
+    abandoned: bool,
 }
 
 /// What the engine thread does next.
 #[derive(Debug)]
 pub enum Command {
     Turn(Turn),
+    Control(Control),
+}
+
+/// What is done between turns, or, if it concerns no session, between tokens.
+#[derive(Debug)]
+pub enum Control {
     /// A session has closed: its KV is free.
     Forget(SessionId),
+    /// Turns of a session were taken back: only so many of its tokens count.
+    Rewind { session: SessionId, keep: usize },
+    /// Drop the decode graph.
+    ResetGraph(oneshot::Sender<Result<(), String>>),
+    /// The decode graph in DOT.
+    DumpGraph(oneshot::Sender<Result<String, String>>),
+}
+
+impl Control {
+    /// Whether it can be done while a turn runs.
+    const fn is_urgent(&self) -> bool {
+        matches!(self, Self::ResetGraph(_) | Self::DumpGraph(_))
+    }
 }
 
 impl Queue {
@@ -161,9 +183,26 @@ impl Queue {
         self.lock().turns.drain(..).collect()
     }
 
-    pub(super) fn forget(&self, session: SessionId) {
-        self.lock().forgotten.push(session);
+    /// Asks the engine thread; what has nobody to answer any more is dropped, and whoever waits for it is told.
+    pub(super) fn control(&self, control: Control) {
+        let mut waiting = self.lock();
+        if !waiting.abandoned {
+            waiting.controls.push_back(control);
+        }
         self.changed.notify_one();
+    }
+
+    /// Drops what was asked: whoever waits for an answer learns that none will come.
+    fn abandon(&self) {
+        let mut waiting = self.lock();
+        waiting.abandoned = true;
+        waiting.controls.clear();
+    }
+
+    fn urgent(&self) -> Option<Control> {
+        let mut waiting = self.lock();
+        let at = waiting.controls.iter().position(Control::is_urgent)?;
+        waiting.controls.remove(at)
     }
 
     pub(super) fn close(&self) {
@@ -174,8 +213,8 @@ impl Queue {
     fn next(&self) -> Option<Command> {
         let mut waiting = self.lock();
         loop {
-            if let Some(session) = waiting.forgotten.pop() {
-                return Some(Command::Forget(session));
+            if let Some(control) = waiting.controls.pop_front() {
+                return Some(Command::Control(control));
             }
             if let Some(turn) = waiting.turns.pop_front() {
                 return Some(Command::Turn(turn));
@@ -202,5 +241,22 @@ impl Inbox {
     #[must_use]
     pub fn next(&self) -> Option<Command> {
         self.shared.queue.next()
+    }
+
+    /// What should be done before the next token, if anything.
+    #[must_use]
+    pub fn urgent(&self) -> Option<Control> {
+        self.shared.queue.urgent()
+    }
+
+    /// What those who look are shown.
+    pub(super) fn live(&self) -> std::sync::MutexGuard<'_, super::Snapshot> {
+        self.shared.live.lock()
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.shared.queue.abandon();
     }
 }

@@ -52,12 +52,16 @@ pub enum Refusal {
     TooManySessions(usize),
     #[error("the session is closed")]
     SessionClosed,
+    #[error("{asked} turns cannot be taken back: the session has {turns}")]
+    Turns { asked: u32, turns: u32 },
     #[error(
         "the prompt has {tokens} tokens and the context holds {context}; shorten it, clear the session, or raise kv.context"
     )]
     ContextFull { tokens: usize, context: usize },
     #[error("{0}")]
     InvalidMessages(String),
+    #[error("{0}")]
+    NotSupported(String),
 }
 
 /// Why a request that was accepted could not be finished.

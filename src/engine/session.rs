@@ -35,9 +35,22 @@ pub(super) struct Session {
     pub(super) messages: Vec<Message>,
     pub(super) last: Option<(Prompt, Answer)>,
     busy: bool,
-    turns: u32,
     context_used: u32,
+    /// What it was before each of its turns, oldest first.
+    before: Vec<Before>,
 }
+
+/// A conversation as it was before a turn.
+#[derive(Debug)]
+struct Before {
+    messages: usize,
+    context_used: u32,
+    /// Only of the latest turns: these hold all tokens of their past.
+    last: Option<(Prompt, Answer)>,
+}
+
+/// How many turns can be taken back without encoding the rest anew.
+const REMEMBERED: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
@@ -88,16 +101,11 @@ impl Sessions {
     }
 
     pub(super) fn status(&self, id: SessionId) -> Option<SessionStatus> {
-        let Session {
-            turns,
-            context_used,
-            busy,
-            ..
-        } = *self.open.get(&id)?;
+        let session = self.open.get(&id)?;
         Some(SessionStatus {
-            turns,
-            context_used,
-            busy,
+            turns: session.turns(),
+            context_used: session.context_used,
+            busy: session.busy,
         })
     }
 
@@ -130,12 +138,61 @@ impl Sessions {
                 role: Role::Assistant,
                 content: answer.text.clone(),
             });
+            let before = Before {
+                messages: session.messages.len(),
+                context_used: session.context_used,
+                last: session.last.take(),
+            };
+            session.before.push(before);
+            if let Some(at) = session.before.len().checked_sub(REMEMBERED + 1) {
+                session.before[at].last = None;
+            }
             session.messages = messages;
-            session.turns += 1;
             let answered = answer.tokens.as_ref().map_or(0, Vec::len);
             session.context_used =
                 u32::try_from(prompt.tokens.len() + answered).unwrap_or(u32::MAX);
             session.last = Some((prompt, answer));
         }
+    }
+
+    /// Takes back turns; tells how many tokens of the conversation are left.
+    pub(super) fn rewind(&mut self, id: SessionId, turns: u32) -> Result<usize, Refusal> {
+        let session = self.idle(id)?;
+        let refused = Refusal::Turns {
+            asked: turns,
+            turns: session.turns(),
+        };
+        let left = session.turns().checked_sub(turns).ok_or(refused)?;
+        session.rewind(left as usize);
+        Ok(session.context_used as usize)
+    }
+
+    /// Takes back all turns.
+    pub(super) fn clear(&mut self, id: SessionId) -> Result<(), Refusal> {
+        self.idle(id).map(|session| session.rewind(0))
+    }
+
+    fn idle(&mut self, id: SessionId) -> Result<&mut Session, Refusal> {
+        let session = self.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;
+        if session.busy {
+            return Err(Refusal::SessionBusy);
+        }
+        Ok(session)
+    }
+}
+
+impl Session {
+    fn turns(&self) -> u32 {
+        u32::try_from(self.before.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Back to what it was after so many turns.
+    fn rewind(&mut self, turns: usize) {
+        let Some(before) = self.before.drain(turns..).next() else {
+            return;
+        };
+        self.messages.truncate(before.messages);
+        self.context_used = before.context_used;
+        self.last = before.last;
     }
 }

@@ -58,6 +58,8 @@ pub struct Status {
     pub device: String,
     pub model: ModelInfo,
     pub memory: Memory,
+    /// Of the decode graph, by the name that callers see.
+    pub graph_state: &'static str,
     /// Requests waiting or running.
     pub queue_length: u32,
     pub sessions: u32,
@@ -74,6 +76,7 @@ impl Default for Status {
             device: String::new(),
             model: ModelInfo::default(),
             memory: Memory::default(),
+            graph_state: "none",
             queue_length: 0,
             sessions: 0,
             receipt: None,

@@ -4,12 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::live::GraphStatus;
 use super::load::LoadError;
+use super::observe::{self, Observer};
 use super::runner::{self, RunError, Runner};
 use super::stop::StopStrings;
 use super::{
-    Answer, Codec, Command, FinishReason, Inbox, ModelInfo, RequestError, SessionId, Turn, Usage,
+    Answer, Codec, Command, Control, FinishReason, Inbox, ModelInfo, RequestError, SessionId, Turn,
+    Usage,
 };
+use crate::journal;
 use crate::kv::Owner;
 use crate::model::language::Decoder;
 use crate::model::{Checkpoint, Language};
@@ -35,8 +39,8 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
     inbox.ready(codec.clone(), runner.context());
     while let Some(command) = inbox.next() {
         match command {
-            Command::Turn(turn) => serve(&mut runner, &codec, turn)?,
-            Command::Forget(SessionId(id)) => runner.release(Owner(id)),
+            Command::Turn(turn) => serve(inbox, &mut runner, &codec, turn)?,
+            Command::Control(control) => obey(inbox, &mut runner, control),
         }
     }
     Ok(())
@@ -65,7 +69,11 @@ fn load(inbox: &Inbox, settings: &Settings) -> Result<(Runner, Arc<Codec>), Load
         context: count(runner.context()),
         weight_bytes: checkpoint.weight_bytes(),
     };
+    let graph = GraphStatus::of(&runner);
+    let graph_state = graph.state;
+    inbox.live().graph = graph;
     inbox.publish(|status| {
+        status.graph_state = graph_state;
         status.model = model;
         status.backend = runner.backend().into();
         status.device = runner.description().into();
@@ -80,9 +88,35 @@ fn load(inbox: &Inbox, settings: &Settings) -> Result<(Runner, Arc<Codec>), Load
     ))
 }
 
+/// Does what is asked besides turns.
+fn obey(inbox: &Inbox, runner: &mut Runner, control: Control) {
+    match control {
+        Control::Forget(SessionId(id)) => runner.release(Owner(id)),
+        Control::Rewind {
+            session: SessionId(id),
+            keep,
+        } => runner.rewind(Owner(id), keep),
+        // Whoever asked may have gone.
+        Control::ResetGraph(reply) => {
+            runner.reset_graph();
+            journal::graph_reset();
+            drop(reply.send(Ok(())));
+        }
+        Control::DumpGraph(reply) => {
+            drop(reply.send(runner.graph_dot().map_err(|error| error.to_string())));
+        }
+    }
+    observe::graph(inbox, runner);
+}
+
 /// Answers one turn. Only a device that is lost is an error: the turn has been told, and so will be those
 /// who wait, by the end of the process.
-fn serve(runner: &mut Runner, codec: &Codec, mut turn: Turn) -> Result<(), LoadError> {
+fn serve(
+    inbox: &Inbox,
+    runner: &mut Runner,
+    codec: &Codec,
+    mut turn: Turn,
+) -> Result<(), LoadError> {
     if turn.is_cancelled() {
         turn.finish(FinishReason::Cancelled, Usage::default(), None);
         return Ok(());
@@ -109,7 +143,7 @@ fn serve(runner: &mut Runner, codec: &Codec, mut turn: Turn) -> Result<(), LoadE
         turn.fail(error, Usage::default());
         return Ok(());
     };
-    let mut generation = Generation::new(&turn, codec, decoder);
+    let mut generation = Generation::new(inbox, &turn, codec, decoder);
     match generation.run(runner, &tokens) {
         Ok(reason) => {
             let (usage, answer) = generation.close(reason);
@@ -128,6 +162,7 @@ fn serve(runner: &mut Runner, codec: &Codec, mut turn: Turn) -> Result<(), LoadE
 
 /// One turn being answered.
 struct Generation<'a> {
+    inbox: &'a Inbox,
     turn: &'a Turn,
     codec: &'a Codec,
     decoder: Decoder,
@@ -143,8 +178,9 @@ struct Generation<'a> {
 }
 
 impl<'a> Generation<'a> {
-    fn new(turn: &'a Turn, codec: &'a Codec, decoder: Decoder) -> Self {
+    fn new(inbox: &'a Inbox, turn: &'a Turn, codec: &'a Codec, decoder: Decoder) -> Self {
         Self {
+            inbox,
             turn,
             codec,
             decoder,
@@ -195,6 +231,8 @@ impl<'a> Generation<'a> {
 
     fn decode(&mut self, runner: &mut Runner) -> Result<FinishReason, RunError> {
         let mut token = runner.token();
+        let mut observer = Observer::new(self.inbox);
+        observer.token(runner);
         loop {
             self.usage.completion_tokens += 1;
             if self.codec.is_end(token) {
@@ -215,6 +253,10 @@ impl<'a> Generation<'a> {
             self.decoded_bytes += runner.step_bytes();
             let more = self.tokens.len() + 1 < self.turn.options.max_tokens;
             token = runner.step(more)?;
+            observer.token(runner);
+            while let Some(control) = self.inbox.urgent() {
+                obey(self.inbox, runner, control);
+            }
         }
     }
 

@@ -54,6 +54,31 @@ events! {
     "cb188c2aec9e4a1eaafe07265b4e5049" "{error}"
     { error = error }
 
+    /// The KV cache changed, or an address moved: the decode graph is recorded anew by the next step.
+    INFO graph_invalid(reason: &str, epoch: u64)
+    "b7b1c3b0e0d14e7f9a1f3f2bb6f5d0c4" "the decode graph is invalid: {reason}"
+    { reason = reason, epoch = epoch }
+
+    /// The decode graph was recorded; what that cost.
+    INFO graph_recorded(reason: &str, nodes: usize, how: &str, micros: u128)
+    "5d2e6a9c41f34c0f8d7a90b4c3e17f25" "the decode graph is valid after {reason}: {nodes} nodes, {how} in {micros} us"
+    { reason = reason, nodes = nodes, how = how, us = micros }
+
+    /// The driver refused to record or replay; the step ran eagerly, and no token was lost.
+    WARN graph_failed(error: &str, failures: u32)
+    "e90d5f7b6a4b4d2c8f31a7c05b9e6d18" "the decode graph failed ({failures} in a row): {error}"
+    { error = error, failures = failures }
+
+    /// It failed too often: steps run eagerly until an operator resets it.
+    ERROR graph_disabled(error: &str)
+    "1c8f4b2d9e7a4f60b5d3c6a8e2f70914" "the decode graph is disabled: {error}"
+    { error = error }
+
+    /// An operator has reset it.
+    INFO graph_reset()
+    "a46d0e3f7c5b49d8927e1b8f4c6a30d2" "the decode graph was reset"
+    { }
+
     /// A request has ended as its caller wanted, or was cancelled.
     INFO request_finished(request_id: u64, receipt: &Receipt)
     "421babda008948259cce4dd75934d019" "request {request_id}: {receipt}"

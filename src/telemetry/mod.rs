@@ -1,6 +1,10 @@
 //! Receipts: what a request cost, in figures that can be compared with the memory's bandwidth.
 
+mod timing;
+
 use serde::{Deserialize, Serialize};
+
+pub use timing::{Percentiles, Timing};
 
 /// Why generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 pub use script::{Script, ScriptError};
 
 use super::{
-    Codec, Command, FinishReason, Inbox, ModelInfo, Refusal, RequestError, SessionId, Turn, Usage,
+    Codec, Command, Control, FinishReason, Inbox, ModelInfo, Refusal, RequestError, SessionId,
+    Turn, Usage,
 };
 use crate::model::language::Prompt;
 use answer::Scripted;
@@ -41,7 +42,7 @@ pub fn run(inbox: &Inbox, script: &Script) {
     let mut kept = HashMap::new();
     while let Some(command) = inbox.next() {
         match (command, &script.load_error) {
-            (Command::Forget(session), _) => drop(kept.remove(&session)),
+            (Command::Control(control), _) => obey(control, &mut kept),
             (Command::Turn(turn), None) => serve(turn, script, &mut kept),
             // It was being queued while those who waited were told of the failure.
             (Command::Turn(turn), Some(error)) => turn.fail(
@@ -49,6 +50,21 @@ pub fn run(inbox: &Inbox, script: &Script) {
                 Usage::default(),
             ),
         }
+    }
+}
+
+/// Does what is asked besides turns.
+fn obey(control: Control, kept: &mut HashMap<SessionId, Vec<u32>>) {
+    let none = || "the scripted engine records no decode graph".to_owned();
+    match control {
+        Control::Forget(session) => drop(kept.remove(&session)),
+        Control::Rewind { session, keep } => {
+            if let Some(tokens) = kept.get_mut(&session) {
+                tokens.truncate(keep);
+            }
+        }
+        Control::ResetGraph(reply) => drop(reply.send(Err(none()))),
+        Control::DumpGraph(reply) => drop(reply.send(Err(none()))),
     }
 }
 

@@ -1,0 +1,70 @@
+//! After each step: the figures for those who look, the events for the journal.
+
+use std::time::{Duration, Instant};
+
+use super::Inbox;
+use super::live::GraphStatus;
+use super::runner::Runner;
+use crate::graph::Event;
+use crate::journal;
+
+/// Watches the steps of one turn.
+#[derive(Debug)]
+pub(super) struct Observer<'a> {
+    inbox: &'a Inbox,
+    /// When the last token came, if it was of this turn.
+    last: Option<Instant>,
+}
+
+impl<'a> Observer<'a> {
+    pub(super) fn new(inbox: &'a Inbox) -> Self {
+        Self { inbox, last: None }
+    }
+
+    /// A token has come: after a prompt, or by a step.
+    pub(super) fn token(&mut self, runner: &mut Runner) {
+        let now = Instant::now();
+        let took = self.last.replace(now).map(|last| now - last);
+        {
+            let mut live = self.inbox.live();
+            live.tokens += 1;
+            live.graph.counters = runner.graph().counters();
+            if let Some(took) = took {
+                let pace = runner.pace();
+                let host = took.checked_sub(pace.waited).unwrap_or(Duration::ZERO);
+                live.timing.record(took, pace.idle, host);
+            }
+        }
+        graph(self.inbox, runner);
+    }
+}
+
+/// Tells what happened to the decode graph, if anything did.
+pub(super) fn graph(inbox: &Inbox, runner: &mut Runner) {
+    let events = runner.take_graph_events();
+    if events.is_empty() {
+        return;
+    }
+    let status = GraphStatus::of(runner);
+    let state = status.state;
+    inbox.live().graph = status;
+    inbox.publish(|status| status.graph_state = state);
+    for event in events {
+        match event {
+            Event::Invalidated { reason, epoch } => {
+                journal::graph_invalid(&reason.to_string(), epoch);
+            }
+            Event::Recorded {
+                reason,
+                nodes,
+                updated,
+                time,
+            } => {
+                let how = if updated { "updated" } else { "instantiated" };
+                journal::graph_recorded(&reason.to_string(), nodes, how, time.as_micros());
+            }
+            Event::Failed { error, failures } => journal::graph_failed(&error, failures),
+            Event::Disabled { error } => journal::graph_disabled(&error),
+        }
+    }
+}
