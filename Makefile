@@ -14,7 +14,7 @@ export ASK
 # What `make gpu` packs for a machine with a GPU; run.sh in it checks the CUDA backend there.
 GPU      := target/gpu-pack
 # The example in it that checks kernels and the graph.
-CHECK    := gpu-smoke
+CHECK    := gpu-check
 
 .PHONY: build demo test gpu cross deps deps-build deps-demo deps-test
 build: deps-build

@@ -61,7 +61,7 @@ pub(super) struct Module {
 }
 
 /// All kernels, for one device.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Modules {
     kind: Kind,
     modules: Vec<Rc<Module>>,

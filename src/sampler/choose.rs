@@ -72,6 +72,8 @@ impl Sampler {
         });
         let kept = kept.count().max(1);
         candidates.truncate(kept);
+        // In the order of the vocabulary: a device draws without sorting, and draws the same.
+        candidates.sort_unstable_by_key(|candidate| candidate.token);
         let total: f32 = candidates.iter().map(|candidate| candidate.weight).sum();
         let mut left = uniform(parameters.seed, self.counter) * total;
         for candidate in candidates.iter() {

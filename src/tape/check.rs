@@ -44,6 +44,21 @@ impl Tape {
         Ok(())
     }
 
+    /// The proof without its order: that each operation's names exist and its shapes and types fit.
+    ///
+    /// # Errors
+    /// As `check`.
+    pub(super) fn check_shapes_alone(&self) -> Result<(), TapeError> {
+        self.ops.iter().enumerate().try_for_each(|(index, op)| {
+            let fits = self.check_names(op).and_then(|()| self.check_shapes(op));
+            fits.map_err(|reason| TapeError {
+                index,
+                op: op.name(),
+                reason,
+            })
+        })
+    }
+
     fn check_names(&self, op: &Op) -> Result<(), String> {
         let (reads, writes) = op.slots();
         if let Some(Slot(slot)) = reads

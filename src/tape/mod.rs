@@ -9,6 +9,7 @@ mod check;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+pub mod diff;
 mod dtype;
 mod executor;
 mod footprint;

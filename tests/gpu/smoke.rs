@@ -1,5 +1,5 @@
 //! Tries the device layer on the GPU at hand, in the parts named as arguments, or all but `sticky`, which
-//! breaks the context on purpose. It exits 77 where there is no GPU to try.
+//! breaks the context on purpose.
 
 #![allow(clippy::cast_possible_truncation)] // offsets are small
 
@@ -16,20 +16,17 @@ use ganglion::graph::{Graph, Recording, Renewal};
 const WORDS: u32 = 150_000_001;
 const NODES: usize = 200;
 
-fn main() -> ExitCode {
+/// Runs the parts named by `wanted`.
+pub(crate) fn run(wanted: &[String]) -> ExitCode {
     let context = match Context::open(true) {
         Ok(context) => context,
-        Err(error) => {
-            println!("NOT RUN: {error}");
-            return ExitCode::from(77);
-        }
+        Err(error) => return super::not_run(&error),
     };
     println!(
         "{:?}, {:?} B free",
         context.properties(),
         context.free_memory()
     );
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
     let mut failed = false;
     for (name, part) in PARTS {
         let all = wanted.is_empty() && *name != "sticky";
@@ -42,11 +39,7 @@ fn main() -> ExitCode {
             );
         }
     }
-    if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    super::verdict(!failed)
 }
 
 type Part = fn(&Rc<Context>) -> Result<()>;

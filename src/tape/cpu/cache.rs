@@ -61,6 +61,12 @@ impl Cache {
         (&self.k[at..][..len], &self.v[at..][..len])
     }
 
+    /// K and V of a layer, (head, position, head_dim).
+    pub(super) fn layer(&mut self, layer: usize) -> [&mut [u8]; 2] {
+        let (start, end) = (self.start(layer, 0), self.start(layer + 1, 0));
+        [&mut self.k[start..end], &mut self.v[start..end]]
+    }
+
     pub(super) fn format(&self) -> Format {
         match self.info.dtype {
             DType::F32 => Format::F32,

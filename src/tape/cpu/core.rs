@@ -19,8 +19,8 @@ pub(super) struct Core {
     weights: Vec<Weight>,
     /// (head_dim / 2): radians per position
     rope_frequencies: Vec<f32>,
-    cache: Cache,
-    buffers: Buffers,
+    pub(super) cache: Cache,
+    pub(super) buffers: Buffers,
     pub(super) state: StepState,
     pub(super) sampler: Sampler,
     /// The rows of a prompt; those of a tape beyond them are padding.
@@ -34,13 +34,13 @@ pub(super) struct Core {
 
 /// Allocated by `prepare`, never moved by `run`.
 #[derive(Debug, Default)]
-struct Buffers {
+pub(super) struct Buffers {
     /// One for each slot, long enough for every prepared tape.
-    slots: Vec<Vec<f32>>,
+    pub(super) slots: Vec<Vec<f32>>,
     /// (rows, hidden): the normed rows of the operation at hand
-    normed: Vec<f32>,
+    pub(super) normed: Vec<f32>,
     /// (outputs, rows): a product before it is transposed into its slot
-    product: Vec<f32>,
+    pub(super) product: Vec<f32>,
 }
 
 impl Core {
@@ -196,17 +196,15 @@ impl Core {
                     tape.slot(q).columns,
                     norms.map(|[q, _]| q),
                 );
-                rope.rotate(
-                    &mut slots[k.0][..len(k)],
-                    tape.slot(k).columns,
-                    norms.map(|[_, k]| k),
-                );
+                let rotated_k = &mut product[..len(k)];
+                rotated_k.copy_from_slice(&slots[k.0][..len(k)]);
+                rope.rotate(rotated_k, tape.slot(k).columns, norms.map(|[_, k]| k));
                 tape.slot(rotated).dtype.round(&mut out[..len(q)]);
                 slots[rotated.0] = out;
                 cache.store(
                     region * layers + layer,
                     position,
-                    &slots[k.0][..real_len(k)],
+                    &rotated_k[..real_len(k)],
                     &slots[v.0][..real_len(v)],
                 );
             }

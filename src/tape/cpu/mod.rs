@@ -6,6 +6,7 @@ mod attention;
 mod cache;
 mod core;
 mod footprint;
+mod inspect;
 mod matmul;
 mod norm;
 mod rope;

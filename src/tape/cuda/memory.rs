@@ -183,11 +183,11 @@ const fn code(format: Format) -> u32 {
 /// Activations, one arena a slot, long enough for every prepared tape.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    held: Vec<(Arena, Region, u64)>,
+    pub(super) held: Vec<(Arena, Region, u64)>,
     /// Normed rows of a prompt, in the activations' type.
-    normed: Option<(Arena, Region, u64)>,
+    pub(super) normed: Option<(Arena, Region, u64)>,
     /// Of attention, before its merge.
-    partials: Option<(Arena, Region, u64)>,
+    pub(super) partials: Option<(Arena, Region, u64)>,
 }
 
 /// Bytes of what `Slots` holds for a tape.

@@ -4,6 +4,7 @@
 //! never changes once it has been launched with, so what was recorded stays good.
 
 mod footprint;
+mod inspect;
 mod kernels;
 mod launch;
 mod limits;

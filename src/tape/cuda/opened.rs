@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::device::{Context, Error, Modules};
 
 /// What there is to know before a model is loaded.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Device {
     pub(super) context: Rc<Context>,
     pub(super) modules: Modules,

@@ -10,9 +10,10 @@ use crate::tape::KvInfo;
 /// K and V of each region and layer, each (head, position, head_dim).
 #[derive(Debug)]
 pub(super) struct Cache {
-    _arena: Arena,
+    pub(super) arena: Arena,
     layers: usize,
     /// Of region after region: K of its layers, then V.
+    pub(super) memory: Vec<Region>,
     addresses: Vec<u64>,
 }
 
@@ -55,8 +56,9 @@ impl Cache {
             .map(|region| arena.address(*region))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            _arena: arena,
+            arena,
             layers: kv.layers,
+            memory: regions,
             addresses,
         })
     }

@@ -1,0 +1,53 @@
+//! Slots and cache as bytes, for a comparison of executors; a forward pass has no use for it.
+
+use super::Cpu;
+use crate::tape::{ExecuteError, Slot, Tape};
+
+impl Cpu {
+    pub(in crate::tape) fn slot_bytes(&self, slot: Slot) -> usize {
+        4 * self.core.buffers.slots[slot.0].len()
+    }
+
+    pub(in crate::tape) fn write_slot(&mut self, slot: Slot, bytes: &[u8]) {
+        let values = self.core.buffers.slots[slot.0].iter_mut();
+        for (value, bytes) in values.zip(bytes.as_chunks().0) {
+            *value = f32::from_le_bytes(*bytes);
+        }
+    }
+
+    /// The first `bytes` of a slot.
+    pub(in crate::tape) fn read_slot(&self, slot: Slot, bytes: usize) -> Vec<u8> {
+        let values = &self.core.buffers.slots[slot.0][..bytes / 4];
+        values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect()
+    }
+
+    /// K and V of the first layer of a region, (head, position, head_dim).
+    pub(in crate::tape) fn write_cache(&mut self, region: usize, bytes: &[Vec<u8>; 2]) {
+        let layer = region * self.kv.layers;
+        for (cache, bytes) in self.core.cache.layer(layer).into_iter().zip(bytes) {
+            cache.copy_from_slice(bytes);
+        }
+    }
+
+    pub(in crate::tape) fn read_cache(&mut self, region: usize) -> [Vec<u8>; 2] {
+        let layer = region * self.kv.layers;
+        self.core.cache.layer(layer).map(|bytes| bytes.to_vec())
+    }
+
+    pub(in crate::tape) fn poison_scratch(&mut self) {
+        self.core.buffers.normed.fill(f32::NAN);
+        self.core.buffers.product.fill(f32::NAN);
+    }
+
+    /// Runs a step that chooses no token, which is no step of generation: its operations, as they are.
+    pub(in crate::tape) fn run_part(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
+        self.fits(1, 1)?;
+        let region = self.core.region;
+        self.core.run(tape, 0..tape.ops.len(), region)?;
+        self.core.state.position += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! Which cases there are: every kernel that formats, types and row counts select between, with sizes and
+//! lengths dealt around so that each appears beside several of the others. The same cases in every run.
+
+mod choices;
+mod positions;
+mod products;
+
+pub use self::products::large;
+
+use super::world::{REGIONS, ROWS, Run, World};
+use crate::tape::{DType, KvInfo};
+
+const ACTIVATIONS: [DType; 2] = [DType::F16, DType::BF16];
+const HEAD_DIMS: [usize; 5] = [16, 32, 64, 96, 128];
+/// Qwen's vocabulary.
+const VOCABULARY: usize = 151_936;
+
+/// All but the large ones, in the order in which they are best run: one executor after the other.
+pub fn worlds() -> impl Iterator<Item = World> {
+    let heads = |(index, head_dim): (usize, usize)| {
+        DType::ALL
+            .into_iter()
+            .enumerate()
+            .map(move |(at, dtype)| KvInfo {
+                layers: 1,
+                heads: 1 + (index + at) % 3,
+                head_dim,
+                context: 4096,
+                slots: REGIONS,
+                dtype,
+            })
+    };
+    let mut deal = positions::Deal::new();
+    [products::world, choices::world]
+        .into_iter()
+        .map(|build| build())
+        .chain(
+            HEAD_DIMS
+                .into_iter()
+                .enumerate()
+                .flat_map(heads)
+                .map(move |kv| positions::world(kv, &mut deal)),
+        )
+}
+
+/// A cache that no case of a world looks at.
+fn unused_cache() -> KvInfo {
+    KvInfo {
+        layers: 1,
+        heads: 1,
+        head_dim: 16,
+        context: 512,
+        slots: REGIONS,
+        dtype: DType::F16,
+    }
+}

@@ -1,0 +1,109 @@
+//! What reads and writes one cache.
+
+use super::{ACTIVATIONS, ROWS, Run, World};
+use crate::model::Format;
+use crate::tape::diff::random::Deck;
+use crate::tape::diff::world::Builder;
+use crate::tape::{Input, KvInfo, Op, Slot};
+
+const GROUPS: [usize; 7] = [1, 2, 3, 4, 5, 7, 8];
+const LENGTHS: [usize; 5] = [1, 2, 127, 128, 4095];
+
+/// What cases of a position and a length are dealt from, over all caches.
+pub(super) struct Deal {
+    rows: Deck<usize>,
+    lengths: Deck<usize>,
+    groups: Deck<usize>,
+    normed: Deck<bool>,
+    padding: Deck<usize>,
+    regions: Deck<usize>,
+}
+
+impl Deal {
+    pub(super) fn new() -> Self {
+        Self {
+            rows: Deck::new(21, &[1, 2, 7, 8, 9, 16, 63, 64, 65, 128, ROWS]),
+            lengths: Deck::new(22, &LENGTHS),
+            groups: Deck::new(23, &GROUPS),
+            normed: Deck::new(24, &[true, false]),
+            padding: Deck::new(25, &[0, 1, 0, 11]),
+            regions: Deck::new(26, &[0, 1]),
+        }
+    }
+}
+
+pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
+    let KvInfo {
+        heads, head_dim, ..
+    } = kv;
+    let seed = 1000 * head_dim as u64 + kv.dtype as u64;
+    let mut b = Builder::new(seed, kv, (Format::F16, 2, 64));
+    let norms = [(); 2].map(|()| b.vector(head_dim, 1.0, 0.3));
+    for activation in ACTIVATIONS {
+        for (attend, input) in [
+            (false, Input::Step),
+            (false, Input::Prompt),
+            (true, Input::Step),
+            (true, Input::Step),
+            (true, Input::Prompt),
+            (true, Input::Prompt),
+        ] {
+            let rows = if input == Input::Step {
+                1
+            } else {
+                deal.rows.deal()
+            };
+            let length = deal.lengths.deal().max(rows);
+            let group = deal.groups.deal();
+            let (wide, narrow) = (group * heads * head_dim, heads * head_dim);
+            let run = Run {
+                rows,
+                input,
+                activation,
+            };
+            let name = format!(
+                "head_dim {head_dim}, {heads} kv heads x {group}, cache {}, length {length}",
+                kv.dtype.name()
+            );
+            let case = if attend {
+                let op = Op::Attend {
+                    layer: 0,
+                    q: Slot(0),
+                    out: Slot(1),
+                };
+                b.case(
+                    &name,
+                    run,
+                    &[("q", wide, true), ("attended", wide, true)],
+                    op,
+                )
+            } else {
+                let normed = deal.normed.deal();
+                let op = Op::RopeStore {
+                    layer: 0,
+                    inputs: [Slot(0), Slot(1), Slot(2)],
+                    norms: normed.then_some(norms),
+                    epsilon: 1e-6,
+                    rotated: Slot(3),
+                };
+                let slots = [
+                    ("q", wide, false),
+                    ("k", narrow, false),
+                    ("v", narrow, false),
+                    ("rotated", wide, true),
+                ];
+                let name = format!("{name}{}", if normed { " normed" } else { "" });
+                b.case(&name, run, &slots, op)
+            };
+            let padding = if input == Input::Step {
+                0
+            } else {
+                deal.padding.deal()
+            };
+            case.pad(padding.min(rows - 1));
+            case.position = length - case.tokens.len();
+            case.region = deal.regions.deal();
+        }
+    }
+    b.finish()
+}

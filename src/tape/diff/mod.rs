@@ -1,0 +1,328 @@
+//! Holds each operation of an executor against the CPU executor, on random inputs.
+//!
+//! Both start from the same memory, where all that is not an input holds 0xFF, which is a NaN in every
+//! type: what is not written, or is read from beyond, shows. Afterwards all but the outputs must be as it
+//! was. A tape of one operation reads what nothing wrote, so only its shapes are checked. It says nothing
+//! of speed, nor of whether the reference is right: the golden references do.
+
+mod compare;
+mod cover;
+mod inputs;
+mod inspect;
+mod random;
+mod report;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use cover::{large, worlds};
+pub use inspect::{Inspect, Layout};
+pub use report::Report;
+pub use world::{Case, World};
+
+use self::compare::worst;
+use self::inputs::Inputs;
+use self::world::REGIONS;
+use super::{DType, ExecuteError, Op, Slot, StepState, TapeError};
+
+/// Why nothing could be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    #[error("{case}: {error}")]
+    Tape { case: String, error: TapeError },
+    #[error("{case} on the {executor}: {error}")]
+    Execute {
+        case: String,
+        executor: &'static str,
+        error: ExecuteError,
+    },
+}
+
+/// What a case leaves on one executor.
+struct Left {
+    /// What each run ended with.
+    ends: Vec<Result<StepState, ExecuteError>>,
+    layouts: Vec<Layout>,
+    /// Of each slot, with what follows it: before the last run, and after it.
+    before: Vec<Vec<u8>>,
+    after: Vec<Vec<u8>>,
+    /// K and V of each region.
+    cache_before: Vec<[Vec<u8>; 2]>,
+    cache_after: Vec<[Vec<u8>; 2]>,
+}
+
+/// Bytes after a slot that are watched.
+const GUARD: usize = 64 << 10;
+/// Rows of each slot that are there and belong to no case.
+const SPARE_ROWS: usize = 16;
+const POISON: u8 = 0xff;
+
+impl World {
+    /// Runs its cases on both executors, which were made for it.
+    ///
+    /// # Errors
+    /// If a case's shapes do not fit, or an executor fails otherwise than by its operation's result.
+    pub fn diff(
+        &self,
+        reference: &mut impl Inspect,
+        subject: &mut impl Inspect,
+        report: &mut Report,
+    ) -> Result<(), DiffError> {
+        self.cases
+            .iter()
+            .try_for_each(|case| self.diff_case(case, reference, subject, report))
+    }
+
+    pub(self) fn diff_case(
+        &self,
+        case: &Case,
+        reference: &mut impl Inspect,
+        subject: &mut impl Inspect,
+        report: &mut Report,
+    ) -> Result<(), DiffError> {
+        case.tape
+            .check_shapes_alone()
+            .map_err(|error| DiffError::Tape {
+                case: case.name.clone(),
+                error,
+            })?;
+        let inputs = self.inputs(case);
+        let left = |executor, error| DiffError::Execute {
+            case: case.name.clone(),
+            executor,
+            error,
+        };
+        let reference = self
+            .run(case, &inputs, reference)
+            .map_err(|error| left("reference", error))?;
+        let subject = self
+            .run(case, &inputs, subject)
+            .map_err(|error| left("subject", error))?;
+        let (ratio, mut failure) = self.compare(case, &reference, &subject);
+        if let Some(outside) = self.outside(case, &reference) {
+            failure = Some(format!("the reference itself: {outside}"));
+        }
+        report.add(case.op().name(), &case.name, ratio, failure);
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        case: &Case,
+        inputs: &Inputs,
+        executor: &mut impl Inspect,
+    ) -> Result<Left, ExecuteError> {
+        let tape = &case.tape;
+        let mut roomy = tape.clone();
+        roomy
+            .slots
+            .iter_mut()
+            .for_each(|slot| slot.rows += SPARE_ROWS);
+        executor.prepare(&roomy)?;
+        let slots: Vec<Slot> = (0..tape.slots.len()).map(Slot).collect();
+        let layouts: Vec<Layout> = slots
+            .iter()
+            .map(|slot| executor.layout(tape, *slot))
+            .collect();
+        let before: Vec<Vec<u8>> = slots
+            .iter()
+            .zip(&layouts)
+            .map(|(slot, layout)| {
+                let info = tape.slot(*slot);
+                let bytes = info.rows * layout.stride * layout.dtype.bytes() + GUARD;
+                let mut image = vec![POISON; bytes.min(executor.slot_bytes(*slot))];
+                if let Some((_, values)) = inputs.slots.iter().find(|(input, _)| input == slot) {
+                    layout.put(values, info.columns, &mut image);
+                }
+                image
+            })
+            .collect();
+        let cache_before: Vec<[Vec<u8>; 2]> = (0..REGIONS)
+            .map(|region| {
+                [0, 1].map(|side| {
+                    let bytes = encode(self.kv.dtype, &inputs.cache[side]);
+                    // Only one is to be read.
+                    if region == case.region {
+                        bytes
+                    } else {
+                        vec![POISON; bytes.len()]
+                    }
+                })
+            })
+            .collect();
+        for (region, cache) in cache_before.iter().enumerate() {
+            executor.write_cache(region, cache)?;
+        }
+        executor.poison_scratch()?;
+        executor.begin((case.region, case.position), case.parameters, &case.history)?;
+        executor.post(case.tokens[0]);
+        let mut ends = Vec::new();
+        for _ in 0..case.runs {
+            for (slot, image) in slots.iter().zip(&before) {
+                executor.write_slot(*slot, image)?;
+            }
+            let end = executor.run(tape, &case.tokens);
+            ends.push(end.map(|()| executor.state()));
+        }
+        let after = slots
+            .iter()
+            .zip(&before)
+            .map(|(slot, image)| executor.read_slot(*slot, image.len()))
+            .collect::<Result<_, _>>()?;
+        let regions = 0..REGIONS;
+        let cache_after = regions
+            .map(|region| executor.read_cache(region))
+            .collect::<Result<_, _>>()?;
+        Ok(Left {
+            ends,
+            layouts,
+            before,
+            after,
+            cache_before,
+            cache_after,
+        })
+    }
+
+    /// The worst |delta| in units of the bound, and what is wrong.
+    fn compare(&self, case: &Case, reference: &Left, subject: &Left) -> (f64, Option<String>) {
+        let mut failure = self.outside(case, subject);
+        if reference.ends != subject.ends {
+            let pairs = reference.ends.iter().zip(&subject.ends);
+            let at = pairs.take_while(|(a, b)| a == b).count();
+            failure = Some(format!(
+                "run {at} ends with {:?}, not {:?}",
+                subject.ends[at], reference.ends[at]
+            ));
+        }
+        let mut ratio = if failure.is_some() {
+            f64::INFINITY
+        } else {
+            0.0
+        };
+        let mut hold =
+            |what: &str, columns: usize, dtype: DType, [reference, subject]: [&[f32]; 2]| {
+                let worst = worst(reference, subject, columns, dtype);
+                if worst.ratio > 1.0 {
+                    let state = if worst.value.is_nan() {
+                        ", not a number: not written, or read from beyond its inputs"
+                    } else {
+                        ""
+                    };
+                    failure.get_or_insert_with(|| {
+                        format!(
+                            "{what} row {} column {} is {}{state}, not {} ({:.2} of the bound)",
+                            worst.row, worst.column, worst.value, worst.reference, worst.ratio
+                        )
+                    });
+                }
+                ratio = ratio.max(worst.ratio);
+            };
+        if matches!(case.op(), Op::Choose { .. }) {
+            return (ratio, failure);
+        }
+        for slot in case.op().slots().1 {
+            let info = case.tape.slot(slot);
+            let real = info.rows.min(case.tokens.len()) * info.columns;
+            let [ours, theirs] = [reference, subject]
+                .map(|left| left.layouts[slot.0].take(info, &left.after[slot.0]));
+            let pair = [&ours[..real], &theirs[..real]];
+            hold(info.name, info.columns, info.dtype, pair);
+        }
+        if matches!(case.op(), Op::RopeStore { .. }) {
+            for (side, name) in ["cached k", "cached v"].into_iter().enumerate() {
+                let [ours, theirs] = [reference, subject]
+                    .map(|left| self.stored(case, &left.cache_after[case.region][side]));
+                hold(name, self.kv.head_dim, self.kv.dtype, [&ours, &theirs]);
+            }
+        }
+        (ratio, failure)
+    }
+
+    /// What a case has changed besides its outputs.
+    fn outside(&self, case: &Case, left: &Left) -> Option<String> {
+        let written = case.op().slots().1;
+        for (index, info) in case.tape.slots.iter().enumerate() {
+            let (before, after) = (&left.before[index], &left.after[index]);
+            let layout = left.layouts[index];
+            // The choice penalizes its logits in place.
+            let output = written.contains(&Slot(index)) || matches!(case.op(), Op::Choose { .. });
+            let changed = (0..before.len()).find(|&at| {
+                let inside = output && layout.holds(info, at);
+                !inside && before[at] != after[at]
+            });
+            if let Some(at) = changed {
+                let element = at / layout.dtype.bytes();
+                return Some(format!(
+                    "changed {} of {} x {} at row {} column {}, which is not its output",
+                    info.name,
+                    info.rows,
+                    info.columns,
+                    element / layout.stride,
+                    element % layout.stride
+                ));
+            }
+        }
+        let stride = self.kv.head_dim * self.kv.dtype.bytes();
+        let positions = if matches!(case.op(), Op::RopeStore { .. }) {
+            case.position..case.position + case.tokens.len()
+        } else {
+            0..0
+        };
+        for (region, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate()
+        {
+            for (before, after) in before.iter().zip(after) {
+                let pairs = before.chunks(stride).zip(after.chunks(stride));
+                for (index, (before, after)) in pairs.enumerate() {
+                    let position = index % self.kv.context;
+                    let stored = region == case.region && positions.contains(&position);
+                    if !stored && before != after {
+                        return Some(format!(
+                            "changed the cache at position {position} of region {region}"
+                        ));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The positions that a case has stored, (head, position, head_dim).
+    fn stored(&self, case: &Case, cache: &[u8]) -> Vec<f32> {
+        let values = decode(self.kv.dtype, cache);
+        let head_dim = self.kv.head_dim;
+        values
+            .chunks_exact(self.kv.context * head_dim)
+            .flat_map(|head| &head[case.position * head_dim..][..case.tokens.len() * head_dim])
+            .copied()
+            .collect()
+    }
+}
+
+/// As a cache or slot of that type holds them.
+fn encode(dtype: DType, values: &[f32]) -> Vec<u8> {
+    use half::{bf16, f16};
+    let bytes = |values: &[f32], each: fn(f32) -> [u8; 2]| {
+        values.iter().flat_map(|value| each(*value)).collect()
+    };
+    match dtype {
+        DType::F32 => values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect(),
+        DType::F16 => bytes(values, |value| f16::from_f32(value).to_le_bytes()),
+        DType::BF16 => bytes(values, |value| bf16::from_f32(value).to_le_bytes()),
+    }
+}
+
+fn decode(dtype: DType, bytes: &[u8]) -> Vec<f32> {
+    use half::{bf16, f16};
+    let pairs = bytes.as_chunks::<2>().0.iter();
+    match dtype {
+        DType::F32 => {
+            let words = bytes.as_chunks::<4>().0.iter();
+            words.map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        }
+        DType::F16 => pairs.map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
+        DType::BF16 => pairs.map(|b| bf16::from_le_bytes(*b).to_f32()).collect(),
+    }
+}

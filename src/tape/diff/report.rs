@@ -1,0 +1,86 @@
+//! What a comparison has found, as a table: a line for each operation, its worst case, and what failed.
+
+use std::fmt;
+
+/// The worst of each operation, and every failure.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    lines: Vec<Line>,
+    failures: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Line {
+    op: &'static str,
+    cases: usize,
+    failed: usize,
+    worst: f64,
+    name: String,
+}
+
+impl Report {
+    /// One case of `op`: its worst |delta| in units of the bound, and why it failed, if it did.
+    pub(super) fn add(
+        &mut self,
+        op: &'static str,
+        name: &str,
+        worst: f64,
+        failure: Option<String>,
+    ) {
+        let at = self.lines.iter().position(|line| line.op == op);
+        let at = at.unwrap_or_else(|| {
+            self.lines.push(Line {
+                op,
+                cases: 0,
+                failed: 0,
+                worst: -1.0,
+                name: String::new(),
+            });
+            self.lines.len() - 1
+        });
+        let line = &mut self.lines[at];
+        line.cases += 1;
+        line.failed += usize::from(failure.is_some());
+        if worst > line.worst {
+            line.worst = worst;
+            name.clone_into(&mut line.name);
+        }
+        self.failures
+            .extend(failure.map(|failure| format!("{name}: {failure}")));
+    }
+
+    #[must_use]
+    pub fn cases(&self) -> usize {
+        self.lines.iter().map(|line| line.cases).sum()
+    }
+
+    /// Each failing case, and why it failed.
+    #[must_use]
+    pub fn failures(&self) -> &[String] {
+        &self.failures
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for failure in &self.failures {
+            writeln!(f, "FAILED {failure}")?;
+        }
+        writeln!(
+            f,
+            "{:<11} {:>5} {:>6}  {:>11}  case",
+            "op", "cases", "failed", "worst/bound"
+        )?;
+        for line in &self.lines {
+            let Line {
+                op,
+                cases,
+                failed,
+                worst,
+                name,
+            } = line;
+            writeln!(f, "{op:<11} {cases:>5} {failed:>6}  {worst:>11.4}  {name}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! The comparison itself, CPU against CPU: equals are equal, and each kind of fault is caught.
+
+use super::*;
+use crate::sampler::Parameters;
+use crate::tape::{Executor, Tape};
+
+/// What an executor gets wrong after each run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    /// An element of its first output is off by a little more than the bound allows.
+    Element,
+    /// An element of its first output was never written.
+    Unwritten,
+    /// What follows its first output.
+    Beyond,
+    /// An input.
+    Input,
+    /// The cache, where nothing is stored.
+    Cache,
+    /// The choice.
+    State,
+}
+
+struct Faulty {
+    executor: Executor,
+    fault: Option<Fault>,
+}
+
+impl Faulty {
+    /// Changes one element of a slot, which may lie beyond its last.
+    fn set(&mut self, slot: Slot, at: usize, new: impl Fn(f32) -> f32) -> Result<(), ExecuteError> {
+        let mut bytes = self
+            .executor
+            .read_slot(slot, self.executor.slot_bytes(slot))?;
+        let at = &mut bytes[4 * at..4 * at + 4];
+        let old = decode(DType::F32, at)[0];
+        at.copy_from_slice(&new(old).to_le_bytes());
+        self.executor.write_slot(slot, &bytes)
+    }
+
+    fn change(&mut self, tape: &Tape, fault: Fault) -> Result<(), ExecuteError> {
+        let (inputs, outputs) = tape.ops[0].slots();
+        let last = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns - 1;
+        match fault {
+            Fault::Element => {
+                let info = tape.slot(outputs[0]);
+                let bytes = self.executor.read_slot(outputs[0], 4 * info.columns)?;
+                let values = decode(DType::F32, &bytes);
+                let beyond = |step: &f32| {
+                    let mut off = values.clone();
+                    off[0] += step;
+                    worst(&values, &off, info.columns, info.dtype).ratio > 1.2
+                };
+                let mut steps = std::iter::successors(Some(1e-6), |step| Some(step * 1.1));
+                let step = steps.find(beyond).expect("it is found");
+                self.set(outputs[0], 0, |old| old + step)
+            }
+            Fault::Unwritten => self.set(outputs[0], 0, |_| f32::from_bits(u32::MAX)),
+            Fault::Beyond => self.set(outputs[0], last(outputs[0]) + 1, |_| 0.0),
+            Fault::Input => self.set(inputs[0], 0, |old| old + 1e-6),
+            Fault::Cache => {
+                let mut cache = self.executor.read_cache(1)?;
+                let last = cache[1].len() - 1;
+                cache[1][last] ^= 1;
+                self.executor.write_cache(1, &cache)
+            }
+            Fault::State => {
+                let token = self.executor.state().token;
+                self.executor.post(token ^ 1);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Inspect for Faulty {
+    fn prepare(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
+        self.executor.prepare(tape)
+    }
+
+    fn begin(
+        &mut self,
+        (region, position): (usize, usize),
+        parameters: Parameters,
+        prompt: &[u32],
+    ) -> Result<(), ExecuteError> {
+        self.executor.begin((region, position), parameters, prompt)
+    }
+
+    fn post(&mut self, token: u32) {
+        self.executor.post(token);
+    }
+
+    fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
+        self.executor.run(tape, tokens)?;
+        self.fault.map_or(Ok(()), |fault| self.change(tape, fault))
+    }
+
+    fn state(&self) -> StepState {
+        self.executor.state()
+    }
+
+    fn layout(&self, tape: &Tape, slot: Slot) -> Layout {
+        self.executor.layout(tape, slot)
+    }
+
+    fn slot_bytes(&self, slot: Slot) -> usize {
+        self.executor.slot_bytes(slot)
+    }
+
+    fn write_slot(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), ExecuteError> {
+        self.executor.write_slot(slot, bytes)
+    }
+
+    fn read_slot(&mut self, slot: Slot, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
+        self.executor.read_slot(slot, bytes)
+    }
+
+    fn write_cache(&mut self, region: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
+        self.executor.write_cache(region, bytes)
+    }
+
+    fn read_cache(&mut self, region: usize) -> Result<[Vec<u8>; 2], ExecuteError> {
+        self.executor.read_cache(region)
+    }
+
+    fn poison_scratch(&mut self) -> Result<(), ExecuteError> {
+        self.executor.poison_scratch()
+    }
+}
+
+/// Which faults an operation can have.
+fn faults(op: &Op) -> &'static [Fault] {
+    match op {
+        Op::Embed { .. } => &[Fault::Element, Fault::Unwritten, Fault::Beyond],
+        Op::RopeStore { .. } | Op::Attend { .. } => &[
+            Fault::Element,
+            Fault::Unwritten,
+            Fault::Beyond,
+            Fault::Input,
+            Fault::Cache,
+        ],
+        Op::Choose { .. } => &[Fault::State],
+        _ => &[
+            Fault::Element,
+            Fault::Unwritten,
+            Fault::Beyond,
+            Fault::Input,
+        ],
+    }
+}
+
+/// Every fifth case: all operations appear, and it does not take long.
+#[test]
+fn equals_are_equal_and_every_fault_is_caught() {
+    let mut equal = Report::default();
+    let mut caught = std::collections::BTreeMap::new();
+    let mut cases = 0;
+    for world in worlds() {
+        cases += world.cases.len();
+        let mut reference = world.cpu(2).expect("threads start");
+        let mut subject = Faulty {
+            executor: world.cpu(2).expect("threads start"),
+            fault: None,
+        };
+        // Long prompts take a CPU long, and read the cache no differently.
+        let quick = |case: &&Case| case.tape.rows < 16 || case.position < 256;
+        for case in world.cases.iter().step_by(5).filter(quick) {
+            subject.fault = None;
+            world
+                .diff_case(case, &mut reference, &mut subject, &mut equal)
+                .expect("it runs");
+            let count: &mut usize = caught.entry(case.op().name()).or_default();
+            let faults = faults(case.op());
+            let fault = faults[*count % faults.len()];
+            *count += 1;
+            subject.fault = Some(fault);
+            let mut report = Report::default();
+            world
+                .diff_case(case, &mut reference, &mut subject, &mut report)
+                .expect("it runs");
+            // A choice that is refused leaves no token to get wrong.
+            let refused = case.name.contains("NaN") || case.name.contains("inf");
+            assert_eq!(
+                report.failures().len(),
+                usize::from(!refused),
+                "{fault:?} in {}",
+                case.name
+            );
+        }
+    }
+    assert!(equal.failures().is_empty(), "{equal}");
+    assert!((300..=600).contains(&cases), "{cases} cases");
+    let all = caught.values().all(|count| *count >= 5);
+    assert!(
+        caught.len() == 8 && all,
+        "every operation, every fault: {caught:?}"
+    );
+}

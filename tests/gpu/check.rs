@@ -1,0 +1,39 @@
+//! Checks on the GPU at hand what a test without one cannot. It exits 0 if all is well, 1 if not, and 77
+//! where there is no GPU.
+
+mod diff;
+mod modes;
+mod smoke;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
+  smoke [PART...]         the device layer, in parts
+  diff [NAME...]          each operation against the CPU executor; only cases whose names hold all of NAME
+  modes [--cpu] MODEL...  every mode of the graph gives the same tokens, and so do prompts by few rows and by many";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.split_first() {
+        Some((check, rest)) if check == "smoke" => smoke::run(rest),
+        Some((check, rest)) if check == "diff" => diff::run(rest),
+        Some((check, rest)) if check == "modes" && !rest.is_empty() => modes::run(rest),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn verdict(passed: bool) -> ExitCode {
+    if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn not_run(error: &ganglion::device::Error) -> ExitCode {
+    println!("NOT RUN: {error}");
+    ExitCode::from(77)
+}

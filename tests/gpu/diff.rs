@@ -1,0 +1,42 @@
+//! Each operation of the CUDA executor against the CPU executor, on random inputs.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use ganglion::tape::cuda::Device;
+use ganglion::tape::diff::{Report, World, large, worlds};
+
+/// Runs the cases whose names hold all of `wanted`, and prints the worst of each operation.
+pub(crate) fn run(wanted: &[String]) -> ExitCode {
+    let device = match Device::open(false) {
+        Ok(device) => device,
+        Err(error) => return super::not_run(&error),
+    };
+    let start = Instant::now();
+    let mut report = Report::default();
+    let all = worlds().chain(std::iter::once_with(large));
+    for mut world in all {
+        world
+            .cases
+            .retain(|case| wanted.iter().all(|part| case.name.contains(part)));
+        if world.cases.is_empty() {
+            continue;
+        }
+        if let Err(error) = compare(&world, &device, &mut report) {
+            println!("{report}FAILED {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    println!(
+        "{report}{} cases in {:.1} s",
+        report.cases(),
+        start.elapsed().as_secs_f64()
+    );
+    super::verdict(report.failures().is_empty() && report.cases() > 0)
+}
+
+fn compare(world: &World, device: &Device, report: &mut Report) -> Result<(), Box<dyn Error>> {
+    let (mut cpu, mut cuda) = (world.cpu(0)?, world.cuda(device.clone())?);
+    Ok(world.diff(&mut cpu, &mut cuda, report)?)
+}

@@ -1,0 +1,176 @@
+//! Whatever is recorded, and by how many rows a prompt runs, the tokens are the same.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+use ganglion::engine::runner::{Backend, CudaSettings, Runner, Settings};
+use ganglion::graph::Mode;
+use ganglion::model::Checkpoint;
+use ganglion::sampler::Parameters;
+use ganglion::tape::{DType, Ending, GraphOptions};
+
+const TOKENS: usize = 64;
+const PROMPTS: [usize; 6] = [1, 2, 9, 64, 65, 130];
+const SEEDS: [u64; 4] = [1, 2, 3, 4];
+/// Rows of a prompt that run at once: as many as a wide product takes, and fewer than a narrow one.
+const CHUNKS: [usize; 2] = [64, 7];
+
+/// Prints a line for each model and type. `--cpu` tries the check where there is no GPU.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let (backend, models) = match arguments.split_first() {
+        Some((flag, models)) if flag == "--cpu" => (Backend::Cpu, models),
+        _ => (Backend::Cuda, arguments),
+    };
+    if backend == Backend::Cuda
+        && let Err(error) = ganglion::device::Context::open(false)
+    {
+        return super::not_run(&error);
+    }
+    let mut passed = true;
+    for model in models {
+        for activations in [DType::F16, DType::BF16] {
+            let outcome = compare(Path::new(model), backend, activations);
+            passed &= outcome.is_ok();
+            let said = outcome.unwrap_or_else(|error| format!("FAILED: {error}"));
+            println!("{model} {}: {said}", activations.name());
+        }
+    }
+    super::verdict(passed)
+}
+
+/// One way to run a model.
+struct Way {
+    mode: Mode,
+    chunk: usize,
+    runner: Runner,
+}
+
+impl Way {
+    fn name(&self) -> String {
+        format!("{} by {} rows", self.mode.name(), self.chunk)
+    }
+}
+
+/// Holds every way against the first, which records nothing.
+fn compare(model: &Path, backend: Backend, activations: DType) -> Result<String, Box<dyn Error>> {
+    let mut ways = Vec::new();
+    for mode in [
+        Mode::None,
+        Mode::FullDecodeOnly,
+        Mode::Full,
+        Mode::Piecewise,
+    ] {
+        for chunk in CHUNKS {
+            let runner = load(model, backend, activations, (mode, chunk))?;
+            ways.push(Way {
+                mode,
+                chunk,
+                runner,
+            });
+        }
+    }
+    let sampled = SEEDS.map(|seed| Parameters {
+        temperature: 0.8,
+        top_k: 40,
+        top_p: 0.95,
+        min_p: 0.05,
+        repetition_penalty: 1.1,
+        seed,
+    });
+    let (mut texts, mut distinct) = (0, std::collections::HashSet::new());
+    for parameters in std::iter::once(Parameters::default()).chain(sampled) {
+        for length in PROMPTS {
+            let mut expected = None;
+            for way in &mut ways {
+                let tokens = generate(way, length, parameters)?;
+                let expected = expected.get_or_insert_with(|| tokens.clone());
+                if let Some(at) = (0..TOKENS).find(|&at| tokens[at] != expected[at]) {
+                    return Err(format!(
+                        "{} differs at token {at} after a prompt of {length}, {parameters:?}",
+                        way.name()
+                    )
+                    .into());
+                }
+            }
+            texts += 1;
+            distinct.extend(expected);
+        }
+    }
+    let mut replays = 0;
+    for way in &ways {
+        let counters = way.runner.graph().counters();
+        if (way.mode == Mode::None) != (counters.launches == 0) || counters.failures > 0 {
+            return Err(format!("{}: {counters:?}", way.name()).into());
+        }
+        replays += counters.launches;
+    }
+    Ok(format!(
+        "{texts} texts of {TOKENS} tokens, {} of them distinct, the same in {} ways; {replays} steps replayed",
+        distinct.len(),
+        ways.len()
+    ))
+}
+
+fn load(
+    model: &Path,
+    backend: Backend,
+    activations: DType,
+    (mode, prefill_chunk): (Mode, usize),
+) -> Result<Runner, Box<dyn Error>> {
+    let settings = Settings {
+        backend,
+        kv_type: activations,
+        context: 256,
+        prefill_chunk,
+        graph: GraphOptions {
+            mode,
+            // A size within the smaller chunk as well.
+            capture_sizes: vec![4, 16, 32, 64],
+            verify_addresses: true,
+            ..GraphOptions::default()
+        },
+        cuda: CudaSettings {
+            activations,
+            ..CudaSettings::default()
+        },
+        ..Settings::default()
+    };
+    let checkpoint = Checkpoint::open(model)?;
+    Ok(Runner::load(&checkpoint, &settings, &mut |_, _| {})?)
+}
+
+/// Tokens of a fixed order that looks like none.
+fn prompt(length: usize, vocabulary: usize) -> Vec<u32> {
+    let token = |at: usize| (7 + at * at * 31 + at * 17) % vocabulary;
+    let tokens = (0..length).map(token);
+    tokens
+        .filter_map(|token| u32::try_from(token).ok())
+        .collect()
+}
+
+fn generate(
+    way: &mut Way,
+    length: usize,
+    parameters: Parameters,
+) -> Result<Vec<u32>, Box<dyn Error>> {
+    // Whoever records nothing launches nothing ahead either.
+    let ahead = way.mode != Mode::None;
+    let runner = &mut way.runner;
+    let prompt = prompt(length, runner.shape().vocabulary);
+    let cached = runner.begin(None, &prompt, parameters)?;
+    let mut chunks = prompt[cached..].chunks(way.chunk).peekable();
+    while let Some(chunk) = chunks.next() {
+        let ending = if chunks.peek().is_some() {
+            Ending::Kv
+        } else {
+            Ending::Token
+        };
+        runner.prefill(chunk, ending)?;
+    }
+    let mut tokens = vec![runner.token()];
+    while tokens.len() < TOKENS {
+        tokens.push(runner.step(ahead && tokens.len() + 1 < TOKENS)?);
+    }
+    Ok(tokens)
+}
