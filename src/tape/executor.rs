@@ -106,6 +106,7 @@ impl Executor {
     ///
     /// # Errors
     /// As `run`.
+    #[cfg_attr(not(feature = "cuda"), allow(unused_variables))] // a CPU runs nothing ahead
     pub fn step(&mut self, tape: &Tape, more: bool) -> Result<(), ExecuteError> {
         match self {
             Self::Cpu(cpu) => cpu.step(tape),
@@ -176,6 +177,7 @@ impl Executor {
     ///
     /// # Errors
     /// If there is not enough memory.
+    #[cfg_attr(not(feature = "cuda"), allow(unused_variables))] // a CPU has no such clock
     pub fn measure(&mut self, step: &Tape) -> Result<(), ExecuteError> {
         match self {
             Self::Cpu(_) => Ok(()),

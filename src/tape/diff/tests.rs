@@ -92,7 +92,7 @@ impl Inspect for Faulty {
     }
 
     fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
-        self.executor.run(tape, tokens)?;
+        Inspect::run(&mut self.executor, tape, tokens)?;
         self.fault.map_or(Ok(()), |fault| self.change(tape, fault))
     }
 

@@ -6,7 +6,8 @@ use crate::tape::diff::random::Deck;
 use crate::tape::diff::world::Builder;
 use crate::tape::{Input, KvInfo, Op, Slot};
 
-const GROUPS: [usize; 7] = [1, 2, 3, 4, 5, 7, 8];
+/// The last is more than attention takes at a time.
+const GROUPS: [usize; 8] = [1, 2, 3, 4, 5, 7, 8, 16];
 const LENGTHS: [usize; 5] = [1, 2, 127, 128, 4095];
 
 /// What cases of a position and a length are dealt from, over all caches.
