@@ -12,6 +12,7 @@ mod queue;
 mod request;
 pub mod runner;
 mod session;
+mod settings;
 mod status;
 mod stop;
 

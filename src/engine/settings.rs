@@ -1,0 +1,88 @@
+//! How a model is to be run: plain values with their defaults. Nothing is checked or opened here.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::tape::{DType, GraphOptions};
+
+/// Which executor to run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// The best that this build and this machine have.
+    #[default]
+    Auto,
+    Cpu,
+    Cuda,
+}
+
+/// Where weights and cache lie on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Unified on an integrated GPU, the device's own on others.
+    #[default]
+    Auto,
+    Device,
+    Unified,
+}
+
+/// How to run a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub backend: Backend,
+    pub kv_type: DType,
+    /// Positions of the cache; 0 is as many as the model was trained for.
+    pub context: usize,
+    /// Regions of the cache, each of `context` positions: conversations that keep their place in it.
+    pub slots: usize,
+    pub graph: GraphOptions,
+    /// 0 is one for each core.
+    pub threads: usize,
+    /// Rows of a prompt that run at once, at least 1.
+    pub prefill_chunk: usize,
+    /// Bytes that admission leaves to the rest of the system.
+    pub reserve: u64,
+    /// Where `MemAvailable` is read: a test's own file takes its place.
+    pub meminfo: PathBuf,
+    pub cuda: CudaSettings,
+}
+
+/// What only the CUDA backend asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaSettings {
+    /// f16 or bf16: what matrix products take in.
+    pub activations: DType,
+    pub weights: Placement,
+    pub kv: Placement,
+    pub spin: Duration,
+    /// Refuse on a discrete GPU what an Orin would not allow.
+    pub emulate_tegra: bool,
+}
+
+impl Default for CudaSettings {
+    fn default() -> Self {
+        Self {
+            activations: DType::F16,
+            weights: Placement::Auto,
+            kv: Placement::Auto,
+            spin: Duration::from_micros(50),
+            emulate_tegra: false,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Auto,
+            kv_type: DType::F16,
+            context: 2048,
+            slots: 1,
+            graph: GraphOptions::default(),
+            threads: 0,
+            prefill_chunk: 64,
+            reserve: 128 << 20,
+            meminfo: "/proc/meminfo".into(),
+            cuda: CudaSettings::default(),
+        }
+    }
+}
