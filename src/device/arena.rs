@@ -27,23 +27,35 @@ struct Chunk {
     bytes: usize,
 }
 
-/// Through which the CPU fills device memory, piece by piece.
+/// Through which the CPU fills device memory, piece by piece. Memory is pinned for it on its first use: unified
+/// memory is filled in place, in pieces as large, and never needs it.
 #[derive(Debug)]
-pub struct Staging(Pinned);
+pub struct Staging {
+    context: Rc<Context>,
+    bytes: usize,
+    pinned: Option<Pinned>,
+}
 
 impl Staging {
-    /// At most this many bytes.
-    pub const BYTES: usize = 32 << 20;
-
-    /// # Errors
-    /// If there is no memory left to pin.
-    pub fn new(context: &Rc<Context>, bytes: usize) -> Result<Self> {
-        Pinned::new(context, bytes.min(Self::BYTES)).map(Self)
-    }
+    /// At most this many bytes: few, for a small device also holds them as they are read; enough to keep a disk
+    /// and the bus busy.
+    pub const BYTES: usize = 8 << 20;
 
     #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.0.bytes()
+    pub fn new(context: &Rc<Context>, bytes: usize) -> Self {
+        Self {
+            context: Rc::clone(context),
+            bytes: bytes.min(Self::BYTES),
+            pinned: None,
+        }
+    }
+
+    fn pinned(&mut self) -> Result<&Pinned> {
+        let pinned = match self.pinned.take() {
+            Some(pinned) => pinned,
+            None => Pinned::new(&self.context, self.bytes)?,
+        };
+        Ok(self.pinned.insert(pinned))
     }
 }
 
@@ -168,7 +180,7 @@ impl Arena {
         (staging, stream): (&mut Staging, &mut Stream),
         mut write: impl FnMut(usize, &mut [u8]) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        let piece = staging.bytes() / unit.max(1) * unit;
+        let piece = staging.bytes / unit.max(1) * unit;
         if piece == 0 {
             return Err(Error::Bounds { bytes: unit }.into());
         }
@@ -180,11 +192,12 @@ impl Arena {
                 .zip(pieces)
                 .try_for_each(|(at, piece)| write(at, piece));
         }
+        let buffer = staging.pinned()?.host();
         for at in starts {
             let bytes = piece.min(region.bytes - at);
             // SAFETY: no larger than the staging buffer, which is borrowed mutably and, since each copy
             // out of it is waited for below, not being read.
-            let out = unsafe { std::slice::from_raw_parts_mut(staging.0.host().as_ptr(), bytes) };
+            let out = unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr(), bytes) };
             write(at, out)?;
             self.copy_in(region, at, out, stream)?;
         }

@@ -13,7 +13,6 @@ use super::{Context, Error, Result};
 pub struct Pinned {
     host: NonNull<u8>,
     device: u64,
-    bytes: usize,
     _context: Rc<Context>,
 }
 
@@ -33,7 +32,6 @@ impl Pinned {
         let mut pinned = Self {
             host,
             device: 0,
-            bytes,
             _context: Rc::clone(context),
         };
         // SAFETY: the memory was allocated mapped.
@@ -53,10 +51,6 @@ impl Pinned {
     /// Where the CPU sees it. The GPU may be reading or writing it: an owner says who does when.
     pub(super) fn host(&self) -> NonNull<u8> {
         self.host
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 

@@ -93,7 +93,7 @@ fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
     let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0)?;
     let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0)?;
     let mut stream = Stream::new(context)?;
-    let mut staging = Staging::new(context, Staging::BYTES)?;
+    let mut staging = Staging::new(context, Staging::BYTES);
     let mut plan = Plan::new();
     let large = plan.add(4 * WORDS as usize / 2)?;
     let second = plan.add(4 * WORDS as usize / 2)?;

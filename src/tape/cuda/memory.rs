@@ -73,7 +73,8 @@ impl Weight {
     }
 }
 
-/// Allocates and fills all weights; tiles are made in a buffer of at most `Staging::BYTES`.
+/// Allocates and fills all weights, in pieces of at most `Staging::BYTES`; the rows that become a piece take no
+/// more than it does.
 pub(super) fn load<E: From<Error>>(
     context: &Rc<Context>,
     memory: Memory,
@@ -83,8 +84,8 @@ pub(super) fn load<E: From<Error>>(
 ) -> Result<(Arena, Vec<Weight>), E> {
     let (plan, planned) = plan(infos)?;
     let mut arena = Arena::new(context, memory, &plan)?;
-    let mut staging = Staging::new(context, Staging::BYTES)?;
-    let mut raw = Vec::new();
+    let mut staging = Staging::new(context, Staging::BYTES);
+    let mut raw = Vec::with_capacity(Staging::BYTES);
     let mut weights = Vec::with_capacity(infos.len());
     for (id, (info, regions)) in infos.iter().zip(planned).enumerate() {
         if info.rows == 1 {
