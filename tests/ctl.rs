@@ -347,11 +347,63 @@ async fn bench_keeps_its_keys_and_tells_what_loading_took() {
             assert!(of[key].as_f64() > Some(0.0), "{key}: {report}");
         }
     }
+    let rows = report["modes"].as_array().expect("one mode, the default");
+    assert_eq!((rows.len(), &rows[0]["mode"]), (1, &report["mode"]));
     assert!(report["load_peak_ratio"].is_number(), "{report}");
     assert!(report["step_nodes"].is_number(), "{report}");
     for of_a_gpu in ["copy_gigabytes_per_second", "percent_of_copy"] {
         assert_eq!(report.get(of_a_gpu), Some(&Value::Null), "{of_a_gpu}");
     }
+}
+
+#[tokio::test]
+async fn bench_sets_the_modes_of_the_graph_side_by_side() {
+    let model = golden("tiny-llama");
+    let bench = ["bench", "--backend", "cpu", "--json", "--model"];
+    let sizes = ["--prompt", "8", "--generate", "4", "--reps", "2"];
+    let names = ["piecewise", "none", "full", "full_decode_only"];
+    let in_modes = ["--mode", &names.join(",")];
+    let bench = run(&[&bench[..], &[text(&model)], &sizes, &in_modes].concat()).await;
+    let report: Value = serde_json::from_str(&bench.stdout).expect("it prints JSON");
+    let rows = report["modes"].as_array().expect("an array");
+    let of = |key: &str| rows.iter().map(|row| row[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("mode"), names);
+    assert_eq!(report["mode"], names[0]);
+    for key in [
+        "tokens_per_second",
+        "step_milliseconds_p50",
+        "step_milliseconds_p99",
+        "cpu_microseconds_per_token",
+        "cpu_percent",
+        "first_token_milliseconds",
+    ] {
+        assert!(
+            of(key).iter().all(|value| value.as_f64() > Some(0.0)),
+            "{key}: {report}"
+        );
+    }
+    let kernels = of("kernels_per_step");
+    assert!(kernels[0].as_u64() > Some(0) && kernels.iter().all(|of| *of == kernels[0]));
+    let recorded = of("recording_microseconds");
+    assert_eq!(
+        recorded.iter().map(Value::is_number).collect::<Vec<_>>(),
+        [true, false, true, true]
+    );
+    for row in rows {
+        // A CPU has no clock of its own.
+        for of_a_gpu in [
+            "gpu_microseconds",
+            "gap_microseconds",
+            "gap_percent",
+            "gap_microseconds_per_node",
+        ] {
+            assert_eq!(row.get(of_a_gpu), Some(&Value::Null), "{of_a_gpu}: {row}");
+        }
+        assert!(row["host_microseconds_per_token"].is_number(), "{row}");
+    }
+    let unknown = run(&["bench", "--model", text(&model), "--mode", "eager"]).await;
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.stderr.contains("full_decode_only"), "{unknown:?}");
 }
 
 #[tokio::test]

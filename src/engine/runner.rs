@@ -227,6 +227,12 @@ impl Runner {
         self.executor.set_graph_mode(mode);
     }
 
+    /// How many kernels, or operations of the CPU's, a step takes, recorded or not.
+    #[must_use]
+    pub fn step_launches(&mut self) -> usize {
+        self.executor.launches(&self.step)
+    }
+
     /// The decode graph in DOT.
     ///
     /// # Errors

@@ -21,6 +21,12 @@ impl Trace {
         self.launches.push((operation, self.words.len()));
     }
 
+    /// How many launches there are.
+    #[must_use]
+    pub fn launches(&self) -> usize {
+        self.launches.len()
+    }
+
     /// The first thing that is not as in `other`: a place by its name, or else a launch.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {

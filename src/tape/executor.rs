@@ -161,6 +161,16 @@ impl Executor {
         }
     }
 
+    /// How many kernels, or operations of the CPU's, a run of a tape takes.
+    #[must_use]
+    pub fn launches(&mut self, tape: &Tape) -> usize {
+        match self {
+            Self::Cpu(_) => tape.ops.len(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.launches(tape),
+        }
+    }
+
     /// The decode graph in DOT, one graph a segment; empty before the first recording.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
 . ./daemon.sh
-stages=(goldens smollm2 diff modes equal sanitize daemon figures)
+stages=(goldens smollm2 diff modes equal sanitize daemon lifecycle figures anatomy)
 ctl=./ganglionctl
 smol=SmolLM2-135M-Instruct.Q4_1.gguf
 tiny=(golden/tiny-*)
@@ -52,6 +52,10 @@ check() {
     shift
     if [ ! -x gpu-check ]; then
         not_run "$name" 'gpu-check is not in this pack'
+        return
+    fi
+    if [[ $(./gpu-check 2>&1) != *"  $1 "* ]]; then
+        not_run "$name" "gpu-check does not know $1"
         return
     fi
     output=$(./gpu-check "$@" 2>&1)
@@ -118,7 +122,7 @@ stage_equal() {
     for model in "${tiny[@]}"; do
         name="${model#golden/} graph = eager"
         graph=$($ctl score --backend cuda --model "$model" --greedy 48 "$model/golden.json" 2>&1)
-        eager=$($ctl score --backend cuda --eager --model "$model" --greedy 48 "$model/golden.json" 2>&1)
+        eager=$($ctl score --backend cuda --mode none --model "$model" --greedy 48 "$model/golden.json" 2>&1)
         # An error would be the same twice.
         if ! grep -q greedy <<<"$graph"; then
             failing "$name" "$(tail -n 1 <<<"$graph")"
@@ -140,7 +144,7 @@ stage_sanitize() {
                 continue
             fi
             output=$(compute-sanitizer --tool $tool --error-exitcode 9 \
-                $ctl score --backend cuda --eager --model "$model" --greedy 16 "$model/golden.json" 2>&1)
+                $ctl score --backend cuda --mode none --model "$model" --greedy 16 "$model/golden.json" 2>&1)
             status=$?
             summary=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|not supported|Unable' <<<"$output" | tail -n 1)
             case $status in
@@ -225,23 +229,107 @@ bench() {
     fi
 }
 
-# Random weights at Qwen3's shapes, made here, so loaded from the page cache. Only the peak is a check: of
-# unified memory, at most 1.05 x (weights + KV).
-stage_figures() {
+# Of what `bench --mode A,B,... --json` prints: a line for each mode, then one for each check, its fields
+# name, verdict and text between tabs.
+anatomy='
+import json, sys
+modes = {row["mode"]: row for row in json.load(sys.stdin)["modes"]}
+
+def line(name, verdict, text):
+    print(name, verdict, text, sep="\t")
+
+def check(name, text, *figures, holds):
+    known = all(figure is not None for figure in figures)
+    line(name, ("passed" if holds(*figures) else "FAILED") if known else "NOT RUN", text.format(*figures))
+
+for mode, row in modes.items():
+    text = "{tokens_per_second:.1f} tok/s, step p50 {step_milliseconds_p50:.3f} p99 {step_milliseconds_p99:.3f} ms"
+    text += ", {kernels_per_step} kernels"
+    if row["gpu_microseconds"] is not None:
+        text += ", GPU {gpu_microseconds:.0f} us, gap {gap_microseconds:.1f} us = {gap_percent:.1f}%"
+        text += " = {gap_microseconds_per_node:.3f} a node"
+    text += ", host {host_microseconds_per_token:.1f} us, CPU {cpu_microseconds_per_token:.0f} us = {cpu_percent:.0f}%"
+    text += ", first token {first_token_milliseconds:.2f} ms"
+    if row["recording_microseconds"] is not None:
+        text += ", recorded in {recording_microseconds:.0f} us"
+    line(mode, "figures", text.format(**row))
+
+eager = modes["none"]
+def beside(mode, name, text, key, holds):
+    check(mode + " " + name, text, modes[mode][key], eager[key], holds=holds)
+
+if sys.argv[1] == "steps":
+    for mode in ("full_decode_only", "full"):
+        beside(mode, "no slower than none", "{:.1f} tok/s, {:.1f}; tolerance 2%", "tokens_per_second",
+               lambda graph, none: graph >= 0.98 * none)
+        beside(mode, "p99 no worse", "{:.3f} ms, {:.3f}; tolerance 10%", "step_milliseconds_p99",
+               lambda graph, none: graph <= 1.10 * none)
+        beside(mode, "CPU a token <= 1/5 of none", "{:.0f} us, {:.0f}", "cpu_microseconds_per_token",
+               lambda graph, none: 5 * graph <= none)
+        check(mode + " gap a node <= 0.9 us", "{}", modes[mode]["gap_microseconds_per_node"],
+              holds=lambda gap: gap <= 0.9)
+else:
+    beside("full", "first token no later than none", "{:.3f} ms, {:.3f}; tolerance 2%", "first_token_milliseconds",
+           lambda graph, none: graph <= 1.02 * none)
+'
+
+# anatomy NAME WHAT ARGUMENTS...: where the time of a step goes, mode beside mode.
+anatomy() {
+    local name=$1 what=$2 report of verdict text
+    shift 2
+    if ! report=$($ctl bench --backend cuda --memory device --model synthetic.gguf --json "$@" 2>"$folder/bench.log"); then
+        failing "$name" "$(tail -n 1 "$folder/bench.log")"
+        return
+    fi
+    while IFS=$'\t' read -r of verdict text; do
+        row "$name $of" "$verdict" "$text"
+        case $verdict in
+        FAILED) failed=1 ;;
+        'NOT RUN') missing=1 ;;
+        esac
+    done < <(python3 -c "$anatomy" "$what" <<<"$report" || printf 'report\tFAILED\tit is not as expected\n')
+}
+
+# Random weights at Qwen3's shapes, made here, so loaded from the page cache. A file of 4B takes minutes to
+# make and 8 GB of disk: all that is asked for is done with one before the next is made.
+with_synthetic() {
     local size type name
+    [ -z "${synthetic:-}" ] || return 0
+    synthetic=made
     for size in ${SIZES:-0.6b 4b}; do
         for type in ${TYPES:-bf16 q8_0 q4_0}; do
             name="Qwen3-$size $type"
+            # The others compare nothing that q8_0 would show.
+            asked figures || [ "$type" != q8_0 ] || continue
             if ! PYTHONPATH=$PWD/gguf.whl python3 synthesize.py "$size" "$type" synthetic.gguf >"$folder/synthesize.log" 2>&1; then
                 not_run "$name" "$(tail -n 1 "$folder/synthesize.log")"
                 continue
             fi
-            bench "$name graph" inf --memory device
-            bench "$name eager" inf --memory device --eager
-            bench "$name unified, peak <= 1.05" 1.05 --memory unified --reps 1
+            # Only the peak is a check: of unified memory, at most 1.05 x (weights + KV).
+            if asked figures; then
+                bench "$name graph" inf --memory device
+                bench "$name eager" inf --memory device --mode none
+                bench "$name unified, peak <= 1.05" 1.05 --memory unified --reps 1
+            fi
+            if [ "$type" != q8_0 ]; then
+                ! asked lifecycle || check "$name lifecycle's cost" lifecycle --cost synthetic.gguf
+                if asked anatomy; then
+                    anatomy "$name" steps --prompt 512 --generate 256 --mode full_decode_only,full,piecewise,none
+                    anatomy "$name 24 tokens" prompt --prompt 24 --generate 2 --reps 9 --mode full,none
+                fi
+            fi
             rm -f synthetic.gguf
         done
     done
+}
+
+stage_figures() { with_synthetic; }
+stage_anatomy() { with_synthetic; }
+
+# The states of the decode graph, with every fault of the driver; then what a change of the cache costs.
+stage_lifecycle() {
+    check 'lifecycle of the decode graph' lifecycle "${tiny[@]}"
+    with_synthetic
 }
 
 [ $# -gt 0 ] || set -- "${stages[@]}"
@@ -251,6 +339,8 @@ for stage in "$@"; do
         exit 64
     fi
 done
+asked() { [[ " ${wanted[*]} " == *" $1 "* ]]; }
+wanted=("$@")
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo 'no nvidia-smi'
 for stage in "$@"; do
     begun=$SECONDS

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use ganglion::engine::LoadError;
 use ganglion::engine::runner::{self, CudaSettings, Placement, RunError, Runner, Settings};
@@ -37,9 +38,6 @@ pub(crate) struct Setup {
     /// Where weights and cache lie on the CUDA backend
     #[arg(long, value_enum, default_value = "auto")]
     memory: Memory,
-    /// Launch each kernel of a step rather than replay a graph (CUDA backend)
-    #[arg(long)]
-    eager: bool,
     /// MiB that loading leaves to the rest of the system
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(..=1 << 20))]
     reserve_mib: u64,
@@ -49,6 +47,14 @@ pub(crate) struct Setup {
     /// Refuse on a discrete GPU what an Orin would not allow
     #[arg(long)]
     emulate_tegra: bool,
+}
+
+/// Takes a mode of the decode graph by its name.
+pub(crate) fn mode() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(Mode::ALL.map(Mode::name)).try_map(|name| {
+        let mut modes = Mode::ALL.into_iter();
+        modes.find(|mode| mode.name() == name).ok_or(name)
+    })
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -105,7 +111,12 @@ impl Setup {
     }
 
     /// Loads the weights, for `context` positions.
-    pub(crate) fn load(&self, checkpoint: &Checkpoint, context: usize) -> Result<Runner, Failure> {
+    pub(crate) fn load(
+        &self,
+        checkpoint: &Checkpoint,
+        context: usize,
+        mode: Mode,
+    ) -> Result<Runner, Failure> {
         let trained = checkpoint.shape.context;
         if context > trained {
             return Err(Failure::new(
@@ -126,11 +137,7 @@ impl Setup {
             context,
             slots: 1,
             graph: GraphOptions {
-                mode: if self.eager {
-                    Mode::None
-                } else {
-                    Mode::default()
-                },
+                mode,
                 ..GraphOptions::default()
             },
             threads: self.threads,

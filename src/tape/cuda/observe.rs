@@ -3,7 +3,7 @@
 use super::stamps::Stamps;
 use super::{Cuda, Error, Pace};
 use crate::fault::Faults;
-use crate::graph::{Graph, LifeCycle, Mode};
+use crate::graph::{Graph, LifeCycle, Mode, Stepper as _};
 use crate::tape::Tape;
 
 impl Cuda {
@@ -30,6 +30,12 @@ impl Cuda {
     pub fn set_graph_mode(&mut self, mode: Mode) {
         self.prompts.clear();
         self.graph.set_mode(mode);
+    }
+
+    /// How many kernels a run of a tape launches.
+    #[must_use]
+    pub fn launches(&mut self, tape: &Tape) -> usize {
+        self.split(tape).0.trace().launches()
     }
 
     /// What is recorded, in DOT.

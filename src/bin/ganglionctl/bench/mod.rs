@@ -1,25 +1,30 @@
 //! `ganglionctl bench`: how fast a model loads and runs here, beside how fast this machine moves memory.
 
+mod anatomy;
 mod available;
 mod ceiling;
 mod loading;
 mod report;
 mod resident;
+mod statistics;
+mod turn;
 
 use std::io;
 use std::path::Path;
-use std::time::Instant;
 
 use clap::Parser;
 use ganglion::engine::runner::{RunError, Runner};
+use ganglion::graph::Mode;
 use ganglion::tape::Executor;
 
 use crate::failure::{Exit, Failure};
 use crate::offline::{self, Setup, bad_run};
 use crate::output;
+use anatomy::Anatomy;
 use loading::Loading;
-use report::{Ceiling, Report, Speed};
+use report::{Ceiling, Measured, Report, Speed};
 use resident::Resident;
+use turn::Turn;
 
 /// Measures prefill and decode with random token ids; loads no tokenizer
 #[derive(Debug, Parser)]
@@ -35,6 +40,10 @@ pub(crate) struct Arguments {
     /// How often to measure
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = at_least_one)]
     reps: usize,
+    /// What of the work is recorded and replayed; several are measured one after another
+    #[arg(long = "mode", value_name = "MODE,...", value_delimiter = ',', value_parser = offline::mode(),
+        default_value = Mode::default().name())]
+    modes: Vec<Mode>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -53,19 +62,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         setup,
         prompt,
         generate,
-        reps,
+        modes,
         json,
+        ..
     } = arguments;
     let checkpoint = setup.open()?;
     let (runner, watched) = loading::watch(setup.may_use_gpu(), || {
-        setup.load(&checkpoint, prompt.saturating_add(*generate))
+        let context = prompt.saturating_add(*generate);
+        setup.load(&checkpoint, context, modes[0])
     });
     let mut runner = runner?;
     let ids = random_ids(*prompt, checkpoint.shape.vocabulary);
-    let speeds: Vec<Speed> = (0..*reps)
-        .map(|_| measure(&mut runner, &ids, *generate))
-        .collect::<Result<_, _>>()
-        .map_err(|error| bad_run(&error))?;
+    let measured = measure(&mut runner, &ids, arguments).map_err(|error| bad_run(&error))?;
     // Before the buffer of the next measurement counts as ours.
     let resident = Resident::read();
     let threads = match setup.threads {
@@ -83,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         threads,
         prompt: *prompt,
         generate: *generate,
-        step_nodes: Some(runner.executor().graph().nodes()).filter(|nodes| *nodes > 0),
+        mode: modes[0].name(),
     };
     let ceiling = match runner.executor() {
         Executor::Cpu(_) => ceiling::read_bandwidth(threads).map(Ceiling::Read),
@@ -94,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
             ceiling::copy_bandwidth().map(Ceiling::Copy)
         }
     };
-    let report = Report::new(speeds, ceiling, setting, loading, resident);
+    let report = Report::new(measured, ceiling, setting, loading, resident);
     if *json {
         output::print_json(&report)?;
     } else {
@@ -103,26 +111,54 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// One repetition, from an empty cache.
-#[allow(clippy::cast_precision_loss)] // counts of tokens and of bytes moved, shown to three digits
-fn measure(runner: &mut Runner, prompt: &[u32], generate: usize) -> Result<Speed, RunError> {
-    offline::forget(runner)?;
-    let start = Instant::now();
-    offline::prefill(runner, prompt)?;
-    let prefill = start.elapsed().as_secs_f64();
-
-    let mut bytes = 0;
-    let start = Instant::now();
-    for _ in 0..generate {
-        bytes += runner.step_bytes();
-        runner.step(true)?;
+/// Turns in each mode, then with a look inside: that costs a little, so it comes after all that is only timed.
+fn measure(
+    runner: &mut Runner,
+    prompt: &[u32],
+    Arguments {
+        generate,
+        reps,
+        modes,
+        ..
+    }: &Arguments,
+) -> Result<Measured, RunError> {
+    let mut speeds = Vec::new();
+    let mut step_nodes = None;
+    let mut rows = Vec::new();
+    for &mode in modes {
+        runner.set_graph_mode(mode);
+        let turns: Vec<Turn> = (0..*reps)
+            .map(|_| Turn::run(runner, prompt, *generate))
+            .collect::<Result<_, _>>()?;
+        if rows.is_empty() {
+            speeds = turns.iter().map(|turn| speed(turn, prompt.len())).collect();
+            step_nodes = Some(runner.graph().nodes()).filter(|nodes| *nodes > 0);
+        }
+        rows.push(Anatomy::new(mode, &turns, runner));
     }
-    let decode = start.elapsed().as_secs_f64();
-    Ok(Speed {
-        prefill: prompt.len() as f64 / prefill,
-        decode: generate as f64 / decode,
-        moved: bytes as f64 / decode / 1e9,
+    // A CPU has no clock for its operations.
+    if !matches!(runner.executor(), Executor::Cpu(_)) {
+        runner.measure()?;
+        for (&mode, row) in modes.iter().zip(&mut rows) {
+            runner.set_graph_mode(mode);
+            row.look_inside(runner, prompt, *generate)?;
+        }
+    }
+    Ok(Measured {
+        speeds,
+        step_nodes,
+        modes: rows,
     })
+}
+
+#[allow(clippy::cast_precision_loss)] // counts of tokens and of bytes moved, shown to three digits
+fn speed(turn: &Turn, prompt: usize) -> Speed {
+    let decode = turn.decode.as_secs_f64();
+    Speed {
+        prefill: prompt as f64 / turn.prompt.as_secs_f64(),
+        decode: turn.generated() as f64 / decode,
+        moved: turn.bytes as f64 / decode / 1e9,
+    }
 }
 
 /// The same ids in every run and on every machine (the generator is Marsaglia's xorshift64).

@@ -4,8 +4,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::anatomy::{self, Anatomy};
 use super::loading::Loading;
 use super::resident::Resident;
+use super::statistics::median;
 
 /// What one repetition reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -21,6 +23,15 @@ pub(crate) struct Speed {
     pub(crate) moved: f64,
 }
 
+/// What the turns gave.
+pub(crate) struct Measured {
+    /// Of each repetition in the first mode.
+    pub(crate) speeds: Vec<Speed>,
+    /// Kernels, or operations of the CPU's, that a replayed step launches; `None` where none is replayed.
+    pub(crate) step_nodes: Option<usize>,
+    pub(super) modes: Vec<Anatomy>,
+}
+
 /// What was measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct Setting {
@@ -33,8 +44,8 @@ pub(crate) struct Setting {
     pub(crate) threads: usize,
     pub(crate) prompt: usize,
     pub(crate) generate: usize,
-    /// Kernels, or operations of the CPU's, that a replayed step launches; `None` where none is replayed.
-    pub(crate) step_nodes: Option<usize>,
+    /// Of the graph in the repetitions.
+    pub(crate) mode: &'static str,
 }
 
 /// What decode is held against, in bytes per second.
@@ -52,9 +63,11 @@ pub(crate) enum Ceiling {
 pub(crate) struct Report {
     #[serde(flatten)]
     setting: Setting,
+    step_nodes: Option<usize>,
     repetitions: Vec<Speed>,
     best: Speed,
     median: Speed,
+    modes: Vec<Anatomy>,
     #[serde(flatten)]
     loading: Loading,
     /// What this machine reads sequentially with as many threads, in 10^9 bytes per second (CPU backend).
@@ -70,7 +83,11 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(
-        repetitions: Vec<Speed>,
+        Measured {
+            speeds: repetitions,
+            step_nodes,
+            modes,
+        }: Measured,
         ceiling: Option<Ceiling>,
         setting: Setting,
         loading: Loading,
@@ -79,8 +96,7 @@ impl Report {
         // Each figure by itself: a repetition may be the best of one and not of another.
         let of = |pick: fn(&[f64]) -> f64| {
             let column = |figure: fn(&Speed) -> f64| {
-                let mut column: Vec<f64> = repetitions.iter().map(figure).collect();
-                column.sort_by(f64::total_cmp);
+                let column: Vec<f64> = repetitions.iter().map(figure).collect();
                 pick(&column)
             };
             Speed {
@@ -89,8 +105,8 @@ impl Report {
                 moved: column(|speed| speed.moved),
             }
         };
-        let best = of(|sorted| sorted.last().copied().unwrap_or(0.0));
-        let median = of(median);
+        let best = of(|column| column.iter().copied().fold(0.0, f64::max));
+        let median = of(|column| median(column.iter().copied()));
         let (read, copy) = match ceiling {
             Some(Ceiling::Read(bytes)) => (Some(bytes / 1e9), None),
             #[cfg(feature = "cuda")]
@@ -99,8 +115,10 @@ impl Report {
         };
         Self {
             setting,
+            step_nodes,
             best,
             median,
+            modes,
             repetitions,
             loading,
             read_gigabytes_per_second: read,
@@ -109,17 +127,6 @@ impl Report {
             percent_of_copy: copy.map(|copy| 100.0 * best.moved / copy),
             resident_bytes,
         }
-    }
-}
-
-fn median(sorted: &[f64]) -> f64 {
-    let middle = sorted.len() / 2;
-    match sorted {
-        [] => 0.0,
-        sorted if sorted.len().is_multiple_of(2) => {
-            f64::midpoint(sorted[middle - 1], sorted[middle])
-        }
-        sorted => sorted[middle],
     }
 }
 
@@ -132,11 +139,14 @@ impl fmt::Display for Report {
             threads,
             prompt,
             generate,
-            step_nodes,
+            mode,
             ..
         } = &self.setting;
         writeln!(f, "{model}: {backend}, {kv} cache, {threads} threads")?;
-        writeln!(f, "prompt of {prompt} tokens, then {generate} generated")?;
+        writeln!(
+            f,
+            "prompt of {prompt} tokens, then {generate} generated, graph mode {mode}"
+        )?;
         writeln!(f)?;
         writeln!(f, "        prefill tok/s  decode tok/s  decode GB/s")?;
         let mut row = |name: &str, speed: &Speed| {
@@ -152,7 +162,9 @@ impl fmt::Display for Report {
         row("best", &self.best)?;
         row("median", &self.median)?;
         writeln!(f)?;
-        if let Some(nodes) = step_nodes {
+        anatomy::table(&self.modes, f)?;
+        writeln!(f)?;
+        if let Some(nodes) = self.step_nodes {
             writeln!(f, "a step replays {nodes} nodes")?;
         }
         let ceilings = [

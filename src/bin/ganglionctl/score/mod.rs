@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use ganglion::engine::score::{Comparison, compare, score};
+use ganglion::graph::Mode;
 
 use crate::failure::{Exit, Failure};
-use crate::offline::Setup;
+use crate::offline::{self, Setup};
 use crate::output;
 use bounds::{Bounds, Given};
 
@@ -21,6 +22,9 @@ use bounds::{Bounds, Given};
 pub(crate) struct Arguments {
     #[command(flatten)]
     setup: Setup,
+    /// What of the work is recorded and replayed
+    #[arg(long, value_parser = offline::mode(), default_value = Mode::default().name())]
+    mode: Mode,
     /// Greedy tokens after each case [default: 0, or with --compare as many as FILE has]
     #[arg(long, value_name = "N")]
     greedy: Option<usize>,
@@ -54,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         .map(|case| case.input_ids.len())
         .max();
     let context = longest.unwrap_or(0).saturating_add(greedy);
-    let mut runner = setup.load(&checkpoint, context)?;
+    let mut runner = setup.load(&checkpoint, context, arguments.mode)?;
     let mut scores = score(&mut runner, &reference, greedy)
         .map_err(|error| Failure::new(Exit::Data, format!("{}: {error}", file.display())))?;
 

@@ -1,0 +1,214 @@
+//! Where a step's time goes, for each mode of the decode graph; without a profiler.
+//!
+//! Turns are timed as they run in earnest, one step ahead of the host. Where the device has a clock, a few more
+//! steps then run one at a time, their operations noting when they begin and end: only those tell of gaps.
+
+use std::fmt;
+
+use ganglion::engine::runner::{RunError, Runner};
+use ganglion::graph::Mode;
+use serde::Serialize;
+
+use super::statistics::{median, percentile};
+use super::turn::{Step, Turn};
+use crate::offline;
+
+/// Steps of which each operation notes its time, at most.
+const MEASURED: usize = 50;
+
+/// The device's own times within a step, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Timeline {
+    /// From the first operation's begin to the last one's end.
+    whole: f64,
+    /// At least one operation ran.
+    busy: f64,
+    /// Between operations, of any length.
+    pauses: usize,
+}
+
+impl Timeline {
+    /// `None` of no operations.
+    #[allow(clippy::cast_precision_loss)] // differences of less than a minute
+    fn new(spans: &[(u64, u64)]) -> Option<Self> {
+        let first = spans.iter().map(|(begin, _)| *begin).min()?;
+        let last = spans.iter().map(|(_, end)| *end).max()?;
+        let busy: u64 = spans.iter().map(|(begin, end)| end - begin).sum();
+        Some(Self {
+            whole: (last - first) as f64 / 1e3,
+            busy: busy as f64 / 1e3,
+            pauses: (spans.len() - 1).max(1),
+        })
+    }
+
+    fn gap(&self) -> f64 {
+        self.whole - self.busy
+    }
+}
+
+/// The device's times in a mode, as medians of its steps; `None` where it has no clock.
+#[derive(Debug, Default, Serialize)]
+struct Device {
+    /// Operations ran.
+    gpu_microseconds: Option<f64>,
+    /// Nothing ran between the first operation and the last.
+    gap_microseconds: Option<f64>,
+    /// Of the time from the first operation to the last.
+    gap_percent: Option<f64>,
+    gap_microseconds_per_node: Option<f64>,
+}
+
+/// The keys are stable: scripts read them.
+#[derive(Debug, Serialize)]
+pub(super) struct Anatomy {
+    mode: &'static str,
+    /// The median of the repetitions.
+    tokens_per_second: f64,
+    step_milliseconds_p50: f64,
+    step_milliseconds_p99: f64,
+    /// Operations of the CPU's, on its backend.
+    kernels_per_step: usize,
+    #[serde(flatten)]
+    device: Device,
+    /// The engine's thread worked rather than waited.
+    host_microseconds_per_token: f64,
+    /// All threads of the process, those too that spin while they wait.
+    cpu_microseconds_per_token: f64,
+    /// While it decodes, of one core.
+    cpu_percent: f64,
+    /// The prompt, until its first token: the median of the repetitions.
+    first_token_milliseconds: f64,
+    /// The last recording; `None` in a mode that records nothing.
+    recording_microseconds: Option<f64>,
+}
+
+impl Anatomy {
+    /// What turns in one mode tell; `runner` has run the last of them just before.
+    #[allow(clippy::cast_precision_loss)] // counts of tokens
+    pub(super) fn new(mode: Mode, turns: &[Turn], runner: &mut Runner) -> Self {
+        let steady = || turns.iter().flat_map(Turn::steady);
+        let milliseconds = |step: &Step| step.whole.as_secs_f64() * 1e3;
+        let tokens = turns.iter().map(Turn::generated).sum::<usize>() as f64;
+        let cpu: f64 = turns.iter().map(|turn| turn.cpu.as_secs_f64()).sum();
+        let decode: f64 = turns.iter().map(|turn| turn.decode.as_secs_f64()).sum();
+        let host: f64 = steady().map(|step| step.host.as_secs_f64()).sum();
+        let recording = runner.graph().last_recording().as_secs_f64();
+        Self {
+            mode: mode.name(),
+            tokens_per_second: median(
+                turns
+                    .iter()
+                    .map(|turn| turn.generated() as f64 / turn.decode.as_secs_f64()),
+            ),
+            step_milliseconds_p50: percentile(steady().map(milliseconds), 50),
+            step_milliseconds_p99: percentile(steady().map(milliseconds), 99),
+            kernels_per_step: runner.step_launches(),
+            device: Device::default(),
+            host_microseconds_per_token: 1e6 * host / steady().count() as f64,
+            cpu_microseconds_per_token: 1e6 * cpu / tokens,
+            cpu_percent: 100.0 * cpu / decode,
+            first_token_milliseconds: median(
+                turns.iter().map(|turn| turn.prompt.as_secs_f64() * 1e3),
+            ),
+            recording_microseconds: (runner.graph().nodes() > 0).then_some(recording * 1e6),
+        }
+    }
+
+    /// Adds the device's own times; `runner` measures and is in the mode.
+    ///
+    /// # Errors
+    /// As `Runner::step`.
+    #[allow(clippy::cast_precision_loss)] // operations of a step
+    pub(super) fn look_inside(
+        &mut self,
+        runner: &mut Runner,
+        prompt: &[u32],
+        generate: usize,
+    ) -> Result<(), RunError> {
+        offline::forget(runner)?;
+        offline::prefill(runner, prompt)?;
+        // Its operations noted their times too.
+        runner.take_spans()?;
+        let mut steps = Vec::with_capacity(MEASURED);
+        for _ in 0..generate.min(MEASURED) {
+            runner.step(false)?;
+            steps.extend(Timeline::new(&runner.take_spans()?));
+        }
+        // The first one records.
+        if steps.len() > 1 {
+            steps.remove(0);
+        }
+        let of = |figure: fn(&Timeline) -> f64| Some(median(steps.iter().map(figure)));
+        self.device = Device {
+            gpu_microseconds: of(|step| step.busy),
+            gap_microseconds: of(Timeline::gap),
+            gap_percent: of(|step| 100.0 * step.gap() / step.whole),
+            gap_microseconds_per_node: of(|step| step.gap() / step.pauses as f64),
+        };
+        Ok(())
+    }
+}
+
+/// A table, a row for each mode.
+pub(super) fn table(modes: &[Anatomy], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(
+        f,
+        "{:<16}  {:>7}  {:>8}  {:>8}  {:>7}  {:>8}  {:>7}  {:>5}  {:>6}  {:>7}  {:>7}  {:>5}  {:>8}  {:>9}",
+        "mode",
+        "tok/s",
+        "p50 ms",
+        "p99 ms",
+        "kernels",
+        "GPU us",
+        "gap us",
+        "gap %",
+        "a node",
+        "host us",
+        "CPU us",
+        "CPU %",
+        "first ms",
+        "record us"
+    )?;
+    for row in modes {
+        let device = &row.device;
+        writeln!(
+            f,
+            "{:<16}  {:>7.1}  {:>8.3}  {:>8.3}  {:>7}  {:>8}  {:>7}  {:>5}  {:>6}  {:>7.1}  {:>7.1}  {:>5.1}  {:>8.2}  {:>9}",
+            row.mode,
+            row.tokens_per_second,
+            row.step_milliseconds_p50,
+            row.step_milliseconds_p99,
+            row.kernels_per_step,
+            shown(device.gpu_microseconds, 1),
+            shown(device.gap_microseconds, 1),
+            shown(device.gap_percent, 1),
+            shown(device.gap_microseconds_per_node, 3),
+            row.host_microseconds_per_token,
+            row.cpu_microseconds_per_token,
+            row.cpu_percent,
+            row.first_token_milliseconds,
+            shown(row.recording_microseconds, 1),
+        )?;
+    }
+    Ok(())
+}
+
+fn shown(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_what_the_operations_leave_of_a_step() {
+        // 3, 4 and 1 microseconds, with pauses of 0.5 and 1.5 between them.
+        let spans = [(1_000, 4_000), (4_500, 8_500), (10_000, 11_000)];
+        let step = Timeline::new(&spans).expect("operations ran");
+        let [whole, busy, gap] = [step.whole, step.busy, step.gap()].map(f64::to_bits);
+        assert_eq!([whole, busy, gap], [10.0, 8.0, 2.0].map(f64::to_bits));
+        assert_eq!(step.pauses, 2);
+        assert_eq!(Timeline::new(&[]), None);
+    }
+}
