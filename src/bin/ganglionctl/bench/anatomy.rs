@@ -138,6 +138,9 @@ impl Anatomy {
         if steps.len() > 1 {
             steps.remove(0);
         }
+        if steps.is_empty() {
+            return Ok(());
+        }
         let of = |figure: fn(&Timeline) -> f64| Some(median(steps.iter().map(figure)));
         self.device = Device {
             gpu_microseconds: of(|step| step.busy),
