@@ -131,12 +131,12 @@ impl Arena {
             })
     }
 
-    /// Gives unified memory over to a stream, before any capture of it. No effect on device memory.
+    /// Gives unified memory over to a stream, once, before any capture of it. No effect on device memory.
     ///
     /// # Errors
     /// If the driver refuses.
     pub fn attach(&mut self, stream: &mut Stream) -> Result<()> {
-        if self.memory == Memory::Unified {
+        if self.memory == Memory::Unified && self.attached.is_none() {
             for chunk in &self.chunks {
                 let flags = CUmemAttach_flags::CU_MEM_ATTACH_SINGLE as u32;
                 // SAFETY: the chunk is managed memory of ours; length 0 stands for all of it.

@@ -11,7 +11,7 @@ pub(super) const PRODUCT_SHARED: [usize; 2] = [4608, 36864];
 /// The widest normed row that a step keeps beside it.
 pub(super) const NORMED_BYTES: usize = 64 << 10;
 /// Shared memory of attention at its widest.
-const ATTEND_SHARED: usize = 32 << 10;
+const ATTEND_SHARED: usize = 40 << 10;
 
 /// All kernels of this build, for one device.
 #[derive(Debug)]

@@ -19,9 +19,11 @@ const WARPS: u32 = 8;
 /// `choose.cu`
 const CHOOSE_THREADS: u32 = 1024;
 pub(super) const CHOOSE_BLOCKS: u32 = 64;
-/// `attend.cu`: positions of a split, and query heads taken at a time.
-const SPLIT: usize = 256;
-const GROUP: usize = 8;
+/// `attend.cu`: positions of a split, query heads taken at a time, groups of threads that share a split.
+const SPLIT: usize = 64;
+const GROUP: usize = 4;
+const MOST_SHARES: usize = 32;
+
 /// Addresses that never change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Addresses {
@@ -35,10 +37,10 @@ pub(super) struct Addresses {
     pub(super) token_mailbox: u64,
 }
 
-/// Bytes of the parts that attention of `columns` of q leaves for its merge: of each row, head and split
+/// Bytes of the parts that a step's attention of `columns` of q leaves for its merge: of each head and split
 /// a maximum, a sum and an output.
-pub(super) fn partial_bytes(kv: KvInfo, rows: usize, columns: usize) -> usize {
-    4 * rows * columns / kv.head_dim * kv.context.div_ceil(SPLIT) * (kv.head_dim + 2)
+pub(super) fn partial_bytes(kv: KvInfo, columns: usize) -> usize {
+    4 * columns / kv.head_dim * kv.context.div_ceil(SPLIT) * (kv.head_dim + 2)
 }
 
 /// All that a launch needs; nothing here changes while a tape runs.
@@ -221,14 +223,19 @@ impl Work<'_> {
                     stride: narrow(stride(tape, q)),
                     scale,
                 };
-                let parts = (THREADS as usize / kv.head_dim).max(1);
-                let shared =
-                    4 * (GROUP * kv.head_dim + GROUP * SPLIT + 8 + parts * GROUP * kv.head_dim);
-                let splits = narrow(kv.context.div_ceil(SPLIT));
+                let piece = 16 / kv.dtype.bytes();
+                let shares = (THREADS as usize * piece / kv.head_dim).min(MOST_SHARES);
+                let bytes = 4 * GROUP * (kv.head_dim + SPLIT + shares * kv.head_dim);
+                // A prompt has enough rows to keep the device busy without splitting them.
+                let splits = if step {
+                    narrow(kv.context.div_ceil(SPLIT))
+                } else {
+                    1
+                };
                 let grid = [narrow(kv.heads), rows, splits];
                 let geometry = Geometry {
                     grid,
-                    shared: narrow(shared),
+                    shared: narrow(bytes),
                     ..Geometry::new(1, THREADS)
                 };
                 queue.launch(kernels.attend(activation, kv.dtype), geometry, &args)

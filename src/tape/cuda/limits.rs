@@ -19,6 +19,10 @@ pub enum Unsuited {
         most: usize,
     },
     #[error(
+        "the CUDA kernels take heads of a multiple of 8, and the model has {value}: use backend = \"cpu\""
+    )]
+    Head { value: usize },
+    #[error(
         "{weight} is larger than the 512 MiB that a layer's matrix may have with CUDA: \
          use a smaller quantization of the model, or backend = \"cpu\""
     )]
@@ -31,6 +35,11 @@ pub enum Unsuited {
 /// What is too large for them, and how large it may be.
 pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
     within("heads", tape.kv.head_dim, WIDEST_HEAD)?;
+    if !tape.kv.head_dim.is_multiple_of(16 / 2) {
+        return Err(Unsuited::Head {
+            value: tape.kv.head_dim,
+        });
+    }
     for op in &tape.ops {
         match *op {
             Op::Qkv { x, projections, .. } => {

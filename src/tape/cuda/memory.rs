@@ -11,7 +11,7 @@ use crate::device::{
     Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Staging, Stream, Tiles,
 };
 use crate::model::Format;
-use crate::tape::{DType, Op, Slot, SlotInfo, Tape, WeightInfo};
+use crate::tape::{DType, Input, Op, Slot, SlotInfo, Tape, WeightInfo};
 
 /// Reads rows of a weight, by its place in the list, as its file stores them; vectors as f32.
 pub type Reader<'r, E> = &'r mut dyn FnMut(usize, Range<usize>, &mut [u8]) -> Result<(), E>;
@@ -213,7 +213,11 @@ impl Needs {
         Self {
             slots: tape.slots.iter().enumerate().map(bytes).collect(),
             normed: tape.rows * tiles::padded(width("x")) * 2,
-            partials: launch::partial_bytes(tape.kv, tape.rows, width("q")),
+            // Only a step splits its row.
+            partials: match tape.input {
+                Input::Step => launch::partial_bytes(tape.kv, width("q")),
+                Input::Prompt => 0,
+            },
         }
     }
 }

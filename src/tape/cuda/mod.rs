@@ -74,7 +74,7 @@ pub struct Cuda {
     moves: u64,
     scratch: Scratch,
     stamps: Option<Stamps>,
-    _weight_arena: Arena,
+    weight_arena: Arena,
     step_mailbox: StepMailbox,
     token_mailbox: TokenMailbox,
     stream: Stream,
@@ -110,14 +110,13 @@ impl Cuda {
         let mut stream = Stream::new(&context)?;
         let integrated = context.properties().integrated;
         let kernels = Kernels::load(&modules)?;
-        let (mut arena, weights) = memory::load(
+        let (weight_arena, weights) = memory::load(
             &context,
             options.places.weights(integrated),
             infos,
             &mut stream,
             read,
         )?;
-        arena.attach(&mut stream)?;
         let cache = Cache::new(&context, options.places.kv(integrated), kv, &mut stream)?;
         let vocabulary = infos.first().map_or(0, |table| table.rows);
         let mut scratch = Scratch::new(&context, rope_frequencies, kv, options.rows, &mut stream)?;
@@ -139,7 +138,7 @@ impl Cuda {
             moves: 0,
             scratch,
             stamps: None,
-            _weight_arena: arena,
+            weight_arena,
             step_mailbox,
             token_mailbox,
             stream,
@@ -198,6 +197,8 @@ impl Cuda {
         history: &History,
     ) -> Result<(), Error> {
         self.drain()?;
+        // Given over when they are first needed: a discrete device begins to move them then.
+        self.weight_arena.attach(&mut self.stream)?;
         self.idle_since = None;
         self.region = region;
         self.state.position = position;
