@@ -12,6 +12,9 @@ use crate::fault::Call;
 
 /// Shared memory that a block may have on sm_87, static and dynamic together.
 const SHARED_BYTES: usize = 163 << 10;
+/// Percent of a multiprocessor's memory that is shared memory, the rest being cache: the same for every kernel,
+/// for between two that differ a multiprocessor must first run empty.
+const CARVEOUT: i32 = 50;
 /// Threads of a block.
 const THREADS: usize = 1024;
 
@@ -75,6 +78,15 @@ impl<A: Parameters> Kernel<A> {
                 function,
                 Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 allowed,
+            )
+        };
+        check("cuFuncSetAttribute", result)?;
+        // SAFETY: as above.
+        let result = unsafe {
+            sys::cuFuncSetAttribute(
+                function,
+                Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                CARVEOUT,
             )
         };
         check("cuFuncSetAttribute", result)?;

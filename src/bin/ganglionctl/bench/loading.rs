@@ -6,11 +6,15 @@
 //! take or give meanwhile counts too.
 
 use std::fmt;
+#[cfg(feature = "cuda")]
+use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ganglion::engine::Memory;
+#[cfg(feature = "cuda")]
+use ganglion::device::{self, Arena, Context, Plan, Stream};
+use ganglion::engine;
 use serde::Serialize;
 
 use super::available::Available;
@@ -82,7 +86,8 @@ type FreeBytes = Box<dyn Fn() -> Option<u64>>;
 
 #[cfg(feature = "cuda")]
 fn open_device() -> Option<FreeBytes> {
-    let context = ganglion::device::Context::open(false).ok()?;
+    let context = Context::open(false).ok()?;
+    use_unified(&context).ok()?;
     Some(Box::new(move || {
         if context.properties().integrated {
             Some(0)
@@ -90,6 +95,19 @@ fn open_device() -> Option<FreeBytes> {
             context.free_memory().ok()
         }
     }))
+}
+
+/// The first use of unified memory takes the driver some for itself, and keeps it.
+#[cfg(feature = "cuda")]
+fn use_unified(context: &Rc<Context>) -> device::Result<()> {
+    let mut plan = Plan::new();
+    let region = plan.add(1 << 20)?;
+    let mut stream = Stream::new(context)?;
+    let mut arena = Arena::new(context, device::Memory::Unified, &plan)?;
+    arena.write(region, &vec![1; 1 << 20], &mut stream)?;
+    arena.attach(&mut stream)?;
+    arena.set(region, 0, &mut stream)?;
+    stream.synchronize()
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -114,7 +132,7 @@ pub(crate) struct Loading {
 
 impl Loading {
     #[allow(clippy::cast_precision_loss)] // shown to three digits
-    pub(crate) fn new(watched: &Watched, memory: Memory, file_bytes: Option<u64>) -> Self {
+    pub(crate) fn new(watched: &Watched, memory: engine::Memory, file_bytes: Option<u64>) -> Self {
         let seconds = watched.load.as_secs_f64();
         let lasting = memory.weights + memory.kv;
         Self {
