@@ -13,10 +13,14 @@ impl<'s> Recording<'s> {
     /// # Errors
     /// If the driver refuses, as it does while another capture of the stream is in progress.
     pub fn begin(stream: &'s mut Stream) -> Result<Self> {
-        stream.begin_capture()?;
-        Ok(Self {
+        // The guard comes first: a begin that is reported as failed may have been made.
+        let mut guard = Self {
             stream: Some(stream),
-        })
+        };
+        if let Some(stream) = guard.stream.as_deref_mut() {
+            stream.begin_capture()?;
+        }
+        Ok(guard)
     }
 
     /// Records what `work` puts on the stream.
@@ -31,16 +35,17 @@ impl<'s> Recording<'s> {
             unreachable!("it is taken below, and `self` with it");
         };
         work(stream)?;
-        let captured = stream.end_capture();
+        let captured = stream.end_capture()?;
         self.stream = None;
-        Ok(captured?)
+        Ok(captured)
     }
 }
 
 impl Drop for Recording<'_> {
     fn drop(&mut self) {
         if let Some(stream) = self.stream.take() {
-            // A failed capture gives no graph, and a good one is not wanted.
+            // A failed capture gives no graph, a good one is not wanted, and where none is in progress the driver
+            // only says so.
             drop(stream.end_capture());
         }
     }
