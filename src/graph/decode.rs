@@ -151,10 +151,11 @@ impl<E> DecodeGraph<E> {
         self.layout = step.layout();
         self.trace = step.trace();
         self.parts = cut(self.life.mode(), step);
-        let (mut nodes, mut updates, mut instantiations) = (0, 0, 0);
+        let last = self.parts.iter().rposition(Part::is_recorded);
+        let (mut nodes, mut updated) = (0, true);
         let mut time = Duration::ZERO;
         let mut index = 0;
-        for part in &self.parts {
+        for (at, part) in self.parts.iter().enumerate() {
             let range = match part {
                 Part::Recorded(range) => range.clone(),
                 Part::Eager(range) => {
@@ -170,17 +171,18 @@ impl<E> DecodeGraph<E> {
                 self.execs.push(step.instantiate(recording)?);
                 Renewal::Instantiated
             };
-            match renewal {
-                Renewal::Updated => updates += 1,
-                Renewal::Instantiated => instantiations += 1,
-            }
+            self.life.renewed(renewal);
+            updated &= renewal == Renewal::Updated;
             let exec = &mut self.execs[index];
             nodes += S::nodes(exec);
             time += begun.elapsed();
+            // It is recorded before it is known whether it can be launched.
+            if Some(at) == last {
+                self.life.recorded(nodes, updated, time);
+            }
             step.launch(exec)?;
             index += 1;
         }
-        self.life.recorded(nodes, (updates, instantiations), time);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Mode;
+use super::{Mode, Renewal};
 use crate::kv::Change;
 
 /// Failures in a row after which no more recording is tried.
@@ -242,22 +242,24 @@ impl LifeCycle {
         self.state = State::Recording;
     }
 
-    pub(super) fn recorded(
-        &mut self,
-        nodes: usize,
-        (updates, instantiations): (u64, u64),
-        time: Duration,
-    ) {
+    /// An executable graph, or a segment of it, does what was recorded.
+    pub(super) fn renewed(&mut self, renewal: Renewal) {
+        match renewal {
+            Renewal::Updated => self.counters.updates += 1,
+            Renewal::Instantiated => self.counters.instantiations += 1,
+        }
+    }
+
+    /// All of it has been recorded; `updated` if every executable graph took it in place.
+    pub(super) fn recorded(&mut self, nodes: usize, updated: bool, time: Duration) {
         self.state = State::Valid;
         self.nodes = nodes;
         self.last_recording = time;
         self.counters.recordings += 1;
-        self.counters.updates += updates;
-        self.counters.instantiations += instantiations;
         self.events.push(Event::Recorded {
             reason: self.reason.clone(),
             nodes,
-            updated: instantiations == 0,
+            updated,
             time,
         });
     }

@@ -27,14 +27,20 @@ impl Graph {
         })
     }
 
-    /// Makes it do what another recording does: by an update, which takes a fraction of the time, or else
-    /// by a new instance. After an error it still does what it did.
+    /// Makes it do what another recording does: by an update, which takes a fraction of the time, or else,
+    /// whyever that was refused, by a new instance. After an error what it does is unknown.
     ///
     /// # Errors
     /// If the recording holds anything but kernels, or the driver refuses.
     pub fn renew(&mut self, captured: Captured, stream: &mut Stream) -> Result<Renewal> {
         let nodes = captured.kernels()?;
-        let renewal = if nodes == self.nodes && self.exec.update(&captured)? {
+        let updated = nodes == self.nodes
+            && match self.exec.update(&captured) {
+                Ok(updated) => updated,
+                Err(lost) if lost.is_sticky() => return Err(lost),
+                Err(_) => false,
+            };
+        let renewal = if updated {
             Renewal::Updated
         } else {
             self.exec = captured.instantiate()?;

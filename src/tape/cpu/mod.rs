@@ -21,7 +21,7 @@ use self::step::{Recorded, Step};
 pub use self::weight::{Matrix, Weight};
 use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape};
 use crate::fault::Faults;
-use crate::graph::{Buckets, DecodeGraph, Key, LifeCycle, Mode, Ran};
+use crate::graph::{Buckets, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
 use crate::sampler::Parameters;
 
 /// A model's weights, cache and activations in host memory, and the graph of its step.
@@ -164,9 +164,7 @@ impl Cpu {
         if recorded {
             prompts.run(key, &mut step, graph.life_mut())?;
         } else {
-            let all = 0..tape.ops.len();
-            let region = self.core.region;
-            self.core.run(tape, all, region)?;
+            step.eager(0..tape.ops.len())?;
         }
         if tape.ending != Ending::Token {
             self.core.state.position += tokens.len();
@@ -217,6 +215,7 @@ impl Cpu {
             core: &mut self.core,
             tape,
             faults: &self.faults,
+            capturing: false,
         };
         (step, &mut self.graph, &mut self.prompts)
     }

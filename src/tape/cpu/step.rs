@@ -19,6 +19,8 @@ pub(super) struct Step<'a> {
     pub(super) faults: &'a Faults,
     /// Tokens chosen before it.
     pub(super) chosen: u64,
+    /// Whether operations are being recorded.
+    pub(super) capturing: bool,
 }
 
 /// Operations with all that they were recorded against.
@@ -46,16 +48,24 @@ impl Step<'_> {
     ) -> Result<T, ExecuteError> {
         let refused = |lost| ExecuteError::Refused { call, lost };
         match self.faults.strike(call) {
-            None => make(self),
             Some(How::Before) => Err(refused(false)),
             Some(How::Lost) => Err(refused(true)),
             Some(How::After) => make(self).and(Err(refused(false))),
-            // Nothing runs here that could be waited for; a capture would be lost by it.
-            Some(How::Synchronize) => match call {
-                Call::Launch | Call::EndCapture => Err(refused(false)),
-                _ => make(self),
-            },
+            // Nothing runs here that could be waited for; but a capture does not survive it.
+            Some(How::Synchronize) if self.capturing => Err(refused(false)),
+            None | Some(How::Synchronize) => make(self),
         }
+    }
+
+    fn capture(&mut self, operations: Range<usize>) -> Result<(), ExecuteError> {
+        self.attempt(Call::BeginCapture, |step| {
+            step.capturing = true;
+            Ok(())
+        })?;
+        for _ in operations {
+            self.attempt(Call::Launch, |_| Ok(()))?;
+        }
+        self.attempt(Call::EndCapture, |_| Ok(()))
     }
 }
 
@@ -98,11 +108,9 @@ impl Stepper for Step<'_> {
     }
 
     fn record(&mut self, operations: Range<usize>) -> Result<Recorded, ExecuteError> {
-        self.attempt(Call::BeginCapture, |_| Ok(()))?;
-        for _ in operations.clone() {
-            self.attempt(Call::Launch, |_| Ok(()))?;
-        }
-        self.attempt(Call::EndCapture, |_| Ok(()))?;
+        let captured = self.capture(operations.clone());
+        self.capturing = false;
+        captured?;
         Ok(Recorded {
             operations,
             region: self.core.region,
@@ -121,12 +129,20 @@ impl Stepper for Step<'_> {
     }
 
     fn renew(&mut self, exec: &mut Recorded, recording: Recorded) -> Result<Renewal, ExecuteError> {
-        self.attempt(Call::Update, |_| {
-            *exec = recording;
-            Ok(())
-        })?;
+        let renewal = match self.attempt(Call::Update, |_| Ok(())) {
+            Ok(()) => {
+                *exec = recording;
+                Renewal::Updated
+            }
+            Err(error) if Self::is_refusal(&error) => {
+                self.attempt(Call::Instantiate, |_| Ok(()))?;
+                *exec = recording;
+                Renewal::Instantiated
+            }
+            Err(error) => return Err(error),
+        };
         self.attempt(Call::Upload, |_| Ok(()))?;
-        Ok(Renewal::Updated)
+        Ok(renewal)
     }
 
     fn launch(&mut self, exec: &mut Recorded) -> Result<(), ExecuteError> {
