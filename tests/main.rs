@@ -6,6 +6,7 @@ mod bus;
 mod config;
 mod ctl;
 mod golden;
+mod graph;
 mod hostile;
 mod service;
 mod support;

@@ -1,0 +1,55 @@
+//! The decode graph's life cycle on the CPU executor, which records and replays as a GPU does: whatever fails on
+//! purpose, the text is that of eager execution, and the state is that of the design.
+
+mod cache;
+mod faults;
+mod model;
+mod random;
+
+use std::path::Path;
+
+use ganglion::engine::runner::{Backend, RunError, Runner, Settings};
+use ganglion::model::Checkpoint;
+use ganglion::tape::{Ending, GraphOptions};
+
+const TINY: [&str; 4] = ["tiny-llama", "tiny-llama3-rope", "tiny-qwen2", "tiny-qwen3"];
+
+const CONTEXT: usize = 64;
+const CHUNK: usize = 16;
+const SIZES: [usize; 3] = [4, 8, 16];
+
+fn runner(name: &str, slots: usize, graph: GraphOptions) -> Runner {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name);
+    let settings = Settings {
+        backend: Backend::Cpu,
+        context: CONTEXT,
+        slots,
+        prefill_chunk: CHUNK,
+        threads: 1,
+        graph,
+        ..Settings::default()
+    };
+    let checkpoint = Checkpoint::open(&path).expect("the golden models open");
+    Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("the golden models load")
+}
+
+/// Runs what the cache lacks of a prompt, chunk after chunk.
+fn prefill(runner: &mut Runner, tokens: &[u32]) -> Result<(), RunError> {
+    chunks(tokens).try_for_each(|(chunk, ending)| runner.prefill(chunk, ending))
+}
+
+/// The chunks of a prompt, each with how it ends.
+fn chunks(tokens: &[u32]) -> impl Iterator<Item = (&[u32], Ending)> {
+    let last = tokens.len().div_ceil(CHUNK) - 1;
+    let ending = move |at| {
+        if at == last {
+            Ending::Token
+        } else {
+            Ending::Kv
+        }
+    };
+    let chunks = tokens.chunks(CHUNK).enumerate();
+    chunks.map(move |(at, chunk)| (chunk, ending(at)))
+}

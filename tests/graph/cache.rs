@@ -1,0 +1,108 @@
+//! What the cache is to hold, written a second time: whose each region is, and which tokens it has.
+
+use ganglion::kv::Change;
+
+/// Of one region.
+#[derive(Clone, Debug, Default)]
+struct Region {
+    owner: Option<u64>,
+    /// 0 if no turn has run there.
+    last_turn: u64,
+    tokens: Vec<u32>,
+}
+
+impl Region {
+    fn shared(&self, prompt: &[u32]) -> usize {
+        let pairs = self.tokens.iter().zip(prompt);
+        pairs.take_while(|(held, wanted)| held == wanted).count()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Cache {
+    regions: Vec<Region>,
+    pub(super) active: usize,
+    turns: u64,
+    pub(super) epoch: u64,
+}
+
+impl Cache {
+    pub(super) fn new(slots: usize) -> Self {
+        Self {
+            regions: vec![Region::default(); slots],
+            active: 0,
+            turns: 0,
+            epoch: 0,
+        }
+    }
+
+    /// A turn keeps its conversation's region; a new one takes a free region that has the most in common with it,
+    /// and if none is free the one that has not been used for the longest time.
+    pub(super) fn begin(&mut self, owner: Option<u64>, prompt: &[u32]) -> (usize, Change) {
+        let own = |region: &Region| owner.is_some() && region.owner == owner;
+        let mut chosen = self.regions.iter().position(own);
+        if chosen.is_none() {
+            let mut places: Vec<usize> = (0..self.regions.len()).collect();
+            places.sort_by_key(|&place| self.regions[place].last_turn);
+            let free = |place: &usize| self.regions[*place].owner.is_none();
+            let mut best = places.iter().copied().find(free);
+            for place in places.iter().copied().filter(free) {
+                let shared = |place: usize| self.regions[place].shared(prompt);
+                if best.is_some_and(|best| shared(place) > shared(best)) {
+                    best = Some(place);
+                }
+            }
+            chosen = best.or(places.first().copied());
+        }
+        let chosen = chosen.expect("there is a region");
+        let region = &mut self.regions[chosen];
+        let held = region.tokens.len();
+        let kept = region.shared(prompt).min(prompt.len() - 1);
+        let elsewhere = chosen != self.active;
+        let another = region.last_turn > 0 && region.owner != owner;
+        let change = match (elsewhere || another, kept) {
+            (true, _) => Change::Switched,
+            (false, kept) if kept == held => Change::NewTurn,
+            (false, 0) => Change::Cleared,
+            (false, _) => Change::Rewound,
+        };
+        self.turns += 1;
+        self.epoch += 1;
+        self.active = chosen;
+        region.tokens.truncate(kept);
+        (region.owner, region.last_turn) = (owner, self.turns);
+        (kept, change)
+    }
+
+    pub(super) fn rewind(&mut self, owner: u64, keep: usize) -> Option<Change> {
+        let mut regions = self.regions.iter_mut();
+        let region = regions.find(|region| region.owner == Some(owner))?;
+        if region.tokens.len() <= keep {
+            return None;
+        }
+        region.tokens.truncate(keep);
+        self.epoch += 1;
+        Some(if keep == 0 {
+            Change::Cleared
+        } else {
+            Change::Rewound
+        })
+    }
+
+    pub(super) fn release(&mut self, owner: u64) {
+        for region in &mut self.regions {
+            if region.owner == Some(owner) {
+                region.owner = None;
+            }
+        }
+    }
+
+    pub(super) fn push(&mut self, tokens: &[u32]) {
+        self.regions[self.active].tokens.extend_from_slice(tokens);
+    }
+
+    /// Of the active region.
+    pub(super) fn held(&self) -> usize {
+        self.regions[self.active].tokens.len()
+    }
+}

@@ -1,0 +1,395 @@
+//! The life cycle as section 5 of the design draws it, written a second time, with the calls that each transition
+//! makes: which of them is refused decides what comes next.
+
+use std::fmt::Debug;
+
+use ganglion::fault::{Call, Fault, How};
+use ganglion::graph::{Counters, LifeCycle, Mode, Reason, State};
+use ganglion::kv::Change;
+use ganglion::tape::Ending;
+
+use super::SIZES;
+
+/// What becomes of a step or of a chunk of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Ran,
+    /// It could not even run eagerly; the next turn can.
+    Failed,
+    /// The device is lost.
+    Lost,
+}
+
+/// Why a call was not answered well.
+enum No {
+    /// `token`: the step had been made all the same.
+    Refused {
+        token: bool,
+    },
+    Lost,
+}
+
+/// A part of a step.
+#[derive(Clone, Copy)]
+enum Part {
+    Segment(usize),
+    Eager,
+}
+
+#[derive(Debug)]
+pub(super) struct Model {
+    /// Of the neural network.
+    layers: usize,
+    mode: Mode,
+    state: State,
+    reason: Reason,
+    epoch: u64,
+    nodes: usize,
+    /// Failures that no token of a replay has come after.
+    in_a_row: u32,
+    counters: Counters,
+    warm: bool,
+    /// Executable graphs that can be updated.
+    living: usize,
+    /// Of the cache: what they were recorded against.
+    region: usize,
+    /// Recorded prompts by rows, ending and region, the one used last at the end.
+    prompts: Vec<(usize, Ending, usize)>,
+    most_prompts: usize,
+    fault: Option<Fault>,
+    /// Calls that have failed.
+    pub(super) struck: Vec<(Call, How)>,
+}
+
+impl Model {
+    pub(super) fn new(mode: Mode, layers: usize, most_prompts: usize) -> Self {
+        let mut model = Self {
+            layers,
+            mode,
+            state: State::Invalid,
+            reason: Reason::Start,
+            epoch: 0,
+            nodes: 0,
+            in_a_row: 0,
+            counters: Counters::default(),
+            warm: false,
+            living: 0,
+            region: 0,
+            prompts: Vec::new(),
+            most_prompts,
+            fault: None,
+            struck: Vec::new(),
+        };
+        if mode == Mode::None {
+            model.to(State::Disabled, Reason::Mode);
+        }
+        model
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    pub(super) fn arm(&mut self, fault: Fault) {
+        self.fault = Some(fault);
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.begin_anew(self.mode, Reason::Reset);
+    }
+
+    pub(super) fn set_mode(&mut self, mode: Mode) {
+        self.begin_anew(mode, Reason::Mode);
+    }
+
+    /// The cache has changed: segments do not depend on it, nor do recorded prompts.
+    pub(super) fn change(&mut self, change: Change, epoch: u64) {
+        self.epoch = epoch;
+        let depends = match self.state {
+            State::Valid => self.mode != Mode::Piecewise,
+            State::Invalid | State::Recording => true,
+            State::Disabled => false,
+        };
+        if depends {
+            self.to(State::Invalid, Reason::Kv(change));
+        }
+    }
+
+    /// One step, in a region of the cache.
+    pub(super) fn step(&mut self, region: usize) -> Outcome {
+        if !self.warm || self.state == State::Disabled {
+            return self.eager_step();
+        }
+        // The addresses of another region: all that can make segments useless here.
+        if self.state == State::Valid && self.region != region {
+            self.to(State::Invalid, Reason::Moved(None));
+        }
+        self.region = region;
+        let tried = if self.state == State::Valid {
+            self.replay()
+        } else {
+            self.record()
+        };
+        let token = match tried {
+            Err(No::Lost) => return Outcome::Lost,
+            Ok(()) => true,
+            Err(No::Refused { token }) => {
+                self.failed(State::Invalid, Reason::Refused);
+                token
+            }
+        };
+        if !token {
+            return self.eager_step();
+        }
+        self.counters.launches += 1;
+        self.in_a_row = 0;
+        Outcome::Ran
+    }
+
+    /// A chunk of a prompt, in a region of the cache.
+    pub(super) fn prompt(&mut self, rows: usize, ending: Ending, region: usize) -> Outcome {
+        if rows == 1 && ending == Ending::Token {
+            return self.step(region);
+        }
+        let operations = self.operations(ending);
+        let size = SIZES.into_iter().find(|size| *size >= rows);
+        let (Mode::Full, Some(size)) = (self.mode, size) else {
+            return self.eager(operations);
+        };
+        if self.state == State::Disabled {
+            return self.eager(operations);
+        }
+        let prompt = (size, ending, region);
+        let held = self.prompts.iter().position(|held| *held == prompt);
+        held.map(|at| self.prompts.remove(at));
+        let recorded = match held {
+            Some(_) => Ok(()),
+            None => self.capture(operations).and_then(|()| self.instantiate()),
+        };
+        match recorded.and_then(|()| self.launch(ending == Ending::Token)) {
+            Ok(()) => {
+                self.prompts.push(prompt);
+                let over = self.prompts.len().saturating_sub(self.most_prompts);
+                self.prompts.drain(..over);
+                Outcome::Ran
+            }
+            Err(No::Lost) => Outcome::Lost,
+            Err(No::Refused { token }) => {
+                // The decode graph itself is as good as it was.
+                self.failed(self.state, self.reason.clone());
+                if token {
+                    Outcome::Ran
+                } else {
+                    self.eager(operations)
+                }
+            }
+        }
+    }
+
+    /// What is readable from outside, held against what it is to be.
+    pub(super) fn check(&self, life: &LifeCycle) -> Result<(), String> {
+        same("mode", life.mode(), self.mode)?;
+        same("state", life.state(), self.state)?;
+        let moved =
+            matches!(life.reason(), Reason::Moved(Some(what)) if what.starts_with("kv moved"));
+        same(
+            "what moved is said",
+            moved,
+            self.reason == Reason::Moved(None),
+        )?;
+        if !moved {
+            same("reason", life.reason(), &self.reason)?;
+        }
+        same("epoch", life.epoch(), self.epoch)?;
+        same("nodes", life.nodes(), self.nodes)?;
+        same("failures in a row", life.failures(), self.in_a_row)?;
+        same("counters", life.counters(), self.counters)?;
+        let failed = self.counters.failures > 0;
+        same("a last error", life.last_error().is_some(), failed)
+    }
+
+    fn begin_anew(&mut self, mode: Mode, reason: Reason) {
+        self.mode = mode;
+        (self.living, self.nodes, self.in_a_row) = (0, 0, 0);
+        self.prompts.clear();
+        if mode == Mode::None {
+            self.to(State::Disabled, Reason::Mode);
+        } else {
+            self.to(State::Invalid, reason);
+        }
+    }
+
+    fn to(&mut self, state: State, reason: Reason) {
+        (self.state, self.reason) = (state, reason);
+    }
+
+    fn failed(&mut self, state: State, reason: Reason) {
+        self.in_a_row += 1;
+        self.counters.failures += 1;
+        if self.in_a_row == 3 {
+            self.to(State::Disabled, Reason::Refused);
+        } else {
+            self.to(state, reason);
+        }
+    }
+
+    fn eager_step(&mut self) -> Outcome {
+        let outcome = self.eager(self.operations(Ending::Token));
+        if outcome == Outcome::Ran {
+            self.counters.eager_steps += 1;
+            self.warm = true;
+        }
+        outcome
+    }
+
+    fn eager(&mut self, operations: usize) -> Outcome {
+        for _ in 0..operations {
+            match self.call(Call::Launch, false) {
+                Ok(()) => {}
+                Err(No::Refused { .. }) => return Outcome::Failed,
+                Err(No::Lost) => return Outcome::Lost,
+            }
+        }
+        Outcome::Ran
+    }
+
+    fn replay(&mut self) -> Result<(), No> {
+        let parts = self.parts();
+        for (at, part) in parts.iter().enumerate() {
+            match part {
+                Part::Segment(_) => self.launch(at + 1 == parts.len())?,
+                Part::Eager => self.call(Call::Launch, false)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Each segment is launched before what follows it; all of them recorded, the graph is valid.
+    fn record(&mut self) -> Result<(), No> {
+        let (parts, mut index) = (self.parts(), 0);
+        for (at, part) in parts.iter().enumerate() {
+            let Part::Segment(operations) = part else {
+                self.call(Call::Launch, false)?;
+                continue;
+            };
+            self.capture(*operations)?;
+            if index < self.living {
+                self.update()?;
+            } else {
+                self.instantiate()?;
+                self.counters.instantiations += 1;
+                self.living += 1;
+            }
+            index += 1;
+            let last = at + 1 == parts.len();
+            if last {
+                self.state = State::Valid;
+                self.counters.recordings += 1;
+                self.nodes = parts.iter().map(Part::nodes).sum();
+            }
+            self.launch(last)?;
+        }
+        Ok(())
+    }
+
+    fn capture(&mut self, operations: usize) -> Result<(), No> {
+        self.call(Call::BeginCapture, false)?;
+        for _ in 0..operations {
+            self.call(Call::Launch, true)?;
+        }
+        self.call(Call::EndCapture, true)
+    }
+
+    fn instantiate(&mut self) -> Result<(), No> {
+        self.call(Call::Instantiate, false)?;
+        self.call(Call::Upload, false)
+    }
+
+    /// A refused update is no failure: the living graph is made anew.
+    fn update(&mut self) -> Result<(), No> {
+        match self.call(Call::Update, false) {
+            Ok(()) => {
+                self.call(Call::Upload, false)?;
+                self.counters.updates += 1;
+            }
+            Err(No::Refused { .. }) => {
+                self.instantiate()?;
+                self.counters.instantiations += 1;
+            }
+            Err(No::Lost) => return Err(No::Lost),
+        }
+        Ok(())
+    }
+
+    /// The token is chosen in the last segment.
+    fn launch(&mut self, last: bool) -> Result<(), No> {
+        match self.call(Call::GraphLaunch, false) {
+            Err(No::Refused { token }) => Err(No::Refused {
+                token: token && last,
+            }),
+            answered => answered,
+        }
+    }
+
+    fn call(&mut self, call: Call, capturing: bool) -> Result<(), No> {
+        let Some(fault) = self.fault.as_mut().filter(|fault| fault.call == call) else {
+            return Ok(());
+        };
+        if fault.skip > 0 {
+            fault.skip -= 1;
+            return Ok(());
+        }
+        let how = fault.how;
+        self.fault = None;
+        self.struck.push((call, how));
+        match how {
+            How::Before => Err(No::Refused { token: false }),
+            // Of all calls only this one runs what was recorded.
+            How::After => Err(No::Refused {
+                token: call == Call::GraphLaunch,
+            }),
+            How::Synchronize if capturing => Err(No::Refused { token: false }),
+            How::Synchronize => Ok(()),
+            How::Lost => Err(No::Lost),
+        }
+    }
+
+    /// An embedding; six for each layer; the head and the choice.
+    fn operations(&self, ending: Ending) -> usize {
+        let ends = match ending {
+            Ending::Kv => 0,
+            Ending::Logits => 1,
+            Ending::Token => 2,
+        };
+        1 + 6 * self.layers + ends
+    }
+
+    /// Of a step: all of it, or what lies between the layers' attention, which is the third of their six.
+    fn parts(&self) -> Vec<Part> {
+        if self.mode != Mode::Piecewise {
+            return vec![Part::Segment(self.operations(Ending::Token))];
+        }
+        let mut parts = vec![Part::Segment(3)];
+        for _ in 0..self.layers {
+            parts.extend([Part::Eager, Part::Segment(5)]);
+        }
+        parts
+    }
+}
+
+impl Part {
+    fn nodes(&self) -> usize {
+        match self {
+            Self::Segment(operations) => *operations,
+            Self::Eager => 0,
+        }
+    }
+}
+
+/// Says what is not as it is to be.
+pub(super) fn same<T: PartialEq + Debug>(what: &str, is: T, to_be: T) -> Result<(), String> {
+    if is == to_be {
+        return Ok(());
+    }
+    Err(format!("{what}: {is:?}, and is to be {to_be:?}"))
+}

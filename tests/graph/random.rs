@@ -1,0 +1,405 @@
+//! Random lives: conversations, rewinds, resets, modes and refused calls in any order, against the model of the
+//! design and against a runner that records nothing.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+
+use ganglion::engine::runner::Runner;
+use ganglion::fault::{Call, Fault, How};
+use ganglion::graph::{Budget, Event, Mode, State};
+use ganglion::kv::{Change, Owner};
+use ganglion::sampler::Parameters;
+use ganglion::tape::GraphOptions;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use proptest::test_runner::{RngSeed, TestCaseError, TestError, TestRunner};
+
+use super::cache::Cache;
+use super::model::{Model, Outcome, same};
+use super::{CONTEXT, SIZES, TINY, chunks, prefill, runner};
+
+/// Random lives that are tried.
+const LIVES: u32 = 192;
+
+/// Most tokens of a turn.
+const TOKENS: usize = 6;
+
+#[derive(Clone, Debug)]
+enum Act {
+    Turn(Turn),
+    Rewind { owner: u64, keep: Index },
+    Release(u64),
+    Reset,
+    Mode(Mode),
+    Arm(Fault),
+}
+
+#[derive(Clone, Debug)]
+struct Turn {
+    /// `None`: a conversation of one turn.
+    owner: Option<u64>,
+    /// How much of what its owner has seen it begins with.
+    keep: Keep,
+    more: Vec<u32>,
+    /// The seed, if tokens are sampled.
+    sampled: Option<u64>,
+    /// One for each token but the first; a fault is armed before it.
+    steps: Vec<Option<Fault>>,
+}
+
+#[derive(Clone, Debug)]
+enum Keep {
+    All,
+    Some(Index),
+    Nothing,
+}
+
+#[derive(Clone, Debug)]
+struct Life {
+    model: usize,
+    slots: usize,
+    mode: Mode,
+    verify: bool,
+    most_prompts: usize,
+    acts: Vec<Act>,
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    let how = prop_oneof![
+        8 => Just(How::Before),
+        6 => Just(How::After),
+        4 => Just(How::Synchronize),
+        1 => Just(How::Lost),
+    ];
+    let skip = prop_oneof![3 => Just(0), 2 => 0..4_u32, 1 => 0..60_u32];
+    (select(&Call::ALL[..]), skip, how).prop_map(|(call, skip, how)| Fault { call, skip, how })
+}
+
+/// Of a call that every recording makes, at once: some in a row disable the graph.
+fn refusal() -> impl Strategy<Value = Fault> {
+    let calls = [
+        Call::BeginCapture,
+        Call::EndCapture,
+        Call::Upload,
+        Call::GraphLaunch,
+    ];
+    select(calls.to_vec()).prop_map(|call| Fault {
+        call,
+        skip: 0,
+        how: How::Before,
+    })
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let keep = prop_oneof![
+        4 => Just(Keep::All),
+        2 => any::<Index>().prop_map(Keep::Some),
+        2 => Just(Keep::Nothing),
+    ];
+    // Few tokens, so that conversations begin alike by chance.
+    let more = prop_oneof![4 => vec(1..4_u32, 0..6), 1 => vec(1..4_u32, 6..36)];
+    let well = vec(Just(None), 0..TOKENS);
+    let badly = vec(option::weighted(0.8, fault()), 0..TOKENS);
+    let steps = prop_oneof![4 => well, 2 => badly, 1 => vec(refusal().prop_map(Some), 0..TOKENS)];
+    let owner = option::weighted(0.75, 1..4_u64);
+    let sampled = option::of(any::<u64>());
+    (owner, keep, more, sampled, steps).prop_map(|(owner, keep, more, sampled, steps)| Turn {
+        owner,
+        keep,
+        more,
+        sampled,
+        steps,
+    })
+}
+
+fn life() -> impl Strategy<Value = Life> {
+    let act = prop_oneof![
+        10 => turn().prop_map(Act::Turn),
+        1 => (1..4_u64, any::<Index>()).prop_map(|(owner, keep)| Act::Rewind { owner, keep }),
+        1 => (1..4_u64).prop_map(Act::Release),
+        1 => Just(Act::Reset),
+        1 => select(&Mode::ALL[..]).prop_map(Act::Mode),
+        3 => fault().prop_map(Act::Arm),
+    ];
+    let mode = prop_oneof![5 => select(&Mode::ALL[..3]), 1 => Just(Mode::None)];
+    let about = (0..TINY.len(), 1..=3_usize, mode, any::<bool>(), 1..=4_usize);
+    (about, vec(act, 1..40)).prop_map(|((model, slots, mode, verify, most_prompts), acts)| Life {
+        model,
+        slots,
+        mode,
+        verify,
+        most_prompts,
+        acts,
+    })
+}
+
+/// What all lives together have met: it shows that they were worth trying.
+#[derive(Debug, Default)]
+struct Met {
+    struck: HashSet<(Call, How)>,
+    changes: HashSet<Change>,
+    states: HashSet<(Mode, State)>,
+    tokens: HashSet<u32>,
+    steps: u64,
+}
+
+struct World<'a> {
+    runner: Runner,
+    /// Records nothing and keeps nothing.
+    eager: &'a mut Runner,
+    model: Model,
+    cache: Cache,
+    /// All that each owner has said and heard.
+    texts: HashMap<Option<u64>, Vec<u32>>,
+    events: (u64, u64),
+    met: &'a mut Met,
+}
+
+impl World<'_> {
+    /// Whether the device is still there afterwards.
+    fn act(&mut self, act: &Act) -> Result<bool, String> {
+        let mut alive = true;
+        match act {
+            Act::Turn(turn) => alive = self.turn(turn)? != Outcome::Lost,
+            Act::Rewind { owner, keep } => {
+                let text = self.texts.entry(Some(*owner)).or_default();
+                let keep = keep.index(text.len() + 1);
+                text.truncate(keep);
+                self.runner.rewind(Owner(*owner), keep);
+                if let Some(change) = self.cache.rewind(*owner, keep) {
+                    self.met.changes.insert(change);
+                    self.model.change(change, self.cache.epoch);
+                }
+            }
+            Act::Release(owner) => {
+                self.runner.release(Owner(*owner));
+                self.cache.release(*owner);
+            }
+            Act::Reset => {
+                self.runner.reset_graph();
+                self.model.reset();
+            }
+            Act::Mode(mode) => {
+                self.runner.set_graph_mode(*mode);
+                self.model.set_mode(*mode);
+            }
+            Act::Arm(fault) => self.arm(*fault),
+        }
+        if alive {
+            self.check()?;
+        }
+        Ok(alive)
+    }
+
+    fn arm(&mut self, fault: Fault) {
+        self.runner.executor().faults().arm(fault);
+        self.model.arm(fault);
+    }
+
+    fn turn(&mut self, turn: &Turn) -> Result<Outcome, String> {
+        let owner = turn.owner;
+        let prompt = self.prompt(turn);
+        let parameters = parameters(turn.sampled);
+        let to_be = plain(self.eager, &prompt, parameters, turn.steps.len() + 1);
+        self.met.tokens.extend(&to_be);
+
+        let cached = self.runner.begin(owner.map(Owner), &prompt, parameters);
+        let (kept, change) = self.cache.begin(owner, &prompt);
+        self.model.change(change, self.cache.epoch);
+        self.met.changes.insert(change);
+        same("tokens kept", cached.map_err(|e| e.to_string())?, kept)?;
+        self.check()?;
+
+        let region = self.cache.active;
+        for (chunk, ending) in chunks(&prompt[kept..]) {
+            let ran = self.runner.prefill(chunk, ending);
+            let outcome = self.model.prompt(chunk.len(), ending, region);
+            if !self.ran(&ran, outcome)? {
+                return Ok(outcome);
+            }
+            self.cache.push(chunk);
+            self.check()?;
+        }
+        let mut tokens = vec![self.runner.token()];
+        for (at, fault) in turn.steps.iter().enumerate() {
+            if let Some(fault) = fault {
+                self.arm(*fault);
+            }
+            let token = self.runner.step(at + 1 < turn.steps.len());
+            let outcome = self.model.step(region);
+            if !self.ran(&token, outcome)? {
+                break;
+            }
+            self.cache.push(&tokens[at..]);
+            tokens.extend(token);
+            self.check()?;
+        }
+        same("tokens", &tokens[..], &to_be[..tokens.len()])?;
+        let text = self.texts.entry(owner).or_default();
+        *text = prompt;
+        text.extend(&tokens);
+        let lost = self.model.struck.last().map(|(_, how)| *how) == Some(How::Lost);
+        Ok(if lost { Outcome::Lost } else { Outcome::Ran })
+    }
+
+    /// Holds what came of a step against what should; whether it ran.
+    fn ran<T>(
+        &self,
+        ran: &Result<T, ganglion::engine::runner::RunError>,
+        outcome: Outcome,
+    ) -> Result<bool, String> {
+        let is = match ran {
+            Ok(_) => Outcome::Ran,
+            Err(error) if error.is_fatal() => Outcome::Lost,
+            Err(_) => Outcome::Failed,
+        };
+        same("outcome", is, outcome)?;
+        if is == Outcome::Failed {
+            self.check_life()?;
+        }
+        Ok(is == Outcome::Ran)
+    }
+
+    fn prompt(&self, turn: &Turn) -> Vec<u32> {
+        let text = self.texts.get(&turn.owner).map_or(&[][..], Vec::as_slice);
+        let kept = match &turn.keep {
+            Keep::All => text,
+            Keep::Some(keep) => &text[..keep.index(text.len() + 1)],
+            Keep::Nothing => &[],
+        };
+        let mut prompt = [kept, &turn.more].concat();
+        if prompt.is_empty() || prompt.len() + TOKENS > CONTEXT {
+            prompt = [&[1][..], &turn.more].concat();
+        }
+        prompt
+    }
+
+    fn check_life(&self) -> Result<(), String> {
+        self.model.check(self.runner.graph())
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        self.check_life()?;
+        same("tokens held", self.runner.len(), self.cache.held())?;
+        for event in self.runner.take_graph_events() {
+            match event {
+                Event::Recorded { .. } => self.events.0 += 1,
+                Event::Failed { .. } | Event::Disabled { .. } => self.events.1 += 1,
+                Event::Invalidated { .. } => {}
+            }
+        }
+        let counters = self.runner.graph().counters();
+        let told = (counters.recordings, counters.failures);
+        same("recordings and failures told of", self.events, told)?;
+        let mode = self.runner.graph().mode();
+        self.met.states.insert((mode, self.model.state()));
+        self.met.steps += 1;
+        Ok(())
+    }
+}
+
+fn parameters(sampled: Option<u64>) -> Parameters {
+    sampled.map_or_else(Parameters::default, |seed| Parameters {
+        temperature: 0.9,
+        top_k: 50,
+        top_p: 0.95,
+        min_p: 0.0,
+        repetition_penalty: 1.1,
+        seed,
+    })
+}
+
+/// What eager execution says to a prompt that it has never seen.
+fn plain(eager: &mut Runner, prompt: &[u32], parameters: Parameters, count: usize) -> Vec<u32> {
+    let owner = Owner(0);
+    eager.rewind(owner, 0);
+    let cached = eager.begin(Some(owner), prompt, parameters);
+    assert_eq!(cached.expect("nothing fails here"), 0);
+    prefill(eager, prompt).expect("nothing fails here");
+    let mut tokens = vec![eager.token()];
+    while tokens.len() < count {
+        tokens.push(eager.step(false).expect("nothing fails here"));
+    }
+    tokens
+}
+
+fn live(life: &Life, eager: &mut Runner, met: &mut Met) -> Result<(), String> {
+    let options = GraphOptions {
+        mode: life.mode,
+        capture_sizes: SIZES.to_vec(),
+        budget: Budget {
+            graphs: life.most_prompts,
+            bytes: 1 << 20,
+        },
+        verify_addresses: life.verify,
+    };
+    let runner = runner(TINY[life.model], life.slots, options);
+    let layers = runner.shape().layers;
+    let mut world = World {
+        runner,
+        eager,
+        model: Model::new(life.mode, layers, life.most_prompts),
+        cache: Cache::new(life.slots),
+        texts: HashMap::new(),
+        events: (0, 0),
+        met,
+    };
+    for (index, act) in life.acts.iter().enumerate() {
+        let alive = world.act(act);
+        if !alive.map_err(|error| format!("act {index}: {error}"))? {
+            break;
+        }
+    }
+    world.met.struck.extend(world.model.struck);
+    Ok(())
+}
+
+#[test]
+fn random_lives_are_as_the_design_draws_them_and_say_what_eager_execution_says() {
+    let none = || GraphOptions {
+        mode: Mode::None,
+        ..GraphOptions::default()
+    };
+    let eager: Vec<_> = TINY.iter().map(|name| runner(name, 1, none())).collect();
+    let (eager, met) = (RefCell::new(eager), RefCell::new(Met::default()));
+    let mut tests = TestRunner::new(ProptestConfig {
+        cases: LIVES,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(4),
+        ..ProptestConfig::default()
+    });
+    let tried = tests.run(&life(), |life| {
+        let (mut eager, mut met) = (eager.borrow_mut(), met.borrow_mut());
+        live(&life, &mut eager[life.model], &mut met).map_err(TestCaseError::fail)
+    });
+    match tried {
+        Ok(()) => {}
+        Err(TestError::Fail(why, life)) => panic!("{why}\nin {life:#?}"),
+        Err(error) => panic!("{error}"),
+    }
+    let met = met.into_inner();
+    println!("{} checks, {} tokens met", met.steps, met.tokens.len());
+    for call in Call::ALL {
+        for how in [How::Before, How::After, How::Synchronize] {
+            assert!(met.struck.contains(&(call, how)), "{call:?} {how:?}");
+        }
+    }
+    for change in [
+        Change::NewTurn,
+        Change::Cleared,
+        Change::Rewound,
+        Change::Switched,
+    ] {
+        assert!(met.changes.contains(&change), "{change:?}");
+    }
+    for mode in Mode::ALL {
+        let states = [State::Invalid, State::Valid, State::Disabled];
+        for state in states.map(|state| (mode, state)) {
+            let possible = mode != Mode::None || state.1 == State::Disabled;
+            assert_eq!(met.states.contains(&state), possible, "{state:?}");
+        }
+    }
+    assert!(met.tokens.len() > 100, "the models repeat themselves");
+}
