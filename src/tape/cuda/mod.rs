@@ -197,6 +197,8 @@ impl Cuda {
         history: &History,
     ) -> Result<(), Error> {
         self.drain()?;
+        // A step that failed may have left a token that nobody took: its number is not used again.
+        self.sequence = self.sequence.wrapping_add(narrow(AHEAD));
         // Given over when they are first needed: a discrete device begins to move them then.
         self.weight_arena.attach(&mut self.stream)?;
         self.idle_since = None;
