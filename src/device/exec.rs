@@ -29,16 +29,24 @@ impl Captured {
         }
     }
 
+    /// How many nodes it holds.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn nodes(&self) -> Result<usize> {
+        let mut count = 0;
+        // SAFETY: the graph is ours; without a list the driver only counts.
+        let result =
+            unsafe { sys::cuGraphGetNodes(self.handle, std::ptr::null_mut(), &raw mut count) };
+        check("cuGraphGetNodes", result).map(|()| count)
+    }
+
     /// How many kernels it holds.
     ///
     /// # Errors
     /// If it holds anything but kernels.
     pub fn kernels(&self) -> Result<usize> {
-        let mut count = 0;
-        // SAFETY: the graph is ours; without a list the driver only counts.
-        check("cuGraphGetNodes", unsafe {
-            sys::cuGraphGetNodes(self.handle, std::ptr::null_mut(), &raw mut count)
-        })?;
+        let mut count = self.nodes()?;
         let mut nodes: Vec<CUgraphNode> = vec![std::ptr::null_mut(); count];
         // SAFETY: the list holds `count` nodes.
         check("cuGraphGetNodes", unsafe {

@@ -149,7 +149,6 @@ impl<E> DecodeGraph<E> {
     fn record<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<(), S::Error> {
         self.life.recording();
         self.layout = step.layout();
-        self.trace = step.trace();
         self.parts = cut(self.life.mode(), step);
         let last = self.parts.iter().rposition(Part::is_recorded);
         let (mut nodes, mut updated) = (0, true);
@@ -183,6 +182,8 @@ impl<E> DecodeGraph<E> {
             step.launch(exec)?;
             index += 1;
         }
+        // The device is busy by now, so this costs no time.
+        self.trace = step.trace();
         Ok(())
     }
 }

@@ -8,6 +8,8 @@ use crate::device::{Captured, Exec, Result, Stream};
 pub struct Graph {
     exec: Exec,
     captured: Captured,
+    /// What it did before: given back once the device is busy again, for that takes the driver a while.
+    retired: Option<Captured>,
     nodes: usize,
 }
 
@@ -23,6 +25,7 @@ impl Graph {
         Ok(Self {
             exec,
             captured,
+            retired: None,
             nodes,
         })
     }
@@ -33,8 +36,8 @@ impl Graph {
     /// # Errors
     /// If the recording holds anything but kernels, or the driver refuses.
     pub fn renew(&mut self, captured: Captured, stream: &mut Stream) -> Result<Renewal> {
-        let nodes = captured.kernels()?;
-        let updated = nodes == self.nodes
+        // An update is refused where a node is of another kind, so counting is enough here.
+        let updated = captured.nodes()? == self.nodes
             && match self.exec.update(&captured) {
                 Ok(updated) => updated,
                 Err(lost) if lost.is_sticky() => return Err(lost),
@@ -43,10 +46,11 @@ impl Graph {
         let renewal = if updated {
             Renewal::Updated
         } else {
+            self.nodes = captured.kernels()?;
             self.exec = captured.instantiate()?;
             Renewal::Instantiated
         };
-        (self.captured, self.nodes) = (captured, nodes);
+        self.retired = Some(std::mem::replace(&mut self.captured, captured));
         self.exec.upload(stream)?;
         Ok(renewal)
     }
@@ -56,7 +60,9 @@ impl Graph {
     /// # Errors
     /// If the driver refuses.
     pub fn launch(&mut self, stream: &mut Stream) -> Result<()> {
-        self.exec.launch(stream)
+        self.exec.launch(stream)?;
+        self.retired = None;
+        Ok(())
     }
 
     /// How many kernels one replay runs.
