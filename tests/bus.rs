@@ -10,6 +10,7 @@ mod policy;
 mod python;
 mod sessions;
 mod streaming;
+mod window;
 
 use std::collections::HashMap;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ganglion::config::{Config, KvType};
+use ganglion::config::{Config, GraphMode, KvType};
 
 const SHIPPED: &str = include_str!("../config/gangliond.toml");
 
@@ -42,14 +42,18 @@ fn every_key_is_documented_with_its_default() {
     assert_eq!(keys(&documented), keys(&known));
 }
 
-/// Every key, as `section.key`.
+/// Every key, with the sections that it is in.
 fn keys(value: &serde_json::Value) -> BTreeSet<String> {
     let object = value.as_object().expect("an object");
     object
         .iter()
-        .flat_map(|(name, value)| match value.as_object() {
-            Some(section) => section.keys().map(|key| format!("{name}.{key}")).collect(),
-            None => vec![name.clone()],
+        .flat_map(|(name, value)| match value {
+            // A duration is a value.
+            serde_json::Value::Object(section) if !section.contains_key("nanos") => keys(value)
+                .iter()
+                .map(|key| format!("{name}.{key}"))
+                .collect(),
+            _ => vec![name.clone()],
         })
         .collect()
 }
@@ -59,7 +63,7 @@ fn values_become_what_they_mean() {
     let config = parse(
         "[model]\npath = 'models/a.gguf'\n[kv]\ntype = 'bf16'\ncontext = 0\n\
          [stream]\nstall_seconds = 0.25\n[sampling]\ntemperature = 1\nrepetition_penalty = 0.1\n\
-         [limits]\nmax_tokens = 100\n",
+         [limits]\nmax_tokens = 100\n[graph]\nmode = 'piecewise'\ncapture_sizes = [8, 4]\n",
     )
     .expect("all of it is allowed");
     assert_eq!(
@@ -68,6 +72,8 @@ fn values_become_what_they_mean() {
         "relative paths start from the file's directory"
     );
     assert_eq!((config.kv.element, config.kv.context), (KvType::Bf16, 0));
+    let graph = (config.graph.mode, config.graph.capture_sizes);
+    assert_eq!(graph, (GraphMode::Piecewise, vec![8, 4]));
     assert_eq!(config.stream.stall, Duration::from_millis(250));
     assert_eq!(config.sampling.temperature.to_bits(), 1f32.to_bits());
     assert_eq!(
@@ -81,12 +87,12 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
     let cases = [
         (
             "[kv]\ncontxt = 1\n",
-            "2:1: unknown key `contxt`, expected `type` or `context`; the line is: contxt = 1",
+            "2:1: unknown key `contxt`, expected one of `type`, `context`, `slots`; the line is: contxt = 1",
         ),
         (
             "[kvv]\n",
-            "1:2: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `memory`, `device`, `cpu`, \
-             `engine`, `queue`, `limits`, `sampling`, `stream`, `stop`, `log`; the line is: [kvv]",
+            "1:2: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
+             `cpu`, `engine`, `queue`, `limits`, `sampling`, `stream`, `stop`, `log`; the line is: [kvv]",
         ),
         (
             "\nbackend = \"gpu\"\n",
@@ -95,6 +101,22 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
         (
             "[kv]\ncontext = -1\n",
             "2:11: kv.context = -1: it must be a whole number from 0 to 1048576",
+        ),
+        (
+            "[kv]\nslots = 65\n",
+            "2:9: kv.slots = 65: it must be a whole number from 1 to 64",
+        ),
+        (
+            "[graph]\ncapture_sizes = 16\n",
+            "2:17: graph.capture_sizes = 16: it must be a list of whole numbers from 1 to 8192",
+        ),
+        (
+            "graph = { mode = 'full', capture_sizes = [16, 0] }",
+            "1:42: graph.capture_sizes = [16, 0]: it must be a list of whole numbers from 1 to 8192",
+        ),
+        (
+            "[graph.debug]\nverify = true\n",
+            "2:1: unknown key `verify`, expected `verify_addresses`; the line is: verify = true",
         ),
         (
             "[memory]\nreserve_mib = 1048577\n",

@@ -1,5 +1,7 @@
 //! `ganglionctl` as its users run it: a process with arguments, pipes, signals and exit codes.
 
+mod watching;
+
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
@@ -195,22 +197,6 @@ async fn start_daemon(bus: &PrivateBus) -> Child {
     })
     .await;
     daemon
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn status_is_a_table_or_json() {
-    let daemon = Daemon::start("").await;
-    let json = run(&["--bus", daemon.bus.text(), "status", "--json"]).await;
-    let status: Value = serde_json::from_str(&json.stdout).expect("it is JSON");
-    assert_eq!(status["state"], "ready");
-    assert_eq!(status["backend"], "sim");
-    assert_eq!(status["device"], "a script");
-    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(status["model"]["name"], "scripted");
-    assert_eq!(status["queue_length"], 0);
-    assert_eq!(status["sessions"], 0);
-    let table = run(&["--bus", daemon.bus.text(), "status"]).await;
-    assert!(table.stdout.starts_with("state "), "{table:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -414,6 +400,8 @@ async fn completions_know_every_verb() {
             "ask",
             "chat",
             "status",
+            "graph",
+            "top",
             "tokenize",
             "score",
             "bench",

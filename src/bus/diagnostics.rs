@@ -2,8 +2,6 @@
 
 // The docs of an interface become introspection data: plain text.
 #![allow(clippy::doc_markdown)]
-// An interface needs receivers.
-#![allow(clippy::unused_self)]
 
 use std::sync::Arc;
 
@@ -11,7 +9,7 @@ use zbus::interface;
 
 use super::proxy::Info;
 use super::shared::Shared;
-use super::{Error, info};
+use super::{Error, info, sealed};
 
 #[derive(Debug)]
 pub(super) struct Diagnostics {
@@ -21,33 +19,47 @@ pub(super) struct Diagnostics {
 /// What the engine does, for those who look after it.
 #[interface(name = "org.ganglion.Llm1.Diagnostics")]
 impl Diagnostics {
-    /// Drops the decode graph; the next step records it anew. Error.NotSupported without a graph.
-    fn reset_graph(&self) -> Result<(), Error> {
-        Err(no_graph())
+    /// Drops all that was recorded: the next step records anew, also where failures had disabled it.
+    /// Error.NotSupported if this engine records nothing, Error.NotReady while the model loads.
+    async fn reset_graph(&self) -> Result<(), Error> {
+        Ok(self.shared.engine.reset_graph().await?)
     }
 
-    /// The decode graph in DOT. Error.NotSupported without a graph.
+    /// The decode graph in DOT: a sealed file in memory, to be read from its start. It holds one digraph
+    /// for each recorded segment, and is empty before the first recording. Errors as of ResetGraph.
     #[zbus(out_args("dot"))]
-    fn dump_graph(&self) -> Result<zbus::OwnedFd, Error> {
-        Err(no_graph())
+    async fn dump_graph(&self) -> Result<zbus::OwnedFd, Error> {
+        let dot = self.shared.engine.dump_graph().await?;
+        let file = sealed::file("decode graph", dot.as_bytes())
+            .map_err(|error| zbus::Error::InputOutput(error.into()))?;
+        Ok(file.into())
     }
 
-    /// State of the decode graph; "none" if this backend records none, or does not tell.
+    /// "invalid" (the next step records it), "recording", "valid" (steps replay it) or "disabled"
+    /// (steps run kernel by kernel); "none" if this engine has none. Changes that follow each other
+    /// within a tenth of a second may be told as one.
     #[zbus(property)]
     fn graph_state(&self) -> String {
-        "none".to_owned()
+        self.shared.engine.status().borrow().graph_state.to_owned()
     }
 
-    /// The decode graph: state, mode, reason (s).
+    /// The decode graph: state, mode, reason (why it is or was last invalid), last_error (s); epoch
+    /// (changes of the key-value cache), nodes (of one replay), recordings, updates (recordings that the
+    /// living graph took), instantiations, launches, eager_steps, failures, failures_in_a_row,
+    /// recording_us (of the last recording) (t).
     #[zbus(property(emits_changed_signal = "false"))]
     fn decode_graph(&self) -> Info {
-        info::decode_graph(&self.shared.engine.status().borrow())
+        info::decode_graph(&self.shared.engine.live().graph)
     }
 
-    /// What the last finished request cost, as Request.Finished tells it; empty before the first.
+    /// Since the start: tokens, steps (t), and of the steps the microseconds from token to token
+    /// (step_), of these the device's idle ones (gap_) and the engine thread's working ones (host_):
+    /// each p50_us, p90_us, p99_us, max_us (d), all 0 before the first step. After the first request
+    /// also what the last finished one cost, as Request.Finished tells it.
     #[zbus(property(emits_changed_signal = "false"))]
     fn timing(&self) -> Info {
-        info::timing(&self.shared.engine.status().borrow())
+        let receipt = self.shared.engine.status().borrow().receipt;
+        info::timing(&self.shared.engine.live(), receipt)
     }
 
     /// What computes: backend, description (s).
@@ -55,8 +67,4 @@ impl Diagnostics {
     fn device(&self) -> Info {
         info::device(&self.shared.engine.status().borrow())
     }
-}
-
-fn no_graph() -> Error {
-    Error::NotSupported("this backend records no decode graph".to_owned())
 }

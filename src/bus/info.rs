@@ -2,10 +2,10 @@
 
 use zbus::{OwnedVariant, Str};
 
-use super::proxy::Info;
-use crate::engine::{Memory, ModelInfo, Outcome, Status, Usage};
-
 use super::error;
+use super::proxy::Info;
+use crate::engine::{GraphStatus, Memory, ModelInfo, Outcome, Receipt, Snapshot, Status, Usage};
+use crate::telemetry::Percentiles;
 
 fn text(text: &str) -> OwnedVariant {
     Str::from(text).into()
@@ -62,13 +62,22 @@ pub(super) fn outcome(outcome: &Outcome) -> Info {
     info
 }
 
-/// What the last finished request cost; empty before the first.
-pub(super) fn timing(status: &Status) -> Info {
-    status.receipt.as_ref().map_or_else(Info::new, |receipt| {
-        let mut info = usage(&receipt.usage);
+/// How fast steps are, and what the last finished request cost.
+pub(super) fn timing(live: &Snapshot, receipt: Option<Receipt>) -> Info {
+    let mut info = info([
+        ("tokens", live.tokens.into()),
+        ("steps", live.timing.steps().into()),
+    ]);
+    for (name, Percentiles { p50, p90, p99, max }) in live.timing.percentiles() {
+        for (of, value) in [("p50", p50), ("p90", p90), ("p99", p99), ("max", max)] {
+            info.insert(format!("{name}_{of}_us"), value.into());
+        }
+    }
+    if let Some(receipt) = receipt {
+        info.extend(usage(&receipt.usage));
         info.insert("finish_reason".to_owned(), text(receipt.reason.name()));
-        info
-    })
+    }
+    info
 }
 
 pub(super) fn device(status: &Status) -> Info {
@@ -78,19 +87,27 @@ pub(super) fn device(status: &Status) -> Info {
     ])
 }
 
-/// This release tells nothing of a graph but whether its backend has one.
-pub(super) fn decode_graph(status: &Status) -> Info {
-    let (mode, reason) = if status.backend == "cuda" {
-        (
-            "full_decode_only",
-            "recorded at the second step; its state is not published yet",
-        )
-    } else {
-        ("none", "this backend runs every step eagerly")
-    };
+pub(super) fn decode_graph(graph: &GraphStatus) -> Info {
+    // An engine without one, or none yet.
+    let named = |name: &'static str| text(if name.is_empty() { "none" } else { name });
+    let counters = &graph.counters;
     info([
-        ("state", text("none")),
-        ("mode", text(mode)),
-        ("reason", text(reason)),
+        ("state", named(graph.state)),
+        ("mode", named(graph.mode)),
+        ("reason", text(&graph.reason)),
+        ("epoch", graph.epoch.into()),
+        ("nodes", graph.nodes.into()),
+        ("recordings", counters.recordings.into()),
+        ("updates", counters.updates.into()),
+        ("instantiations", counters.instantiations.into()),
+        ("launches", counters.launches.into()),
+        ("eager_steps", counters.eager_steps.into()),
+        ("failures", counters.failures.into()),
+        (
+            "failures_in_a_row",
+            u64::from(graph.failures_in_a_row).into(),
+        ),
+        ("last_error", text(&graph.last_error)),
+        ("recording_us", graph.recording_us.into()),
     ])
 }

@@ -21,7 +21,15 @@ use super::{Error, info, messages, options};
 use crate::engine::Status;
 
 /// What clients may rely on; a name stays once it is here.
-const FEATURES: [&str; 4] = ["complete", "sessions", "stream.pipe", "stream.signals"];
+const FEATURES: [&str; 7] = [
+    "complete",
+    "decode_graph",
+    "sessions",
+    "sessions.clear",
+    "sessions.rewind",
+    "stream.pipe",
+    "stream.signals",
+];
 
 #[derive(Debug)]
 pub(super) struct Manager {
@@ -135,7 +143,7 @@ impl Manager {
         self.status(|status| info::model(&status.model))
     }
 
-    /// What computes: "cpu", or "sim" for the scripted engine.
+    /// What computes: "cpu" or "cuda", or "sim" for the scripted engine.
     #[zbus(property)]
     fn backend(&self) -> String {
         self.status(|status| status.backend.clone())

@@ -22,6 +22,7 @@ mod owned;
 pub mod proxy;
 mod publish;
 mod request;
+mod sealed;
 mod session;
 mod shared;
 mod stream;

@@ -1,4 +1,4 @@
-//! Tells the bus when a property of `Manager` has changed.
+//! Tells the bus when a property of `Manager` or `Diagnostics` has changed.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,13 +15,20 @@ use crate::engine::Status;
 /// The least time between two signals, unless the state changes.
 const PAUSE: Duration = Duration::from_millis(100);
 
+const MANAGER: InterfaceName<'static> =
+    InterfaceName::from_static_str_unchecked("org.ganglion.Llm1.Manager");
+const DIAGNOSTICS: InterfaceName<'static> =
+    InterfaceName::from_static_str_unchecked("org.ganglion.Llm1.Diagnostics");
+
+/// Properties by name, with their new values.
+type Changed = HashMap<&'static str, Variant<'static>>;
+
 /// Emits `PropertiesChanged` for each change of `status`, until the connection is lost.
 pub(super) async fn run(connection: Connection, mut status: watch::Receiver<Status>) {
     let emitter = SignalEmitter::from_parts(
         connection,
         zbus::ObjectPath::from_static_str_unchecked(PATH),
     );
-    let interface = InterfaceName::from_static_str_unchecked("org.ganglion.Llm1.Manager");
     let mut told = status.borrow_and_update().clone();
     let mut next = Instant::now();
     while status.changed().await.is_ok() {
@@ -29,25 +36,30 @@ pub(super) async fn run(connection: Connection, mut status: watch::Receiver<Stat
         let news = status.wait_for(|status| status.state != told.state);
         let _ = timeout_at(next, news).await;
         let now = status.borrow_and_update().clone();
-        let changed = differences(&told, &now);
+        let changes = [
+            (MANAGER, manager(&told, &now)),
+            (DIAGNOSTICS, diagnostics(&told, &now)),
+        ];
         told = now;
-        if changed.is_empty() {
-            continue;
+        let mut silent = true;
+        for (interface, changed) in changes {
+            if changed.is_empty() {
+                continue;
+            }
+            silent = false;
+            let signal =
+                fdo::Properties::properties_changed(&emitter, interface, changed, (&[][..]).into());
+            if signal.await.is_err() {
+                return;
+            }
         }
-        let signal = fdo::Properties::properties_changed(
-            &emitter,
-            interface.clone(),
-            changed,
-            (&[][..]).into(),
-        );
-        if signal.await.is_err() {
-            return;
+        if !silent {
+            next = Instant::now() + PAUSE;
         }
-        next = Instant::now() + PAUSE;
     }
 }
 
-fn differences(told: &Status, now: &Status) -> HashMap<&'static str, Variant<'static>> {
+fn manager(told: &Status, now: &Status) -> Changed {
     let mut changed = HashMap::new();
     if told.state != now.state {
         changed.insert("State", now.state.name().into());
@@ -69,6 +81,14 @@ fn differences(told: &Status, now: &Status) -> HashMap<&'static str, Variant<'st
     }
     if told.sessions != now.sessions {
         changed.insert("Sessions", now.sessions.into());
+    }
+    changed
+}
+
+fn diagnostics(told: &Status, now: &Status) -> Changed {
+    let mut changed = HashMap::new();
+    if told.graph_state != now.graph_state {
+        changed.insert("GraphState", now.graph_state.into());
     }
     changed
 }

@@ -74,20 +74,17 @@ impl Session {
         Ok((request, stream))
     }
 
-    /// Takes back the last turns. Not in this release: Error.NotSupported.
+    /// Takes back the last turns, with their answers. Error.Busy while a turn waits or is being answered,
+    /// Error.InvalidOption if there are fewer turns.
     fn rewind(&self, turns: u32, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
         self.owner.admit(&header)?;
-        Err(Error::NotSupported(format!(
-            "this release cannot take back {turns} turns; open a new session"
-        )))
+        Ok(self.shared.engine.rewind(self.id, turns)?)
     }
 
-    /// Forgets all turns but the system message. Not in this release: Error.NotSupported.
+    /// Takes back all turns; the system message stays. Error.Busy while a turn waits or is being answered.
     fn clear(&self, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
         self.owner.admit(&header)?;
-        Err(Error::NotSupported(
-            "this release cannot clear a session; open a new one".to_owned(),
-        ))
+        Ok(self.shared.engine.clear_session(self.id)?)
     }
 
     /// Ends the session, and its running request with it. The object goes away.
@@ -119,7 +116,7 @@ impl Session {
             .collect())
     }
 
-    /// Finished turns: each is one message of the user and one answer.
+    /// Finished turns: each is one message of the user and one answer. Rewind and Clear take turns back.
     #[zbus(property(emits_changed_signal = "false"))]
     fn turns(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
         Ok(self.read(header.as_ref())?.turns)

@@ -11,13 +11,16 @@ use super::choice::Choice;
 use super::document::{Document, Typed};
 use super::error::Fault;
 use super::{
-    Config, Cpu, Device, Engine, Kv, Limits, Log, Memory, Model, Queue, Sampling, Stop, Stream,
+    Config, Cpu, Device, Engine, Graph, GraphDebug, Kv, Limits, Log, Memory, Model, Queue,
+    Sampling, Stop, Stream,
 };
 
 /// Sizes above any that a board could hold are typing errors.
 const MOST_TOKENS: usize = 1 << 20;
 const MOST_SECONDS: f32 = 3600.0;
 const MOST_MIB: u64 = 1 << 20;
+/// Rows of one step.
+const MOST_ROWS: usize = 8192;
 /// A second of spinning is a core lost to the robot.
 const MOST_SPIN_US: u64 = 1_000_000;
 
@@ -32,6 +35,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
             thinking: switch("model.thinking", &typed.model.thinking)?,
         },
         kv: kv(typed, default.kv)?,
+        graph: graph(typed, default.graph)?,
         memory: memory(typed, default.memory)?,
         device: Device {
             activations: choice("device.activations", &typed.device.activations)?
@@ -77,6 +81,25 @@ fn kv(typed: &Document, default: Kv) -> Result<Kv, Fault> {
     Ok(Kv {
         element: choice("kv.type", &typed.element)?.unwrap_or(default.element),
         context: whole("kv.context", &typed.context, 0..=MOST_TOKENS)?.unwrap_or(default.context),
+        slots: whole("kv.slots", &typed.slots, 1..=64)?.unwrap_or(default.slots),
+    })
+}
+
+fn graph(typed: &Document, default: Graph) -> Result<Graph, Fault> {
+    let typed = &typed.graph;
+    let verify = &typed.debug.verify_addresses;
+    Ok(Graph {
+        mode: choice("graph.mode", &typed.mode)?.unwrap_or(default.mode),
+        capture_sizes: wholes("graph.capture_sizes", &typed.capture_sizes, 1..=MOST_ROWS)?
+            .unwrap_or(default.capture_sizes),
+        prompt_graphs: whole("graph.prompt_graphs", &typed.prompt_graphs, 1..=1024)?
+            .unwrap_or(default.prompt_graphs),
+        prompt_mib: whole("graph.prompt_mib", &typed.prompt_mib, 1..=MOST_MIB)?
+            .unwrap_or(default.prompt_mib),
+        debug: GraphDebug {
+            verify_addresses: switch("graph.debug.verify_addresses", verify)?
+                .unwrap_or(default.debug.verify_addresses),
+        },
     })
 }
 
@@ -93,7 +116,7 @@ fn memory(typed: &Document, default: Memory) -> Result<Memory, Fault> {
 fn engine(typed: &Document, default: Engine) -> Result<Engine, Fault> {
     let typed = &typed.engine;
     Ok(Engine {
-        prefill_chunk: whole("engine.prefill_chunk", &typed.prefill_chunk, 1..=8192)?
+        prefill_chunk: whole("engine.prefill_chunk", &typed.prefill_chunk, 1..=MOST_ROWS)?
             .unwrap_or(default.prefill_chunk),
         spin: whole("engine.spin_us", &typed.spin_us, 0..=MOST_SPIN_US)?
             .map_or(default.spin, Duration::from_micros),
@@ -154,10 +177,25 @@ where
     T: TryFrom<i64> + PartialOrd + Display,
 {
     let allowed = format!("a whole number from {} to {}", range.start(), range.end());
+    key(name, typed, allowed, |value| within(value, &range))
+}
+
+/// A list of any length.
+fn wholes<T>(name: &str, typed: &Typed, range: RangeInclusive<T>) -> Result<Option<Vec<T>>, Fault>
+where
+    T: TryFrom<i64> + PartialOrd + Display,
+{
+    let (least, most) = (range.start(), range.end());
+    let allowed = format!("a list of whole numbers from {least} to {most}");
     key(name, typed, allowed, |value| {
-        let value = T::try_from(value.as_integer()?).ok()?;
-        range.contains(&value).then_some(value)
+        let values = value.as_array()?.iter();
+        values.map(|value| within(value, &range)).collect()
     })
+}
+
+fn within<T: TryFrom<i64> + PartialOrd>(value: &Value, range: &RangeInclusive<T>) -> Option<T> {
+    let value = T::try_from(value.as_integer()?).ok()?;
+    range.contains(&value).then_some(value)
 }
 
 fn number(name: &str, typed: &Typed, range: RangeInclusive<f32>) -> Result<Option<f32>, Fault> {

@@ -104,6 +104,35 @@ impl Choice for KvType {
     }
 }
 
+/// What is recorded and replayed, by the names that vLLM gave it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GraphMode {
+    #[default]
+    FullDecodeOnly,
+    Full,
+    Piecewise,
+    None,
+}
+
+impl Choice for GraphMode {
+    const ALL: &'static [Self] = &[
+        Self::FullDecodeOnly,
+        Self::Full,
+        Self::Piecewise,
+        Self::None,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::FullDecodeOnly => "full_decode_only",
+            Self::Full => "full",
+            Self::Piecewise => "piecewise",
+            Self::None => "none",
+        }
+    }
+}
+
 /// The least severe event that is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

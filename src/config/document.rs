@@ -21,11 +21,15 @@ macro_rules! sections {
 
 sections! {
     Document: "keys and sections" {
-        backend: Typed, model: Model, kv: Kv, memory: Memory, device: Device, cpu: Cpu, engine: Engine,
-        queue: Queue, limits: Limits, sampling: Sampling, stream: Stream, stop: Stop, log: Log
+        backend: Typed, model: Model, kv: Kv, graph: Graph, memory: Memory, device: Device, cpu: Cpu,
+        engine: Engine, queue: Queue, limits: Limits, sampling: Sampling, stream: Stream, stop: Stop, log: Log
     }
     Model: "the section [model]" { path: Typed, thinking: Typed }
-    Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed }
+    Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed, slots: Typed }
+    Graph: "the section [graph]" {
+        mode: Typed, capture_sizes: Typed, prompt_graphs: Typed, prompt_mib: Typed, debug: GraphDebug
+    }
+    GraphDebug: "the section [graph.debug]" { verify_addresses: Typed }
     Memory: "the section [memory]" { weights: Typed, kv: Typed, reserve_mib: Typed }
     Device: "the section [device]" { activations: Typed, emulate_tegra: Typed }
     Cpu: "the section [cpu]" { threads: Typed }

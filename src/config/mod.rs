@@ -16,10 +16,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-pub use choice::{Activations, Backend, Choice, KvType, Level, Placement};
+pub use choice::{Activations, Backend, Choice, GraphMode, KvType, Level, Placement};
 pub use error::ConfigError;
 pub use sections::{
-    Cpu, Device, Engine, Kv, Limits, Log, Memory, Model, Queue, Sampling, Stop, Stream,
+    Cpu, Device, Engine, Graph, GraphDebug, Kv, Limits, Log, Memory, Model, Queue, Sampling, Stop,
+    Stream,
 };
 
 /// Where the package puts the file.
@@ -31,6 +32,7 @@ pub struct Config {
     pub backend: Backend,
     pub model: Model,
     pub kv: Kv,
+    pub graph: Graph,
     pub memory: Memory,
     pub device: Device,
     pub cpu: Cpu,

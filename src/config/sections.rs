@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::choice::{Activations, KvType, Level, Placement};
+use super::choice::{Activations, GraphMode, KvType, Level, Placement};
 use crate::sampler::Parameters;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -20,8 +20,29 @@ pub struct Model {
 pub struct Kv {
     #[serde(rename = "type")]
     pub element: KvType,
-    /// Tokens that it holds; 0 is what the model was trained for.
+    /// Tokens of one conversation; 0 is what the model was trained for.
     pub context: usize,
+    /// Conversations that keep their place.
+    pub slots: usize,
+}
+
+/// What is recorded once and replayed by one call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Graph {
+    pub mode: GraphMode,
+    /// Rows to which short prompts are padded.
+    pub capture_sizes: Vec<usize>,
+    /// Recorded prompts that are kept.
+    pub prompt_graphs: usize,
+    /// Memory that the driver may take for them.
+    pub prompt_mib: u64,
+    pub debug: GraphDebug,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GraphDebug {
+    /// Compare each replay with what was recorded.
+    pub verify_addresses: bool,
 }
 
 /// Where things lie, and what is left to others.
@@ -117,6 +138,19 @@ impl Default for Kv {
         Self {
             element: KvType::default(),
             context: 2048,
+            slots: 2,
+        }
+    }
+}
+
+impl Default for Graph {
+    fn default() -> Self {
+        Self {
+            mode: GraphMode::default(),
+            capture_sizes: vec![16, 32, 64, 128],
+            prompt_graphs: 16,
+            prompt_mib: 64,
+            debug: GraphDebug::default(),
         }
     }
 }

@@ -7,9 +7,12 @@ use std::thread;
 use tokio::sync::oneshot;
 
 use super::Failure;
-use crate::config::{Activations, Backend, Config, ConfigError, KvType, Placement};
+use crate::config::{
+    self, Activations, Backend, Config, ConfigError, GraphMode, KvType, Placement,
+};
 use crate::engine::sim::{self, Script};
 use crate::engine::{Inbox, runner, worker};
+use crate::graph::{Budget, Mode};
 use crate::journal;
 use crate::tape::{DType, GraphOptions};
 
@@ -94,8 +97,8 @@ fn settings(model: &Path, config: &Config) -> worker::Settings {
                 KvType::Bf16 => DType::BF16,
             },
             context: config.kv.context,
-            slots: 1,
-            graph: GraphOptions::default(),
+            slots: config.kv.slots,
+            graph: graph(&config.graph),
             threads: config.cpu.threads,
             prefill_chunk: config.engine.prefill_chunk,
             reserve: config.memory.reserve_mib << 20,
@@ -112,6 +115,23 @@ fn settings(model: &Path, config: &Config) -> worker::Settings {
             ..runner::Settings::default()
         },
         thinking: config.model.thinking,
+    }
+}
+
+fn graph(config: &config::Graph) -> GraphOptions {
+    GraphOptions {
+        mode: match config.mode {
+            GraphMode::FullDecodeOnly => Mode::FullDecodeOnly,
+            GraphMode::Full => Mode::Full,
+            GraphMode::Piecewise => Mode::Piecewise,
+            GraphMode::None => Mode::None,
+        },
+        capture_sizes: config.capture_sizes.clone(),
+        budget: Budget {
+            graphs: config.prompt_graphs,
+            bytes: config.prompt_mib << 20,
+        },
+        verify_addresses: config.debug.verify_addresses,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Conversations that the daemon remembers.
 
 use ganglion::bus::Error;
+use ganglion::bus::proxy::DiagnosticsProxy;
 use ganglion::engine::FinishReason;
 
 use super::fields;
@@ -67,8 +68,13 @@ async fn a_session_answers_one_turn_at_a_time_and_forgets_cancelled_ones() {
     let path = client.manager.open_session(fields([])).await.unwrap();
     let session = client.session(path).await;
     let (request, stream) = session.send("one", fields([])).await.unwrap();
-    let again = session.send("two", fields([])).await;
-    assert!(matches!(again, Err(Error::Busy(_))), "{again:?}");
+    for refused in [
+        session.send("two", fields([])).await.map(drop),
+        session.rewind(0).await,
+        session.clear().await,
+    ] {
+        assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
+    }
     assert!(session.busy().await.unwrap());
 
     client.request(request).await.cancel().await.unwrap();
@@ -101,16 +107,50 @@ async fn sessions_are_limited_and_the_limit_is_told() {
     }
 }
 
+/// By a script, whose words are its tokens: what a model makes of it is `window`'s.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_later_says_so() {
+async fn turns_are_taken_back_and_too_many_are_refused() {
     let daemon = Daemon::start("").await;
     let client = daemon.client().await;
-    let path = client.manager.open_session(fields([])).await.unwrap();
+    let system = fields([("system", "be brief".into())]);
+    let path = client.manager.open_session(system).await.unwrap();
     let session = client.session(path).await;
+    for text in ["one", "two", "three"] {
+        let (_, stream) = session.send(text, fields([])).await.unwrap();
+        Reader::new(stream).answer().await;
+    }
+    session.rewind(2).await.unwrap();
+    let history = session.history().await.unwrap();
+    assert_eq!(history.last().unwrap().1, "sim: one");
+    assert_eq!(history.len(), 3);
+    assert_eq!(session.turns().await.unwrap(), 1);
+    match session.rewind(2).await {
+        Err(Error::InvalidOption(message)) => assert!(message.contains("has 1"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(session.turns().await.unwrap(), 1, "nothing is lost");
+
+    session.clear().await.unwrap();
+    assert_eq!(session.turns().await.unwrap(), 0);
+    assert_eq!(session.context_used().await.unwrap(), 0);
+    let only_system = [("system".to_owned(), "be brief".to_owned())];
+    assert_eq!(session.history().await.unwrap(), only_system);
+
+    let stranger = daemon.client().await;
+    let theirs = stranger.session(session.inner().path().to_owned().into());
+    let refused = theirs.await.clear().await;
+    assert!(matches!(refused, Err(Error::NotOwner(_))), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_later_and_what_a_script_lacks_says_so() {
+    let daemon = Daemon::start("").await;
+    let client = daemon.client().await;
+    let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
     for refused in [
-        session.rewind(1).await,
-        session.clear().await,
         client.manager.reload().await,
+        diagnostics.reset_graph().await,
+        diagnostics.dump_graph().await.map(drop),
     ] {
         assert!(
             matches!(refused, Err(Error::NotSupported(_))),

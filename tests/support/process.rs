@@ -1,4 +1,4 @@
-//! gangliond as a process of its own, with a script for an engine.
+//! gangliond as a process of its own, with a script for an engine or a model.
 
 use std::process::{Child, Command, Stdio};
 use std::{fs, io};
@@ -15,6 +15,15 @@ pub(crate) struct Process {
 impl Process {
     /// Starts it on `bus` with the text of a configuration file, and waits until it is ready.
     pub(crate) async fn start(bus: &PrivateBus, script: &str, config: &str) -> Self {
+        Self::ready(bus, &[&format!("--sim={script}")], config).await
+    }
+
+    /// The same with the model that the configuration names.
+    pub(crate) async fn serving(bus: &PrivateBus, config: &str) -> Self {
+        Self::ready(bus, &[], config).await
+    }
+
+    async fn ready(bus: &PrivateBus, arguments: &[&str], config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("gangliond.toml");
         fs::write(&file, config).expect("the configuration is written");
@@ -23,7 +32,7 @@ impl Process {
             .arg(&file)
             .arg("--bus")
             .arg(bus.text())
-            .arg(format!("--sim={script}"))
+            .args(arguments)
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
-use crate::{ask, bench, chat, completions, score, status, tokenize};
+use crate::{ask, bench, chat, completions, graph, score, status, tokenize, top};
 
 /// Talk to the language model on this machine
 #[derive(Debug, Parser)]
@@ -24,6 +24,10 @@ pub(crate) enum Verb {
     Chat(chat::Arguments),
     /// Show what the daemon is doing
     Status(status::Arguments),
+    /// Show, save or reset the decode graph
+    Graph(graph::Arguments),
+    /// Watch the daemon at work
+    Top(top::Arguments),
     /// Print the ids of plain text
     Tokenize(tokenize::Arguments),
     /// Score token ids, and compare the scores with a reference's

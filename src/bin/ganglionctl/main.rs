@@ -1,7 +1,7 @@
 //! `ganglionctl`: asks the daemon over D-Bus, and measures models without it.
 //!
-//! `ask`, `chat` and `status` are plain D-Bus clients and know nothing of models; `tokenize`, `score`
-//! and `bench` open a model themselves and know nothing of D-Bus.
+//! `ask`, `chat`, `status`, `graph` and `top` are plain D-Bus clients and know nothing of models;
+//! `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus.
 
 mod arguments;
 mod ask;
@@ -10,11 +10,13 @@ mod chat;
 mod client;
 mod completions;
 mod failure;
+mod graph;
 mod offline;
 mod output;
 mod score;
 mod status;
 mod tokenize;
+mod top;
 
 use std::process::ExitCode;
 
@@ -38,6 +40,8 @@ fn run(Cli { bus, verb }: Cli) -> Result<Exit, Failure> {
         Verb::Ask(arguments) => ask::run(bus, &arguments),
         Verb::Chat(arguments) => chat::run(bus, &arguments),
         Verb::Status(arguments) => status::run(bus, &arguments),
+        Verb::Graph(arguments) => graph::run(bus, &arguments),
+        Verb::Top(arguments) => top::run(bus, &arguments),
         Verb::Tokenize(arguments) => tokenize::run(&arguments),
         Verb::Score(arguments) => score::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),

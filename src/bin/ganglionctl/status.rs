@@ -1,11 +1,10 @@
 //! `ganglionctl status`: what the daemon tells about itself.
 
 use clap::Parser;
-use ganglion::bus::proxy::{DiagnosticsProxy, Info};
 use serde::Serialize;
-use serde_json::{Map, Value};
-use zbus::{Connection, Variant};
+use zbus::Connection;
 
+use crate::client::info::{Object, megabytes, object, plain, table};
 use crate::client::{self, refused};
 use crate::failure::{Exit, Failure};
 use crate::output;
@@ -26,15 +25,15 @@ struct Status {
     backend: String,
     /// Which device that is, or why it is not another.
     device: String,
-    model: Map<String, Value>,
+    model: Object,
     /// Bytes.
-    memory: Map<String, Value>,
+    memory: Object,
     queue_length: u32,
     sessions: u32,
     features: Vec<String>,
-    /// Absent where the backend has no decode graph.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    graph_state: Option<String>,
+    graph_state: String,
+    /// As `ganglionctl graph --json` prints it.
+    graph: Object,
 }
 
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
@@ -53,8 +52,7 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Fa
 impl Status {
     async fn read(connection: &Connection) -> Result<Self, Failure> {
         let manager = client::manager(connection).await?;
-        let diagnostics = DiagnosticsProxy::new(connection).await;
-        let diagnostics = diagnostics.map_err(|error| refused(error.into()))?;
+        let diagnostics = client::diagnostics(connection).await?;
         let device = object(&diagnostics.device().await.map_err(refused)?);
         Ok(Self {
             state: manager.state().await.map_err(refused)?,
@@ -67,7 +65,8 @@ impl Status {
             queue_length: manager.queue_length().await.map_err(refused)?,
             sessions: manager.sessions().await.map_err(refused)?,
             features: manager.features().await.map_err(refused)?,
-            graph_state: diagnostics.graph_state().await.ok(),
+            graph_state: diagnostics.graph_state().await.map_err(refused)?,
+            graph: object(&diagnostics.decode_graph().await.map_err(refused)?),
         })
     }
 
@@ -90,52 +89,13 @@ impl Status {
         }
         rows.push(("queue".into(), self.queue_length.to_string()));
         rows.push(("sessions".into(), self.sessions.to_string()));
-        rows.push(("graph".into(), self.graph_state.clone().unwrap_or_default()));
-        rows.retain(|(_, value)| !value.is_empty());
-        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        rows.iter().fold(String::new(), |table, (name, value)| {
-            table + &format!("{name:width$}  {value}\n")
-        })
-    }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
-    }
-}
-
-fn megabytes(bytes: u64) -> String {
-    #[allow(clippy::cast_precision_loss)] // shown to a tenth of a megabyte
-    let megabytes = bytes as f64 / 1e6;
-    format!("{megabytes:.1} MB")
-}
-
-fn object(info: &Info) -> Map<String, Value> {
-    let mut entries: Vec<_> = info.iter().collect();
-    entries.sort_by_key(|(key, _)| *key);
-    entries
-        .into_iter()
-        .map(|(key, value)| (key.clone(), json(value)))
-        .collect()
-}
-
-/// Numbers, strings and lists of them; what D-Bus has beyond JSON is shown as text.
-fn json(value: &Variant<'_>) -> Value {
-    match value {
-        Variant::Bool(value) => (*value).into(),
-        Variant::U8(value) => (*value).into(),
-        Variant::U16(value) => (*value).into(),
-        Variant::U32(value) => (*value).into(),
-        Variant::U64(value) => (*value).into(),
-        Variant::I16(value) => (*value).into(),
-        Variant::I32(value) => (*value).into(),
-        Variant::I64(value) => (*value).into(),
-        Variant::F64(value) => (*value).into(),
-        Variant::Str(value) => value.as_str().into(),
-        Variant::Variant(value) => json(value),
-        Variant::Array(values) => values.iter().map(json).collect(),
-        other => other.to_string().into(),
+        rows.push(("graph".into(), self.graph_state.clone()));
+        if self.graph_state != "none" {
+            for key in ["mode", "reason", "last_error"] {
+                let value = self.graph.get(key).map(plain).unwrap_or_default();
+                rows.push((format!("graph {}", key.replace('_', " ")), value));
+            }
+        }
+        table(rows)
     }
 }

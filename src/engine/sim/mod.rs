@@ -141,6 +141,7 @@ fn speak(
             usage.first_token_us = micros(started.elapsed());
         }
         usage.completion_tokens += 1;
+        turn.shared.live.lock().tokens += 1;
         if !piece.is_empty() {
             turn.emit(piece.clone());
         }

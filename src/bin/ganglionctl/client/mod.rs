@@ -1,6 +1,7 @@
 //! The side of `ganglionctl` that talks to the daemon. It knows no model: everything comes over D-Bus.
 
 pub(crate) mod answer;
+pub(crate) mod info;
 pub(crate) mod options;
 mod refusal;
 pub(crate) mod screen;
@@ -63,6 +64,18 @@ pub(crate) async fn manager(
     connection: &Connection,
 ) -> Result<bus::proxy::ManagerProxy<'static>, Failure> {
     bus::proxy::ManagerProxy::new(connection)
+        .await
+        .map_err(|error| refused(error.into()))
+}
+
+/// What tells of the engine.
+///
+/// # Errors
+/// As `refused`.
+pub(crate) async fn diagnostics(
+    connection: &Connection,
+) -> Result<bus::proxy::DiagnosticsProxy<'static>, Failure> {
+    bus::proxy::DiagnosticsProxy::new(connection)
         .await
         .map_err(|error| refused(error.into()))
 }

@@ -47,9 +47,9 @@ impl Screen {
     }
 }
 
-/// A model can be talked into writing escape sequences, and a terminal obeys them: control characters
+/// A model can be talked into writing escape sequences, its file can be named by one, and a terminal obeys them: control characters
 /// other than line ends and tabs become U+FFFD.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     text.chars()
         .map(|c| {
             if c.is_control() && c != '\n' && c != '\t' {

@@ -1,0 +1,131 @@
+//! `ganglionctl top`: the daemon at work, reading after reading.
+
+mod reading;
+
+use std::io::{self, IsTerminal as _};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+use zbus::Connection;
+
+use crate::client;
+use crate::client::screen::harmless;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use reading::Reading;
+
+/// Shows state, model, speed, decode graph, queue and memory: in place in a terminal, else one line a
+/// reading. Tokens per second are those between two readings; times of steps are since the daemon's start.
+/// Ctrl-C ends it
+#[derive(Debug, Parser)]
+pub(crate) struct Arguments {
+    /// Seconds between two readings, from 0.1 to 3600
+    #[arg(long, short, value_name = "S", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+    /// Print one reading, over one interval, and end
+    #[arg(long)]
+    once: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    if (0.1..=3600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("it must be from 0.1 to 3600".to_owned())
+    }
+}
+
+pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
+    client::block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())
+            .map_err(|error| Failure::new(Exit::Failed, format!("Ctrl-C: {error}")))?;
+        // Ctrl-C is how it is meant to end.
+        tokio::select! {
+            watched = watch(bus, arguments) => watched?,
+            _ = interrupt.recv() => (),
+        }
+        Ok(Exit::Ok)
+    })
+}
+
+async fn watch(bus: Option<String>, arguments: &Arguments) -> Result<(), Failure> {
+    let connection = client::connect(bus).await?;
+    let mut paper = Paper::new();
+    let mut before = Some((Instant::now(), Reading::take(&connection).await?));
+    let mut ticks = interval(arguments.interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        match Reading::take(&connection).await {
+            Ok(now) => {
+                let at = Instant::now();
+                let rate = before.as_ref().and_then(|(then, before)| {
+                    let made = now.tokens().checked_sub(before.tokens())?;
+                    Some(per_second(made, at - *then))
+                });
+                let shown = if paper.terminal {
+                    now.table(rate)
+                } else {
+                    now.line(rate)
+                };
+                paper.show(&shown)?;
+                before = Some((at, now));
+            }
+            // The daemon may come back, with all its counters at 0.
+            Err(failure) if !arguments.once && may_return(&connection, &failure) => {
+                let why = failure.message.unwrap_or_default();
+                paper.show(&reading::away(&why, paper.terminal))?;
+                before = None;
+            }
+            Err(failure) => return Err(failure),
+        }
+        if arguments.once {
+            return Ok(());
+        }
+    }
+}
+
+fn may_return(connection: &Connection, failure: &Failure) -> bool {
+    failure.exit == Exit::Unavailable && !connection.is_closed()
+}
+
+#[allow(clippy::cast_precision_loss)] // shown to a tenth
+fn per_second(tokens: u64, time: Duration) -> f64 {
+    tokens as f64 / time.as_secs_f64().max(1e-3)
+}
+
+/// Where readings are shown.
+struct Paper {
+    terminal: bool,
+    /// Of the reading that the next one takes the place of.
+    lines: usize,
+}
+
+impl Paper {
+    fn new() -> Self {
+        Self {
+            terminal: io::stdout().is_terminal(),
+            lines: 0,
+        }
+    }
+
+    /// Shows `text`, which is whole lines.
+    fn show(&mut self, text: &str) -> Result<(), Failure> {
+        if !self.terminal {
+            return output::print(text);
+        }
+        let text = harmless(text);
+        let up = match self.lines {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A"),
+        };
+        self.lines = text.lines().count();
+        // Cut at the edge: a line that went on would put those above it out of reach.
+        let text = text.replace('\n', "\x1b[K\n");
+        output::print(&format!("\x1b[?7l{up}\r{text}\x1b[J\x1b[?7h"))
+    }
+}

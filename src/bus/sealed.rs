@@ -1,0 +1,26 @@
+//! A text that is handed over as a file: in memory, whole, and never to change again.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
+use std::os::fd::OwnedFd;
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+/// A file that holds `content` and is read from its start. `name` is for those who list descriptors.
+///
+/// # Errors
+/// If the system has no descriptor or no memory left.
+pub(super) fn file(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let mut file = File::from(memfd_create(CString::new(name)?.as_c_str(), flags)?);
+    file.write_all(content)?;
+    file.rewind()?;
+    let seals = SealFlag::F_SEAL_SEAL
+        | SealFlag::F_SEAL_SHRINK
+        | SealFlag::F_SEAL_GROW
+        | SealFlag::F_SEAL_WRITE;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(file.into())
+}

@@ -1,0 +1,127 @@
+//! The verbs that look at a running daemon: `status`, `graph` and `top`.
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::{ctl, finish, run};
+use crate::support::daemon::{Daemon, eventually};
+use crate::support::private_bus::PrivateBus;
+use crate::support::process::Process;
+use crate::support::tiny_gguf;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_is_a_table_or_json() {
+    let daemon = Daemon::start("").await;
+    let json = run(&["--bus", daemon.bus.text(), "status", "--json"]).await;
+    let status: Value = serde_json::from_str(&json.stdout).expect("it is JSON");
+    assert_eq!(status["state"], "ready");
+    assert_eq!(status["backend"], "sim");
+    assert_eq!(status["device"], "a script");
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["model"]["name"], "scripted");
+    assert_eq!(status["queue_length"], 0);
+    assert_eq!(status["sessions"], 0);
+    assert_eq!(status["graph_state"], "none");
+    assert_eq!(status["graph"]["mode"], "none");
+    let table = run(&["--bus", daemon.bus.text(), "status"]).await;
+    assert!(table.stdout.starts_with("state "), "{table:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn graph_is_shown_saved_and_reset() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("decode.dot");
+    let file = file.to_str().expect("the path is UTF-8");
+    let bus = PrivateBus::start();
+    let model = folder.path().join("tiny.gguf");
+    std::fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
+    let config = format!(
+        "backend = 'cpu'\nmodel.path = '{}'\nkv.context = 64\n",
+        model.display()
+    );
+    let _daemon = Process::serving(&bus, &config).await;
+    let bus = bus.text();
+
+    let empty = run(&["--bus", bus, "graph", "--dot", file]).await;
+    assert_eq!(empty.code, Some(69), "{empty:?}");
+    assert!(empty.stderr.contains("ask something first"), "{empty:?}");
+    let asked = run(&["--bus", bus, "ask", "--max-tokens", "4", "Hello"]).await;
+    assert_eq!(asked.code, Some(0), "{asked:?}");
+    let saved = run(&["--bus", bus, "graph", "--dot", file]).await;
+    assert_eq!((saved.code, saved.stdout.as_str()), (Some(0), ""));
+    let dot = std::fs::read_to_string(file).expect("it is saved");
+    assert!(dot.starts_with("digraph"), "{dot}");
+
+    let table = run(&["--bus", bus, "graph"]).await;
+    assert!(
+        table.stdout.starts_with("state              valid\n"),
+        "{table:?}"
+    );
+    let reset = run(&["--bus", bus, "graph", "--reset", "--json"]).await;
+    let reset: Value = serde_json::from_str(&reset.stdout).expect("it is JSON");
+    assert_eq!(
+        (&reset["state"], &reset["reason"]),
+        (&"invalid".into(), &"reset".into())
+    );
+    assert_eq!(reset["recordings"], 1);
+    let status = run(&["--bus", bus, "status"]).await;
+    let rows: Vec<Vec<&str>> = status
+        .stdout
+        .lines()
+        .map(|row| row.split_whitespace().collect())
+        .collect();
+    for row in [
+        &["graph", "invalid"][..],
+        &["graph", "mode", "full_decode_only"],
+        &["graph", "reason", "reset"],
+    ] {
+        assert!(rows.iter().any(|shown| shown == row), "{row:?}: {status:?}");
+    }
+}
+
+/// One line a reading where nobody looks; the tokens that were made in between are counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn top_writes_readings_until_ctrl_c() {
+    let daemon = Daemon::start("tokens=100000,delay=1ms").await;
+    let bus = daemon.bus.text();
+    let once = run(&["--bus", bus, "top", "--once", "--interval", "0.1"]).await;
+    assert_eq!(once.code, Some(0), "{once:?}");
+    assert_eq!(once.stdout.lines().count(), 1, "{once:?}");
+    assert!(once.stdout.contains(" tokens_per_second=0.0 "), "{once:?}");
+    let wrong = run(&["--bus", bus, "top", "--interval", "0"]).await;
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+
+    let asking = ctl(&["--bus", bus, "ask", "--max-tokens", "4096", "word"]);
+    let _asking = { asking }.spawn().expect("ganglionctl runs");
+    let mut top = ctl(&["--bus", bus, "top", "--interval", "0.1"])
+        .spawn()
+        .expect("ganglionctl runs");
+    let stdout = top.stdout.take().expect("it is piped");
+    let mut lines = BufReader::new(stdout).lines();
+    loop {
+        let line = eventually(lines.next_line()).await.expect("it writes");
+        let line = line.expect("it goes on");
+        assert!(
+            line.starts_with("state=ready model=\"scripted\" "),
+            "{line}"
+        );
+        let field = |name: &str| {
+            let mut fields = line.split(' ').filter_map(|field| field.split_once('='));
+            let found = fields.find(|(key, _)| *key == name).expect(name);
+            found.1.to_owned()
+        };
+        let rate: f64 = field("tokens_per_second").parse().expect("a number");
+        if rate > 0.0 && field("queue") == "1" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let process = top.id().and_then(|id| i32::try_from(id).ok());
+    kill(Pid::from_raw(process.expect("it runs")), Signal::SIGINT).expect("it runs");
+    let top = finish(top).await;
+    assert_eq!((top.code, top.stderr.as_str()), (Some(0), ""));
+}
