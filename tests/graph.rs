@@ -3,6 +3,7 @@
 
 mod cache;
 mod faults;
+mod lives;
 mod model;
 mod random;
 

@@ -387,6 +387,7 @@ impl Part {
 }
 
 /// Says what is not as it is to be.
+#[allow(clippy::needless_pass_by_value)] // it reads as an assertion does
 pub(super) fn same<T: PartialEq + Debug>(what: &str, is: T, to_be: T) -> Result<(), String> {
     if is == to_be {
         return Ok(());

@@ -1,139 +1,24 @@
-//! Random lives: conversations, rewinds, resets, modes and refused calls in any order, against the model of the
-//! design and against a runner that records nothing.
+//! Random lives are lived: conversations, rewinds, resets, modes and refused calls in any order, against the model of
+//! the design and against a runner that records nothing.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use ganglion::engine::runner::Runner;
+use ganglion::engine::runner::{RunError, Runner};
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Budget, Event, Mode, State};
 use ganglion::kv::{Change, Owner};
 use ganglion::sampler::Parameters;
 use ganglion::tape::GraphOptions;
-use proptest::collection::vec;
-use proptest::option;
-use proptest::prelude::*;
-use proptest::sample::{Index, select};
-use proptest::test_runner::{RngSeed, TestCaseError, TestError, TestRunner};
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
 use super::cache::Cache;
+use super::lives::{Act, Keep, Life, TOKENS, Turn, life};
 use super::model::{Model, Outcome, same};
 use super::{CONTEXT, SIZES, TINY, chunks, prefill, runner};
 
 /// Random lives that are tried.
 const LIVES: u32 = 192;
-
-/// Most tokens of a turn.
-const TOKENS: usize = 6;
-
-#[derive(Clone, Debug)]
-enum Act {
-    Turn(Turn),
-    Rewind { owner: u64, keep: Index },
-    Release(u64),
-    Reset,
-    Mode(Mode),
-    Arm(Fault),
-}
-
-#[derive(Clone, Debug)]
-struct Turn {
-    /// `None`: a conversation of one turn.
-    owner: Option<u64>,
-    /// How much of what its owner has seen it begins with.
-    keep: Keep,
-    more: Vec<u32>,
-    /// The seed, if tokens are sampled.
-    sampled: Option<u64>,
-    /// One for each token but the first; a fault is armed before it.
-    steps: Vec<Option<Fault>>,
-}
-
-#[derive(Clone, Debug)]
-enum Keep {
-    All,
-    Some(Index),
-    Nothing,
-}
-
-#[derive(Clone, Debug)]
-struct Life {
-    model: usize,
-    slots: usize,
-    mode: Mode,
-    verify: bool,
-    most_prompts: usize,
-    acts: Vec<Act>,
-}
-
-fn fault() -> impl Strategy<Value = Fault> {
-    let how = prop_oneof![
-        8 => Just(How::Before),
-        6 => Just(How::After),
-        4 => Just(How::Synchronize),
-        1 => Just(How::Lost),
-    ];
-    let skip = prop_oneof![3 => Just(0), 2 => 0..4_u32, 1 => 0..60_u32];
-    (select(&Call::ALL[..]), skip, how).prop_map(|(call, skip, how)| Fault { call, skip, how })
-}
-
-/// Of a call that every recording makes, at once: some in a row disable the graph.
-fn refusal() -> impl Strategy<Value = Fault> {
-    let calls = [
-        Call::BeginCapture,
-        Call::EndCapture,
-        Call::Upload,
-        Call::GraphLaunch,
-    ];
-    select(calls.to_vec()).prop_map(|call| Fault {
-        call,
-        skip: 0,
-        how: How::Before,
-    })
-}
-
-fn turn() -> impl Strategy<Value = Turn> {
-    let keep = prop_oneof![
-        4 => Just(Keep::All),
-        2 => any::<Index>().prop_map(Keep::Some),
-        2 => Just(Keep::Nothing),
-    ];
-    // Few tokens, so that conversations begin alike by chance.
-    let more = prop_oneof![4 => vec(1..4_u32, 0..6), 1 => vec(1..4_u32, 6..36)];
-    let well = vec(Just(None), 0..TOKENS);
-    let badly = vec(option::weighted(0.8, fault()), 0..TOKENS);
-    let steps = prop_oneof![4 => well, 2 => badly, 1 => vec(refusal().prop_map(Some), 0..TOKENS)];
-    let owner = option::weighted(0.75, 1..4_u64);
-    let sampled = option::of(any::<u64>());
-    (owner, keep, more, sampled, steps).prop_map(|(owner, keep, more, sampled, steps)| Turn {
-        owner,
-        keep,
-        more,
-        sampled,
-        steps,
-    })
-}
-
-fn life() -> impl Strategy<Value = Life> {
-    let act = prop_oneof![
-        10 => turn().prop_map(Act::Turn),
-        1 => (1..4_u64, any::<Index>()).prop_map(|(owner, keep)| Act::Rewind { owner, keep }),
-        1 => (1..4_u64).prop_map(Act::Release),
-        1 => Just(Act::Reset),
-        1 => select(&Mode::ALL[..]).prop_map(Act::Mode),
-        3 => fault().prop_map(Act::Arm),
-    ];
-    let mode = prop_oneof![5 => select(&Mode::ALL[..3]), 1 => Just(Mode::None)];
-    let about = (0..TINY.len(), 1..=3_usize, mode, any::<bool>(), 1..=4_usize);
-    (about, vec(act, 1..40)).prop_map(|((model, slots, mode, verify, most_prompts), acts)| Life {
-        model,
-        slots,
-        mode,
-        verify,
-        most_prompts,
-        acts,
-    })
-}
 
 /// What all lives together have met: it shows that they were worth trying.
 #[derive(Debug, Default)]
@@ -245,11 +130,7 @@ impl World<'_> {
     }
 
     /// Holds what came of a step against what should; whether it ran.
-    fn ran<T>(
-        &self,
-        ran: &Result<T, ganglion::engine::runner::RunError>,
-        outcome: Outcome,
-    ) -> Result<bool, String> {
+    fn ran<T>(&self, ran: &Result<T, RunError>, outcome: Outcome) -> Result<bool, String> {
         let is = match ran {
             Ok(_) => Outcome::Ran,
             Err(error) if error.is_fatal() => Outcome::Lost,
@@ -364,11 +245,11 @@ fn random_lives_are_as_the_design_draws_them_and_say_what_eager_execution_says()
     };
     let eager: Vec<_> = TINY.iter().map(|name| runner(name, 1, none())).collect();
     let (eager, met) = (RefCell::new(eager), RefCell::new(Met::default()));
-    let mut tests = TestRunner::new(ProptestConfig {
+    let mut tests = TestRunner::new(Config {
         cases: LIVES,
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(4),
-        ..ProptestConfig::default()
+        ..Config::default()
     });
     let tried = tests.run(&life(), |life| {
         let (mut eager, mut met) = (eager.borrow_mut(), met.borrow_mut());
