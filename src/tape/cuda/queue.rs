@@ -20,8 +20,9 @@ enum To<'q> {
 }
 
 impl<'q> Queue<'q> {
-    /// Bytes of one stamp: begin and end in nanoseconds.
-    pub(super) const STAMP_BYTES: usize = 16;
+    /// Words of one stamp: a begin and ends, in nanoseconds, of which the latest counts; `common.cuh`.
+    pub(super) const STAMP_WORDS: usize = 16;
+    pub(super) const STAMP_BYTES: usize = 8 * Self::STAMP_WORDS;
 
     /// Launches, or has them recorded while the stream is being recorded.
     pub(super) fn launching(stream: &'q mut Stream, stamps: Option<u64>) -> Self {

@@ -34,10 +34,9 @@ impl Stamps {
     /// Forgets what was noted.
     pub(super) fn clear(&mut self, stream: &mut Stream) -> Result<(), Error> {
         let stamps = self.begins_and_ends.bytes() / Queue::STAMP_BYTES;
-        let unset: Vec<u8> = [u64::MAX, 0]
-            .iter()
-            .flat_map(|word| word.to_le_bytes())
-            .collect();
+        let mut unset = [0; Queue::STAMP_WORDS];
+        unset[0] = u64::MAX;
+        let unset: Vec<u8> = unset.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.arena
             .write(self.begins_and_ends, &unset.repeat(stamps), stream)
     }
@@ -52,11 +51,11 @@ impl Stamps {
             .iter()
             .map(|word| u64::from_le_bytes(*word));
         let words: Vec<u64> = words.collect();
-        let spans = words
-            .as_chunks::<2>()
-            .0
-            .iter()
-            .map(|[begin, end]| (*begin, *end));
+        let stamps = words.as_chunks::<{ Queue::STAMP_WORDS }>().0;
+        let spans = stamps.iter().map(|[begin, ends @ ..]| {
+            let end = ends.iter().copied().max().unwrap_or(0);
+            (*begin, end)
+        });
         Ok(spans.filter(|(begin, end)| begin <= end).collect())
     }
 }
