@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use ganglion::engine::runner::{Backend, RunError, Runner, Settings};
+use ganglion::graph::Mode;
 use ganglion::model::Checkpoint;
 use ganglion::model::forward::Forward;
 use ganglion::sampler::Parameters;
 use ganglion::tape::{
-    DType, Ending, ExecuteError, Input, KvInfo, Op, Slot, Tape, WeightId, WeightInfo,
+    DType, Ending, ExecuteError, GraphOptions, Input, KvInfo, Op, Slot, Tape, WeightId, WeightInfo,
 };
 
 fn tiny() -> std::path::PathBuf {
@@ -197,4 +198,38 @@ fn values_that_are_not_finite_are_an_error() {
         );
         assert_eq!((cached, runner.len()), (0, 0));
     }
+}
+
+/// Prompts that are recorded at the start are replayed by the first request, which gets the same token.
+#[test]
+fn prompts_recorded_at_the_start_serve_the_first_request() {
+    let checkpoint = Checkpoint::open(&tiny()).expect("the golden models open");
+    let first = |mode, record_at_start| {
+        let settings = Settings {
+            backend: Backend::Cpu,
+            context: 64,
+            slots: 2,
+            threads: 1,
+            prefill_chunk: 16,
+            graph: GraphOptions {
+                mode,
+                capture_sizes: vec![8, 16, 32],
+                record_at_start,
+                ..GraphOptions::default()
+            },
+            ..Settings::default()
+        };
+        let mut runner = Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it loads");
+        let recorded = runner.prompt_graphs().recordings;
+        let prompt = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14];
+        let begun = runner.begin(None, &prompt, Parameters::default());
+        begun.expect("the CPU is there");
+        runner.prefill(&prompt, Ending::Token).expect("it fits");
+        let counts = runner.prompt_graphs();
+        (runner.token(), recorded, counts.recordings, counts.launches)
+    };
+    let (token, ..) = first(Mode::None, true);
+    // Two sizes fit a chunk, each ends in two ways, in two regions.
+    assert_eq!(first(Mode::Full, true), (token, 8, 8, 1));
+    assert_eq!(first(Mode::Full, false), (token, 0, 1, 1));
 }

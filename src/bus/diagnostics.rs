@@ -46,7 +46,8 @@ impl Diagnostics {
     /// The decode graph: state, mode, reason (why it is or was last invalid), last_error (s); epoch
     /// (changes of the key-value cache), nodes (of one replay), recordings, updates (recordings that the
     /// living graph took), instantiations, launches, eager_steps, failures, failures_in_a_row,
-    /// recording_us (of the last recording) (t).
+    /// recording_us (of the last recording), and of short prompts prompt_graphs (held now),
+    /// prompt_recordings, prompt_launches (t).
     #[zbus(property(emits_changed_signal = "false"))]
     fn decode_graph(&self) -> Info {
         info::decode_graph(&self.shared.engine.live().graph)

@@ -109,5 +109,8 @@ pub(super) fn decode_graph(graph: &GraphStatus) -> Info {
         ),
         ("last_error", text(&graph.last_error)),
         ("recording_us", graph.recording_us.into()),
+        ("prompt_graphs", graph.prompts.held.into()),
+        ("prompt_recordings", graph.prompts.recordings.into()),
+        ("prompt_launches", graph.prompts.launches.into()),
     ])
 }

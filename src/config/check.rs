@@ -96,6 +96,8 @@ fn graph(typed: &Document, default: Graph) -> Result<Graph, Fault> {
             .unwrap_or(default.prompt_graphs),
         prompt_mib: whole("graph.prompt_mib", &typed.prompt_mib, 1..=MOST_MIB)?
             .unwrap_or(default.prompt_mib),
+        record_at_start: switch("graph.record_at_start", &typed.record_at_start)?
+            .unwrap_or(default.record_at_start),
         debug: GraphDebug {
             verify_addresses: switch("graph.debug.verify_addresses", verify)?
                 .unwrap_or(default.debug.verify_addresses),

@@ -27,7 +27,8 @@ sections! {
     Model: "the section [model]" { path: Typed, thinking: Typed }
     Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed, slots: Typed }
     Graph: "the section [graph]" {
-        mode: Typed, capture_sizes: Typed, prompt_graphs: Typed, prompt_mib: Typed, debug: GraphDebug
+        mode: Typed, capture_sizes: Typed, prompt_graphs: Typed, prompt_mib: Typed,
+        record_at_start: Typed, debug: GraphDebug
     }
     GraphDebug: "the section [graph.debug]" { verify_addresses: Typed }
     Memory: "the section [memory]" { weights: Typed, kv: Typed, reserve_mib: Typed }

@@ -36,6 +36,8 @@ pub struct Graph {
     pub prompt_graphs: usize,
     /// Memory that the driver may take for them.
     pub prompt_mib: u64,
+    /// Record them before the first request rather than on their first use.
+    pub record_at_start: bool,
     pub debug: GraphDebug,
 }
 
@@ -150,6 +152,7 @@ impl Default for Graph {
             capture_sizes: vec![16, 32, 64, 128],
             prompt_graphs: 16,
             prompt_mib: 64,
+            record_at_start: false,
             debug: GraphDebug::default(),
         }
     }

@@ -72,7 +72,7 @@ fn remedy(largest: usize) -> String {
             .into();
     }
     format!(
-        "the largest kv.context that fits is {largest}: lower it, or stop what else uses this memory"
+        "the largest kv.context that fits is {largest}: lower it or kv.slots, or stop what else uses this memory"
     )
 }
 

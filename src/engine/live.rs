@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::runner::Runner;
-use crate::graph::{Counters, LifeCycle};
+use crate::graph::{Counters, Counts, LifeCycle};
 use crate::telemetry::Timing;
 
 /// The decode graph, as it is told to the outside.
@@ -24,6 +24,8 @@ pub struct GraphStatus {
     pub last_error: String,
     /// Microseconds of the last recording.
     pub recording_us: u64,
+    /// Of short prompts.
+    pub prompts: Counts,
 }
 
 /// All of it.
@@ -58,6 +60,7 @@ impl GraphStatus {
             failures_in_a_row: life.failures(),
             last_error: life.last_error().unwrap_or_default().to_owned(),
             recording_us: micros(life),
+            prompts: runner.prompt_graphs(),
         }
     }
 }

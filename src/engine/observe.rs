@@ -29,6 +29,7 @@ impl<'a> Observer<'a> {
             let mut live = self.inbox.live();
             live.tokens += 1;
             live.graph.counters = runner.graph().counters();
+            live.graph.prompts = runner.prompt_graphs();
             if let Some(took) = took {
                 let pace = runner.pace();
                 let host = took.checked_sub(pace.waited).unwrap_or(Duration::ZERO);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 pub use super::settings::{Backend, CudaSettings, Placement, Settings};
 use super::{Memory, load};
-use crate::graph::{Event, LifeCycle, Mode};
+use crate::graph::{Counts, Event, LifeCycle, Mode};
 use crate::kv::{self, Kv, Owner};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
@@ -64,7 +64,24 @@ impl Runner {
             .executor
             .prepare(&runner.step)
             .map_err(RunError::from)?;
+        if settings.graph.mode == Mode::Full && settings.graph.record_at_start {
+            runner.record_prompts()?;
+        }
         Ok(runner)
+    }
+
+    /// Records prompts of every size for every region.
+    fn record_prompts(&mut self) -> Result<(), RunError> {
+        for rows in self.capture_sizes.clone() {
+            for ending in [Ending::Token, Ending::Kv] {
+                self.prompt_tape(rows, ending)?;
+                for region in 0..self.forward.kv.slots {
+                    self.executor
+                        .record(&self.prompts[&(rows, ending)], region)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     #[must_use]
@@ -210,6 +227,12 @@ impl Runner {
     #[must_use]
     pub fn graph(&self) -> &LifeCycle {
         self.executor.graph()
+    }
+
+    /// What became of recorded prompts.
+    #[must_use]
+    pub fn prompt_graphs(&self) -> Counts {
+        self.executor.prompt_graphs()
     }
 
     /// What happened to the decode graph since the last call.

@@ -216,6 +216,7 @@ impl<'a> Generation<'a> {
                 },
             )?;
             rest = after;
+            self.obey_urgent(runner);
         }
         self.usage.first_token_us = micros(started.elapsed());
         let first = Instant::now();
@@ -254,9 +255,14 @@ impl<'a> Generation<'a> {
             let more = self.tokens.len() + 1 < self.turn.options.max_tokens;
             token = runner.step(more)?;
             observer.token(runner);
-            while let Some(control) = self.inbox.urgent() {
-                obey(self.inbox, runner, control);
-            }
+            self.obey_urgent(runner);
+        }
+    }
+
+    /// Does what cannot wait for the end of the turn.
+    fn obey_urgent(&self, runner: &mut Runner) {
+        while let Some(control) = self.inbox.urgent() {
+            obey(self.inbox, runner, control);
         }
     }
 

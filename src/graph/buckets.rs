@@ -26,6 +26,17 @@ pub struct Key {
     pub moves: u64,
 }
 
+/// What became of prompts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Recorded prompts held now.
+    pub held: u64,
+    /// Since the start.
+    pub recordings: u64,
+    /// Prompts, or parts of them, that were replayed since the start.
+    pub launches: u64,
+}
+
 /// Recorded prompts.
 #[derive(Debug)]
 pub struct Buckets<E> {
@@ -70,10 +81,13 @@ impl<E> Buckets<E> {
         life.mode() == Mode::Full && life.state() != State::Disabled && self.sizes.contains(&rows)
     }
 
-    /// Graphs held now, recordings and launches since the start.
     #[must_use]
-    pub fn counts(&self) -> (usize, u64, u64) {
-        (self.held.len(), self.recordings, self.launches)
+    pub fn counts(&self) -> Counts {
+        Counts {
+            held: self.held.len() as u64,
+            recordings: self.recordings,
+            launches: self.launches,
+        }
     }
 
     /// Forgets everything.
@@ -106,19 +120,45 @@ impl<E> Buckets<E> {
         }
     }
 
-    fn replay<S: Stepper<Exec = E>>(&mut self, key: Key, prompt: &mut S) -> Result<(), S::Error> {
+    /// Records a prompt without running it; a refusal is only counted.
+    ///
+    /// # Errors
+    /// What the device fails with.
+    pub fn record<S: Stepper<Exec = E>>(
+        &mut self,
+        key: Key,
+        prompt: &mut S,
+        life: &mut LifeCycle,
+    ) -> Result<(), S::Error> {
+        match self.take(key, prompt) {
+            Ok(held) => self.held.push(held),
+            Err(error) if S::is_refusal(&error) => life.prompt_refused(error.to_string()),
+            Err(error) => return Err(error),
+        }
+        self.evict();
+        Ok(())
+    }
+
+    /// The recording of a prompt, made if there is none.
+    fn take<S: Stepper<Exec = E>>(
+        &mut self,
+        key: Key,
+        prompt: &mut S,
+    ) -> Result<Held<E>, S::Error> {
         self.held.retain(|held| held.key.moves == key.moves);
-        let at = self.held.iter().position(|held| held.key == key);
-        let mut held = if let Some(at) = at {
-            self.held.remove(at)
-        } else {
-            let free = prompt.free_memory();
-            let recording = prompt.record(0..prompt.operations())?;
-            let exec = prompt.instantiate(recording)?;
-            self.recordings += 1;
-            let bytes = free.saturating_sub(prompt.free_memory());
-            Held { key, exec, bytes }
-        };
+        if let Some(at) = self.held.iter().position(|held| held.key == key) {
+            return Ok(self.held.remove(at));
+        }
+        let free = prompt.free_memory();
+        let recording = prompt.record(0..prompt.operations())?;
+        let exec = prompt.instantiate(recording)?;
+        self.recordings += 1;
+        let bytes = free.saturating_sub(prompt.free_memory());
+        Ok(Held { key, exec, bytes })
+    }
+
+    fn replay<S: Stepper<Exec = E>>(&mut self, key: Key, prompt: &mut S) -> Result<(), S::Error> {
+        let mut held = self.take(key, prompt)?;
         let launched = prompt.launch(&mut held.exec);
         self.held.push(held);
         launched?;

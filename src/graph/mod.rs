@@ -14,7 +14,7 @@ mod replay;
 mod stepper;
 mod trace;
 
-pub use buckets::{Buckets, Budget, Key};
+pub use buckets::{Buckets, Budget, Counts, Key};
 pub use decode::{DecodeGraph, Ran};
 pub use life::{Counters, Event, LifeCycle, MOST_FAILURES, Reason, State};
 pub use mode::Mode;

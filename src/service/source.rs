@@ -131,6 +131,7 @@ fn graph(config: &config::Graph) -> GraphOptions {
             graphs: config.prompt_graphs,
             bytes: config.prompt_mib << 20,
         },
+        record_at_start: config.record_at_start,
         verify_addresses: config.debug.verify_addresses,
     }
 }

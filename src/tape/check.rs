@@ -192,8 +192,8 @@ impl Tape {
             } => {
                 self.residual(*x)?;
                 self.typed(*logits, DType::F32)?;
-                if self.slot(*logits).rows > self.rows {
-                    return Err("logits of more rows than there are".into());
+                if ![1, self.rows].contains(&self.slot(*logits).rows) {
+                    return Err("logits of neither the last row nor all of them".into());
                 }
                 self.matrix(*norm, 1, self.slot(*x).columns)?;
                 self.matrix(*weight, self.slot(*logits).columns, self.slot(*x).columns)

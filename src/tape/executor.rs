@@ -5,7 +5,7 @@ use super::cpu::Cpu;
 use super::cuda::Cuda;
 use super::{ExecuteError, Pace, StepState, Tape};
 use crate::fault::Faults;
-use crate::graph::{LifeCycle, Mode};
+use crate::graph::{Counts, LifeCycle, Mode};
 #[cfg(feature = "cuda")]
 use crate::sampler::History;
 use crate::sampler::Parameters;
@@ -140,6 +140,28 @@ impl Executor {
             Self::Cpu(cpu) => cpu.graph_mut(),
             #[cfg(feature = "cuda")]
             Self::Cuda(cuda) => cuda.graph_mut(),
+        }
+    }
+
+    /// What became of recorded prompts.
+    #[must_use]
+    pub fn prompt_graphs(&self) -> Counts {
+        match self {
+            Self::Cpu(cpu) => cpu.prompt_graphs(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.prompt_graphs(),
+        }
+    }
+
+    /// Records a prepared tape of a prompt for a region of the cache, without running it.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn record(&mut self, tape: &Tape, region: usize) -> Result<(), ExecuteError> {
+        match self {
+            Self::Cpu(cpu) => cpu.record(tape, region),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => Ok(cuda.record(tape, region)?),
         }
     }
 

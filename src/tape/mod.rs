@@ -34,6 +34,8 @@ pub struct GraphOptions {
     pub capture_sizes: Vec<usize>,
     /// For recorded prompts.
     pub budget: Budget,
+    /// Whether prompts are recorded when the model has been loaded, rather than on their first use.
+    pub record_at_start: bool,
     /// Whether every replay is checked against what it was recorded with.
     pub verify_addresses: bool,
 }
@@ -47,6 +49,7 @@ impl Default for GraphOptions {
                 graphs: 16,
                 bytes: 64 << 20,
             },
+            record_at_start: false,
             verify_addresses: false,
         }
     }

@@ -52,7 +52,7 @@ pub enum Op {
         up: WeightId,
         out: Slot,
     },
-    /// `logits = weight rmsnorm(x)` of the last rows of x, as many as `logits` has.
+    /// `logits = weight rmsnorm(x)` of the last row of x, or of all, as `logits` has one row or as many.
     Head {
         x: Slot,
         norm: WeightId,

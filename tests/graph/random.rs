@@ -215,6 +215,7 @@ fn live(life: &Life, eager: &mut Runner, met: &mut Met) -> Result<(), String> {
             bytes: 1 << 20,
         },
         verify_addresses: life.verify,
+        record_at_start: false,
     };
     let runner = runner(TINY[life.model], life.slots, options);
     let layers = runner.shape().layers;

@@ -21,7 +21,7 @@ use self::step::{Recorded, Step};
 pub use self::weight::{Matrix, Weight};
 use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape};
 use crate::fault::Faults;
-use crate::graph::{Buckets, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
+use crate::graph::{Buckets, Counts, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
 use crate::sampler::Parameters;
 
 /// A model's weights, cache and activations in host memory, and the graph of its step.
@@ -111,6 +111,31 @@ impl Cpu {
         self.graph.life_mut()
     }
 
+    #[must_use]
+    pub fn prompt_graphs(&self) -> Counts {
+        self.prompts.counts()
+    }
+
+    /// Records a prepared tape of a prompt for a region of the cache, without running it.
+    ///
+    /// # Errors
+    /// Only as a test asks for.
+    pub fn record(&mut self, tape: &Tape, region: usize) -> Result<(), ExecuteError> {
+        self.core.region = region;
+        let key = self.key(tape);
+        let (mut prompt, graph, prompts) = self.split(tape);
+        prompts.record(key, &mut prompt, graph.life_mut())
+    }
+
+    fn key(&self, tape: &Tape) -> Key {
+        Key {
+            rows: tape.rows,
+            token: tape.ending == Ending::Token,
+            region: self.core.region,
+            moves: self.moves,
+        }
+    }
+
     /// Drops all that was recorded.
     pub fn reset_graph(&mut self) {
         self.prompts.clear();
@@ -152,12 +177,7 @@ impl Cpu {
         self.fits(tokens.len(), tape.rows)?;
         self.core.prompt.clear();
         self.core.prompt.extend_from_slice(tokens);
-        let key = Key {
-            rows: tape.rows,
-            token: tape.ending == Ending::Token,
-            region: self.core.region,
-            moves: self.moves,
-        };
+        let key = self.key(tape);
         let recorded =
             tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
         let (mut step, graph, prompts) = self.split(tape);

@@ -199,8 +199,7 @@ impl Cuda {
         self.drain()?;
         // A step that failed may have left a token that nobody took: its number is not used again.
         self.sequence = self.sequence.wrapping_add(narrow(AHEAD));
-        // Given over when they are first needed: a discrete device begins to move them then.
-        self.weight_arena.attach(&mut self.stream)?;
+        self.give_weights()?;
         self.idle_since = None;
         self.region = region;
         self.state.position = position;
@@ -214,6 +213,12 @@ impl Cuda {
         self.scratch
             .arena
             .write(self.scratch.state, &state.to_bytes(), &mut self.stream)
+    }
+
+    /// Gives unified weights over to the stream when they are first needed: a discrete device begins to move them
+    /// then.
+    fn give_weights(&mut self) -> Result<(), Error> {
+        self.weight_arena.attach(&mut self.stream)
     }
 
     /// Waits for steps that were launched ahead; nobody wants their tokens.
@@ -262,12 +267,7 @@ impl Cuda {
         self.scratch
             .arena
             .write(self.scratch.prompt, &bytes, &mut self.stream)?;
-        let key = Key {
-            rows: tape.rows,
-            token: tape.ending == Ending::Token,
-            region: self.region,
-            moves: self.moves,
-        };
+        let key = self.key(tape);
         let recorded =
             tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
         let (mut step, graph, prompts) = self.split(tape);
@@ -314,6 +314,15 @@ impl Cuda {
             self.pending.push_back(ran);
         }
         self.take_token(1)
+    }
+
+    fn key(&self, tape: &Tape) -> Key {
+        Key {
+            rows: tape.rows,
+            token: tape.ending == Ending::Token,
+            region: self.region,
+            moves: self.moves,
+        }
     }
 
     /// Marks the end of the step that was launched last.

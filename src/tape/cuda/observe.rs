@@ -3,7 +3,7 @@
 use super::stamps::Stamps;
 use super::{Cuda, Error, Pace};
 use crate::fault::Faults;
-use crate::graph::{Graph, LifeCycle, Mode, Stepper as _};
+use crate::graph::{Counts, Graph, LifeCycle, Mode, Stepper as _};
 use crate::tape::Tape;
 
 impl Cuda {
@@ -19,6 +19,24 @@ impl Cuda {
 
     pub fn graph_mut(&mut self) -> &mut LifeCycle {
         self.graph.life_mut()
+    }
+
+    #[must_use]
+    pub fn prompt_graphs(&self) -> Counts {
+        self.prompts.counts()
+    }
+
+    /// Records a prepared tape of a prompt for a region of the cache, without running it.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn record(&mut self, tape: &Tape, region: usize) -> Result<(), Error> {
+        self.drain()?;
+        self.give_weights()?;
+        self.region = region;
+        let key = self.key(tape);
+        let (mut prompt, graph, prompts) = self.split(tape);
+        prompts.record(key, &mut prompt, graph.life_mut())
     }
 
     /// Drops all that was recorded.
