@@ -9,7 +9,7 @@ mod random;
 
 use std::path::Path;
 
-use ganglion::engine::runner::{Backend, RunError, Runner, Settings};
+use ganglion::engine::runner::{Backend, Runner, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::tape::{Ending, GraphOptions};
 
@@ -34,11 +34,6 @@ fn runner(name: &str, slots: usize, graph: GraphOptions) -> Runner {
     };
     let checkpoint = Checkpoint::open(&path).expect("the golden models open");
     Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("the golden models load")
-}
-
-/// Runs what the cache lacks of a prompt, chunk after chunk.
-fn prefill(runner: &mut Runner, tokens: &[u32]) -> Result<(), RunError> {
-    chunks(tokens).try_for_each(|(chunk, ending)| runner.prefill(chunk, ending))
 }
 
 /// The chunks of a prompt, each with how it ends.

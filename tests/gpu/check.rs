@@ -2,6 +2,7 @@
 //! where there is no GPU.
 
 mod diff;
+mod lifecycle;
 mod modes;
 mod smoke;
 
@@ -10,7 +11,10 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   smoke [PART...]         the device layer, in parts
   diff [NAME...]          each operation against the CPU executor; only cases whose names hold all of NAME
-  modes [--cpu] MODEL...  every mode of the graph gives the same tokens, and so do prompts by few rows and by many";
+  modes [--cpu] MODEL...  every mode of the graph gives the same tokens, and so do prompts by few rows and by many
+  lifecycle [--cost] [--cpu] MODEL...
+                          the decode graph's life cycle with refused calls, its memory and its cost; --cost: only that,
+                          and the time to a short prompt's first token";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -18,6 +22,7 @@ fn main() -> ExitCode {
         Some((check, rest)) if check == "smoke" => smoke::run(rest),
         Some((check, rest)) if check == "diff" => diff::run(rest),
         Some((check, rest)) if check == "modes" && !rest.is_empty() => modes::run(rest),
+        Some((check, rest)) if check == "lifecycle" && !rest.is_empty() => lifecycle::run(rest),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

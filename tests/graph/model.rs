@@ -1,14 +1,13 @@
 //! The life cycle as section 5 of the design draws it, written a second time, with the calls that each transition
 //! makes: which of them is refused decides what comes next.
 
-use std::fmt::Debug;
-
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Counters, LifeCycle, Mode, Reason, State};
 use ganglion::kv::Change;
 use ganglion::tape::Ending;
 
 use super::SIZES;
+use crate::support::refusals::same;
 
 /// What becomes of a step or of a chunk of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -384,13 +383,4 @@ impl Part {
             Self::Eager => 0,
         }
     }
-}
-
-/// Says what is not as it is to be.
-#[allow(clippy::needless_pass_by_value)] // it reads as an assertion does
-pub(super) fn same<T: PartialEq + Debug>(what: &str, is: T, to_be: T) -> Result<(), String> {
-    if is == to_be {
-        return Ok(());
-    }
-    Err(format!("{what}: {is:?}, and is to be {to_be:?}"))
 }

@@ -14,8 +14,9 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunne
 
 use super::cache::Cache;
 use super::lives::{Act, Keep, Life, TOKENS, Turn, life};
-use super::model::{Model, Outcome, same};
-use super::{CONTEXT, SIZES, TINY, chunks, prefill, runner};
+use super::model::{Model, Outcome};
+use super::{CONTEXT, SIZES, TINY, chunks, runner};
+use crate::support::refusals::{prefill, same};
 
 /// Random lives that are tried.
 const LIVES: u32 = 192;

@@ -4,6 +4,7 @@ pub(crate) mod daemon;
 pub(crate) mod gguf_writer;
 pub(crate) mod private_bus;
 pub(crate) mod process;
+pub(crate) mod refusals;
 pub(crate) mod signals;
 pub(crate) mod stream;
 pub(crate) mod tiny_gguf;

@@ -1,0 +1,147 @@
+//! The life cycle of the decode graph on a device: what is refused, what changes, what it costs, and that nothing of
+//! it is left behind. Its transitions themselves are held against the design where there is no GPU (`tests/graph`).
+
+mod changes;
+mod cost;
+mod modes;
+#[path = "../support/refusals.rs"]
+mod refusals;
+mod spoilt;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use ganglion::device::Context;
+use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::graph::Mode;
+use ganglion::model::Checkpoint;
+use ganglion::tape::GraphOptions;
+
+const RECORDING: [Mode; 3] = [Mode::FullDecodeOnly, Mode::Piecewise, Mode::Full];
+
+/// What is said of a check, or why it failed.
+type Outcome = Result<String, String>;
+
+/// One model, loaded twice.
+struct Subject {
+    /// Checks its addresses at each replay.
+    verified: Runner,
+    /// As it is by default.
+    plain: Runner,
+    /// Tells what memory is free, where there is a device.
+    context: Option<Rc<Context>>,
+}
+
+type Check = (&'static str, fn(&mut Subject) -> Outcome);
+
+const CHECKS: &[Check] = &[
+    ("the same tokens in every mode", |on| {
+        modes::same_tokens(&mut on.verified)
+    }),
+    ("every call refused", |on| {
+        spoilt::each_call(&mut on.verified)
+    }),
+    ("every launch of an eager step refused", |on| {
+        spoilt::eagerly(&mut on.verified)
+    }),
+    ("three refusals in a row", |on| {
+        spoilt::in_a_row(&mut on.verified)
+    }),
+    ("no address moves", |on| {
+        changes::no_false_alarm(&mut on.verified)
+    }),
+    (
+        "memory after 1,000 rounds as after 10",
+        changes::nothing_leaks,
+    ),
+    ("a change of the cache", |on| {
+        cost::of_a_change(&mut on.plain)
+    }),
+];
+
+/// On one model only: it takes a while.
+const ONCE: &[Check] = &[("10,000 changes of the cache", changes::many)];
+
+/// Prints a line for each model and check. `--cpu` tries the checks where there is no GPU; `--cost` only tells what a
+/// change of the cache costs, and how long a short prompt takes.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let (flags, models): (Vec<_>, Vec<_>) = arguments
+        .iter()
+        .partition(|argument| argument.starts_with("--"));
+    let flag = |name: &str| flags.iter().any(|flag| *flag == name);
+    let backend = if flag("--cpu") {
+        Backend::Cpu
+    } else {
+        Backend::Cuda
+    };
+    let context = match (backend, Context::open(false)) {
+        (Backend::Cpu, _) => None,
+        (_, Ok(context)) => Some(context),
+        (_, Err(error)) => return super::not_run(&error),
+    };
+    let (mut passed, mut failed) = (0, 0);
+    let mut say = |model: &str, check: &str, outcome: Outcome| {
+        match &outcome {
+            Ok(_) => passed += 1,
+            Err(_) => failed += 1,
+        }
+        let said = outcome.unwrap_or_else(|error| format!("FAILED: {error}"));
+        println!("{model:<24} {check:<38} {said}");
+    };
+    for (index, model) in models.into_iter().enumerate() {
+        let name = Path::new(model).file_name().unwrap_or_default();
+        let name = name.to_string_lossy();
+        if flag("--cost") {
+            say(&name, "cost", cost::of_a_model(Path::new(model), backend));
+            continue;
+        }
+        let loaded = Subject::load(Path::new(model), backend, context.clone());
+        let mut subject = match loaded {
+            Ok(subject) => subject,
+            Err(error) => {
+                say(&name, "loads", Err(error));
+                continue;
+            }
+        };
+        let once = if index == 0 { ONCE } else { &[] };
+        for (check, of) in CHECKS.iter().chain(once) {
+            say(&name, check, of(&mut subject));
+        }
+    }
+    if !flag("--cost") || failed > 0 {
+        println!("{passed} checks passed, {failed} failed");
+    }
+    super::verdict(failed == 0 && passed > 0)
+}
+
+impl Subject {
+    fn load(model: &Path, backend: Backend, context: Option<Rc<Context>>) -> Result<Self, String> {
+        let load = |verify_addresses| {
+            let settings = Settings {
+                backend,
+                context: 64,
+                slots: 2,
+                prefill_chunk: 16,
+                threads: 1,
+                graph: GraphOptions {
+                    capture_sizes: vec![4, 8, 16],
+                    verify_addresses,
+                    ..GraphOptions::default()
+                },
+                ..Settings::default()
+            };
+            load(model, &settings)
+        };
+        Ok(Self {
+            verified: load(true)?,
+            plain: load(false)?,
+            context,
+        })
+    }
+}
+
+fn load(model: &Path, settings: &Settings) -> Result<Runner, String> {
+    let checkpoint = Checkpoint::open(model).map_err(|error| error.to_string())?;
+    Runner::load(&checkpoint, settings, &mut |_, _| {}).map_err(|error| error.to_string())
+}

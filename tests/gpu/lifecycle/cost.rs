@@ -1,0 +1,110 @@
+//! What a change of the cache costs, and whether a recorded prompt is worth its padding. It prints, and judges nothing.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::graph::Mode;
+use ganglion::kv::Owner;
+use ganglion::sampler::Parameters;
+
+use super::changes::short_turn;
+use super::refusals::{prefill, same};
+use super::spoilt::failed;
+use super::{Outcome, load};
+
+const CHANGES: usize = 200;
+const INSTANTIATIONS: usize = 50;
+const PROMPTS: usize = 50;
+const PROMPT: u32 = 24;
+
+/// Medians of recording by update and by instantiation, without the launch.
+pub(super) fn of_a_change(runner: &mut Runner) -> Outcome {
+    runner.set_graph_mode(Mode::FullDecodeOnly);
+    short_turn(runner, Owner(1), 2)?;
+    short_turn(runner, Owner(1), 2)?;
+    let was = runner.graph().counters();
+    let updated = recordings(runner, CHANGES, |_| {})?;
+    let count = runner.graph().counters().updates - was.updates;
+    same("updates", count, CHANGES as u64)?;
+    let instantiated = recordings(runner, INSTANTIATIONS, Runner::reset_graph)?;
+    let count = runner.graph().counters().instantiations - was.instantiations;
+    same("instantiations", count, INSTANTIATIONS as u64)?;
+    let nodes = runner.graph().nodes();
+    let updated = micros(updated);
+    #[allow(clippy::cast_precision_loss)] // a few hundred
+    let each = updated / nodes as f64;
+    Ok(format!(
+        "{nodes} kernels recorded in {updated:.1} us by update ({each:.2} us each), {:.1} us by instantiation",
+        micros(instantiated)
+    ))
+}
+
+/// The same of any model, and the time to its first token.
+pub(super) fn of_a_model(model: &Path, backend: Backend) -> Outcome {
+    let settings = Settings {
+        backend,
+        context: 256,
+        ..Settings::default()
+    };
+    let mut runner = load(model, &settings)?;
+    let change = of_a_change(&mut runner)?;
+    // In turn, so that both meet the same clocks.
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..5 {
+        for (mode, times) in [Mode::Full, Mode::None].into_iter().zip(&mut times) {
+            runner.set_graph_mode(mode);
+            for index in 0..3 + PROMPTS / 5 {
+                let time = first_token(&mut runner)?;
+                // The first ones record, and warm up.
+                times.extend((index >= 3).then_some(time));
+            }
+        }
+    }
+    let [full, none] = times.map(|times| micros(median(times)));
+    Ok(format!(
+        "{change}; first token of {PROMPT}: full {full:.1} us, none {none:.1} us"
+    ))
+}
+
+/// The median recording of so many turns, with `before` called before each.
+fn recordings(
+    runner: &mut Runner,
+    turns: usize,
+    before: fn(&mut Runner),
+) -> Result<Duration, String> {
+    let mut times = Vec::new();
+    for _ in 0..turns {
+        before(runner);
+        let recordings = runner.graph().counters().recordings;
+        short_turn(runner, Owner(1), 2)?;
+        same(
+            "recordings of a turn",
+            runner.graph().counters().recordings,
+            recordings + 1,
+        )?;
+        times.push(runner.graph().last_recording());
+        runner.take_graph_events();
+    }
+    Ok(median(times))
+}
+
+fn first_token(runner: &mut Runner) -> Result<Duration, String> {
+    let owner = Owner(1);
+    let prompt: Vec<u32> = (0..PROMPT).map(|at| (7 + at * at * 31) % 500).collect();
+    runner.rewind(owner, 0);
+    let begun = Instant::now();
+    let cached = runner.begin(Some(owner), &prompt, Parameters::default());
+    same("tokens kept", cached.map_err(failed)?, 0)?;
+    prefill(runner, &prompt).map_err(failed)?;
+    Ok(begun.elapsed())
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}

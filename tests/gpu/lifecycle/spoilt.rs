@@ -1,0 +1,101 @@
+//! What the driver refuses: the text stays the same, and the stream usable.
+
+use ganglion::engine::runner::{RunError, Runner};
+use ganglion::fault::{Call, Fault, How};
+use ganglion::graph::{Mode, State};
+
+use super::refusals::{HOW, TOKENS, refuse_each_call, same, turn};
+use super::{Outcome, RECORDING};
+
+/// Every call of every mode; a stream that is synchronised while it is captured is the driver's own refusal.
+pub(super) fn each_call(runner: &mut Runner) -> Outcome {
+    let eager = eager(runner)?;
+    let mut said = Vec::new();
+    for mode in RECORDING {
+        runner.set_graph_mode(mode);
+        let refused = refuse_each_call(runner);
+        let calls = refused.map_err(|error| format!("{}: {error}", mode.name()))?;
+        same("the text", text(runner)?, eager.clone())?;
+        said.push(format!("{} {calls}", mode.name()));
+    }
+    Ok(said.join(", "))
+}
+
+/// A step that runs kernel by kernel has no other way to run: it fails, and the next turn is as if it had not been.
+pub(super) fn eagerly(runner: &mut Runner) -> Outcome {
+    let eager = eager(runner)?;
+    let mut launches = 0;
+    for how in HOW {
+        for skip in 0.. {
+            let fault = Fault {
+                call: Call::Launch,
+                skip,
+                how,
+            };
+            let spoilt = turn(runner, true, |runner, tokens| {
+                if tokens == 2 {
+                    runner.executor().faults().arm(fault);
+                }
+            });
+            let struck = !runner.executor().faults().disarm();
+            let survives = how == How::Synchronize || !struck;
+            match spoilt {
+                Ok(text) if survives => same("the text", text, eager.clone())?,
+                Err(error) if !survives && !error.is_fatal() => {}
+                other => return Err(format!("{fault:?}: {other:?}")),
+            }
+            let what = format!("the text after {fault:?}");
+            same(&what, text(runner)?, eager.clone())?;
+            if !struck {
+                break;
+            }
+            launches += 1;
+        }
+    }
+    Ok(format!("{launches} launches"))
+}
+
+/// The third disables the graph; a reset or another mode begins anew.
+pub(super) fn in_a_row(runner: &mut Runner) -> Outcome {
+    let eager = eager(runner)?;
+    let again: [fn(&mut Runner); 2] = [Runner::reset_graph, |runner| {
+        runner.set_graph_mode(Mode::Piecewise);
+    }];
+    runner.set_graph_mode(Mode::FullDecodeOnly);
+    for begin_anew in again {
+        // Not ahead: one fault is armed for each step.
+        let refused = turn(runner, false, |runner, _| {
+            runner.executor().faults().arm(Fault {
+                call: Call::GraphLaunch,
+                skip: 0,
+                how: How::Before,
+            });
+        });
+        runner.executor().faults().disarm();
+        same("the refused text", refused.map_err(failed)?, eager.clone())?;
+        same("state", runner.graph().state(), State::Disabled)?;
+        let was = runner.graph().counters().eager_steps;
+        same("the disabled text", text(runner)?, eager.clone())?;
+        let steps = runner.graph().counters().eager_steps - was;
+        same("eager steps", steps, TOKENS as u64 - 1)?;
+        begin_anew(runner);
+        same("the text begun anew", text(runner)?, eager.clone())?;
+        same("state", runner.graph().state(), State::Valid)?;
+    }
+    Ok("disabled, and begun anew by a reset and by a mode".into())
+}
+
+/// The text of eager execution; the mode is `none` afterwards.
+pub(super) fn eager(runner: &mut Runner) -> Result<Vec<u32>, String> {
+    runner.set_graph_mode(Mode::None);
+    text(runner)
+}
+
+pub(super) fn text(runner: &mut Runner) -> Result<Vec<u32>, String> {
+    turn(runner, true, |_, _| {}).map_err(failed)
+}
+
+#[allow(clippy::needless_pass_by_value)] // `map_err` gives it away
+pub(super) fn failed(error: RunError) -> String {
+    error.to_string()
+}

@@ -1,0 +1,173 @@
+//! Every call of a recording and a replay, refused once: before it is made, after it was made, and with the capture
+//! lost. The text goes on, each step runs once, and the graph recovers. On any executor.
+
+use std::fmt::Debug;
+
+use ganglion::engine::runner::{RunError, Runner};
+use ganglion::fault::{Call, Fault, How};
+use ganglion::graph::{Counters, Mode, State};
+use ganglion::kv::Owner;
+use ganglion::sampler::Parameters;
+use ganglion::tape::Ending;
+
+/// Of each turn; the first is the prompt's.
+pub(crate) const TOKENS: usize = 6;
+const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
+const OWNER: Owner = Owner(1);
+
+/// What is recorded when the fault is armed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// Nothing: executable graphs are made.
+    Nothing,
+    /// What an earlier turn has left: the prompt is replayed, and executable graphs are updated.
+    Turn,
+    /// What a failure has left: executable graphs are updated, of segments too.
+    Failure,
+    /// A recording of this turn: it is replayed.
+    Step,
+}
+
+const HELD: [Held; 4] = [Held::Nothing, Held::Turn, Held::Failure, Held::Step];
+
+pub(crate) const HOW: [How; 3] = [How::Before, How::After, How::Synchronize];
+
+/// Runs what the cache lacks of a prompt, chunk after chunk.
+pub(crate) fn prefill(runner: &mut Runner, tokens: &[u32]) -> Result<(), RunError> {
+    let mut chunks = tokens.chunks(runner.prefill_chunk()).peekable();
+    while let Some(chunk) = chunks.next() {
+        let last = chunks.peek().is_none();
+        runner.prefill(chunk, if last { Ending::Token } else { Ending::Kv })?;
+    }
+    Ok(())
+}
+
+/// A turn from an empty region, in the course of which `at` is called with the number of tokens so far. Steps are
+/// launched ahead where they can be, if `ahead`.
+pub(crate) fn turn(
+    runner: &mut Runner,
+    ahead: bool,
+    mut at: impl FnMut(&Runner, usize),
+) -> Result<Vec<u32>, RunError> {
+    let parameters = Parameters {
+        temperature: 0.8,
+        seed: 11,
+        ..Parameters::default()
+    };
+    runner.rewind(OWNER, 0);
+    runner.begin(Some(OWNER), &PROMPT, parameters)?;
+    at(runner, 0);
+    prefill(runner, &PROMPT)?;
+    let mut tokens = vec![runner.token()];
+    while tokens.len() < TOKENS {
+        at(runner, tokens.len());
+        tokens.push(runner.step(ahead && tokens.len() + 1 < TOKENS)?);
+    }
+    Ok(tokens)
+}
+
+/// Refuses every call of every way to come to a step's token, one in each turn, and tells how many there were. The
+/// runner has one slot and a mode that records, and its first step has run.
+pub(crate) fn refuse_each_call(runner: &mut Runner) -> Result<usize, String> {
+    let mut strikes = 0;
+    let text = turn(runner, true, |_, _| {}).map_err(|error| error.to_string())?;
+    for held in HELD {
+        for call in Call::ALL {
+            for how in HOW {
+                let mut skip = 0;
+                loop {
+                    let fault = Fault { call, skip, how };
+                    let struck = strike(runner, held, fault, &text);
+                    if !struck.map_err(|error| format!("{held:?}, {fault:?}: {error}"))? {
+                        break;
+                    }
+                    skip += 1;
+                    strikes += 1;
+                }
+            }
+        }
+    }
+    Ok(strikes)
+}
+
+/// Runs a turn with the fault and one after it. `false` if the turn made no such call.
+fn strike(runner: &mut Runner, held: Held, fault: Fault, text: &[u32]) -> Result<bool, String> {
+    let failed = |error: RunError| error.to_string();
+    let mode = runner.graph().mode();
+    if held == Held::Nothing {
+        runner.reset_graph();
+    }
+    let was = runner.graph().counters();
+    let tokens = spoilt(runner, held, fault).map_err(failed)?;
+    same("the text", &tokens[..], text)?;
+    let struck = !runner.executor().faults().disarm();
+    let now = runner.graph().counters();
+    let refused = now.failures - was.failures - u64::from(held == Held::Failure);
+    match failures(fault, mode).map(|failures| if struck { failures } else { 0 }) {
+        Some(failures) => same("failures", refused, failures)?,
+        None => same("at most one failure", refused <= 1, true)?,
+    }
+    if struck && fault.call == Call::Update && fault.how != How::Synchronize {
+        let anew = now.instantiations > was.instantiations;
+        same("instantiated where an update was refused", anew, true)?;
+    }
+    same("tokens held", runner.len(), PROMPT.len() + TOKENS - 1)?;
+    same("steps", steps(now) - steps(was), TOKENS as u64 - 1)?;
+
+    let tokens = turn(runner, true, |_, _| {}).map_err(failed)?;
+    same("the text of the next turn", &tokens[..], text)?;
+    let after = runner.graph().counters();
+    same(
+        "steps replayed in the next turn",
+        after.launches - now.launches,
+        TOKENS as u64 - 1,
+    )?;
+    same("failures in all", after.failures, now.failures)?;
+    same("state", runner.graph().state(), State::Valid)?;
+    same("failures in a row", runner.graph().failures(), 0)?;
+    runner.take_graph_events();
+    Ok(struck)
+}
+
+/// A turn that the fault is armed in.
+fn spoilt(runner: &mut Runner, held: Held, fault: Fault) -> Result<Vec<u32>, RunError> {
+    let failure = Fault {
+        call: Call::GraphLaunch,
+        skip: 0,
+        how: How::Before,
+    };
+    // Where prompts are not recorded, one that is refused has no other way to run.
+    let first = usize::from(runner.graph().mode() != Mode::Full);
+    turn(runner, true, |runner, tokens| {
+        let faults = runner.executor().faults();
+        match held {
+            Held::Failure if tokens == 2 => faults.arm(failure),
+            Held::Failure | Held::Step if tokens == 3 => faults.arm(fault),
+            Held::Nothing | Held::Turn if tokens == first => faults.arm(fault),
+            _ => {}
+        }
+    })
+}
+
+/// How many failures that is to be; `None` where it depends on whether the launch is of a segment.
+fn failures(fault: Fault, mode: Mode) -> Option<u64> {
+    match (fault.how, fault.call) {
+        (How::Synchronize, Call::Launch) => (mode != Mode::Piecewise).then_some(1),
+        (How::Before | How::After, Call::Update) => Some(0),
+        (How::Before | How::After, _) | (How::Synchronize, Call::EndCapture) => Some(1),
+        _ => Some(0),
+    }
+}
+
+fn steps(counters: Counters) -> u64 {
+    counters.launches + counters.eager_steps
+}
+
+/// Says what is not as it is to be.
+#[allow(clippy::needless_pass_by_value)] // it reads as an assertion does
+pub(crate) fn same<T: PartialEq + Debug>(what: &str, is: T, to_be: T) -> Result<(), String> {
+    if is == to_be {
+        return Ok(());
+    }
+    Err(format!("{what}: {is:?}, and is to be {to_be:?}"))
+}
