@@ -85,6 +85,10 @@ impl Stepper for Step<'_> {
     }
 
     fn is_refusal(error: &Error) -> bool {
-        matches!(error, Error::Driver { .. } | Error::NotAKernel(_)) && !error.is_sticky()
+        let refused = matches!(
+            error,
+            Error::Driver { .. } | Error::NoMemory { .. } | Error::NotAKernel(_)
+        );
+        refused && !error.is_sticky()
     }
 }
