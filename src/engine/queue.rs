@@ -192,11 +192,18 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Drops what was asked: whoever waits for an answer learns that none will come.
+    /// Nobody is left: whoever waits for an answer learns that none will come.
     fn abandon(&self) {
         let mut waiting = self.lock();
         waiting.abandoned = true;
+        waiting.closed = true;
         waiting.controls.clear();
+        let turns = std::mem::take(&mut waiting.turns);
+        drop(waiting);
+        for turn in turns {
+            let message = "the engine has ended; the service restarts it".to_owned();
+            turn.fail(RequestError::EngineFailed(message), Usage::default());
+        }
     }
 
     fn urgent(&self) -> Option<Control> {

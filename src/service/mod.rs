@@ -96,7 +96,11 @@ async fn ended(engine: &Handle, bus: &Bus, thread: &mut Thread) -> Failure {
             tokio::time::sleep(LINGER).await;
             Failure::Model(detail)
         }
-        () = thread.ended() => Failure::Engine,
+        () = thread.ended() => {
+            // Those whose requests it ends should read so.
+            let _ = tokio::time::timeout(stop::FLUSH, bus.delivered()).await;
+            Failure::Engine
+        }
         () = bus.closed() => Failure::BusLost,
     }
 }

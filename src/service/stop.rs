@@ -14,7 +14,7 @@ use crate::journal;
 /// What a cancelled request may take to end: one step, on a slow board with a long prompt.
 const CANCEL: Duration = Duration::from_secs(2);
 /// What readers get to take what has been generated; one that does not read is left behind.
-const FLUSH: Duration = Duration::from_secs(1);
+pub(super) const FLUSH: Duration = Duration::from_secs(1);
 
 /// Lets requests run for `grace`, or until a second signal; then cancels them.
 pub(super) async fn stop(

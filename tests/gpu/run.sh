@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
 . ./daemon.sh
-stages=(goldens smollm2 diff modes equal sanitize daemon lifecycle figures anatomy)
+stages=(goldens smollm2 device diff modes equal sanitize daemon lifecycle figures anatomy)
 ctl=./ganglionctl
 smol=SmolLM2-135M-Instruct.Q4_1.gguf
 tiny=(golden/tiny-*)
@@ -72,7 +72,7 @@ stage_goldens() {
             for image in cubin ptx; do
                 for memory in device unified; do
                     GANGLION_CUDA_IMAGE=$image score "${model#golden/} $type $image $memory" \
-                        "$model" "$model/golden.json" $type --memory $memory
+                        "$model" "$model/golden.json" $type --memory $memory --emulate-tegra
                 done
             done
         done
@@ -87,13 +87,19 @@ stage_smollm2() {
             for memory in device unified; do
                 if [ -e $smol ]; then
                     GANGLION_CUDA_IMAGE=$image score "SmolLM2 $type $image $memory" $smol \
-                        golden/$smol.golden.json "$type" --memory $memory --mean "$mean" --p99 "$p99"
+                        golden/$smol.golden.json "$type" --memory $memory --emulate-tegra --mean "$mean" --p99 "$p99"
                 else
                     not_run "SmolLM2 $type $image $memory" "$smol is not here"
                 fi
             done
         done
     done
+}
+
+# The driver's side alone; the last part loses the device on purpose.
+stage_device() {
+    check 'memory, mailboxes, graphs' smoke
+    check 'a sticky error is known as one' smoke sticky
 }
 
 # Every operation against the CPU executor.

@@ -107,6 +107,30 @@ async fn a_reader_that_does_not_read_cannot_hold_up_the_stop() {
     drop(unread);
 }
 
+/// After a sticky error of the driver nothing runs any more in this process: whoever waits is told, and systemd
+/// starts another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_device_ends_its_requests_and_then_the_process_with_70() {
+    let bus = PrivateBus::start();
+    let daemon = Gangliond::scripted(&bus, "tokens=9,delay=20ms,lost_after=3", "");
+    daemon.told("READY=1").await;
+    let manager = client(&bus).await;
+    let running = Reader::new(ask(&manager, "count").await.unwrap());
+    let waiting = Reader::new(ask(&manager, "and another").await.unwrap());
+    let answer = running.answer().await;
+    assert_eq!(answer.reason, FinishReason::Error);
+    assert_eq!(answer.usage.completion_tokens, 3);
+    let never_begun = waiting.answer().await;
+    assert_eq!(never_begun.reason, FinishReason::Error);
+    let end = daemon.end().await;
+    assert_eq!(end.status, Some(70), "{}", end.journal);
+    assert!(
+        end.journal.contains("the device is lost"),
+        "{}",
+        end.journal
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_journal_holds_no_prompts_and_no_answers() {
     const SENTINEL: &str = "cormorant";

@@ -43,7 +43,11 @@ pub fn run(inbox: &Inbox, script: &Script) {
     while let Some(command) = inbox.next() {
         match (command, &script.load_error) {
             (Command::Control(control), _) => obey(control, &mut kept),
-            (Command::Turn(turn), None) => serve(turn, script, &mut kept),
+            (Command::Turn(turn), None) => {
+                if serve(turn, script, &mut kept) == Then::End {
+                    return;
+                }
+            }
             // It was being queued while those who waited were told of the failure.
             (Command::Turn(turn), Some(error)) => turn.fail(
                 RequestError::Refused(Refusal::NotReady(error.clone())),
@@ -69,10 +73,13 @@ fn obey(control: Control, kept: &mut HashMap<SessionId, Vec<u32>>) {
 }
 
 /// Runs one turn. `kept` holds the tokens of each session, as a KV cache would.
-fn serve(mut turn: Turn, script: &Script, kept: &mut HashMap<SessionId, Vec<u32>>) {
+fn serve(mut turn: Turn, script: &Script, kept: &mut HashMap<SessionId, Vec<u32>>) -> Then {
     let prompt = match prompt_of(&mut turn, script) {
         Ok(prompt) => prompt,
-        Err(refusal) => return turn.fail(RequestError::Refused(refusal), Usage::default()),
+        Err(refusal) => {
+            turn.fail(RequestError::Refused(refusal), Usage::default());
+            return Then::GoOn;
+        }
     };
     let before = turn
         .session
@@ -92,6 +99,11 @@ fn serve(mut turn: Turn, script: &Script, kept: &mut HashMap<SessionId, Vec<u32>
         Err(Interrupted::Failed(message)) => {
             turn.fail(RequestError::EngineFailed(message), usage);
         }
+        Err(Interrupted::Lost) => {
+            let message = "the device is lost (scripted)".to_owned();
+            turn.fail(RequestError::EngineFailed(message), usage);
+            return Then::End;
+        }
         Ok(()) => {
             let answer = scripted.answer();
             if let (Some(session), Some(said)) = (turn.session, &answer.tokens) {
@@ -100,6 +112,7 @@ fn serve(mut turn: Turn, script: &Script, kept: &mut HashMap<SessionId, Vec<u32>
             turn.finish(scripted.reason, usage, Some(answer));
         }
     }
+    Then::GoOn
 }
 
 /// The prompt's tokens; those of a turn accepted during the load are made now.
@@ -112,9 +125,17 @@ fn prompt_of(turn: &mut Turn, script: &Script) -> Result<Vec<u32>, Refusal> {
     Ok(prompt.map_or_else(Vec::new, |Prompt { tokens, .. }| tokens.clone()))
 }
 
+/// What the engine does after a turn.
+#[derive(PartialEq, Eq)]
+enum Then {
+    GoOn,
+    End,
+}
+
 enum Interrupted {
     Cancelled,
     Failed(String),
+    Lost,
 }
 
 /// Emits the scripted pieces at the script's pace.
@@ -136,6 +157,9 @@ fn speak(
                 "logits are not finite after {} tokens (scripted)",
                 usage.completion_tokens
             )));
+        }
+        if script.lost_after == Some(usage.completion_tokens) {
+            return Err(Interrupted::Lost);
         }
         if usage.completion_tokens == 0 {
             usage.first_token_us = micros(started.elapsed());

@@ -18,6 +18,8 @@ pub struct Script {
     pub tokens: usize,
     /// `fail_after`: logits turn into NaN after so many tokens of each answer.
     pub fail_after: Option<u32>,
+    /// `lost_after`: the device is lost after so many tokens of an answer, and with it the engine.
+    pub lost_after: Option<u32>,
     /// `context`: tokens that prompt and answer may have together.
     pub context: usize,
 }
@@ -31,6 +33,7 @@ impl Default for Script {
             per_token: Duration::ZERO,
             tokens: 0,
             fail_after: None,
+            lost_after: None,
             context: 4096,
         }
     }
@@ -42,7 +45,7 @@ pub enum ScriptError {
     #[error("{0:?} is not of the form key=value")]
     NoValue(String),
     #[error(
-        "unknown key {0:?}; known are load, load_error, first, delay, tokens, fail_after and context"
+        "unknown key {0:?}; known are load, load_error, first, delay, tokens, fail_after, lost_after and context"
     )]
     UnknownKey(String),
     #[error("{key}={value}: expected a whole number")]
@@ -71,6 +74,7 @@ impl FromStr for Script {
                 "delay" => script.per_token = time(key, value)?,
                 "tokens" => script.tokens = number(key, value)?,
                 "fail_after" => script.fail_after = Some(number(key, value)?),
+                "lost_after" => script.lost_after = Some(number(key, value)?),
                 "context" => script.context = number(key, value)?,
                 _ => return Err(ScriptError::UnknownKey(key.to_owned())),
             }
