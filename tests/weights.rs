@@ -27,20 +27,7 @@ fn reference(script: &str, arguments: &[&Path]) {
 fn every_format_dequantizes_bit_for_bit_as_the_python_package_does() {
     let directory = tempfile::tempdir().unwrap();
     reference("dequantize.py", &[directory.path()]);
-    let formats = [
-        Format::F32,
-        Format::F16,
-        Format::BF16,
-        Format::Q8_0,
-        Format::Q4_0,
-        Format::Q4_1,
-        Format::Q5_0,
-        Format::Q5_1,
-        Format::Q4_K,
-        Format::Q5_K,
-        Format::Q6_K,
-    ];
-    for format in formats {
+    for format in Format::ALL {
         let read =
             |kind| std::fs::read(directory.path().join(format!("{format:?}.{kind}"))).unwrap();
         let (blocks, expected) = (read("blocks"), read("values"));

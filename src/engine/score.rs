@@ -168,11 +168,12 @@ impl std::fmt::Display for Comparison {
             greedy_equal,
             greedy_total,
         } = self;
-        write!(
-            f,
-            "{positions} logprobs: mean {mean:.2e}, p99 {p99:.2e}; regret mean {mean_regret:.2e}, max {max_regret:.2e}; \
-             greedy {greedy_equal} of {greedy_total}"
-        )
+        writeln!(f, "logprobs compared     {positions}")?;
+        writeln!(f, "mean |delta logprob|  {mean:.3e}")?;
+        writeln!(f, "p99 |delta logprob|   {p99:.3e}")?;
+        writeln!(f, "mean regret           {mean_regret:.3e}")?;
+        writeln!(f, "max regret            {max_regret:.3e}")?;
+        writeln!(f, "greedy tokens equal   {greedy_equal} of {greedy_total}")
     }
 }
 

@@ -20,6 +20,20 @@ pub enum Format {
 }
 
 impl Format {
+    pub const ALL: [Self; 11] = [
+        Self::F32,
+        Self::F16,
+        Self::BF16,
+        Self::Q8_0,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q4_K,
+        Self::Q5_K,
+        Self::Q6_K,
+    ];
+
     /// Elements of a block: columns must be a multiple of it.
     #[must_use]
     pub const fn block_len(self) -> usize {

@@ -6,7 +6,7 @@ mod reference;
 use std::path::PathBuf;
 
 use clap::Parser;
-use ganglion::engine::score::{Comparison, compare, score};
+use ganglion::engine::score::{compare, score};
 use ganglion::graph::Mode;
 
 use crate::failure::{Exit, Failure};
@@ -78,31 +78,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
             ),
         ));
     }
-    output::print(&table(&comparison))?;
+    output::print(&comparison.to_string())?;
     let exceeded = Bounds::new(&arguments.bounds, runner.backend(), kv).exceeded(&comparison);
     if exceeded.is_empty() {
         Ok(Exit::Ok)
     } else {
         Err(Failure::new(Exit::Failed, exceeded.join("; ")))
     }
-}
-
-fn table(comparison: &Comparison) -> String {
-    let Comparison {
-        positions,
-        mean,
-        p99,
-        mean_regret,
-        max_regret,
-        greedy_equal,
-        greedy_total,
-    } = comparison;
-    format!(
-        "logprobs compared     {positions}\n\
-         mean |delta logprob|  {mean:.3e}\n\
-         p99 |delta logprob|   {p99:.3e}\n\
-         mean regret           {mean_regret:.3e}\n\
-         max regret            {max_regret:.3e}\n\
-         greedy tokens equal   {greedy_equal} of {greedy_total}\n"
-    )
 }

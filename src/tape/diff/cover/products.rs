@@ -6,19 +6,6 @@ use crate::tape::diff::random::{Deck, Random};
 use crate::tape::diff::world::{Builder, Case};
 use crate::tape::{DType, Input, Op, Projection, Slot, WeightId};
 
-const FORMATS: [Format; 11] = [
-    Format::F32,
-    Format::F16,
-    Format::BF16,
-    Format::Q8_0,
-    Format::Q4_0,
-    Format::Q4_1,
-    Format::Q5_0,
-    Format::Q5_1,
-    Format::Q4_K,
-    Format::Q5_K,
-    Format::Q6_K,
-];
 /// Prompts of the narrow product, and of the wide one.
 const FEW: [usize; 4] = [1, 2, 7, 8];
 const MANY: [usize; 7] = [9, 16, 63, 64, 65, 128, ROWS];
@@ -76,7 +63,7 @@ impl Sizes {
         Self {
             outputs: Deck::new(11, &OUTPUTS),
             columns: [1, 32, 256].map(|block| Deck::new(12, columns_of(block))),
-            others: Deck::new(13, &FORMATS),
+            others: Deck::new(13, &Format::ALL),
         }
     }
 
@@ -103,7 +90,7 @@ impl Sizes {
 pub(super) fn world() -> World {
     let mut b = Builder::new(1, unused_cache(), (Format::BF16, 1024, 64));
     let (mut runs, mut sizes) = (Runs::new(2), Sizes::new());
-    for format in FORMATS {
+    for format in Format::ALL {
         // Its rows are f32 whatever the activations are.
         for run in runs.each().into_iter().take(3) {
             embed(
