@@ -16,10 +16,16 @@ GPU      := target/gpu-pack
 # The example in it that checks kernels and the graph.
 CHECK    := gpu-check
 
-.PHONY: build demo test gpu cross deps deps-build deps-demo deps-test
+# Where `make install` lays the tree; empty is this system.
+DESTDIR  ?=
+
+.PHONY: build install demo test gpu cross deps deps-build deps-demo deps-test
 build: deps-build
 	cargo build --release --locked
 	@awk -f kernels/resources.awk "$$(ls -t $(RELEASE)/build/ganglion-*/out/resources.txt | head -n 1)"
+
+install: build
+	cross/install.sh $(RELEASE) $(DESTDIR)
 
 demo: deps-demo build
 	@tests/demo/run.sh $(MODEL)
