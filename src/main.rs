@@ -23,11 +23,11 @@ Exit status:
 #[derive(Debug, Parser)]
 #[command(name = "gangliond", version, about, after_help = EXIT_CODES)]
 struct Arguments {
-    /// The configuration file [default: /etc/ganglion/gangliond.toml]
+    /// The configuration file; FILE.d/*.toml come after it [default: /etc/ganglion/gangliond.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Check the configuration file, say what is wrong with it, and start nothing
+    /// Check the configuration file and its drop-ins, say what is wrong with it, and start nothing
     #[arg(long)]
     check_config: bool,
 

@@ -162,3 +162,87 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
     );
     assert!(syntax.ends_with("; the line is: [kv"), "{syntax}");
 }
+
+/// The configuration of a folder with these files, or the error without the folder's own name.
+fn read(files: &[(&str, &str)]) -> Result<Config, String> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir(folder.path().join("gangliond.toml.d")).expect("a folder");
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).expect("a file");
+    }
+    let root = format!("{}/", folder.path().display());
+    Config::read(&folder.path().join("gangliond.toml"))
+        .map(|mut config| {
+            let path = config.model.path.take();
+            config.model.path =
+                path.and_then(|path| Some(path.strip_prefix(&root).ok()?.to_owned()));
+            config
+        })
+        .map_err(|error| error.to_string().replace(&root, ""))
+}
+
+#[test]
+fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
+    let main = (
+        "gangliond.toml",
+        "[kv]\ncontext = 100\nslots = 3\n[limits]\nmax_tokens = 50\n",
+    );
+    let config = read(&[
+        main,
+        (
+            "gangliond.toml.d/50-board.toml",
+            "[kv]\ncontext = 300\n[graph.debug]\nverify_addresses = true\n",
+        ),
+        (
+            "gangliond.toml.d/10-model.toml",
+            "kv.context = 200\nmodel.path = 'a.gguf'\n",
+        ),
+        ("gangliond.toml.d/README", "not read"),
+        ("gangliond.toml.d/.#50-board.toml", "an editor's"),
+    ])
+    .expect("all of it is allowed");
+    assert_eq!((config.kv.context, config.kv.slots), (300, 3));
+    assert!(config.graph.debug.verify_addresses);
+    assert_eq!(
+        config.model.path,
+        Some(PathBuf::from("a.gguf")),
+        "relative paths start from the main file's directory"
+    );
+
+    let alone = read(&[("gangliond.toml.d/a.toml", "kv.slots = 5\n")]);
+    assert_eq!(alone.map(|config| config.kv.slots), Ok(5));
+    let nothing = read(&[]).expect_err("there is nothing to read");
+    assert!(nothing.starts_with("gangliond.toml: "), "{nothing}");
+
+    // Whatever is wrong is found in the file that says it, and keys are held against the limits of other files.
+    for (drop_in, expected) in [
+        (
+            "[kv]\nslots = 'two'\n",
+            "50.toml:2:9: kv.slots = \"two\": it must be a whole number from 1 to 64",
+        ),
+        (
+            "sampling.max_tokens = 60",
+            "50.toml:1:23: sampling.max_tokens = 60: it must be a whole number from 1 to 50",
+        ),
+        (
+            "\nkvv = 1",
+            "50.toml:2:1: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
+             `cpu`, `engine`, `queue`, `limits`, `sampling`, `stream`, `stop`, `log`; the line is: kvv = 1",
+        ),
+    ] {
+        let files = [
+            main,
+            ("gangliond.toml.d/40.toml", "kv.slots = 4"),
+            ("gangliond.toml.d/50.toml", drop_in),
+            ("gangliond.toml.d/60.toml", "kv.context = 4"),
+        ];
+        let expected = format!("gangliond.toml.d/{expected}");
+        assert_eq!(read(&files), Err(expected), "{drop_in}");
+    }
+    let main = read(&[
+        ("gangliond.toml", "backend = 1"),
+        ("gangliond.toml.d/50.toml", "kv.slots = 4"),
+    ]);
+    let main = main.expect_err("a number is no backend");
+    assert!(main.starts_with("gangliond.toml:1:11: "), "{main}");
+}

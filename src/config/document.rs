@@ -1,12 +1,28 @@
-//! The file as it was typed: which keys there are, and nothing about what they mean.
+//! The configuration as it was typed: which keys there are, and nothing about what they mean.
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::error::Fault;
 
-/// A value of any type with its place in the file, or nothing.
+/// A value of any type with its place in the text, or nothing.
 pub(super) type Typed = Option<Spanned<Value>>;
+
+/// What a later file says over an earlier one, key by key.
+pub(super) trait Lay {
+    /// `offset` is added to the places of `over`.
+    fn lay(&mut self, over: Self, offset: usize);
+}
+
+impl Lay for Typed {
+    fn lay(&mut self, over: Self, offset: usize) {
+        if let Some(over) = over {
+            let span = over.span();
+            let place = span.start + offset..span.end + offset;
+            *self = Some(Spanned::new(place, over.into_inner()));
+        }
+    }
+}
 
 /// Declares sections; a key that is not listed is an error that lists those that are.
 macro_rules! sections {
@@ -15,6 +31,12 @@ macro_rules! sections {
         #[serde(deny_unknown_fields, default, expecting = $expecting)]
         pub(super) struct $name {
             $($(#[$attribute])* pub(super) $key: $type,)*
+        }
+
+        impl Lay for $name {
+            fn lay(&mut self, over: Self, offset: usize) {
+                $(self.$key.lay(over.$key, offset);)*
+            }
         }
     )*};
 }

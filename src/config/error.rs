@@ -10,6 +10,8 @@ use super::place::Place;
 pub enum ConfigError {
     #[error("{}: {source}; create it, or name another with --config", file.display())]
     Unreadable { file: PathBuf, source: io::Error },
+    #[error("{}: {source}; let the daemon's user read it, or take it away", file.display())]
+    DropIn { file: PathBuf, source: io::Error },
     #[error("{}:{line}:{column}: {message}", file.display())]
     Invalid {
         file: PathBuf,
@@ -26,7 +28,7 @@ pub enum ConfigError {
     NoModel { file: PathBuf },
 }
 
-/// Something wrong at a byte of the text.
+/// Something wrong at a byte of a text.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) at: usize,
@@ -36,6 +38,13 @@ pub(super) struct Fault {
 }
 
 impl Fault {
+    /// Moved by `offset` bytes.
+    pub(super) fn after(mut self, offset: usize) -> Self {
+        self.at += offset;
+        self
+    }
+
+    /// `text` is all of `file`.
     pub(super) fn locate(self, text: &str, file: &Path) -> ConfigError {
         let Place { line, column, text } = Place::of(text, self.at);
         let mut message = self.message;

@@ -1,23 +1,25 @@
-//! The configuration: a TOML file, read once and checked whole.
+//! The configuration: a TOML file and the drop-ins beside it, read together and checked whole.
 //!
 //! Two types, two stages. `Document` is what was typed: any value at any known key, each with its place in
-//! the file. `Config` is what it means: every value present, in range and ready to use. Nothing here opens
+//! its file. `Config` is what it means: every value present, in range and ready to use. Nothing here opens
 //! a model or starts anything, and a key that does nothing does not exist.
 
 mod check;
 mod choice;
 mod document;
 mod error;
+mod files;
 mod place;
 mod sections;
 
-use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
 
 pub use choice::{Activations, Backend, Choice, GraphMode, KvType, Level, Placement};
 pub use error::ConfigError;
+use files::Files;
+pub use files::drop_ins;
 pub use sections::{
     Cpu, Device, Engine, Graph, GraphDebug, Kv, Limits, Log, Memory, Model, Queue, Sampling, Stop,
     Stream,
@@ -46,16 +48,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads and checks `file`.
+    /// Reads `file` and its drop-ins, and checks them as one; without `file` itself, drop-ins are enough.
     ///
     /// # Errors
-    /// `Unreadable` names the file, `Invalid` also line, column, key, value and what is allowed.
+    /// `Unreadable` and `DropIn` name the file, `Invalid` also line, column, key, value and what is allowed.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
-        let text = fs::read_to_string(file).map_err(|source| ConfigError::Unreadable {
-            file: file.to_owned(),
-            source,
-        })?;
-        Self::parse(&text, file)
+        Files::read(file)?.check(file.parent())
     }
 
     /// Checks `text`, the contents of `file`; a relative `model.path` starts from the file's directory.
@@ -63,9 +61,7 @@ impl Config {
     /// # Errors
     /// `Invalid`, as for `read`.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
-        document::Document::parse(text)
-            .and_then(|document| check::config(&document, file.parent()))
-            .map_err(|fault| fault.locate(text, file))
+        Files::of(file, text).check(file.parent())
     }
 
     /// The model to serve; `file` is where it should have been named.

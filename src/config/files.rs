@@ -1,0 +1,120 @@
+//! The texts of a configuration: a file, then its drop-ins in the order of their names; a later one wins, key by key.
+//!
+//! It knows which files those are and where each begins when all are laid end to end, so that one number is a place in
+//! any of them. What the values mean is for others.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use super::document::{Document, Lay};
+use super::error::{ConfigError, Fault};
+use super::{Config, check};
+
+/// In the order in which they are read.
+#[derive(Debug)]
+pub(super) struct Files(Vec<Text>);
+
+#[derive(Debug)]
+struct Text {
+    file: PathBuf,
+    text: String,
+}
+
+impl Files {
+    pub(super) fn of(file: &Path, text: &str) -> Self {
+        Self(vec![Text {
+            file: file.into(),
+            text: text.into(),
+        }])
+    }
+
+    pub(super) fn read(file: &Path) -> Result<Self, ConfigError> {
+        let drop_ins = drop_ins(file)?;
+        let mut texts = Vec::new();
+        match fs::read_to_string(file) {
+            Ok(text) => texts.push(Text {
+                file: file.into(),
+                text,
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !drop_ins.is_empty() => {}
+            Err(source) => {
+                let file = file.into();
+                return Err(ConfigError::Unreadable { file, source });
+            }
+        }
+        for file in drop_ins {
+            match fs::read_to_string(&file) {
+                Ok(text) => texts.push(Text { file, text }),
+                Err(source) => return Err(ConfigError::DropIn { file, source }),
+            }
+        }
+        Ok(Self(texts))
+    }
+
+    /// A relative path starts from `directory`, whichever file it is in.
+    pub(super) fn check(&self, directory: Option<&Path>) -> Result<Config, ConfigError> {
+        self.document()
+            .and_then(|document| check::config(&document, directory))
+            .map_err(|fault| self.locate(fault))
+    }
+
+    fn document(&self) -> Result<Document, Fault> {
+        let (mut whole, mut begin) = (Document::default(), 0);
+        for Text { text, .. } in &self.0 {
+            let document = Document::parse(text).map_err(|fault| fault.after(begin))?;
+            whole.lay(document, begin);
+            begin += length(text);
+        }
+        Ok(whole)
+    }
+
+    fn locate(&self, mut fault: Fault) -> ConfigError {
+        let mut texts = self.0.iter().peekable();
+        let mut last = ("", Path::new(""));
+        while let Some(Text { file, text }) = texts.next() {
+            last = (text, file);
+            if fault.at < length(text) || texts.peek().is_none() {
+                break;
+            }
+            fault.at -= length(text);
+        }
+        fault.locate(last.0, last.1)
+    }
+}
+
+/// What a text takes: its end, where a fault can be, is a place of its own.
+fn length(text: &str) -> usize {
+    text.len() + 1
+}
+
+/// The drop-ins of `file`: for `gangliond.toml`, the `*.toml` in `gangliond.toml.d` beside it, in the order of their
+/// names. Hidden files, as editors leave them, are none.
+///
+/// # Errors
+/// If the directory is there and cannot be read.
+pub fn drop_ins(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+    let mut directory = file.as_os_str().to_owned();
+    directory.push(".d");
+    let directory = PathBuf::from(directory);
+    let failed = |source| ConfigError::DropIn {
+        file: directory.clone(),
+        source,
+    };
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let file = entry.map_err(failed)?.path();
+        let hidden = file
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && file.extension().is_some_and(|end| end == "toml") {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
