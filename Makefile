@@ -35,7 +35,7 @@ gpu: deps-test build
 	tests/gpu/pack.sh $(RELEASE) $(GPU) $(CHECK)
 
 cross: deps-build
-	cross/build.sh
+	cross/build.sh arm64
 
 # What each of the others needs; quick when it is there.
 deps: deps-test

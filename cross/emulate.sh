@@ -3,6 +3,7 @@
 # backend holds to a bar. It fails when a figure passes its threshold.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+tests/deps/packages.sh qemu-aarch64-static=qemu-user-static libc6-arm64-cross
 ctl=${CARGO_TARGET_DIR:-target}/cross/aarch64-unknown-linux-gnu/release/ganglionctl
 # The cross toolchain's C library, both its parts: beside it Debian's own for arm64 may be installed, and a
 # loader of one that takes the other's libc hangs.

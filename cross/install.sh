@@ -24,7 +24,8 @@ printed() {
 while read -r mode source; do
     case $mode in '' | \#*) continue ;; esac
     destination=$root${source##* }
-    source=$(sed 's/ *[^ ]*$//' <<<"$source")
+    source=${source% *}
+    source=${source%"${source##*[! ]}"} # without the spaces at its end
     case $source in
     /)
         mkdir -p "$destination"

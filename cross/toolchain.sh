@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Readies what arm64 binaries need, installing what is missing, and prints the rustc that builds them.
-# It prefers a rustc that has the target already, then Debian's own compiler, then rustup's target.
+# toolchain.sh ARCH TARGET: readies what builds and runs binaries of that machine, installing what is missing, and
+# prints the rustc for them: one that has the target already, else Debian's own, else rustup's with the target added.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target=aarch64-unknown-linux-gnu
+arch=$1
+target=$2
 
 has_target() {
     local sysroot
@@ -14,14 +15,13 @@ has_target() {
 # Debian builds its web browsers with this rustc, so it is recent there; Ubuntu has none.
 from_debian() {
     grep -qx ID=debian /etc/os-release 2>/dev/null || return 1
-    if ! dpkg --print-foreign-architectures | grep -qx arm64; then
-        if [ "$(id -u)" = 0 ]; then dpkg --add-architecture arm64; else sudo dpkg --add-architecture arm64; fi
+    if ! dpkg --print-foreign-architectures | grep -qx "$arch"; then
+        if [ "$(id -u)" = 0 ]; then dpkg --add-architecture "$arch"; else sudo dpkg --add-architecture "$arch"; fi
     fi
-    tests/deps/packages.sh rustc-web libstd-rust-web-dev:arm64
+    tests/deps/packages.sh rustc-web "libstd-rust-web-dev:$arch"
 }
 
-tests/deps/packages.sh aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu \
-    aarch64-linux-gnu-gcc=libc6-dev-arm64-cross qemu-aarch64-static=qemu-user-static >&2
+tests/deps/python.sh cross >&2
 
 for rustc in rustc /usr/bin/rustc; do
     has_target "$rustc" && command -v "$rustc" && exit
