@@ -1,9 +1,11 @@
-//! A device's primary context, current on the thread that opened it, and what the device is.
+//! A device's primary context, current on the thread that opened it or took it over, and what the device is.
 
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use cudarc::driver::sys::{self, CUctx_flags, CUdevice, CUdevice_attribute as Attribute, CUresult};
+use cudarc::driver::sys::{
+    self, CUcontext, CUctx_flags, CUdevice, CUdevice_attribute as Attribute, CUresult,
+};
 
 use super::driver::{check, ignore};
 use super::{Error, Result, open};
@@ -30,11 +32,11 @@ pub struct Properties {
 #[derive(Debug)]
 pub struct Context {
     device: CUdevice,
+    /// Being a pointer, it also keeps this on its thread.
+    handle: CUcontext,
     properties: Properties,
     emulate_tegra: bool,
     faults: Faults,
-    /// It is current on one thread only, so it stays there.
-    _thread: std::marker::PhantomData<*const ()>,
 }
 
 impl Context {
@@ -69,9 +71,14 @@ impl Context {
         // The mailbox is spun on before anything waits here, so waiting may sleep.
         let flags = CUctx_flags::CU_CTX_SCHED_BLOCKING_SYNC as u32;
         // SAFETY: `device` is the driver's.
-        check("cuDevicePrimaryCtxSetFlags", unsafe {
+        let set = check("cuDevicePrimaryCtxSetFlags", unsafe {
             sys::cuDevicePrimaryCtxSetFlags_v2(device, flags)
-        })?;
+        });
+        match set {
+            // One that another model already uses has them.
+            Err(error) if error.is(CUresult::CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE) => {}
+            set => set?,
+        }
         let mut context = std::ptr::null_mut();
         // SAFETY: `device` is the driver's; the context is released by `Drop`.
         check("cuDevicePrimaryCtxRetain", unsafe {
@@ -80,15 +87,24 @@ impl Context {
         .map_err(explain)?;
         let mut opened = Self {
             device,
+            handle: context,
             properties: Properties::default(),
             emulate_tegra,
             faults: Faults::default(),
-            _thread: std::marker::PhantomData,
         };
-        // SAFETY: the context was retained above.
-        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context) })?;
+        opened.make_current()?;
         opened.properties = opened.read_properties(driver)?;
         Ok(Rc::new(opened))
+    }
+
+    /// Makes it current on this thread, which then may use what it has made.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn make_current(&self) -> Result<()> {
+        // SAFETY: `open` has retained the context, and `Drop` has not released it.
+        let result = unsafe { sys::cuCtxSetCurrent(self.handle) };
+        check("cuCtxSetCurrent", result)
     }
 
     #[must_use]
@@ -115,8 +131,8 @@ impl Context {
     /// If the driver refuses.
     pub fn free_memory(&self) -> Result<u64> {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: two integers are written. It asks of the context that is current, which is this one: it is
-        // made current when it is opened, on the thread that it cannot leave.
+        // SAFETY: two integers are written. It asks of the context that is current, which is this one: the
+        // process opens no other device's.
         let result = unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
         check("cuMemGetInfo", result).map(|()| free as u64)
     }

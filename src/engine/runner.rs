@@ -154,7 +154,7 @@ impl Runner {
             cached,
             change,
         } = self.kv.begin(owner, prompt);
-        self.executor.graph_mut().change(change, self.kv.epoch());
+        self.changed(change);
         self.executor.begin((region, cached), parameters, prompt)?;
         Ok(cached)
     }
@@ -162,8 +162,27 @@ impl Runner {
     /// Keeps only the first `keep` tokens of a conversation.
     pub fn rewind(&mut self, owner: Owner, keep: usize) {
         if let Some(change) = self.kv.rewind(owner, keep) {
-            self.executor.graph_mut().change(change, self.kv.epoch());
+            self.changed(change);
         }
+    }
+
+    /// Takes the place of another, which has come to its end: its conversations go on here, read anew, and what was
+    /// counted goes on too. Called on the thread that will run this one.
+    ///
+    /// # Errors
+    /// If the device cannot be used from this thread; nothing has changed then.
+    pub fn succeed(&mut self, before: &mut Self) -> Result<(), RunError> {
+        self.executor.settle()?;
+        self.executor.succeed(&mut before.executor);
+        std::mem::swap(&mut self.kv, &mut before.kv);
+        let change = self.kv.resize(self.forward.kv.slots);
+        self.changed(change);
+        Ok(())
+    }
+
+    /// Every change of the cache that is not one more token of the same turn: what was recorded no longer is good.
+    fn changed(&mut self, change: kv::Change) {
+        self.executor.graph_mut().change(change, self.kv.epoch());
     }
 
     /// A conversation has ended: its region serves others.

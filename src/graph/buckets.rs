@@ -90,6 +90,12 @@ impl<E> Buckets<E> {
         }
     }
 
+    /// Goes on with the counts of another executor's prompts.
+    pub fn succeed(&mut self, before: Counts) {
+        self.recordings += before.recordings;
+        self.launches += before.launches;
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.held.clear();

@@ -93,6 +93,19 @@ pub struct Counters {
     pub failures: u64,
 }
 
+impl Counters {
+    fn and(self, more: Self) -> Self {
+        Self {
+            recordings: self.recordings + more.recordings,
+            updates: self.updates + more.updates,
+            instantiations: self.instantiations + more.instantiations,
+            launches: self.launches + more.launches,
+            eager_steps: self.eager_steps + more.eager_steps,
+            failures: self.failures + more.failures,
+        }
+    }
+}
+
 /// What an operator should read of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -133,7 +146,7 @@ pub struct LifeCycle {
     counters: Counters,
     last_error: Option<String>,
     last_recording: Duration,
-    /// The first step of a process runs eagerly, and its token counts.
+    /// The first step of an executor runs eagerly, and its token counts.
     warm: bool,
     events: Vec<Event>,
 }
@@ -210,6 +223,19 @@ impl LifeCycle {
     /// What happened since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// Goes on where the life cycle of another executor ends, whose cache is gone: the state is this one's, the
+    /// history is of both.
+    pub fn succeed(&mut self, before: &mut Self) {
+        self.counters = before.counters.and(self.counters);
+        self.epoch = before.epoch;
+        self.last_error = self.last_error.take().or(before.last_error.take());
+        if self.last_recording.is_zero() {
+            self.last_recording = before.last_recording;
+        }
+        let later = std::mem::replace(&mut self.events, before.take_events());
+        self.events.extend(later);
     }
 
     /// Whether the next step is to be recorded or replayed at all.

@@ -153,6 +153,29 @@ impl Executor {
         }
     }
 
+    /// Takes the place of another, whose cache is gone; what was counted goes on.
+    pub fn succeed(&mut self, before: &mut Self) {
+        let prompts = before.prompt_graphs();
+        match self {
+            Self::Cpu(cpu) => cpu.succeed_prompts(prompts),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.succeed_prompts(prompts),
+        }
+        self.graph_mut().succeed(before.graph_mut());
+    }
+
+    /// It has come from the thread that made it, and runs on this one from now on.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn settle(&self) -> Result<(), ExecuteError> {
+        match self {
+            Self::Cpu(_) => Ok(()),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => Ok(cuda.settle()?),
+        }
+    }
+
     /// Records a prepared tape of a prompt for a region of the cache, without running it.
     ///
     /// # Errors

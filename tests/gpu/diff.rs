@@ -9,10 +9,9 @@ use ganglion::tape::diff::{Report, World, large, worlds};
 
 /// Runs the cases whose names hold all of `wanted`, and prints the worst of each operation.
 pub(crate) fn run(wanted: &[String]) -> ExitCode {
-    let device = match Device::open(false) {
-        Ok(device) => device,
-        Err(error) => return super::not_run(&error),
-    };
+    if let Err(error) = Device::open(false) {
+        return super::not_run(&error);
+    }
     let start = Instant::now();
     let mut report = Report::default();
     let all = worlds().chain(std::iter::once_with(large));
@@ -23,7 +22,7 @@ pub(crate) fn run(wanted: &[String]) -> ExitCode {
         if world.cases.is_empty() {
             continue;
         }
-        if let Err(error) = compare(&world, &device, &mut report) {
+        if let Err(error) = compare(&world, &mut report) {
             println!("{report}FAILED {error}");
             return ExitCode::FAILURE;
         }
@@ -36,7 +35,7 @@ pub(crate) fn run(wanted: &[String]) -> ExitCode {
     super::verdict(report.failures().is_empty() && report.cases() > 0)
 }
 
-fn compare(world: &World, device: &Device, report: &mut Report) -> Result<(), Box<dyn Error>> {
-    let (mut cpu, mut cuda) = (world.cpu(0)?, world.cuda(device.clone())?);
+fn compare(world: &World, report: &mut Report) -> Result<(), Box<dyn Error>> {
+    let (mut cpu, mut cuda) = (world.cpu(0)?, world.cuda(Device::open(false)?)?);
     Ok(world.diff(&mut cpu, &mut cuda, report)?)
 }

@@ -1,5 +1,7 @@
 //! What the cache is to hold, written a second time: whose each region is, and which tokens it has.
 
+use std::collections::HashSet;
+
 use ganglion::kv::Change;
 
 /// Of one region.
@@ -24,6 +26,8 @@ pub(super) struct Cache {
     pub(super) active: usize,
     turns: u64,
     pub(super) epoch: u64,
+    /// Whose regions went when all of them were replaced.
+    bereft: HashSet<u64>,
 }
 
 impl Cache {
@@ -33,7 +37,18 @@ impl Cache {
             active: 0,
             turns: 0,
             epoch: 0,
+            bereft: HashSet::new(),
         }
+    }
+
+    /// Other regions, all of them empty.
+    pub(super) fn replace(&mut self, slots: usize) -> Change {
+        let owners = self.regions.iter().filter_map(|region| region.owner);
+        self.bereft.extend(owners);
+        self.regions = vec![Region::default(); slots];
+        self.active = 0;
+        self.epoch += 1;
+        Change::Resized
     }
 
     /// A turn keeps its conversation's region; a new one takes a free region that has the most in common with it,
@@ -60,7 +75,9 @@ impl Cache {
         let kept = region.shared(prompt).min(prompt.len() - 1);
         let elsewhere = chosen != self.active;
         let another = region.last_turn > 0 && region.owner != owner;
+        let bereft = owner.is_some_and(|owner| self.bereft.remove(&owner));
         let change = match (elsewhere || another, kept) {
+            _ if bereft => Change::Restored,
             (true, _) => Change::Switched,
             (false, kept) if kept == held => Change::NewTurn,
             (false, 0) => Change::Cleared,
@@ -90,6 +107,7 @@ impl Cache {
     }
 
     pub(super) fn release(&mut self, owner: u64) {
+        self.bereft.remove(&owner);
         for region in &mut self.regions {
             if region.owner == Some(owner) {
                 region.owner = None;

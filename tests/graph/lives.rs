@@ -15,11 +15,16 @@ pub(super) const TOKENS: usize = 6;
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     Turn(Turn),
-    Rewind { owner: u64, keep: Index },
+    Rewind {
+        owner: u64,
+        keep: Index,
+    },
     Release(u64),
     Reset,
     Mode(Mode),
     Arm(Fault),
+    /// Another engine takes the place of this one.
+    Reload(Engine),
 }
 
 #[derive(Clone, Debug)]
@@ -42,13 +47,19 @@ pub(super) enum Keep {
     Nothing,
 }
 
+/// What runs, and how.
 #[derive(Clone, Debug)]
-pub(super) struct Life {
+pub(super) struct Engine {
     pub(super) model: usize,
     pub(super) slots: usize,
     pub(super) mode: Mode,
     pub(super) verify: bool,
     pub(super) most_prompts: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Life {
+    pub(super) engine: Engine,
     pub(super) acts: Vec<Act>,
 }
 
@@ -100,6 +111,18 @@ fn turn() -> impl Strategy<Value = Turn> {
     })
 }
 
+fn engine() -> impl Strategy<Value = Engine> {
+    let mode = prop_oneof![5 => select(&Mode::ALL[..3]), 1 => Just(Mode::None)];
+    let about = (0..TINY.len(), 1..=3_usize, mode, any::<bool>(), 1..=4_usize);
+    about.prop_map(|(model, slots, mode, verify, most_prompts)| Engine {
+        model,
+        slots,
+        mode,
+        verify,
+        most_prompts,
+    })
+}
+
 pub(super) fn life() -> impl Strategy<Value = Life> {
     let act = prop_oneof![
         10 => turn().prop_map(Act::Turn),
@@ -108,15 +131,7 @@ pub(super) fn life() -> impl Strategy<Value = Life> {
         1 => Just(Act::Reset),
         1 => select(&Mode::ALL[..]).prop_map(Act::Mode),
         3 => fault().prop_map(Act::Arm),
+        1 => engine().prop_map(Act::Reload),
     ];
-    let mode = prop_oneof![5 => select(&Mode::ALL[..3]), 1 => Just(Mode::None)];
-    let about = (0..TINY.len(), 1..=3_usize, mode, any::<bool>(), 1..=4_usize);
-    (about, vec(act, 1..40)).prop_map(|((model, slots, mode, verify, most_prompts), acts)| Life {
-        model,
-        slots,
-        mode,
-        verify,
-        most_prompts,
-        acts,
-    })
+    (engine(), vec(act, 1..40)).prop_map(|(engine, acts)| Life { engine, acts })
 }

@@ -101,6 +101,13 @@ impl Model {
         self.begin_anew(mode, Reason::Mode);
     }
 
+    /// Another executor, which has recorded nothing and refused nothing yet; what was counted stays counted.
+    pub(super) fn reload(&mut self, mode: Mode, layers: usize, most_prompts: usize) {
+        (self.layers, self.most_prompts) = (layers, most_prompts);
+        (self.warm, self.fault) = (false, None);
+        self.begin_anew(mode, Reason::Start);
+    }
+
     /// The cache has changed: segments do not depend on it, nor do recorded prompts.
     pub(super) fn change(&mut self, change: Change, epoch: u64) {
         self.epoch = epoch;

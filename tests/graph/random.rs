@@ -1,5 +1,5 @@
-//! Random lives are lived: conversations, rewinds, resets, modes and refused calls in any order, against the model of
-//! the design and against a runner that records nothing.
+//! Random lives are lived: conversations, rewinds, resets, modes, reloads and refused calls in any order, against the
+//! model of the design and against a runner that records nothing.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use ganglion::tape::GraphOptions;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
 use super::cache::Cache;
-use super::lives::{Act, Keep, Life, TOKENS, Turn, life};
+use super::lives::{Act, Engine, Keep, Life, TOKENS, Turn, life};
 use super::model::{Model, Outcome};
 use super::{CONTEXT, SIZES, TINY, chunks, runner};
 use crate::support::refusals::{prefill, same};
@@ -33,8 +33,9 @@ struct Met {
 
 struct World<'a> {
     runner: Runner,
-    /// Records nothing and keeps nothing.
-    eager: &'a mut Runner,
+    /// One for each neural network, by whose number the one that runs is known; they record and keep nothing.
+    eager: &'a mut [Runner],
+    network: usize,
     model: Model,
     cache: Cache,
     /// All that each owner has said and heard.
@@ -72,11 +73,25 @@ impl World<'_> {
                 self.model.set_mode(*mode);
             }
             Act::Arm(fault) => self.arm(*fault),
+            Act::Reload(engine) => self.reload(engine)?,
         }
         if alive {
             self.check()?;
         }
         Ok(alive)
+    }
+
+    fn reload(&mut self, engine: &Engine) -> Result<(), String> {
+        let mut before = std::mem::replace(&mut self.runner, run(engine));
+        let taken = self.runner.succeed(&mut before);
+        taken.map_err(|error| error.to_string())?;
+        self.network = engine.model;
+        let layers = self.runner.shape().layers;
+        self.model.reload(engine.mode, layers, engine.most_prompts);
+        let change = self.cache.replace(engine.slots);
+        self.met.changes.insert(change);
+        self.model.change(change, self.cache.epoch);
+        Ok(())
     }
 
     fn arm(&mut self, fault: Fault) {
@@ -88,7 +103,12 @@ impl World<'_> {
         let owner = turn.owner;
         let prompt = self.prompt(turn);
         let parameters = parameters(turn.sampled);
-        let to_be = plain(self.eager, &prompt, parameters, turn.steps.len() + 1);
+        let to_be = plain(
+            &mut self.eager[self.network],
+            &prompt,
+            parameters,
+            turn.steps.len() + 1,
+        );
         self.met.tokens.extend(&to_be);
 
         let cached = self.runner.begin(owner.map(Owner), &prompt, parameters);
@@ -207,24 +227,30 @@ fn plain(eager: &mut Runner, prompt: &[u32], parameters: Parameters, count: usiz
     tokens
 }
 
-fn live(life: &Life, eager: &mut Runner, met: &mut Met) -> Result<(), String> {
+fn run(engine: &Engine) -> Runner {
     let options = GraphOptions {
-        mode: life.mode,
+        mode: engine.mode,
         capture_sizes: SIZES.to_vec(),
         budget: Budget {
-            graphs: life.most_prompts,
+            graphs: engine.most_prompts,
             bytes: 1 << 20,
         },
-        verify_addresses: life.verify,
+        verify_addresses: engine.verify,
         record_at_start: false,
     };
-    let runner = runner(TINY[life.model], life.slots, options);
+    runner(TINY[engine.model], engine.slots, options)
+}
+
+fn live(life: &Life, eager: &mut [Runner], met: &mut Met) -> Result<(), String> {
+    let engine = &life.engine;
+    let runner = run(engine);
     let layers = runner.shape().layers;
     let mut world = World {
         runner,
         eager,
-        model: Model::new(life.mode, layers, life.most_prompts),
-        cache: Cache::new(life.slots),
+        network: engine.model,
+        model: Model::new(engine.mode, layers, engine.most_prompts),
+        cache: Cache::new(engine.slots),
         texts: HashMap::new(),
         events: (0, 0),
         met,
@@ -255,7 +281,7 @@ fn random_lives_are_as_the_design_draws_them_and_say_what_eager_execution_says()
     });
     let tried = tests.run(&life(), |life| {
         let (mut eager, mut met) = (eager.borrow_mut(), met.borrow_mut());
-        live(&life, &mut eager[life.model], &mut met).map_err(TestCaseError::fail)
+        live(&life, &mut eager, &mut met).map_err(TestCaseError::fail)
     });
     match tried {
         Ok(()) => {}
@@ -274,6 +300,8 @@ fn random_lives_are_as_the_design_draws_them_and_say_what_eager_execution_says()
         Change::Cleared,
         Change::Rewound,
         Change::Switched,
+        Change::Restored,
+        Change::Resized,
     ] {
         assert!(met.changes.contains(&change), "{change:?}");
     }

@@ -116,6 +116,11 @@ impl Cpu {
         self.prompts.counts()
     }
 
+    /// Goes on with what was counted of another executor's prompts.
+    pub fn succeed_prompts(&mut self, before: Counts) {
+        self.prompts.succeed(before);
+    }
+
     /// Records a prepared tape of a prompt for a region of the cache, without running it.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ mod scratch;
 mod stamps;
 mod state;
 mod step;
+mod thread;
 mod tiles;
 
 use std::collections::VecDeque;

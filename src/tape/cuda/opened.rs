@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use crate::device::{Context, Error, Modules};
 
-/// What there is to know before a model is loaded.
-#[derive(Clone, Debug)]
+/// What there is to know before a model is loaded. It cannot be cloned: what is loaded with it may go to another thread.
+#[derive(Debug)]
 pub struct Device {
     pub(super) context: Rc<Context>,
     pub(super) modules: Modules,
