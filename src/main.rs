@@ -1,14 +1,14 @@
 //! gangliond: arguments, then the configuration, then the service.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use ganglion::bus::Address;
-use ganglion::config::{self, Config, ConfigError};
+use ganglion::config;
 use ganglion::engine::sim::Script;
 use ganglion::journal;
-use ganglion::service::{self, Failure, Source, World};
+use ganglion::service::{self, Failure, Origin, World};
 
 const EXIT_CODES: &str = "\
 Exit status:
@@ -52,48 +52,18 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
     let journal = journal::init(config::Level::default()).map_err(std::io::Error::other)?;
-    let file = arguments
-        .config
-        .as_deref()
-        .unwrap_or(Path::new(config::DEFAULT_FILE));
-    let read = read(file, &arguments);
+    let origin = Origin {
+        file: arguments.config,
+        script: arguments.sim,
+    };
     if arguments.check_config {
-        read?;
-        println!("{}: ok", file.display());
+        origin.check()?;
+        println!("{}: ok", origin.file().display());
         return Ok(());
     }
-    let world = match read {
-        Ok((config, source)) => World {
-            bus: arguments.bus,
-            config,
-            source,
-        },
-        // Callers are told what is wrong before the process ends.
-        Err(error) => World {
-            bus: arguments.bus,
-            config: Config::default(),
-            source: Source::Broken(error),
-        },
-    };
-    journal.set_level(world.config.log.level);
-    service::start(world)
-}
-
-/// The configuration, and what it says to serve.
-fn read(file: &Path, arguments: &Arguments) -> Result<(Config, Source), ConfigError> {
-    let config = match arguments {
-        // The scripted engine needs no file.
-        Arguments {
-            sim: Some(_),
-            config: None,
-            check_config: false,
-            ..
-        } => Config::default(),
-        _ => Config::read(file)?,
-    };
-    let source = match &arguments.sim {
-        Some(script) => Source::Script(script.clone()),
-        None => Source::Model(config.model_path(file)?.to_owned()),
-    };
-    Ok((config, source))
+    service::start(World {
+        bus: arguments.bus,
+        origin,
+        journal,
+    })
 }

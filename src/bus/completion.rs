@@ -25,7 +25,7 @@ pub(super) async fn complete(
     options: Options,
 ) -> Result<(String, Info), Error> {
     let _place = shared.admit()?;
-    let deadline = Instant::now() + shared.config.complete_timeout;
+    let deadline = Instant::now() + shared.config().await.complete_timeout;
     let Ticket {
         id,
         mut events,

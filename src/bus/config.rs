@@ -13,8 +13,6 @@ pub struct BusConfig {
     pub complete_timeout: Duration,
     /// How long a finished request can be asked for its result.
     pub finished_linger: Duration,
-    /// Requests being answered or read; each holds one file descriptor.
-    pub requests: usize,
     /// `max_tokens` of a request that gives none.
     pub max_tokens: usize,
     /// The largest `max_tokens` that a request may give.
@@ -29,7 +27,6 @@ impl Default for BusConfig {
             stream_stall: Duration::from_secs(30),
             complete_timeout: Duration::from_secs(20),
             finished_linger: Duration::from_secs(60),
-            requests: 256,
             max_tokens: 512,
             max_tokens_limit: 4096,
             sampling: Parameters::default(),

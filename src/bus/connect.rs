@@ -40,12 +40,13 @@ pub struct Bus {
     watchers: [JoinHandle<()>; 3],
 }
 
-/// Serves `engine` on a bus. When it returns the name is owned, and calls are being answered.
+/// Serves `engine` on a bus. When it returns the name is owned; what depends on the configuration is answered once
+/// there is one.
 ///
 /// # Errors
 /// If there is no bus, or the name cannot be owned.
-pub async fn serve(address: &Address, engine: Handle, config: BusConfig) -> Result<Bus, BusError> {
-    let shared = Arc::new(Shared::new(engine, config));
+pub async fn serve(address: &Address, engine: Handle) -> Result<Bus, BusError> {
+    let shared = Arc::new(Shared::new(engine));
     let failed = |source| BusError::Connect {
         address: address.clone(),
         source,
@@ -98,6 +99,11 @@ impl Bus {
             }),
             Err(error) => Err(BusError::NameRefused(error)),
         }
+    }
+
+    /// Puts a configuration in force: the first, or another in its place.
+    pub fn configure(&self, config: BusConfig) {
+        self.shared.configure(config);
     }
 
     /// Returns when the connection to the bus is lost.

@@ -81,7 +81,7 @@ impl Delivery {
             });
         };
         if let Some(pipe) = pipe {
-            let stall = self.shared.config.stream_stall;
+            let stall = self.shared.config().await.stream_stall;
             let written = stream::write(&mut self.events, pipe, stall, end).await;
             if let Err(abandoned) = written {
                 abandon(&self.shared, &self.running, self.events, abandoned).await;
@@ -102,7 +102,8 @@ impl Delivery {
             let _ = emitter.finished(reason, ending.info()).await;
         }
         drop(self.permit);
-        let until = std::time::Instant::now() + self.shared.config.finished_linger;
+        let linger = self.shared.config().await.finished_linger;
+        let until = std::time::Instant::now() + linger;
         if let Some(oldest) = self.shared.owned.finish_request(owner, *id, until) {
             remove_request(&self.connection, oldest).await;
         }

@@ -65,7 +65,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(Replied, OwnedFd), Error> {
         let caller = Caller::of(&header)?;
-        let (options, kind) = options::streamed(&options, &self.shared.config)?;
+        let (options, kind) = options::streamed(&options, &*self.shared.config().await)?;
         let messages = messages::read(messages)?;
         let queue = self.shared.engine.generate(messages, options);
         let (request, stream, _) =
@@ -84,7 +84,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(String, Info), Error> {
         let caller = Caller::of(&header)?;
-        let options = options::complete(&options, &self.shared.config)?;
+        let options = options::complete(&options, &*self.shared.config().await)?;
         let messages = messages::user(&prompt)?;
         completion::complete(&self.shared, connection, &caller, messages, options).await
     }
@@ -100,6 +100,8 @@ impl Manager {
     ) -> Result<OwnedObjectPath, Error> {
         let caller = Caller::of(&header)?;
         let system = options::session(&options)?;
+        // Limits are part of it.
+        self.shared.config().await;
         messages::check_size(system.as_ref().map_or(0, String::len))?;
         let id = self.shared.engine.open_session(system)?;
         let path = session_path(id);

@@ -65,7 +65,7 @@ impl Session {
     ) -> Result<(Replied, OwnedFd), Error> {
         self.owner.admit(&header)?;
         messages::check_size(text.len())?;
-        let (options, kind) = options::streamed(&options, &self.shared.config)?;
+        let (options, kind) = options::streamed(&options, &*self.shared.config().await)?;
         let queue = self.shared.engine.send(self.id, text, options);
         let owner = self.owner.clone();
         let (request, stream, running) =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use zbus::{Connection, OwnedObjectPath, fdo};
 
 use super::authorize::Caller;
@@ -15,42 +15,56 @@ use crate::engine::{Cancel, Handle, SessionId};
 
 /// The least time between two sweeps of finished requests.
 const SWEEP: Duration = Duration::from_millis(10);
+/// Requests being answered or read; each holds one file descriptor.
+const REQUESTS: u32 = 256;
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) engine: Handle,
-    pub(super) config: BusConfig,
+    /// Absent until the configuration has been read.
+    config: watch::Sender<Option<Arc<BusConfig>>>,
     pub(super) owned: Owned,
     /// One permit a request, from its call until its reader has everything.
     requests: Arc<Semaphore>,
 }
 
 impl Shared {
-    pub(super) fn new(engine: Handle, config: BusConfig) -> Self {
-        let requests = Arc::new(Semaphore::new(config.requests.min(Semaphore::MAX_PERMITS)));
+    pub(super) fn new(engine: Handle) -> Self {
         Self {
             engine,
-            config,
+            config: watch::Sender::new(None),
             owned: Owned::default(),
-            requests,
+            requests: Arc::new(Semaphore::new(REQUESTS as usize)),
         }
+    }
+
+    /// What is in force; waits until there is something.
+    pub(super) async fn config(&self) -> Arc<BusConfig> {
+        let mut changes = self.config.subscribe();
+        match changes.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(config)) => config.clone(),
+            // Its sender is in `self`.
+            _ => Arc::default(),
+        }
+    }
+
+    pub(super) fn configure(&self, config: BusConfig) {
+        self.config.send_replace(Some(Arc::new(config)));
     }
 
     /// A place for one more request. Asked first: refusing must cost next to nothing.
     pub(super) fn admit(&self) -> Result<OwnedSemaphorePermit, Error> {
         self.requests.clone().try_acquire_owned().map_err(|_| {
-            let places = self.config.requests;
             Error::Busy(format!(
-                "{places} requests are being answered or read; try again when one has finished"
+                "{REQUESTS} requests are being answered or read; try again when one has finished"
             ))
         })
     }
 
     /// Returns when every request has been delivered.
     pub(super) async fn delivered(&self) {
-        let all = u32::try_from(self.config.requests).unwrap_or(u32::MAX);
         // It is never closed.
-        let _ = self.requests.acquire_many(all).await;
+        let _ = self.requests.acquire_many(REQUESTS).await;
     }
 
     pub(super) fn own_request(
@@ -111,7 +125,8 @@ impl Shared {
 
     /// Takes away finished requests when their time is over, until the task is stopped.
     pub(super) async fn sweep(&self, connection: &Connection) {
-        let mut ticks = tokio::time::interval((self.config.finished_linger / 4).max(SWEEP));
+        let linger = self.config().await.finished_linger;
+        let mut ticks = tokio::time::interval((linger / 4).max(SWEEP));
         loop {
             let now = ticks.tick().await;
             for id in self.owned.expire(now.into_std()) {

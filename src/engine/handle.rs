@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::codec::Codec;
 use super::live::{Live, Snapshot};
 use super::queue::{Control, Inbox, Queue, Turn};
+use super::request::check;
 use super::session::{Past, SessionId, SessionStatus, Sessions};
 use super::status::{State, Status};
 use super::{Cancel, FinishReason, Message, Options, Refusal, RequestError, Role, Ticket, Usage};
@@ -28,7 +29,7 @@ pub struct Limits {
 pub(super) struct Shared {
     pub(super) queue: Queue,
     sessions: Mutex<Sessions>,
-    limits: Limits,
+    limits: Mutex<Limits>,
     /// Present once the model is loaded.
     ready: OnceLock<Ready>,
     status: watch::Sender<Status>,
@@ -49,6 +50,10 @@ impl Shared {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn limits(&self) -> MutexGuard<'_, Limits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn running(&self) -> MutexGuard<'_, Vec<(u64, Cancel)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -64,7 +69,7 @@ pub fn channel(limits: Limits) -> (Handle, Inbox) {
     let shared = Arc::new(Shared {
         queue: Queue::default(),
         sessions: Mutex::default(),
-        limits,
+        limits: Mutex::new(limits),
         ready: OnceLock::new(),
         status: watch::Sender::new(Status::default()),
         live: Live::default(),
@@ -86,6 +91,17 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// What is in force.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        *self.shared.limits()
+    }
+
+    /// From now on; what waits or is open already stays.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.shared.limits() = limits;
+    }
+
     /// Queues one conversation; nothing of it is kept afterwards.
     ///
     /// # Errors
@@ -112,7 +128,7 @@ impl Handle {
         let id = self
             .shared
             .sessions()
-            .open(system, self.shared.limits.sessions)?;
+            .open(system, self.limits().sessions)?;
         self.publish_sessions();
         Ok(id)
     }
@@ -322,7 +338,7 @@ impl Handle {
         // Counted before it is queued: the engine may finish it before this thread goes on.
         self.shared.publish(|status| status.queue_length += 1);
         self.shared.running().push((id, cancel.clone()));
-        let pushed = self.shared.queue.push(turn, self.shared.limits.queue);
+        let pushed = self.shared.queue.push(turn, self.limits().queue);
         // The load may have failed since it was asked, and with it those who waited.
         let refused = match (pushed, self.accepting()) {
             (Err(refusal), _) => Some(refusal),
@@ -376,20 +392,4 @@ impl Inbox {
             }
         });
     }
-}
-
-fn check(messages: &[Message]) -> Result<(), Refusal> {
-    let last = messages
-        .last()
-        .ok_or_else(|| Refusal::InvalidMessages("there are no messages".into()))?;
-    if last.content.trim().is_empty() {
-        return Err(Refusal::InvalidMessages("the last message is empty".into()));
-    }
-    if last.role == Role::Assistant || last.role == Role::System {
-        let role = last.role.name();
-        return Err(Refusal::InvalidMessages(format!(
-            "the last message is by {role:?}; it must be by \"user\" or \"tool\""
-        )));
-    }
-    Ok(())
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::{Message, Role};
 use crate::sampler::Parameters;
 use crate::telemetry::{FinishReason, Usage};
 
@@ -97,4 +98,21 @@ pub struct Ticket {
     /// Bounded by the request's `max_tokens`: the engine never waits for it.
     pub events: UnboundedReceiver<Event>,
     pub cancel: Cancel,
+}
+
+/// What every conversation must be, whatever the model.
+pub(super) fn check(messages: &[Message]) -> Result<(), Refusal> {
+    let last = messages
+        .last()
+        .ok_or_else(|| Refusal::InvalidMessages("there are no messages".into()))?;
+    if last.content.trim().is_empty() {
+        return Err(Refusal::InvalidMessages("the last message is empty".into()));
+    }
+    if last.role == Role::Assistant || last.role == Role::System {
+        let role = last.role.name();
+        return Err(Refusal::InvalidMessages(format!(
+            "the last message is by {role:?}; it must be by \"user\" or \"tool\""
+        )));
+    }
+    Ok(())
 }

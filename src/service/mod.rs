@@ -5,6 +5,7 @@
 mod announce;
 mod failure;
 mod notify;
+mod origin;
 mod signals;
 mod source;
 mod stop;
@@ -15,13 +16,14 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 
 pub use failure::Failure;
+pub use origin::Origin;
 pub use source::Source;
 use source::Thread;
 
 use crate::bus::{self, Address, Bus, BusConfig};
 use crate::config::Config;
 use crate::engine::{self, Handle, State};
-use crate::journal;
+use crate::journal::{self, Journal};
 use signals::Signals;
 
 /// What callers who wait for a model that cannot be loaded get to read why.
@@ -31,8 +33,8 @@ const LINGER: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct World {
     pub bus: Address,
-    pub config: Config,
-    pub source: Source,
+    pub origin: Origin,
+    pub journal: Journal,
 }
 
 /// Runs the service on a reactor of its own until it is told to stop.
@@ -53,31 +55,26 @@ pub fn start(world: World) -> Result<(), Failure> {
 /// # Errors
 /// Why it could not start, or had to end.
 pub async fn run(world: World) -> Result<(), Failure> {
-    let World {
-        bus: address,
-        config,
-        source,
-    } = world;
     let mut signals = Signals::listen()?;
-    let (engine, inbox) = engine::channel(engine::Limits {
-        queue: config.queue.capacity,
-        sessions: config.limits.sessions,
-    });
+    let (engine, inbox) = engine::channel(limits(&Config::default()));
 
-    // The name comes before the model: whoever activated the daemon waits 25 seconds, and a load can take longer.
-    let bus = match bus::serve(&address, engine.clone(), bus_config(&config)).await {
-        Ok(bus) => bus,
-        Err(error) => return Err(source.broken().map_or(error.into(), Into::into)),
-    };
-    journal::started(env!("CARGO_PKG_VERSION"), &address.to_string());
+    // The name comes before all that can take long or fail: whoever activated the daemon waits 25 seconds for it.
+    let bus = bus::serve(&world.bus, engine.clone()).await?;
+    journal::started(env!("CARGO_PKG_VERSION"), &world.bus.to_string());
     tokio::spawn(announce::announce(engine.status()));
-    let mut thread = match source.start(inbox, &config) {
-        Ok(thread) => thread,
-        Err(failure) => {
+    let (config, source) = match world.origin.read() {
+        Ok(read) => read,
+        Err(error) => {
+            inbox.fail(&error.to_string());
+            bus.configure(BusConfig::default());
             tokio::time::sleep(LINGER).await;
-            return Err(failure);
+            return Err(error.into());
         }
     };
+    world.journal.set_level(config.log.level);
+    engine.set_limits(limits(&config));
+    bus.configure(bus_config(&config));
+    let mut thread = source.start(inbox, &config)?;
 
     tokio::select! {
         () = signals.next() => {}
@@ -113,6 +110,13 @@ async fn load_failed(engine: &Handle) -> String {
     {
         Ok(status) => status.detail.clone(),
         Err(_) => std::future::pending().await,
+    }
+}
+
+fn limits(config: &Config) -> engine::Limits {
+    engine::Limits {
+        queue: config.queue.capacity,
+        sessions: config.limits.sessions,
     }
 }
 

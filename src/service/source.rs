@@ -6,10 +6,7 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-use super::Failure;
-use crate::config::{
-    self, Activations, Backend, Config, ConfigError, GraphMode, KvType, Placement,
-};
+use crate::config::{self, Activations, Backend, Config, GraphMode, KvType, Placement};
 use crate::engine::sim::{self, Script};
 use crate::engine::{Inbox, runner, worker};
 use crate::graph::{Budget, Mode};
@@ -23,8 +20,6 @@ pub enum Source {
     Model(PathBuf),
     /// A script, for tests.
     Script(Script),
-    /// Nowhere: the configuration is bad, and callers are to be told so.
-    Broken(ConfigError),
 }
 
 /// The engine's thread.
@@ -53,30 +48,18 @@ impl Thread {
 }
 
 impl Source {
-    /// What is wrong with the configuration.
-    pub(super) fn broken(self) -> Option<ConfigError> {
-        match self {
-            Self::Broken(error) => Some(error),
-            Self::Model(_) | Self::Script(_) => None,
-        }
-    }
-
     /// Starts to serve `inbox`.
-    pub(super) fn start(self, inbox: Inbox, config: &Config) -> Result<Thread, Failure> {
+    pub(super) fn start(self, inbox: Inbox, config: &Config) -> io::Result<Thread> {
         match self {
             Self::Model(path) => {
                 let settings = settings(&path, config);
                 journal::loading(&path.display().to_string());
-                Ok(Thread::spawn(move || {
+                Thread::spawn(move || {
                     // Everyone who waits has been told, and so will be whoever reads the status.
                     let _ = worker::run(&inbox, &settings);
-                })?)
+                })
             }
-            Self::Script(script) => Ok(Thread::spawn(move || sim::run(&inbox, &script))?),
-            Self::Broken(error) => {
-                inbox.fail(&error.to_string());
-                Err(error.into())
-            }
+            Self::Script(script) => Thread::spawn(move || sim::run(&inbox, &script)),
         }
     }
 }

@@ -52,8 +52,7 @@ async fn strangers_may_look_but_not_ask() {
 async fn a_second_daemon_names_the_owner() {
     let daemon = Daemon::start("").await;
     let address = daemon.bus.address();
-    let config = ganglion::bus::BusConfig::default();
-    let second = ganglion::bus::serve(&address, daemon.engine.clone(), config).await;
+    let second = ganglion::bus::serve(&address, daemon.engine.clone()).await;
     let error = second.expect_err("the name is taken").to_string();
     let owner = format!("{NAME} is owned by process {}", std::process::id());
     assert!(error.starts_with(&owner), "{error}");

@@ -31,9 +31,10 @@ impl Daemon {
         let bus = PrivateBus::start();
         let script: Script = script.parse().expect("the script is valid");
         let (engine, inbox) = channel(Limits { queue, sessions: 4 });
-        let served = serve(&bus.address(), engine.clone(), config)
+        let served = serve(&bus.address(), engine.clone())
             .await
             .expect("the name is free");
+        served.configure(config);
         let loads = !script.load.is_zero() || script.load_error.is_some();
         std::thread::spawn(move || sim::run(&inbox, &script));
         if !loads {

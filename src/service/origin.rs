@@ -1,0 +1,52 @@
+//! Where the configuration comes from: read at start, after the name is owned, and again by each reload.
+
+use std::path::{Path, PathBuf};
+
+use super::Source;
+use crate::config::{self, Config, ConfigError};
+use crate::engine::sim::Script;
+
+/// What the arguments say.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// `None` is the packaged file.
+    pub file: Option<PathBuf>,
+    /// Runs in a model's place.
+    pub script: Option<Script>,
+}
+
+impl Origin {
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        let packaged = Path::new(config::DEFAULT_FILE);
+        self.file.as_deref().unwrap_or(packaged)
+    }
+
+    /// The configuration, and what it says to serve.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn read(&self) -> Result<(Config, Source), ConfigError> {
+        match &self.script {
+            // The scripted engine needs no file.
+            Some(script) if self.file.is_none() => {
+                Ok((Config::default(), Source::Script(script.clone())))
+            }
+            _ => self.check(),
+        }
+    }
+
+    /// The same, but the file must be there and right.
+    ///
+    /// # Errors
+    /// As for `read`.
+    pub fn check(&self) -> Result<(Config, Source), ConfigError> {
+        let file = self.file();
+        let config = Config::read(file)?;
+        let source = match &self.script {
+            Some(script) => Source::Script(script.clone()),
+            None => Source::Model(config.model_path(file)?.to_owned()),
+        };
+        Ok((config, source))
+    }
+}
