@@ -16,10 +16,12 @@ GPU      := target/gpu-pack
 # The example in it that checks kernels and the graph.
 CHECK    := gpu-check
 
+# What `make cross` builds and `make deb` packs for: arm64 or amd64.
+ARCH     ?= arm64
 # Where `make install` lays the tree; empty is this system.
 DESTDIR  ?=
 
-.PHONY: build install demo test gpu cross deps deps-build deps-demo deps-test
+.PHONY: build install demo test gpu cross deb reproduce deps deps-build deps-demo deps-test
 build: deps-build
 	cargo build --release --locked
 	@awk -f kernels/resources.awk "$$(ls -t $(RELEASE)/build/ganglion-*/out/resources.txt | head -n 1)"
@@ -35,7 +37,15 @@ gpu: deps-test build
 	tests/gpu/pack.sh $(RELEASE) $(GPU) $(CHECK)
 
 cross: deps-build
-	cross/build.sh arm64
+	@cross/build.sh $(ARCH)
+
+deb: deps-build
+	@tests/deps/packages.sh dpkg-deb=dpkg
+	@cross/deb.sh "$$(cross/build.sh $(ARCH))" $(ARCH) target/deb
+
+# Slow: it compiles everything twice, for both architectures.
+reproduce: deps-build
+	cross/reproduce.sh
 
 # What each of the others needs; quick when it is there.
 deps: deps-test

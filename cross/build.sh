@@ -29,4 +29,7 @@ export CARGO_ZIGBUILD_CACHE_DIR=$PWD/target/zig ZIG_GLOBAL_CACHE_DIR=$PWD/target
 folder=${CARGO_TARGET_DIR:-target}/cross
 PATH=$PWD/target/venv/bin:$PATH cargo-zigbuild zigbuild --release --locked --bins \
     --target "$target.2.31" --target-dir "$folder" >&2
+for binary in gangliond ganglionctl; do
+    cross/check.sh "$folder/$target/release/$binary" "$arch" >&2
+done
 echo "$folder/$target/release"

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# deb.sh BIN_DIR ARCH OUT_DIR [VERSION]: packs the installed tree with these binaries as OUT_DIR/ganglion_VERSION_ARCH.deb,
+# and prints its path. VERSION is Cargo.toml's if none is given. The same binaries and commit give the same bytes.
+# The maintainer scripts in cross/debian say what an installation does.
+set -euo pipefail
+bin=$(cd "$1" && pwd)
+arch=$2
+mkdir -p "$3"
+out=$(cd "$3" && pwd)
+cd "$(dirname "$0")/.."
+crate=$(sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q}' Cargo.toml)
+version=${4:-$crate}
+grep -q "^ganglion ($crate) " cross/debian/changelog || {
+    echo "cross/debian/changelog has no entry for $crate, the version in Cargo.toml" >&2
+    exit 1
+}
+umask 022
+: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
+export SOURCE_DATE_EPOCH
+stage=$(mktemp -d -t ganglion-deb.XXXXXX)
+trap 'rm -rf "$stage"' EXIT
+chmod 0755 "$stage"
+
+cross/install.sh "$bin" "$stage"
+# Not a file of the package's: see preinst.
+mkdir -p "$stage/usr/share/ganglion"
+mv "$stage/etc/ganglion/gangliond.toml" "$stage/usr/share/ganglion/"
+
+doc=$stage/usr/share/doc/ganglion
+install -D --mode=0644 cross/debian/copyright "$doc/copyright"
+gzip -9n <cross/debian/changelog >"$doc/changelog.gz"
+# Manual pages are compressed in Debian.
+find "$stage/usr/share/man" -type f -exec gzip -9n {} + 2>/dev/null || true
+
+control=$stage/DEBIAN
+mkdir "$control"
+install --mode=0755 cross/debian/{preinst,postinst,prerm,postrm} "$control"
+(cd "$stage" && find etc usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$control/md5sums"
+case $arch in
+# JetPack's driver; other machines of this architecture have none, and apt then says nothing.
+arm64) recommends='Recommends: nvidia-l4t-cuda' ;;
+*) recommends= ;;
+esac
+size=$(find "$stage/etc" "$stage/usr" -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')
+sed -e "s/@VERSION@/$version/; s/@ARCH@/$arch/; s/@SIZE@/$size/; s/^@RECOMMENDS@$/$recommends/; /^$/d" \
+    cross/debian/control >"$control/control"
+
+# Not the time of this build, nor an order or a thread count of this machine's.
+find "$stage" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+deb=$out/ganglion_${version}_$arch.deb
+# dpkg of Debian 11 reads no zstd.
+DPKG_DEB_THREADS_MAX=1 dpkg-deb --root-owner-group -Zxz --build "$stage" "$deb" >&2
+echo "$deb"

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# reproduce.sh [ARCH...]: builds the packages of the last commit twice, from clones in two folders of different names,
+# one after the other, and compares them byte by byte. It compiles everything twice: slow.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ $# -gt 0 ] || set -- amd64 arm64
+folder=$(mktemp -d -t ganglion-reproduce.XXXXXX)
+trap 'rm -rf "$folder"' EXIT
+unset CARGO_TARGET_DIR
+venv=$(readlink -f target/venv)
+
+for place in one another/one; do
+    git clone --quiet . "$folder/$place"
+    mkdir "$folder/$place/target"
+    # What compiles is the same; the folder that it is in is not. The kernels are compiled anew too.
+    ln -s "$venv" "$folder/$place/target/venv"
+    for arch; do
+        (
+            cd "$folder/$place"
+            # One builder's umask, language and time zone are not the other's.
+            [ "$place" = one ] || umask 077
+            [ "$place" = one ] || export LC_ALL=C.UTF-8 TZ=Asia/Tokyo
+            make deb ARCH="$arch"
+        )
+    done
+done
+for arch; do
+    (cd "$folder" && sha256sum {one,another/one}/target/deb/*_"$arch".deb)
+    cmp "$folder"/{one,another/one}/target/deb/ganglion_*_"$arch".deb
+    echo "$arch: the same bytes"
+done
