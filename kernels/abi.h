@@ -41,6 +41,7 @@ struct NormArgs {
     u64 x;
     u64 weight;
     u64 out;
+    u64 count;
     u64 stamp;
     u32 hidden;
     u32 stride;
@@ -62,7 +63,7 @@ struct LinearArgs {
     u64 x;
     u64 norm;
     u64 input;
-    // Not 0: the one row is the last real one of those from x.
+    // Of one row it says which: the last real one of those from x.
     u64 count;
     u64 stamp;
     u32 rows;
@@ -79,6 +80,7 @@ struct ProjectArgs {
     Tiles weight;
     u64 input;
     u64 x;
+    u64 count;
     u64 stamp;
     u32 rows;
     u32 stride;
@@ -92,6 +94,7 @@ struct GateUpArgs {
     u64 x;
     u64 norm;
     u64 input;
+    u64 count;
     u64 stamp;
     u32 rows;
     u32 hidden;

@@ -16,15 +16,20 @@ typedef signed char i8;
 
 // Notes when the first block of a launch began and the last one ended, in nanoseconds of the device's clock;
 // nothing where nobody asks, for which a kernel pays one comparison with a constant. A stamp is the begin and
-// ENDS ends, of which the latest counts: blocks that ended together would wait for each other at one.
-#define ENDS 15
+// ENDS ends, of which the latest counts: a launch is not over before its notes are written, and blocks that end
+// together would wait for each other at one.
+#define ENDS 2047
 struct Stopwatch {
     u64 *span;
     __device__ __forceinline__ explicit Stopwatch(u64 address) : span(reinterpret_cast<u64 *>(address)) {
-        if (span && threadIdx.x == 0 && block() == 0) atomicMin(span, now());
+        if (threadIdx.x == 0 && block() == 0) {
+            // Read before anything waits for the parameters: by then the kernel runs.
+            u64 begin = now();
+            if (span) atomicMin(span, begin);
+        }
     }
     __device__ __forceinline__ ~Stopwatch() {
-        if (span && threadIdx.x == 0) atomicMax(span + 1 + block() % ENDS, now());
+        if (span && threadIdx.x % 32 == 0) atomicMax(span + 1 + block() % ENDS, now());
     }
     __device__ __forceinline__ static u32 block() { return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z); }
     __device__ __forceinline__ static u64 now() {
@@ -33,6 +38,9 @@ struct Stopwatch {
         return time;
     }
 };
+
+// How many of a prompt's rows are real.
+__device__ __forceinline__ u32 real_rows(u64 count, u32 rows) { return count ? min(rows, *reinterpret_cast<const u32 *>(count)) : rows; }
 
 // Whether a row of a prompt only fills it up to a recorded size.
 __device__ __forceinline__ bool is_padding(u64 count, u32 row) { return count && row >= *reinterpret_cast<const u32 *>(count); }

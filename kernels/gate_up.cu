@@ -4,7 +4,7 @@
 template <typename T, int N> __device__ __forceinline__ void gate_up(const GateUpArgs &a) {
     Stopwatch stopwatch(a.stamp);
     Block<N> &block = *reinterpret_cast<Block<N> *>(shared);
-    Input<T> input = block_input<T, N>(a.input, a.x, a.norm, a.rows, a.hidden, a.stride, a.epsilon, block);
+    Input<T> input = block_input<T, N>(a.input, a.x, a.norm, real_rows(a.count, a.rows), a.hidden, a.stride, a.epsilon, block);
     constexpr int EACH = (16 * 8 * N + THREADS - 1) / THREADS;
     float gate[EACH];
     // One copy of the product's code for both matrices.

@@ -4,8 +4,8 @@
 template <typename T, int N> __device__ __forceinline__ void linear(const LinearArgs &a) {
     Stopwatch stopwatch(a.stamp);
     Block<N> &block = *reinterpret_cast<Block<N> *>(shared);
-    u64 x = a.x + (a.count ? 4ull * a.hidden * (*at<const u32>(a.count) - 1) : 0);
-    Input<T> input = block_input<T, N>(a.input, x, a.norm, a.rows, a.hidden, a.stride, a.epsilon, block);
+    u64 x = a.x + (a.count && a.rows == 1 ? 4ull * a.hidden * (*at<const u32>(a.count) - 1) : 0);
+    Input<T> input = block_input<T, N>(a.input, x, a.norm, real_rows(a.count, a.rows), a.hidden, a.stride, a.epsilon, block);
     u32 tile = blockIdx.x, tiles0 = (a.weight0.rows + 15) / 16, tiles1 = (a.weight1.rows + 15) / 16;
     bool first = tile < tiles0, second = !first && tile < tiles0 + tiles1;
     tile -= first ? 0 : second ? tiles0 : tiles0 + tiles1;

@@ -14,7 +14,8 @@ template <typename T, int N>
 __device__ __forceinline__ Input<T> block_input(u64 input, u64 x, u64 norm, u32 rows, u32 hidden, u32 stride, float epsilon, Block<N> &block) {
     if (input) {
         u32 first = blockIdx.y * 8 * N;
-        return Input<T>{at<const T>(input) + (u64)first * stride, stride, min(rows - first, 8u * N)};
+        // Of padding nothing is read, and nothing written.
+        return Input<T>{at<const T>(input) + (u64)first * stride, stride, rows > first ? min(rows - first, 8u * N) : 0};
     }
     T *row = reinterpret_cast<T *>(&block + 1);
     normalize(at<const float>(x), at<const float>(norm), hidden, stride, epsilon, block.scratch, row);

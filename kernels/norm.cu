@@ -3,6 +3,7 @@
 
 template <typename T> __device__ __forceinline__ void norm(const NormArgs &a) {
     Stopwatch stopwatch(a.stamp);
+    if (is_padding(a.count, blockIdx.x)) return;
     __shared__ float scratch[WARPS];
     normalize(at<const float>(a.x) + (u64)blockIdx.x * a.hidden, at<const float>(a.weight), a.hidden, a.stride, a.epsilon, scratch,
               at<T>(a.out) + (u64)blockIdx.x * a.stride);

@@ -4,7 +4,7 @@
 template <typename T, int N> __device__ __forceinline__ void project(const ProjectArgs &a) {
     Stopwatch stopwatch(a.stamp);
     Block<N> &block = *reinterpret_cast<Block<N> *>(shared);
-    Input<T> input = block_input<T, N>(a.input, 0, 0, a.rows, 0, a.stride, 0.0f, block);
+    Input<T> input = block_input<T, N>(a.input, 0, 0, real_rows(a.count, a.rows), 0, a.stride, 0.0f, block);
     multiply_block<T, N>(a.weight, blockIdx.x, input, block.scratch, block.product);
     float *x = at<float>(a.x) + (u64)blockIdx.y * 8 * N * a.weight.rows;
     for (u32 i = threadIdx.x; i < 16 * 8 * N; i += THREADS) {

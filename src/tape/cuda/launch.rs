@@ -134,7 +134,7 @@ impl Work<'_> {
                 projections,
                 outputs,
             } => {
-                let input = self.normed(tape, (x, norm, epsilon), rows, queue)?;
+                let input = self.normed(tape, (x, norm, epsilon), (rows, count), queue)?;
                 let matrices = projections.map(|Projection { weight, .. }| self.whole(weight));
                 let [weight0, weight1, weight2] = matrices;
                 let [bias0, bias1, bias2] =
@@ -153,6 +153,7 @@ impl Work<'_> {
                     x: self.slot(x),
                     norm: self.vector(norm),
                     input,
+                    count,
                     stamp: queue.stamp(),
                     rows,
                     hidden: columns(x),
@@ -246,6 +247,7 @@ impl Work<'_> {
                     weight,
                     input: self.slot(input),
                     x: self.slot(x),
+                    count,
                     stamp: queue.stamp(),
                     rows,
                     stride: narrow(stride(tape, input)),
@@ -261,7 +263,7 @@ impl Work<'_> {
                 up,
                 out,
             } => {
-                let input = self.normed(tape, (x, norm, epsilon), rows, queue)?;
+                let input = self.normed(tape, (x, norm, epsilon), (rows, count), queue)?;
                 let gate = self.whole(gate);
                 let args = GateUpArgs {
                     gate,
@@ -270,6 +272,7 @@ impl Work<'_> {
                     x: self.slot(x),
                     norm: self.vector(norm),
                     input,
+                    count,
                     stamp: queue.stamp(),
                     rows,
                     hidden: columns(x),
@@ -294,7 +297,7 @@ impl Work<'_> {
                 let (input, count) = if last == 1 {
                     (0, count)
                 } else {
-                    (self.normed(tape, (x, norm, epsilon), last, queue)?, 0)
+                    (self.normed(tape, (x, norm, epsilon), (last, 0), queue)?, 0)
                 };
                 for Part { first, tiles } in self.parts(weight) {
                     let args = LinearArgs {
@@ -344,7 +347,7 @@ impl Work<'_> {
         &self,
         tape: &Tape,
         (x, norm, epsilon): (Slot, WeightId, f32),
-        rows: u32,
+        (rows, count): (u32, u64),
         queue: &mut Queue<'_>,
     ) -> Result<u64, Error> {
         if rows == 1 {
@@ -355,6 +358,7 @@ impl Work<'_> {
             x: self.slot(x),
             weight: self.vector(norm),
             out: self.slots.normed(),
+            count,
             stamp: queue.stamp(),
             hidden,
             stride: hidden.next_multiple_of(64),
