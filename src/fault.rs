@@ -11,17 +11,19 @@ pub enum Call {
     Launch,
     EndCapture,
     Instantiate,
+    SetKernel,
     Update,
     Upload,
     GraphLaunch,
 }
 
 impl Call {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::BeginCapture,
         Self::Launch,
         Self::EndCapture,
         Self::Instantiate,
+        Self::SetKernel,
         Self::Update,
         Self::Upload,
         Self::GraphLaunch,

@@ -108,6 +108,28 @@ impl<A: Parameters> Kernel<A> {
         &self.name
     }
 
+    /// Tells it from every other one that is loaded.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.function as u64
+    }
+
+    pub(super) fn function(&self) -> CUfunction {
+        self.function
+    }
+
+    /// Whether it was compiled for the geometry, and an Orin has room for it.
+    pub(super) fn check(&self, geometry: Geometry) -> Result<()> {
+        let threads = geometry.block.iter().map(|&side| side as usize).product();
+        within(&self.name, "threads a block", threads, self.threads)?;
+        within(
+            &self.name,
+            "bytes of dynamic shared memory",
+            geometry.shared as usize,
+            self.shared,
+        )
+    }
+
     /// Queues a launch, or has it recorded.
     ///
     /// # Errors
@@ -122,19 +144,12 @@ impl<A: Parameters> Kernel<A> {
         geometry: Geometry,
         parameters: &A,
     ) -> Result<()> {
+        self.check(geometry)?;
         let Geometry {
             grid,
             block,
             shared,
         } = geometry;
-        let threads = block.iter().map(|&side| side as usize).product();
-        within(&self.name, "threads a block", threads, self.threads)?;
-        within(
-            &self.name,
-            "bytes of dynamic shared memory",
-            shared as usize,
-            self.shared,
-        )?;
         let mut pointers = [std::ptr::from_ref(parameters).cast_mut().cast()];
         let (call, handle) = ((Call::Launch, "cuLaunchKernel"), stream.handle());
         let result = attempt(call, stream.context().faults(), Some(handle), || {

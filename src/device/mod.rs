@@ -19,6 +19,7 @@ mod open;
 mod pinned;
 mod plan;
 mod stream;
+mod template;
 
 pub use abi::*;
 pub use arena::{Arena, Staging};
@@ -26,13 +27,14 @@ pub use bandwidth::copy_bandwidth;
 pub use context::{Context, Properties};
 pub use error::Error;
 pub use event::Event;
-pub use exec::{Captured, Exec};
+pub use exec::Exec;
 pub use image::Modules;
 pub use kernel::{Geometry, Kernel};
 pub use mailbox::{StepMailbox, TokenMailbox};
 pub use pinned::Pinned;
 pub use plan::{CHUNK_BYTES, Memory, Plan, Region};
 pub use stream::{Idle, Stream};
+pub use template::{Captured, Template};
 
 /// The result of what the driver was asked.
 pub type Result<T> = std::result::Result<T, Error>;

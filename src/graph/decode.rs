@@ -163,10 +163,10 @@ impl<E> DecodeGraph<E> {
                 }
             };
             let begun = Instant::now();
-            let recording = step.record(range)?;
             let renewal = if let Some(exec) = self.execs.get_mut(index) {
-                step.renew(exec, recording)?
+                step.renew(exec, range)?
             } else {
+                let recording = step.record(range)?;
                 self.execs.push(step.instantiate(recording)?);
                 Renewal::Instantiated
             };

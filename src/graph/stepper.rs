@@ -55,14 +55,14 @@ pub trait Stepper {
     /// If the driver refuses.
     fn instantiate(&mut self, recording: Self::Recording) -> Result<Self::Exec, Self::Error>;
 
-    /// Makes a living executable graph do what another recording does.
+    /// Makes a living executable graph do what recording these operations now would give.
     ///
     /// # Errors
     /// If the driver refuses; what it does is then unknown, and it is renewed again before it is launched.
     fn renew(
         &mut self,
         exec: &mut Self::Exec,
-        recording: Self::Recording,
+        operations: Range<usize>,
     ) -> Result<Renewal, Self::Error>;
 
     /// Queues one replay.

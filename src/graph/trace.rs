@@ -1,5 +1,7 @@
 //! Every address and launch geometry of a step: what a recording is good for.
 
+use std::ops::Range;
+
 /// What a step was recorded against, or would be recorded against now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
@@ -19,6 +21,20 @@ impl Trace {
     pub fn launch(&mut self, operation: &'static str, words: impl IntoIterator<Item = u64>) {
         self.words.extend(words);
         self.launches.push((operation, self.words.len()));
+    }
+
+    /// Whether a launch is as in `other`: geometry and all parameters.
+    #[must_use]
+    pub fn same_launch(&self, other: &Self, index: usize) -> bool {
+        let words = |trace: &'_ Self| -> Option<Range<usize>> {
+            let end = |index: usize| trace.launches.get(index).map(|(_, end)| *end);
+            let from = index.checked_sub(1).map_or(Some(0), end)?;
+            Some(from..end(index)?)
+        };
+        match (words(self), words(other)) {
+            (Some(mine), Some(its)) => self.words[mine] == other.words[its],
+            _ => false,
+        }
     }
 
     /// How many launches there are.

@@ -11,7 +11,7 @@ use ganglion::device::{
     Arena, Context, Error, Geometry, Memory, Modules, Plan, Region, Result, SmokeArgs, Staging,
     StepMailbox, Stream, TokenMailbox,
 };
-use ganglion::graph::{Graph, Recording, Renewal};
+use ganglion::graph::{Graph, Recording, Renewal, Trace};
 
 const WORDS: u32 = 150_000_001;
 const NODES: usize = 200;
@@ -247,7 +247,7 @@ fn graph(context: &Rc<Context>) -> Result<()> {
     assert_eq!(broken.err(), Some(Error::NoDevice));
     drop(Recording::begin(&mut stream)?);
     let copying = Recording::begin(&mut stream)?.record(|stream| arena.set(data, 0, stream))?;
-    let refused = Graph::new(copying, &mut stream).map(|_| ());
+    let refused = Graph::new(copying, Trace::default(), &mut stream).map(|_| ());
     assert!(matches!(refused, Err(Error::NotAKernel(_))), "{refused:?}");
     let synchronized = Recording::begin(&mut stream)?.record(Stream::synchronize);
     assert!(
@@ -257,7 +257,7 @@ fn graph(context: &Rc<Context>) -> Result<()> {
 
     let captured = record(&mut stream, NODES, 3)?;
     let start = Instant::now();
-    let mut graph = Graph::new(captured, &mut stream)?;
+    let mut graph = Graph::new(captured, Trace::default(), &mut stream)?;
     let instantiated = start.elapsed();
     assert_eq!(graph.nodes(), NODES);
     assert_eq!(graph.dot()?.matches("smoke_scale").count().min(1), 1);
@@ -287,13 +287,15 @@ fn graph(context: &Rc<Context>) -> Result<()> {
     for factor in [5, 7, 11, 5] {
         let start = Instant::now();
         let captured = record(&mut stream, NODES, factor)?;
-        let renewal = graph.renew(captured, &mut stream)?;
+        graph.replace(captured, Trace::default())?;
+        let renewal = graph.renew(&mut stream)?;
         renewals.push(start.elapsed());
         assert_eq!(renewal, Renewal::Updated);
         run(&mut graph, &mut stream, 20, factor)?;
     }
     let captured = record(&mut stream, NODES + 1, 5)?;
-    assert_eq!(graph.renew(captured, &mut stream)?, Renewal::Instantiated);
+    graph.replace(captured, Trace::default())?;
+    assert_eq!(graph.renew(&mut stream)?, Renewal::Instantiated);
     run(&mut graph, &mut stream, 20, 5)?;
     stream.synchronize()?;
     waited.sort();

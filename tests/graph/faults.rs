@@ -28,7 +28,7 @@ fn whatever_call_is_refused_the_text_goes_on_and_the_graph_recovers() {
     let mut strikes = 0;
     for (mode, name) in RECORDING.into_iter().zip(TINY) {
         let eager = text(&mut runner(name, 1, options(Mode::None)));
-        let mut runner = runner(name, 1, options(mode));
+        let mut runner = runner(name, 2, options(mode));
         assert_eq!(text(&mut runner), eager);
         match refuse_each_call(&mut runner) {
             Ok(calls) => strikes += calls,

@@ -31,7 +31,11 @@ enum No {
 /// A part of a step.
 #[derive(Clone, Copy)]
 enum Part {
-    Segment(usize),
+    /// Of so many operations, some of which work on the cache.
+    Segment {
+        operations: usize,
+        cached: usize,
+    },
     Eager,
 }
 
@@ -48,8 +52,8 @@ pub(super) struct Model {
     in_a_row: u32,
     counters: Counters,
     warm: bool,
-    /// Executable graphs that can be updated.
-    living: usize,
+    /// Executable graphs that can be updated, each by the region that its template is of; `None` if that is unknown.
+    living: Vec<Option<usize>>,
     /// Of the cache: what they were recorded against.
     region: usize,
     /// Recorded prompts by rows, ending and region, the one used last at the end.
@@ -72,7 +76,7 @@ impl Model {
             in_a_row: 0,
             counters: Counters::default(),
             warm: false,
-            living: 0,
+            living: Vec::new(),
             region: 0,
             prompts: Vec::new(),
             most_prompts,
@@ -216,7 +220,8 @@ impl Model {
 
     fn begin_anew(&mut self, mode: Mode, reason: Reason) {
         self.mode = mode;
-        (self.living, self.nodes, self.in_a_row) = (0, 0, 0);
+        self.living.clear();
+        (self.nodes, self.in_a_row) = (0, 0);
         self.prompts.clear();
         if mode == Mode::None {
             self.to(State::Disabled, Reason::Mode);
@@ -263,7 +268,7 @@ impl Model {
         let parts = self.parts();
         for (at, part) in parts.iter().enumerate() {
             match part {
-                Part::Segment(_) => self.launch(at + 1 == parts.len())?,
+                Part::Segment { .. } => self.launch(at + 1 == parts.len())?,
                 Part::Eager => self.call(Call::Launch, false)?,
             }
         }
@@ -274,17 +279,18 @@ impl Model {
     fn record(&mut self) -> Result<(), No> {
         let (parts, mut index) = (self.parts(), 0);
         for (at, part) in parts.iter().enumerate() {
-            let Part::Segment(operations) = part else {
+            let Part::Segment { operations, cached } = *part else {
                 self.call(Call::Launch, false)?;
                 continue;
             };
-            self.capture(*operations)?;
-            if index < self.living {
+            if index < self.living.len() {
+                self.rewrite(index, operations, cached)?;
                 self.update()?;
             } else {
+                self.capture(operations)?;
                 self.instantiate()?;
                 self.counters.instantiations += 1;
-                self.living += 1;
+                self.living.push(Some(self.region));
             }
             index += 1;
             let last = at + 1 == parts.len();
@@ -309,6 +315,27 @@ impl Model {
     fn instantiate(&mut self) -> Result<(), No> {
         self.call(Call::Instantiate, false)?;
         self.call(Call::Upload, false)
+    }
+
+    /// The launches that differ are set, and where that is refused, which is no failure, all of them are recorded.
+    fn rewrite(&mut self, index: usize, operations: usize, cached: usize) -> Result<(), No> {
+        let differ = match self.living[index].take() {
+            Some(region) if region == self.region => 0,
+            Some(_) => cached,
+            None => operations,
+        };
+        for _ in 0..differ {
+            match self.call(Call::SetKernel, false) {
+                Ok(()) => {}
+                Err(No::Refused { .. }) => {
+                    self.capture(operations)?;
+                    break;
+                }
+                Err(No::Lost) => return Err(No::Lost),
+            }
+        }
+        self.living[index] = Some(self.region);
+        Ok(())
     }
 
     /// A refused update is no failure: the living graph is made anew.
@@ -370,14 +397,17 @@ impl Model {
         1 + 6 * self.layers + ends
     }
 
-    /// Of a step: all of it, or what lies between the layers' attention, which is the third of their six.
+    /// Of a step: all of it, or what lies between the layers' attention, which is the third of their six. It works on the
+    /// cache, and so does the second.
     fn parts(&self) -> Vec<Part> {
+        let segment = |operations, cached| Part::Segment { operations, cached };
         if self.mode != Mode::Piecewise {
-            return vec![Part::Segment(self.operations(Ending::Token))];
+            return vec![segment(self.operations(Ending::Token), 2 * self.layers)];
         }
-        let mut parts = vec![Part::Segment(3)];
-        for _ in 0..self.layers {
-            parts.extend([Part::Eager, Part::Segment(5)]);
+        let mut parts = vec![segment(3, 1)];
+        for layer in 1..=self.layers {
+            let last = layer == self.layers;
+            parts.extend([Part::Eager, segment(5, usize::from(!last))]);
         }
         parts
     }
@@ -386,7 +416,7 @@ impl Model {
 impl Part {
     fn nodes(&self) -> usize {
         match self {
-            Self::Segment(operations) => *operations,
+            Self::Segment { operations, .. } => *operations,
             Self::Eager => 0,
         }
     }

@@ -14,6 +14,7 @@ use ganglion::tape::Ending;
 pub(crate) const TOKENS: usize = 6;
 const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
 const OWNER: Owner = Owner(1);
+const OTHER: Owner = Owner(2);
 
 /// What is recorded when the fault is armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +23,21 @@ enum Held {
     Nothing,
     /// What an earlier turn has left: the prompt is replayed, and executable graphs are updated.
     Turn,
+    /// What a turn of another conversation has left: launches that name the other region are set anew.
+    Other,
     /// What a failure has left: executable graphs are updated, of segments too.
     Failure,
     /// A recording of this turn: it is replayed.
     Step,
 }
 
-const HELD: [Held; 4] = [Held::Nothing, Held::Turn, Held::Failure, Held::Step];
+const HELD: [Held; 5] = [
+    Held::Nothing,
+    Held::Turn,
+    Held::Other,
+    Held::Failure,
+    Held::Step,
+];
 
 pub(crate) const HOW: [How; 3] = [How::Before, How::After, How::Synchronize];
 
@@ -47,6 +56,15 @@ pub(crate) fn prefill(runner: &mut Runner, tokens: &[u32]) -> Result<(), RunErro
 pub(crate) fn turn(
     runner: &mut Runner,
     ahead: bool,
+    at: impl FnMut(&Runner, usize),
+) -> Result<Vec<u32>, RunError> {
+    turn_of(OWNER, runner, ahead, at)
+}
+
+fn turn_of(
+    owner: Owner,
+    runner: &mut Runner,
+    ahead: bool,
     mut at: impl FnMut(&Runner, usize),
 ) -> Result<Vec<u32>, RunError> {
     let parameters = Parameters {
@@ -54,8 +72,8 @@ pub(crate) fn turn(
         seed: 11,
         ..Parameters::default()
     };
-    runner.rewind(OWNER, 0);
-    runner.begin(Some(OWNER), &PROMPT, parameters)?;
+    runner.rewind(owner, 0);
+    runner.begin(Some(owner), &PROMPT, parameters)?;
     at(runner, 0);
     prefill(runner, &PROMPT)?;
     let mut tokens = vec![runner.token()];
@@ -67,7 +85,7 @@ pub(crate) fn turn(
 }
 
 /// Refuses every call of every way to come to a step's token, one in each turn, and tells how many there were. The
-/// runner has one slot and a mode that records, and its first step has run.
+/// runner has two slots and a mode that records, and its first step has run.
 pub(crate) fn refuse_each_call(runner: &mut Runner) -> Result<usize, String> {
     let mut strikes = 0;
     let text = turn(runner, true, |_, _| {}).map_err(|error| error.to_string())?;
@@ -94,8 +112,10 @@ pub(crate) fn refuse_each_call(runner: &mut Runner) -> Result<usize, String> {
 fn strike(runner: &mut Runner, held: Held, fault: Fault, text: &[u32]) -> Result<bool, String> {
     let failed = |error: RunError| error.to_string();
     let mode = runner.graph().mode();
-    if held == Held::Nothing {
-        runner.reset_graph();
+    match held {
+        Held::Nothing => runner.reset_graph(),
+        Held::Other => drop(turn_of(OTHER, runner, true, |_, _| {}).map_err(failed)?),
+        Held::Turn | Held::Failure | Held::Step => {}
     }
     let was = runner.graph().counters();
     let tokens = spoilt(runner, held, fault).map_err(failed)?;
@@ -143,7 +163,7 @@ fn spoilt(runner: &mut Runner, held: Held, fault: Fault) -> Result<Vec<u32>, Run
         match held {
             Held::Failure if tokens == 2 => faults.arm(failure),
             Held::Failure | Held::Step if tokens == 3 => faults.arm(fault),
-            Held::Nothing | Held::Turn if tokens == first => faults.arm(fault),
+            Held::Nothing | Held::Turn | Held::Other if tokens == first => faults.arm(fault),
             _ => {}
         }
     })
@@ -153,7 +173,7 @@ fn spoilt(runner: &mut Runner, held: Held, fault: Fault) -> Result<Vec<u32>, Run
 fn failures(fault: Fault, mode: Mode) -> Option<u64> {
     match (fault.how, fault.call) {
         (How::Synchronize, Call::Launch) => (mode != Mode::Piecewise).then_some(1),
-        (How::Before | How::After, Call::Update) => Some(0),
+        (How::Before | How::After, Call::SetKernel | Call::Update) => Some(0),
         (How::Before | How::After, _) | (How::Synchronize, Call::EndCapture) => Some(1),
         _ => Some(0),
     }

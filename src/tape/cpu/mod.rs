@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use self::core::Core;
 pub use self::footprint::footprint;
-use self::step::{Recorded, Step};
+use self::step::{Living, Step};
 pub use self::weight::{Matrix, Weight};
 use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape};
 use crate::fault::Faults;
@@ -28,8 +28,8 @@ use crate::sampler::Parameters;
 #[derive(Debug)]
 pub struct Cpu {
     core: Core,
-    graph: DecodeGraph<Recorded>,
-    prompts: Buckets<Recorded>,
+    graph: DecodeGraph<Living>,
+    prompts: Buckets<Living>,
     kv: KvInfo,
     /// How often the memory of a slot has moved.
     moves: u64,
@@ -161,8 +161,8 @@ impl Cpu {
     #[must_use]
     pub fn graph_dot(&self) -> String {
         let mut dot = String::new();
-        for (index, recorded) in self.graph.execs().iter().enumerate() {
-            dot += &recorded.dot(index);
+        for (index, living) in self.graph.execs().iter().enumerate() {
+            dot += &living.dot(index);
         }
         dot
     }
@@ -231,8 +231,8 @@ impl Cpu {
         tape: &'a Tape,
     ) -> (
         Step<'a>,
-        &'a mut DecodeGraph<Recorded>,
-        &'a mut Buckets<Recorded>,
+        &'a mut DecodeGraph<Living>,
+        &'a mut Buckets<Living>,
     ) {
         let step = Step {
             layout: self.moves * self.kv.slots as u64 + self.core.region as u64,

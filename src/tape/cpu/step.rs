@@ -23,6 +23,20 @@ pub(super) struct Step<'a> {
     pub(super) capturing: bool,
 }
 
+/// An executable graph: what it was recorded as, and what it does.
+#[derive(Debug)]
+pub(super) struct Living {
+    /// `None` while it is unknown, as after a refusal.
+    template: Option<Recorded>,
+    exec: Recorded,
+}
+
+impl Living {
+    pub(super) fn dot(&self, index: usize) -> String {
+        self.exec.dot(index)
+    }
+}
+
 /// Operations with all that they were recorded against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Recorded {
@@ -33,7 +47,7 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// As a chain of operations, by their places in the tape.
-    pub(super) fn dot(&self, index: usize) -> String {
+    fn dot(&self, index: usize) -> String {
         let chain: Vec<String> = self.operations.clone().map(|op| op.to_string()).collect();
         format!("digraph segment_{index} {{ {} }}\n", chain.join(" -> "))
     }
@@ -67,11 +81,34 @@ impl Step<'_> {
         }
         self.attempt(Call::EndCapture, |_| Ok(()))
     }
+
+    /// What recording these operations now gives.
+    fn recorded(&self, operations: Range<usize>) -> Recorded {
+        Recorded {
+            operations,
+            region: self.core.region,
+            addresses: self.core.addresses().collect(),
+        }
+    }
+
+    /// Makes a call for each operation that is not as it was in a template, of which nothing may be known.
+    fn rewrite(&mut self, was: Option<&Recorded>, is: &Recorded) -> Result<(), ExecuteError> {
+        let same = was.is_some_and(|was| was.addresses == is.addresses);
+        let region = was.is_some_and(|was| was.region == is.region);
+        for index in is.operations.clone() {
+            let op = &self.tape.ops[index];
+            let of_the_cache = matches!(op, Op::RopeStore { .. } | Op::Attend { .. });
+            if !same || (of_the_cache && !region) {
+                self.attempt(Call::SetKernel, |_| Ok(()))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Stepper for Step<'_> {
     type Recording = Recorded;
-    type Exec = Recorded;
+    type Exec = Living;
     type Error = ExecuteError;
 
     fn operations(&self) -> usize {
@@ -111,41 +148,50 @@ impl Stepper for Step<'_> {
         let captured = self.capture(operations.clone());
         self.capturing = false;
         captured?;
-        Ok(Recorded {
-            operations,
-            region: self.core.region,
-            addresses: self.core.addresses().collect(),
+        Ok(self.recorded(operations))
+    }
+
+    fn nodes(living: &Living) -> usize {
+        living.exec.operations.len()
+    }
+
+    fn instantiate(&mut self, recording: Recorded) -> Result<Living, ExecuteError> {
+        self.attempt(Call::Instantiate, |_| Ok(()))?;
+        self.attempt(Call::Upload, |_| Ok(()))?;
+        Ok(Living {
+            template: Some(recording.clone()),
+            exec: recording,
         })
     }
 
-    fn nodes(exec: &Recorded) -> usize {
-        exec.operations.len()
-    }
-
-    fn instantiate(&mut self, recording: Recorded) -> Result<Recorded, ExecuteError> {
-        self.attempt(Call::Instantiate, |_| Ok(()))?;
-        self.attempt(Call::Upload, |_| Ok(()))?;
-        Ok(recording)
-    }
-
-    fn renew(&mut self, exec: &mut Recorded, recording: Recorded) -> Result<Renewal, ExecuteError> {
+    fn renew(
+        &mut self,
+        living: &mut Living,
+        operations: Range<usize>,
+    ) -> Result<Renewal, ExecuteError> {
+        let was = living.template.take();
+        let is = self.recorded(operations.clone());
+        let template = match self.rewrite(was.as_ref(), &is) {
+            Ok(()) => is,
+            Err(error) if Self::is_refusal(&error) => self.record(operations)?,
+            Err(error) => return Err(error),
+        };
+        living.template = Some(template.clone());
         let renewal = match self.attempt(Call::Update, |_| Ok(())) {
-            Ok(()) => {
-                *exec = recording;
-                Renewal::Updated
-            }
+            Ok(()) => Renewal::Updated,
             Err(error) if Self::is_refusal(&error) => {
                 self.attempt(Call::Instantiate, |_| Ok(()))?;
-                *exec = recording;
                 Renewal::Instantiated
             }
             Err(error) => return Err(error),
         };
+        living.exec = template;
         self.attempt(Call::Upload, |_| Ok(()))?;
         Ok(renewal)
     }
 
-    fn launch(&mut self, exec: &mut Recorded) -> Result<(), ExecuteError> {
+    fn launch(&mut self, living: &mut Living) -> Result<(), ExecuteError> {
+        let exec = &living.exec;
         self.attempt(Call::GraphLaunch, |step| {
             // A GPU would compute on what was there before.
             if !step.core.addresses().eq(exec.addresses.iter().copied()) {

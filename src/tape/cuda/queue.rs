@@ -1,6 +1,6 @@
-//! Where launches go: onto the stream, or into a trace of what would be launched.
+//! Where launches go: onto the stream, into a recording, or into a trace of what would be launched.
 
-use crate::device::{Error, Geometry, Kernel, Parameters, Stream};
+use crate::device::{Error, Geometry, Kernel, Parameters, Stream, Template};
 use crate::graph::Trace;
 
 /// Takes launches in their order.
@@ -17,14 +17,16 @@ pub(super) struct Queue<'q> {
 enum To<'q> {
     Stream(&'q mut Stream),
     Trace(&'q mut Trace),
+    Recording(&'q mut Stream, &'q mut Trace),
+    Template(&'q mut Template, &'q Trace, &'q mut Trace),
 }
 
 impl<'q> Queue<'q> {
     /// Words of one stamp: a begin and ends, in nanoseconds, of which the latest counts; `common.cuh`.
-    pub(super) const STAMP_WORDS: usize = 16;
+    pub(super) const STAMP_WORDS: usize = 2048;
     pub(super) const STAMP_BYTES: usize = 8 * Self::STAMP_WORDS;
 
-    /// Launches, or has them recorded while the stream is being recorded.
+    /// Launches.
     pub(super) fn launching(stream: &'q mut Stream, stamps: Option<u64>) -> Self {
         Self::to(To::Stream(stream), stamps)
     }
@@ -32,6 +34,25 @@ impl<'q> Queue<'q> {
     /// Launches nothing.
     pub(super) fn tracing(trace: &'q mut Trace) -> Self {
         Self::to(To::Trace(trace), None)
+    }
+
+    /// Has launches recorded by a stream that is being captured, and noted.
+    pub(super) fn recording(
+        stream: &'q mut Stream,
+        stamps: Option<u64>,
+        trace: &'q mut Trace,
+    ) -> Self {
+        Self::to(To::Recording(stream, trace), stamps)
+    }
+
+    /// Sets those launches of a template that are not as they `were`, and notes what all of them are then.
+    pub(super) fn rewriting(
+        template: &'q mut Template,
+        stamps: Option<u64>,
+        were: &'q Trace,
+        are: &'q mut Trace,
+    ) -> Self {
+        Self::to(To::Template(template, were, are), stamps)
     }
 
     fn to(to: To<'q>, stamps: Option<u64>) -> Self {
@@ -61,21 +82,37 @@ impl<'q> Queue<'q> {
         geometry: Geometry,
         args: &A,
     ) -> Result<(), Error> {
+        let operation = self.operation;
+        let note = |trace: &mut Trace| {
+            let Geometry {
+                grid,
+                block,
+                shared,
+            } = geometry;
+            let sizes = grid.into_iter().chain(block).chain([shared]).map(u64::from);
+            trace.launch(
+                operation,
+                [kernel.id()].into_iter().chain(sizes).chain(words(args)),
+            );
+        };
+        // SAFETY, of both calls: every address is of an arena that `Cuda` owns and drops after its graphs and its
+        // stream's work; shapes and bounds are those of a checked tape, and regions were planned for its rows.
         match &mut self.to {
-            // SAFETY: every address is of an arena that `Cuda` owns and drops after its graph and its stream's
-            // work; shapes and bounds are those of a checked tape, and regions were planned for its rows.
-            To::Stream(stream) => unsafe { kernel.launch(stream, geometry, args) },
-            To::Trace(trace) => {
-                let Geometry {
-                    grid,
-                    block,
-                    shared,
-                } = geometry;
-                let sizes = grid.into_iter().chain(block).chain([shared]);
-                trace.launch(self.operation, sizes.map(u64::from).chain(words(args)));
-                Ok(())
+            To::Stream(stream) => return unsafe { kernel.launch(stream, geometry, args) },
+            To::Trace(trace) => note(trace),
+            To::Recording(stream, trace) => {
+                note(trace);
+                return unsafe { kernel.launch(stream, geometry, args) };
+            }
+            To::Template(template, were, are) => {
+                let index = are.launches();
+                note(are);
+                if !are.same_launch(were, index) {
+                    return unsafe { template.set(index, kernel, geometry, args) };
+                }
             }
         }
+        Ok(())
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Step<'a> {
 }
 
 impl Stepper for Step<'_> {
-    type Recording = Captured;
+    type Recording = (Captured, Trace);
     type Exec = Graph;
     type Error = Error;
 
@@ -53,22 +53,37 @@ impl Stepper for Step<'_> {
         self.work.run(self.tape, operations, &mut queue)
     }
 
-    fn record(&mut self, operations: Range<usize>) -> Result<Captured, Error> {
+    fn record(&mut self, operations: Range<usize>) -> Result<(Captured, Trace), Error> {
         let (work, tape, stamps) = (self.work, self.tape, self.stamps);
-        Recording::begin(self.stream)?
-            .record(|stream| work.run(tape, operations, &mut Queue::launching(stream, stamps)))
+        let mut trace = Trace::default();
+        let captured = Recording::begin(self.stream)?.record(|stream| {
+            let mut queue = Queue::recording(stream, stamps, &mut trace);
+            work.run(tape, operations, &mut queue)
+        })?;
+        Ok((captured, trace))
     }
 
     fn nodes(exec: &Graph) -> usize {
         exec.nodes()
     }
 
-    fn instantiate(&mut self, recording: Captured) -> Result<Graph, Error> {
-        Graph::new(recording, self.stream)
+    fn instantiate(&mut self, (captured, trace): (Captured, Trace)) -> Result<Graph, Error> {
+        Graph::new(captured, trace, self.stream)
     }
 
-    fn renew(&mut self, exec: &mut Graph, recording: Captured) -> Result<Renewal, Error> {
-        exec.renew(recording, self.stream)
+    /// Of another region or turn few launches differ, often none: to set those takes a fraction of the time that
+    /// recording all of them takes, and gives the same template.
+    fn renew(&mut self, exec: &mut Graph, operations: Range<usize>) -> Result<Renewal, Error> {
+        let (work, tape, stamps) = (self.work, self.tape, self.stamps);
+        let rewritten = exec.rewrite(|template, were, are| {
+            let mut queue = Queue::rewriting(template, stamps, were, are);
+            work.run(tape, operations.clone(), &mut queue)
+        })?;
+        if !rewritten {
+            let (captured, trace) = self.record(operations)?;
+            exec.replace(captured, trace)?;
+        }
+        exec.renew(self.stream)
     }
 
     fn launch(&mut self, exec: &mut Graph) -> Result<(), Error> {

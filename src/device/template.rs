@@ -1,0 +1,215 @@
+//! A recorded chain of kernels, which cannot run by itself: what executable graphs are made of, and what they are
+//! updated from. Its kernels can be given other parameters, which costs far less than to record them again.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+
+use cudarc::driver::sys::{self, CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphNode, CUgraphNodeType};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use super::driver::{attempt, check, ignore};
+use super::{Context, Error, Exec, Geometry, Kernel, Parameters, Result};
+use crate::fault::Call;
+
+/// What a capture gives: a graph of the driver's, of any nodes.
+#[derive(Debug)]
+pub struct Captured {
+    handle: CUgraph,
+    context: Rc<Context>,
+}
+
+impl Captured {
+    /// Takes over a graph of the driver's.
+    pub(super) fn new(handle: CUgraph, context: &Rc<Context>) -> Self {
+        Self {
+            handle,
+            context: Rc::clone(context),
+        }
+    }
+
+    fn nodes(&self) -> Result<Vec<CUgraphNode>> {
+        let mut count = 0;
+        // SAFETY: the graph is ours; without a list the driver only counts.
+        check("cuGraphGetNodes", unsafe {
+            sys::cuGraphGetNodes(self.handle, std::ptr::null_mut(), &raw mut count)
+        })?;
+        let mut nodes = vec![std::ptr::null_mut(); count];
+        // SAFETY: the list holds `count` nodes.
+        check("cuGraphGetNodes", unsafe {
+            sys::cuGraphGetNodes(self.handle, nodes.as_mut_ptr(), &raw mut count)
+        })?;
+        Ok(nodes)
+    }
+
+    /// Each node with the one that waits for it.
+    fn edges(&self) -> Result<HashMap<CUgraphNode, CUgraphNode>> {
+        let mut count = 0;
+        let no = std::ptr::null_mut();
+        // SAFETY: the graph is ours; without lists the driver only counts.
+        check("cuGraphGetEdges", unsafe {
+            sys::cuGraphGetEdges_v2(self.handle, no, no, std::ptr::null_mut(), &raw mut count)
+        })?;
+        let mut from = vec![std::ptr::null_mut(); count];
+        let mut to = from.clone();
+        // SAFETY: the lists hold `count` nodes each; what edges carry besides is not asked for.
+        check("cuGraphGetEdges", unsafe {
+            sys::cuGraphGetEdges_v2(
+                self.handle,
+                from.as_mut_ptr(),
+                to.as_mut_ptr(),
+                std::ptr::null_mut(),
+                &raw mut count,
+            )
+        })?;
+        Ok(from.into_iter().zip(to).collect())
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        // SAFETY: the graph is ours; executable forms do not need it.
+        ignore(unsafe { sys::cuGraphDestroy(self.handle) });
+    }
+}
+
+/// A captured graph that is one chain of kernels.
+#[derive(Debug)]
+pub struct Template {
+    graph: Captured,
+    /// In the order of their launches.
+    kernels: Vec<CUgraphNode>,
+}
+
+impl Template {
+    /// # Errors
+    /// If there is anything but kernels, each of which waits for the one before it; or the driver refuses.
+    pub fn new(graph: Captured) -> Result<Self> {
+        let nodes = graph.nodes()?;
+        for node in &nodes {
+            let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
+            // SAFETY: a node of this graph.
+            check("cuGraphNodeGetType", unsafe {
+                sys::cuGraphNodeGetType(*node, &raw mut kind)
+            })?;
+            if kind != CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL {
+                return Err(Error::NotAKernel(format!("{kind:?}")));
+            }
+        }
+        // The driver promises no order of its list.
+        let edges = graph.edges()?;
+        let first = |node: &&CUgraphNode| !edges.values().any(|next| next == *node);
+        let first = nodes.iter().find(first).copied();
+        let kernels: Vec<_> =
+            std::iter::successors(first, |node| edges.get(node).copied()).collect();
+        if kernels.len() != nodes.len() {
+            return Err(Error::NotAKernel("a fork".into()));
+        }
+        Ok(Self { graph, kernels })
+    }
+
+    /// How many kernels it holds.
+    #[must_use]
+    pub fn kernels(&self) -> usize {
+        self.kernels.len()
+    }
+
+    /// Makes the launch of that index another one. Executable graphs do as before until they are updated.
+    ///
+    /// # Errors
+    /// If there is no such launch, the geometry exceeds what the kernel was compiled for or an Orin has, or the driver
+    /// refuses; what this launch does is then unknown.
+    ///
+    /// # Safety
+    /// As of `Kernel::launch`, for as long as any graph that is made of it or updated from it can run.
+    pub unsafe fn set<A: Parameters>(
+        &mut self,
+        index: usize,
+        kernel: &Kernel<A>,
+        geometry: Geometry,
+        parameters: &A,
+    ) -> Result<()> {
+        kernel.check(geometry)?;
+        let missing = || Error::NotAKernel(format!("launch {index}, which was not recorded"));
+        let node = *self.kernels.get(index).ok_or_else(missing)?;
+        let mut pointers = [std::ptr::from_ref(parameters).cast_mut().cast()];
+        let Geometry {
+            grid,
+            block,
+            shared,
+        } = geometry;
+        let launch = CUDA_KERNEL_NODE_PARAMS {
+            func: kernel.function(),
+            gridDimX: grid[0],
+            gridDimY: grid[1],
+            gridDimZ: grid[2],
+            blockDimX: block[0],
+            blockDimY: block[1],
+            blockDimZ: block[2],
+            sharedMemBytes: shared,
+            kernelParams: pointers.as_mut_ptr(),
+            extra: std::ptr::null_mut(),
+            kern: std::ptr::null_mut(),
+            ctx: std::ptr::null_mut(),
+        };
+        let call = (Call::SetKernel, "cuGraphKernelNodeSetParams");
+        let result = attempt(call, self.graph.context.faults(), None, || {
+            // SAFETY: the node is of this graph; the driver copies the one parameter, of the size that the kernel takes,
+            // before it returns. What the kernel does with it is the caller's promise.
+            unsafe { sys::cuGraphKernelNodeSetParams_v2(node, &raw const launch) }
+        });
+        check(call.1, result?)
+    }
+
+    /// Makes it executable, which costs the driver memory.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn instantiate(&self) -> Result<Exec> {
+        let mut handle = std::ptr::null_mut();
+        let context = &self.graph.context;
+        let call = (Call::Instantiate, "cuGraphInstantiate");
+        let result = attempt(call, context.faults(), None, || {
+            // SAFETY: the graph is ours; the executable form belongs to `Exec`.
+            unsafe { sys::cuGraphInstantiateWithFlags(&raw mut handle, self.graph.handle, 0) }
+        });
+        // Whatever became of it, what was made is given back.
+        let exec = (!handle.is_null()).then(|| Exec::new(handle, context));
+        check(call.1, result?)?;
+        exec.ok_or_else(|| Error::NotAKernel("nothing was made of it".into()))
+    }
+
+    /// The graph in DOT, with each kernel's name, geometry and parameters, in a file without a name.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn dot(&self) -> Result<String> {
+        let failed = |error: &dyn std::fmt::Display| Error::Driver {
+            call: "cuGraphDebugDotPrint",
+            name: error.to_string(),
+            code: 0,
+        };
+        let file =
+            memfd_create(c"graph.dot", MFdFlags::MFD_CLOEXEC).map_err(|error| failed(&error))?;
+        let mut file = File::from(file);
+        let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))
+            .map_err(|error| failed(&error))?;
+        let flags = sys::CUgraphDebugDot_flags::CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS as u32;
+        // SAFETY: the graph is ours, and the path ends in a NUL.
+        check("cuGraphDebugDotPrint", unsafe {
+            sys::cuGraphDebugDotPrint(self.graph.handle, path.as_ptr(), flags)
+        })?;
+        let mut dot = String::new();
+        file.rewind().map_err(|error| failed(&error))?;
+        file.read_to_string(&mut dot)
+            .map_err(|error| failed(&error))?;
+        Ok(dot)
+    }
+
+    pub(super) fn handle(&self) -> CUgraph {
+        self.graph.handle
+    }
+}
