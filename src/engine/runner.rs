@@ -11,7 +11,7 @@ use crate::kv::{self, Kv, Owner};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{Ending, ExecuteError, Executor, Input, Pace, Tape, TapeError};
+use crate::tape::{Ending, ExecuteError, Executor, Input, Noted, Pace, Tape, TapeError};
 
 /// A loaded model, its cache, and where generation stands.
 #[derive(Debug)]
@@ -283,15 +283,15 @@ impl Runner {
         Ok(self.executor.graph_dot()?)
     }
 
-    /// From now on each operation of a step notes when it begins and ends, where the device has a clock.
+    /// From now on operations of a step note when they begin and end, where the device has a clock.
     ///
     /// # Errors
     /// If there is not enough memory.
-    pub fn measure(&mut self) -> Result<(), RunError> {
-        Ok(self.executor.measure(&self.step)?)
+    pub fn measure(&mut self, noted: Noted) -> Result<(), RunError> {
+        Ok(self.executor.measure(&self.step, noted)?)
     }
 
-    /// When each operation of the last step began and ended, in nanoseconds; empty where nothing was measured. Meant
+    /// When operations of the last step began and ended, in nanoseconds; empty where nothing was measured. Meant
     /// for steps that are run one at a time, not ahead.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::cpu::Cpu;
 #[cfg(feature = "cuda")]
 use super::cuda::Cuda;
-use super::{ExecuteError, Pace, StepState, Tape};
+use super::{ExecuteError, Noted, Pace, StepState, Tape};
 use crate::fault::Faults;
 use crate::graph::{Counts, LifeCycle, Mode};
 #[cfg(feature = "cuda")]
@@ -228,20 +228,20 @@ impl Executor {
         }
     }
 
-    /// From now on each operation of a step notes when it begins and ends, where the device has a clock.
+    /// From now on operations of a step note when they begin and end, where the device has a clock.
     ///
     /// # Errors
     /// If there is not enough memory.
     #[cfg_attr(not(feature = "cuda"), allow(unused_variables))] // a CPU has no such clock
-    pub fn measure(&mut self, step: &Tape) -> Result<(), ExecuteError> {
+    pub fn measure(&mut self, step: &Tape, noted: Noted) -> Result<(), ExecuteError> {
         match self {
             Self::Cpu(_) => Ok(()),
             #[cfg(feature = "cuda")]
-            Self::Cuda(cuda) => Ok(cuda.measure(step)?),
+            Self::Cuda(cuda) => Ok(cuda.measure(step, noted)?),
         }
     }
 
-    /// When each operation of the last step began and ended, in nanoseconds; empty where nothing was measured.
+    /// When operations of the last step began and ended, in nanoseconds; empty where nothing was measured.
     ///
     /// # Errors
     /// If the device has failed.

@@ -21,6 +21,29 @@ pub struct Pace {
     pub idle: Duration,
 }
 
+impl Pace {
+    /// How long to spin for the next token before the thread sleeps: not at all while tokens take longer than that, for
+    /// then it would only burn a core.
+    #[must_use]
+    pub fn spin(&self, most: Duration) -> Duration {
+        if self.waited > most {
+            Duration::ZERO
+        } else {
+            most
+        }
+    }
+}
+
+/// Which operations of a step note when they begin and end. A note takes time of its own, after the operation's end:
+/// what lies between operations is only as long as usual where none of them notes anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// The first one and the last one.
+    Step,
+    /// Each of them.
+    Operations,
+}
+
 /// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExecuteError {

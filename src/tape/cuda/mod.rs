@@ -240,15 +240,6 @@ impl Cuda {
             .post(token, narrow(self.state.position), 0);
     }
 
-    /// The row of logits that a tape of `Ending::Logits` left.
-    #[must_use]
-    pub fn logits(&self, row: usize) -> &[f32] {
-        self.logits
-            .get(row * self.vocabulary..)
-            .and_then(|rest| rest.get(..self.vocabulary))
-            .unwrap_or(&[])
-    }
-
     /// Runs a prepared tape of a prompt; fewer `tokens` than it has rows are padded.
     ///
     /// # Errors
@@ -362,7 +353,7 @@ impl Cuda {
             stream: &mut self.stream,
             tape,
             layout: self.moves * self.kv.slots as u64 + self.region as u64,
-            stamps: self.stamps.as_ref().map(Stamps::address),
+            notes: self.stamps.as_ref().map(Stamps::notes),
             mailbox: &self.token_mailbox,
             sequence: self.sequence.wrapping_add(ahead + 1),
         };
@@ -371,11 +362,10 @@ impl Cuda {
 
     fn take_token(&mut self, rows: usize) -> Result<(), ExecuteError> {
         let end = &self.ends[self.sequence as usize % AHEAD];
+        let spin = self.pace.spin(self.options.spin);
         let begun = Instant::now();
         let next = self.sequence.wrapping_add(1);
-        let token = self
-            .token_mailbox
-            .wait(next, self.options.spin, || end.synchronize())?;
+        let token = self.token_mailbox.wait(next, spin, || end.synchronize())?;
         self.pace.waited = begun.elapsed();
         self.sequence = next;
         if self.pending.pop_front() == Some(Ran::Replayed) {

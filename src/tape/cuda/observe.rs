@@ -4,9 +4,18 @@ use super::stamps::Stamps;
 use super::{Cuda, Error, Pace};
 use crate::fault::Faults;
 use crate::graph::{Counts, Graph, LifeCycle, Mode, Stepper as _};
-use crate::tape::Tape;
+use crate::tape::{Noted, Tape};
 
 impl Cuda {
+    /// The row of logits that a tape of `Ending::Logits` left.
+    #[must_use]
+    pub fn logits(&self, row: usize) -> &[f32] {
+        self.logits
+            .get(row * self.vocabulary..)
+            .and_then(|rest| rest.get(..self.vocabulary))
+            .unwrap_or(&[])
+    }
+
     #[must_use]
     pub fn pace(&self) -> Pace {
         self.pace
@@ -69,13 +78,13 @@ impl Cuda {
         self.graph.execs().iter().map(Graph::dot).collect()
     }
 
-    /// From now on each operation of a step notes when it begins and ends.
+    /// From now on operations of a step note when they begin and end.
     ///
     /// # Errors
     /// If there is not enough memory.
-    pub fn measure(&mut self, step: &Tape) -> Result<(), Error> {
+    pub fn measure(&mut self, step: &Tape, noted: Noted) -> Result<(), Error> {
         self.drain()?;
-        let mut stamps = Stamps::new(&self.context, step.ops.len())?;
+        let mut stamps = Stamps::new(&self.context, step.ops.len(), noted)?;
         stamps.clear(&mut self.stream)?;
         self.stamps = Some(stamps);
         // The addresses of the stamps are new ones.
@@ -83,7 +92,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// When each operation of the last step began and ended, in nanoseconds of the device's clock; empty where
+    /// When operations of the last step began and ended, in nanoseconds of the device's clock; empty where
     /// nothing was measured.
     ///
     /// # Errors

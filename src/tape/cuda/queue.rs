@@ -1,5 +1,6 @@
 //! Where launches go: onto the stream, into a recording, or into a trace of what would be launched.
 
+use super::stamps::Notes;
 use crate::device::{Error, Geometry, Kernel, Parameters, Stream, Template};
 use crate::graph::Trace;
 
@@ -8,8 +9,8 @@ use crate::graph::Trace;
 pub(super) struct Queue<'q> {
     to: To<'q>,
     operation: &'static str,
-    /// Where the first operation notes its begin and end, if anyone asks.
-    stamps: Option<u64>,
+    /// Where operations note begin and end, if anyone asks.
+    notes: Option<Notes>,
     stamp: u64,
 }
 
@@ -22,13 +23,9 @@ enum To<'q> {
 }
 
 impl<'q> Queue<'q> {
-    /// Words of one stamp: a begin and ends, in nanoseconds, of which the latest counts; `common.cuh`.
-    pub(super) const STAMP_WORDS: usize = 2048;
-    pub(super) const STAMP_BYTES: usize = 8 * Self::STAMP_WORDS;
-
     /// Launches.
-    pub(super) fn launching(stream: &'q mut Stream, stamps: Option<u64>) -> Self {
-        Self::to(To::Stream(stream), stamps)
+    pub(super) fn launching(stream: &'q mut Stream, notes: Option<Notes>) -> Self {
+        Self::to(To::Stream(stream), notes)
     }
 
     /// Launches nothing.
@@ -39,27 +36,27 @@ impl<'q> Queue<'q> {
     /// Has launches recorded by a stream that is being captured, and noted.
     pub(super) fn recording(
         stream: &'q mut Stream,
-        stamps: Option<u64>,
+        notes: Option<Notes>,
         trace: &'q mut Trace,
     ) -> Self {
-        Self::to(To::Recording(stream, trace), stamps)
+        Self::to(To::Recording(stream, trace), notes)
     }
 
     /// Sets those launches of a template that are not as they `were`, and notes what all of them are then.
     pub(super) fn rewriting(
         template: &'q mut Template,
-        stamps: Option<u64>,
+        notes: Option<Notes>,
         were: &'q Trace,
         are: &'q mut Trace,
     ) -> Self {
-        Self::to(To::Template(template, were, are), stamps)
+        Self::to(To::Template(template, were, are), notes)
     }
 
-    fn to(to: To<'q>, stamps: Option<u64>) -> Self {
+    fn to(to: To<'q>, notes: Option<Notes>) -> Self {
         Self {
             to,
             operation: "",
-            stamps,
+            notes,
             stamp: 0,
         }
     }
@@ -67,8 +64,7 @@ impl<'q> Queue<'q> {
     /// The operation that the next launches belong to.
     pub(super) fn begin(&mut self, index: usize, operation: &'static str) {
         self.operation = operation;
-        let at = |base| base + (index * Self::STAMP_BYTES) as u64;
-        self.stamp = self.stamps.map_or(0, at);
+        self.stamp = self.notes.map_or(0, |notes| notes.of(index));
     }
 
     /// Where the operation's launches note begin and end; 0 for nowhere.
@@ -95,24 +91,29 @@ impl<'q> Queue<'q> {
                 [kernel.id()].into_iter().chain(sizes).chain(words(args)),
             );
         };
-        // SAFETY, of both calls: every address is of an arena that `Cuda` owns and drops after its graphs and its
-        // stream's work; shapes and bounds are those of a checked tape, and regions were planned for its rows.
-        match &mut self.to {
-            To::Stream(stream) => return unsafe { kernel.launch(stream, geometry, args) },
-            To::Trace(trace) => note(trace),
+        let stream = match &mut self.to {
+            To::Stream(stream) => stream,
+            To::Trace(trace) => {
+                note(trace);
+                return Ok(());
+            }
             To::Recording(stream, trace) => {
                 note(trace);
-                return unsafe { kernel.launch(stream, geometry, args) };
+                stream
             }
             To::Template(template, were, are) => {
                 let index = are.launches();
                 note(are);
-                if !are.same_launch(were, index) {
-                    return unsafe { template.set(index, kernel, geometry, args) };
+                if are.same_launch(were, index) {
+                    return Ok(());
                 }
+                // SAFETY: as below.
+                return unsafe { template.set(index, kernel, geometry, args) };
             }
-        }
-        Ok(())
+        };
+        // SAFETY: every address is of an arena that `Cuda` owns and drops after its graphs and its stream's work;
+        // shapes and bounds are those of a checked tape, and regions were planned for its rows.
+        unsafe { kernel.launch(stream, geometry, args) }
     }
 }
 

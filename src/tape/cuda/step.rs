@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::launch::Work;
 use super::queue::Queue;
+use super::stamps::Notes;
 use crate::device::{Captured, Error, Stream, TokenMailbox};
 use crate::graph::{Graph, Recording, Renewal, Stepper, Trace};
 use crate::tape::{Op, Tape};
@@ -16,7 +17,7 @@ pub(super) struct Step<'a> {
     pub(super) tape: &'a Tape,
     pub(super) layout: u64,
     /// Where operations note begin and end, if anyone asks.
-    pub(super) stamps: Option<u64>,
+    pub(super) notes: Option<Notes>,
     pub(super) mailbox: &'a TokenMailbox,
     /// The number of the token that it ends with.
     pub(super) sequence: u32,
@@ -49,15 +50,15 @@ impl Stepper for Step<'_> {
     }
 
     fn eager(&mut self, operations: Range<usize>) -> Result<(), Error> {
-        let mut queue = Queue::launching(self.stream, self.stamps);
+        let mut queue = Queue::launching(self.stream, self.notes);
         self.work.run(self.tape, operations, &mut queue)
     }
 
     fn record(&mut self, operations: Range<usize>) -> Result<(Captured, Trace), Error> {
-        let (work, tape, stamps) = (self.work, self.tape, self.stamps);
+        let (work, tape, notes) = (self.work, self.tape, self.notes);
         let mut trace = Trace::default();
         let captured = Recording::begin(self.stream)?.record(|stream| {
-            let mut queue = Queue::recording(stream, stamps, &mut trace);
+            let mut queue = Queue::recording(stream, notes, &mut trace);
             work.run(tape, operations, &mut queue)
         })?;
         Ok((captured, trace))
@@ -74,9 +75,9 @@ impl Stepper for Step<'_> {
     /// Of another region or turn few launches differ, often none: to set those takes a fraction of the time that
     /// recording all of them takes, and gives the same template.
     fn renew(&mut self, exec: &mut Graph, operations: Range<usize>) -> Result<Renewal, Error> {
-        let (work, tape, stamps) = (self.work, self.tape, self.stamps);
+        let (work, tape, notes) = (self.work, self.tape, self.notes);
         let rewritten = exec.rewrite(|template, were, are| {
-            let mut queue = Queue::rewriting(template, stamps, were, are);
+            let mut queue = Queue::rewriting(template, notes, were, are);
             work.run(tape, operations.clone(), &mut queue)
         })?;
         if !rewritten {

@@ -1,12 +1,15 @@
 //! Where a step's time goes, for each mode of the decode graph; without a profiler.
 //!
 //! Turns are timed as they run in earnest, one step ahead of the host. Where the device has a clock, a few more
-//! steps then run one at a time, their operations noting when they begin and end: only those tell of gaps.
+//! steps then run one at a time: in some the first and the last operation note when they begin and end, in others all do.
+//! What lies between operations is then the length of the former without what the latter were busy, for a note takes time
+//! of its own between two operations.
 
 use std::fmt;
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
+use ganglion::tape::Noted;
 use serde::Serialize;
 
 use super::statistics::{median, percentile};
@@ -23,8 +26,7 @@ struct Timeline {
     whole: f64,
     /// At least one operation ran.
     busy: f64,
-    /// Between operations, of any length.
-    pauses: usize,
+    operations: usize,
 }
 
 impl Timeline {
@@ -37,12 +39,8 @@ impl Timeline {
         Some(Self {
             whole: (last - first) as f64 / 1e3,
             busy: busy as f64 / 1e3,
-            pauses: (spans.len() - 1).max(1),
+            operations: spans.len(),
         })
-    }
-
-    fn gap(&self) -> f64 {
-        self.whole - self.busy
     }
 }
 
@@ -114,42 +112,62 @@ impl Anatomy {
         }
     }
 
-    /// Adds the device's own times; `runner` measures and is in the mode.
+    /// Adds the device's own times; `runner` is in the mode.
     ///
     /// # Errors
     /// As `Runner::step`.
-    #[allow(clippy::cast_precision_loss)] // operations of a step
     pub(super) fn look_inside(
         &mut self,
         runner: &mut Runner,
         prompt: &[u32],
         generate: usize,
     ) -> Result<(), RunError> {
-        offline::forget(runner)?;
-        offline::prefill(runner, prompt)?;
-        // Its operations noted their times too.
-        runner.take_spans()?;
-        let mut steps = Vec::with_capacity(MEASURED);
-        for _ in 0..generate.min(MEASURED) {
-            runner.step(false)?;
-            steps.extend(Timeline::new(&runner.take_spans()?));
+        let whole = timelines(runner, Noted::Step, prompt, generate)?;
+        let inside = timelines(runner, Noted::Operations, prompt, generate)?;
+        if let (false, Some(any)) = (whole.is_empty(), inside.first()) {
+            let whole = median(whole.iter().map(|step| step.whole));
+            let busy = median(inside.iter().map(|step| step.busy));
+            self.device = Device::new(whole, busy, any.operations);
         }
-        // The first one records.
-        if steps.len() > 1 {
-            steps.remove(0);
-        }
-        if steps.is_empty() {
-            return Ok(());
-        }
-        let of = |figure: fn(&Timeline) -> f64| Some(median(steps.iter().map(figure)));
-        self.device = Device {
-            gpu_microseconds: of(|step| step.busy),
-            gap_microseconds: of(Timeline::gap),
-            gap_percent: of(|step| 100.0 * step.gap() / step.whole),
-            gap_microseconds_per_node: of(|step| step.gap() / step.pauses as f64),
-        };
         Ok(())
     }
+}
+
+impl Device {
+    #[allow(clippy::cast_precision_loss)] // operations of a step
+    fn new(whole: f64, busy: f64, operations: usize) -> Self {
+        let gap = whole - busy;
+        Self {
+            gpu_microseconds: Some(busy),
+            gap_microseconds: Some(gap),
+            gap_percent: Some(100.0 * gap / whole),
+            gap_microseconds_per_node: Some(gap / (operations - 1).max(1) as f64),
+        }
+    }
+}
+
+/// Of steps that are run one at a time after a prompt.
+fn timelines(
+    runner: &mut Runner,
+    noted: Noted,
+    prompt: &[u32],
+    generate: usize,
+) -> Result<Vec<Timeline>, RunError> {
+    runner.measure(noted)?;
+    offline::forget(runner)?;
+    offline::prefill(runner, prompt)?;
+    // Its operations noted their times too.
+    runner.take_spans()?;
+    let mut steps = Vec::with_capacity(MEASURED);
+    for _ in 0..generate.min(MEASURED) {
+        runner.step(false)?;
+        steps.extend(Timeline::new(&runner.take_spans()?));
+    }
+    // The first one records.
+    if steps.len() > 1 {
+        steps.remove(0);
+    }
+    Ok(steps)
 }
 
 /// A table, a row for each mode.
@@ -209,9 +227,17 @@ mod tests {
         // 3, 4 and 1 microseconds, with pauses of 0.5 and 1.5 between them.
         let spans = [(1_000, 4_000), (4_500, 8_500), (10_000, 11_000)];
         let step = Timeline::new(&spans).expect("operations ran");
-        let [whole, busy, gap] = [step.whole, step.busy, step.gap()].map(f64::to_bits);
-        assert_eq!([whole, busy, gap], [10.0, 8.0, 2.0].map(f64::to_bits));
-        assert_eq!(step.pauses, 2);
+        assert_eq!(step.operations, 3);
+        let device = Device::new(step.whole, step.busy, step.operations);
+        let times = [
+            Some(step.whole),
+            device.gpu_microseconds,
+            device.gap_microseconds,
+            device.gap_percent,
+            device.gap_microseconds_per_node,
+        ];
+        let to_be = [10.0_f64, 8.0, 2.0, 20.0, 1.0].map(|time| Some(time.to_bits()));
+        assert_eq!(times.map(|time| time.map(f64::to_bits)), to_be);
         assert_eq!(Timeline::new(&[]), None);
     }
 }

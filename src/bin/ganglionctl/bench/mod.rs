@@ -138,7 +138,6 @@ fn measure(
     }
     // A CPU has no clock for its operations.
     if !matches!(runner.executor(), Executor::Cpu(_)) {
-        runner.measure()?;
         for (&mode, row) in modes.iter().zip(&mut rows) {
             runner.set_graph_mode(mode);
             row.look_inside(runner, prompt, *generate)?;
