@@ -21,7 +21,7 @@ ARCH     ?= arm64
 # Where `make install` lays the tree; empty is this system.
 DESTDIR  ?=
 
-.PHONY: build install demo test gpu cross deb reproduce deps deps-build deps-demo deps-test
+.PHONY: build install demo test booted gpu cross deb reproduce deps deps-build deps-demo deps-test
 build: deps-build
 	cargo build --release --locked
 	@awk -f kernels/resources.awk "$$(ls -t $(RELEASE)/build/ganglion-*/out/resources.txt | head -n 1)"
@@ -31,6 +31,10 @@ install: build
 
 demo: deps-demo build
 	@tests/demo/run.sh $(MODEL)
+
+# The service in booted Debian 11, 12 and 13; needs root.
+booted: deps-build
+	tests/systemd/run.sh
 
 gpu: deps-test build
 	cargo build --release --locked --example $(CHECK)
@@ -76,4 +80,5 @@ test:
 	$(call stage,arm64 goldens under qemu-user,cross/emulate.sh)
 	$(call stage,demo,$(MAKE) demo ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
-	@printf '\n==> all checks passed\n'
+	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
+	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 const UNIT: &str = include_str!("../../systemd/gangliond.service");
+const DEVICES: &str = include_str!("../../systemd/DEVICES.md");
 const SYSUSERS: &str = include_str!("../../systemd/sysusers.d/gangliond.conf");
 
 /// The values of `key`.
@@ -44,6 +45,18 @@ fn the_unit_names_what_the_code_names() {
         ganglion::config::DEFAULT_FILE,
         format!("/etc/{configuration}/gangliond.toml")
     );
+}
+
+#[test]
+fn the_unit_opens_the_devices_that_are_documented() {
+    let documented: Vec<_> = DEVICES
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+        .map(|(node, rest)| format!("{node} {}", rest.split(' ').next().unwrap_or_default()))
+        .collect();
+    assert!(!documented.is_empty());
+    assert_eq!(values("DeviceAllow").collect::<Vec<_>>(), documented);
+    assert_eq!(values("DevicePolicy").collect::<Vec<_>>(), ["closed"]);
 }
 
 #[test]

@@ -1,0 +1,70 @@
+//! What the scenarios in booted systems need and a shell cannot do. It runs inside such a system, and prints what it saw.
+//!
+//! It judges only what it alone can see; what a scenario expects is written in the scenario.
+
+#[path = "../support/gguf_writer.rs"]
+mod gguf_writer;
+#[allow(dead_code)] // the tests also write it without a vocabulary
+#[path = "../support/tiny_gguf.rs"]
+mod tiny_gguf;
+
+#[path = "check/freeze.rs"]
+mod freeze;
+#[path = "check/fuzz.rs"]
+mod fuzz;
+#[path = "check/journal.rs"]
+mod journal;
+#[path = "check/load.rs"]
+mod load;
+#[path = "check/sandbox.rs"]
+mod sandbox;
+#[path = "check/value.rs"]
+mod value;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: systemd-check CHECK [ARGUMENT...]
+  model FILE             writes a model of 200 KB with a vocabulary
+  id EVENT               prints the MESSAGE_ID of an event of the table
+  events                 prints the names of all
+  fields                 reads journalctl -o json: prints each event with its fields; fails if one lacks a field of the table
+  sandbox DEVICE...      tries to leave the sandbox that it runs in, and prints what was not refused
+  freeze PID NAME...     stops these threads until the process ends; \"-NAME...\": all but these
+  ask COUNT TEXT         so many requests at once, each read to its end; prints how many ended in which way
+  hold COUNT TEXT        so many requests whose answers are never read; stays until it is killed
+  fuzz SEED ROUNDS       every method and property that is introspected, with arguments made from their signatures";
+
+/// Why a check could not be done, or what did not hold.
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match *arguments.as_slice() {
+        ["model", file] => {
+            std::fs::write(file, tiny_gguf::with_vocabulary().file()).map_err(Into::into)
+        }
+        ["id", event] => journal::print_id(event),
+        ["events"] => {
+            journal::print_names();
+            Ok(())
+        }
+        ["fields"] => journal::fields(),
+        ["sandbox", ref devices @ ..] => sandbox::probe(devices),
+        ["freeze", pid, ref names @ ..] => freeze::freeze(pid, names),
+        ["ask", count, text] => load::ask(count, text),
+        ["hold", count, text] => load::hold(count, text),
+        ["fuzz", seed, rounds] => fuzz::run(seed, rounds),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("FAILED: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Clients: many that read their answers, and some that never do.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+
+use futures_util::future::join_all;
+use ganglion::bus::Frame;
+use ganglion::bus::proxy::{Fields, ManagerProxy};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::unix::pipe::Receiver;
+use zbus::proxy::CacheProperties;
+use zbus::{Connection, OwnedFd, Variant};
+
+use crate::Failed;
+
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn ask(count: &str, text: &str) -> Result<(), Failed> {
+    let manager = manager().await?;
+    let count: usize = count.parse()?;
+    let answers = join_all((0..count).map(|_| async {
+        match generate(&manager, text).await {
+            Ok(stream) => ending(stream).await,
+            Err(error) => Ok(error.to_string()),
+        }
+    }));
+    let mut endings: BTreeMap<String, usize> = BTreeMap::new();
+    for ending in answers.await {
+        *endings.entry(ending?).or_default() += 1;
+    }
+    for (ending, count) in endings {
+        println!("{count} {ending}");
+    }
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn hold(count: &str, text: &str) -> Result<(), Failed> {
+    let manager = manager().await?;
+    let mut streams = Vec::new();
+    for _ in 0..count.parse()? {
+        streams.push(generate(&manager, text).await?);
+    }
+    println!("holding {}", streams.len());
+    pending().await
+}
+
+async fn manager() -> zbus::Result<ManagerProxy<'static>> {
+    let connection = Connection::system().await?;
+    ManagerProxy::builder(&connection)
+        .cache_properties(CacheProperties::No)
+        .build()
+        .await
+}
+
+async fn generate(manager: &ManagerProxy<'_>, text: &str) -> Result<OwnedFd, Failed> {
+    let message = ("user", Fields::from([("content", Variant::from(text))]));
+    let (_, stream) = manager.generate(&[message], Fields::new()).await?;
+    Ok(stream)
+}
+
+/// The finish reason; "lost" if the stream ends without a last frame.
+async fn ending(stream: OwnedFd) -> Result<String, Failed> {
+    let mut lines = BufReader::new(Receiver::from_owned_fd(stream.into())?).lines();
+    while let Some(line) = lines.next_line().await? {
+        if let Frame::Done { finish_reason, .. } = Frame::from_line(&line)? {
+            return Ok(finish_reason.name().to_owned());
+        }
+    }
+    Ok("lost".to_owned())
+}

@@ -1,0 +1,140 @@
+# shellcheck shell=bash
+# What scenarios share, inside a booted system. A scenario is a list of commands, each of which must succeed; `fail`
+# says in words what did not hold.
+unit=gangliond.service
+check=/usr/lib/ganglion-check/systemd-check
+name=org.ganglion.Llm1 path=/org/ganglion/Llm1
+since=@0
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+trap 'echo "FAILED at line $LINENO of ${BASH_SOURCE[0]##*/}: $BASH_COMMAND" >&2' ERR
+
+# within SECONDS COMMAND...: waits until it succeeds.
+within() {
+    local until=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$until" ] || fail "this did not become true: $*"
+        sleep 0.1
+    done
+}
+
+# equal WHAT FOUND WANTED
+equal() {
+    [ "$2" = "$3" ] || fail "$1 is '$2', not '$3'"
+}
+
+# matches WHAT FOUND PATTERN: an extended regular expression.
+matches() {
+    grep -qE -- "$3" <<<"$2" || fail "$1 is '$2', which does not match '$3'"
+}
+
+# The system as prepare.sh left it, the journal read up to here, and a configuration that works.
+fresh() {
+    systemctl stop $unit 2>/dev/null || true
+    rm -rf /etc/systemd/system/$unit.d /run/systemd/system/$unit.d
+    rm -rf /etc/ganglion /var/lib/ganglion/* /var/cache/ganglion/*
+    cp -a /run/ganglion-pristine /etc/ganglion
+    systemctl daemon-reload
+    systemctl reset-failed $unit 2>/dev/null || true
+    install -D -m 0644 /usr/lib/ganglion-check/tiny.gguf /var/lib/ganglion/model.gguf
+    printf '%s\n' 'model.path = "/var/lib/ganglion/model.gguf"' 'kv.context = 512' >/etc/ganglion/gangliond.toml.d/10-base.toml
+    chmod 0644 /etc/ganglion/gangliond.toml.d/10-base.toml
+    mark
+}
+
+# configure LINE...: what differs from the configuration that works.
+configure() {
+    printf '%s\n' "$@" >/etc/ganglion/gangliond.toml.d/50-scenario.toml
+    chmod 0644 /etc/ganglion/gangliond.toml.d/50-scenario.toml
+}
+
+# drop_in LINE...: of the unit, for this scenario.
+drop_in() {
+    mkdir -p /run/systemd/system/$unit.d
+    printf '%s\n' "$@" >/run/systemd/system/$unit.d/90-scenario.conf
+    systemctl daemon-reload
+}
+
+# scripted SCRIPT: the daemon answers by a script instead of a model.
+scripted() {
+    drop_in '[Service]' 'ExecStart=' "ExecStart=/usr/bin/gangliond --sim $1"
+}
+
+# Entries of the journal before this are not looked at any more.
+mark() {
+    journalctl --sync
+    # Not a cursor: with a match, journalctl 252 and older skip the first entry after it.
+    since=@$(date +%s.%6N)
+}
+
+# journal ARGUMENT...: what was reported since.
+journal() {
+    journalctl --sync
+    journalctl --quiet --no-pager --since="$since" "$@"
+}
+
+# reported EVENT [PATTERN]: the event of the table, with such a message.
+reported() {
+    local id
+    id=$($check id "$1")
+    within 15 holds "${2:-.}" journal --output=cat MESSAGE_ID="$id"
+}
+
+# holds PATTERN COMMAND...: what it prints matches.
+holds() {
+    local pattern=$1
+    shift
+    grep -qE -- "$pattern" <<<"$("$@" 2>&1)"
+}
+
+# systemd_said PATTERN: of the unit.
+systemd_said() {
+    within 15 holds "$1" journal _PID=1 --output=cat
+}
+
+is_active() {
+    [ "$(property ActiveState)" = active ]
+}
+
+has_failed() {
+    [ "$(property ActiveState)" = failed ]
+}
+
+# is_anew PID: another process serves now.
+is_anew() {
+    is_active && [ "$(pid)" != "$1" ]
+}
+
+property() {
+    systemctl show --property="$1" --value $unit
+}
+
+pid() {
+    property MainPID
+}
+
+start() {
+    systemctl start $unit
+    is_active || fail "the unit is $(property ActiveState)"
+}
+
+# as USER COMMAND...
+as() {
+    local user=$1
+    shift
+    setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"
+}
+
+# ask USER TEXT: one short answer.
+ask() {
+    as "$1" busctl call --timeout=60 $name $path $name.Manager Complete 'sa{sv}' "$2" 1 max_tokens u 4
+}
+
+# manager PROPERTY: as nobody sees it.
+manager() {
+    as nobody busctl get-property $name $path $name.Manager "$1"
+}

@@ -1,0 +1,88 @@
+# shellcheck shell=bash
+# A booted system that leaves no trace: sourced by lane.sh. Its root is the release's, below it what is
+# installed, and above both a layer in memory.
+machine='' # the pid of its systemd, as seen from here
+nspawn='' cgroups=()
+
+# Whether this machine can boot one at all; says why not.
+can_boot() {
+    local why
+    if [ "$(id -u)" != 0 ]; then
+        why='it needs root'
+    elif ! unshare --mount --pid --net --uts --ipc --cgroup --fork true 2>/dev/null; then
+        why='the kernel or the container refuses namespaces'
+    elif [ -z "$(findmnt --noheadings --types cgroup2 --output TARGET | head -n 1)" ]; then
+        why='no cgroup2 file system is mounted'
+    else
+        return 0
+    fi
+    echo "$why"
+    return 1
+}
+
+# boot NAME ROOT TREE FOLDER: starts it; its console goes to FOLDER/console.
+boot() {
+    local name=$1 root=$2 tree=$3 folder=$4
+    mkdir -p "$folder/layer"
+    # Each in a control group of its own: two of them in one would share their units' groups.
+    local hierarchy
+    for hierarchy in $(findmnt --noheadings --types cgroup2 --output TARGET | head -n 1) /sys/fs/cgroup/systemd; do
+        [ -w "$hierarchy/cgroup.procs" ] || continue
+        mkdir -p "$hierarchy/$name"
+        cgroups+=("$hierarchy/$name")
+    done
+    # The script of the new mount namespace takes these as arguments.
+    # shellcheck disable=SC2016
+    unshare --mount --propagation private bash -euc '
+        name=$1 root=$2 tree=$3 layer=$4
+        shift 4
+        for group in "$@"; do echo $$ >"$group/cgroup.procs"; done
+        # systemd-nspawn looks there for the systemd of this machine, which is none of its business.
+        mkdir -p /run/systemd
+        mount -t tmpfs tmpfs /run/systemd
+        mount -t tmpfs -o mode=0755 tmpfs "$layer"
+        mkdir "$layer/upper" "$layer/work" "$layer/root"
+        mount -t overlay overlay -o "lowerdir=$tree:$root,upperdir=$layer/upper,workdir=$layer/work" "$layer/root"
+        # The device filter of units is enforced only with these three.
+        exec env SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 systemd-nspawn --quiet --capability=all --system-call-filter=bpf \
+            --directory="$layer/root" --machine="$name" --boot --register=no --keep-unit --private-network \
+            --console=pipe </dev/null
+    ' boot "$name" "$root" "$tree" "$folder/layer" "${cgroups[@]}" >"$folder/console" 2>&1 &
+    nspawn=$!
+    disown "$nspawn"
+    local until=$((SECONDS + 60))
+    until machine=$(pgrep --parent "$nspawn") && is_up; do
+        kill -0 "$nspawn" 2>/dev/null && [ "$SECONDS" -lt "$until" ] || {
+            echo "$name did not boot:" >&2
+            tail -n 20 "$folder/console" >&2
+            return 1
+        }
+        sleep 0.2
+    done
+}
+
+# Whether it has started what it starts; a unit that wants what a container has not may have failed.
+is_up() {
+    case $(inside systemctl is-system-running 2>/dev/null || true) in
+    running | degraded) ;;
+    *) return 1 ;;
+    esac
+}
+
+# inside COMMAND...: runs it there, as root.
+inside() {
+    nsenter --target "$machine" --all env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb "$@"
+}
+
+# Everything in it dies with its first process.
+halt() {
+    [ -n "$nspawn" ] || return 0
+    kill -KILL "$nspawn" 2>/dev/null || true
+    [ -z "$machine" ] || kill -KILL "$machine" 2>/dev/null || true
+    # Not wait: bash would tell of the kill.
+    while kill -0 "$nspawn" 2>/dev/null; do sleep 0.1; done
+    local group
+    for group in ${cgroups[@]+"${cgroups[@]}"}; do
+        find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || true
+    done
+}

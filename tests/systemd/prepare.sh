@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Runs once in a booted system: what the package's triggers and scripts do when it is installed, and users to call as.
+set -euo pipefail
+systemd-sysusers
+systemd-tmpfiles --create
+journalctl --update-catalog
+systemctl daemon-reload
+systemctl reload dbus.service
+
+for user in member stranger; do
+    useradd --no-create-home --shell /usr/sbin/nologin "$user"
+done
+usermod --append --groups ganglion member
+# What a scenario changes is put back from here.
+cp -a /etc/ganglion /run/ganglion-pristine

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# scenario.sh NAME: runs one scenario in a booted system that the last one left as it found it.
+set -Eeuo pipefail
+here=/usr/lib/ganglion-check
+source $here/library.sh
+fresh
+source "$here/scenarios/$1.sh"

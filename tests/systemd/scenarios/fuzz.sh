@@ -1,0 +1,19 @@
+# shellcheck shell=bash
+# Every method and property as an unprivileged user, with arguments made from the introspected signatures, by a fixed
+# seed: no crash, no call without an answer, no memory kept.
+resident() {
+    sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$(pid)/status"
+}
+scripted tokens=8
+start
+before=$(pid)
+as member $check fuzz 1 1 >/dev/null
+warm=$(resident)
+as member $check fuzz 2 6
+equal 'the process' "$(pid)" "$before"
+after=$(resident)
+echo "resident: $warm kB, then $after kB"
+[ $((after - warm)) -lt 8192 ] || fail "memory grew from $warm kB to $after kB"
+matches 'the answer' "$(ask member hello)" 'sim: hello'
+within 5 holds '^u 0$' manager Sessions
+within 5 holds '^u 0$' manager QueueLength

@@ -1,0 +1,19 @@
+# shellcheck shell=bash
+# What is installed is accepted by this systemd without a word, and is what the documentation says it is.
+equal 'systemd-analyze verify' "$(systemd-analyze verify /usr/lib/systemd/system/$unit 2>&1)" ''
+
+if systemd-analyze --help | grep -q -- --offline; then
+    systemd-analyze security --offline=true --threshold=10 /usr/lib/systemd/system/$unit >/run/security || fail "$(tail -n 1 /run/security)"
+else
+    systemd-analyze security $unit >/run/security
+fi
+exposure=$(sed -n 's/.*Overall exposure level for [^:]*: \([0-9.]*\) .*/\1/p' /run/security)
+echo "exposure: $exposure"
+awk -v found="$exposure" 'BEGIN { exit !(found != "" && found <= 1.0) }' || fail "the exposure is '$exposure', more than 1.0"
+
+# Every event of the table has its entry in this journal's catalog.
+for event in $($check events); do
+    journalctl --list-catalog "$($check id "$event")" | grep -q . || fail "the catalog has no entry for $event"
+done
+id ganglion | grep -q video || fail 'the user is not in group video'
+id ganglion | grep -q render || fail 'the user is not in group render'

@@ -1,0 +1,7 @@
+# shellcheck shell=bash
+# A model that does not fit is refused before anything is allocated, with the numbers; systemd does not try again.
+configure 'memory.reserve_mib = 1048576'
+systemctl start $unit 2>/dev/null && fail 'it started'
+equal 'the exit status' "$(property ExecMainStatus)" 78
+reported load_failed 'GB|MiB|memory'
+equal 'the restarts' "$(property NRestarts)" 0

@@ -1,0 +1,18 @@
+# shellcheck shell=bash
+# Started, it is ready when systemctl returns, answers, tells how it is, and stops with status 0.
+start
+equal 'State' "$(manager State)" 's "ready"'
+reported started
+reported loading
+reported backend_chosen
+reported model_ready 'ready'
+matches 'the answer' "$(ask member 'Name a colour.')" '^sa\{sv\} '
+reported request_finished
+within 5 holds 'Status: .ready; last request: .*tokens' systemctl status $unit
+
+systemctl stop $unit
+reported stopping
+reported stopped
+equal 'the result' "$(property Result)" success
+equal 'the exit status' "$(property ExecMainStatus)" 0
+equal 'the unit' "$(property ActiveState)" inactive
