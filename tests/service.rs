@@ -6,4 +6,5 @@ mod catalog;
 mod gangliond;
 mod lifecycle;
 mod refusals;
+mod standstill;
 mod units;

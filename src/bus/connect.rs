@@ -12,6 +12,7 @@ use super::address::Address;
 use super::authorize::Caller;
 use super::diagnostics::Diagnostics;
 use super::manager::Manager;
+use super::own_name::OwnName;
 use super::shared::Shared;
 use super::{BusConfig, NAME, PATH, publish};
 use crate::engine::Handle;
@@ -35,7 +36,7 @@ pub enum BusError {
 /// The daemon on its bus; dropping it stops the watchers.
 #[derive(Debug)]
 pub struct Bus {
-    connection: Connection,
+    connection: Arc<Connection>,
     shared: Arc<Shared>,
     watchers: [JoinHandle<()>; 3],
 }
@@ -76,16 +77,16 @@ pub async fn serve(address: &Address, engine: Handle) -> Result<Bus, BusError> {
         tokio::spawn(sweep(connection.clone(), shared.clone())),
     ];
     let served = Bus {
-        connection,
+        connection: Arc::new(connection),
         shared,
         watchers,
     };
-    served.own_name(&bus).await?;
+    served.take_name(&bus).await?;
     Ok(served)
 }
 
 impl Bus {
-    async fn own_name(&self, bus: &DBusProxy<'_>) -> Result<(), BusError> {
+    async fn take_name(&self, bus: &DBusProxy<'_>) -> Result<(), BusError> {
         let name = WellKnownName::from_static_str_unchecked(NAME);
         let flags = RequestNameFlags::DO_NOT_QUEUE;
         match self
@@ -104,6 +105,25 @@ impl Bus {
     /// Puts a configuration in force: the first, or another in its place.
     pub fn configure(&self, config: BusConfig) {
         self.shared.configure(config);
+    }
+
+    /// The daemon's name, to be asked whether it answers.
+    #[must_use]
+    pub fn own_name(&self) -> OwnName {
+        OwnName::new(&self.connection)
+    }
+
+    /// Gives the name back, and returns when every call that came before has been answered. Calls from then on start
+    /// another daemon, where systemd may.
+    pub async fn leave(self) {
+        let connection = Connection::clone(&self.connection);
+        // What was sent before this has been taken up when it is answered.
+        self.own_name().answers().await;
+        let name = WellKnownName::from_static_str_unchecked(NAME);
+        let _ = connection.release_name(name).await;
+        drop(self);
+        // Each call that is being answered keeps the connection.
+        connection.graceful_shutdown().await;
     }
 
     /// Returns when the connection to the bus is lost.

@@ -18,6 +18,7 @@ mod info;
 mod manager;
 mod messages;
 mod options;
+mod own_name;
 mod owned;
 pub mod proxy;
 mod publish;
@@ -32,6 +33,7 @@ pub use config::BusConfig;
 pub use connect::{Bus, BusError, serve};
 pub use error::Error;
 pub use frame::Frame;
+pub use own_name::OwnName;
 
 /// The name that the daemon owns.
 pub const NAME: &str = "org.ganglion.Llm1";

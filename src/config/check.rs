@@ -12,7 +12,7 @@ use super::document::{Document, Typed};
 use super::error::Fault;
 use super::{
     Config, Cpu, Device, Engine, Graph, GraphDebug, Kv, Limits, Log, Memory, Model, Queue,
-    Sampling, Stop, Stream,
+    Sampling, Stop, Stream, Watchdog,
 };
 
 /// Sizes above any that a board could hold are typing errors.
@@ -69,6 +69,14 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
                 0.0..=MOST_SECONDS,
             )?
             .unwrap_or(default.stop.grace),
+        },
+        watchdog: Watchdog {
+            stall: seconds(
+                "watchdog.stall_seconds",
+                &typed.watchdog.stall_seconds,
+                0.1..=MOST_SECONDS,
+            )?
+            .unwrap_or(default.watchdog.stall),
         },
         log: Log {
             level: choice("log.level", &typed.log.level)?.unwrap_or(default.log.level),

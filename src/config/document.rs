@@ -44,7 +44,8 @@ macro_rules! sections {
 sections! {
     Document: "keys and sections" {
         backend: Typed, model: Model, kv: Kv, graph: Graph, memory: Memory, device: Device, cpu: Cpu,
-        engine: Engine, queue: Queue, limits: Limits, sampling: Sampling, stream: Stream, stop: Stop, log: Log
+        engine: Engine, queue: Queue, limits: Limits, sampling: Sampling, stream: Stream, stop: Stop,
+        watchdog: Watchdog, log: Log
     }
     Model: "the section [model]" { path: Typed, thinking: Typed }
     Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed, slots: Typed }
@@ -65,6 +66,7 @@ sections! {
     }
     Stream: "the section [stream]" { stall_seconds: Typed }
     Stop: "the section [stop]" { grace_seconds: Typed }
+    Watchdog: "the section [watchdog]" { stall_seconds: Typed }
     Log: "the section [log]" { level: Typed }
 }
 

@@ -22,7 +22,7 @@ use files::Files;
 pub use files::drop_ins;
 pub use sections::{
     Cpu, Device, Engine, Graph, GraphDebug, Kv, Limits, Log, Memory, Model, Queue, Sampling, Stop,
-    Stream,
+    Stream, Watchdog,
 };
 
 /// Where the package puts the file.
@@ -44,6 +44,7 @@ pub struct Config {
     pub sampling: Sampling,
     pub stream: Stream,
     pub stop: Stop,
+    pub watchdog: Watchdog,
     pub log: Log,
 }
 

@@ -115,6 +115,12 @@ pub struct Stop {
     pub grace: Duration,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Watchdog {
+    #[serde(rename = "stall_seconds")]
+    pub stall: Duration,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Log {
     pub level: Level,
@@ -217,6 +223,14 @@ impl Default for Stream {
     fn default() -> Self {
         Self {
             stall: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for Watchdog {
+    fn default() -> Self {
+        Self {
+            stall: Duration::from_secs(60),
         }
     }
 }

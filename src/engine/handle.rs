@@ -87,7 +87,7 @@ pub fn channel(limits: Limits) -> (Handle, Inbox) {
 /// The engine as its callers know it; cheap to clone. No method waits for the model.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Handle {

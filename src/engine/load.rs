@@ -234,9 +234,25 @@ impl Source<'_> {
 
     fn weight(&mut self, id: usize) -> Result<Weight, ModelError> {
         let tensor = self.tensors[id];
-        let weight = read(self.checkpoint, tensor)?;
-        self.advance(tensor.bytes());
-        Ok(weight)
+        if tensor.rows == 1 {
+            let values = self.checkpoint.read_vector(tensor)?;
+            self.advance(tensor.bytes());
+            return Ok(Weight::Vector(values));
+        }
+        let row_bytes = tensor.row_bytes();
+        let mut bytes = vec![0; tensor.bytes()];
+        let rows_at_once = (READ_BYTES / row_bytes).max(1);
+        for (index, out) in bytes.chunks_mut(rows_at_once * row_bytes).enumerate() {
+            let first = index * rows_at_once;
+            let rows = first..first + out.len() / row_bytes;
+            self.checkpoint.read_rows(tensor, rows, out)?;
+            self.advance(out.len());
+        }
+        Ok(Weight::Matrix(Matrix::new(
+            tensor.format,
+            tensor.columns,
+            bytes,
+        )))
     }
 
     fn advance(&mut self, bytes: usize) {
@@ -304,22 +320,4 @@ fn info(tensor: &Tensor) -> WeightInfo {
         columns: *columns,
         format: *format,
     }
-}
-
-fn read(checkpoint: &Checkpoint, tensor: &Tensor) -> Result<Weight, ModelError> {
-    if tensor.rows == 1 {
-        return Ok(Weight::Vector(checkpoint.read_vector(tensor)?));
-    }
-    let row_bytes = tensor.row_bytes();
-    let mut bytes = vec![0; tensor.bytes()];
-    let rows_at_once = (READ_BYTES / row_bytes).max(1);
-    for (index, out) in bytes.chunks_mut(rows_at_once * row_bytes).enumerate() {
-        let first = index * rows_at_once;
-        checkpoint.read_rows(tensor, first..first + out.len() / row_bytes, out)?;
-    }
-    Ok(Weight::Matrix(Matrix::new(
-        tensor.format,
-        tensor.columns,
-        bytes,
-    )))
 }

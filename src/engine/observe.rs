@@ -24,6 +24,7 @@ impl<'a> Observer<'a> {
     /// A token has come: after a prompt, or by a step.
     pub(super) fn token(&mut self, runner: &mut Runner) {
         let now = Instant::now();
+        self.inbox.progress().advance();
         let took = self.last.replace(now).map(|last| now - last);
         {
             let mut live = self.inbox.live();

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::handle::Shared;
+use super::progress::{Phase, Progress};
 use super::session::{Answer, SessionId};
 use super::{Cancel, Event, FinishReason, Outcome, Usage};
 use super::{Message, Options, Refusal, RequestError};
@@ -113,6 +114,7 @@ fn without_quotes(error: &RequestError) -> String {
 /// Turns that wait, oldest first, and what else the engine thread is asked.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
+    pub(super) progress: Progress,
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
@@ -122,8 +124,17 @@ struct Waiting {
     turns: VecDeque<Turn>,
     controls: VecDeque<Control>,
     closed: bool,
+    /// The engine thread is here, not at work; at first it loads.
+    resting: bool,
     /// Nobody is left to do anything.
     abandoned: bool,
+}
+
+impl Waiting {
+    fn take(&mut self) -> Option<Command> {
+        let control = self.controls.pop_front().map(Command::Control);
+        control.or_else(|| self.turns.pop_front().map(Command::Turn))
+    }
 }
 
 /// What the engine thread does next.
@@ -159,6 +170,12 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tells those who look whether there is work, after each change.
+    fn tell(&self, waiting: &Waiting) {
+        let work = !waiting.turns.is_empty() || !waiting.controls.is_empty();
+        self.progress.set_idle(waiting.resting && !work);
+    }
+
     /// Puts `turn` at the end, or drops it with the reason.
     pub(super) fn push(&self, turn: Turn, capacity: usize) -> Result<(), Refusal> {
         let mut waiting = self.lock();
@@ -169,6 +186,7 @@ impl Queue {
             return Err(Refusal::Busy { capacity });
         }
         waiting.turns.push_back(turn);
+        self.tell(&waiting);
         self.changed.notify_one();
         Ok(())
     }
@@ -176,11 +194,16 @@ impl Queue {
     pub(super) fn remove(&self, id: u64) -> Option<Turn> {
         let mut waiting = self.lock();
         let at = waiting.turns.iter().position(|turn| turn.id == id)?;
-        waiting.turns.remove(at)
+        let turn = waiting.turns.remove(at);
+        self.tell(&waiting);
+        turn
     }
 
     pub(super) fn drain(&self) -> Vec<Turn> {
-        self.lock().turns.drain(..).collect()
+        let mut waiting = self.lock();
+        let turns = waiting.turns.drain(..).collect();
+        self.tell(&waiting);
+        turns
     }
 
     /// Asks the engine thread; what has nobody to answer any more is dropped, and whoever waits for it is told.
@@ -188,6 +211,7 @@ impl Queue {
         let mut waiting = self.lock();
         if !waiting.abandoned {
             waiting.controls.push_back(control);
+            self.tell(&waiting);
         }
         self.changed.notify_one();
     }
@@ -197,8 +221,10 @@ impl Queue {
         let mut waiting = self.lock();
         waiting.abandoned = true;
         waiting.closed = true;
+        waiting.resting = true;
         waiting.controls.clear();
         let turns = std::mem::take(&mut waiting.turns);
+        self.tell(&waiting);
         drop(waiting);
         for turn in turns {
             let message = "the engine has ended; the service restarts it".to_owned();
@@ -218,14 +244,15 @@ impl Queue {
     }
 
     fn next(&self) -> Option<Command> {
+        self.progress.enter(Phase::Between);
         let mut waiting = self.lock();
         loop {
-            if let Some(control) = waiting.controls.pop_front() {
-                return Some(Command::Control(control));
+            if let Some(command) = waiting.take() {
+                waiting.resting = false;
+                return Some(command);
             }
-            if let Some(turn) = waiting.turns.pop_front() {
-                return Some(Command::Turn(turn));
-            }
+            waiting.resting = true;
+            self.tell(&waiting);
             if waiting.closed {
                 return None;
             }
@@ -254,6 +281,17 @@ impl Inbox {
     #[must_use]
     pub fn urgent(&self) -> Option<Control> {
         self.shared.queue.urgent()
+    }
+
+    /// Where the engine notes that it gets on.
+    pub(super) fn progress(&self) -> &Progress {
+        &self.shared.queue.progress
+    }
+
+    /// A step of the load at start.
+    pub(super) fn load_step(&self) {
+        self.progress().advance();
+        self.progress().load_step();
     }
 
     /// What those who look are shown.

@@ -31,7 +31,8 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Loads the weights, calling `progress` with the bytes read so far and in all.
+    /// Loads the weights, calling `progress` with the bytes read so far and in all; then makes the first steps ready,
+    /// calling it again for each.
     ///
     /// # Errors
     /// If the files cannot be read, or the model does not fit its tape.
@@ -58,26 +59,31 @@ impl Runner {
             capture_sizes: sizes(settings),
             weight_bytes: checkpoint.weight_bytes(),
         };
+        let all = runner.weight_bytes;
+        progress(all, all);
         // The largest first: what it allocates serves all others.
         runner.prompt_tape(runner.prefill_chunk, Ending::Token)?;
+        progress(all, all);
         runner
             .executor
             .prepare(&runner.step)
             .map_err(RunError::from)?;
+        progress(all, all);
         if settings.graph.mode == Mode::Full && settings.graph.record_at_start {
-            runner.record_prompts()?;
+            runner.record_prompts(&mut || progress(all, all))?;
         }
         Ok(runner)
     }
 
-    /// Records prompts of every size for every region.
-    fn record_prompts(&mut self) -> Result<(), RunError> {
+    /// Records prompts of every size for every region, and calls `recorded` after each.
+    fn record_prompts(&mut self, recorded: &mut dyn FnMut()) -> Result<(), RunError> {
         for rows in self.capture_sizes.clone() {
             for ending in [Ending::Token, Ending::Kv] {
                 self.prompt_tape(rows, ending)?;
                 for region in 0..self.forward.kv.slots {
                     self.executor
                         .record(&self.prompts[&(rows, ending)], region)?;
+                    recorded();
                 }
             }
         }

@@ -10,8 +10,8 @@ use super::observe::{self, Observer};
 use super::runner::{self, RunError, Runner};
 use super::stop::StopStrings;
 use super::{
-    Answer, Codec, Command, Control, FinishReason, Inbox, ModelInfo, RequestError, SessionId, Turn,
-    Usage,
+    Answer, Codec, Command, Control, FinishReason, Inbox, ModelInfo, Phase, RequestError,
+    SessionId, Turn, Usage,
 };
 use crate::journal;
 use crate::kv::Owner;
@@ -47,10 +47,23 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
 }
 
 fn load(inbox: &Inbox, settings: &Settings) -> Result<(Runner, Arc<Codec>), LoadError> {
+    let enter = |phase: Phase| {
+        inbox.progress().enter(phase);
+        inbox.load_step();
+        inbox.publish(|status| phase.name().clone_into(&mut status.detail));
+    };
+    enter(Phase::Opening);
     let checkpoint = Checkpoint::open(&settings.model)?;
+    enter(Phase::Vocabulary);
     let language = Language::load(checkpoint.language_source()?)?;
+    enter(Phase::Weights);
     let mut shown = 0;
     let runner = Runner::load(&checkpoint, &settings.runner, &mut |done, total| {
+        if done >= total {
+            // What comes after the last weight: the first steps' memory, and recordings.
+            inbox.progress().enter(Phase::Preparing);
+        }
+        inbox.load_step();
         let percent = done * 100 / total.max(1);
         if percent >= shown + 5 {
             shown = percent;
@@ -195,6 +208,7 @@ impl<'a> Generation<'a> {
     }
 
     fn run(&mut self, runner: &mut Runner, prompt: &[u32]) -> Result<FinishReason, RunError> {
+        self.inbox.progress().enter(Phase::Prompt);
         let started = Instant::now();
         self.usage.queue_us = micros(started - self.turn.accepted);
         let cached = runner.begin(self.owner(), prompt, self.turn.options.sampling)?;
@@ -216,9 +230,11 @@ impl<'a> Generation<'a> {
                 },
             )?;
             rest = after;
+            self.inbox.progress().advance();
             self.obey_urgent(runner);
         }
         self.usage.first_token_us = micros(started.elapsed());
+        self.inbox.progress().enter(Phase::Answer);
         let first = Instant::now();
         let reason = self.decode(runner);
         self.decoding = first.elapsed();

@@ -49,6 +49,22 @@ events! {
     "a67e8c93e050433eb227aa31c4bedb81" "the engine failed: {error}"
     { error = error }
 
+    /// A part of the daemon has work and does none: from now on systemd's watchdog is not fed. `threads` is where each
+    /// thread stands.
+    ERROR stalled(part: &str, doing: &str, seconds: f64, threads: &str)
+    "8f0c7d52a6e34b1c9d7be1f3405a2c68" "the {part} has stood still for {seconds:.1} s ({doing}); its threads:\n{threads}"
+    { part = part, doing = doing, seconds = format_args!("{seconds:.1}"), threads = threads }
+
+    /// It goes on, before systemd has ended the process.
+    WARN stall_over(part: &str, seconds: f64)
+    "2b91e6f0c84d4a57b3d06c1e9f7a8d35" "the {part} goes on after {seconds:.1} s"
+    { part = part, seconds = format_args!("{seconds:.1}") }
+
+    /// A bug. `text` must hold nothing that was computed: it could quote a prompt.
+    ERROR panicked(thread: &str, place: &str, text: &str, backtrace: &str)
+    "d41a7c06e95f4b38a2c8f5b60d3e9172" "thread {thread} panicked at {place}: {text}\n{backtrace}"
+    { thread = thread, place = place, text = text, backtrace = backtrace }
+
     /// The operating system refused a thread, a signal handler or the like.
     ERROR system_error(error: &str)
     "cb188c2aec9e4a1eaafe07265b4e5049" "{error}"

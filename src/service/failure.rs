@@ -16,6 +16,9 @@ pub enum Failure {
     Model(String),
     #[error("its thread has ended; what it said is above")]
     Engine,
+    /// Told when it happened, with its backtrace.
+    #[error("a thread panicked; what it said is above")]
+    Panic,
     #[error(transparent)]
     Bus(#[from] BusError),
     #[error("the connection to the bus is lost")]
@@ -29,7 +32,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Bus(_) | Self::BusLost => 69,     // EX_UNAVAILABLE
-            Self::Engine => 70,                     // EX_SOFTWARE
+            Self::Engine | Self::Panic => 70,       // EX_SOFTWARE
             Self::System(_) => 71,                  // EX_OSERR
             Self::Config(_) | Self::Model(_) => 78, // EX_CONFIG
         }
@@ -42,6 +45,7 @@ impl Failure {
             Self::Config(_) => journal::config_error(&text),
             Self::Model(_) => journal::load_failed(&text),
             Self::Engine => journal::engine_failed(&text),
+            Self::Panic => {}
             Self::Bus(_) => journal::bus_unavailable(&text),
             Self::BusLost => journal::bus_lost(),
             Self::System(_) => journal::system_error(&text),

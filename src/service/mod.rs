@@ -3,13 +3,18 @@
 //! It knows the engine by its handle and the bus by what it promises; requests pass it by.
 
 mod announce;
+mod extension;
 mod failure;
 mod notify;
 mod origin;
+mod panics;
 mod signals;
 mod source;
 mod stop;
+mod threads;
+mod watchdog;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -24,9 +29,11 @@ use crate::bus::{self, Address, Bus, BusConfig};
 use crate::config::Config;
 use crate::engine::{self, Handle, State};
 use crate::journal::{self, Journal};
+use panics::Panics;
 use signals::Signals;
+use watchdog::Watchdog;
 
-/// What callers who wait for a model that cannot be loaded get to read why.
+/// A daemon that cannot serve stays for so long: whoever has read why may still ask for its state.
 const LINGER: Duration = Duration::from_millis(250);
 
 /// All that the daemon is made of.
@@ -43,18 +50,16 @@ pub struct World {
 /// As for `run`.
 pub fn start(world: World) -> Result<(), Failure> {
     raise_open_files();
+    let panics = Panics::report();
     let runtime = Runtime::new()?;
-    let result = runtime.block_on(run(world));
+    let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(world, panics))));
     // Whatever still encodes or loads has nobody to tell.
     runtime.shutdown_background();
-    result
+    result.unwrap_or(Err(Failure::Panic))
 }
 
 /// Serves until SIGTERM or SIGINT, and then ends every stream.
-///
-/// # Errors
-/// Why it could not start, or had to end.
-pub async fn run(world: World) -> Result<(), Failure> {
+async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let (engine, inbox) = engine::channel(limits(&Config::default()));
 
@@ -68,36 +73,41 @@ pub async fn run(world: World) -> Result<(), Failure> {
             inbox.fail(&error.to_string());
             bus.configure(BusConfig::default());
             tokio::time::sleep(LINGER).await;
+            stop::tell(bus).await;
             return Err(error.into());
         }
     };
     world.journal.set_level(config.log.level);
     engine.set_limits(limits(&config));
     bus.configure(bus_config(&config));
+    Watchdog::start(engine.clone(), &bus, config.watchdog.stall)?;
+    tokio::spawn(extension::of_start(engine.clone(), config.watchdog.stall));
     let mut thread = source.start(inbox, &config)?;
 
     tokio::select! {
         () = signals.next() => {}
-        failure = ended(&engine, &bus, &mut thread) => return Err(failure),
+        failure = ended(&engine, &bus, &mut thread, &mut panics) => {
+            if !matches!(failure, Failure::BusLost) {
+                stop::tell(bus).await;
+            }
+            return Err(failure);
+        }
     }
-    stop::stop(&engine, &bus, thread, config.stop.grace, &mut signals).await;
+    stop::stop(&engine, bus, thread, config.stop.grace, &mut signals).await;
     Ok(())
 }
 
 /// Returns once the service cannot go on, with the reason.
-async fn ended(engine: &Handle, bus: &Bus, thread: &mut Thread) -> Failure {
+async fn ended(engine: &Handle, bus: &Bus, thread: &mut Thread, panics: &mut Panics) -> Failure {
     tokio::select! {
-        // A model that cannot be loaded also ends the thread: its reason is the better one.
+        // A model that cannot be loaded, or a panic, also ends the thread: that reason is the better one.
         biased;
         detail = load_failed(engine) => {
             tokio::time::sleep(LINGER).await;
             Failure::Model(detail)
         }
-        () = thread.ended() => {
-            // Those whose requests it ends should read so.
-            let _ = tokio::time::timeout(stop::FLUSH, bus.delivered()).await;
-            Failure::Engine
-        }
+        () = panics.any() => Failure::Panic,
+        () = thread.ended() => Failure::Engine,
         () = bus.closed() => Failure::BusLost,
     }
 }

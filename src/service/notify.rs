@@ -15,13 +15,23 @@ pub(super) fn status(text: &str) {
     send(&[NotifyState::Status(&text.replace('\n', " "))]);
 }
 
+/// What is under way may take so long from now, whatever the unit says.
+pub(super) fn extend(by: Duration) {
+    send(&[NotifyState::Custom(&timeout(by))]);
+}
+
+/// All is well; said less often than every `WATCHDOG_USEC`, systemd ends the process.
+pub(super) fn well() {
+    send(&[NotifyState::Watchdog]);
+}
+
 /// The daemon stops, and will have done so within `within`.
 pub(super) fn stopping(within: Duration) {
-    let within = u32::try_from(within.as_micros()).unwrap_or(u32::MAX);
-    send(&[
-        NotifyState::Stopping,
-        NotifyState::ExtendTimeoutUsec(within),
-    ]);
+    send(&[NotifyState::Stopping, NotifyState::Custom(&timeout(within))]);
+}
+
+fn timeout(of: Duration) -> String {
+    format!("EXTEND_TIMEOUT_USEC={}", of.as_micros())
 }
 
 fn send(states: &[NotifyState<'_>]) {

@@ -32,10 +32,12 @@ pub(super) struct Thread {
 impl Thread {
     fn spawn(body: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let (alive, end) = oneshot::channel();
+        let runtime = tokio::runtime::Handle::current();
         thread::Builder::new()
             .name("engine".into())
             .spawn(move || {
                 let _alive = alive;
+                let _entered = runtime.enter();
                 body();
             })?;
         Ok(Self { end })

@@ -14,17 +14,18 @@ use crate::journal;
 /// What a cancelled request may take to end: one step, on a slow board with a long prompt.
 const CANCEL: Duration = Duration::from_secs(2);
 /// What readers get to take what has been generated; one that does not read is left behind.
-pub(super) const FLUSH: Duration = Duration::from_secs(1);
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// Lets requests run for `grace`, or until a second signal; then cancels them.
 pub(super) async fn stop(
     engine: &Handle,
-    bus: &Bus,
+    bus: Bus,
     mut thread: Thread,
     grace: Duration,
     signals: &mut Signals,
 ) {
-    notify::stopping(grace + CANCEL + 2 * FLUSH);
+    // After the grace, what follows here and a little: a stop that takes longer is stuck.
+    notify::stopping(grace + CANCEL + 4 * FLUSH);
     journal::stopping(engine.status().borrow().queue_length);
     engine.begin_stop();
     tokio::select! {
@@ -37,5 +38,12 @@ pub(super) async fn stop(
     engine.close();
     // A load cannot be interrupted; it ends with the process.
     let _ = timeout(FLUSH, thread.ended()).await;
+    let _ = timeout(FLUSH, bus.leave()).await;
     journal::stopped();
+}
+
+/// Lets everyone who waits read how it ended, after a failure.
+pub(super) async fn tell(bus: Bus) {
+    let _ = timeout(FLUSH, bus.delivered()).await;
+    let _ = timeout(FLUSH, bus.leave()).await;
 }

@@ -9,8 +9,11 @@ use ganglion::bus::Error;
 use ganglion::bus::proxy::ManagerProxy;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::UnixDatagram;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use zbus::OwnedFd;
 use zbus::proxy::CacheProperties;
 
@@ -20,7 +23,10 @@ use crate::support::private_bus::PrivateBus;
 /// gangliond, killed when it is dropped.
 pub(super) struct Gangliond {
     child: Child,
-    notifications: UnixDatagram,
+    stderr: BufReader<ChildStderr>,
+    /// What stderr has said so far.
+    heard: String,
+    notifications: Mutex<UnboundedReceiver<String>>,
     config: PathBuf,
     _folder: tempfile::TempDir,
 }
@@ -54,10 +60,10 @@ impl Gangliond {
     ) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("notify");
-        let notifications = UnixDatagram::bind(&socket).expect("a socket");
+        let notifications = listen(UnixDatagram::bind(&socket).expect("a socket"));
         let file = folder.path().join("gangliond.toml");
         std::fs::write(&file, config).expect("the configuration is written");
-        let child = Command::new(env!("CARGO_BIN_EXE_gangliond"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gangliond"))
             .args(["--bus", bus, "--config"])
             .arg(&file)
             .args(arguments)
@@ -69,9 +75,12 @@ impl Gangliond {
             .kill_on_drop(true)
             .spawn()
             .expect("gangliond runs");
+        let stderr = child.stderr.take().expect("it is piped");
         Self {
             child,
-            notifications,
+            stderr: BufReader::new(stderr),
+            heard: String::new(),
+            notifications: Mutex::new(notifications),
             config: file,
             _folder: folder,
         }
@@ -87,10 +96,9 @@ impl Gangliond {
 
     /// The next thing that systemd is told.
     pub(super) async fn notified(&self) -> String {
-        let mut message = [0; 4096];
-        let read = eventually(self.notifications.recv(&mut message)).await;
-        let read = read.expect("the socket is read");
-        String::from_utf8_lossy(&message[..read]).trim().to_owned()
+        let mut notifications = self.notifications.lock().await;
+        let message = eventually(notifications.recv()).await;
+        message.expect("the socket is read")
     }
 
     /// Waits until systemd is told a line that begins with `expected`; what it was told before comes back.
@@ -105,22 +113,57 @@ impl Gangliond {
         }
     }
 
+    /// What systemd has been told and nobody has read.
+    pub(super) async fn told_since(&self) -> Vec<String> {
+        let mut notifications = self.notifications.lock().await;
+        std::iter::from_fn(|| notifications.try_recv().ok()).collect()
+    }
+
+    /// Waits until the journal has a line with `expected`, and gives it.
+    pub(super) async fn said(&mut self, expected: &str) -> String {
+        loop {
+            let from = self.heard.len();
+            let read = eventually(self.stderr.read_line(&mut self.heard)).await;
+            assert!(read.expect("it writes text") > 0, "{}", self.heard);
+            let line = &self.heard[from..];
+            if line.contains(expected) {
+                return line.trim_end().to_owned();
+            }
+        }
+    }
+
     pub(super) fn signal(&self, signal: Signal) {
         let process = Pid::from_raw(self.process().try_into().expect("a process id"));
         kill(process, signal).expect("it can be signalled");
     }
 
     /// Waits for its end.
-    pub(super) async fn end(self) -> End {
+    pub(super) async fn end(mut self) -> End {
+        let read = eventually(self.stderr.read_to_string(&mut self.heard)).await;
+        read.expect("it writes text");
         let done = eventually(self.child.wait_with_output()).await;
         let done = done.expect("it ends");
-        let text = |bytes| String::from_utf8(bytes).expect("it writes text");
         End {
             status: done.status.code(),
-            output: text(done.stdout),
-            journal: text(done.stderr),
+            output: String::from_utf8(done.stdout).expect("it writes text"),
+            journal: self.heard,
         }
     }
+}
+
+/// Reads on while nobody looks, as systemd does: a daemon whose messages nobody takes would wait.
+fn listen(socket: UnixDatagram) -> UnboundedReceiver<String> {
+    let (sender, receiver) = unbounded_channel();
+    tokio::spawn(async move {
+        let mut message = [0; 4096];
+        while let Ok(read) = socket.recv(&mut message).await {
+            let message = String::from_utf8_lossy(&message[..read]);
+            if sender.send(message.trim().to_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
 }
 
 /// A client of its own on `bus`.

@@ -12,14 +12,16 @@ use crate::support::stream::Reader;
 async fn systemd_is_told_how_it_goes_in_order() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "load=1s", "");
+    let mut before = daemon.told("READY=1").await;
+    before.retain(|message| !message.starts_with("EXTEND_TIMEOUT_USEC="));
     assert_eq!(
-        daemon.told("READY=1").await,
+        before,
         ["STATUS=loading"],
         "the load's state comes before readiness"
     );
     let manager = client(&bus).await;
     assert_eq!(manager.state().await.unwrap(), "ready");
-    assert_eq!(daemon.notified().await, "STATUS=ready");
+    daemon.told("STATUS=ready").await;
     Reader::new(ask(&manager, "one two").await.unwrap())
         .answer()
         .await;
@@ -31,8 +33,8 @@ async fn systemd_is_told_how_it_goes_in_order() {
 
     daemon.signal(Signal::SIGTERM);
     let stopping = daemon.notified().await;
-    assert!(stopping.starts_with("STOPPING=1\n"), "{stopping}");
-    assert!(stopping.contains("EXTEND_TIMEOUT_USEC="), "{stopping}");
+    // stop.grace_seconds and what follows it.
+    assert_eq!(stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=11000000");
     let end = daemon.end().await;
     assert_eq!(end.status, Some(0), "{}", end.journal);
     assert!(end.journal.ends_with("info: stopped\n"), "{}", end.journal);
@@ -105,6 +107,29 @@ async fn a_reader_that_does_not_read_cannot_hold_up_the_stop() {
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.end().await.status, Some(0));
     drop(unread);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_is_told_with_its_backtrace_and_ends_with_70() {
+    let bus = PrivateBus::start();
+    let daemon = Gangliond::scripted(&bus, "tokens=9,panic_after=2", "");
+    daemon.told("READY=1").await;
+    let manager = client(&bus).await;
+    let running = Reader::new(ask(&manager, "count").await.unwrap());
+    assert_eq!(running.answer().await.reason, FinishReason::Error);
+    let End {
+        status, journal, ..
+    } = daemon.end().await;
+    assert_eq!(status, Some(70), "{journal}");
+    let (place, text) = (
+        "thread engine panicked at src/engine/sim/",
+        "a panic of the script's",
+    );
+    assert!(
+        journal.contains(place) && journal.contains(text),
+        "{journal}"
+    );
+    assert!(journal.contains("\n   0: "), "a backtrace: {journal}");
 }
 
 /// After a sticky error of the driver nothing runs any more in this process: whoever waits is told, and systemd

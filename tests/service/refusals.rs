@@ -1,11 +1,15 @@
 //! What the daemon cannot start with, and how it says so.
 
+use futures_util::future::join_all;
+use ganglion::bus::Error;
 use nix::sys::signal::Signal;
 
 use super::gangliond::{Gangliond, ask, client};
+use crate::support::daemon::eventually;
 use crate::support::private_bus::PrivateBus;
 use crate::support::stream::Reader;
 
+const NOT_READY: &str = "org.ganglion.Llm1.Error.NotReady";
 const NOWHERE: &str = "unix:path=/nonexistent/bus";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,6 +28,55 @@ async fn a_bad_configuration_is_told_to_systemd_and_ends_with_78() {
         "{}",
         end.journal
     );
+}
+
+/// The call that starts the daemon waits for its name, and must not wait for the 25 seconds that callers do.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_call_that_starts_a_daemon_which_cannot_serve_learns_why() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("gangliond.toml");
+    let cases = [
+        ("[kv]\ncontext = -1\n", "kv.context = -1: it must be"),
+        ("", "model.path is not set"),
+        ("model.path = 'missing.gguf'\n", "missing.gguf"),
+    ];
+    for (config, reason) in cases {
+        std::fs::write(&file, config).expect("the configuration is written");
+        let bus = PrivateBus::start();
+        bus.activates(&format!("--config {}", file.display()));
+        let client = client(&bus).await;
+        let refused = match eventually(ask(&client, "hello")).await {
+            // Accepted before it was known.
+            Ok(stream) => Reader::new(stream).answer().await.error,
+            Err(Error::NotReady(text)) => Some((NOT_READY.to_owned(), text)),
+            Err(error) => panic!("{error}"),
+        };
+        let (name, text) = refused.expect("it is refused");
+        assert_eq!(name, NOT_READY);
+        assert!(text.contains(reason), "{text}");
+    }
+}
+
+/// All that was asked before the failure is answered, however much it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_left_without_an_answer_when_the_daemon_ends() {
+    let bus = PrivateBus::start();
+    let daemon = Gangliond::scripted(
+        &bus,
+        "load=2s,load_error=the file is cut off",
+        "[queue]\ncapacity = 64\n",
+    );
+    daemon.told("STATUS=loading").await;
+    let manager = client(&bus).await;
+    let asked = (0..32).map(|_| async {
+        let stream = ask(&manager, "hello").await?;
+        Ok::<_, Error>(Reader::new(stream).answer().await.error)
+    });
+    for answer in join_all(asked).await {
+        let (name, text) = answer.expect("it is accepted").expect("it fails");
+        assert_eq!((&*name, &*text), (NOT_READY, "the file is cut off"));
+    }
+    assert_eq!(daemon.end().await.status, Some(78));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,7 +111,7 @@ async fn callers_who_wait_for_a_model_learn_why_it_does_not_come() {
     let waiting = Reader::new(ask(&manager, "hello").await.unwrap());
     let answer = waiting.answer().await;
     let (name, text) = answer.error.expect("it fails");
-    assert_eq!(name, "org.ganglion.Llm1.Error.NotReady");
+    assert_eq!(name, NOT_READY);
     assert_eq!(text, "the file is cut off");
     let end = daemon.end().await;
     assert_eq!(end.status, Some(78));

@@ -5,14 +5,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::{fs, io};
 
-use ganglion::bus::Address;
+use ganglion::bus::{Address, NAME};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use zbus::Connection;
 
 /// `dbus-daemon`, until it is dropped.
 pub(crate) struct PrivateBus {
     daemon: Child,
     address: String,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl PrivateBus {
@@ -49,7 +51,7 @@ impl PrivateBus {
         Self {
             daemon,
             address: address.trim().to_owned(),
-            _folder: folder,
+            folder,
         }
     }
 
@@ -59,6 +61,23 @@ impl PrivateBus {
 
     pub(crate) fn address(&self) -> Address {
         Address::Other(self.address.clone())
+    }
+
+    /// From now on a call to the daemon's name starts gangliond with these arguments, beside `--bus`.
+    pub(crate) fn activates(&self, arguments: &str) {
+        let gangliond = env!("CARGO_BIN_EXE_gangliond");
+        let service = format!(
+            "[D-BUS Service]\nName={NAME}\nExec={gangliond} --bus {} {arguments}\n",
+            self.address
+        );
+        fs::write(self.folder.path().join(format!("{NAME}.service")), service)
+            .expect("the service file is written");
+    }
+
+    /// It hears nobody until it gets SIGCONT.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let process = Pid::from_raw(self.daemon.id().try_into().expect("a process id"));
+        kill(process, signal).expect("it can be signalled");
     }
 
     /// A new client.

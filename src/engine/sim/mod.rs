@@ -3,6 +3,7 @@
 //! It answers with the words of the question, one token a word, so that a test can tell whose answer it reads.
 
 mod answer;
+mod freeze;
 mod script;
 
 use std::collections::HashMap;
@@ -12,8 +13,8 @@ use std::time::{Duration, Instant};
 pub use script::{Script, ScriptError};
 
 use super::{
-    Codec, Command, Control, FinishReason, Inbox, ModelInfo, Refusal, RequestError, SessionId,
-    Turn, Usage,
+    Codec, Command, Control, FinishReason, Inbox, ModelInfo, Phase, Refusal, RequestError,
+    SessionId, Turn, Usage,
 };
 use crate::model::language::Prompt;
 use answer::Scripted;
@@ -33,7 +34,7 @@ pub fn run(inbox: &Inbox, script: &Script) {
             ..ModelInfo::default()
         };
     });
-    std::thread::sleep(script.load);
+    load(inbox, script);
     if let Some(error) = &script.load_error {
         inbox.fail(error);
     } else {
@@ -54,6 +55,19 @@ pub fn run(inbox: &Inbox, script: &Script) {
                 Usage::default(),
             ),
         }
+    }
+}
+
+/// Takes as long as the script says, and gets on as a load does.
+fn load(inbox: &Inbox, script: &Script) {
+    inbox.progress().enter(Phase::Weights);
+    let begun = Instant::now();
+    while let Some(left) = script.load.checked_sub(begun.elapsed()) {
+        if script.freeze_load.is_some_and(|at| begun.elapsed() >= at) {
+            freeze::this_thread();
+        }
+        inbox.load_step();
+        std::thread::sleep(left.min(NAP));
     }
 }
 
@@ -145,6 +159,7 @@ fn speak(
     scripted: &Scripted,
     usage: &mut Usage,
 ) -> Result<(), Interrupted> {
+    turn.shared.queue.progress.enter(Phase::Answer);
     let started = Instant::now();
     for piece in &scripted.pieces {
         let delay = match usage.completion_tokens {
@@ -161,11 +176,22 @@ fn speak(
         if script.lost_after == Some(usage.completion_tokens) {
             return Err(Interrupted::Lost);
         }
+        if script.freeze_after == Some(usage.completion_tokens) {
+            freeze::this_thread();
+        }
+        if script.freeze_reactor_after == Some(usage.completion_tokens) {
+            freeze::reactor();
+        }
+        assert!(
+            script.panic_after != Some(usage.completion_tokens),
+            "a panic of the script's"
+        );
         if usage.completion_tokens == 0 {
             usage.first_token_us = micros(started.elapsed());
         }
         usage.completion_tokens += 1;
         turn.shared.live.lock().tokens += 1;
+        turn.shared.queue.progress.advance();
         if !piece.is_empty() {
             turn.emit(piece.clone());
         }

@@ -20,6 +20,14 @@ pub struct Script {
     pub fail_after: Option<u32>,
     /// `lost_after`: the device is lost after so many tokens of an answer, and with it the engine.
     pub lost_after: Option<u32>,
+    /// `freeze_load`: the load stops for ever after this time.
+    pub freeze_load: Option<Duration>,
+    /// `freeze_after`: the engine thread stops for ever after so many tokens of an answer, deaf to cancelling.
+    pub freeze_after: Option<u32>,
+    /// `freeze_reactor_after`: every worker of the tokio runtime that the thread has entered stops for ever.
+    pub freeze_reactor_after: Option<u32>,
+    /// `panic_after`: the engine thread panics after so many tokens of an answer.
+    pub panic_after: Option<u32>,
     /// `context`: tokens that prompt and answer may have together.
     pub context: usize,
 }
@@ -34,6 +42,10 @@ impl Default for Script {
             tokens: 0,
             fail_after: None,
             lost_after: None,
+            freeze_load: None,
+            freeze_after: None,
+            freeze_reactor_after: None,
+            panic_after: None,
             context: 4096,
         }
     }
@@ -45,7 +57,8 @@ pub enum ScriptError {
     #[error("{0:?} is not of the form key=value")]
     NoValue(String),
     #[error(
-        "unknown key {0:?}; known are load, load_error, first, delay, tokens, fail_after, lost_after and context"
+        "unknown key {0:?}; known are load, load_error, first, delay, tokens, fail_after, lost_after, freeze_load, \
+         freeze_after, freeze_reactor_after, panic_after and context"
     )]
     UnknownKey(String),
     #[error("{key}={value}: expected a whole number")]
@@ -75,6 +88,12 @@ impl FromStr for Script {
                 "tokens" => script.tokens = number(key, value)?,
                 "fail_after" => script.fail_after = Some(number(key, value)?),
                 "lost_after" => script.lost_after = Some(number(key, value)?),
+                "freeze_load" => script.freeze_load = Some(time(key, value)?),
+                "freeze_after" => script.freeze_after = Some(number(key, value)?),
+                "freeze_reactor_after" => {
+                    script.freeze_reactor_after = Some(number(key, value)?);
+                }
+                "panic_after" => script.panic_after = Some(number(key, value)?),
                 "context" => script.context = number(key, value)?,
                 _ => return Err(ScriptError::UnknownKey(key.to_owned())),
             }

@@ -1,0 +1,124 @@
+//! Whether the engine gets on with its work: atomics that it writes as it goes, and that anyone reads without waiting.
+//!
+//! Nothing here judges: what is too slow, and what follows, is for those who look.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use super::Handle;
+
+/// What the engine thread works at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    #[default]
+    Opening,
+    Vocabulary,
+    Weights,
+    Preparing,
+    Prompt,
+    Answer,
+    Between,
+}
+
+impl Phase {
+    const ALL: [Self; 7] = [
+        Self::Opening,
+        Self::Vocabulary,
+        Self::Weights,
+        Self::Preparing,
+        Self::Prompt,
+        Self::Answer,
+        Self::Between,
+    ];
+
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening the model",
+            Self::Vocabulary => "reading the vocabulary",
+            Self::Weights => "reading weights",
+            Self::Preparing => "preparing the first step",
+            Self::Prompt => "reading a prompt",
+            Self::Answer => "making tokens",
+            Self::Between => "between requests",
+        }
+    }
+}
+
+/// Counters that only grow: whoever looks twice knows whether anything happened. Relaxed, for nothing else is
+/// concluded from them.
+#[derive(Debug, Default)]
+pub struct Progress {
+    advanced: AtomicU64,
+    loaded: AtomicU64,
+    idle: AtomicBool,
+    phase: AtomicU8,
+}
+
+/// How they stand at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    /// Grows with each token, part of a prompt, step of the load, and finished command of the engine thread.
+    pub advanced: u64,
+    /// Grows with each step of a load, at start or by a reload.
+    pub loaded: u64,
+    /// The engine thread has nothing to do and nothing waits for it.
+    pub idle: bool,
+    pub phase: Phase,
+}
+
+impl Progress {
+    /// The engine thread got something done.
+    pub fn advance(&self) {
+        self.advanced.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A load got something done, on whatever thread.
+    pub fn load_step(&self) {
+        self.loaded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The engine thread turns to something else.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+        self.advance();
+    }
+
+    pub(super) fn set_idle(&self, idle: bool) {
+        self.idle.store(idle, Ordering::Relaxed);
+    }
+
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        let phase = usize::from(self.phase.load(Ordering::Relaxed));
+        Pulse {
+            advanced: self.advanced.load(Ordering::Relaxed),
+            loaded: self.loaded.load(Ordering::Relaxed),
+            idle: self.idle.load(Ordering::Relaxed),
+            phase: Phase::ALL.get(phase).copied().unwrap_or_default(),
+        }
+    }
+}
+
+impl Handle {
+    /// Whether the engine gets on.
+    #[must_use]
+    pub fn progress(&self) -> &Progress {
+        &self.shared.queue.progress
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phase_is_told_as_it_was_entered() {
+        for phase in Phase::ALL {
+            let progress = Progress::default();
+            progress.enter(phase);
+            assert_eq!(progress.pulse().phase, phase);
+        }
+    }
+}
