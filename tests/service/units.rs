@@ -1,10 +1,12 @@
 //! What the package installs for systemd is accepted by it, and names what the code names.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 const UNIT: &str = include_str!("../../systemd/gangliond.service");
 const DEVICES: &str = include_str!("../../systemd/DEVICES.md");
+const GENERATOR: &str = include_str!("../../systemd/gangliond-generator");
 const SYSUSERS: &str = include_str!("../../systemd/sysusers.d/gangliond.conf");
 
 /// The values of `key`.
@@ -22,16 +24,150 @@ fn said(output: &Output) -> String {
 fn the_unit_is_valid_without_a_warning() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("gangliond.service");
-    let built = UNIT.replace("/usr/bin/gangliond", env!("CARGO_BIN_EXE_gangliond"));
-    assert_ne!(built, UNIT, "it starts the binary");
+    let built = UNIT
+        .replace("/usr/bin/gangliond", env!("CARGO_BIN_EXE_gangliond"))
+        .replace("/usr/bin/ganglionctl", env!("CARGO_BIN_EXE_ganglionctl"));
+    assert!(!built.contains("/usr/bin"), "it starts what is built");
     fs::write(&file, built).expect("the unit is written");
     let verified = Command::new("systemd-analyze")
-        .arg("verify")
+        .args(["verify", "--man=no"])
         .arg(&file)
         .output()
         .expect("systemd-analyze runs");
     assert_eq!(said(&verified), "");
     assert!(verified.status.success());
+}
+
+/// Of each key that the unit or a drop-in has, the systemd that brought it, where that is one that we could meet: from
+/// the HISTORY of its manual. A key that is not listed is as old as systemd 247.
+const SINCE: &[(&str, u32)] = &[
+    ("ExitType", 250),
+    ("ExtensionDirectories", 251),
+    ("ImportCredential", 254),
+    ("LogFilterPatterns", 253),
+    ("ManagedOOMPreference", 248),
+    ("MemoryPressureWatch", 254),
+    ("NoExecPaths", 248),
+    ("ExecPaths", 248),
+    ("OpenFile", 253),
+    ("PrivateIPC", 248),
+    ("PrivatePIDs", 257),
+    ("ReloadSignal", 253),
+    ("RestartMaxDelaySec", 254),
+    ("RestartMode", 254),
+    ("RestartSteps", 254),
+    ("RestrictFileSystems", 250),
+    ("RestrictNetworkInterfaces", 250),
+    ("SurviveFinalKillSignal", 255),
+];
+const OLDEST: u32 = 247;
+
+fn newest_key(text: &str) -> (u32, &str) {
+    let keys = text.lines().filter_map(|line| line.split_once('='));
+    let since = keys.map(|(key, _)| {
+        let listed = SINCE.iter().find(|(known, _)| *known == key);
+        (listed.map_or(OLDEST, |(_, since)| *since), key)
+    });
+    since.max().unwrap_or((OLDEST, ""))
+}
+
+#[test]
+fn a_key_is_where_the_systemd_that_reads_it_knows_it() {
+    assert_eq!(newest_key(UNIT).0, OLDEST, "{}", newest_key(UNIT).1);
+    for (name, text) in drop_ins() {
+        let (_, of) = name.rsplit_once("-v").expect("it says from when on");
+        let of: u32 = of.trim_end_matches(".conf").parse().expect("a number");
+        let (since, key) = newest_key(&text);
+        assert_eq!(since, of, "{name}: {key}");
+    }
+}
+
+/// The names and texts of those that the package has.
+fn drop_ins() -> Vec<(String, String)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/drop-ins");
+    let files = fs::read_dir(folder).expect("the folder is there");
+    let files: Vec<_> = files.map(|file| file.expect("an entry").path()).collect();
+    assert!(!files.is_empty());
+    files
+        .iter()
+        .map(|file| {
+            let name = file.file_name().expect("a name").to_string_lossy();
+            (name.into_owned(), fs::read_to_string(file).expect("a text"))
+        })
+        .collect()
+}
+
+/// Runs it where systemd `running` runs and `installed` lies on the disk; gives the drop-ins that are in force then.
+fn generated(running: &str, installed: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [templates, out] = ["templates", "out"].map(|name| folder.path().join(name));
+    fs::create_dir(&templates).expect("a folder");
+    for name in ["40-v247.conf", "50-v250.conf", "50-v254.conf", "README"] {
+        fs::write(templates.join(name), "").expect("a file");
+    }
+    let program = |name: &str, says: &str| {
+        let file = folder.path().join(name);
+        let text = format!("#!/bin/sh\necho '{says}'\necho '+PAM'\n");
+        fs::write(&file, text).expect("a file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("it is a program");
+        file.display().to_string()
+    };
+    let (first, systemctl) = (program("1", running), program("systemctl", installed));
+    let script = GENERATOR
+        .replace(
+            "/usr/share/ganglion/drop-ins",
+            &templates.display().to_string(),
+        )
+        .replace("/proc/1/exe", &first)
+        .replace("version systemctl", &format!("version {systemctl}"));
+    let ran = Command::new("sh")
+        .args(["-c", &script, "generator"])
+        .arg(&out)
+        .output();
+    let ran = ran.expect("sh runs");
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert_eq!(said(&ran), "");
+    let Ok(links) = fs::read_dir(out.join("gangliond.service.d")) else {
+        return Vec::new();
+    };
+    let mut links: Vec<_> = links.map(|link| link.expect("an entry").path()).collect();
+    links.sort();
+    links
+        .iter()
+        .map(|link| {
+            assert!(fs::read(link).is_ok(), "it leads to the file");
+            let name = link.file_name().expect("a name");
+            name.to_string_lossy().into_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn drop_ins_are_those_that_the_running_systemd_knows() {
+    let (old, middle) = ("40-v247.conf", "50-v250.conf");
+    let all = [old, middle, "50-v254.conf"];
+    assert_eq!(generated("systemd 247 (247.3-7+deb11u6)", ""), [old]);
+    assert_eq!(
+        generated("systemd 252 (252.39-1~deb12u2)", ""),
+        [old, middle]
+    );
+    assert_eq!(generated("systemd 254 (254.1)", ""), all);
+    assert_eq!(generated("systemd 260~rc1", ""), all);
+    let upgraded = generated(
+        "systemd 249 (249.11-0ubuntu3)",
+        "systemd 255 (255.4-1ubuntu8)",
+    );
+    assert_eq!(
+        upgraded,
+        [old],
+        "the one that runs, not the one on the disk"
+    );
+    let unable = generated(
+        "1: error while loading shared libraries",
+        "systemd 255 (255.4)",
+    );
+    assert_eq!(unable, all);
+    assert!(generated("busybox", "").is_empty(), "nobody knows");
 }
 
 #[test]

@@ -1,6 +1,17 @@
 # shellcheck shell=bash
 # What is installed is accepted by this systemd without a word, and is what the documentation says it is.
-equal 'systemd-analyze verify' "$(systemd-analyze verify /usr/lib/systemd/system/$unit 2>&1)" ''
+equal 'systemd-analyze verify' "$(systemd-analyze verify --man=no /usr/lib/systemd/system/$unit 2>&1)" ''
+
+# Drop-ins are in force where this systemd knows their keys.
+version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
+for file in /usr/share/ganglion/drop-ins/*.conf; do
+    since=${file##*-v}
+    wanted=$([ "${since%.conf}" -gt "$version" ] || echo "${file##*/}")
+    equal "what is in force of ${file##*/}" "$(property DropInPaths | grep -o "${file##*/}" || true)" "$wanted"
+done
+if [ "$version" -ge 254 ]; then
+    equal 'RestartSteps' "$(property RestartSteps)" 5
+fi
 
 if systemd-analyze --help | grep -q -- --offline; then
     systemd-analyze security --offline=true --threshold=10 /usr/lib/systemd/system/$unit >/run/security || fail "$(tail -n 1 /run/security)"
