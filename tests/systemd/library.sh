@@ -84,6 +84,12 @@ reported() {
     within 15 holds "${2:-.}" journal --output=cat MESSAGE_ID="$id"
 }
 
+# explained EVENT PATTERN: journalctl -x says what to do about the one that was reported.
+explained() {
+    matches "what journalctl -x says of $1" \
+        "$(journal --catalog MESSAGE_ID="$($check id "$1")" | sed -n '/What to do:/,/^$/p' | tr '\n' ' ')" "$2"
+}
+
 # holds PATTERN COMMAND...: what it prints matches.
 holds() {
     local pattern=$1

@@ -83,6 +83,11 @@ halt() {
     while kill -0 "$nspawn" 2>/dev/null; do sleep 0.1; done
     local group
     for group in ${cgroups[@]+"${cgroups[@]}"}; do
-        find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || true
+        # Its last processes take a moment to end.
+        for _ in {1..50}; do
+            find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || true
+            [ -d "$group" ] || break
+            sleep 0.1
+        done
     done
 }

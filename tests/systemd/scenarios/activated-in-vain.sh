@@ -11,6 +11,7 @@ in_vain() {
     within 10 has_failed
     equal 'the exit status' "$(property ExecMainStatus)" 78
     reported "$event" "$pattern"
+    explained "$event" 'gangliond'
     sleep 3
     equal 'the restarts' "$(property NRestarts)" 0
 }
