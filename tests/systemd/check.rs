@@ -29,7 +29,7 @@ const USAGE: &str = "usage: systemd-check CHECK [ARGUMENT...]
   events                 prints the names of all
   fields                 reads journalctl -o json: prints each event with its fields; fails if one lacks a field of the table
   sandbox DEVICE...      tries to leave the sandbox that it runs in, and prints what was not refused
-  freeze PID NAME...     stops these threads until the process ends; \"-NAME...\": all but these
+  freeze PID NAME...     stops these threads until the process ends
   ask COUNT TEXT         so many requests at once, each read to its end; prints how many ended in which way
   hold COUNT TEXT        so many requests whose answers are never read; stays until it is killed
   fuzz SEED ROUNDS       every method and property that is introspected, with arguments made from their signatures";

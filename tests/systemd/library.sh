@@ -59,9 +59,9 @@ drop_in() {
     systemctl daemon-reload
 }
 
-# scripted SCRIPT: the daemon answers by a script instead of a model.
+# scripted SCRIPT [LINE...]: the daemon answers by a script instead of a model; more lines of the drop-in.
 scripted() {
-    drop_in '[Service]' 'ExecStart=' "ExecStart=/usr/bin/gangliond --sim $1"
+    drop_in "${@:2}" '[Service]' 'ExecStart=' "ExecStart=/usr/bin/gangliond --config /etc/ganglion/gangliond.toml --sim $1"
 }
 
 # Entries of the journal before this are not looked at any more.
@@ -112,7 +112,7 @@ has_failed() {
 
 # is_anew PID: another process serves now.
 is_anew() {
-    is_active && [ "$(pid)" != "$1" ]
+    [ "$(pid)" != "$1" ] && is_active
 }
 
 property() {

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # What stands still is found by the watchdog, named in the journal, and restarted by systemd: the whole process, the
 # engine's thread alone (stopped by ptrace, as in a driver that hangs, and by itself), the reactor alone.
-configure 'watchdog.stall_seconds = 2'
+configure 'watchdog.stall_seconds = 2' 'sampling.max_tokens = 4000'
 watched=('[Unit]' 'StartLimitIntervalSec=0' '[Service]' 'WatchdogSec=6' 'TimeoutAbortSec=2' 'RestartSec=100ms')
 
-# thawed PID [PART]: another process serves, because the watchdog was not fed; the journal names what stood still.
+# restarted PID [PART]: another process serves, because the watchdog was not fed; the journal names what stood still.
 restarted() {
     within 40 is_anew "$1"
     systemd_said 'Watchdog timeout'
@@ -18,8 +18,7 @@ busy() {
     within 10 grep -q holding /run/hold.log
 }
 
-drop_in "${watched[@]}" 'ExecStart=' 'ExecStart=/usr/bin/gangliond --sim tokens=4000,delay=20ms'
-configure 'watchdog.stall_seconds = 2' 'sampling.max_tokens = 4000'
+scripted tokens=4000,delay=20ms "${watched[@]}"
 start
 before=$(pid)
 kill -STOP "$before"
@@ -35,7 +34,7 @@ $check freeze "$before" gangliond tokio-rt-worker &
 restarted "$before" reactor
 
 for fault in freeze_after=3:engine freeze_reactor_after=3:reactor; do
-    drop_in "${watched[@]}" 'ExecStart=' "ExecStart=/usr/bin/gangliond --sim tokens=100,${fault%:*}"
+    scripted "tokens=100,${fault%:*}" "${watched[@]}"
     systemctl restart $unit
     mark
     before=$(pid)

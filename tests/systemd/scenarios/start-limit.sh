@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What dies again and again is given up, so that it does not burn the robot's battery; an operator may begin anew.
-drop_in '[Service]' 'ExecStart=' "ExecStart=/usr/bin/gangliond --sim lost_after=0" 'RestartSec=100ms'
+scripted lost_after=0 '[Service]' 'RestartSec=100ms' 'RestartSteps=0'
 for _ in 1 2 3 4 5 6; do
     as member busctl call --timeout=5 $name $path $name.Manager Complete 'sa{sv}' hello 0 >/dev/null 2>&1 || true
     sleep 0.5
