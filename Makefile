@@ -5,7 +5,11 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 
-RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
+# This machine's architecture, in Debian's words; the cargo that makes release binaries, and where it puts them.
+HOST     := $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)
+CARGO    := cross/cargo.sh $(HOST)
+RELEASE  := $(shell $(CARGO) folder)
+export RELEASE
 MODEL    := target/models/SmolLM2-135M-Instruct.Q4_1.gguf
 # What `make demo` asks.
 ASK      ?= In two sentences: why does a robot carry its own brain?
@@ -23,7 +27,7 @@ DESTDIR  ?=
 
 .PHONY: build install demo test booted gpu cross deb reproduce deps deps-build deps-demo deps-test
 build: deps-build
-	cargo build --release --locked
+	@cross/build.sh $(HOST)
 	@awk -f kernels/resources.awk "$$(ls -t $(RELEASE)/build/ganglion-*/out/resources.txt | head -n 1)"
 
 install: build
@@ -36,9 +40,9 @@ demo: deps-demo build
 booted: deps-build
 	tests/systemd/run.sh
 
-gpu: deps-test build
-	cargo build --release --locked --example $(CHECK)
-	tests/gpu/pack.sh $(RELEASE) $(GPU) $(CHECK)
+gpu: deps-test
+	cargo build --release --locked --bins --example $(CHECK)
+	tests/gpu/pack.sh $(or $(CARGO_TARGET_DIR),target)/release $(GPU) $(CHECK)
 
 cross: deps-build
 	@cross/build.sh $(ARCH)
@@ -73,12 +77,13 @@ endef
 test:
 	$(call stage,dependencies,$(MAKE) deps)
 	$(call stage,format,cargo fmt --check)
-	$(call stage,lint,cargo clippy --release --locked --all-targets -- -D warnings)
-	$(call stage,lint without CUDA,cargo clippy --release --locked --no-default-features --lib --bins -- -D warnings)
-	$(call stage,tests,cargo test --release --locked)
-	$(call stage,arm64 build,$(MAKE) cross)
-	$(call stage,arm64 goldens under qemu-user,cross/emulate.sh)
+	$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings)
+	$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --lib --bins -- -D warnings)
+	$(call stage,tests,$(CARGO) test)
+	$(call stage,arm64 build,$(MAKE) cross ARCH=arm64)
 	$(call stage,demo,$(MAKE) demo ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
+	$(call stage,checks of binaries,cross/check-test.sh)
+	$(call stage,packages,tests/package/run.sh)
 	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
 	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi

@@ -28,6 +28,7 @@ mv "$stage/etc/ganglion/gangliond.toml" "$stage/usr/share/ganglion/"
 
 doc=$stage/usr/share/doc/ganglion
 install -D --mode=0644 cross/debian/copyright "$doc/copyright"
+target/venv/bin/python cross/debian/licences.py "$arch" | gzip -9n >"$doc/third-party.gz"
 gzip -9n <cross/debian/changelog >"$doc/changelog.gz"
 # Manual pages are compressed in Debian.
 find "$stage/usr/share/man" -type f -exec gzip -9n {} + 2>/dev/null || true

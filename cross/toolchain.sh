@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# toolchain.sh ARCH TARGET: readies what builds and runs binaries of that machine, installing what is missing, and
-# prints the rustc for them: one that has the target already, else Debian's own, else rustup's with the target added.
+# toolchain.sh TARGET ARCH: readies what builds binaries of that machine, installing what is missing, and prints
+# the rustc for them: one that has the target already, else Debian's own, else rustup's with the target added.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-arch=$1
-target=$2
+target=$1
+arch=$2
 
 has_target() {
     local sysroot

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 . tests/support/daemon.sh
 model=$PWD/$1
 shift
-bin=${CARGO_TARGET_DIR:-target}/release
+bin=${RELEASE:-${CARGO_TARGET_DIR:-target}/release}
 folder=$(mktemp -d -t ganglion-demo.XXXXXX)
 
 # However this ends: no process and no file of the demo is left.

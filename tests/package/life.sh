@@ -33,6 +33,7 @@ refused() {
     shift 2
     ! said=$(as "$user" "$@" 2>&1) || fail "$user may do this: $*"
     grep -qE -- "$pattern" <<<"$said" || fail "$user was refused by '$said', not by '$pattern': $*"
+    echo "$user is refused: $said"
 }
 
 # The daemon's process.
@@ -65,7 +66,7 @@ install() {
 
 start() {
     if $booted; then
-        systemctl start gangliond.service
+        systemctl enable --now --quiet gangliond.service
         return
     fi
     setpriv --reuid=ganglion --regid=ganglion --init-groups --reset-env gangliond &
@@ -144,8 +145,21 @@ grep -q 'of 3.deb' /usr/share/ganglion/gangliond.toml
 kept
 ! $booted || ! systemctl is-active --quiet gangliond.service || fail 'an upgrade started what did not run'
 
+start
+if $booted; then
+    say 'an upgrade does not restart into a configuration that cannot be used'
+    process=$(owner)
+    echo 'nonsense = 1' >/etc/ganglion/gangliond.toml.d/99-bad.toml
+    install 3.deb
+    grep -q '^ganglion: not restarted, .*nonsense' /tmp/said || fail 'it does not say why'
+    [ "$(owner)" = "$process" ] || fail 'it was restarted'
+    rm /etc/ganglion/gangliond.toml.d/99-bad.toml
+fi
+
 say 'dpkg -r keeps configuration and models'
+$booted || stop
 dpkg -r ganglion
+! owner 2>/dev/null || fail 'the daemon still runs'
 [ ! -e /usr/bin/gangliond ] || fail 'the daemon is still there'
 kept
 install 3.deb

@@ -27,9 +27,10 @@ scenarios=("$@")
     scenarios+=("${file%.sh}")
 done
 
-programs=${PROGRAMS:-$(cross/build.sh "$(dpkg --print-architecture)")}
-cargo build --release --locked --example systemd-check
-probe=${CARGO_TARGET_DIR:-target}/release/examples/systemd-check
+arch=$(dpkg --print-architecture)
+programs=${PROGRAMS:-$(cross/build.sh "$arch")}
+cross/cargo.sh "$arch" zigbuild --example systemd-check
+probe=$(cross/cargo.sh "$arch" folder)/examples/systemd-check
 for release in "${releases[@]}"; do
     $here/root.sh "$release" $roots
 done

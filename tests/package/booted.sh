@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# booted.sh DEB MODEL: the life of this machine's package (life.sh) in booted Debian 11, 12 and 13, side by side.
+# RELEASES="bookworm trixie" picks some. Exits 77 where nothing can be booted; with CI set that is a failure.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+deb=$1 model=$2
+read -ra releases <<<"${RELEASES:-bullseye bookworm trixie}"
+roots=target/roots out=target/package
+
+# shellcheck source-path=SCRIPTDIR/../..
+. tests/systemd/machine.sh
+if ! why=$(can_boot); then
+    printf '\n    NOT RUN: no system was booted: %s.\n\n' "$why" >&2
+    [ -z "${CI:-}" ] || exit 1
+    exit 77
+fi
+rm -rf $out
+within=$out/tree/usr/lib/ganglion-package
+tests/package/versions.sh "$deb" $within
+cp "$model" $within/model.gguf
+cp -r tests/golden tests/package/life.sh $within/
+
+live() {
+    trap halt EXIT
+    boot "ganglion-package-$$-$1" "$PWD/$roots/$1" "$PWD/$out/tree" "$PWD/$out/$1"
+    inside timeout --kill-after=5 600 bash /usr/lib/ganglion-package/life.sh /usr/lib/ganglion-package </dev/null
+}
+
+pids=()
+trap '[ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2>/dev/null; wait' EXIT
+trap 'exit 130' INT TERM
+for release in "${releases[@]}"; do
+    tests/systemd/root.sh "$release" $roots
+    mkdir -p "$out/$release"
+    (live "$release") >"$out/$release/log" 2>&1 &
+    pids+=($!)
+done
+failed=0
+for at in "${!pids[@]}"; do
+    release=${releases[$at]}
+    if wait "${pids[$at]}"; then
+        printf '%s: %s\n' "$release" "$(grep -c '^-- ' "$out/$release/log") steps; $(grep -h 'ganglion: purged' "$out/$release/log")"
+    else
+        printf '%s: FAILED; the end of %s:\n' "$release" "$out/$release/log"
+        tail -n 30 "$out/$release/log"
+        failed=1
+    fi
+done
+pids=()
+exit $failed
