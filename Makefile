@@ -59,7 +59,7 @@ reproduce: deps-build
 deps: deps-test
 deps-build:
 	@tests/deps/packages.sh cc=build-essential
-	@command -v cargo >/dev/null || { echo 'Rust is missing: install rustup, then run this again' >&2; exit 1; }
+	@tests/deps/rust.sh
 	@tests/deps/nvrtc.sh
 deps-demo: deps-build
 	@tests/deps/packages.sh dbus-daemon=dbus
@@ -84,6 +84,7 @@ test:
 	$(call stage,demo,$(MAKE) demo ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,checks of binaries,cross/check-test.sh)
+	$(call stage,a build on a Jetson,tests/package/native.sh)
 	$(call stage,packages,tests/package/run.sh)
 	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
 	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
