@@ -13,11 +13,14 @@ use ganglion::service::{self, Failure, Origin, World};
 const EXIT_CODES: &str = "\
 Exit status:
    0  stopped by SIGTERM or SIGINT
-   2  the arguments are wrong
+  64  the arguments are wrong
   69  the bus cannot be reached or was lost, or another daemon has the name
-  70  the engine failed
+  70  the engine failed, or the daemon met a bug of its own
   71  the system refused a thread, a signal handler or the like
   78  the configuration or the model cannot be used; starting again would not help";
+
+/// EX_USAGE of sysexits(3).
+const WRONG_ARGUMENTS: u8 = 64;
 
 /// Keeps one language model warm and answers over D-Bus.
 #[derive(Debug, Parser)]
@@ -41,7 +44,19 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(asked) => {
+            // Help and version are no errors; if nobody can read them, nothing helps.
+            let _ = asked.print();
+            return if asked.use_stderr() {
+                ExitCode::from(WRONG_ARGUMENTS)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.report();

@@ -28,8 +28,8 @@ impl Origin {
     /// What is wrong with it, and where.
     pub fn read(&self) -> Result<(Config, Source), ConfigError> {
         match &self.script {
-            // The scripted engine needs no file.
-            Some(script) if self.file.is_none() => {
+            // The scripted engine needs no file; one that is there counts.
+            Some(script) if self.file.is_none() && !self.file().exists() => {
                 Ok((Config::default(), Source::Script(script.clone())))
             }
             _ => self.check(),

@@ -159,6 +159,16 @@ async fn no_bus_and_a_lost_bus_end_with_69() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn wrong_arguments_end_with_64() {
+    let end = Gangliond::start(NOWHERE, &["--frobnicate"], "").end().await;
+    assert_eq!(end.status, Some(64));
+    assert!(end.journal.contains("--frobnicate"), "{}", end.journal);
+    let end = Gangliond::start(NOWHERE, &["--version"], "").end().await;
+    assert_eq!(end.status, Some(0));
+    assert!(end.output.starts_with("gangliond "), "{}", end.output);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn check_config_starts_nothing() {
     let good = Gangliond::start(NOWHERE, &["--check-config"], "model.path = 'a.gguf'\n");
     let ok = format!("{}: ok\n", good.config().display());

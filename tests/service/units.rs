@@ -175,7 +175,7 @@ fn the_unit_names_what_the_code_names() {
     assert_eq!(values("BusName").collect::<Vec<_>>(), [ganglion::bus::NAME]);
     let never_again: Vec<_> = values("RestartPreventExitStatus").collect();
     let bad_model = ganglion::service::Failure::Model(String::new());
-    assert_eq!(never_again, [bad_model.exit_code().to_string()]);
+    assert_eq!(never_again, [format!("64 {}", bad_model.exit_code())]);
     let configuration = values("ConfigurationDirectory").next().expect("a folder");
     assert_eq!(
         ganglion::config::DEFAULT_FILE,
