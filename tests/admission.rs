@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use ganglion::engine::runner::{Backend, Runner, Settings};
-use ganglion::engine::{LoadError, MemoryRefusal};
+use ganglion::engine::{LoadError, MemoryRefusal, ReplaceError, Replaced, State, channel, worker};
 use ganglion::model::Checkpoint;
+
+use crate::support::daemon::LIMITS;
+use crate::support::tiny_gguf;
 
 /// A system of its own.
 struct System {
@@ -27,23 +30,30 @@ impl System {
 
     /// Loads the model where `kilobytes` are available, 4096 of them for others.
     fn load(&self, kilobytes: u64, context: usize) -> Result<Runner, LoadError> {
+        self.has(kilobytes);
+        self.load_as_it_is(context)
+    }
+
+    fn has(&self, kilobytes: u64) {
         let text = format!(
             "MemTotal:       99999999 kB\nMemFree:           0 kB\nMemAvailable:   {kilobytes} kB\n"
         );
         std::fs::write(self.meminfo(), text).expect("it is written");
-        self.load_as_it_is(context)
     }
 
     fn load_as_it_is(&self, context: usize) -> Result<Runner, LoadError> {
-        let settings = Settings {
+        Runner::load(&self.checkpoint, &self.settings(context), &mut |_, _| {})
+    }
+
+    fn settings(&self, context: usize) -> Settings {
+        Settings {
             backend: Backend::Cpu,
             context,
             threads: 2,
             reserve: 4 << 20,
             meminfo: self.meminfo(),
             ..Settings::default()
-        };
-        Runner::load(&self.checkpoint, &settings, &mut |_, _| {})
+        }
     }
 }
 
@@ -111,4 +121,49 @@ fn a_refusal_says_what_there_is_and_what_to_do() {
         text.contains("it has no MemAvailable; a service must not hide it"),
         "{text}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_has_no_room_beside_the_old_one_is_refused_and_told_whether_a_restart_helps() {
+    let system = System::new();
+    let model = system.folder.path().join("tiny.gguf");
+    std::fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
+    let settings = |context| worker::Settings {
+        model: model.clone(),
+        runner: system.settings(context),
+    };
+    system.has(1 << 20);
+    let (engine, inbox) = channel(LIMITS);
+    let first = settings(512);
+    std::thread::spawn(move || worker::run(&inbox, &first));
+    let mut status = engine.status();
+    let loaded = status.wait_for(|status| status.state == State::Ready).await;
+    let held = loaded.expect("the engine lives").memory;
+    let held = (held.weights + held.kv + held.activations) >> 10;
+
+    // As large as the old one, but for its context: the old one's memory would do, were it free.
+    system.has((4 << 10) + held - 1);
+    let refused = engine.replace(settings(511)).await;
+    let Err(error @ ReplaceError::NeedsRestart { .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    let text = error.to_string();
+    assert!(text.contains("A restart makes room for it"), "{text}");
+    system.has(0);
+    let refused = engine.replace(settings(511)).await;
+    let Err(error @ ReplaceError::Memory(_)) = refused else {
+        panic!("{refused:?}");
+    };
+    let text = error.to_string();
+    assert!(text.contains("would not make room for it"), "{text}");
+    assert_eq!(engine.status().borrow().model.context, 512);
+
+    // What is loaded already needs no room.
+    let again = engine.replace(settings(512)).await;
+    assert!(matches!(again, Ok(Replaced::Nothing)), "{again:?}");
+    system.has(1 << 20);
+    let replaced = engine.replace(settings(511)).await;
+    assert!(matches!(replaced, Ok(Replaced::Model)), "{replaced:?}");
+    assert_eq!(engine.status().borrow().model.context, 511);
+    engine.close();
 }

@@ -1,5 +1,6 @@
 //! `ganglionctl` as its users run it: a process with arguments, pipes, signals and exit codes.
 
+mod reload;
 mod watching;
 
 use std::path::{Path, PathBuf};

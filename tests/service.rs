@@ -6,5 +6,6 @@ mod catalog;
 mod gangliond;
 mod lifecycle;
 mod refusals;
+mod reload;
 mod standstill;
 mod units;

@@ -19,6 +19,8 @@ pub struct BusConfig {
     pub max_tokens_limit: usize,
     /// Sampling of a request that says nothing about it.
     pub sampling: Parameters,
+    /// Whether a model that can thinks first, where a request does not say; `None` leaves it to its template.
+    pub thinking: Option<bool>,
 }
 
 impl Default for BusConfig {
@@ -30,6 +32,7 @@ impl Default for BusConfig {
             max_tokens: 512,
             max_tokens_limit: 4096,
             sampling: Parameters::default(),
+            thinking: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use zbus::Connection;
 use zbus::fdo::{DBusProxy, NameOwnerChangedStream, RequestNameFlags};
@@ -13,6 +14,7 @@ use super::authorize::Caller;
 use super::diagnostics::Diagnostics;
 use super::manager::Manager;
 use super::own_name::OwnName;
+use super::reload::ReloadCall;
 use super::shared::Shared;
 use super::{BusConfig, NAME, PATH, publish};
 use crate::engine::Handle;
@@ -124,6 +126,12 @@ impl Bus {
         drop(self);
         // Each call that is being answered keeps the connection.
         connection.graceful_shutdown().await;
+    }
+
+    /// The calls of `Manager.Reload`, for one who answers them; they are refused until somebody does.
+    #[must_use]
+    pub fn take_reloads(&self) -> mpsc::Receiver<ReloadCall> {
+        self.shared.reloads.take()
     }
 
     /// Returns when the connection to the bus is lost.

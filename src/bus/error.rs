@@ -19,7 +19,7 @@ pub enum Error {
     QuotaExceeded(String),
     /// No token could follow this prompt.
     ContextFull(String),
-    /// An option is unknown, has the wrong type or is out of range.
+    /// An option is unknown, has the wrong type or is out of range; of a reload, the configuration cannot be used.
     InvalidOption(String),
     /// The conversation is not one that the model can answer.
     InvalidMessages(String),

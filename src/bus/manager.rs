@@ -114,11 +114,16 @@ impl Manager {
         Ok(path)
     }
 
-    /// Reads the configuration again. Not in this release: Error.NotSupported.
-    fn reload(&self) -> Result<(), Error> {
-        Err(Error::NotSupported(
-            "this release reads its configuration only at start; restart the service".to_owned(),
-        ))
+    /// Reads the configuration again, and answers when all of it is in force: limits, defaults and the log level at
+    /// once; what the loaded model depends on by loading it anew beside the old one, which can take minutes. Running
+    /// requests finish on the old one. Sessions keep their text; their next turn is read anew. Calls wait for each other.
+    /// On any error all is as before: Error.InvalidOption if the configuration, or the model that it names, cannot be
+    /// used, Error.OutOfMemory if there is no room for both models, Error.NotReady while the first one loads,
+    /// Error.Busy if too many calls wait, Error.EngineFailed if the device or the system refused.
+    async fn reload(&self) -> Result<(), Error> {
+        // The first reading comes first.
+        self.shared.config().await;
+        self.shared.reloads.call().await
     }
 
     /// The daemon's version.

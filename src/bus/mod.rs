@@ -22,6 +22,7 @@ mod own_name;
 mod owned;
 pub mod proxy;
 mod publish;
+mod reload;
 mod request;
 mod sealed;
 mod session;
@@ -34,6 +35,7 @@ pub use connect::{Bus, BusError, serve};
 pub use error::Error;
 pub use frame::Frame;
 pub use own_name::OwnName;
+pub use reload::ReloadCall;
 
 /// The name that the daemon owns.
 pub const NAME: &str = "org.ganglion.Llm1";

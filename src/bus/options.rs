@@ -64,7 +64,7 @@ fn read(
         max_tokens: config.max_tokens,
         sampling: config.sampling,
         stop: Vec::new(),
-        thinking: None,
+        thinking: config.thinking,
     };
     let Parameters {
         temperature,

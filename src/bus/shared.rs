@@ -8,6 +8,7 @@ use zbus::{Connection, OwnedObjectPath, fdo};
 
 use super::authorize::Caller;
 use super::owned::{Known, Owned};
+use super::reload::Reloads;
 use super::request::Request;
 use super::session::Session;
 use super::{BusConfig, Error, PATH};
@@ -23,6 +24,7 @@ pub(super) struct Shared {
     pub(super) engine: Handle,
     /// Absent until the configuration has been read.
     config: watch::Sender<Option<Arc<BusConfig>>>,
+    pub(super) reloads: Reloads,
     pub(super) owned: Owned,
     /// One permit a request, from its call until its reader has everything.
     requests: Arc<Semaphore>,
@@ -33,6 +35,7 @@ impl Shared {
         Self {
             engine,
             config: watch::Sender::new(None),
+            reloads: Reloads::default(),
             owned: Owned::default(),
             requests: Arc::new(Semaphore::new(REQUESTS as usize)),
         }

@@ -65,6 +65,29 @@ pub enum Refusal {
     Unknown { file: PathBuf, problem: String },
 }
 
+impl Refusal {
+    /// Bytes that would have to be free besides; `None` if that would not help.
+    #[must_use]
+    pub fn shortage(&self) -> Option<u64> {
+        let (needed, have) = match self {
+            Self::Memory {
+                footprint,
+                reserve,
+                have,
+                ..
+            } => (footprint.bytes() + reserve, have),
+            Self::Passage {
+                weights,
+                reserve,
+                have,
+                ..
+            } => (weights + reserve, have),
+            Self::Buffer { .. } | Self::Unknown { .. } => return None,
+        };
+        Some(needed.saturating_sub(*have))
+    }
+}
+
 fn remedy(largest: usize) -> String {
     if largest == 0 {
         return "no kv.context is small enough: use a smaller quantization of the model, a smaller model, or stop \

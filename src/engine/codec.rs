@@ -8,11 +8,7 @@ use crate::model::{Language, Message};
 /// Encodes conversations.
 #[derive(Debug)]
 pub enum Codec {
-    Model {
-        language: Language,
-        /// `enable_thinking` where a request does not say.
-        thinking: Option<bool>,
-    },
+    Model(Language),
     /// One token a word: the scripted engine has no vocabulary.
     Words,
 }
@@ -26,16 +22,12 @@ impl Codec {
     pub fn encode(
         &self,
         messages: &[Message],
-        last: Option<&(Prompt, Answer)>,
+        last: Option<(&Prompt, &Answer)>,
         thinking: Option<bool>,
         context: usize,
     ) -> Result<Prompt, Refusal> {
         let prompt = match self {
-            Self::Model {
-                language,
-                thinking: default,
-            } => {
-                let thinking = thinking.or(*default);
+            Self::Model(language) => {
                 let prompt = match last {
                     Some((
                         prompt,
@@ -66,7 +58,7 @@ impl Codec {
     #[must_use]
     pub fn decoder(&self) -> Option<Decoder> {
         match self {
-            Self::Model { language, .. } => Some(language.decoder()),
+            Self::Model(language) => Some(language.decoder()),
             Self::Words => None,
         }
     }
@@ -74,6 +66,6 @@ impl Codec {
     /// Whether a token ends the model's turn.
     #[must_use]
     pub fn is_end(&self, token: u32) -> bool {
-        matches!(self, Self::Model { language, .. } if language.is_end(token))
+        matches!(self, Self::Model(language) if language.is_end(token))
     }
 }

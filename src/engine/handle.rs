@@ -1,19 +1,20 @@
 //! The callers' end of the engine: checks, encodes and queues requests, and keeps the sessions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::codec::Codec;
+use super::encoder::{Encoded, Encoder};
+use super::inbox::Inbox;
 use super::live::{Live, Snapshot};
-use super::queue::{Control, Inbox, Queue, Turn};
+use super::queue::{Control, Queue, Turn};
 use super::request::check;
-use super::session::{Past, SessionId, SessionStatus, Sessions};
+use super::served::Recipe;
+use super::session::{Answer, Past, SessionId, SessionStatus, Sessions};
 use super::status::{State, Status};
-use super::{Cancel, FinishReason, Message, Options, Refusal, RequestError, Role, Ticket, Usage};
-use crate::model::language::Prompt;
+use super::{Cancel, FinishReason, Message, Options, Refusal, Role, Ticket, Usage};
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,19 +31,15 @@ pub(super) struct Shared {
     pub(super) queue: Queue,
     sessions: Mutex<Sessions>,
     limits: Mutex<Limits>,
-    /// Present once the model is loaded.
-    ready: OnceLock<Ready>,
+    /// Present once a model is loaded.
+    encoder: Mutex<Option<Arc<Encoder>>>,
+    /// What that model was made from; a script has none.
+    recipe: Mutex<Option<Recipe>>,
     status: watch::Sender<Status>,
     pub(super) live: Live,
     next_id: AtomicU64,
     /// Of every request queued or running, so that a stop can cancel them all.
     running: Mutex<Vec<(u64, Cancel)>>,
-}
-
-#[derive(Debug)]
-struct Ready {
-    codec: Arc<Codec>,
-    context: usize,
 }
 
 impl Shared {
@@ -58,6 +55,24 @@ impl Shared {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn encoder(&self) -> MutexGuard<'_, Option<Arc<Encoder>>> {
+        self.encoder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn recipe(&self) -> MutexGuard<'_, Option<Recipe>> {
+        self.recipe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.status.borrow().state.clone()
+    }
+
+    /// Bytes of memory that the model in force takes.
+    pub(super) fn held(&self) -> u64 {
+        let memory = self.status.borrow().memory;
+        memory.weights + memory.kv + memory.activations
+    }
+
     pub(super) fn publish(&self, change: impl FnOnce(&mut Status)) {
         self.status.send_modify(change);
     }
@@ -70,7 +85,8 @@ pub fn channel(limits: Limits) -> (Handle, Inbox) {
         queue: Queue::default(),
         sessions: Mutex::default(),
         limits: Mutex::new(limits),
-        ready: OnceLock::new(),
+        encoder: Mutex::default(),
+        recipe: Mutex::default(),
         status: watch::Sender::new(Status::default()),
         live: Live::default(),
         next_id: AtomicU64::new(1),
@@ -219,10 +235,7 @@ impl Handle {
         &self,
         control: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Control,
     ) -> Result<T, Refusal> {
-        if self.shared.status.borrow().state == State::Loading {
-            return Err(Refusal::NotReady("the model is still loading".into()));
-        }
-        self.accepting()?;
+        self.loaded()?;
         let (reply, answer) = oneshot::channel();
         self.shared.queue.control(control(reply));
         match answer.await {
@@ -284,6 +297,14 @@ impl Handle {
             .await;
     }
 
+    /// Whether there is a model, and will be one.
+    pub(super) fn loaded(&self) -> Result<(), Refusal> {
+        if self.shared.state() == State::Loading {
+            return Err(Refusal::NotReady("the model is still loading".into()));
+        }
+        self.accepting()
+    }
+
     fn accepting(&self) -> Result<(), Refusal> {
         let status = self.shared.status.borrow();
         match status.state {
@@ -297,17 +318,15 @@ impl Handle {
     async fn encode(
         &self,
         messages: Vec<Message>,
-        last: Option<(Prompt, super::session::Answer)>,
+        last: Option<(Encoded, Answer)>,
         thinking: Option<bool>,
-    ) -> Result<Option<Prompt>, Refusal> {
-        let Some(ready) = self.shared.ready.get() else {
+    ) -> Result<Option<Encoded>, Refusal> {
+        let Some(encoder) = self.shared.encoder().clone() else {
             return Ok(None);
         };
-        let (codec, context) = (ready.codec.clone(), ready.context);
         // A prompt may be megabytes long: encoding it must not hold up the bus.
-        let encoding = tokio::task::spawn_blocking(move || {
-            codec.encode(&messages, last.as_ref(), thinking, context)
-        });
+        let encoding =
+            tokio::task::spawn_blocking(move || encoder.encode(&messages, last.as_ref(), thinking));
         let prompt = encoding
             .await
             .map_err(|_| Refusal::NotReady("the daemon is stopping".into()))??;
@@ -318,7 +337,7 @@ impl Handle {
         &self,
         session: Option<SessionId>,
         messages: Vec<Message>,
-        prompt: Option<Prompt>,
+        prompt: Option<Encoded>,
         options: Options,
     ) -> Result<Ticket, Refusal> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
@@ -357,39 +376,5 @@ impl Handle {
     fn publish_sessions(&self) {
         let open = u32::try_from(self.shared.sessions().len()).unwrap_or(u32::MAX);
         self.shared.publish(|status| status.sessions = open);
-    }
-}
-
-impl Inbox {
-    /// Tells everyone how the load goes.
-    pub fn publish(&self, change: impl FnOnce(&mut Status)) {
-        self.shared.publish(change);
-    }
-
-    /// From now on prompts are encoded as they are accepted, and checked against `context` tokens.
-    pub fn ready(&self, codec: Arc<Codec>, context: usize) {
-        let _ = self.shared.ready.set(Ready { codec, context });
-        self.loaded(State::Ready, "");
-    }
-
-    /// The model could not be loaded: everyone who waits is told why, and so is everyone who asks later.
-    pub fn fail(&self, detail: &str) {
-        self.loaded(State::Failed, detail);
-        for turn in self.shared.queue.drain() {
-            turn.fail(
-                RequestError::Refused(Refusal::NotReady(detail.to_owned())),
-                Usage::default(),
-            );
-        }
-    }
-
-    fn loaded(&self, state: State, detail: &str) {
-        self.shared.publish(|status| {
-            detail.clone_into(&mut status.detail);
-            // A daemon that was told to stop while it loaded still stops.
-            if status.state == State::Loading {
-                status.state = state;
-            }
-        });
     }
 }

@@ -45,6 +45,28 @@ pub enum LoadError {
     Memory(#[from] Refusal),
 }
 
+impl LoadError {
+    /// Whether the device or the system has refused; otherwise it is what was asked for that cannot be had.
+    #[must_use]
+    pub fn is_of_machine(&self) -> bool {
+        #[cfg(feature = "cuda")]
+        if matches!(self, Self::Device(_)) {
+            return true;
+        }
+        matches!(self, Self::Run(_) | Self::Threads(_))
+    }
+
+    /// Bytes that would have to be free besides, as far as it is known; `None` if that would not help.
+    pub(super) fn shortage(&self) -> Option<u64> {
+        match self {
+            Self::Memory(refusal) => refusal.shortage(),
+            #[cfg(feature = "cuda")]
+            Self::Device(cuda::Error::NoMemory { .. }) => Some(0),
+            _ => None,
+        }
+    }
+}
+
 /// Rows of a matrix that are read at a time, at most this many bytes.
 const READ_BYTES: usize = 8 << 20;
 

@@ -41,16 +41,21 @@ impl<'a> Observer<'a> {
     }
 }
 
+/// Shows the decode graph as it is.
+pub(super) fn publish(inbox: &Inbox, runner: &Runner) {
+    let graph = GraphStatus::of(runner);
+    let state = graph.state;
+    inbox.live().graph = graph;
+    inbox.publish(|status| status.graph_state = state);
+}
+
 /// Tells what happened to the decode graph, if anything did.
 pub(super) fn graph(inbox: &Inbox, runner: &mut Runner) {
     let events = runner.take_graph_events();
     if events.is_empty() {
         return;
     }
-    let status = GraphStatus::of(runner);
-    let state = status.state;
-    inbox.live().graph = status;
-    inbox.publish(|status| status.graph_state = state);
+    publish(inbox, runner);
     for event in events {
         match event {
             Event::Invalidated { reason, epoch } => {

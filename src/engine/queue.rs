@@ -7,13 +7,15 @@ use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use super::encoder::Encoded;
 use super::handle::Shared;
 use super::progress::{Phase, Progress};
+use super::replace::Replacement;
 use super::session::{Answer, SessionId};
 use super::{Cancel, Event, FinishReason, Outcome, Usage};
 use super::{Message, Options, Refusal, RequestError};
+use crate::graph::Mode;
 use crate::journal;
-use crate::model::language::Prompt;
 use crate::telemetry::Receipt;
 
 /// One request on its way through the engine. Whoever holds it must `finish` it.
@@ -23,8 +25,8 @@ pub struct Turn {
     pub session: Option<SessionId>,
     /// The whole conversation, its last message being the new one.
     pub messages: Vec<Message>,
-    /// The conversation as tokens; `None` if it was accepted before the model was loaded.
-    pub prompt: Option<Prompt>,
+    /// The conversation as tokens, maybe another model's by now; `None` if it was accepted before one was loaded.
+    pub prompt: Option<Encoded>,
     pub options: Options,
     pub accepted: Instant,
     pub(super) events: UnboundedSender<Event>,
@@ -155,6 +157,10 @@ pub enum Control {
     ResetGraph(oneshot::Sender<Result<(), String>>),
     /// The decode graph in DOT.
     DumpGraph(oneshot::Sender<Result<String, String>>),
+    /// Record steps in another way.
+    SetMode(Mode, oneshot::Sender<Result<(), String>>),
+    /// Another model takes the place of the one that runs.
+    Replace(Box<Replacement>),
 }
 
 impl Control {
@@ -217,7 +223,7 @@ impl Queue {
     }
 
     /// Nobody is left: whoever waits for an answer learns that none will come.
-    fn abandon(&self) {
+    pub(super) fn abandon(&self) {
         let mut waiting = self.lock();
         waiting.abandoned = true;
         waiting.closed = true;
@@ -232,7 +238,7 @@ impl Queue {
         }
     }
 
-    fn urgent(&self) -> Option<Control> {
+    pub(super) fn urgent(&self) -> Option<Control> {
         let mut waiting = self.lock();
         let at = waiting.controls.iter().position(Control::is_urgent)?;
         waiting.controls.remove(at)
@@ -243,7 +249,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    fn next(&self) -> Option<Command> {
+    pub(super) fn next(&self) -> Option<Command> {
         self.progress.enter(Phase::Between);
         let mut waiting = self.lock();
         loop {
@@ -261,47 +267,5 @@ impl Queue {
                 .wait(waiting)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-    }
-}
-
-/// The engine thread's end of the queue.
-#[derive(Debug)]
-pub struct Inbox {
-    pub(super) shared: Arc<Shared>,
-}
-
-impl Inbox {
-    /// Waits for the next command; `None` once the queue is closed and empty.
-    #[must_use]
-    pub fn next(&self) -> Option<Command> {
-        self.shared.queue.next()
-    }
-
-    /// What should be done before the next token, if anything.
-    #[must_use]
-    pub fn urgent(&self) -> Option<Control> {
-        self.shared.queue.urgent()
-    }
-
-    /// Where the engine notes that it gets on.
-    pub(super) fn progress(&self) -> &Progress {
-        &self.shared.queue.progress
-    }
-
-    /// A step of the load at start.
-    pub(super) fn load_step(&self) {
-        self.progress().advance();
-        self.progress().load_step();
-    }
-
-    /// What those who look are shown.
-    pub(super) fn live(&self) -> std::sync::MutexGuard<'_, super::Snapshot> {
-        self.shared.live.lock()
-    }
-}
-
-impl Drop for Inbox {
-    fn drop(&mut self) {
-        self.shared.queue.abandon();
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::encoder::Encoded;
 use super::{Message, Refusal, Role};
-use crate::model::language::Prompt;
 
 /// Unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ pub struct Answer {
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) messages: Vec<Message>,
-    pub(super) last: Option<(Prompt, Answer)>,
+    pub(super) last: Option<(Encoded, Answer)>,
     busy: bool,
     context_used: u32,
     /// What it was before each of its turns, oldest first.
@@ -46,7 +46,7 @@ struct Before {
     messages: usize,
     context_used: u32,
     /// Only of the latest turns: these hold all tokens of their past.
-    last: Option<(Prompt, Answer)>,
+    last: Option<(Encoded, Answer)>,
 }
 
 /// How many turns can be taken back without encoding the rest anew.
@@ -61,7 +61,7 @@ pub(super) struct Sessions {
 /// What a turn of a session starts from.
 pub(super) struct Past {
     pub(super) messages: Vec<Message>,
-    pub(super) last: Option<(Prompt, Answer)>,
+    pub(super) last: Option<(Encoded, Answer)>,
 }
 
 impl Sessions {
@@ -127,13 +127,17 @@ impl Sessions {
     }
 
     /// Ends a turn; with an answer the conversation grows by it.
-    pub(super) fn end_turn(&mut self, id: SessionId, turn: Option<(Vec<Message>, Prompt, Answer)>) {
+    pub(super) fn end_turn(
+        &mut self,
+        id: SessionId,
+        turn: Option<(Vec<Message>, Encoded, Answer)>,
+    ) {
         // The session may have been closed while the turn ran.
         let Some(session) = self.open.get_mut(&id) else {
             return;
         };
         session.busy = false;
-        if let Some((mut messages, prompt, answer)) = turn {
+        if let Some((mut messages, encoded, answer)) = turn {
             messages.push(Message {
                 role: Role::Assistant,
                 content: answer.text.clone(),
@@ -150,8 +154,8 @@ impl Sessions {
             session.messages = messages;
             let answered = answer.tokens.as_ref().map_or(0, Vec::len);
             session.context_used =
-                u32::try_from(prompt.tokens.len() + answered).unwrap_or(u32::MAX);
-            session.last = Some((prompt, answer));
+                u32::try_from(encoded.prompt.tokens.len() + answered).unwrap_or(u32::MAX);
+            session.last = Some((encoded, answer));
         }
     }
 

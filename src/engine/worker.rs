@@ -1,104 +1,58 @@
 //! The engine thread: loads the model, then takes one turn after another.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::live::GraphStatus;
+use super::encoder::Encoder;
 use super::load::LoadError;
 use super::observe::{self, Observer};
-use super::runner::{self, RunError, Runner};
+use super::replace;
+use super::runner::{RunError, Runner};
+pub use super::served::Settings;
+use super::served::{Loading, Served};
 use super::stop::StopStrings;
 use super::{
-    Answer, Codec, Command, Control, FinishReason, Inbox, ModelInfo, Phase, RequestError,
-    SessionId, Turn, Usage,
+    Answer, Codec, Command, Control, FinishReason, Inbox, Phase, RequestError, SessionId, Turn,
+    Usage,
 };
 use crate::journal;
 use crate::kv::Owner;
 use crate::model::language::Decoder;
-use crate::model::{Checkpoint, Language};
 use crate::tape::Ending;
-
-/// What to load and how to run it.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// A `.gguf` file or a safetensors directory.
-    pub model: PathBuf,
-    pub runner: runner::Settings,
-    /// `enable_thinking` where a request does not say.
-    pub thinking: Option<bool>,
-}
 
 /// Loads the model and serves turns until the queue is closed. Everyone who waits is told if it fails.
 ///
 /// # Errors
 /// If the model cannot be loaded, or its device is lost.
 pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
-    let (mut runner, codec) =
-        load(inbox, settings).inspect_err(|error| inbox.fail(&error.to_string()))?;
-    inbox.ready(codec.clone(), runner.context());
+    let tell = |loading| {
+        let detail = match loading {
+            Loading::Begins(phase) => {
+                inbox.progress().enter(phase);
+                Some(phase.name().to_owned())
+            }
+            Loading::Read(percent) => percent.map(|percent| format!("loading {percent}%")),
+        };
+        inbox.load_step();
+        if let Some(detail) = detail {
+            inbox.publish(|status| status.detail = detail);
+        }
+    };
+    let served =
+        Served::load(settings, tell).inspect_err(|error| inbox.fail(&error.to_string()))?;
+    let (mut runner, mut encoder) = replace::put_in_force(inbox, served);
     while let Some(command) = inbox.next() {
         match command {
-            Command::Turn(turn) => serve(inbox, &mut runner, &codec, turn)?,
+            Command::Turn(turn) => serve(inbox, &mut runner, &encoder, turn)?,
+            // Here alone: a turn that runs keeps its model to its end.
+            Command::Control(Control::Replace(replacement)) => {
+                if let Some(another) = replacement.take_place(inbox, &mut runner) {
+                    encoder = another;
+                }
+            }
             Command::Control(control) => obey(inbox, &mut runner, control),
         }
     }
     Ok(())
-}
-
-fn load(inbox: &Inbox, settings: &Settings) -> Result<(Runner, Arc<Codec>), LoadError> {
-    let enter = |phase: Phase| {
-        inbox.progress().enter(phase);
-        inbox.load_step();
-        inbox.publish(|status| phase.name().clone_into(&mut status.detail));
-    };
-    enter(Phase::Opening);
-    let checkpoint = Checkpoint::open(&settings.model)?;
-    enter(Phase::Vocabulary);
-    let language = Language::load(checkpoint.language_source()?)?;
-    enter(Phase::Weights);
-    let mut shown = 0;
-    let runner = Runner::load(&checkpoint, &settings.runner, &mut |done, total| {
-        if done >= total {
-            // What comes after the last weight: the first steps' memory, and recordings.
-            inbox.progress().enter(Phase::Preparing);
-        }
-        inbox.load_step();
-        let percent = done * 100 / total.max(1);
-        if percent >= shown + 5 {
-            shown = percent;
-            inbox.publish(|status| status.detail = format!("loading {percent}%"));
-        }
-    })?;
-    let shape = runner.shape();
-    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let model = ModelInfo {
-        name: checkpoint.name.clone(),
-        architecture: format!("{:?}", shape.architecture).to_lowercase(),
-        path: settings.model.display().to_string(),
-        layers: count(shape.layers),
-        hidden: count(shape.hidden),
-        vocabulary: count(shape.vocabulary),
-        context: count(runner.context()),
-        weight_bytes: checkpoint.weight_bytes(),
-    };
-    let graph = GraphStatus::of(&runner);
-    let graph_state = graph.state;
-    inbox.live().graph = graph;
-    inbox.publish(|status| {
-        status.graph_state = graph_state;
-        status.model = model;
-        status.backend = runner.backend().into();
-        status.device = runner.description().into();
-        status.memory = runner.memory();
-    });
-    Ok((
-        runner,
-        Arc::new(Codec::Model {
-            language,
-            thinking: settings.thinking,
-        }),
-    ))
 }
 
 /// Does what is asked besides turns.
@@ -118,6 +72,13 @@ fn obey(inbox: &Inbox, runner: &mut Runner, control: Control) {
         Control::DumpGraph(reply) => {
             drop(reply.send(runner.graph_dot().map_err(|error| error.to_string())));
         }
+        Control::SetMode(mode, reply) => {
+            runner.set_graph_mode(mode);
+            observe::publish(inbox, runner);
+            drop(reply.send(Ok(())));
+        }
+        // Never between tokens; whoever asked is told by its end.
+        Control::Replace(_) => {}
     }
     observe::graph(inbox, runner);
 }
@@ -127,36 +88,27 @@ fn obey(inbox: &Inbox, runner: &mut Runner, control: Control) {
 fn serve(
     inbox: &Inbox,
     runner: &mut Runner,
-    codec: &Codec,
+    encoder: &Encoder,
     mut turn: Turn,
 ) -> Result<(), LoadError> {
     if turn.is_cancelled() {
         turn.finish(FinishReason::Cancelled, Usage::default(), None);
         return Ok(());
     }
-    // Accepted while the model was loading: its tokens could not be known then.
-    let prompt = match turn.prompt.take() {
-        Some(prompt) => Ok(prompt),
-        None => codec.encode(
-            &turn.messages,
-            None,
-            turn.options.thinking,
-            runner.context(),
-        ),
-    };
-    let tokens = match prompt {
-        Ok(prompt) => turn.prompt.insert(prompt).tokens.clone(),
+    let thinking = turn.options.thinking;
+    let tokens = match encoder.own(turn.prompt.take(), &turn.messages, thinking) {
+        Ok(own) => turn.prompt.insert(own).prompt.tokens.clone(),
         Err(refusal) => {
             turn.fail(RequestError::Refused(refusal), Usage::default());
             return Ok(());
         }
     };
-    let Some(decoder) = codec.decoder() else {
+    let Some(decoder) = encoder.decoder() else {
         let error = RequestError::EngineFailed("the engine has no vocabulary".into());
         turn.fail(error, Usage::default());
         return Ok(());
     };
-    let mut generation = Generation::new(inbox, &turn, codec, decoder);
+    let mut generation = Generation::new(inbox, &turn, encoder.codec(), decoder);
     match generation.run(runner, &tokens) {
         Ok(reason) => {
             let (usage, answer) = generation.close(reason);

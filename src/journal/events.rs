@@ -115,6 +115,16 @@ events! {
     "a344d958fc3d4c23a164ffc73215febb" "request {request_id} failed: {error}"
     { request_id = request_id, error = error }
 
+    /// The configuration has been read again and is in force.
+    INFO reloaded(what: &str, model: &str, seconds: f64)
+    "557ee3ca593136ade2c5a4dd347dc8c3" "the configuration was read again: {what} ({seconds:.1} s)"
+    { what = what, model = model, seconds = format_args!("{seconds:.1}") }
+
+    /// It was read again and cannot be put in force; the old one stays.
+    WARN reload_failed(error: &str)
+    "41d00ef2d0044084a3449826429b096d" "the configuration stays as it was: {error}"
+    { error = error }
+
     /// No more requests are accepted; those that run get their time.
     INFO stopping(requests: u32)
     "ecfe002c64a341aea8502c4156cc0299" "stopping; requests that may still finish: {requests}"

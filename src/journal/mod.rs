@@ -13,8 +13,8 @@ pub use event::Event;
 pub use events::{
     EVENTS, backend_chosen, bus_lost, bus_unavailable, config_error, engine_failed, graph_disabled,
     graph_failed, graph_invalid, graph_recorded, graph_reset, load_failed, loading, model_ready,
-    panicked, request_failed, request_finished, stall_over, stalled, started, stopped, stopping,
-    system_error,
+    panicked, reload_failed, reloaded, request_failed, request_finished, stall_over, stalled,
+    started, stopped, stopping, system_error,
 };
 pub use output::{Journal, init};
 

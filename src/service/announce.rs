@@ -37,9 +37,10 @@ pub(super) async fn announce(mut engine: watch::Receiver<Status>) {
     }
 }
 
-/// What `systemctl status` shows: the load's progress or the reason of a failure, later the last receipt.
+/// What `systemctl status` shows: the progress of a load or the reason of a failure, otherwise the last receipt.
 fn line(status: &Status) -> String {
     match (&status.state, &status.receipt) {
+        (State::Ready, _) if !status.detail.is_empty() => format!("ready; {}", status.detail),
         (State::Ready, Some(receipt)) => format!("ready; last request: {receipt}"),
         (State::Loading | State::Failed, _) if !status.detail.is_empty() => status.detail.clone(),
         (state, _) => state.name().to_owned(),

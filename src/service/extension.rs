@@ -1,5 +1,6 @@
 //! More time for a load as long as it gets on: one that is stuck runs into the unit's timeout.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
@@ -16,12 +17,12 @@ pub(super) async fn of_start(engine: Handle, stall: Duration) {
     tokio::select! {
         biased;
         _ = status.wait_for(|status| status.state != State::Loading) => {}
-        () = of_load(&engine, stall) => {}
+        never = of_load(&engine, stall) => match never {},
     }
 }
 
 /// Asks for more time after each step of a load, at start or by a reload; never returns.
-pub(super) async fn of_load(engine: &Handle, stall: Duration) {
+pub(super) async fn of_load(engine: &Handle, stall: Duration) -> Infallible {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut seen = engine.progress().pulse().loaded;

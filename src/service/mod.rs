@@ -8,6 +8,7 @@ mod failure;
 mod notify;
 mod origin;
 mod panics;
+mod reload;
 mod signals;
 mod source;
 mod stop;
@@ -30,6 +31,7 @@ use crate::config::Config;
 use crate::engine::{self, Handle, State};
 use crate::journal::{self, Journal};
 use panics::Panics;
+use reload::Reloader;
 use signals::Signals;
 use watchdog::Watchdog;
 
@@ -61,10 +63,12 @@ pub fn start(world: World) -> Result<(), Failure> {
 /// Serves until SIGTERM or SIGINT, and then ends every stream.
 async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
+    let mut hangups = signals::hangups()?;
     let (engine, inbox) = engine::channel(limits(&Config::default()));
 
     // The name comes before all that can take long or fail: whoever activated the daemon waits 25 seconds for it.
     let bus = bus::serve(&world.bus, engine.clone()).await?;
+    let reloads = bus.take_reloads();
     journal::started(env!("CARGO_PKG_VERSION"), &world.bus.to_string());
     tokio::spawn(announce::announce(engine.status()));
     let (config, source) = match world.origin.read() {
@@ -77,12 +81,16 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
             return Err(error.into());
         }
     };
-    world.journal.set_level(config.log.level);
-    engine.set_limits(limits(&config));
-    bus.configure(bus_config(&config));
-    Watchdog::start(engine.clone(), &bus, config.watchdog.stall)?;
-    tokio::spawn(extension::of_start(engine.clone(), config.watchdog.stall));
-    let mut thread = source.start(inbox, &config)?;
+    let stall = config.watchdog.stall;
+    let mut reloader = Reloader {
+        origin: world.origin,
+        journal: world.journal,
+        watchdog: Watchdog::start(engine.clone(), &bus, stall)?,
+        config: Config::default(),
+    };
+    reloader.enforce(config, &engine, &bus);
+    tokio::spawn(extension::of_start(engine.clone(), stall));
+    let mut thread = source.start(inbox, &reloader.config)?;
 
     tokio::select! {
         () = signals.next() => {}
@@ -92,8 +100,10 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
             }
             return Err(failure);
         }
+        () = reloader.serve(&engine, &bus, reloads, &mut hangups) => {}
     }
-    stop::stop(&engine, bus, thread, config.stop.grace, &mut signals).await;
+    let grace = reloader.config.stop.grace;
+    stop::stop(&engine, bus, thread, grace, &mut signals).await;
     Ok(())
 }
 
@@ -137,6 +147,7 @@ fn bus_config(config: &Config) -> BusConfig {
         max_tokens: config.sampling.max_tokens,
         max_tokens_limit: config.limits.max_tokens,
         sampling: config.sampling.parameters(),
+        thinking: config.model.thinking,
         ..BusConfig::default()
     }
 }

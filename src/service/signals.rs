@@ -1,8 +1,13 @@
-//! The signals that ask the daemon to stop.
+//! The signals that ask the daemon to stop, or to read its configuration again.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// SIGHUP: from now on it no longer ends the process, but asks for the configuration to be read again.
+pub(super) fn hangups() -> io::Result<Signal> {
+    signal(SignalKind::hangup())
+}
 
 /// SIGTERM from systemd, SIGINT from a terminal.
 #[derive(Debug)]

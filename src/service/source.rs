@@ -67,7 +67,7 @@ impl Source {
 }
 
 /// What the engine needs to know of the configuration.
-fn settings(model: &Path, config: &Config) -> worker::Settings {
+pub(super) fn settings(model: &Path, config: &Config) -> worker::Settings {
     worker::Settings {
         model: model.to_owned(),
         runner: runner::Settings {
@@ -99,7 +99,6 @@ fn settings(model: &Path, config: &Config) -> worker::Settings {
             },
             ..runner::Settings::default()
         },
-        thinking: config.model.thinking,
     }
 }
 

@@ -90,6 +90,11 @@ impl Gangliond {
         &self.config
     }
 
+    /// Writes another configuration; nobody is told.
+    pub(super) fn configure(&self, config: &str) {
+        std::fs::write(&self.config, config).expect("the configuration is written");
+    }
+
     pub(super) fn process(&self) -> u32 {
         self.child.id().expect("it runs")
     }

@@ -18,6 +18,11 @@ pub(crate) struct Daemon {
     _served: Bus,
 }
 
+pub(crate) const LIMITS: Limits = Limits {
+    queue: 8,
+    sessions: 4,
+};
+
 /// Waiting longer means that it never comes; nothing depends on how much shorter it is.
 pub(crate) const EVENTUALLY: Duration = Duration::from_secs(60);
 

@@ -9,7 +9,7 @@ use super::private_bus::PrivateBus;
 /// A running gangliond, until it is dropped.
 pub(crate) struct Process {
     child: Child,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Process {
@@ -39,10 +39,13 @@ impl Process {
             .expect("gangliond starts");
         let Client { manager, .. } = Client::connect(bus).await;
         until(async || manager.state().await.is_ok_and(|state| state == "ready")).await;
-        Self {
-            child,
-            _folder: folder,
-        }
+        Self { child, folder }
+    }
+
+    /// Writes another configuration; nobody is told.
+    pub(crate) fn configure(&self, config: &str) {
+        let file = self.folder.path().join("gangliond.toml");
+        fs::write(file, config).expect("the configuration is written");
     }
 
     /// Bytes of memory that are its own and in use.

@@ -44,6 +44,11 @@ impl Reader {
         Some(frame)
     }
 
+    /// The text of what follows.
+    pub(crate) async fn rest(self) -> String {
+        self.answer().await.text
+    }
+
     /// Everything until the last frame, which the end of the file must follow.
     pub(crate) async fn answer(mut self) -> Answer {
         let mut text = String::new();

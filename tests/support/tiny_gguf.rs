@@ -11,14 +11,20 @@ use super::gguf_writer::{F32, GgufWriter};
 /// Writes it into `directory`, without a vocabulary.
 pub(crate) fn tiny_llama3_rope(directory: &Path) -> PathBuf {
     let path = directory.join("tiny-llama3-rope.gguf");
-    std::fs::write(&path, convert().file()).unwrap();
+    std::fs::write(&path, convert("tiny").file()).unwrap();
     path
 }
 
 /// The model and a vocabulary of byte-level BPE with a chat template.
 pub(crate) fn with_vocabulary() -> GgufWriter {
-    let mut gguf = convert();
-    let tokens = vocabulary(512);
+    speaking("tiny", 0)
+}
+
+/// The same under another name, and with the bytes in another order: to this model each text is another one.
+pub(crate) fn speaking(name: &str, first_byte: usize) -> GgufWriter {
+    let mut gguf = convert(name);
+    let mut tokens = vocabulary(512);
+    tokens[2..][..256].rotate_left(first_byte);
     let merges = ["h e".into(), "l l".into(), "ll o".into(), "he llo".into()];
     let types: Vec<i32> = tokens
         .iter()
@@ -57,7 +63,7 @@ fn vocabulary(size: usize) -> Vec<String> {
     tokens
 }
 
-fn convert() -> GgufWriter {
+fn convert(name: &str) -> GgufWriter {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-llama3-rope");
     let config = std::fs::read_to_string(source.join("config.json")).unwrap();
     let config: Value = serde_json::from_str(&config).unwrap();
@@ -70,7 +76,7 @@ fn convert() -> GgufWriter {
 
     let mut gguf = GgufWriter::default();
     gguf.string("general.architecture", "llama")
-        .string("general.name", "tiny");
+        .string("general.name", name);
     for (key, from) in [
         ("llama.block_count", "num_hidden_layers"),
         ("llama.context_length", "max_position_embeddings"),

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
-use crate::{ask, bench, chat, completions, graph, score, status, tokenize, top};
+use crate::{ask, bench, chat, completions, graph, reload, score, status, tokenize, top};
 
 /// Talk to the language model on this machine
 #[derive(Debug, Parser)]
@@ -26,6 +26,8 @@ pub(crate) enum Verb {
     Status(status::Arguments),
     /// Show, save or reset the decode graph
     Graph(graph::Arguments),
+    /// Have the daemon read its configuration again, and wait until it is in force
+    Reload(reload::Arguments),
     /// Watch the daemon at work
     Top(top::Arguments),
     /// Print the ids of plain text

@@ -1,6 +1,6 @@
 //! `ganglionctl`: asks the daemon over D-Bus, and measures models without it.
 //!
-//! `ask`, `chat`, `status`, `graph` and `top` are plain D-Bus clients and know nothing of models;
+//! `ask`, `chat`, `status`, `graph`, `reload` and `top` are plain D-Bus clients and know nothing of models;
 //! `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus.
 
 mod arguments;
@@ -13,6 +13,7 @@ mod failure;
 mod graph;
 mod offline;
 mod output;
+mod reload;
 mod score;
 mod status;
 mod tokenize;
@@ -41,6 +42,7 @@ fn run(Cli { bus, verb }: Cli) -> Result<Exit, Failure> {
         Verb::Chat(arguments) => chat::run(bus, &arguments),
         Verb::Status(arguments) => status::run(bus, &arguments),
         Verb::Graph(arguments) => graph::run(bus, &arguments),
+        Verb::Reload(arguments) => reload::run(bus, &arguments),
         Verb::Top(arguments) => top::run(bus, &arguments),
         Verb::Tokenize(arguments) => tokenize::run(&arguments),
         Verb::Score(arguments) => score::run(&arguments),

@@ -7,16 +7,15 @@ mod freeze;
 mod script;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use script::{Script, ScriptError};
 
+use super::encoder::Encoder;
 use super::{
     Codec, Command, Control, FinishReason, Inbox, ModelInfo, Phase, Refusal, RequestError,
     SessionId, Turn, Usage,
 };
-use crate::model::language::Prompt;
 use answer::Scripted;
 
 /// How often a delay looks whether its request has been cancelled.
@@ -35,23 +34,25 @@ pub fn run(inbox: &Inbox, script: &Script) {
         };
     });
     load(inbox, script);
-    if let Some(error) = &script.load_error {
-        inbox.fail(error);
-    } else {
-        inbox.ready(Arc::new(Codec::Words), script.context);
-    }
+    let loaded = match &script.load_error {
+        Some(error) => {
+            inbox.fail(error);
+            Err(error)
+        }
+        None => Ok(inbox.ready(Codec::Words, script.context)),
+    };
     let mut kept = HashMap::new();
     while let Some(command) = inbox.next() {
-        match (command, &script.load_error) {
+        match (command, &loaded) {
             (Command::Control(control), _) => obey(control, &mut kept),
-            (Command::Turn(turn), None) => {
-                if serve(turn, script, &mut kept) == Then::End {
+            (Command::Turn(turn), Ok(encoder)) => {
+                if serve(turn, script, encoder, &mut kept) == Then::End {
                     return;
                 }
             }
             // It was being queued while those who waited were told of the failure.
-            (Command::Turn(turn), Some(error)) => turn.fail(
-                RequestError::Refused(Refusal::NotReady(error.clone())),
+            (Command::Turn(turn), Err(error)) => turn.fail(
+                RequestError::Refused(Refusal::NotReady((*error).clone())),
                 Usage::default(),
             ),
         }
@@ -81,14 +82,23 @@ fn obey(control: Control, kept: &mut HashMap<SessionId, Vec<u32>>) {
                 tokens.truncate(keep);
             }
         }
-        Control::ResetGraph(reply) => drop(reply.send(Err(none()))),
+        Control::ResetGraph(reply) | Control::SetMode(_, reply) => {
+            drop(reply.send(Err(none())));
+        }
         Control::DumpGraph(reply) => drop(reply.send(Err(none()))),
+        // Nobody loads a model beside a script; whoever asked is told by its end.
+        Control::Replace(_) => {}
     }
 }
 
 /// Runs one turn. `kept` holds the tokens of each session, as a KV cache would.
-fn serve(mut turn: Turn, script: &Script, kept: &mut HashMap<SessionId, Vec<u32>>) -> Then {
-    let prompt = match prompt_of(&mut turn, script) {
+fn serve(
+    mut turn: Turn,
+    script: &Script,
+    encoder: &Encoder,
+    kept: &mut HashMap<SessionId, Vec<u32>>,
+) -> Then {
+    let prompt = match prompt_of(&mut turn, encoder) {
         Ok(prompt) => prompt,
         Err(refusal) => {
             turn.fail(RequestError::Refused(refusal), Usage::default());
@@ -130,13 +140,9 @@ fn serve(mut turn: Turn, script: &Script, kept: &mut HashMap<SessionId, Vec<u32>
 }
 
 /// The prompt's tokens; those of a turn accepted during the load are made now.
-fn prompt_of(turn: &mut Turn, script: &Script) -> Result<Vec<u32>, Refusal> {
-    if turn.prompt.is_none() {
-        let prompt = Codec::Words.encode(&turn.messages, None, None, script.context)?;
-        turn.prompt = Some(prompt);
-    }
-    let prompt = turn.prompt.as_ref();
-    Ok(prompt.map_or_else(Vec::new, |Prompt { tokens, .. }| tokens.clone()))
+fn prompt_of(turn: &mut Turn, encoder: &Encoder) -> Result<Vec<u32>, Refusal> {
+    let own = encoder.own(turn.prompt.take(), &turn.messages, None)?;
+    Ok(turn.prompt.insert(own).prompt.tokens.clone())
 }
 
 /// What the engine does after a turn.

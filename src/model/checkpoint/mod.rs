@@ -7,12 +7,14 @@ mod config;
 mod files;
 mod gguf;
 mod huggingface;
+mod identity;
 mod language_source;
 mod names;
 mod plan;
 mod safetensors;
 mod stored;
 
+pub use identity::Identity;
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
 
 use std::ops::Range;

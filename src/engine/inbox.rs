@@ -1,0 +1,90 @@
+//! The engine thread's end: what it is asked, and what it tells everyone. It knows no model.
+
+use std::sync::{Arc, MutexGuard};
+
+use super::encoder::Encoder;
+use super::handle::Shared;
+use super::progress::Progress;
+use super::status::{State, Status};
+use super::{Codec, Command, Control, Refusal, RequestError, Snapshot, Usage};
+
+/// The engine thread's end of the queue. Dropping it tells those who wait that nobody is left.
+#[derive(Debug)]
+pub struct Inbox {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Inbox {
+    /// Waits for the next command; `None` once the queue is closed and empty.
+    #[must_use]
+    pub fn next(&self) -> Option<Command> {
+        self.shared.queue.next()
+    }
+
+    /// What should be done before the next token, if anything.
+    #[must_use]
+    pub fn urgent(&self) -> Option<Control> {
+        self.shared.queue.urgent()
+    }
+
+    /// Where the engine notes that it gets on.
+    pub(super) fn progress(&self) -> &Progress {
+        &self.shared.queue.progress
+    }
+
+    /// A step of the load at start.
+    pub(super) fn load_step(&self) {
+        self.progress().advance();
+        self.progress().load_step();
+    }
+
+    /// What those who look are shown.
+    pub(super) fn live(&self) -> MutexGuard<'_, Snapshot> {
+        self.shared.live.lock()
+    }
+
+    /// Tells everyone how the load goes.
+    pub fn publish(&self, change: impl FnOnce(&mut Status)) {
+        self.shared.publish(change);
+    }
+
+    /// From now on prompts are encoded as they are accepted, and checked against `context` tokens. What it returns
+    /// encodes for the engine's own thread.
+    #[must_use]
+    pub fn ready(&self, codec: Codec, context: usize) -> Arc<Encoder> {
+        let mut encoder = self.shared.encoder();
+        let model = encoder.as_ref().map_or(0, |encoder| encoder.model()) + 1;
+        let new = Arc::new(Encoder::new(codec, context, model));
+        *encoder = Some(new.clone());
+        drop(encoder);
+        self.loaded(State::Ready, "");
+        new
+    }
+
+    /// The model could not be loaded: everyone who waits is told why, and so is everyone who asks later.
+    pub fn fail(&self, detail: &str) {
+        self.loaded(State::Failed, detail);
+        for turn in self.shared.queue.drain() {
+            turn.fail(
+                RequestError::Refused(Refusal::NotReady(detail.to_owned())),
+                Usage::default(),
+            );
+        }
+    }
+
+    fn loaded(&self, state: State, detail: &str) {
+        self.shared.publish(|status| {
+            detail.clone_into(&mut status.detail);
+            // A daemon that was told to stop while it loaded still stops.
+            if status.state == State::Loading {
+                status.state = state;
+            }
+        });
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.shared.queue.abandon();
+    }
+}

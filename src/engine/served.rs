@@ -1,0 +1,134 @@
+//! A model as it is served: its runner, its language, and what is told of it. Made from settings by whatever thread;
+//! who waits for it is not known here.
+
+use std::path::PathBuf;
+
+use super::load::LoadError;
+use super::runner::{self, Runner};
+use super::{Codec, ModelInfo, Phase, Status};
+use crate::model::checkpoint::Identity;
+use crate::model::{Checkpoint, Language};
+
+/// What to load and how to run it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// A `.gguf` file or a safetensors directory.
+    pub model: PathBuf,
+    pub runner: runner::Settings,
+}
+
+/// What a model was made from.
+#[derive(Clone, Debug)]
+pub(super) struct Recipe {
+    settings: Settings,
+    /// `None` if its files could not be looked at.
+    files: Option<Identity>,
+}
+
+/// What it takes to put other settings in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Nothing,
+    /// The decode graph is recorded in another way.
+    Mode,
+    Load,
+}
+
+impl Recipe {
+    pub(super) fn of(settings: &Settings) -> Self {
+        Self {
+            files: Identity::of(&settings.model).ok(),
+            settings: settings.clone(),
+        }
+    }
+
+    /// From these to `next`.
+    pub(super) fn step_to(&self, next: &Self) -> Step {
+        let (is, to_be) = (&self.settings.runner, &next.settings.runner);
+        let mut alike = next.settings.clone();
+        // Asked only while a model is loaded.
+        alike.runner.reserve = is.reserve;
+        alike.runner.graph.mode = is.graph.mode;
+        let replaced = self.files.is_none() || self.files != next.files;
+        if replaced || self.settings != alike {
+            Step::Load
+        } else if is.graph.mode == to_be.graph.mode {
+            Step::Nothing
+        } else if to_be.graph.record_at_start {
+            Step::Load
+        } else {
+            Step::Mode
+        }
+    }
+}
+
+/// How a load gets on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Loading {
+    Begins(Phase),
+    /// Some of the weights; the percentage if people should hear of it.
+    Read(Option<u64>),
+}
+
+/// A loaded model, in force or not yet.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) runner: Runner,
+    pub(super) codec: Codec,
+    pub(super) recipe: Recipe,
+    info: ModelInfo,
+}
+
+impl Served {
+    /// Loads it; `tell` hears how that gets on.
+    pub(super) fn load(
+        settings: &Settings,
+        mut tell: impl FnMut(Loading),
+    ) -> Result<Self, LoadError> {
+        let recipe = Recipe::of(settings);
+        tell(Loading::Begins(Phase::Opening));
+        let checkpoint = Checkpoint::open(&settings.model)?;
+        tell(Loading::Begins(Phase::Vocabulary));
+        let language = Language::load(checkpoint.language_source()?)?;
+        tell(Loading::Begins(Phase::Weights));
+        let mut shown = 0;
+        let runner = Runner::load(&checkpoint, &settings.runner, &mut |done, total| {
+            if done >= total {
+                // What comes after the last weight: the first steps' memory, and recordings.
+                tell(Loading::Begins(Phase::Preparing));
+            }
+            let percent = done * 100 / total.max(1);
+            let more = percent >= shown + 5;
+            if more {
+                shown = percent;
+            }
+            tell(Loading::Read(more.then_some(percent)));
+        })?;
+        let shape = runner.shape();
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let info = ModelInfo {
+            name: checkpoint.name.clone(),
+            architecture: format!("{:?}", shape.architecture).to_lowercase(),
+            path: settings.model.display().to_string(),
+            layers: count(shape.layers),
+            hidden: count(shape.hidden),
+            vocabulary: count(shape.vocabulary),
+            context: count(runner.context()),
+            weight_bytes: checkpoint.weight_bytes(),
+        };
+        Ok(Self {
+            runner,
+            codec: Codec::Model(language),
+            recipe,
+            info,
+        })
+    }
+
+    /// What everyone is told of it.
+    pub(super) fn describe(&self, status: &mut Status) {
+        status.model = self.info.clone();
+        status.backend = self.runner.backend().into();
+        status.device = self.runner.description().into();
+        status.memory = self.runner.memory();
+    }
+}

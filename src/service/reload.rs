@@ -1,0 +1,130 @@
+//! Reads the configuration again, and puts all of it in force or nothing. One reload at a time.
+//!
+//! What a running engine depends on is decided by the engine; here it is only handed over.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::signal::unix::Signal;
+use tokio::sync::mpsc;
+
+use super::source::{self, Source};
+use super::watchdog::Watchdog;
+use super::{Origin, bus_config, extension, limits};
+use crate::bus::{self, Bus, ReloadCall};
+use crate::config::{Config, ConfigError};
+use crate::engine::{Handle, ReplaceError, Replaced};
+use crate::journal::{self, Journal};
+
+/// The configuration in force, and where it came from.
+#[derive(Debug)]
+pub(super) struct Reloader {
+    pub(super) origin: Origin,
+    pub(super) journal: Journal,
+    pub(super) watchdog: Arc<Watchdog>,
+    pub(super) config: Config,
+}
+
+/// Why the old configuration stays.
+#[derive(Debug, thiserror::Error)]
+enum ReloadError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Engine(#[from] ReplaceError),
+    #[error("the configuration cannot be read: {0}")]
+    Read(#[from] tokio::task::JoinError),
+}
+
+impl Reloader {
+    /// Puts `config` in force, but for what an engine depends on.
+    pub(super) fn enforce(&mut self, config: Config, engine: &Handle, bus: &Bus) {
+        self.journal.set_level(config.log.level);
+        self.watchdog.set_stall(config.watchdog.stall);
+        engine.set_limits(limits(&config));
+        bus.configure(bus_config(&config));
+        self.config = config;
+    }
+
+    /// Answers calls and SIGHUPs, one after another, until it is dropped.
+    pub(super) async fn serve(
+        &mut self,
+        engine: &Handle,
+        bus: &Bus,
+        mut calls: mpsc::Receiver<ReloadCall>,
+        hangups: &mut Signal,
+    ) {
+        loop {
+            let call = tokio::select! {
+                Some(call) = calls.recv() => Some(call),
+                Some(()) = hangups.recv() => None,
+                else => return std::future::pending().await,
+            };
+            let result = self.reload(engine, bus).await;
+            if let Some(call) = call {
+                call.answer(result.map_err(Into::into));
+            }
+        }
+    }
+
+    async fn reload(&mut self, engine: &Handle, bus: &Bus) -> Result<(), ReloadError> {
+        let begun = Instant::now();
+        let result = self.read_and_enforce(engine, bus).await;
+        match &result {
+            Ok(what) => {
+                let model = engine.status().borrow().model.name.clone();
+                journal::reloaded(what, &model, begun.elapsed().as_secs_f64());
+            }
+            Err(error) => journal::reload_failed(&error.to_string()),
+        }
+        result.map(drop)
+    }
+
+    /// Tells what was done.
+    async fn read_and_enforce(
+        &mut self,
+        engine: &Handle,
+        bus: &Bus,
+    ) -> Result<&'static str, ReloadError> {
+        let origin = self.origin.clone();
+        let (config, source) = tokio::task::spawn_blocking(move || origin.read()).await??;
+        let replaced = match source {
+            Source::Model(path) => {
+                let settings = source::settings(&path, &config);
+                tokio::select! {
+                    replaced = engine.replace(settings) => replaced?,
+                    never = extension::of_load(engine, self.config.watchdog.stall) => match never {},
+                }
+            }
+            Source::Script(_) => Replaced::Nothing,
+        };
+        let same = self.config == config;
+        self.enforce(config, engine, bus);
+        Ok(match replaced {
+            Replaced::Nothing if same => "nothing has changed",
+            Replaced::Nothing | Replaced::GraphMode => "the model stays",
+            Replaced::Model => "another model, or another way to run it, was loaded",
+        })
+    }
+}
+
+impl From<ReloadError> for bus::Error {
+    fn from(error: ReloadError) -> Self {
+        let message = error.to_string();
+        match error {
+            ReloadError::Engine(ReplaceError::Refused(refusal)) => refusal.into(),
+            ReloadError::Engine(ReplaceError::NotSupported(_)) => Self::NotSupported(message),
+            ReloadError::Engine(ReplaceError::NeedsRestart { .. } | ReplaceError::Memory(_)) => {
+                Self::OutOfMemory(message)
+            }
+            ReloadError::Engine(ReplaceError::Model { error, .. }) if error.is_of_machine() => {
+                Self::EngineFailed(message)
+            }
+            ReloadError::Config(_) | ReloadError::Engine(ReplaceError::Model { .. }) => {
+                Self::InvalidOption(message)
+            }
+            ReloadError::Engine(ReplaceError::Device(_) | ReplaceError::Loader(_))
+            | ReloadError::Read(_) => Self::EngineFailed(message),
+        }
+    }
+}
