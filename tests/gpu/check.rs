@@ -4,6 +4,7 @@
 mod diff;
 mod lifecycle;
 mod modes;
+mod reload;
 mod smoke;
 
 use std::process::ExitCode;
@@ -14,7 +15,8 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   modes [--cpu] MODEL...  every mode of the graph gives the same tokens, and so do prompts by few rows and by many
   lifecycle [--cost] [--cpu] MODEL...
                           the decode graph's life cycle with refused calls, its memory and its cost; --cost: only that,
-                          and the time to a short prompt's first token";
+                          and the time to a short prompt's first token
+  reload [--cpu] MODEL... another thread loads the model again while it answers, and it takes its own place";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
         Some((check, rest)) if check == "diff" => diff::run(rest),
         Some((check, rest)) if check == "modes" && !rest.is_empty() => modes::run(rest),
         Some((check, rest)) if check == "lifecycle" && !rest.is_empty() => lifecycle::run(rest),
+        Some((check, rest)) if check == "reload" && !rest.is_empty() => reload::run(rest),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

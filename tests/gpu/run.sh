@@ -335,6 +335,7 @@ stage_anatomy() { with_synthetic; }
 # The states of the decode graph, with every fault of the driver; then what a change of the cache costs.
 stage_lifecycle() {
     check 'lifecycle of the decode graph' lifecycle "${tiny[@]}"
+    check 'reload beside a running model' reload "${tiny[@]}"
     with_synthetic
 }
 

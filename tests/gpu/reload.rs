@@ -1,0 +1,158 @@
+//! A model takes another's place while that one answers: loaded by a thread of its own, as the service reloads. Its
+//! transitions themselves are held against the design where there is no GPU (`tests/graph`).
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{self, TryRecvError};
+use std::thread;
+
+use ganglion::device::Context;
+use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::graph::Reason;
+use ganglion::kv::{Change, Owner};
+use ganglion::model::Checkpoint;
+use ganglion::sampler::Parameters;
+use ganglion::tape::Ending;
+
+const ROUNDS: usize = 12;
+/// After so many the driver has taken what it keeps for itself.
+const WARM: usize = 3;
+/// Bytes that it may still move: far below any model.
+const SLACK: u64 = 4 << 20;
+const TOKENS: usize = 24;
+const KEPT: Owner = Owner(1);
+const OTHER: Owner = Owner(2);
+const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
+
+/// Prints a line for each model. `--cpu` tries it where there is no GPU.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let (flags, models): (Vec<_>, Vec<_>) = arguments
+        .iter()
+        .partition(|argument| argument.starts_with("--"));
+    let on_cpu = flags.iter().any(|flag| *flag == "--cpu");
+    let (backend, context) = match (on_cpu, Context::open(false)) {
+        (true, _) => (Backend::Cpu, None),
+        (false, Ok(context)) => (Backend::Cuda, Some(context)),
+        (false, Err(error)) => return super::not_run(&error),
+    };
+    let free = || match &context {
+        Some(context) => context.free_memory().map_err(|error| error.to_string()),
+        None => Ok(0),
+    };
+    let mut failed = models.is_empty();
+    for model in models {
+        let said = reload(Path::new(model), backend, &free);
+        failed |= said.is_err();
+        let said = said.unwrap_or_else(|error| format!("FAILED: {error}"));
+        println!("{model}: {said}");
+    }
+    super::verdict(!failed)
+}
+
+fn reload(
+    model: &Path,
+    backend: Backend,
+    free: &dyn Fn() -> Result<u64, String>,
+) -> Result<String, String> {
+    let mut runner = load(model, backend, 2)?;
+    let first = say(&mut runner, KEPT, &PROMPT)?;
+    let text = [&PROMPT[..], &first, &[9]].concat();
+    let second = say(&mut runner, KEPT, &text)?;
+    let (mut meanwhile, mut after_warm) = (0, 0);
+    for round in 0..ROUNDS {
+        let (done, loaded) = mpsc::channel();
+        let path = PathBuf::from(model);
+        let slots = 2 + round % 2;
+        let thread = thread::spawn(move || drop(done.send(load(&path, backend, slots))));
+        let mut new = loop {
+            match loaded.try_recv() {
+                Ok(new) => break new?,
+                Err(TryRecvError::Disconnected) => return Err("the loader has panicked".into()),
+                Err(TryRecvError::Empty) => {}
+            }
+            same(
+                "the text meanwhile",
+                &say(&mut runner, OTHER, &PROMPT)?,
+                &first,
+            )?;
+            meanwhile += TOKENS;
+        };
+        drop(thread.join());
+        new.succeed(&mut runner)
+            .map_err(|error| error.to_string())?;
+        same(
+            "the reason",
+            new.graph().reason(),
+            &Reason::Kv(Change::Resized),
+        )?;
+        let (was, is) = (runner.graph().counters(), new.graph().counters());
+        same("launches", &is.launches, &was.launches)?;
+        runner = new;
+        same(
+            "the text that goes on",
+            &say(&mut runner, KEPT, &text)?,
+            &second,
+        )?;
+        same(
+            "the reason",
+            runner.graph().reason(),
+            &Reason::Kv(Change::Restored),
+        )?;
+        if round + 1 == WARM {
+            after_warm = free()?;
+        }
+    }
+    let lost = after_warm.saturating_sub(free()?);
+    if lost > SLACK {
+        return Err(format!(
+            "{lost} bytes of the device are gone after {ROUNDS} reloads"
+        ));
+    }
+    Ok(format!(
+        "{ROUNDS} reloads, {meanwhile} tokens made meanwhile, {lost} bytes less free than after {WARM}"
+    ))
+}
+
+fn load(model: &Path, backend: Backend, slots: usize) -> Result<Runner, String> {
+    let settings = Settings {
+        backend,
+        context: 128,
+        slots,
+        prefill_chunk: 16,
+        ..Settings::default()
+    };
+    let checkpoint = Checkpoint::open(model).map_err(|error| error.to_string())?;
+    Runner::load(&checkpoint, &settings, &mut |_, _| {}).map_err(|error| error.to_string())
+}
+
+/// A turn that keeps what its region holds of `prompt`.
+fn say(runner: &mut Runner, owner: Owner, prompt: &[u32]) -> Result<Vec<u32>, String> {
+    let failed = |error: ganglion::engine::runner::RunError| error.to_string();
+    let cached = runner
+        .begin(Some(owner), prompt, Parameters::default())
+        .map_err(failed)?;
+    let chunk = runner.prefill_chunk();
+    let mut rest = &prompt[cached..];
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(rest.len().min(chunk));
+        let ending = if later.is_empty() {
+            Ending::Token
+        } else {
+            Ending::Kv
+        };
+        runner.prefill(now, ending).map_err(failed)?;
+        rest = later;
+    }
+    let mut tokens = vec![runner.token()];
+    while tokens.len() < TOKENS {
+        tokens.push(runner.step(tokens.len() + 1 < TOKENS).map_err(failed)?);
+    }
+    Ok(tokens)
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: &T, to_be: &T) -> Result<(), String> {
+    if is == to_be {
+        return Ok(());
+    }
+    Err(format!("{what}: {is:?} in place of {to_be:?}"))
+}
