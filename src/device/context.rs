@@ -188,17 +188,18 @@ fn explain(error: Error) -> Error {
         return Error::NoDriver;
     }
     let shut_out = SHUT_OUT.iter().any(|result| error.is(*result));
-    match (error, open::refused().filter(|_| shut_out)) {
-        (_, Some(refused)) => refused,
+    let closed = || open::refused().or_else(open::missing);
+    match (error, shut_out.then(closed).flatten()) {
+        (_, Some(closed)) => closed,
         (error, None) if error.is(CUresult::CUDA_ERROR_NO_DEVICE) => Error::NoDevice,
         (
             Error::Driver {
                 call: "cuInit",
                 name,
-                ..
+                code,
             },
             None,
-        ) => Error::NotStarted { name },
+        ) => Error::NotStarted { name, code },
         (error, None) => error,
     }
 }

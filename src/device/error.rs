@@ -36,11 +36,13 @@ pub enum Error {
     OutOfMemory { need: u64, free: u64 },
     #[error("{call} finds no memory left: lower kv.context, or stop what else uses the GPU")]
     NoMemory { call: &'static str },
-    #[error(
-        "the driver does not start ({name}): a service may hide what it opens, which on a Jetson is /dev/nvmap, \
-         /dev/nvgpu, /dev/dri/renderD128, /dev/host1x-fence and /sys; see also `sudo dmesg`"
-    )]
-    NotStarted { name: String },
+    #[error("{node} is missing: {remedy}")]
+    NoNode {
+        node: &'static str,
+        remedy: &'static str,
+    },
+    #[error("the driver does not start ({name}, cuInit {code}): {}", remedy(*.code))]
+    NotStarted { name: String, code: u32 },
     #[error("no kernel is called {kernel}")]
     NoKernel { kernel: String },
     #[error(
@@ -76,6 +78,28 @@ pub enum Error {
         name: String,
         code: u32,
     },
+}
+
+/// What cuInit's answers have stood for on Jetsons.
+const fn remedy(code: u32) -> &'static str {
+    match code {
+        801 => {
+            "the render node or /sys is hidden from this process: a service needs /dev/dri/renderD128 in DeviceAllow= \
+             and group render, and /sys must be readable"
+        }
+        999 => {
+            "/dev/nvmap or /dev/nvgpu refuses this process, or the kernel module has failed: a service needs both in \
+             DeviceAllow= and group video; see also `sudo dmesg | grep -i nv`"
+        }
+        802 => "the system is not ready: wait for the driver's own services, then restart this one",
+        803 => {
+            "the driver's library and its kernel module are of different releases: reboot after the update"
+        }
+        _ => {
+            "a service may hide what it opens, which on a Jetson is /dev/nvmap, /dev/nvgpu, /dev/dri/renderD128, \
+             /dev/host1x-fence and /sys; see also `sudo dmesg`"
+        }
+    }
 }
 
 /// After these the context does nothing any more: only a new process helps.

@@ -35,6 +35,40 @@ pub(super) fn refused() -> Option<Error> {
     })
 }
 
+/// Where it is told that this is a Jetson, whatever nodes there are.
+const NVGPU: &str = "/sys/module/nvgpu";
+
+/// Nodes without which CUDA does not start, and what brings them back.
+const NEEDED: &[(&str, &str)] = &[
+    (
+        "/dev/nvmap",
+        "`sudo modprobe nvmap`, and see `sudo dmesg | grep nvmap`",
+    ),
+    (
+        "/dev/dri/renderD128",
+        "the render node comes with the display driver: `sudo modprobe nvidia-drm` or `tegra-drm`, or pass it into \
+         this container",
+    ),
+    (
+        "/dev/host1x-fence",
+        "`sudo modprobe host1x-fence`, and for every start: echo host1x-fence | sudo tee \
+         /etc/modules-load.d/host1x-fence.conf",
+    ),
+];
+
+/// On a Jetson, the first node that is not there though CUDA needs it.
+pub(super) fn missing() -> Option<Error> {
+    if ![NVGPU, JETSON[0]]
+        .iter()
+        .any(|path| Path::new(path).exists())
+    {
+        return None;
+    }
+    let lost = |(node, _): &&(&str, &str)| !Path::new(node).exists();
+    let (node, remedy) = NEEDED.iter().find(lost)?;
+    Some(Error::NoNode { node, remedy })
+}
+
 fn is_refused(node: &Path) -> bool {
     // Some releases let the group only read /dev/nvmap.
     let writable = node

@@ -104,6 +104,15 @@ const fn mebibytes(bytes: u64) -> u64 {
     bytes.div_ceil(1 << 20)
 }
 
+/// A model that fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    /// What it will take.
+    pub footprint: Footprint,
+    /// Bytes that there are.
+    pub have: u64,
+}
+
 /// What there is, and what of it is left to others.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
@@ -134,13 +143,16 @@ impl Budget {
         &self,
         context: usize,
         footprint: impl Fn(usize) -> Option<Footprint>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Admitted, Refusal> {
         let asked = footprint(context);
         let fits = |footprint: Option<Footprint>| {
             footprint.is_some_and(|footprint| self.holds(footprint.bytes()))
         };
-        if fits(asked) {
-            return Ok(());
+        if let Some(footprint) = asked.filter(|footprint| fits(Some(*footprint))) {
+            return Ok(Admitted {
+                footprint,
+                have: self.have,
+            });
         }
         let largest = greatest(context, |fewer| fits(footprint(fewer)));
         Err(match asked {

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "cuda")]
 use super::admission::Pool;
-use super::admission::{Budget, Refusal};
+use super::admission::{Admitted, Budget, Refusal};
 #[cfg(feature = "cuda")]
 use super::runner::Placement;
 use super::runner::{Backend, RunError, Settings};
@@ -84,6 +84,21 @@ pub(super) fn load(
     settings: &Settings,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
+    let (forward, tensors) = plan(checkpoint, settings)?;
+    let source = Source {
+        checkpoint,
+        tensors,
+        done: 0,
+        progress,
+    };
+    source.load(forward, settings)
+}
+
+/// What will be computed, and the weights in the order of their ids.
+pub(super) fn plan<'a>(
+    checkpoint: &'a Checkpoint,
+    settings: &Settings,
+) -> Result<(Forward, Vec<&'a Tensor>), LoadError> {
     let shape = checkpoint.shape.clone();
     let context = if settings.context == 0 {
         shape.context
@@ -116,13 +131,7 @@ pub(super) fn load(
         activation: DType::F32,
         kv,
     };
-    let source = Source {
-        checkpoint,
-        tensors,
-        done: 0,
-        progress,
-    };
-    source.load(forward, settings)
+    Ok((forward, tensors))
 }
 
 /// What `Runner::load` prepares of a model: the largest prompt, and a step.
@@ -181,11 +190,7 @@ impl Source<'_> {
         settings: &Settings,
         description: String,
     ) -> Result<Loaded, LoadError> {
-        let budget = Budget::of_system(&settings.meminfo, settings.reserve)?;
-        budget.admit(forward.kv.context, |context| {
-            let [prompt, step] = tapes(&with_context(&forward, context), settings);
-            Some(cpu::footprint(&[&prompt, &step], settings.threads))
-        })?;
+        admit_on_cpu(&forward, settings)?;
         let weights = (0..self.tensors.len())
             .map(|id| self.weight(id))
             .collect::<Result<_, _>>()?;
@@ -207,10 +212,12 @@ impl Source<'_> {
     fn cuda(&mut self, mut forward: Forward, settings: &Settings) -> Result<Loaded, LoadError> {
         forward.activation = settings.cuda.activations;
         let device = cuda::Device::open(settings.cuda.emulate_tegra)?;
-        let [prompt, step] = tapes(&forward, settings);
-        cuda::suits(&prompt)?;
-        cuda::suits(&step)?;
-        admit(&device, &forward, settings)?;
+        let own = if device.is_integrated() {
+            None
+        } else {
+            Some(device.free_memory()?)
+        };
+        admit_on_cuda(own, &forward, settings)?;
         let place = |placement| match placement {
             Placement::Auto => None,
             Placement::Device => Some(cuda::Memory::Device),
@@ -283,31 +290,44 @@ impl Source<'_> {
     }
 }
 
-/// Holds a model against the memory that its GPU uses: on an integrated one the system's, whatever the driver
-/// says is free, for that counts the page cache as used.
+/// Holds a model against the system's memory; tells what it takes of it.
+pub(super) fn admit_on_cpu(forward: &Forward, settings: &Settings) -> Result<Admitted, LoadError> {
+    let budget = Budget::of_system(&settings.meminfo, settings.reserve)?;
+    let admitted = budget.admit(forward.kv.context, |context| {
+        let [prompt, step] = tapes(&with_context(forward, context), settings);
+        Some(cpu::footprint(&[&prompt, &step], settings.threads))
+    })?;
+    Ok(admitted)
+}
+
+/// Holds a model against the memory that its GPU uses: `own` bytes of a discrete one that are free, else the
+/// system's, whatever the driver says is free, for that counts the page cache as used.
 #[cfg(feature = "cuda")]
-fn admit(device: &cuda::Device, forward: &Forward, settings: &Settings) -> Result<(), LoadError> {
-    let integrated = device.is_integrated();
+pub(super) fn admit_on_cuda(
+    own: Option<u64>,
+    forward: &Forward,
+    settings: &Settings,
+) -> Result<Admitted, LoadError> {
+    for tape in &tapes(forward, settings) {
+        cuda::suits(tape)?;
+    }
     let system = || Budget::of_system(&settings.meminfo, settings.reserve);
-    let budget = if integrated {
-        system()?
-    } else {
-        Budget {
-            have: device.free_memory()?,
+    let budget = match own {
+        None => system()?,
+        Some(have) => Budget {
+            have,
             reserve: settings.reserve,
             pool: Pool::Device,
-        }
+        },
     };
-    let footprint = |context| {
+    let admitted = budget.admit(forward.kv.context, |context| {
         let [prompt, step] = tapes(&with_context(forward, context), settings);
-        cuda::footprint(&[&prompt, &step], settings.prefill_chunk, integrated).ok()
-    };
-    budget.admit(forward.kv.context, footprint)?;
-    let weights = footprint(forward.kv.context).map_or(0, |footprint| footprint.weights);
-    if !integrated && settings.cuda.weights == Placement::Unified {
-        system()?.admit_passage(weights)?;
+        cuda::footprint(&[&prompt, &step], settings.prefill_chunk, own.is_none()).ok()
+    })?;
+    if own.is_some() && settings.cuda.weights == Placement::Unified {
+        system()?.admit_passage(admitted.footprint.weights)?;
     }
-    Ok(())
+    Ok(admitted)
 }
 
 /// Why no device here can run the model at all: only then may another backend take its place unasked. One

@@ -5,6 +5,7 @@
 mod admission;
 mod codec;
 mod encoder;
+mod forecast;
 mod handle;
 mod inbox;
 mod live;
@@ -27,9 +28,10 @@ pub mod worker;
 
 pub use crate::model::{Message, Role};
 pub use crate::telemetry::{FinishReason, Receipt, Usage};
-pub use admission::{Pool, Refusal as MemoryRefusal};
+pub use admission::{Admitted, Pool, Refusal as MemoryRefusal};
 pub use codec::Codec;
 pub use encoder::{Encoded, Encoder};
+pub use forecast::{Site, forecast};
 pub use handle::{Handle, Limits, channel};
 pub use inbox::Inbox;
 pub use live::{GraphStatus, Snapshot};

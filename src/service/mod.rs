@@ -3,6 +3,7 @@
 //! It knows the engine by its handle and the bus by what it promises; requests pass it by.
 
 mod announce;
+mod arguments;
 mod extension;
 mod failure;
 mod notify;
@@ -21,10 +22,11 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 
+pub use arguments::{Arguments, EXIT_CODES};
 pub use failure::Failure;
 pub use origin::Origin;
-pub use source::Source;
 use source::Thread;
+pub use source::{Source, settings};
 
 use crate::bus::{self, Address, Bus, BusConfig};
 use crate::config::Config;

@@ -67,7 +67,8 @@ impl Source {
 }
 
 /// What the engine needs to know of the configuration.
-pub(super) fn settings(model: &Path, config: &Config) -> worker::Settings {
+#[must_use]
+pub fn settings(model: &Path, config: &Config) -> worker::Settings {
     worker::Settings {
         model: model.to_owned(),
         runner: runner::Settings {

@@ -1,50 +1,20 @@
 //! Which backend is taken, why not the other, and what to do about it: with a driver made up for the purpose.
 
-use std::collections::HashMap;
-use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 use tempfile::TempDir;
 
 use super::gangliond::Gangliond;
+use crate::support::fake_driver::environment;
 use crate::support::gguf_writer::{F32, GgufWriter};
 use crate::support::private_bus::PrivateBus;
 use crate::support::tiny_gguf;
 
 const CTL: &str = env!("CARGO_BIN_EXE_ganglionctl");
-
-/// Where the loader finds a driver that answers as the environment says. It goes by both names that are tried.
-fn driver() -> &'static Path {
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/service/libcuda.c");
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-o"])
-            .arg(folder.path().join("libcuda.so"))
-            .arg(source)
-            .status()
-            .expect("cc runs");
-        assert!(built.success());
-        let copy = folder.path().join("libcuda.so.1");
-        std::fs::copy(folder.path().join("libcuda.so"), copy).expect("a copy");
-        folder
-    });
-    folder.path()
-}
-
-fn environment(answers: &[(&str, &str)]) -> HashMap<OsString, OsString> {
-    let library = ("LD_LIBRARY_PATH".into(), driver().into());
-    let answers = answers
-        .iter()
-        .map(|(name, answer)| (name.into(), answer.into()));
-    std::iter::once(library).chain(answers).collect()
-}
 
 fn tiny() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3")
@@ -109,7 +79,17 @@ fn a_failure_that_waiting_or_freeing_mends_never_falls_back() {
         (
             "FAKE_INIT",
             "802",
-            "the driver does not start (CUDA_ERROR_FAKE_802)",
+            "the driver does not start (CUDA_ERROR_FAKE_802, cuInit 802): the system is not ready",
+        ),
+        (
+            "FAKE_INIT",
+            "801",
+            "cuInit 801): the render node or /sys is hidden",
+        ),
+        (
+            "FAKE_INIT",
+            "999",
+            "cuInit 999): /dev/nvmap or /dev/nvgpu refuses this process",
         ),
         (
             "FAKE_RETAIN",
@@ -183,6 +163,20 @@ fn a_closed_device_node_is_named_with_the_group_that_opens_it() {
         ] {
             assert!(text.contains(&expected), "{node}: {text}");
         }
+    }
+
+    // On a Jetson, a node that is not there at all.
+    for (there, init, expected) in [
+        ("nvmap", "801", "/dev/dri/renderD128 is missing: "),
+        (
+            "nvmap /dev/dri/renderD128",
+            "999",
+            "/dev/host1x-fence is missing: `sudo modprobe host1x-fence`",
+        ),
+    ] {
+        let script = format!("mkdir /dev/dri && touch /dev/{there} && exec \"$@\"");
+        let text = failure(&inside(&script, init).expect("it ran before"));
+        assert!(text.contains(expected), "{there}: {text}");
     }
 }
 

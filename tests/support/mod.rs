@@ -1,6 +1,7 @@
 //! What tests of several surfaces share.
 
 pub(crate) mod daemon;
+pub(crate) mod fake_driver;
 pub(crate) mod gguf_writer;
 pub(crate) mod private_bus;
 pub(crate) mod process;

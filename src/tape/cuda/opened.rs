@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::device::{Context, Error, Modules};
+use crate::device::{Context, Error, Modules, Properties};
 
 /// What there is to know before a model is loaded. It cannot be cloned: what is loaded with it may go to another thread.
 #[derive(Debug)]
@@ -21,6 +21,17 @@ impl Device {
         let context = Context::open(emulate_tegra)?;
         let modules = Modules::load(&context)?;
         Ok(Self { context, modules })
+    }
+
+    #[must_use]
+    pub fn properties(&self) -> &Properties {
+        self.context.properties()
+    }
+
+    /// Which of this build's kernels suit it, for people.
+    #[must_use]
+    pub fn kernels(&self) -> &'static str {
+        self.modules.kind()
     }
 
     /// Whether it shares its memory with the CPU.

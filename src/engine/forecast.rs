@@ -1,0 +1,45 @@
+//! Whether a model would be admitted, asked without loading it: for tools that advise before the daemon starts.
+//!
+//! The answer is admission's own, so that advice and refusal cannot differ.
+
+use super::admission::Admitted;
+use super::load::{self, LoadError};
+use super::runner::Settings;
+use crate::model::Checkpoint;
+
+/// Where a model would lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    Cpu,
+    /// A GPU that shares the CPU's memory.
+    Integrated,
+    /// A GPU with so many bytes of its own that are free.
+    Discrete(u64),
+}
+
+/// What the model would take there, if it would be admitted.
+///
+/// # Errors
+/// As loading it: if it does not fit, the refusal names the largest context that does.
+pub fn forecast(
+    checkpoint: &Checkpoint,
+    settings: &Settings,
+    site: Site,
+) -> Result<Admitted, LoadError> {
+    let (forward, _) = load::plan(checkpoint, settings)?;
+    match site {
+        Site::Cpu => load::admit_on_cpu(&forward, settings),
+        #[cfg(feature = "cuda")]
+        Site::Integrated | Site::Discrete(_) => {
+            let mut forward = forward;
+            forward.activation = settings.cuda.activations;
+            let own = match site {
+                Site::Discrete(free) => Some(free),
+                Site::Cpu | Site::Integrated => None,
+            };
+            load::admit_on_cuda(own, &forward, settings)
+        }
+        #[cfg(not(feature = "cuda"))]
+        Site::Integrated | Site::Discrete(_) => Err(LoadError::NoCuda),
+    }
+}

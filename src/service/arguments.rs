@@ -1,0 +1,39 @@
+//! The command line of `gangliond`: what it takes, and nothing about what it does with it.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::bus::Address;
+use crate::engine::sim::Script;
+
+/// For `--help`, and for the manual.
+pub const EXIT_CODES: &str = "\
+Exit status:
+   0  stopped by SIGTERM or SIGINT
+  64  the arguments are wrong
+  69  the bus cannot be reached or was lost, or another daemon has the name
+  70  the engine failed, or the daemon met a bug of its own
+  71  the system refused a thread, a signal handler or the like
+  78  the configuration or the model cannot be used; starting again would not help";
+
+/// Keeps one language model warm and answers over D-Bus.
+#[derive(Debug, Parser)]
+#[command(name = "gangliond", version, about, after_help = EXIT_CODES)]
+pub struct Arguments {
+    /// The configuration file; FILE.d/*.toml come after it [default: /etc/ganglion/gangliond.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Check the configuration file and its drop-ins, say what is wrong with it, and start nothing
+    #[arg(long)]
+    pub check_config: bool,
+
+    /// The bus to answer on: system, session, or a D-Bus address
+    #[arg(long, value_name = "BUS", default_value = "system")]
+    pub bus: Address,
+
+    /// Run a script instead of a model, for tests: key=value, separated by commas
+    #[arg(long, value_name = "SCRIPT", num_args = 0..=1, default_missing_value = "")]
+    pub sim: Option<Script>,
+}
