@@ -5,6 +5,7 @@ mod architecture;
 mod bus;
 mod config;
 mod ctl;
+mod doctor;
 mod golden;
 mod graph;
 mod hostile;

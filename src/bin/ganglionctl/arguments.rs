@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
-use crate::{ask, bench, chat, completions, graph, reload, score, status, tokenize, top};
+use crate::{ask, bench, chat, completions, doctor, graph, reload, score, status, tokenize, top};
 
 /// Talk to the language model on this machine
 #[derive(Debug, Parser)]
@@ -30,6 +30,8 @@ pub(crate) enum Verb {
     Reload(reload::Arguments),
     /// Watch the daemon at work
     Top(top::Arguments),
+    /// Check what the daemon needs of this machine, and say what to do
+    Doctor(doctor::Arguments),
     /// Print the ids of plain text
     Tokenize(tokenize::Arguments),
     /// Score token ids, and compare the scores with a reference's

@@ -1,14 +1,16 @@
 //! `ganglionctl`: asks the daemon over D-Bus, and measures models without it.
 //!
 //! `ask`, `chat`, `status`, `graph`, `reload` and `top` are plain D-Bus clients and know nothing of models;
-//! `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus.
+//! `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus; `doctor` looks at all of it.
 
 mod arguments;
 mod ask;
 mod bench;
 mod chat;
+mod checksum;
 mod client;
 mod completions;
+mod doctor;
 mod failure;
 mod graph;
 mod offline;
@@ -44,6 +46,7 @@ fn run(Cli { bus, verb }: Cli) -> Result<Exit, Failure> {
         Verb::Graph(arguments) => graph::run(bus, &arguments),
         Verb::Reload(arguments) => reload::run(bus, &arguments),
         Verb::Top(arguments) => top::run(bus, &arguments),
+        Verb::Doctor(arguments) => doctor::run(bus, &arguments),
         Verb::Tokenize(arguments) => tokenize::run(&arguments),
         Verb::Score(arguments) => score::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),

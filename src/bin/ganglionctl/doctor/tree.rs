@@ -1,0 +1,139 @@
+//! What the checks read: this machine, or a folder that looks like one (`--root`).
+//!
+//! In a folder, `dev/nodes` may list device nodes (mode, owner, group and path a line: what an archive of files
+//! cannot hold), and `commands/NAME` holds what a command printed. All that was read is remembered, for `--report`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A file's rights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rights {
+    pub(super) mode: u32,
+    pub(super) owner: String,
+    pub(super) group: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: PathBuf,
+    seen: RefCell<BTreeMap<String, String>>,
+}
+
+impl Tree {
+    pub(super) fn new(root: Option<&Path>) -> Self {
+        Self {
+            root: root.unwrap_or(Path::new("/")).into(),
+            seen: RefCell::default(),
+        }
+    }
+
+    /// Whether it is this machine, which can also be asked.
+    pub(super) fn is_live(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// Where an absolute path of the machine lies here.
+    pub(super) fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
+        let absolute = absolute.as_ref();
+        if absolute.starts_with(&self.root) {
+            return absolute.into();
+        }
+        self.root
+            .join(absolute.strip_prefix("/").unwrap_or(absolute))
+    }
+
+    /// The text of a file, without the white space and the NULs around it.
+    pub(super) fn read(&self, path: impl AsRef<Path>) -> io::Result<String> {
+        let path = self.path(path);
+        let bytes = fs::read(&path)?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let name = path.display().to_string();
+        self.seen.borrow_mut().insert(name, text.clone());
+        let around = |c: char| c.is_whitespace() || c == '\0';
+        Ok(text.trim_matches(around).to_owned())
+    }
+
+    /// The number that a file of /sys holds.
+    pub(super) fn number(&self, path: impl AsRef<Path>) -> Option<i64> {
+        self.read(path).ok()?.parse().ok()
+    }
+
+    /// What a directory holds, in order; nothing if there is none.
+    pub(super) fn entries(&self, directory: &str) -> Vec<String> {
+        let names = fs::read_dir(self.path(directory)).into_iter().flatten();
+        let mut names: Vec<_> = names
+            .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+            .collect();
+        names.sort_by_key(|name| (name.len(), name.clone()));
+        names
+    }
+
+    /// What a command prints, or nothing if it fails or is not there.
+    pub(super) fn command(&self, name: &str, words: &[&str]) -> Option<String> {
+        if !self.is_live() {
+            return self.read(Path::new("/commands").join(name)).ok();
+        }
+        let (program, arguments) = words.split_first()?;
+        let output = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let asked = format!("$ {}", words.join(" "));
+        self.seen.borrow_mut().insert(asked, text.clone());
+        Some(text)
+    }
+
+    /// Who may do what with a file.
+    pub(super) fn rights(&self, path: &str) -> Option<Rights> {
+        if let Ok(nodes) = self.read("/dev/nodes") {
+            return nodes.lines().find_map(|line| {
+                let [mode, owner, group, node] = line.split_whitespace().collect::<Vec<_>>()[..]
+                else {
+                    return None;
+                };
+                let mode = u32::from_str_radix(mode, 8).ok()?;
+                let (owner, group) = (owner.into(), group.into());
+                (node == path).then_some(Rights { mode, owner, group })
+            });
+        }
+        let metadata = fs::metadata(self.path(path)).ok()?;
+        let named = |file: &str, id: u32| {
+            let name = self.named(file, &id.to_string());
+            name.unwrap_or_else(|| id.to_string())
+        };
+        let rights = Rights {
+            mode: metadata.mode() & 0o7777,
+            owner: named("/etc/passwd", metadata.uid()),
+            group: named("/etc/group", metadata.gid()),
+        };
+        let Rights { mode, owner, group } = &rights;
+        let line = format!("{mode:04o} {owner} {group} {path}\n");
+        let mut seen = self.seen.borrow_mut();
+        seen.entry("dev/nodes".into()).or_default().push_str(&line);
+        Some(rights)
+    }
+
+    /// The first name in a file like /etc/passwd whose third field is `id`.
+    fn named(&self, file: &str, id: &str) -> Option<String> {
+        let text = fs::read_to_string(self.path(file)).ok()?;
+        text.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)? == id).then(|| name.to_owned())
+        })
+    }
+
+    /// All that was read, by where it was read.
+    pub(super) fn seen(&self) -> BTreeMap<String, String> {
+        self.seen.borrow().clone()
+    }
+}

@@ -1,0 +1,101 @@
+//! The doctor on this very machine, with a driver made up for the purpose and a bus of its own.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::daemon::Daemon;
+use crate::support::fake_driver;
+use crate::support::private_bus::PrivateBus;
+
+/// What it finds, as "mark check: what".
+fn findings(bus: &str, answers: &[(&str, &str)]) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join("gangliond.toml");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
+    let text = format!("model.path = '{}'\nkv.context = 64\n", model.display());
+    std::fs::write(&config, text).expect("it is written");
+    let output = Command::new(super::CTL)
+        .args(["--bus", bus, "doctor", "--json", "--config"])
+        .arg(&config)
+        .envs(fake_driver::environment(answers))
+        .output()
+        .expect("ganglionctl runs");
+    let found: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+    found
+        .iter()
+        .map(|finding| {
+            let [mark, check, what] = ["mark", "check", "what"].map(|key| text(finding, key));
+            format!("{mark} {check}: {what}")
+        })
+        .collect()
+}
+
+fn has(findings: &[String], expected: &str) {
+    let found = findings.iter().any(|finding| finding.starts_with(expected));
+    assert!(found, "{expected}: {findings:#?}");
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn a_drivers_errors_are_told_with_their_codes() {
+    let bus = PrivateBus::start();
+    let [name, capability] = ["CUDA_ERROR_FAKE_", "FAKE_CAPABILITY"];
+    for (variable, answer, expected) in [
+        (
+            "FAKE_INIT",
+            "801",
+            format!(
+                "fail driver: the driver does not start ({name}801, cuInit 801): the render node"
+            ),
+        ),
+        (
+            "FAKE_INIT",
+            "999",
+            format!("fail driver: the driver does not start ({name}999, cuInit 999): /dev/nvmap"),
+        ),
+        (
+            "FAKE_DRIVER",
+            "12020",
+            "fail driver: the driver knows CUDA 12.2 and 12.4 is needed".into(),
+        ),
+        (
+            capability,
+            "86",
+            "fail kernels: no kernels for compute capability 8.6".into(),
+        ),
+        ("FAKE_FREE", "1000", "fail memory: the model needs ".into()),
+    ] {
+        has(&findings(bus.text(), &[(variable, answer)]), &expected);
+    }
+    let healthy = findings(bus.text(), &[("FAKE_INTEGRATED", "1"), (capability, "87")]);
+    for expected in [
+        "ok driver: CUDA 12.6, Fake, compute capability 8.7, 1024 MiB of memory, shared with the CPU",
+        "ok kernels: the sm_87 cubin was loaded",
+        "ok memory: ",
+        "warn checksum: none is recorded beside ",
+        "warn bus: nobody owns org.ganglion.Llm1",
+    ] {
+        has(&healthy, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_daemon_is_asked_how_it_is() {
+    let daemon = Daemon::start("").await;
+    let bus = daemon.bus.text().to_owned();
+    let asked = tokio::task::spawn_blocking(move || findings(&bus, &[]));
+    let asked = asked.await.expect("it is asked");
+    for expected in [
+        "ok bus: gangliond ",
+        "ok memory: the model is loaded and takes ",
+    ] {
+        has(&asked, expected);
+    }
+    assert!(
+        asked.iter().any(|finding| finding.ends_with(" may ask it")),
+        "{asked:#?}"
+    );
+}
