@@ -66,7 +66,7 @@ deps-demo: deps-build
 	@tests/deps/python.sh
 	@target/venv/bin/python tests/deps/model.py $(MODEL)
 deps-test: deps-demo
-	@tests/deps/packages.sh busctl=systemd
+	@tests/deps/packages.sh busctl=systemd groff=groff-base
 	@tests/deps/python.sh requirements
 
 # $(call stage,NAME,COMMAND): a heading, the command, and the seconds that it took.

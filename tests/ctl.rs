@@ -140,14 +140,16 @@ async fn chat_through_a_pipe_keeps_its_history_and_goes_on_after_errors() {
     let daemon = Daemon::start("context=12").await;
     let chat = run_with_input(
         &["--bus", daemon.bus.text(), "chat", "--system", "be brief"],
-        "one two\n\n/nothing\nmuch too long for a context of twelve\nthree\n/history\n",
+        "one two\n\n/nothing\nmuch too long for a context of twelve\nthree\n/history\n/undo\n/history\n/clear\n\
+         /history\n",
     )
     .await;
     assert_eq!(chat.code, Some(0), "{chat:?}");
     assert_eq!(
         chat.stdout,
         "sim: one two\nsim: three\n\
-         system: be brief\nuser: one two\nassistant: sim: one two\nuser: three\nassistant: sim: three\n"
+         system: be brief\nuser: one two\nassistant: sim: one two\nuser: three\nassistant: sim: three\n\
+         system: be brief\nuser: one two\nassistant: sim: one two\nsystem: be brief\n"
     );
     let errors: Vec<&str> = chat.stderr.lines().collect();
     assert_eq!(errors.len(), 2, "{chat:?}");
@@ -403,6 +405,7 @@ async fn completions_know_every_verb() {
             "status",
             "graph",
             "top",
+            "doctor",
             "tokenize",
             "score",
             "bench",

@@ -9,6 +9,7 @@ mod doctor;
 mod golden;
 mod graph;
 mod hostile;
+mod manual;
 mod service;
 mod support;
 mod tape;

@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
-use crate::{ask, bench, chat, completions, doctor, graph, reload, score, status, tokenize, top};
+use crate::{
+    ask, bench, chat, completions, doctor, graph, man, reload, score, status, tokenize, top,
+};
 
 /// Talk to the language model on this machine
 #[derive(Debug, Parser)]
@@ -40,4 +42,7 @@ pub(crate) enum Verb {
     Bench(bench::Arguments),
     /// Print what a shell needs to complete this command line
     Completions(completions::Arguments),
+    /// Print a page of the manual, for packages
+    #[command(hide = true)]
+    Man(man::Arguments),
 }

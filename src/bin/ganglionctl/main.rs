@@ -13,6 +13,7 @@ mod completions;
 mod doctor;
 mod failure;
 mod graph;
+mod man;
 mod offline;
 mod output;
 mod reload;
@@ -51,5 +52,6 @@ fn run(Cli { bus, verb }: Cli) -> Result<Exit, Failure> {
         Verb::Score(arguments) => score::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
+        Verb::Man(arguments) => man::run(&arguments),
     }
 }

@@ -91,6 +91,16 @@ impl Conversation {
         self.session.history().await.map_err(refused)
     }
 
+    /// Takes back the last turn.
+    pub(super) async fn rewind(&self) -> Result<(), Failure> {
+        self.session.rewind(1).await.map_err(refused)
+    }
+
+    /// Takes back all turns.
+    pub(super) async fn clear(&self) -> Result<(), Failure> {
+        self.session.clear().await.map_err(refused)
+    }
+
     pub(super) async fn close(self) {
         // The daemon closes what a client leaves behind.
         let _ = self.session.close().await;

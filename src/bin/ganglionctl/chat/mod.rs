@@ -17,6 +17,8 @@ use lines::{Lines, Typed};
 
 const HELP: &str = "/help     this list
 /history  what was said so far
+/undo     take back the last turn and its answer
+/clear    take back all turns; the system message stays
 /new      forget the conversation and begin another
 /quit     leave, as Ctrl-D does
 Ctrl-C cancels an answer. Any other line is sent to the model.
@@ -60,6 +62,8 @@ async fn chat(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failur
             "/quit" => break,
             "/help" => output::print(HELP),
             "/history" => show(&conversation).await,
+            "/undo" => conversation.rewind().await,
+            "/clear" => conversation.clear().await,
             "/new" => conversation.begin_anew().await,
             command if command.starts_with('/') => Err(Failure::new(
                 Exit::Usage,

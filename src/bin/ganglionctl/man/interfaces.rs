@@ -1,0 +1,180 @@
+//! org.ganglion.Llm1(5), from the XML of the interfaces: a test compares that with what the daemon introspects.
+
+mod reference;
+
+use clap_mangen::roff::{bold, italic, roman};
+use roxmltree::{Document, Node, ParsingOptions};
+
+use self::reference::{ERRORS, METHODS, OPTIONS};
+use super::page::Page;
+use crate::failure::{Exit, Failure};
+
+const SHIPPED: &[&str] = &[
+    include_str!("../../../../config/interfaces/org.ganglion.Llm1.Manager.xml"),
+    include_str!("../../../../config/interfaces/org.ganglion.Llm1.Session.xml"),
+    include_str!("../../../../config/interfaces/org.ganglion.Llm1.Request.xml"),
+    include_str!("../../../../config/interfaces/org.ganglion.Llm1.Diagnostics.xml"),
+];
+
+/// Where each interface is found.
+const OBJECTS: &[(&str, &str)] = &[
+    ("Manager", "/org/ganglion/Llm1"),
+    (
+        "Session",
+        "/org/ganglion/Llm1/session/ID, which answers its owner alone",
+    ),
+    (
+        "Request",
+        "/org/ganglion/Llm1/request/ID, which answers its owner alone",
+    ),
+    ("Diagnostics", "/org/ganglion/Llm1"),
+];
+
+pub(super) fn page() -> Result<String, Failure> {
+    let mut page = Page::new("org.ganglion.Llm1", 5, "the D-Bus interfaces of gangliond");
+    page.section("DESCRIPTION");
+    page.paragraph(
+        "gangliond(8) owns the name `org.ganglion.Llm1` on the system bus. Calls answer at once; tokens come through a \
+         pipe, or as signals where a request asks for them. A client that leaves the bus ends its sessions and \
+         requests. Everyone may read properties; asking is for the group ganglion, and Reload, ResetGraph and \
+         DumpGraph are for root and the group ganglion-admin.",
+    );
+    for text in SHIPPED {
+        let options = ParsingOptions {
+            allow_dtd: true,
+            ..ParsingOptions::default()
+        };
+        let document = Document::parse_with_options(text, options).map_err(|error| {
+            Failure::new(Exit::Failed, format!("an interface is no XML: {error}"))
+        })?;
+        let interface = document
+            .descendants()
+            .find(|node| node.has_tag_name("interface"));
+        if let Some(interface) = interface {
+            write(&mut page, interface);
+        }
+    }
+    page.section("OPTIONS OF REQUESTS");
+    page.paragraph(
+        "For Generate, Complete and Session.Send, as an a{sv}. Any integer type does for a whole number. What is left \
+         out is as gangliond.toml(5) says; what is unknown, of another type or out of range is Error.InvalidOption.",
+    );
+    for (name, kind, what) in OPTIONS {
+        page.entry([bold(*name), roman(format!(" ({kind})"))], what);
+    }
+    page.section("ERRORS");
+    page.paragraph("Each begins with org.ganglion.Llm1.Error and comes with a text that names the value and the remedy.");
+    for (name, what) in ERRORS {
+        page.entry([bold(*name)], what);
+    }
+    page.section("FILES");
+    page.entry(
+        [italic(
+            "/usr/share/dbus-1/interfaces/org.ganglion.Llm1.*.xml",
+        )],
+        "The interfaces, for tools that make code of them.",
+    );
+    Ok(page.see_also(&[
+        "gangliond(8)",
+        "ganglionctl(1)",
+        "gangliond.toml(5)",
+        "busctl(1)",
+    ]))
+}
+
+fn write(page: &mut Page, interface: Node) {
+    let name = interface.attribute("name").unwrap_or_default();
+    let short = name.rsplit('.').next().unwrap_or_default();
+    page.section(&format!("INTERFACE {name}"));
+    if let Some((_, object)) = OBJECTS.iter().find(|(of, _)| *of == short) {
+        page.paragraph(&format!("Of the object {object}."));
+    }
+    let mut comment = String::new();
+    for node in interface.children() {
+        if node.is_comment() {
+            comment = node.text().unwrap_or_default().into();
+        } else if node.is_element() {
+            member(page, short, node, &comment);
+            comment.clear();
+        }
+    }
+}
+
+/// A method, signal or property, with what the XML says of it.
+fn member(page: &mut Page, interface: &str, node: Node, comment: &str) {
+    let name = node.attribute("name").unwrap_or_default();
+    let arguments = |direction: &str| {
+        let arguments = node.children().filter(|child| child.has_tag_name("arg"));
+        let wanted =
+            arguments.filter(|arg| arg.attribute("direction").unwrap_or("in") == direction);
+        let written = wanted.map(|arg| {
+            let part = |key| arg.attribute(key).unwrap_or_default();
+            format!("{} {}", part("type"), part("name"))
+        });
+        written.collect::<Vec<_>>().join(", ")
+    };
+    let title = match node.tag_name().name() {
+        "method" => format!("{name}({}) -> ({})", arguments("in"), arguments("out")),
+        "signal" => format!("signal {name}({})", arguments("in")),
+        _ => format!(
+            "property {name} ({})",
+            node.attribute("type").unwrap_or_default()
+        ),
+    };
+    page.subsection(&title);
+    for paragraph in comment.split("\n\n").filter(|text| !text.trim().is_empty()) {
+        page.paragraph(&dedent(paragraph));
+    }
+    let full = format!("{interface}.{name}");
+    if let Some((_, errors, example)) = METHODS.iter().find(|(method, ..)| *method == full) {
+        let errors = if errors.is_empty() {
+            "none of its own".to_owned()
+        } else {
+            errors.join(", ")
+        };
+        page.paragraph(&format!("Errors: {errors}."));
+        page.example(example);
+    }
+}
+
+fn dedent(text: &str) -> String {
+    let words: Vec<_> = text.split_whitespace().collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every method says how it fails and how to call it, and nothing is said of a method that is not.
+    #[test]
+    fn every_method_has_its_errors_and_its_example() {
+        let mut methods = Vec::new();
+        for text in SHIPPED {
+            let interface = text.split("<interface name=\"org.ganglion.Llm1.").nth(1);
+            let interface = interface
+                .and_then(|rest| rest.split('"').next())
+                .expect("a name");
+            for rest in text.split("<method name=\"").skip(1) {
+                let name = rest.split('"').next().expect("a name");
+                methods.push(format!("{interface}.{name}"));
+            }
+        }
+        methods.sort();
+        let mut documented: Vec<_> = METHODS
+            .iter()
+            .map(|(method, ..)| (*method).to_owned())
+            .collect();
+        documented.sort();
+        assert_eq!(documented, methods);
+        for (method, errors, example) in METHODS {
+            assert!(!example.is_empty(), "{method}");
+            for error in *errors {
+                assert!(
+                    ERRORS.iter().any(|(name, _)| name == error),
+                    "{method}: {error}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The manual: it is made of what the code reads, says all of it, and every man(1) can show it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use ganglion::config::Config;
+
+const PAGES: [&str; 4] = [
+    "gangliond.8",
+    "ganglionctl.1",
+    "gangliond.toml.5",
+    "org.ganglion.Llm1.5",
+];
+
+fn page(name: &str) -> String {
+    let made = Command::new(env!("CARGO_BIN_EXE_ganglionctl"))
+        .args(["man", name])
+        .output();
+    let made = made.expect("ganglionctl runs");
+    assert!(made.status.success(), "{name}: {made:?}");
+    String::from_utf8(made.stdout).expect("it writes text")
+}
+
+/// As a reader sees it; what the formatter complains about comes second.
+fn formatted(source: &str) -> (String, String) {
+    let mut groff = Command::new("groff")
+        .args(["-man", "-Tutf8", "-ww", "-P-cbou", "-rLL=400n"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("groff runs");
+    let mut input = groff.stdin.take().expect("it is piped");
+    input.write_all(source.as_bytes()).expect("it reads");
+    drop(input);
+    let output = groff.wait_with_output().expect("it ends");
+    let text = |bytes| String::from_utf8(bytes).expect("it writes text");
+    (text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn pages_are_formatted_without_a_warning() {
+    for name in PAGES {
+        let (text, warnings) = formatted(&page(name));
+        assert_eq!(warnings, "", "{name}");
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "SEE ALSO"] {
+            let interfaces = name.starts_with("org.") && section == "SYNOPSIS";
+            assert!(
+                interfaces || text.lines().any(|line| line == section),
+                "{name}: {section}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_key_is_there() {
+    let (text, _) = formatted(&page("gangliond.toml.5"));
+    let known = serde_json::to_value(Config::default()).expect("a configuration");
+    let known = known.as_object().expect("an object");
+    for (name, value) in known {
+        let keys = value.as_object().map_or(vec![name.clone()], |section| {
+            section.keys().map(|key| format!("{name}.{key}")).collect()
+        });
+        for key in keys.iter().filter(|key| *key != "graph.debug") {
+            let entry = text
+                .lines()
+                .any(|line| line.trim_start().starts_with(&format!("{key} = ")));
+            assert!(entry, "{key}");
+        }
+    }
+    assert!(text.contains("graph.debug.verify_addresses = false"));
+}
+
+#[test]
+fn every_member_option_and_error_of_the_bus_is_there() {
+    let (text, _) = formatted(&page("org.ganglion.Llm1.5"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for entry in fs::read_dir(root.join("config/interfaces")).expect("interfaces") {
+        let file = entry.expect("an entry").path();
+        let xml = fs::read_to_string(&file).expect("text");
+        for kind in ["method", "signal", "property"] {
+            for rest in xml.split(&format!("<{kind} name=\"")).skip(1) {
+                let name = rest.split('"').next().expect("a name");
+                let title = match kind {
+                    "method" => format!("{name}("),
+                    _ => format!("{kind} {name}"),
+                };
+                let there = text
+                    .lines()
+                    .any(|line| line.trim_start().starts_with(&title));
+                assert!(there, "{}: {title}", file.display());
+            }
+        }
+        for rest in xml.split("<arg name=\"").skip(1) {
+            let name = rest.split('"').next().expect("a name");
+            assert!(
+                text.contains(&format!(" {name}")),
+                "{}: {name}",
+                file.display()
+            );
+        }
+    }
+
+    let entries: BTreeSet<_> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let errors = fs::read_to_string(root.join("src/bus/error.rs")).expect("its source");
+    let errors = errors
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix("(String),"));
+    let mut count = 0;
+    for error in errors {
+        assert!(entries.contains(error), "{error}");
+        count += 1;
+    }
+    assert!(count > 8, "the errors were found");
+    // The list that the daemon itself tells of an option that it does not know.
+    let options = fs::read_to_string(root.join("src/bus/options.rs")).expect("its source");
+    let known = options
+        .split("const REQUEST: &str =")
+        .nth(1)
+        .and_then(|rest| rest.split('"').nth(1));
+    let known: Vec<_> = known
+        .expect("the list")
+        .split([',', ' '])
+        .filter(|word| !["", "and"].contains(word))
+        .collect();
+    assert!(known.len() > 8, "{known:?}");
+    for option in known.into_iter().chain(["stream", "system"]) {
+        assert!(entries.contains(option), "{option}");
+    }
+}
+
+#[test]
+fn every_verb_and_exit_code_is_there() {
+    let (text, _) = formatted(&page("ganglionctl.1"));
+    let help = Command::new(env!("CARGO_BIN_EXE_ganglionctl"))
+        .arg("--help")
+        .output();
+    let help = String::from_utf8(help.expect("it runs").stdout).expect("text");
+    let verbs = help
+        .split("Commands:")
+        .nth(1)
+        .and_then(|rest| rest.split("\n\n").next());
+    let verbs = verbs
+        .expect("a list")
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    for verb in verbs.filter(|verb| *verb != "help") {
+        assert!(text.contains(&format!("ganglionctl {verb}")), "{verb}");
+    }
+    for code in ["65", "69", "75", "77", "78", "130"] {
+        assert!(
+            text.lines()
+                .any(|line| line.trim_start().starts_with(&format!("{code} "))),
+            "{code}"
+        );
+    }
+    let (text, _) = formatted(&page("gangliond.8"));
+    for option in ["--config", "--check-config", "--bus", "--sim"] {
+        assert!(text.contains(option), "{option}");
+    }
+}
