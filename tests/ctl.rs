@@ -405,6 +405,8 @@ async fn completions_know_every_verb() {
             "status",
             "graph",
             "top",
+            "pull",
+            "setup",
             "doctor",
             "tokenize",
             "score",

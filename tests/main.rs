@@ -10,6 +10,7 @@ mod golden;
 mod graph;
 mod hostile;
 mod manual;
+mod pull;
 mod service;
 mod support;
 mod tape;

@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
 use crate::{
-    ask, bench, chat, completions, doctor, graph, man, reload, score, status, tokenize, top,
+    ask, bench, chat, completions, doctor, graph, man, pull, reload, score, setup, status,
+    tokenize, top,
 };
 
 /// Talk to the language model on this machine
@@ -32,6 +33,10 @@ pub(crate) enum Verb {
     Reload(reload::Arguments),
     /// Watch the daemon at work
     Top(top::Arguments),
+    /// Fetch a model
+    Pull(pull::Arguments),
+    /// Write a configuration for this board's memory, and start the daemon with it
+    Setup(setup::Arguments),
     /// Check what the daemon needs of this machine, and say what to do
     Doctor(doctor::Arguments),
     /// Print the ids of plain text

@@ -1,7 +1,8 @@
 //! `ganglionctl`: asks the daemon over D-Bus, and measures models without it.
 //!
 //! `ask`, `chat`, `status`, `graph`, `reload` and `top` are plain D-Bus clients and know nothing of models;
-//! `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus; `doctor` looks at all of it.
+//! `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus; `doctor` looks at all of it,
+//! `pull` and `setup` prepare it. The manual is made here as well.
 
 mod arguments;
 mod ask;
@@ -14,10 +15,13 @@ mod doctor;
 mod failure;
 mod graph;
 mod man;
+mod models;
 mod offline;
 mod output;
+mod pull;
 mod reload;
 mod score;
+mod setup;
 mod status;
 mod tokenize;
 mod top;
@@ -47,6 +51,8 @@ fn run(Cli { bus, verb }: Cli) -> Result<Exit, Failure> {
         Verb::Graph(arguments) => graph::run(bus, &arguments),
         Verb::Reload(arguments) => reload::run(bus, &arguments),
         Verb::Top(arguments) => top::run(bus, &arguments),
+        Verb::Pull(arguments) => pull::run(&arguments),
+        Verb::Setup(arguments) => setup::run(&arguments),
         Verb::Doctor(arguments) => doctor::run(bus, &arguments),
         Verb::Tokenize(arguments) => tokenize::run(&arguments),
         Verb::Score(arguments) => score::run(&arguments),

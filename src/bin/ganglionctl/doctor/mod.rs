@@ -9,6 +9,7 @@ mod bus;
 mod driver;
 mod finding;
 mod heat;
+mod machine;
 mod memory;
 mod model;
 mod nodes;
@@ -29,6 +30,7 @@ use crate::output;
 use account::Account;
 use board::Board;
 use finding::{Finding, Mark};
+pub(crate) use machine::Machine;
 use tree::Tree;
 use unit::Unit;
 

@@ -47,7 +47,13 @@ pub(super) const METHODS: &[Method] = &[
     ),
     (
         "Manager.Reload",
-        &["NotSupported", "NotReady", "OutOfMemory"],
+        &[
+            "NotReady",
+            "Busy",
+            "InvalidOption",
+            "OutOfMemory",
+            "EngineFailed",
+        ],
         "sudo systemctl reload gangliond",
     ),
     (

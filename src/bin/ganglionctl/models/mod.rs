@@ -1,0 +1,117 @@
+//! The models that suit each board, from `table.toml`: what they take, and the speed that a board's memory allows.
+//!
+//! Speeds are projections, not measurements: 70% of the memory's speed over the bytes that each token reads.
+
+use serde::Deserialize;
+
+const TABLE: &str = include_str!("table.toml");
+
+/// Where `pull` puts models, and `setup` looks for them.
+pub(crate) const FOLDER: &str = "/var/lib/ganglion/models";
+
+/// Boards, and the bytes a second of their memory.
+const BOARDS: &[(&str, f64)] = &[
+    ("Nano 8 GB", 102.4e9),
+    ("NX 16 GB", 102.4e9),
+    ("AGX 64 GB", 204.8e9),
+];
+
+/// What of a memory's speed decoding reaches.
+const REACHED: f64 = 0.7;
+
+/// Tokens of the conversation that the table counts memory for.
+const CONTEXT: u64 = 4096;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Model {
+    pub(crate) name: String,
+    /// On Hugging Face.
+    pub(crate) repository: String,
+    pub(crate) file: String,
+    quantization: String,
+    bytes: u64,
+    kv: u64,
+    #[serde(rename = "for")]
+    suits: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    model: Vec<Model>,
+}
+
+/// All of them, the smallest first.
+pub(crate) fn all() -> Vec<Model> {
+    // A test reads it.
+    toml::from_str::<Table>(TABLE).map_or_else(|_| Vec::new(), |table| table.model)
+}
+
+/// The one of that name.
+pub(crate) fn named(name: &str) -> Option<Model> {
+    all().into_iter().find(|model| model.name == name)
+}
+
+impl Model {
+    /// Bytes of the file and of a conversation of `CONTEXT` tokens.
+    fn memory(&self) -> u64 {
+        self.bytes + CONTEXT * self.kv
+    }
+
+    /// Tokens a second with a memory of that speed.
+    #[allow(clippy::cast_precision_loss)] // a projection
+    fn projection(&self, bandwidth: f64) -> f64 {
+        bandwidth * REACHED / self.bytes as f64
+    }
+}
+
+/// For people.
+pub(crate) fn table() -> String {
+    use std::fmt::Write as _;
+    let gigabytes =
+        |bytes: u64| format!("{}.{} GB", bytes / 1_000_000_000, bytes / 100_000_000 % 10);
+    let mut text =
+        String::from("name         quantization  file      memory    projected tokens/s: ");
+    let boards: Vec<_> = BOARDS.iter().map(|(board, _)| *board).collect();
+    text.push_str(&boards.join(", "));
+    text.push('\n');
+    for model in all() {
+        let speeds = BOARDS
+            .iter()
+            .map(|(_, bandwidth)| format!("{:.0}", model.projection(*bandwidth)));
+        let speeds: Vec<_> = speeds.collect();
+        let _ = writeln!(
+            text,
+            "{:<11}  {:<12}  {:<8}  {:<8}  {:<18} {}",
+            model.name,
+            model.quantization,
+            gigabytes(model.bytes),
+            gigabytes(model.memory()),
+            speeds.join(", "),
+            model.suits,
+        );
+    }
+    let _ = writeln!(
+        text,
+        "memory: the file and a conversation of {CONTEXT} tokens. Speeds are projections, not measured: 70% of the \
+         memory's speed over the bytes of the file."
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_read_and_its_projections_follow_from_it() {
+        let table: Table = toml::from_str(TABLE).expect("the table");
+        assert!(table.model.len() >= 5);
+        assert!(table.model.is_sorted_by_key(|model| model.bytes));
+        let model = named("qwen3-4b").expect("a model");
+        let speed = model.projection(204.8e9);
+        assert!((57.0..58.0).contains(&speed), "{speed}");
+        assert_eq!(model.memory(), 2_497_280_256 + 4096 * 147_456);
+    }
+}

@@ -1,0 +1,146 @@
+//! What `pull` was asked for: a name, a file of Hugging Face, a URL, or a file here.
+
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Exit, Failure};
+use crate::models;
+
+/// Stands for https://huggingface.co, as Hugging Face's own tools have it.
+const ENDPOINT: &str = "HF_ENDPOINT";
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    Remote(String),
+    File(PathBuf),
+}
+
+impl Address {
+    /// What was typed.
+    ///
+    /// # Errors
+    /// If it is none of these; the message lists them.
+    pub(super) fn of(typed: &str) -> Result<Self, Failure> {
+        if typed.starts_with("http://") || typed.starts_with("https://") {
+            return Ok(Self::Remote(typed.into()));
+        }
+        if let Some(model) = models::named(typed) {
+            return Ok(hugging_face(&model.repository, &model.file));
+        }
+        if Path::new(typed).is_file() {
+            return Ok(Self::File(typed.into()));
+        }
+        if let Some((repository, file)) = typed.split_once(':')
+            && repository
+                .split('/')
+                .filter(|part| !part.is_empty())
+                .count()
+                == 2
+            && repository.matches('/').count() == 1
+            && !file.is_empty()
+        {
+            return Ok(hugging_face(repository, file));
+        }
+        let known: Vec<_> = models::all().into_iter().map(|model| model.name).collect();
+        let message = format!(
+            "{typed:?} is no file here, no URL, no OWNER/REPOSITORY:FILE and none of {}",
+            known.join(", ")
+        );
+        Err(Failure::new(Exit::Usage, message))
+    }
+
+    /// Under which name it is kept.
+    ///
+    /// # Errors
+    /// If the address ends in none.
+    pub(super) fn file_name(&self) -> Result<String, Failure> {
+        let name = match self {
+            Self::Remote(url) => {
+                let path = url.split(['?', '#']).next().unwrap_or_default();
+                let below = path.splitn(4, '/').nth(3).unwrap_or_default();
+                below.rsplit('/').next().unwrap_or_default().to_owned()
+            }
+            Self::File(file) => file
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+        };
+        if name.is_empty() || name.starts_with('.') {
+            let message = format!("{self:?} ends in no file name");
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        Ok(name)
+    }
+}
+
+fn hugging_face(repository: &str, file: &str) -> Address {
+    let endpoint = std::env::var(ENDPOINT)
+        .ok()
+        .filter(|endpoint| !endpoint.is_empty());
+    let endpoint = endpoint.as_deref().unwrap_or("https://huggingface.co");
+    let endpoint = endpoint.trim_end_matches('/');
+    Address::Remote(format!("{endpoint}/{repository}/resolve/main/{file}"))
+}
+
+/// Where a redirect from `url` to `location` leads.
+pub(super) fn join(url: &str, location: &str) -> String {
+    if location.contains("://") {
+        return location.into();
+    }
+    let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+    if let Some(host) = location.strip_prefix("//") {
+        return format!("{scheme}://{host}");
+    }
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if location.starts_with('/') {
+        return format!("{scheme}://{host}{location}");
+    }
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let folder = path
+        .rsplit_once('/')
+        .map_or(String::new(), |(folder, _)| format!("{folder}/"));
+    format!("{scheme}://{host}/{folder}{location}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_told_apart() {
+        let name = |typed: &str| {
+            Address::of(typed)
+                .and_then(|address| address.file_name())
+                .ok()
+        };
+        assert_eq!(
+            name("https://host/a/b.gguf?download=true").as_deref(),
+            Some("b.gguf")
+        );
+        assert_eq!(name("Owner/Repo:sub/x.gguf").as_deref(), Some("x.gguf"));
+        assert_eq!(name("qwen3-0.6b").as_deref(), Some("Qwen3-0.6B-Q8_0.gguf"));
+        for wrong in [
+            "https://host/",
+            "https://host",
+            "nonsense",
+            "a:b",
+            "a/b/c:d",
+            "/a:b",
+            "a/b:",
+        ] {
+            assert_eq!(name(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn redirects_lead_where_they_say() {
+        for (location, to) in [
+            ("http://other/x", "http://other/x"),
+            ("//other/x", "https://other/x"),
+            ("/x?y", "https://host/x?y"),
+            ("x", "https://host/a/x"),
+        ] {
+            assert_eq!(join("https://host/a/b?c/d", location), to);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Fetches over HTTP: follows redirects, goes on after a cut, and starts again where a server cannot go on.
+
+use std::thread;
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use ureq::http::{Response, header};
+use ureq::{Agent, Body};
+
+use super::address::join;
+use super::part::{Part, Stopped};
+use crate::checksum;
+use crate::failure::{Exit, Failure};
+
+const REDIRECTS: usize = 10;
+
+/// Where Hugging Face tells a large file's SHA-256.
+const LINKED_ETAG: &str = "x-linked-etag";
+/// Who may fetch what is behind an agreement, on Hugging Face.
+const TOKEN: &str = "HF_TOKEN";
+
+/// What a server answered at the end of its redirects.
+struct Answer {
+    response: Response<Body>,
+    sha256: Option<String>,
+}
+
+/// Brings what is at `url` into `part`, whole, and tells the SHA-256 that it should have if the server does. Gives up
+/// when more than `retries` attempts in a row bring nothing.
+///
+/// # Errors
+/// What the server or the disk refuses; what came stays for the next run.
+pub(super) fn fetch(
+    url: &str,
+    part: &mut Part,
+    bar: &ProgressBar,
+    retries: u32,
+) -> Result<Option<String>, Failure> {
+    let agent = agent();
+    let mut fruitless = 0;
+    loop {
+        let before = part.length();
+        match attempt(&agent, url, part, bar) {
+            Ok(sha256) => return Ok(sha256),
+            Err(Stopped::Final(failure)) => return Err(failure),
+            Err(Stopped::Cut(error)) => {
+                fruitless = if part.length() > before {
+                    0
+                } else {
+                    fruitless + 1
+                };
+                if fruitless > retries {
+                    let came = part.length();
+                    let message = format!(
+                        "{url}: {error}; {came} bytes came and are kept: run it again to go on"
+                    );
+                    return Err(Failure::new(Exit::Unavailable, message));
+                }
+                bar.println(format!("{error}; trying again"));
+                thread::sleep(pause(fruitless));
+            }
+        }
+    }
+}
+
+/// Longer each time.
+fn pause(fruitless: u32) -> Duration {
+    Duration::from_millis(100 << fruitless.min(8))
+}
+
+fn agent() -> Agent {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .timeout_connect(Some(Duration::from_secs(30)))
+        .timeout_per_read(Some(Duration::from_secs(60)))
+        .user_agent(concat!("ganglionctl/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .into()
+}
+
+/// Asks once, for what is still missing.
+fn attempt(
+    agent: &Agent,
+    url: &str,
+    part: &mut Part,
+    bar: &ProgressBar,
+) -> Result<Option<String>, Stopped> {
+    // Without the name of its version, what came may be of another.
+    let version = part.version().filter(|_| part.length() > 0);
+    let Answer { response, sha256 } = ask(agent, url, part.length(), version.as_deref())?;
+    let text = |name| {
+        response
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
+    let number = |name| text(name).and_then(|value: &str| value.parse::<u64>().ok());
+    let range = text(header::CONTENT_RANGE).unwrap_or_default();
+    let total = match response.status().as_u16() {
+        206 if range.starts_with(&format!("bytes {}-", part.length())) => {
+            number(header::CONTENT_LENGTH).map(|more| part.length() + more)
+        }
+        200 => {
+            let strong = text(header::ETAG).filter(|version| !version.starts_with("W/"));
+            part.begin(strong).map_err(Stopped::Final)?;
+            number(header::CONTENT_LENGTH)
+        }
+        // All of it is there, or more than all.
+        416 if range == format!("bytes */{}", part.length()) => return Ok(sha256),
+        206 | 416 => {
+            part.begin(None).map_err(Stopped::Final)?;
+            return Err(cut("the server sends another part than was asked for"));
+        }
+        500..600 | 408 | 429 => {
+            return Err(cut(&format!("the server answers {}", response.status())));
+        }
+        status => return Err(Stopped::Final(refused(url, status))),
+    };
+    bar.set_length(total.unwrap_or(0));
+    if let Some(total) = total {
+        part.make_sure_of(total.saturating_sub(part.length()))
+            .map_err(Stopped::Final)?;
+    }
+    part.append(&mut response.into_body().into_reader(), bar)?;
+    match total.filter(|total| part.length() != *total) {
+        Some(total) => Err(cut(&format!(
+            "the connection was cut after {} of {total} bytes",
+            part.length()
+        ))),
+        None => Ok(sha256),
+    }
+}
+
+/// What the status of an answer means to whoever asked.
+fn refused(url: &str, status: u16) -> Failure {
+    let helps = match status {
+        401 | 403 => {
+            "it is behind an agreement or private: accept it on the site, then set HF_TOKEN"
+        }
+        404 => "is there such a file? its name is told apart by upper and lower case",
+        _ => "the server refuses it",
+    };
+    Failure::new(
+        Exit::Unavailable,
+        format!("{url}: the server answers {status}; {helps}"),
+    )
+}
+
+fn cut(why: &str) -> Stopped {
+    Stopped::Cut(std::io::Error::other(why.to_owned()))
+}
+
+/// Follows redirects itself: the first answer of Hugging Face tells the checksum, and a token is for it alone.
+fn ask(agent: &Agent, url: &str, from: u64, version: Option<&str>) -> Result<Answer, Stopped> {
+    let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+    let host = |url: &str| url.split('/').nth(2).map(str::to_owned);
+    let (mut at, mut sha256) = (url.to_owned(), None);
+    for _ in 0..=REDIRECTS {
+        let mut request = agent.get(&at).header(header::ACCEPT_ENCODING, "identity");
+        if let Some(token) = token.as_deref().filter(|_| host(&at) == host(url)) {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if let Some(version) = version {
+            request = request.header(header::RANGE, format!("bytes={from}-"));
+            request = request.header(header::IF_RANGE, version);
+        }
+        let response = request.call().map_err(|error| match error {
+            error @ (ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::HostNotFound) => {
+                Stopped::Final(Failure::new(Exit::Unavailable, format!("{at}: {error}")))
+            }
+            error => Stopped::Cut(error.into_io()),
+        })?;
+        let text = |name: &str| {
+            response
+                .headers()
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
+        let told = text(LINKED_ETAG).map(|etag| etag.trim_matches('"'));
+        sha256 = sha256.or_else(|| told.and_then(checksum::parse));
+        let status = response.status();
+        match text("location").filter(|_| status.is_redirection()) {
+            Some(location) => at = join(&at, location),
+            None => return Ok(Answer { response, sha256 }),
+        }
+    }
+    let message = format!("{url}: more than {REDIRECTS} redirects");
+    Err(Stopped::Final(Failure::new(Exit::Unavailable, message)))
+}

@@ -1,0 +1,152 @@
+//! `ganglionctl pull`: brings a model to this machine, whole or not at all.
+//!
+//! It comes in as `FILE.part`, which a later run goes on with. Only what has its length, its checksum where one is
+//! known, and the shape of a model gets its name.
+
+mod address;
+mod http;
+mod part;
+
+use std::fs;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use ganglion::model::Checkpoint;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::failure::{Exit, Failure};
+use crate::{checksum, models, output};
+use address::Address;
+use part::Part;
+
+#[derive(Debug, Parser)]
+pub(crate) struct Arguments {
+    /// A name of --list, OWNER/REPOSITORY:FILE on Hugging Face, a URL, or a file on this machine
+    #[arg(required_unless_present = "list")]
+    model: Option<String>,
+    /// Print the models that suit each board
+    #[arg(long)]
+    list: bool,
+    /// The folder to put it in: another disk, for example
+    #[arg(long, value_name = "DIR", default_value = models::FOLDER)]
+    dir: PathBuf,
+    /// The SHA-256 that it must have; Hugging Face tells one itself
+    #[arg(long, value_name = "HEX", value_parser = sha256)]
+    sha256: Option<String>,
+    /// How often to try again after nothing came, each time later
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    retries: u32,
+    /// Fetch it even if it is there
+    #[arg(long)]
+    force: bool,
+}
+
+fn sha256(text: &str) -> Result<String, String> {
+    checksum::parse(text).ok_or_else(|| "it must be 64 hexadecimal digits".into())
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let Some(model) = arguments.model.as_deref().filter(|_| !arguments.list) else {
+        output::print(&models::table())?;
+        return Ok(Exit::Ok);
+    };
+    let address = Address::of(model)?;
+    let file = arguments.dir.join(address.file_name()?);
+    if file.exists() && !arguments.force {
+        return there(&file, arguments.sha256.as_deref());
+    }
+    make_folder(&arguments.dir)?;
+    let mut part = Part::open(&file)?;
+    let bar = progress(&file);
+    let told = match &address {
+        Address::File(source) => part.copy(source, &bar).map(|()| None),
+        Address::Remote(url) => http::fetch(url, &mut part, &bar, arguments.retries),
+    }?;
+    bar.finish_and_clear();
+    let expected = arguments.sha256.clone().or(told);
+    let found = part.check(expected.as_deref())?;
+    if is_gguf(&file)
+        && let Err(error) = Checkpoint::open(part.path())
+    {
+        part.discard();
+        return Err(Failure::new(
+            Exit::Data,
+            format!("what came is no model that this release can run, and was not kept: {error}"),
+        ));
+    }
+    part.finish(&found)?;
+    let checked = if expected.is_some() {
+        "its SHA-256 is as expected"
+    } else {
+        "its SHA-256 is now recorded; nobody told what it should be"
+    };
+    eprintln!("{}: {checked} ({found})", file.display());
+    eprintln!("next: sudo ganglionctl setup --model {}", file.display());
+    output::print(&format!("{}\n", file.display()))?;
+    Ok(Exit::Ok)
+}
+
+fn is_gguf(file: &Path) -> bool {
+    file.extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
+}
+
+/// It need not be fetched, if it is what was asked for.
+fn there(file: &Path, expected: Option<&str>) -> Result<Exit, Failure> {
+    let shown = file.display();
+    let expected = expected
+        .map(str::to_owned)
+        .or_else(|| checksum::recorded(file));
+    if let Some(expected) = expected {
+        let found = checksum::of(file).map_err(|error| failed(file, &error))?;
+        if found != expected {
+            let message = format!(
+                "{shown} is there with the SHA-256 {found}, not {expected}: --force fetches it again"
+            );
+            return Err(Failure::new(Exit::Data, message));
+        }
+    }
+    eprintln!("{shown} is there already");
+    output::print(&format!("{shown}\n"))?;
+    Ok(Exit::Ok)
+}
+
+fn make_folder(folder: &Path) -> Result<(), Failure> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+    part::give_to_the_service(folder);
+    Ok(())
+}
+
+/// An error of the disk, with what helps.
+fn failed(file: &Path, error: &std::io::Error) -> Failure {
+    let shown = file.display();
+    let helps = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "; run it with sudo, or name a folder of your own with --dir"
+        }
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            "; make room, or name another disk with --dir: a second run goes on where this one stopped"
+        }
+        _ => "",
+    };
+    Failure::new(Exit::Failed, format!("{shown}: {error}{helps}"))
+}
+
+/// On standard error, where that is a terminal.
+fn progress(file: &Path) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::no_length();
+    let style = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    if let Ok(style) = ProgressStyle::with_template(style) {
+        bar.set_style(style);
+    }
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    bar.set_message(name.into_owned());
+    bar
+}

@@ -1,0 +1,297 @@
+//! `ganglionctl pull` against a server that does what servers do: whole under the final name, or not there at all.
+
+mod server;
+mod setup;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use self::server::{Reply, Server};
+use crate::support::tiny_gguf;
+
+const CTL: &str = env!("CARGO_BIN_EXE_ganglionctl");
+
+fn model() -> Vec<u8> {
+    tiny_gguf::with_vocabulary().file()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    fs::write(&file, bytes).expect("it is written");
+    let sum = Command::new("sha256sum")
+        .arg(file)
+        .output()
+        .expect("sha256sum runs");
+    String::from_utf8_lossy(&sum.stdout)[..64].to_owned()
+}
+
+/// Where models are put.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
+    }
+
+    fn pull(&self, arguments: &[&str]) -> Output {
+        pull(self.0.path(), arguments, &[])
+    }
+
+    /// In order.
+    fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.path()).expect("a folder");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<_> = names
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// It is whole, and its checksum is beside it.
+    fn holds(&self, file: &str, bytes: &[u8]) {
+        assert_eq!(self.files(), [file.to_owned(), format!("{file}.sha256")]);
+        assert!(
+            fs::read(self.path(file)).expect("it is there") == bytes,
+            "{file} differs"
+        );
+        let recorded =
+            fs::read_to_string(self.path(&format!("{file}.sha256"))).expect("it is recorded");
+        assert_eq!(recorded, format!("{}  {file}\n", sha256(bytes)));
+    }
+}
+
+fn pull(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(CTL);
+    for proxy in [
+        "http_proxy",
+        "HTTP_PROXY",
+        "all_proxy",
+        "ALL_PROXY",
+        "HF_TOKEN",
+    ] {
+        command.env_remove(proxy);
+    }
+    let output = command
+        .args(["pull", "--retries", "1", "--dir"])
+        .arg(folder)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .output();
+    output.expect("ganglionctl runs")
+}
+
+fn failure(output: &Output, code: i32) -> String {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
+}
+
+#[test]
+fn a_file_of_hugging_face_is_fetched_over_redirects_and_a_cut_connection() {
+    let bytes = model();
+    let half = bytes.len() / 2;
+    let sum = sha256(&bytes);
+    let server = Server::start(vec![
+        Reply::redirect("/cdn/blob?signed=1").header("X-Linked-ETag", &format!("\"{sum}\"")),
+        Reply::file(&bytes).cut(half),
+        Reply::redirect("/cdn/blob?signed=2").header("X-Linked-ETag", &format!("\"{sum}\"")),
+        Reply::file(&bytes),
+    ]);
+    let folder = Folder::new();
+    let environment = [("HF_ENDPOINT", server.url()), ("HF_TOKEN", "secret")];
+    let output = pull(folder.0.path(), &["owner/repo:tiny.gguf"], &environment);
+    assert!(output.status.success(), "{output:?}");
+    folder.holds("tiny.gguf", &bytes);
+    let requests = server.requests();
+    assert!(
+        requests[0].starts_with("GET /owner/repo/resolve/main/tiny.gguf HTTP/1.1"),
+        "{requests:?}"
+    );
+    assert!(requests[0].contains("Bearer secret"), "{requests:?}");
+    assert!(
+        requests[3]
+            .to_lowercase()
+            .contains(&format!("range: bytes={half}-")),
+        "{requests:?}"
+    );
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("as expected"),
+        "{output:?}"
+    );
+
+    // It is there: nothing is asked again.
+    let again = pull(folder.0.path(), &["owner/repo:tiny.gguf"], &environment);
+    assert!(again.status.success(), "{again:?}");
+    assert_eq!(server.requests().len(), 4);
+}
+
+#[test]
+fn a_second_run_goes_on_where_the_first_stopped_and_starts_again_where_it_must() {
+    let bytes = model();
+    let third = bytes.len() / 3;
+    let other: Vec<_> = bytes.iter().copied().chain([0; 64]).collect();
+    for (second, ranged) in [
+        (Reply::file(&bytes), true),
+        // Ranges are ignored.
+        (Reply::file(&bytes).whole(), true),
+        // It has become another file meanwhile.
+        (Reply::file(&other).tag("\"new\""), true),
+    ] {
+        let expected = second.bytes().to_vec();
+        let server = Server::start(vec![
+            Reply::file(&bytes).cut(third),
+            Reply::gone(),
+            Reply::gone(),
+            second,
+        ]);
+        let folder = Folder::new();
+        let url = format!("{}/tiny.gguf", server.url());
+        let text = failure(&folder.pull(&[&url]), 69);
+        assert!(
+            text.contains(&format!("{third} bytes came and are kept")),
+            "{text}"
+        );
+        assert!(!folder.path("tiny.gguf").exists());
+        assert_eq!(
+            fs::read(folder.path("tiny.gguf.part")).expect("a part"),
+            bytes[..third]
+        );
+
+        let output = folder.pull(&[&url]);
+        assert!(output.status.success(), "{output:?}");
+        folder.holds("tiny.gguf", &expected);
+        let last = server.requests().pop().expect("a request").to_lowercase();
+        assert_eq!(
+            last.contains(&format!("range: bytes={third}-")),
+            ranged,
+            "{last}"
+        );
+    }
+
+    // Without a name for the version nobody knows whether the rest is of the same file.
+    let server = Server::start(vec![
+        Reply::file(&bytes).tag("").cut(third),
+        Reply::gone(),
+        Reply::gone(),
+        Reply::file(&bytes).tag(""),
+    ]);
+    let folder = Folder::new();
+    let url = format!("{}/tiny.gguf", server.url());
+    failure(&folder.pull(&[&url]), 69);
+    assert!(folder.pull(&[&url]).status.success());
+    folder.holds("tiny.gguf", &bytes);
+    let last = server.requests().pop().expect("a request").to_lowercase();
+    assert!(!last.contains("range:"), "{last}");
+}
+
+#[test]
+fn what_is_not_what_it_should_be_is_not_kept() {
+    let bytes = model();
+    let wrong = "0".repeat(64);
+    let page = b"<html>Sign in</html>";
+    let cases: [(Reply, &[&str], &str); 3] = [
+        (
+            Reply::file(&bytes),
+            &["--sha256", &wrong],
+            "was expected: it was not kept",
+        ),
+        (
+            Reply::file(&bytes).header("X-Linked-ETag", &format!("\"{wrong}\"")),
+            &[],
+            "was expected: it was not kept",
+        ),
+        (
+            Reply::file(page),
+            &[],
+            "is no model that this release can run, and was not kept",
+        ),
+    ];
+    for (reply, arguments, expected) in cases {
+        let server = Server::start(vec![reply]);
+        let folder = Folder::new();
+        let url = format!("{}/tiny.gguf", server.url());
+        let text = failure(&folder.pull(&[arguments, &[url.as_str()]].concat()), 65);
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(folder.files(), Vec::<String>::new());
+    }
+    for (status, expected) in [
+        ("404 Not Found", "is there such a file?"),
+        ("401 Unauthorized", "set HF_TOKEN"),
+    ] {
+        let server = Server::start(vec![Reply::status(status)]);
+        let folder = Folder::new();
+        let url = format!("{}/tiny.gguf", server.url());
+        let text = failure(&folder.pull(&[&url]), 69);
+        assert!(text.contains(expected), "{text}");
+        assert!(!folder.path("tiny.gguf").exists());
+    }
+}
+
+/// A file system of 64 KiB, in a namespace of its own.
+#[test]
+fn a_full_disk_is_named_and_leaves_no_half_file() {
+    let large = vec![7; 200_000];
+    for (reply, expected) in [
+        (
+            Reply::file(&large),
+            "MiB are still to come and 0 MiB are free",
+        ),
+        // Without a length it is noticed when it is full.
+        (Reply::file(&large).unmeasured(), "No space left on device"),
+    ] {
+        let server = Server::start(vec![reply]);
+        let folder = Folder::new();
+        let script = format!(
+            "mount -t tmpfs -o size=64k tmpfs {0} && {CTL} pull --retries 0 --dir {0} {1}/tiny.gguf; code=$?; ls -A {0}; exit $code",
+            folder.0.path().display(),
+            server.url()
+        );
+        let output = Command::new("unshare")
+            .args(["-rm", "sh", "-c", &script])
+            .output()
+            .expect("unshare runs");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        if text.contains("unshare") || text.contains("mount:") {
+            use std::io::Write as _;
+            writeln!(
+                std::io::stderr(),
+                "NOT RUN: a full disk: no namespaces here: {text}"
+            )
+            .expect("standard error");
+            return;
+        }
+        let text = failure(&output, 1);
+        assert!(text.contains(expected), "{text}");
+        assert!(text.contains("--dir"), "{text}");
+        let left = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(!left.lines().any(|file| file == "tiny.gguf"), "{left}");
+    }
+}
+
+#[test]
+fn files_of_this_machine_and_names_are_taken_too() {
+    let bytes = model();
+    let (from, to) = (Folder::new(), Folder::new());
+    fs::write(from.path("mine.gguf"), &bytes).expect("it is written");
+    let output = to.pull(&[from.path("mine.gguf").to_str().expect("UTF-8")]);
+    assert!(output.status.success(), "{output:?}");
+    to.holds("mine.gguf", &bytes);
+
+    let list = to.pull(&["--list"]);
+    let list = String::from_utf8(list.stdout).expect("text");
+    assert!(
+        list.contains("qwen3-4b") && list.contains("projections, not measured"),
+        "{list}"
+    );
+    let text = failure(&to.pull(&["qwen9"]), 2);
+    assert!(text.contains("qwen3-4b"), "{text}");
+}
