@@ -112,6 +112,36 @@ impl Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::{Limits, Message, Options, Role, channel};
+    use crate::sampler::Parameters;
+
+    /// A caller that gives up must not make a thread that hangs look like one that rests.
+    #[tokio::test]
+    async fn only_the_engine_thread_says_that_it_is_idle() {
+        let (engine, inbox) = channel(Limits {
+            queue: 1,
+            sessions: 1,
+        });
+        // As it was when it began to wait, and did not wake up any more.
+        engine.progress().set_idle(true);
+        let message = Message {
+            role: Role::User,
+            content: "hello".into(),
+        };
+        let options = Options {
+            max_tokens: 1,
+            sampling: Parameters::default(),
+            stop: Vec::new(),
+            thinking: None,
+        };
+        let ticket = engine.generate(vec![message], options).await.unwrap();
+        assert!(!engine.progress().pulse().idle);
+        engine.cancel(ticket.id, &ticket.cancel);
+        assert!(!engine.progress().pulse().idle);
+        engine.close();
+        assert!(inbox.next().is_none());
+        assert!(engine.progress().pulse().idle, "it came by");
+    }
 
     #[test]
     fn every_phase_is_told_as_it_was_entered() {

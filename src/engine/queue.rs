@@ -126,8 +126,6 @@ struct Waiting {
     turns: VecDeque<Turn>,
     controls: VecDeque<Control>,
     closed: bool,
-    /// The engine thread is here, not at work; at first it loads.
-    resting: bool,
     /// Nobody is left to do anything.
     abandoned: bool,
 }
@@ -176,12 +174,6 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells those who look whether there is work, after each change.
-    fn tell(&self, waiting: &Waiting) {
-        let work = !waiting.turns.is_empty() || !waiting.controls.is_empty();
-        self.progress.set_idle(waiting.resting && !work);
-    }
-
     /// Puts `turn` at the end, or drops it with the reason.
     pub(super) fn push(&self, turn: Turn, capacity: usize) -> Result<(), Refusal> {
         let mut waiting = self.lock();
@@ -192,7 +184,7 @@ impl Queue {
             return Err(Refusal::Busy { capacity });
         }
         waiting.turns.push_back(turn);
-        self.tell(&waiting);
+        self.progress.set_idle(false);
         self.changed.notify_one();
         Ok(())
     }
@@ -200,16 +192,11 @@ impl Queue {
     pub(super) fn remove(&self, id: u64) -> Option<Turn> {
         let mut waiting = self.lock();
         let at = waiting.turns.iter().position(|turn| turn.id == id)?;
-        let turn = waiting.turns.remove(at);
-        self.tell(&waiting);
-        turn
+        waiting.turns.remove(at)
     }
 
     pub(super) fn drain(&self) -> Vec<Turn> {
-        let mut waiting = self.lock();
-        let turns = waiting.turns.drain(..).collect();
-        self.tell(&waiting);
-        turns
+        self.lock().turns.drain(..).collect()
     }
 
     /// Asks the engine thread; what has nobody to answer any more is dropped, and whoever waits for it is told.
@@ -217,7 +204,7 @@ impl Queue {
         let mut waiting = self.lock();
         if !waiting.abandoned {
             waiting.controls.push_back(control);
-            self.tell(&waiting);
+            self.progress.set_idle(false);
         }
         self.changed.notify_one();
     }
@@ -227,10 +214,9 @@ impl Queue {
         let mut waiting = self.lock();
         waiting.abandoned = true;
         waiting.closed = true;
-        waiting.resting = true;
         waiting.controls.clear();
         let turns = std::mem::take(&mut waiting.turns);
-        self.tell(&waiting);
+        self.progress.set_idle(true);
         drop(waiting);
         for turn in turns {
             let message = "the engine has ended; the service restarts it".to_owned();
@@ -254,11 +240,10 @@ impl Queue {
         let mut waiting = self.lock();
         loop {
             if let Some(command) = waiting.take() {
-                waiting.resting = false;
                 return Some(command);
             }
-            waiting.resting = true;
-            self.tell(&waiting);
+            // Only this thread says so: one that hangs must not seem idle because those who waited for it gave up.
+            self.progress.set_idle(true);
             if waiting.closed {
                 return None;
             }
