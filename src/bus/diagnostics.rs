@@ -20,13 +20,15 @@ pub(super) struct Diagnostics {
 #[interface(name = "org.ganglion.Llm1.Diagnostics")]
 impl Diagnostics {
     /// Drops all that was recorded: the next step records anew, also where failures had disabled it.
-    /// Error.NotSupported if this engine records nothing, Error.NotReady while the model loads.
+    /// Error.NotSupported if this engine records nothing, Error.NotReady while the model loads. For root
+    /// and group ganglion-admin.
     async fn reset_graph(&self) -> Result<(), Error> {
         Ok(self.shared.engine.reset_graph().await?)
     }
 
     /// The decode graph in DOT: a sealed file in memory, to be read from its start. It holds one digraph
-    /// for each recorded segment, and is empty before the first recording. Errors as of ResetGraph.
+    /// for each recorded segment, and is empty before the first recording. Errors and callers as
+    /// of ResetGraph.
     #[zbus(out_args("dot"))]
     async fn dump_graph(&self) -> Result<zbus::OwnedFd, Error> {
         let dot = self.shared.engine.dump_graph().await?;

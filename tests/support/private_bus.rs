@@ -10,6 +10,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use zbus::Connection;
 
+/// Groups that every Debian has, in the place of those that the package makes: name in the policy, name, number.
+/// The second has the lower number: which rules a bus applies last must not matter.
+pub(crate) const GROUPS: [(&str, &str, u32); 2] =
+    [("ganglion", "users", 100), ("ganglion-admin", "games", 60)];
+/// The same for the daemon's user.
+pub(crate) const USER: (&str, &str, u32) = ("ganglion", "news", 9);
+
 /// `dbus-daemon`, until it is dropped.
 pub(crate) struct PrivateBus {
     daemon: Child,
@@ -21,8 +28,7 @@ impl PrivateBus {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let config = folder.path().join("bus.conf");
-        let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/config/org.ganglion.Llm1.conf");
-        fs::copy(policy, folder.path().join("policy.conf")).expect("the policy is copied");
+        fs::write(folder.path().join("policy.conf"), policy()).expect("the policy is copied");
         let text = include_str!("bus.conf")
             .replace("@FOLDER@", &folder.path().display().to_string())
             .replace("@USER@", &nix::unistd::getuid().to_string());
@@ -94,6 +100,22 @@ impl Drop for PrivateBus {
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
     }
+}
+
+/// The project's policy. Who is known only where the package is installed is replaced by someone who is known here.
+fn policy() -> String {
+    let mut policy = include_str!("../../config/org.ganglion.Llm1.conf").to_owned();
+    let mut replace = |kind: &str, (named, known, _): (&str, &str, u32)| {
+        let whose = |name: &str| format!("<policy {kind}=\"{name}\">");
+        assert!(
+            policy.contains(&whose(named)),
+            "the policy has a {kind} {named}"
+        );
+        policy = policy.replace(&whose(named), &whose(known));
+    };
+    GROUPS.into_iter().for_each(|group| replace("group", group));
+    replace("user", USER);
+    policy
 }
 
 fn open_to_others(folder: &Path) -> io::Result<()> {

@@ -52,7 +52,10 @@ fn standard(error: &fdo::Error) -> Failure {
             bus::NAME
         ),
         fdo::Error::AccessDenied(_) => {
-            format!("{why}; are you in the group that the D-Bus policy of gangliond admits?")
+            let user = "sudo usermod -aG GROUP USER and a new login let a person in";
+            format!(
+                "{why}; asking takes group ganglion, reload and graph --reset or --dot ganglion-admin: {user}"
+            )
         }
         fdo::Error::NoReply(_) | fdo::Error::Disconnected(_) => {
             format!("the daemon went away: {why}; see journalctl -u gangliond")
