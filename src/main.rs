@@ -23,17 +23,19 @@ fn main() -> ExitCode {
             };
         }
     };
-    match run(arguments) {
+    let code = match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.report();
             ExitCode::from(failure.exit_code())
         }
-    }
+    };
+    journal::flush();
+    code
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
-    let journal = journal::init(config::Level::default()).map_err(std::io::Error::other)?;
+    let journal = journal::init(config::Level::default())?;
     let origin = Origin {
         file: arguments.config,
         script: arguments.sim,

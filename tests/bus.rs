@@ -8,6 +8,7 @@ mod loading;
 mod owners;
 mod policy;
 mod python;
+mod quotas;
 mod sessions;
 mod streaming;
 mod window;

@@ -137,6 +137,15 @@ fn every_member_option_and_error_of_the_bus_is_there() {
 }
 
 #[test]
+fn every_field_of_the_journal_is_there() {
+    let (text, _) = formatted(&page("gangliond.8"));
+    for (field, what) in ganglion::journal::FIELDS {
+        let entry = |line: &str| line.split_whitespace().next() == Some(field);
+        assert!(text.lines().any(entry) && text.contains(what), "{field}");
+    }
+}
+
+#[test]
 fn every_verb_and_exit_code_is_there() {
     let (text, _) = formatted(&page("ganglionctl.1"));
     let help = Command::new(env!("CARGO_BIN_EXE_ganglionctl"))

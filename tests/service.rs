@@ -7,5 +7,6 @@ mod gangliond;
 mod lifecycle;
 mod refusals;
 mod reload;
+mod reporting;
 mod standstill;
 mod units;

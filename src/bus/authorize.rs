@@ -4,6 +4,7 @@ use zbus::message::Header;
 use zbus::names::{BusName, OwnedUniqueName};
 
 use super::Error;
+use crate::engine::Client;
 
 /// A connection to the bus, by its unique name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,9 +23,30 @@ impl Caller {
             .ok_or_else(|| Error::NotOwner("the bus does not say who calls".to_owned()))
     }
 
-    /// Refuses everyone but the owner, who is `self`.
+    pub(super) fn bus_name(&self) -> BusName<'static> {
+        BusName::Unique(self.0.clone().into())
+    }
+}
+
+/// Whose an object is: the connection that made it, which alone may use it, and the user behind that.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    pub(super) caller: Caller,
+    pub(super) client: Client,
+}
+
+impl Owner {
+    pub(super) fn new(caller: Caller, user: u32) -> Self {
+        let client = Client {
+            name: caller.0.as_str().into(),
+            user,
+        };
+        Self { caller, client }
+    }
+
+    /// Refuses everyone else.
     pub(super) fn admit(&self, header: &Header<'_>) -> Result<(), Error> {
-        if header.sender().is_some_and(|name| *name == *self.0) {
+        if header.sender().is_some_and(|name| *name == *self.caller.0) {
             Ok(())
         } else {
             let path = header.path().map_or("it", |path| path.as_str());
@@ -40,9 +62,5 @@ impl Caller {
             || Err(Error::NotOwner("only its owner reads it".to_owned())),
             |header| self.admit(header),
         )
-    }
-
-    pub(super) fn bus_name(&self) -> BusName<'static> {
-        BusName::Unique(self.0.clone().into())
     }
 }

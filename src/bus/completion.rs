@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout_at};
 use zbus::Connection;
 
-use super::authorize::Caller;
+use super::authorize::Owner;
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{Error, error, info};
@@ -20,17 +20,21 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(super) async fn complete(
     shared: &Arc<Shared>,
     connection: &Connection,
-    caller: &Caller,
+    Owner { caller, client }: &Owner,
     messages: Vec<Message>,
     options: Options,
 ) -> Result<(String, Info), Error> {
-    let _place = shared.admit()?;
+    let _place = shared.admit(client)?;
     let deadline = Instant::now() + shared.config().await.complete_timeout;
     let Ticket {
         id,
         mut events,
         cancel,
-    } = shared.engine.generate(messages, options).await?;
+    } = shared
+        .engine
+        .generate(client.clone(), messages, options)
+        .await
+        .map_err(|refusal| shared.refused(client, refusal))?;
     shared.own_request(connection, caller, id, &cancel);
     let mut text = String::new();
     let collected = timeout_at(deadline, collect(&mut events, &mut text)).await;

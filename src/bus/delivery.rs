@@ -4,18 +4,19 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tokio::net::unix::pipe::Sender;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 use zbus::object_server::{ResponseDispatchListener, ResponseDispatchNotifier, SignalEmitter};
 use zbus::{Connection, OwnedObjectPath};
 
-use super::authorize::Caller;
+use super::authorize::Owner;
 use super::options::Stream;
+use super::places::Place;
 use super::request::{Ending, Request, RequestSignals, Running};
 use super::shared::{Shared, remove_request, request_path};
 use super::stream::{self, Abandoned};
 use super::{Error, deltas};
 use crate::engine::{Event, FinishReason, Outcome, Refusal, Ticket};
+use crate::journal;
 
 /// The request's object; dropped once the reply has been sent, which `Finished` waits for.
 pub(super) type Replied = ResponseDispatchNotifier<OwnedObjectPath>;
@@ -24,17 +25,19 @@ pub(super) type Replied = ResponseDispatchNotifier<OwnedObjectPath>;
 pub(super) async fn start(
     shared: &Arc<Shared>,
     connection: &Connection,
-    owner: Caller,
+    owner: Owner,
     stream: Stream,
     queue: impl Future<Output = Result<Ticket, Refusal>>,
 ) -> Result<(Replied, zbus::OwnedFd, Arc<Running>), Error> {
-    let permit = shared.admit()?;
+    let place = shared.admit(&owner.client)?;
     let (pipe, reader) = stream::open().map_err(|error| {
         Error::Busy(format!(
             "no pipe could be made ({error}); try again when other requests have finished"
         ))
     })?;
-    let Ticket { id, events, cancel } = queue.await?;
+    let Ticket { id, events, cancel } = queue
+        .await
+        .map_err(|refusal| shared.refused(&owner.client, refusal))?;
     let running = Arc::new(Running::new(id, owner, cancel));
     let path = request_path(id);
     let object = Request {
@@ -45,7 +48,7 @@ pub(super) async fn start(
         shared.engine.cancel(id, &running.cancel);
         return Err(error.into());
     }
-    shared.own_request(connection, &running.owner, id, &running.cancel);
+    shared.own_request(connection, &running.owner.caller, id, &running.cancel);
     let (reply, replied) = ResponseDispatchNotifier::new(path);
     let delivery = Delivery {
         shared: shared.clone(),
@@ -53,7 +56,7 @@ pub(super) async fn start(
         running: running.clone(),
         events,
         replied,
-        permit,
+        place,
     };
     tokio::spawn(delivery.run((stream == Stream::Pipe).then_some(pipe)));
     Ok((reply, OwnedFd::from(reader).into(), running))
@@ -65,7 +68,7 @@ struct Delivery {
     running: Arc<Running>,
     events: UnboundedReceiver<Event>,
     replied: ResponseDispatchListener,
-    permit: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Delivery {
@@ -73,7 +76,7 @@ impl Delivery {
         let Running { id, owner, .. } = &*self.running;
         let path = request_path(*id);
         let emitter = SignalEmitter::from_parts(self.connection.clone(), path.into_inner())
-            .set_destination(owner.bus_name());
+            .set_destination(owner.caller.bus_name());
         let end = |outcome| {
             self.running.end(Ending {
                 outcome,
@@ -101,10 +104,10 @@ impl Delivery {
             let reason = ending.outcome.reason.name();
             let _ = emitter.finished(reason, ending.info()).await;
         }
-        drop(self.permit);
+        drop(self.place);
         let linger = self.shared.config().await.finished_linger;
         let until = std::time::Instant::now() + linger;
-        if let Some(oldest) = self.shared.owned.finish_request(owner, *id, until) {
+        if let Some(oldest) = self.shared.owned.finish_request(&owner.caller, *id, until) {
             remove_request(&self.connection, oldest).await;
         }
     }
@@ -117,6 +120,11 @@ async fn abandon(
     mut events: UnboundedReceiver<Event>,
     abandoned: Abandoned,
 ) {
+    if abandoned == Abandoned::Stalled {
+        let client = &running.owner.client;
+        let stall = shared.config().await.stream_stall.as_secs_f32();
+        journal::slow_reader(running.id, &client.name, client.user, stall);
+    }
     shared.engine.cancel(running.id, &running.cancel);
     let mut usage = running.ending().map(|ending| ending.outcome.usage);
     while let Some(event) = events.recv().await {

@@ -15,7 +15,7 @@ pub enum Error {
     NotReady(String),
     /// The queue is full, or this session is still answering.
     Busy(String),
-    /// The caller has as many objects as it may have.
+    /// The caller, or its user, has as much as it may have.
     QuotaExceeded(String),
     /// No token could follow this prompt.
     ContextFull(String),
@@ -40,8 +40,13 @@ impl From<Refusal> for Error {
         let message = refusal.to_string();
         match refusal {
             Refusal::NotReady(_) => Self::NotReady(message),
-            Refusal::Busy { .. } | Refusal::SessionBusy => Self::Busy(message),
-            Refusal::TooManySessions(_) => Self::QuotaExceeded(message),
+            Refusal::Busy { .. } | Refusal::TooManyRequests(_) | Refusal::SessionBusy => {
+                Self::Busy(message)
+            }
+            Refusal::UserQueue { .. }
+            | Refusal::UserRequests { .. }
+            | Refusal::TooManySessions(_)
+            | Refusal::UserSessions { .. } => Self::QuotaExceeded(message),
             // A closed session is nobody's; its object is about to go.
             Refusal::SessionClosed => Self::NotOwner(message),
             Refusal::ContextFull { .. } => Self::ContextFull(message),

@@ -11,7 +11,6 @@ use tokio::sync::watch::Ref;
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
-use super::authorize::Caller;
 use super::completion;
 use super::delivery::{self, Replied};
 use super::proxy::Info;
@@ -56,6 +55,9 @@ impl Manager {
     /// {"seq":n,"done":true,"finish_reason":"stop","usage":{...}}, with error and message if it failed.
     /// Closing it cancels the request; so does not reading from it for a while. With
     /// stream="signals" it is empty, and the text comes by Request.Delta.
+    ///
+    /// For group ganglion. Error.Busy if nobody can be answered now, Error.QuotaExceeded if the caller's
+    /// user has as much as one user may have; Complete, OpenSession and Session.Send likewise.
     #[zbus(out_args("request", "stream"))]
     async fn generate(
         &self,
@@ -64,12 +66,13 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(Replied, OwnedFd), Error> {
-        let caller = Caller::of(&header)?;
+        let owner = self.shared.caller(connection, &header).await?;
         let (options, kind) = options::streamed(&options, &*self.shared.config().await)?;
         let messages = messages::read(messages)?;
-        let queue = self.shared.engine.generate(messages, options);
+        let client = owner.client.clone();
+        let queue = self.shared.engine.generate(client, messages, options);
         let (request, stream, _) =
-            delivery::start(&self.shared, connection, caller, kind, queue).await?;
+            delivery::start(&self.shared, connection, owner, kind, queue).await?;
         Ok((request, stream))
     }
 
@@ -83,10 +86,10 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(String, Info), Error> {
-        let caller = Caller::of(&header)?;
+        let owner = self.shared.caller(connection, &header).await?;
         let options = options::complete(&options, &*self.shared.config().await)?;
         let messages = messages::user(&prompt)?;
-        completion::complete(&self.shared, connection, &caller, messages, options).await
+        completion::complete(&self.shared, connection, &owner, messages, options).await
     }
 
     /// Opens a conversation that the daemon remembers, until Session.Close or until the caller leaves
@@ -98,19 +101,23 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<OwnedObjectPath, Error> {
-        let caller = Caller::of(&header)?;
+        let owner = self.shared.caller(connection, &header).await?;
         let system = options::session(&options)?;
         // Limits are part of it.
         self.shared.config().await;
         messages::check_size(system.as_ref().map_or(0, String::len))?;
-        let id = self.shared.engine.open_session(system)?;
+        let opened = self
+            .shared
+            .engine
+            .open_session(owner.client.clone(), system);
+        let id = opened.map_err(|refusal| self.shared.refused(&owner.client, refusal))?;
         let path = session_path(id);
-        let session = Session::new(self.shared.clone(), caller.clone(), id);
+        let session = Session::new(self.shared.clone(), owner.clone(), id);
         if let Err(error) = connection.object_server().at(&path, session).await {
             self.shared.engine.close_session(id);
             return Err(error.into());
         }
-        self.shared.own_session(connection, &caller, id);
+        self.shared.own_session(connection, &owner.caller, id);
         Ok(path)
     }
 

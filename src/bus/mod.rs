@@ -2,10 +2,12 @@
 //!
 //! Nothing here computes, and nothing here waits for the model: the engine is known by its `Handle` alone.
 //! A call's way: an interface (`manager`, `session`) reads `options` and `messages`, `delivery` queues it and
-//! makes its object, `stream` writes its frames. `owned` remembers what ends when a connection leaves.
+//! makes its object, `stream` writes its frames. `owned` remembers what ends when a connection leaves;
+//! `places` counts what each user has, whom `users` knows.
 
 mod address;
 mod authorize;
+mod complaints;
 mod completion;
 mod config;
 mod connect;
@@ -20,6 +22,7 @@ mod messages;
 mod options;
 mod own_name;
 mod owned;
+mod places;
 pub mod proxy;
 mod publish;
 mod reload;
@@ -28,6 +31,7 @@ mod sealed;
 mod session;
 mod shared;
 mod stream;
+mod users;
 
 pub use address::Address;
 pub use config::BusConfig;

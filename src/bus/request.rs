@@ -11,7 +11,7 @@ use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
 use zbus::{Str, interface};
 
-use super::authorize::Caller;
+use super::authorize::Owner;
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{Error, info};
@@ -21,7 +21,7 @@ use crate::engine::{Cancel, Outcome};
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) id: u64,
-    pub(super) owner: Caller,
+    pub(super) owner: Owner,
     pub(super) cancel: Cancel,
     ending: Mutex<Option<Ending>>,
 }
@@ -46,7 +46,7 @@ impl Ending {
 }
 
 impl Running {
-    pub(super) fn new(id: u64, owner: Caller, cancel: Cancel) -> Self {
+    pub(super) fn new(id: u64, owner: Owner, cancel: Cancel) -> Self {
         Self {
             id,
             owner,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, interface};
 
-use super::authorize::Caller;
+use super::authorize::Owner;
 use super::delivery::{self, Replied};
 use super::proxy::Info;
 use super::request::Running;
@@ -21,14 +21,14 @@ use crate::engine::{Refusal, SessionId, SessionStatus};
 #[derive(Debug)]
 pub(super) struct Session {
     shared: Arc<Shared>,
-    owner: Caller,
+    owner: Owner,
     id: SessionId,
     /// The newest request, which closing the session ends.
     newest: Mutex<Option<Arc<Running>>>,
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, owner: Caller, id: SessionId) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, owner: Owner, id: SessionId) -> Self {
         Self {
             shared,
             owner,
@@ -99,7 +99,9 @@ impl Session {
             self.shared.engine.cancel(running.id, &running.cancel);
         }
         self.shared.engine.close_session(self.id);
-        self.shared.owned.remove_session(&self.owner, self.id);
+        self.shared
+            .owned
+            .remove_session(&self.owner.caller, self.id);
         remove_session(connection, self.id).await;
         Ok(())
     }

@@ -3,21 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
+use zbus::message::Header;
 use zbus::{Connection, OwnedObjectPath, fdo};
 
-use super::authorize::Caller;
+use super::authorize::{Caller, Owner};
+use super::complaints::Complaints;
 use super::owned::{Known, Owned};
+use super::places::{Place, Places};
 use super::reload::Reloads;
 use super::request::Request;
 use super::session::Session;
+use super::users::Users;
 use super::{BusConfig, Error, PATH};
-use crate::engine::{Cancel, Handle, SessionId};
+use crate::engine::{Cancel, Client, Handle, Refusal, SessionId};
 
 /// The least time between two sweeps of finished requests.
 const SWEEP: Duration = Duration::from_millis(10);
-/// Requests being answered or read; each holds one file descriptor.
-const REQUESTS: u32 = 256;
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -26,8 +28,10 @@ pub(super) struct Shared {
     config: watch::Sender<Option<Arc<BusConfig>>>,
     pub(super) reloads: Reloads,
     pub(super) owned: Owned,
-    /// One permit a request, from its call until its reader has everything.
-    requests: Arc<Semaphore>,
+    /// One a request, from its call until its reader has everything.
+    places: Places,
+    users: Users,
+    complaints: Complaints,
 }
 
 impl Shared {
@@ -37,7 +41,9 @@ impl Shared {
             config: watch::Sender::new(None),
             reloads: Reloads::default(),
             owned: Owned::default(),
-            requests: Arc::new(Semaphore::new(REQUESTS as usize)),
+            places: Places::default(),
+            users: Users::default(),
+            complaints: Complaints::default(),
         }
     }
 
@@ -55,19 +61,34 @@ impl Shared {
         self.config.send_replace(Some(Arc::new(config)));
     }
 
+    /// Who calls, and which user that is.
+    pub(super) async fn caller(
+        &self,
+        connection: &Connection,
+        header: &Header<'_>,
+    ) -> Result<Owner, Error> {
+        let caller = Caller::of(header)?;
+        let user = self.users.of(connection, &caller).await?;
+        Ok(Owner::new(caller, user))
+    }
+
     /// A place for one more request. Asked first: refusing must cost next to nothing.
-    pub(super) fn admit(&self) -> Result<OwnedSemaphorePermit, Error> {
-        self.requests.clone().try_acquire_owned().map_err(|_| {
-            Error::Busy(format!(
-                "{REQUESTS} requests are being answered or read; try again when one has finished"
-            ))
-        })
+    pub(super) fn admit(&self, client: &Client) -> Result<Place, Error> {
+        let place = self.places.take(client.user, &self.engine.limits());
+        place.map_err(|refusal| self.refused(client, refusal))
+    }
+
+    /// What the caller reads of a refusal; if it is one that operators should know of, the journal is told.
+    pub(super) fn refused(&self, client: &Client, refusal: Refusal) -> Error {
+        if let Some(limit) = refusal.limit() {
+            self.complaints.tell(client, limit);
+        }
+        refusal.into()
     }
 
     /// Returns when every request has been delivered.
     pub(super) async fn delivered(&self) {
-        // It is never closed.
-        let _ = self.requests.acquire_many(REQUESTS).await;
+        self.places.empty().await;
     }
 
     pub(super) fn own_request(
@@ -108,6 +129,7 @@ impl Shared {
 
     /// Ends everything that a connection owned: the engine first, then the objects.
     pub(super) async fn leave(&self, connection: &Connection, caller: &Caller) {
+        self.users.forget(caller);
         let Some(belongings) = self.owned.take(caller) else {
             return;
         };

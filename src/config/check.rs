@@ -135,9 +135,30 @@ fn engine(typed: &Document, default: Engine) -> Result<Engine, Fault> {
 
 fn limits(typed: &Document, default: Limits) -> Result<Limits, Fault> {
     let typed = &typed.limits;
+    let requests = whole("limits.requests", &typed.requests, 1..=4096)?.unwrap_or(default.requests);
+    let sessions =
+        whole("limits.sessions", &typed.sessions, 1..=65_536)?.unwrap_or(default.sessions);
     Ok(Limits {
-        sessions: whole("limits.sessions", &typed.sessions, 1..=65_536)?
-            .unwrap_or(default.sessions),
+        requests,
+        requests_per_user: whole(
+            "limits.requests_per_user",
+            &typed.requests_per_user,
+            1..=requests,
+        )?
+        .unwrap_or(default.requests_per_user.min(requests)),
+        queue_percent_per_user: whole(
+            "limits.queue_percent_per_user",
+            &typed.queue_percent_per_user,
+            1..=100,
+        )?
+        .unwrap_or(default.queue_percent_per_user),
+        sessions,
+        sessions_per_user: whole(
+            "limits.sessions_per_user",
+            &typed.sessions_per_user,
+            1..=sessions,
+        )?
+        .unwrap_or(default.sessions_per_user.min(sessions)),
         max_tokens: whole("limits.max_tokens", &typed.max_tokens, 1..=MOST_TOKENS)?
             .unwrap_or(default.max_tokens),
     })

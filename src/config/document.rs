@@ -59,7 +59,10 @@ sections! {
     Cpu: "the section [cpu]" { threads: Typed }
     Engine: "the section [engine]" { prefill_chunk: Typed, spin_us: Typed }
     Queue: "the section [queue]" { capacity: Typed }
-    Limits: "the section [limits]" { sessions: Typed, max_tokens: Typed }
+    Limits: "the section [limits]" {
+        requests: Typed, requests_per_user: Typed, queue_percent_per_user: Typed, sessions: Typed,
+        sessions_per_user: Typed, max_tokens: Typed
+    }
     Sampling: "the section [sampling]" {
         temperature: Typed, top_k: Typed, top_p: Typed, min_p: Typed, repetition_penalty: Typed,
         max_tokens: Typed

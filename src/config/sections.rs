@@ -87,7 +87,13 @@ pub struct Queue {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
+    /// Being answered or read.
+    pub requests: usize,
+    pub requests_per_user: usize,
+    /// Of `queue.capacity`.
+    pub queue_percent_per_user: usize,
     pub sessions: usize,
+    pub sessions_per_user: usize,
     /// The most that one request may ask for.
     pub max_tokens: usize,
 }
@@ -192,7 +198,11 @@ impl Default for Queue {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            requests: 256,
+            requests_per_user: 64,
+            queue_percent_per_user: 75,
             sessions: 8,
+            sessions_per_user: 6,
             max_tokens: 4096,
         }
     }

@@ -66,25 +66,39 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Bytes that would have to be there, if that is what it is about.
+    pub(super) fn need(&self) -> Option<u64> {
+        match self {
+            Self::Memory {
+                footprint, reserve, ..
+            } => Some(footprint.bytes() + reserve),
+            Self::Passage {
+                weights, reserve, ..
+            } => Some(weights + reserve),
+            Self::Buffer { .. } | Self::Unknown { .. } => None,
+        }
+    }
+
+    /// Bytes that are there.
+    pub(super) fn have(&self) -> Option<u64> {
+        match self {
+            Self::Memory { have, .. } | Self::Passage { have, .. } => Some(*have),
+            Self::Buffer { .. } | Self::Unknown { .. } => None,
+        }
+    }
+
     /// Bytes that would have to be free besides; `None` if that would not help.
     #[must_use]
     pub fn shortage(&self) -> Option<u64> {
-        let (needed, have) = match self {
-            Self::Memory {
-                footprint,
-                reserve,
-                have,
-                ..
-            } => (footprint.bytes() + reserve, have),
-            Self::Passage {
-                weights,
-                reserve,
-                have,
-                ..
-            } => (weights + reserve, have),
-            Self::Buffer { .. } | Self::Unknown { .. } => return None,
-        };
-        Some(needed.saturating_sub(*have))
+        Some(self.need()?.saturating_sub(self.have()?))
+    }
+
+    /// The greatest `kv.context` that would be admitted; 0 if none would.
+    pub(super) fn largest(&self) -> Option<usize> {
+        match self {
+            Self::Memory { largest, .. } | Self::Buffer { largest, .. } => Some(*largest),
+            Self::Passage { .. } | Self::Unknown { .. } => None,
+        }
     }
 }
 

@@ -8,22 +8,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::encoder::{Encoded, Encoder};
 use super::inbox::Inbox;
+use super::limits::Limits;
 use super::live::{Live, Snapshot};
 use super::queue::{Control, Queue, Turn};
 use super::request::check;
 use super::served::Recipe;
 use super::session::{Answer, Past, SessionId, SessionStatus, Sessions};
 use super::status::{State, Status};
-use super::{Cancel, FinishReason, Message, Options, Refusal, Role, Ticket, Usage};
-
-/// How much may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Requests that may wait behind the running one.
-    pub queue: usize,
-    /// Sessions that may be open.
-    pub sessions: usize,
-}
+use super::{Cancel, Client, FinishReason, Message, Options, Refusal, Role, Ticket, Usage};
 
 /// State that callers and the engine thread share.
 #[derive(Debug)]
@@ -121,9 +113,10 @@ impl Handle {
     /// Queues one conversation; nothing of it is kept afterwards.
     ///
     /// # Errors
-    /// `NotReady`, `Busy`, `InvalidMessages`, `ContextFull`.
+    /// `NotReady`, `Busy`, `UserQueue`, `InvalidMessages`, `ContextFull`.
     pub async fn generate(
         &self,
+        client: Client,
         messages: Vec<Message>,
         options: Options,
     ) -> Result<Ticket, Refusal> {
@@ -132,19 +125,21 @@ impl Handle {
         let prompt = self
             .encode(messages.clone(), None, options.thinking)
             .await?;
-        self.enqueue(None, messages, prompt, options)
+        self.enqueue(client, None, messages, prompt, options)
     }
 
     /// Opens a session, with a system message if there is one.
     ///
     /// # Errors
-    /// `NotReady`, `TooManySessions`.
-    pub fn open_session(&self, system: Option<String>) -> Result<SessionId, Refusal> {
+    /// `NotReady`, `TooManySessions`, `UserSessions`.
+    pub fn open_session(
+        &self,
+        client: Client,
+        system: Option<String>,
+    ) -> Result<SessionId, Refusal> {
         self.accepting()?;
-        let id = self
-            .shared
-            .sessions()
-            .open(system, self.limits().sessions)?;
+        let limits = self.limits();
+        let id = self.shared.sessions().open(client, system, &limits)?;
         self.publish_sessions();
         Ok(id)
     }
@@ -152,7 +147,7 @@ impl Handle {
     /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
     ///
     /// # Errors
-    /// `NotReady`, `Busy`, `SessionBusy`, `SessionClosed`, `InvalidMessages`, `ContextFull`.
+    /// `NotReady`, `Busy`, `UserQueue`, `SessionBusy`, `SessionClosed`, `InvalidMessages`, `ContextFull`.
     pub async fn send(
         &self,
         session: SessionId,
@@ -160,7 +155,11 @@ impl Handle {
         options: Options,
     ) -> Result<Ticket, Refusal> {
         self.accepting()?;
-        let Past { mut messages, last } = self.shared.sessions().begin_turn(session)?;
+        let Past {
+            client,
+            mut messages,
+            last,
+        } = self.shared.sessions().begin_turn(session)?;
         messages.push(Message {
             role: Role::User,
             content: text,
@@ -170,7 +169,7 @@ impl Handle {
             let prompt = self
                 .encode(messages.clone(), last, options.thinking)
                 .await?;
-            self.enqueue(Some(session), messages, prompt, options)
+            self.enqueue(client, Some(session), messages, prompt, options)
         };
         let result = sent.await;
         if result.is_err() {
@@ -335,6 +334,7 @@ impl Handle {
 
     fn enqueue(
         &self,
+        client: Client,
         session: Option<SessionId>,
         messages: Vec<Message>,
         prompt: Option<Encoded>,
@@ -345,6 +345,7 @@ impl Handle {
         let cancel = Cancel::default();
         let turn = Turn {
             id,
+            client: client.into(),
             session,
             messages,
             prompt,
@@ -357,7 +358,7 @@ impl Handle {
         // Counted before it is queued: the engine may finish it before this thread goes on.
         self.shared.publish(|status| status.queue_length += 1);
         self.shared.running().push((id, cancel.clone()));
-        let pushed = self.shared.queue.push(turn, self.limits().queue);
+        let pushed = self.shared.queue.push(turn, &self.limits());
         // The load may have failed since it was asked, and with it those who waited.
         let refused = match (pushed, self.accepting()) {
             (Err(refusal), _) => Some(refusal),

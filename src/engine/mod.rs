@@ -3,11 +3,13 @@
 //! It knows tokens, turns and sessions. It never names D-Bus, and it never waits for a reader.
 
 mod admission;
+mod client;
 mod codec;
 mod encoder;
 mod forecast;
 mod handle;
 mod inbox;
+mod limits;
 mod live;
 mod load;
 mod observe;
@@ -29,11 +31,13 @@ pub mod worker;
 pub use crate::model::{Message, Role};
 pub use crate::telemetry::{FinishReason, Receipt, Usage};
 pub use admission::{Admitted, Pool, Refusal as MemoryRefusal};
+pub use client::Client;
 pub use codec::Codec;
 pub use encoder::{Encoded, Encoder};
 pub use forecast::{Site, forecast};
-pub use handle::{Handle, Limits, channel};
+pub use handle::{Handle, channel};
 pub use inbox::Inbox;
+pub use limits::{Limits, UserLimits};
 pub use live::{GraphStatus, Snapshot};
 pub use load::LoadError;
 pub use progress::{Phase, Progress, Pulse};

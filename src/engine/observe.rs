@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Inbox;
 use super::live::GraphStatus;
+use super::load::LoadError;
 use super::runner::Runner;
 use crate::graph::Event;
 use crate::journal;
@@ -56,6 +57,7 @@ pub(super) fn graph(inbox: &Inbox, runner: &mut Runner) {
         return;
     }
     publish(inbox, runner);
+    let epoch = runner.graph().epoch();
     for event in events {
         match event {
             Event::Invalidated { reason, epoch } => {
@@ -68,10 +70,39 @@ pub(super) fn graph(inbox: &Inbox, runner: &mut Runner) {
                 time,
             } => {
                 let how = if updated { "updated" } else { "instantiated" };
-                journal::graph_recorded(&reason.to_string(), nodes, how, time.as_micros());
+                journal::graph_recorded(&reason.to_string(), epoch, nodes, how, time.as_micros());
             }
-            Event::Failed { error, failures } => journal::graph_failed(&error, failures),
-            Event::Disabled { error } => journal::graph_disabled(&error),
+            Event::Failed { error, failures } => {
+                journal::graph_failed(&error, cuda_error(&error), epoch, failures);
+            }
+            Event::Disabled { error } => {
+                journal::graph_disabled(&error, cuda_error(&error), epoch);
+            }
         }
     }
+}
+
+/// Tells why a model cannot be loaded, where that is the memory's fault or the GPU's.
+pub(super) fn load_error(error: &LoadError) {
+    let text = error.to_string();
+    match error {
+        LoadError::Memory(refusal) => {
+            journal::memory_refused(&text, refusal.need(), refusal.have(), refusal.largest());
+        }
+        _ => gpu_error(&text),
+    }
+}
+
+/// Tells of an error if it is the GPU's.
+pub(super) fn gpu_error(error: &str) {
+    if let Some(name) = cuda_error(error) {
+        journal::gpu_error(error, name);
+    }
+}
+
+/// The name of a driver's error, which the text of every such error holds.
+fn cuda_error(error: &str) -> Option<&str> {
+    let rest = &error[error.find("CUDA_ERROR_")?..];
+    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    Some(&rest[..end.unwrap_or(rest.len())])
 }

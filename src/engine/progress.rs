@@ -112,16 +112,26 @@ impl Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Limits, Message, Options, Role, channel};
+    use crate::engine::{Client, Limits, Message, Options, Role, UserLimits, channel};
     use crate::sampler::Parameters;
 
     /// A caller that gives up must not make a thread that hangs look like one that rests.
     #[tokio::test]
     async fn only_the_engine_thread_says_that_it_is_idle() {
         let (engine, inbox) = channel(Limits {
+            requests: 1,
             queue: 1,
             sessions: 1,
+            user: UserLimits {
+                requests: 1,
+                sessions: 1,
+                queue_percent: 100,
+            },
         });
+        let client = Client {
+            name: ":1.1".into(),
+            user: 1000,
+        };
         // As it was when it began to wait, and did not wake up any more.
         engine.progress().set_idle(true);
         let message = Message {
@@ -134,7 +144,10 @@ mod tests {
             stop: Vec::new(),
             thinking: None,
         };
-        let ticket = engine.generate(vec![message], options).await.unwrap();
+        let ticket = engine
+            .generate(client, vec![message], options)
+            .await
+            .unwrap();
         assert!(!engine.progress().pulse().idle);
         engine.cancel(ticket.id, &ticket.cancel);
         assert!(!engine.progress().pulse().idle);

@@ -9,10 +9,11 @@ use tokio::sync::oneshot;
 
 use super::encoder::Encoded;
 use super::handle::Shared;
+use super::observe;
 use super::progress::{Phase, Progress};
 use super::replace::Replacement;
 use super::session::{Answer, SessionId};
-use super::{Cancel, Event, FinishReason, Outcome, Usage};
+use super::{Cancel, Client, Event, FinishReason, Limits, Outcome, Usage};
 use super::{Message, Options, Refusal, RequestError};
 use crate::graph::Mode;
 use crate::journal;
@@ -22,6 +23,7 @@ use crate::telemetry::Receipt;
 #[derive(Debug)]
 pub struct Turn {
     pub id: u64,
+    pub client: Arc<Client>,
     pub session: Option<SessionId>,
     /// The whole conversation, its last message being the new one.
     pub messages: Vec<Message>,
@@ -73,6 +75,7 @@ impl Turn {
     fn end(self, outcome: Outcome, answer: Option<Answer>) {
         let Self {
             id: turn,
+            client,
             session,
             messages,
             prompt,
@@ -89,16 +92,28 @@ impl Turn {
             usage: outcome.usage,
         };
         shared.running().retain(|(running, _)| *running != turn);
+        let mut model = String::new();
         // Whoever sees `done` must find the request gone from the queue.
         shared.publish(|status| {
             status.queue_length = status.queue_length.saturating_sub(1);
             status.receipt = Some(receipt);
+            model.clone_from(&status.model.name);
         });
         let failure = outcome.error.as_ref().map(without_quotes);
         let _ = events.send(Event::Done(outcome));
+        let request = journal::Request {
+            id: turn,
+            session: session.map(|SessionId(id)| id),
+            client: &client.name,
+            client_uid: client.user,
+            model: &model,
+        };
         match failure {
-            None => journal::request_finished(turn, &receipt),
-            Some(error) => journal::request_failed(turn, &error),
+            None => journal::request_finished(&request, &receipt),
+            Some(error) => {
+                observe::gpu_error(&error);
+                journal::request_failed(&request, &error);
+            }
         }
     }
 }
@@ -175,13 +190,26 @@ impl Queue {
     }
 
     /// Puts `turn` at the end, or drops it with the reason.
-    pub(super) fn push(&self, turn: Turn, capacity: usize) -> Result<(), Refusal> {
+    pub(super) fn push(&self, turn: Turn, limits: &Limits) -> Result<(), Refusal> {
         let mut waiting = self.lock();
         if waiting.closed {
             return Err(Refusal::NotReady("the daemon is stopping".into()));
         }
-        if waiting.turns.len() >= capacity {
-            return Err(Refusal::Busy { capacity });
+        if waiting.turns.len() >= limits.queue {
+            return Err(Refusal::Busy {
+                capacity: limits.queue,
+            });
+        }
+        let user = turn.client.user;
+        let theirs = waiting.turns.iter().filter(|turn| turn.client.user == user);
+        let share = limits.user_queue();
+        if theirs.count() >= share {
+            let percent = limits.user.queue_percent;
+            return Err(Refusal::UserQueue {
+                user,
+                share,
+                percent,
+            });
         }
         waiting.turns.push_back(turn);
         self.progress.set_idle(false);

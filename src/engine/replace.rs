@@ -136,6 +136,7 @@ fn load(shared: &Shared, settings: &Settings) -> Result<Served, ReplaceError> {
         }
     };
     Served::load(settings, tell).map_err(|error| {
+        observe::load_error(&error);
         let held = shared.held();
         match (error.shortage(), error) {
             (Some(shortage), error) if shortage <= held => {

@@ -49,8 +49,30 @@ pub enum Refusal {
     Busy { capacity: usize },
     #[error("this session is still answering; wait for its request to finish, or cancel it")]
     SessionBusy,
+    #[error(
+        "{0} requests are being answered or read; try again when one has finished, or raise limits.requests"
+    )]
+    TooManyRequests(usize),
+    #[error(
+        "{requests} requests of user {user} are being answered or read; try again when one has finished, or raise \
+         limits.requests_per_user"
+    )]
+    UserRequests { user: u32, requests: usize },
     #[error("{0} sessions are open already; close one, or raise limits.sessions")]
     TooManySessions(usize),
+    #[error(
+        "{share} requests of user {user} wait already, which is its share of the queue; try again when one of them \
+         runs, or raise limits.queue_percent_per_user ({percent}) or queue.capacity"
+    )]
+    UserQueue {
+        user: u32,
+        share: usize,
+        percent: usize,
+    },
+    #[error(
+        "user {user} has {sessions} open sessions already; close one, or raise limits.sessions_per_user"
+    )]
+    UserSessions { user: u32, sessions: usize },
     #[error("the session is closed")]
     SessionClosed,
     #[error("{asked} turns cannot be taken back: the session has {turns}")]
@@ -63,6 +85,28 @@ pub enum Refusal {
     InvalidMessages(String),
     #[error("{0}")]
     NotSupported(String),
+}
+
+impl Refusal {
+    /// The key of the configuration that sets the limit that was reached, if one was.
+    #[must_use]
+    pub const fn limit(&self) -> Option<&'static str> {
+        match self {
+            Self::Busy { .. } => Some("queue.capacity"),
+            Self::UserQueue { .. } => Some("limits.queue_percent_per_user"),
+            Self::TooManyRequests(_) => Some("limits.requests"),
+            Self::UserRequests { .. } => Some("limits.requests_per_user"),
+            Self::TooManySessions(_) => Some("limits.sessions"),
+            Self::UserSessions { .. } => Some("limits.sessions_per_user"),
+            Self::NotReady(_)
+            | Self::SessionBusy
+            | Self::SessionClosed
+            | Self::Turns { .. }
+            | Self::ContextFull { .. }
+            | Self::InvalidMessages(_)
+            | Self::NotSupported(_) => None,
+        }
+    }
 }
 
 /// Why a request that was accepted could not be finished.

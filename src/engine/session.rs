@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::encoder::Encoded;
-use super::{Message, Refusal, Role};
+use super::{Client, Limits, Message, Refusal, Role};
 
 /// Unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,8 +30,9 @@ pub struct Answer {
 }
 
 /// A conversation: its messages, and the tokens that they became.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Session {
+    client: Client,
     pub(super) messages: Vec<Message>,
     pub(super) last: Option<(Encoded, Answer)>,
     busy: bool,
@@ -60,6 +61,7 @@ pub(super) struct Sessions {
 
 /// What a turn of a session starts from.
 pub(super) struct Past {
+    pub(super) client: Client,
     pub(super) messages: Vec<Message>,
     pub(super) last: Option<(Encoded, Answer)>,
 }
@@ -67,11 +69,17 @@ pub(super) struct Past {
 impl Sessions {
     pub(super) fn open(
         &mut self,
+        client: Client,
         system: Option<String>,
-        capacity: usize,
+        limits: &Limits,
     ) -> Result<SessionId, Refusal> {
-        if self.open.len() >= capacity {
-            return Err(Refusal::TooManySessions(capacity));
+        if self.open.len() >= limits.sessions {
+            return Err(Refusal::TooManySessions(limits.sessions));
+        }
+        let (user, sessions) = (client.user, limits.user.sessions);
+        let theirs = self.open.values().filter(|one| one.client.user == user);
+        if theirs.count() >= sessions {
+            return Err(Refusal::UserSessions { user, sessions });
         }
         self.next += 1;
         let id = SessionId(self.next);
@@ -85,8 +93,12 @@ impl Sessions {
         self.open.insert(
             id,
             Session {
+                client,
                 messages,
-                ..Session::default()
+                last: None,
+                busy: false,
+                context_used: 0,
+                before: Vec::new(),
             },
         );
         Ok(id)
@@ -121,6 +133,7 @@ impl Sessions {
         }
         session.busy = true;
         Ok(Past {
+            client: session.client.clone(),
             messages: session.messages.clone(),
             last: session.last.clone(),
         })

@@ -37,8 +37,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
             inbox.publish(|status| status.detail = detail);
         }
     };
-    let served =
-        Served::load(settings, tell).inspect_err(|error| inbox.fail(&error.to_string()))?;
+    let served = Served::load(settings, tell).inspect_err(|error| refuse(inbox, error))?;
     let (mut runner, mut encoder) = replace::put_in_force(inbox, served);
     while let Some(command) = inbox.next() {
         match command {
@@ -55,6 +54,12 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
     Ok(())
 }
 
+/// Tells everyone why there is no model.
+fn refuse(inbox: &Inbox, error: &LoadError) {
+    observe::load_error(error);
+    inbox.fail(&error.to_string());
+}
+
 /// Does what is asked besides turns.
 fn obey(inbox: &Inbox, runner: &mut Runner, control: Control) {
     match control {
@@ -66,7 +71,7 @@ fn obey(inbox: &Inbox, runner: &mut Runner, control: Control) {
         // Whoever asked may have gone.
         Control::ResetGraph(reply) => {
             runner.reset_graph();
-            journal::graph_reset();
+            journal::graph_reset(runner.graph().epoch());
             drop(reply.send(Ok(())));
         }
         Control::DumpGraph(reply) => {

@@ -1,5 +1,7 @@
 //! What an event is, and how the table of them is written.
 
+use std::fmt::Display;
+
 /// One row of the table.
 #[derive(Debug)]
 pub struct Event {
@@ -8,16 +10,19 @@ pub struct Event {
     pub level: tracing::Level,
     /// 128 bits in hexadecimal; never changes, and never means anything else.
     pub message_id: &'static str,
-    /// Names of its fields; the journal has them in capitals.
+    /// Names of its fields; the journal has them in capitals. `FIELDS` says what they mean.
     pub fields: &'static [&'static str],
 }
 
 /// Makes of each row an entry of `EVENTS` and a function that reports it:
 /// `LEVEL name(arguments) "message id" "message with {arguments}" { field = expression, ... }`.
+///
+/// Everything is written out where it happens, and told by the journal's own thread: reporting never waits. A field
+/// whose expression is an empty text is left out.
 macro_rules! events {
     ($(
         $(#[$doc:meta])*
-        $level:ident $name:ident($($argument:ident: $type:ty),*) $id:literal $message:literal
+        $level:ident $name:ident($($argument:ident: $type:ty),* $(,)?) $id:literal $message:literal
         { $($field:ident = $value:expr),* $(,)? }
     )*) => {
         /// Every event that the daemon reports.
@@ -30,17 +35,30 @@ macro_rules! events {
 
         $(
             $(#[$doc])*
+            #[allow(clippy::let_unit_value, clippy::ignored_unit_patterns, clippy::useless_format)]
             pub fn $name($($argument: $type),*) {
-                tracing::event!(
+                let message = format!($message);
+                let ($($field,)*) = ($(written($value),)*);
+                super::queue::report(Box::new(move || tracing::event!(
                     target: super::TARGET,
                     tracing::Level::$level,
                     message_id = $id,
-                    $($field = %$value,)*
-                    $message
-                );
+                    $($field = $field.as_deref(),)*
+                    "{message}"
+                )));
             }
         )*
     };
 }
 
 pub(super) use events;
+
+/// A field's value, if it has one.
+pub(super) fn written(value: impl Display) -> Option<String> {
+    Some(value.to_string()).filter(|text| !text.is_empty())
+}
+
+/// An empty text where there is nothing: its field is left out.
+pub(super) fn or_nothing(value: Option<impl Display>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}

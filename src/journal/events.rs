@@ -1,7 +1,26 @@
 //! The table of events.
 
-use super::event::{Event, events};
+use std::fmt;
+
+use super::event::{Event, events, or_nothing, written};
 use crate::telemetry::Receipt;
+
+/// Which request an event is about, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub id: u64,
+    pub session: Option<u64>,
+    /// The caller's connection.
+    pub client: &'a str,
+    pub client_uid: u32,
+    pub model: &'a str,
+}
+
+impl fmt::Display for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}", self.id)
+    }
+}
 
 events! {
     /// The daemon owns its name on the bus: calls are accepted from now on.
@@ -34,10 +53,30 @@ events! {
     "dc764202c50c474c8668ff5731644ed5" "the backend is {backend} ({device})"
     { backend = backend, device = device }
 
+    /// Weights, tokenizer and cache are in memory.
+    INFO model_loaded(model: &str, bytes: u64, seconds: f64)
+    "4b3aab5bebb549c6865f944bb7b24e94" "{model} is loaded: {bytes} bytes of weights in {seconds:.1} s"
+    { model = model, weight_bytes = bytes, seconds = format_args!("{seconds:.1}") }
+
     /// The first token can be made.
-    INFO model_ready(model: &str, bytes: u64, seconds: f64)
-    "4b3aab5bebb549c6865f944bb7b24e94" "{model} is ready: {bytes} bytes of weights in {seconds:.1} s"
-    { model = model, bytes = bytes, seconds = format_args!("{seconds:.1}") }
+    INFO ready(model: &str)
+    "d7a6a2f6c7d84d1ab0e3b3a0f3e7c4a5" "{model} is ready"
+    { model = model }
+
+    /// The model does not fit beside what else uses the memory; nothing was allocated.
+    ERROR memory_refused(error: &str, need: Option<u64>, have: Option<u64>, largest: Option<usize>)
+    "0f4b9a6c2d8e4c7bb1f2a3c95d6e7084" "{error}"
+    {
+        error = error,
+        need_bytes = or_nothing(need),
+        have_bytes = or_nothing(have),
+        largest_context = or_nothing(largest),
+    }
+
+    /// The GPU or its driver failed, by the name that CUDA gives it.
+    ERROR gpu_error(error: &str, cuda_error: &str)
+    "6e1d0c7a95f24b5a8c3be7f0d2419a36" "the GPU failed: {error}"
+    { error = error, cuda_error = cuda_error }
 
     /// The model cannot be used.
     ERROR load_failed(error: &str)
@@ -73,33 +112,55 @@ events! {
     /// The KV cache changed, or an address moved: the decode graph is recorded anew by the next step.
     INFO graph_invalid(reason: &str, epoch: u64)
     "b7b1c3b0e0d14e7f9a1f3f2bb6f5d0c4" "the decode graph is invalid: {reason}"
-    { reason = reason, epoch = epoch }
+    { reason = reason, kv_epoch = epoch, graph_state = "invalid" }
 
     /// The decode graph was recorded; what that cost.
-    INFO graph_recorded(reason: &str, nodes: usize, how: &str, micros: u128)
+    INFO graph_recorded(reason: &str, epoch: u64, nodes: usize, how: &str, micros: u128)
     "5d2e6a9c41f34c0f8d7a90b4c3e17f25" "the decode graph is valid after {reason}: {nodes} nodes, {how} in {micros} us"
-    { reason = reason, nodes = nodes, how = how, us = micros }
+    {
+        reason = reason,
+        kv_epoch = epoch,
+        graph_state = "valid",
+        nodes = nodes,
+        how = how,
+        recording_us = micros,
+    }
 
     /// The driver refused to record or replay; the step ran eagerly, and no token was lost.
-    WARN graph_failed(error: &str, failures: u32)
+    WARN graph_failed(error: &str, cuda_error: Option<&str>, epoch: u64, failures: u32)
     "e90d5f7b6a4b4d2c8f31a7c05b9e6d18" "the decode graph failed ({failures} in a row): {error}"
-    { error = error, failures = failures }
+    {
+        error = error,
+        cuda_error = or_nothing(cuda_error),
+        kv_epoch = epoch,
+        graph_state = "invalid",
+        failures = failures,
+    }
 
     /// It failed too often: steps run eagerly until an operator resets it.
-    ERROR graph_disabled(error: &str)
+    ERROR graph_disabled(error: &str, cuda_error: Option<&str>, epoch: u64)
     "1c8f4b2d9e7a4f60b5d3c6a8e2f70914" "the decode graph is disabled: {error}"
-    { error = error }
+    {
+        error = error,
+        cuda_error = or_nothing(cuda_error),
+        kv_epoch = epoch,
+        graph_state = "disabled",
+    }
 
     /// An operator has reset it.
-    INFO graph_reset()
+    INFO graph_reset(epoch: u64)
     "a46d0e3f7c5b49d8927e1b8f4c6a30d2" "the decode graph was reset"
-    { }
+    { kv_epoch = epoch, graph_state = "invalid" }
 
     /// A request has ended as its caller wanted, or was cancelled.
-    INFO request_finished(request_id: u64, receipt: &Receipt)
-    "421babda008948259cce4dd75934d019" "request {request_id}: {receipt}"
+    INFO request_finished(request: &Request<'_>, receipt: &Receipt)
+    "421babda008948259cce4dd75934d019" "{request}: {receipt}"
     {
-        request_id = request_id,
+        request_id = request.id,
+        session = or_nothing(request.session),
+        client = request.client,
+        client_uid = request.client_uid,
+        model = request.model,
         finish_reason = receipt.reason.name(),
         prompt_tokens = receipt.usage.prompt_tokens,
         cached_tokens = receipt.usage.cached_tokens,
@@ -111,9 +172,48 @@ events! {
     }
 
     /// A request could not be finished. `error` must hold nothing of its messages.
-    WARN request_failed(request_id: u64, error: &str)
-    "a344d958fc3d4c23a164ffc73215febb" "request {request_id} failed: {error}"
-    { request_id = request_id, error = error }
+    WARN request_failed(request: &Request<'_>, error: &str)
+    "a344d958fc3d4c23a164ffc73215febb" "{request} failed: {error}"
+    {
+        request_id = request.id,
+        session = or_nothing(request.session),
+        client = request.client,
+        client_uid = request.client_uid,
+        model = request.model,
+        finish_reason = "error",
+        error = error,
+    }
+
+    /// A caller did not read its answer: the request was cancelled.
+    WARN slow_reader(request_id: u64, client: &str, client_uid: u32, seconds: f32)
+    "3f7b7c0e2a554f0d9a86d1e4c0b5f928"
+    "request {request_id} is cancelled: its reader ({client}, user {client_uid}) has read nothing for {seconds} s"
+    {
+        request_id = request_id,
+        client = client,
+        client_uid = client_uid,
+        stall_seconds = seconds,
+    }
+
+    /// A caller was refused because a limit of the configuration was reached.
+    WARN limit_reached(client: &str, client_uid: u32, limit: &str, refusals: u64)
+    "9b0c1f5f6f5d4c0c9f3a1e8bb0f2f6a7" "user {client_uid} ({client}) has reached {limit}; refused: {refusals}"
+    { client = client, client_uid = client_uid, limit = limit, refusals = refusals }
+
+    /// The journal took events more slowly than they came.
+    WARN events_dropped(dropped: u64)
+    "58c2e9b1f06a4d7c93e4a7150bd8f6c2" "the journal did not take events in time; lost: {dropped}"
+    { dropped = dropped }
+
+    /// A library warns.
+    WARN library_warning(library: &str, error: &str)
+    "c41f7d5e8a0b4e6f92d3b8c6a7e05f19" "{library}: {error}"
+    { library = library, error = error }
+
+    /// A library reports an error.
+    ERROR library_error(library: &str, error: &str)
+    "84d0a3f6c9b14e2d8f57e1a2b6c7d390" "{library}: {error}"
+    { library = library, error = error }
 
     /// The configuration has been read again and is in force.
     INFO reloaded(what: &str, model: &str, seconds: f64)

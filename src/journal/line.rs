@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// `level: message`. Our messages say what their fields say; those of libraries are shown with theirs.
+/// `level: message`. The messages say what the fields say.
 pub(super) struct Line;
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -18,20 +18,15 @@ where
 {
     fn format_event(
         &self,
-        context: &FmtContext<'_, S, N>,
+        _: &FmtContext<'_, S, N>,
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let metadata = event.metadata();
-        let level = metadata.level().as_str().to_ascii_lowercase();
+        let level = event.metadata().level().as_str().to_ascii_lowercase();
         write!(writer, "{level}: ")?;
-        if metadata.target() == super::TARGET {
-            let mut message = Message(writer.by_ref(), Ok(()));
-            event.record(&mut message);
-            message.1?;
-        } else {
-            context.format_fields(writer.by_ref(), event)?;
-        }
+        let mut message = Message(writer.by_ref(), Ok(()));
+        event.record(&mut message);
+        message.1?;
         writeln!(writer)
     }
 }

@@ -2,21 +2,21 @@
 //!
 //! An event is a message for people, the same facts as fields for programs, and an id that finds its remedy
 //! in the catalog (`systemd/gangliond.catalog`, shown by `journalctl -x`). Prompts and answers are no part
-//! of any event.
+//! of any event. Reporting never waits: `queue` has a thread for that, and the process ends with `flush`.
 
 mod event;
 mod events;
+mod fields;
+mod libraries;
 mod line;
 mod output;
+mod queue;
 
 pub use event::Event;
-pub use events::{
-    EVENTS, backend_chosen, bus_lost, bus_unavailable, config_error, engine_failed, graph_disabled,
-    graph_failed, graph_invalid, graph_recorded, graph_reset, load_failed, loading, model_ready,
-    panicked, reload_failed, reloaded, request_failed, request_finished, stall_over, stalled,
-    started, stopped, stopping, system_error,
-};
+pub use events::*;
+pub use fields::FIELDS;
 pub use output::{Journal, init};
+pub use queue::flush;
 
-/// The target of all our events; those of libraries have others.
+/// The target of all our events; those of libraries become `library_warning` and `library_error`.
 const TARGET: &str = "ganglion";

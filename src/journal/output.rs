@@ -1,17 +1,20 @@
 //! Where events go: to the journal's socket under systemd, else to stderr.
 
-use std::io;
+use std::sync::Arc;
+use std::{io, thread};
 
 use nix::sys::stat::fstat;
 use tracing::level_filters::LevelFilter;
 use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use super::TARGET;
+use super::libraries::Libraries;
 use super::line::Line;
+use super::queue::{self, Queue};
 use crate::config::Level;
 
 /// The way to the journal, once it is open.
@@ -20,15 +23,26 @@ pub struct Journal {
     filter: reload::Handle<Targets, Registry>,
 }
 
-/// Opens the way for the whole process.
+/// Opens the way for the whole process, and starts the thread that tells what is reported.
 ///
 /// # Errors
-/// If it is open already.
-pub fn init(level: Level) -> Result<Journal, TryInitError> {
+/// If it is open already, or the system refuses a thread.
+pub fn init(level: Level) -> io::Result<Journal> {
     let (filter, handle) = reload::Layer::new(targets(level));
+    let queue = Arc::new(Queue::default());
+    let told = queue.clone();
+    thread::Builder::new()
+        .name("journal".into())
+        .spawn(move || {
+            // Of this thread alone; it also opens the socket, which may wait.
+            let output = tracing_subscriber::registry().with(output().with_filter(filter));
+            tracing::subscriber::with_default(output, || told.serve());
+        })?;
     tracing_subscriber::registry()
-        .with(output().with_filter(filter))
-        .try_init()?;
+        .with(Libraries.with_filter(LevelFilter::WARN))
+        .try_init()
+        .map_err(io::Error::other)?;
+    queue::open(queue);
     Ok(Journal { filter: handle })
 }
 
@@ -40,7 +54,6 @@ impl Journal {
     }
 }
 
-/// Libraries are heard only when something is wrong: the bus library traces every message.
 fn targets(level: Level) -> Targets {
     let level = match level {
         Level::Error => LevelFilter::ERROR,
@@ -49,9 +62,7 @@ fn targets(level: Level) -> Targets {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    Targets::new()
-        .with_default(level.min(LevelFilter::WARN))
-        .with_target(TARGET, level)
+    Targets::new().with_target(TARGET, level)
 }
 
 fn output() -> Box<dyn Layer<Registry> + Send + Sync> {

@@ -19,11 +19,12 @@ pub(super) async fn announce(mut engine: watch::Receiver<Status>) {
             ready = true;
             journal::backend_chosen(&status.backend, &status.device);
             let model = &status.model;
-            journal::model_ready(
+            journal::model_loaded(
                 &model.name,
                 model.weight_bytes,
                 begun.elapsed().as_secs_f64(),
             );
+            journal::ready(&model.name);
             notify::ready();
         }
         let line = line(&status);

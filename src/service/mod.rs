@@ -135,10 +135,18 @@ async fn load_failed(engine: &Handle) -> String {
     }
 }
 
+/// How much may wait and be held.
 fn limits(config: &Config) -> engine::Limits {
+    let limits = &config.limits;
     engine::Limits {
+        requests: limits.requests,
         queue: config.queue.capacity,
-        sessions: config.limits.sessions,
+        sessions: limits.sessions,
+        user: engine::UserLimits {
+            requests: limits.requests_per_user,
+            sessions: limits.sessions_per_user,
+            queue_percent: limits.queue_percent_per_user,
+        },
     }
 }
 

@@ -18,6 +18,10 @@ const AT_ONCE: usize = 50;
 /// Noise of the allocator: two kilobytes kept of each request would be more.
 const GROWTH: u64 = 16 << 20;
 
+/// No more for one user than a flood needs, and no less: all clients are one user here.
+const LIMITS: &str =
+    "queue.capacity = 32\n[limits]\nrequests_per_user = 256\nqueue_percent_per_user = 100\n";
+
 /// Asks all at once; counts the answers.
 async fn flood(client: &Client) -> usize {
     let requests =
@@ -28,7 +32,7 @@ async fn flood(client: &Client) -> usize {
                 assert_eq!(answer.reason, FinishReason::Stop);
                 true
             }
-            Err(Error::Busy(_)) => false,
+            Err(Error::Busy(_) | Error::QuotaExceeded(_)) => false,
             Err(other) => panic!("{other:?}"),
         });
     let outcomes = requests.buffer_unordered(AT_ONCE);
@@ -41,7 +45,7 @@ async fn flood(client: &Client) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_requests_from_a_hundred_connections() {
     let bus = PrivateBus::start();
-    let mut daemon = Process::start(&bus, "tokens=4", "[queue]\ncapacity = 32\n").await;
+    let mut daemon = Process::start(&bus, "tokens=4", LIMITS).await;
     let clients = join_all((0..CONNECTIONS).map(|_| Client::connect(&bus))).await;
     let mut resident = Vec::new();
     for _ in 0..2 {

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use ganglion::journal::{self, EVENTS};
+use ganglion::journal::{self, EVENTS, FIELDS};
 use ganglion::telemetry::{FinishReason, Receipt, Usage};
 use tracing::field::{Field, Visit};
 use tracing::{Level, Subscriber};
@@ -67,6 +67,19 @@ fn entries_say_what_to_do_and_name_only_fields_of_their_event() {
 }
 
 #[test]
+fn every_field_is_described_and_every_description_is_of_a_field() {
+    let mut used: Vec<_> = EVENTS
+        .iter()
+        .flat_map(|event| event.fields)
+        .map(|field| field.to_uppercase())
+        .collect();
+    used.sort();
+    used.dedup();
+    let described: Vec<_> = FIELDS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(used, described, "in the order of their names");
+}
+
+#[test]
 fn the_journal_accepts_the_catalog() {
     let root = tempfile::tempdir().expect("a temporary folder");
     let folder = root.path().join("usr/lib/systemd/catalog");
@@ -112,25 +125,40 @@ impl Visit for Fields {
     }
 }
 
+/// What `report` tells when there is no queue: at once, on this thread.
+fn told(report: impl FnOnce()) -> BTreeMap<&'static str, String> {
+    let kept = Kept::default();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(kept.clone()), report);
+    let mut events = kept.0.lock().unwrap();
+    let event = events.pop().expect("an event");
+    assert!(events.is_empty(), "only one");
+    event
+}
+
+fn row(name: &str) -> &'static journal::Event {
+    let found = EVENTS.iter().find(|event| event.name == name);
+    found.expect("a row")
+}
+
 #[test]
 fn an_event_carries_its_id_and_the_fields_of_its_row() {
-    let kept = Kept::default();
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(kept.clone()), || {
-        let receipt = Receipt {
-            reason: FinishReason::Stop,
-            usage: Usage {
-                completion_tokens: 7,
-                ..Usage::default()
-            },
-        };
-        journal::request_finished(3, &receipt);
-    });
-    let mut events = kept.0.lock().unwrap();
-    let mut fields = events.pop().expect("an event");
-    let row = EVENTS
-        .iter()
-        .find(|event| event.name == "request_finished")
-        .expect("a row");
+    let receipt = Receipt {
+        reason: FinishReason::Stop,
+        usage: Usage {
+            completion_tokens: 7,
+            first_token_us: 1234,
+            ..Usage::default()
+        },
+    };
+    let request = journal::Request {
+        id: 3,
+        session: Some(5),
+        client: ":1.9",
+        client_uid: 1000,
+        model: "tiny",
+    };
+    let mut fields = told(|| journal::request_finished(&request, &receipt));
+    let row = row("request_finished");
     assert_eq!(fields.remove("message_id").as_deref(), Some(row.message_id));
     let message = fields.remove("message").expect("a message");
     assert!(
@@ -139,8 +167,25 @@ fn an_event_carries_its_id_and_the_fields_of_its_row() {
     );
     let expected: BTreeSet<_> = row.fields.iter().copied().collect();
     assert_eq!(fields.keys().copied().collect::<BTreeSet<_>>(), expected);
-    assert_eq!(
-        (&*fields["tokens"], &*fields["finish_reason"]),
-        ("7", "stop")
-    );
+    for (field, value) in [
+        ("request_id", "3"),
+        ("session", "5"),
+        ("client", ":1.9"),
+        ("client_uid", "1000"),
+        ("model", "tiny"),
+        ("ttft_us", "1234"),
+        ("tokens", "7"),
+        ("finish_reason", "stop"),
+    ] {
+        assert_eq!(fields[field], value, "{field}");
+    }
+}
+
+#[test]
+fn a_field_without_a_value_is_left_out() {
+    let fields = told(|| journal::graph_failed("refused", None, 4, 1));
+    assert!(!fields.contains_key("cuda_error"), "{fields:?}");
+    assert_eq!(fields["kv_epoch"], "4");
+    let fields = told(|| journal::graph_failed("refused", Some("CUDA_ERROR_UNKNOWN"), 4, 1));
+    assert_eq!(fields["cuda_error"], "CUDA_ERROR_UNKNOWN");
 }

@@ -7,6 +7,7 @@ use std::process::Stdio;
 
 use ganglion::bus::Error;
 use ganglion::bus::proxy::ManagerProxy;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -23,7 +24,8 @@ use crate::support::private_bus::PrivateBus;
 /// gangliond, killed when it is dropped.
 pub(super) struct Gangliond {
     child: Child,
-    stderr: BufReader<ChildStderr>,
+    /// Until a test takes it.
+    stderr: Option<BufReader<ChildStderr>>,
     /// What stderr has said so far.
     heard: String,
     notifications: Mutex<UnboundedReceiver<String>>,
@@ -78,7 +80,7 @@ impl Gangliond {
         let stderr = child.stderr.take().expect("it is piped");
         Self {
             child,
-            stderr: BufReader::new(stderr),
+            stderr: Some(BufReader::new(stderr)),
             heard: String::new(),
             notifications: Mutex::new(notifications),
             config: file,
@@ -128,7 +130,8 @@ impl Gangliond {
     pub(super) async fn said(&mut self, expected: &str) -> String {
         loop {
             let from = self.heard.len();
-            let read = eventually(self.stderr.read_line(&mut self.heard)).await;
+            let stderr = self.stderr.as_mut().expect("nobody has taken it");
+            let read = eventually(stderr.read_line(&mut self.heard)).await;
             assert!(read.expect("it writes text") > 0, "{}", self.heard);
             let line = &self.heard[from..];
             if line.contains(expected) {
@@ -142,10 +145,19 @@ impl Gangliond {
         kill(process, signal).expect("it can be signalled");
     }
 
+    /// Takes its journal, of which hardly anything fits into the pipe until it is read.
+    pub(super) fn narrow_journal(&mut self) -> BufReader<ChildStderr> {
+        let journal = self.stderr.take().expect("nobody has taken it");
+        fcntl(journal.get_ref(), FcntlArg::F_SETPIPE_SZ(4096)).expect("a pipe can be narrow");
+        journal
+    }
+
     /// Waits for its end.
     pub(super) async fn end(mut self) -> End {
-        let read = eventually(self.stderr.read_to_string(&mut self.heard)).await;
-        read.expect("it writes text");
+        if let Some(mut stderr) = self.stderr.take() {
+            let read = eventually(stderr.read_to_string(&mut self.heard)).await;
+            read.expect("it writes text");
+        }
         let done = eventually(self.child.wait_with_output()).await;
         let done = done.expect("it ends");
         End {

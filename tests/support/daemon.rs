@@ -5,7 +5,7 @@ use std::time::Duration;
 use ganglion::bus::proxy::{ManagerProxy, RequestProxy, SessionProxy};
 use ganglion::bus::{Bus, BusConfig, serve};
 use ganglion::engine::sim::{self, Script};
-use ganglion::engine::{Handle, Limits, State, channel};
+use ganglion::engine::{Handle, Limits, State, UserLimits, channel};
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, OwnedObjectPath};
 
@@ -18,9 +18,16 @@ pub(crate) struct Daemon {
     _served: Bus,
 }
 
+/// What tests need, with as much for one user as for all.
 pub(crate) const LIMITS: Limits = Limits {
+    requests: 256,
     queue: 8,
     sessions: 4,
+    user: UserLimits {
+        requests: 256,
+        sessions: 4,
+        queue_percent: 100,
+    },
 };
 
 /// Waiting longer means that it never comes; nothing depends on how much shorter it is.
@@ -35,7 +42,7 @@ impl Daemon {
     pub(crate) async fn with(script: &str, queue: usize, config: BusConfig) -> Self {
         let bus = PrivateBus::start();
         let script: Script = script.parse().expect("the script is valid");
-        let (engine, inbox) = channel(Limits { queue, sessions: 4 });
+        let (engine, inbox) = channel(Limits { queue, ..LIMITS });
         let served = serve(&bus.address(), engine.clone())
             .await
             .expect("the name is free");

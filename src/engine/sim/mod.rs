@@ -124,7 +124,7 @@ fn serve(
             turn.fail(RequestError::EngineFailed(message), usage);
         }
         Err(Interrupted::Lost) => {
-            let message = "the device is lost (scripted)".to_owned();
+            let message = "the device is lost: CUDA_ERROR_LAUNCH_FAILED (scripted)".to_owned();
             turn.fail(RequestError::EngineFailed(message), usage);
             return Then::End;
         }

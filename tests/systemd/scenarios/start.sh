@@ -5,7 +5,8 @@ equal 'State' "$(manager State)" 's "ready"'
 reported started
 reported loading
 reported backend_chosen
-reported model_ready 'ready'
+reported model_loaded 'is loaded'
+reported ready 'is ready'
 matches 'the answer' "$(ask member 'Name a colour.')" '^sa\{sv\} '
 reported request_finished
 within 5 holds 'Status: .ready; last request: .*tokens' systemctl status $unit

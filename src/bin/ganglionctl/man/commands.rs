@@ -35,6 +35,14 @@ pub(super) fn gangliond() -> String {
         [bold("SIGTERM"), roman(", "), bold("SIGINT")],
         "No new requests; running ones get `stop.grace_seconds`, then every stream is ended.",
     );
+    page.section("JOURNAL");
+    page.paragraph(
+        "Every event has a MESSAGE_ID of its own, and of these fields those that apply: `journalctl -u gangliond -o \
+         verbose` shows them, `-o json` gives them to programs.",
+    );
+    for (field, what) in ganglion::journal::FIELDS {
+        page.entry([bold(*field)], what);
+    }
     page.section("FILES");
     for (file, what) in [
         (
@@ -51,7 +59,7 @@ pub(super) fn gangliond() -> String {
         ),
         (
             "/usr/share/dbus-1/system.d/org.ganglion.Llm1.conf",
-            "Who may call: everyone may look, the group ganglion may ask.",
+            "Who may call: everyone looks, the group ganglion asks, the group ganglion-admin also operates.",
         ),
     ] {
         page.entry([italic(file)], what);

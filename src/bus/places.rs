@@ -1,0 +1,87 @@
+//! Places for requests, from the call until the reader has everything: so many for all, so many for each user.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::engine::{Limits, Refusal};
+
+/// Those that are taken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    taken: Mutex<Taken>,
+    empty: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    /// Users without any are not listed.
+    by_user: HashMap<u32, usize>,
+}
+
+/// One place; dropping it gives it back.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Places,
+    user: u32,
+}
+
+impl Places {
+    /// One for `user`.
+    pub(super) fn take(&self, user: u32, limits: &Limits) -> Result<Place, Refusal> {
+        let mut taken = self.lock();
+        let theirs = taken.by_user.get(&user).copied().unwrap_or(0);
+        let requests = limits.user.requests;
+        if theirs >= requests {
+            return Err(Refusal::UserRequests { user, requests });
+        }
+        if taken.all >= limits.requests {
+            return Err(Refusal::TooManyRequests(limits.requests));
+        }
+        taken.all += 1;
+        taken.by_user.insert(user, theirs + 1);
+        Ok(Place {
+            places: self.clone(),
+            user,
+        })
+    }
+
+    /// Returns when every place has been given back.
+    pub(super) async fn empty(&self) {
+        loop {
+            let given_back = self.0.empty.notified();
+            tokio::pin!(given_back);
+            // From here on it is noticed.
+            given_back.as_mut().enable();
+            if self.lock().all == 0 {
+                return;
+            }
+            given_back.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.lock();
+        taken.all -= 1;
+        if let Some(theirs) = taken.by_user.get_mut(&self.user) {
+            *theirs -= 1;
+            if *theirs == 0 {
+                taken.by_user.remove(&self.user);
+            }
+        }
+        if taken.all == 0 {
+            self.places.0.empty.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! How much may wait and be held, by everyone together and by each user. One value, so that it is changed as a whole.
+
+/// What the configuration allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests that wait, are answered or are being read. Who reads is not the engine's to know: its callers count.
+    pub requests: usize,
+    /// Requests that may wait behind the running one.
+    pub queue: usize,
+    /// Sessions that may be open.
+    pub sessions: usize,
+    /// Of each user.
+    pub user: UserLimits,
+}
+
+/// What one user may have of it; root is a user like others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserLimits {
+    pub requests: usize,
+    pub sessions: usize,
+    /// Of the queue, in percent.
+    pub queue_percent: usize,
+}
+
+impl Limits {
+    /// Requests of one user that may wait: at least one, or it could never ask.
+    #[must_use]
+    pub fn user_queue(&self) -> usize {
+        (self.queue * self.user.queue_percent / 100).max(1)
+    }
+}

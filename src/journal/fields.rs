@@ -1,0 +1,96 @@
+//! What the fields of events mean: the one description of them, for the manual and for whoever reads the journal by
+//! program. Beside these an entry has the journal's own (MESSAGE, MESSAGE_ID, PRIORITY, CODE_FILE, ...).
+
+/// Name in capitals, as the journal has it, and meaning.
+pub const FIELDS: &[(&str, &str)] = &[
+    ("BACKEND", "what computes: cpu, cuda or sim"),
+    ("BACKTRACE", "where the thread was, innermost call first"),
+    ("BUS", "the bus that the daemon answers on"),
+    (
+        "CACHED_TOKENS",
+        "tokens of the prompt that were still in the key-value cache",
+    ),
+    (
+        "CLIENT",
+        "the caller's connection, by its unique name on the bus",
+    ),
+    ("CLIENT_UID", "the user id that the caller runs as"),
+    (
+        "CUDA_ERROR",
+        "the driver's name of the error, such as CUDA_ERROR_LAUNCH_FAILED",
+    ),
+    ("DEVICE", "which device computes, or why it is not another"),
+    ("DOING", "what it was last seen at"),
+    ("DROPPED", "events that were lost"),
+    ("ERROR", "what is wrong, as in the message"),
+    ("FAILURES", "refused calls in a row, with this one"),
+    ("FINISH_REASON", "stop, length, cancelled or error"),
+    (
+        "GB_PER_SEC",
+        "bytes that decoding had to move per second, in 10^9",
+    ),
+    (
+        "GRAPH_STATE",
+        "the decode graph after the event: invalid, valid or disabled",
+    ),
+    ("HAVE_BYTES", "memory that was available"),
+    (
+        "HOW",
+        "updated, if the living graph took the recording, or instantiated",
+    ),
+    (
+        "KV_EPOCH",
+        "changes of the key-value cache since the start, but for one more token",
+    ),
+    (
+        "LARGEST_CONTEXT",
+        "the greatest kv.context that would fit; 0 if none would",
+    ),
+    ("LIBRARY", "the part of a library that speaks"),
+    ("LIMIT", "the key of gangliond.toml that was reached"),
+    (
+        "MODEL",
+        "the model's name; its path while it is being loaded",
+    ),
+    ("NEED_BYTES", "memory that would have been needed"),
+    ("NODES", "kernels of one replay"),
+    ("PART", "of the daemon: engine, reactor or bus"),
+    ("PLACE", "file, line and column of the source"),
+    (
+        "PROMPT_TOKENS",
+        "tokens of the whole prompt, history included",
+    ),
+    (
+        "QUEUE_US",
+        "microseconds from acceptance to the start of the prompt's reading",
+    ),
+    ("REASON", "why the decode graph is or was invalid"),
+    ("RECORDING_US", "microseconds that the recording took"),
+    (
+        "REFUSALS",
+        "refusals since the last such event, with this one",
+    ),
+    ("REQUESTS", "requests that wait or run"),
+    (
+        "REQUEST_ID",
+        "number of the request, the last part of its object path; unique within the process",
+    ),
+    ("SECONDS", "how long it took"),
+    (
+        "SESSION",
+        "number of the session, the last part of its object path; absent without one",
+    ),
+    ("STALL_SECONDS", "how long nothing was read"),
+    ("TEXT", "the panic's message, if it is a constant"),
+    ("THREAD", "name of the thread"),
+    ("THREADS", "where each thread stands, one a line"),
+    ("TOKENS", "tokens generated, the end-of-turn token included"),
+    ("TOKENS_PER_SEC", "tokens per second after the first one"),
+    (
+        "TTFT_US",
+        "microseconds from the start of the prompt's reading to the first token",
+    ),
+    ("VERSION", "of the daemon"),
+    ("WEIGHT_BYTES", "bytes of the weights as stored"),
+    ("WHAT", "what a reload changed"),
+];

@@ -1,0 +1,123 @@
+//! Between those who report and the journal: a bounded queue, and a thread of its own that alone waits.
+//!
+//! The journal's socket fills up while nobody reads it, and a send then waits. So nothing is sent where it happens: it
+//! is put into the queue, and what no longer fits is dropped and counted. How much that was is told with the next
+//! event that gets through.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// An event, complete: all that is left is to tell it.
+pub(super) type Record = Box<dyn FnOnce() + Send>;
+
+/// Events that may wait: minutes of a busy daemon, in a few megabytes.
+const CAPACITY: usize = 4096;
+
+/// What the end of the process may wait for a journal that does not read.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Where the process reports; without it, as in tests and tools, events are told where they happen.
+static WAY: OnceLock<Arc<Queue>> = OnceLock::new();
+
+thread_local! {
+    /// Whether this is the thread that tells: what it reports itself cannot wait for it.
+    static TELLS: Cell<bool> = const { Cell::new(false) };
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Record>,
+    /// Whether one has been taken out and not been told yet.
+    telling: bool,
+    dropped: u64,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("waiting", &self.waiting.len())
+            .field("dropped", &self.dropped)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    pub(super) fn push(&self, record: Record) {
+        let mut state = self.lock();
+        if state.waiting.len() < CAPACITY {
+            state.waiting.push_back(record);
+            self.changed.notify_all();
+        } else {
+            state.dropped += 1;
+        }
+    }
+
+    /// Tells what comes in, for as long as the process lives.
+    pub(super) fn serve(&self) {
+        TELLS.set(true);
+        let mut state = self.lock();
+        loop {
+            if let Some(record) = state.waiting.pop_front() {
+                let dropped = std::mem::take(&mut state.dropped);
+                state.telling = true;
+                drop(state);
+                record();
+                if dropped > 0 {
+                    super::events::events_dropped(dropped);
+                }
+                state = self.lock();
+                state.telling = false;
+                self.changed.notify_all();
+            } else {
+                let woken = self.changed.wait(state);
+                state = woken.unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Waits until all has been told, or for as long as the end of a process may wait.
+    fn flush(&self) {
+        let until = Instant::now() + FLUSH;
+        let mut state = self.lock();
+        while state.telling || !state.waiting.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let woken = self.changed.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// From now on events go through `queue`.
+pub(super) fn open(queue: Arc<Queue>) {
+    // Only the first of a process counts, as with its subscriber.
+    let _ = WAY.set(queue);
+}
+
+pub(super) fn report(record: Record) {
+    match WAY.get() {
+        Some(queue) if !TELLS.get() => queue.push(record),
+        _ => record(),
+    }
+}
+
+/// Before the process ends: gives the events that wait a moment to be told.
+pub fn flush() {
+    if let Some(queue) = WAY.get() {
+        queue.flush();
+    }
+}

@@ -1,0 +1,213 @@
+//! What reaches the journal of a running daemon, and that a journal which does not read holds up nobody.
+
+use std::collections::HashMap;
+
+use futures_util::future::join_all;
+use ganglion::bus::proxy::{Fields, ManagerProxy, RequestProxy, SessionProxy};
+use ganglion::telemetry::FinishReason;
+use nix::sys::signal::Signal;
+use tokio::io::AsyncBufReadExt as _;
+use zbus::Variant;
+
+use super::gangliond::{End, Gangliond, ask, client};
+use crate::support::daemon::{eventually, until};
+use crate::support::private_bus::PrivateBus;
+use crate::support::stream::Reader;
+
+/// What nobody may find in any line.
+const SENTINEL: &str = "cormorant";
+
+fn with<'a>(name: &'a str, value: Variant<'a>) -> Fields<'a> {
+    HashMap::from([(name, value)])
+}
+
+/// Asks in every way that takes a text, and in every way that is refused for one.
+async fn say_it_everywhere(bus: &PrivateBus, manager: &ManagerProxy<'_>) {
+    let answer = Reader::new(ask(manager, SENTINEL).await.unwrap());
+    let answer = answer.answer().await;
+    assert!(
+        answer.text.contains(SENTINEL),
+        "the answer repeats the question"
+    );
+    let (answer, _) = manager.complete(SENTINEL, HashMap::new()).await.unwrap();
+    assert!(answer.contains(SENTINEL));
+
+    let session = manager
+        .open_session(with("system", SENTINEL.into()))
+        .await
+        .unwrap();
+    let connection = manager.inner().connection();
+    let session = SessionProxy::new(connection, session).await.unwrap();
+    let stop = with("stop", SENTINEL.into());
+    let (_, stream) = session.send(SENTINEL, stop).await.unwrap();
+    Reader::new(stream).answer().await;
+    assert!(!session.history().await.unwrap().is_empty());
+
+    let none = HashMap::new();
+    let too_long = format!("{SENTINEL} ").repeat(200_000);
+    let content = |text: &'static str| HashMap::from([("content", Variant::from(text))]);
+    assert!(
+        manager
+            .complete(SENTINEL, with(SENTINEL, 1u32.into()))
+            .await
+            .is_err()
+    );
+    assert!(
+        manager
+            .complete(SENTINEL, with("stream", SENTINEL.into()))
+            .await
+            .is_err()
+    );
+    assert!(manager.complete(&too_long, none.clone()).await.is_err());
+    for message in [
+        // An unknown role, no question at the end, an unknown field.
+        (SENTINEL, content(SENTINEL)),
+        ("assistant", content(SENTINEL)),
+        ("user", with(SENTINEL, SENTINEL.into())),
+    ] {
+        let refused = manager.generate(&[message], none.clone()).await;
+        refused.expect_err("such a message is refused");
+    }
+    // A call with the wrong types, and one that nobody knows.
+    let inner = manager.inner();
+    assert!(inner.call_method("Complete", &(SENTINEL,)).await.is_err());
+    assert!(inner.call_method("Cormorant", &(SENTINEL,)).await.is_err());
+
+    // A caller that leaves in the middle.
+    let leaver = client(bus).await;
+    let stream = ask(&leaver, SENTINEL).await.unwrap();
+    leaver.inner().connection().clone().close().await.unwrap();
+    drop(stream);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_journal_holds_no_prompts_and_no_answers() {
+    let bus = PrivateBus::start();
+    let daemon = Gangliond::scripted(&bus, "", "log.level = 'trace'\n");
+    daemon.told("READY=1").await;
+    let manager = client(&bus).await;
+    say_it_everywhere(&bus, &manager).await;
+    until(async || manager.queue_length().await.unwrap() == 0).await;
+    daemon.signal(Signal::SIGTERM);
+    let End {
+        journal, output, ..
+    } = daemon.end().await;
+    assert!(journal.contains("request 1: "), "{journal}");
+    let found = |text: &str| text.to_lowercase().contains(SENTINEL);
+    assert!(!found(&journal) && !found(&output), "{journal}");
+
+    // Nor when the request itself goes wrong.
+    let daemon = Gangliond::scripted(&bus, "tokens=9,fail_after=1", "log.level = 'trace'\n");
+    daemon.told("READY=1").await;
+    let failed = Reader::new(ask(&manager, SENTINEL).await.unwrap());
+    assert_eq!(failed.answer().await.reason, FinishReason::Error);
+    daemon.signal(Signal::SIGTERM);
+    let End { journal, .. } = daemon.end().await;
+    assert!(journal.contains("request 1 failed: "), "{journal}");
+    assert!(!found(&journal), "{journal}");
+}
+
+/// Asks `count` times, and gets every answer.
+async fn ask_often(manager: &ManagerProxy<'_>, count: usize) {
+    const AT_ONCE: usize = 50;
+    for _ in 0..count.div_ceil(AT_ONCE) {
+        let answers = join_all((0..AT_ONCE).map(async |_| {
+            let stream = ask(manager, "hello").await.unwrap();
+            Reader::new(stream).answer().await
+        }));
+        for answer in eventually(answers).await {
+            assert_eq!(answer.error, None);
+        }
+    }
+}
+
+/// Room for the requests of one user.
+const ROOM: &str = "queue.capacity = 100\n[limits]\nqueue_percent_per_user = 100\n";
+
+/// Standard error takes the journal's place: it is full, and nobody reads it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_journal_that_does_not_read_holds_up_no_request_and_no_stop() {
+    let bus = PrivateBus::start();
+    let mut daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
+    let unread = daemon.narrow_journal();
+    daemon.told("READY=1").await;
+    ask_often(&client(&bus).await, 200).await;
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.end().await.status, Some(0));
+    let mut lines = unread.lines();
+    let mut told = 0;
+    while eventually(lines.next_line()).await.unwrap().is_some() {
+        told += 1;
+    }
+    assert!((1..200).contains(&told), "{told} lines: the pipe was full");
+}
+
+/// Read late, the journal says how much it has missed, and goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_journal_missed_is_counted() {
+    let bus = PrivateBus::start();
+    let mut daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
+    let journal = daemon.narrow_journal();
+    daemon.told("READY=1").await;
+    let manager = client(&bus).await;
+    // More than the queue holds.
+    ask_often(&manager, 4500).await;
+    let mut lines = journal.lines();
+    let mut next = async || eventually(lines.next_line()).await.unwrap();
+    let (mut told, mut lost) = (0, None);
+    while lost.is_none() {
+        let line = next().await.expect("it says so before it ends");
+        told += usize::from(line.starts_with("info: request "));
+        let count = line.strip_prefix("warn: the journal did not take events in time; lost: ");
+        lost = count.map(|count| count.parse::<usize>().expect("a number"));
+    }
+    // What was told and what was lost is all that happened, but for what still waits behind.
+    daemon.signal(Signal::SIGTERM);
+    while let Some(line) = next().await {
+        told += usize::from(line.starts_with("info: request "));
+    }
+    assert_eq!(told + lost.unwrap_or(0), 4500);
+    assert_eq!(daemon.end().await.status, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_and_readers_that_do_not_read_are_told_of() {
+    let bus = PrivateBus::start();
+    let config = "stream.stall_seconds = 0.3\n[limits]\nsessions_per_user = 1\nmax_tokens = 100000\n\
+                  [sampling]\nmax_tokens = 100000\n";
+    let daemon = Gangliond::scripted(&bus, "tokens=100000,context=1000000", config);
+    daemon.told("READY=1").await;
+    let manager = client(&bus).await;
+    manager.open_session(HashMap::new()).await.unwrap();
+    for _ in 0..10 {
+        manager.open_session(HashMap::new()).await.unwrap_err();
+    }
+    let message = HashMap::from([("content", "much".into())]);
+    let (request, unread) = manager
+        .generate(&[("user", message)], HashMap::new())
+        .await
+        .unwrap();
+    let request = RequestProxy::new(manager.inner().connection(), request);
+    let request = request.await.unwrap();
+    until(async || request.result().await.unwrap().contains_key("message")).await;
+    drop(unread);
+    daemon.signal(Signal::SIGTERM);
+    let End { journal, .. } = daemon.end().await;
+    let user = nix::unistd::getuid();
+    let told = |start: &str| -> Vec<_> {
+        let lines = journal.lines().filter(|line| line.starts_with(start));
+        lines.collect()
+    };
+    let limit = told(&format!("warn: user {user} ("));
+    let [limit] = *limit else {
+        panic!("once a minute: {journal}")
+    };
+    let expected = "has reached limits.sessions_per_user; refused: 1";
+    assert!(limit.ends_with(expected), "{limit}");
+    let slow = told("warn: request 1 is cancelled: its reader (");
+    let [slow] = *slow else {
+        panic!("once: {journal}")
+    };
+    let expected = format!(", user {user}) has read nothing for 0.3 s");
+    assert!(slow.ends_with(&expected), "{slow}");
+}
