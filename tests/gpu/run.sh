@@ -162,6 +162,28 @@ stage_sanitize() {
     done
 }
 
+# reload_daemon NAME: another context is another engine, loaded beside the one that answers.
+reload_daemon() {
+    local name=$1 counting says status
+    timeout 300 $ctl ask --quiet --max-tokens 64 'Count to one hundred.' >"$folder/counted" 2>&1 &
+    counting=$!
+    printf '%s\n' '[kv]' 'context = 1024' >>"$folder/gangliond.toml"
+    says=$(timeout 300 $ctl reload 2>&1)
+    judge "$name" $? "$says"
+    wait $counting
+    status=$?
+    [ -s "$folder/counted" ] || status="$status, and no answer"
+    judge "$name: what ran meanwhile" "$status" "$(tr -s '[:space:]' ' ' <"$folder/counted" | head -c 60)"
+    says=$($ctl status --json | python3 -c '
+import json, sys
+status = json.load(sys.stdin)
+print(status["model"]["context"], status["backend"], "graph", status["graph_state"])')
+    [[ $says == "1024 "* ]]
+    judge "$name: in force" $? "$says"
+    says=$(timeout 120 $ctl ask --quiet --max-tokens 16 'Name three sensors of a robot.' 2>&1)
+    judge "$name: ask afterwards" $? "$(tr -s '[:space:]' ' ' <<<"$says")"
+}
+
 # The daemon answers through the GPU, on the bus that was carried along, and ends in order.
 stage_daemon() {
     local backend=${BACKEND:-cuda} name="gangliond, ${BACKEND:-cuda}" says status answer
@@ -189,6 +211,7 @@ print(status["backend"] + ";", status.get("device", "no device"))')
         status=$?
         [ -n "$answer" ] || status="$status, and no answer"
         judge "$name: ask" "$status" "$(tr -s '[:space:]' ' ' <<<"$answer")"
+        reload_daemon "$name: reload"
         end_daemon
         judge "$name: ends when told to" $?
     else
