@@ -63,7 +63,7 @@ fn values_become_what_they_mean() {
     let config = parse(
         "[model]\npath = 'models/a.gguf'\n[kv]\ntype = 'bf16'\ncontext = 0\n\
          [stream]\nstall_seconds = 0.25\n[sampling]\ntemperature = 1\nrepetition_penalty = 0.1\n\
-         [limits]\nmax_tokens = 100\n[graph]\nmode = 'piecewise'\ncapture_sizes = [8, 4]\n",
+         [limits]\nmax_tokens = 100\nsessions = 3\nrequests = 10\n[graph]\nmode = 'piecewise'\ncapture_sizes = [8, 4]\n",
     )
     .expect("all of it is allowed");
     assert_eq!(
@@ -79,6 +79,11 @@ fn values_become_what_they_mean() {
     assert_eq!(
         config.sampling.max_tokens, 100,
         "a default never exceeds a limit"
+    );
+    let limits = config.limits;
+    assert_eq!(
+        (limits.sessions_per_user, limits.requests_per_user),
+        (3, 10)
     );
 }
 
@@ -137,6 +142,10 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
         (
             "[limits]\nmax_tokens = 10\n[sampling]\nmax_tokens = 11\n",
             "4:14: sampling.max_tokens = 11: it must be a whole number from 1 to 10",
+        ),
+        (
+            "[limits]\nsessions = 3\nsessions_per_user = 4\n",
+            "3:21: limits.sessions_per_user = 4: it must be a whole number from 1 to 3",
         ),
         (
             "model.thinking = 'yes'",

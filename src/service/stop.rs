@@ -24,8 +24,8 @@ pub(super) async fn stop(
     grace: Duration,
     signals: &mut Signals,
 ) {
-    // After the grace, what follows here and a little: a stop that takes longer is stuck.
-    notify::stopping(grace + CANCEL + 4 * FLUSH);
+    // After the grace, what follows here, the journal's last events, and a little: a stop that takes longer is stuck.
+    notify::stopping(grace + CANCEL + 5 * FLUSH);
     journal::stopping(engine.status().borrow().queue_length);
     engine.begin_stop();
     tokio::select! {

@@ -34,7 +34,7 @@ async fn systemd_is_told_how_it_goes_in_order() {
     daemon.signal(Signal::SIGTERM);
     let stopping = daemon.notified().await;
     // stop.grace_seconds and what follows it.
-    assert_eq!(stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=11000000");
+    assert_eq!(stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000");
     let end = daemon.end().await;
     assert_eq!(end.status, Some(0), "{}", end.journal);
     assert!(end.journal.ends_with("info: stopped\n"), "{}", end.journal);
