@@ -27,10 +27,11 @@ const USAGE: &str = "usage: systemd-check CHECK [ARGUMENT...]
   model FILE             writes a model of 200 KB with a vocabulary
   id EVENT               prints the MESSAGE_ID of an event of the table
   events                 prints the names of all
-  fields                 reads journalctl -o json: prints each event with its fields; fails if one lacks a field of the table
+  fields [FIELD...]      reads journalctl -o json: fails if an event lacks a field of the table, but for these; prints the
+                         events that did not occur
   sandbox DEVICE...      tries to leave the sandbox that it runs in, and prints what was not refused
   freeze PID NAME...     stops these threads until the process ends
-  ask COUNT TEXT         so many requests at once, each read to its end; prints how many ended in which way
+  ask COUNT TEXT [TIMES] so many requests at once, each read to its end; prints how many ended in which way
   hold COUNT TEXT        so many requests whose answers are never read; stays until it is killed
   fuzz SEED ROUNDS       every method and property that is introspected, with arguments made from their signatures";
 
@@ -49,10 +50,11 @@ fn main() -> ExitCode {
             journal::print_names();
             Ok(())
         }
-        ["fields"] => journal::fields(),
+        ["fields", ref absent @ ..] => journal::fields(absent),
         ["sandbox", ref devices @ ..] => sandbox::probe(devices),
         ["freeze", pid, ref names @ ..] => freeze::freeze(pid, names),
-        ["ask", count, text] => load::ask(count, text),
+        ["ask", count, text] => load::ask(count, text, "1"),
+        ["ask", count, text, times] => load::ask(count, text, times),
         ["hold", count, text] => load::hold(count, text),
         ["fuzz", seed, rounds] => fuzz::run(seed, rounds),
         _ => {

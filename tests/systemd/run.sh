@@ -39,12 +39,7 @@ check=$out/tree/usr/lib/ganglion-check
 install -D -t $check $here/{prepare,scenario,library}.sh
 cp -r $here/scenarios $check/
 "$probe" model $check/tiny.gguf
-# The check is built for this machine, and takes this machine's C library along: the releases have older ones.
-install -D -t $check/host "$probe"
-ldd "$probe" | sed -n 's/.*=> \([^ ]*\) (.*/\1/p; s/^[[:space:]]*\(\/[^ ]*\) (.*/\1/p' | xargs cp -L -t $check/host
-printf '#!/bin/sh\nexec %s/host/ld-linux-* --library-path %s/host %s/host/systemd-check "$@"\n' \
-    /usr/lib/ganglion-check{,,} >$check/systemd-check
-chmod 0755 $check/systemd-check
+install -t $check "$probe"
 
 pids=()
 # Whatever ends this ends what it booted.

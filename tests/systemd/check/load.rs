@@ -14,18 +14,20 @@ use zbus::{Connection, OwnedFd, Variant};
 use crate::Failed;
 
 #[tokio::main(flavor = "current_thread")]
-pub(crate) async fn ask(count: &str, text: &str) -> Result<(), Failed> {
+pub(crate) async fn ask(count: &str, text: &str, times: &str) -> Result<(), Failed> {
     let manager = manager().await?;
     let count: usize = count.parse()?;
-    let answers = join_all((0..count).map(|_| async {
-        match generate(&manager, text).await {
-            Ok(stream) => ending(stream).await,
-            Err(error) => Ok(error.to_string()),
-        }
-    }));
     let mut endings: BTreeMap<String, usize> = BTreeMap::new();
-    for ending in answers.await {
-        *endings.entry(ending?).or_default() += 1;
+    for _ in 0..times.parse()? {
+        let answers = join_all((0..count).map(|_| async {
+            match generate(&manager, text).await {
+                Ok(stream) => ending(stream).await,
+                Err(error) => Ok(error.to_string()),
+            }
+        }));
+        for ending in answers.await {
+            *endings.entry(ending?).or_default() += 1;
+        }
     }
     for (ending, count) in endings {
         println!("{count} {ending}");

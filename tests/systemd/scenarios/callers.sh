@@ -2,14 +2,14 @@
 # Who may do what: everyone looks, group ganglion asks, group ganglion-admin and root also operate.
 start
 refused='(Access denied|AccessDenied|Sender is not authorized|Call failed: Rejected)'
-for user in root member operator both; do
+for user in root member admin both; do
     matches "the answer to $user" "$(ask $user 'Name a colour.')" '^sa\{sv\} '
 done
 for user in nobody stranger; do
     said=$(ask $user 'Name a colour.' 2>&1) && fail "$user was answered"
     matches "what $user reads" "$said" "$refused"
 done
-for user in root member operator both stranger nobody; do
+for user in root member admin both stranger nobody; do
     matches "what $user sees of Manager" \
         "$(as $user busctl get-property $name $path $name.Manager State Version QueueLength 2>&1 | tr '\n' ' ')" '^s "ready" s "[0-9.]+" u 0'
     matches "what $user sees of Diagnostics" \
@@ -21,7 +21,7 @@ for method in Diagnostics.ResetGraph Diagnostics.DumpGraph Manager.Reload; do
         said=$(as $user "${operate[@]}" 2>&1) && fail "$user may call $method"
         matches "what $user reads of $method" "$said" "$refused"
     done
-    for user in root operator both; do
+    for user in root admin both; do
         said=$(as $user "${operate[@]}" 2>&1) || true
         ! grep -qE "$refused" <<<"$said" || fail "$user may not call $method: $said"
     done

@@ -1,0 +1,63 @@
+# shellcheck shell=bash
+# Every event of the table, provoked once where that needs no GPU: its level, who said it, and every field that the table
+# promises, read back from the journal.
+
+# One turn of a session, whatever becomes of it.
+converse() {
+    printf '%s\n' hello | as member timeout 30 ganglionctl chat >/dev/null 2>&1 || true
+}
+start_in_vain() {
+    ! systemctl start $unit 2>/dev/null || fail 'it started'
+    systemctl reset-failed $unit
+}
+unlimited=('[Unit]' 'StartLimitIntervalSec=0')
+drop_in "${unlimited[@]}"
+
+# A life without trouble: a session, a reset of the graph, a reload, and what is refused on the way.
+start
+converse
+busctl call $name $path $name.Diagnostics ResetGraph
+systemctl reload $unit
+configure 'kv.contxt = 1'
+systemctl reload $unit 2>/dev/null && fail 'a bad configuration was put in force'
+systemd-run --quiet --wait --property=User=ganglion gangliond --sim && fail 'a second daemon has the name'
+configure 'limits.requests_per_user = 2'
+systemctl restart $unit
+as member $check ask 8 hello >/dev/null
+systemctl stop $unit
+
+# Starts in vain.
+configure 'kv.contxt = 1'
+start_in_vain
+configure 'memory.reserve_mib = 1048576'
+start_in_vain
+configure 'model.path = "/missing"'
+start_in_vain
+
+# Faults of the engine, a reader that does not read, a standstill that passes, and a bus that goes.
+configure 'watchdog.stall_seconds = 2' 'stream.stall_seconds = 1' 'sampling.max_tokens = 4000'
+for fault in fail_after lost_after panic_after; do
+    scripted $fault=1 "${unlimited[@]}"
+    systemctl restart $unit
+    converse
+done
+scripted tokens=4000,delay=1ms "${unlimited[@]}"
+systemctl restart $unit
+as member $check hold 1 "$(printf 'word%.0s' {1..200})" >/dev/null &
+reported slow_reader
+kill %%
+as member $check hold 1 hello >/dev/null &
+sleep 1
+before=$(pid)
+$check freeze "$before" engine >/dev/null &
+reported stalled
+kill %%
+reported stall_over
+systemctl restart dbus.service
+within 20 is_anew "$before"
+
+# No context of this model is large enough to be the reason of a refusal, and there is no CUDA here. What did not occur
+# takes a driver, a kernel or a library that does wrong (tests of the code make these happen), or journal-stopped.sh.
+journal --output=json | $check fields cuda_error largest_context >/run/never
+equal 'the events that did not occur' "$(sort /run/never | tr '\n' ' ')" \
+    'events_dropped graph_disabled graph_failed library_error library_warning system_error '

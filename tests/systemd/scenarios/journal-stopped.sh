@@ -1,0 +1,15 @@
+# shellcheck shell=bash
+# A journal that reads nothing holds up no request. What it is not told meanwhile is told later, and what was too much
+# is counted.
+journald=$(systemctl show --property=MainPID --value systemd-journald.service)
+scripted tokens=2
+configure 'limits.requests_per_user = 64' 'queue.capacity = 64' 'limits.queue_percent_per_user = 100'
+start
+kill -STOP "$journald"
+trap 'kill -CONT "$journald"' EXIT
+ended=$(as member timeout 100 $check ask 20 'Name a colour.' 300)
+kill -CONT "$journald"
+equal 'how the requests ended' "$ended" '6000 stop'
+reported request_finished
+reported events_dropped
+explained events_dropped 'log'
