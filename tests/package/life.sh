@@ -105,6 +105,7 @@ refused member 'model|NotReady|Llm1|exited' "${complete[@]}"
 ! $booted || ! systemctl is-active --quiet gangliond.service || fail 'it runs without a model'
 # The policy names it, so the bus had read it when dpkg returned.
 ganglionctl --version
+ganglionctl man ganglionctl.1 | cmp - <(zcat /usr/share/man/man1/ganglionctl.1.gz)
 refused root 'model' gangliond --check-config
 
 say 'goldens'
@@ -120,6 +121,8 @@ printf 'model.path = "/var/lib/ganglion/models/model.gguf"\n[kv]\ncontext = 256\
 gangliond --check-config
 start
 as member ganglionctl status
+# 1: it finds fault with this machine, which is no Jetson.
+ganglionctl doctor || [ $? = 1 ]
 as member "${complete[@]}"
 as member ganglionctl ask --max-tokens 8 hello
 refused other 'AccessDenied|Access denied|rejected' "${complete[@]}"
