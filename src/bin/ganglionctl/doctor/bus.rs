@@ -96,7 +96,10 @@ async fn ask(connection: &Connection, caller: &Account) -> Result<Answer, bus::E
     let manager = bus::proxy::ManagerProxy::new(connection).await?;
     let (state, detail) = (manager.state().await?, manager.state_detail().await?);
     let version = manager.version().await?;
-    let what = format!("gangliond {version} is {state}: {detail}");
+    let mut what = format!("gangliond {version} is {state}");
+    if !detail.is_empty() {
+        what = format!("{what}: {detail}");
+    }
     let mut findings = vec![match state.as_str() {
         "ready" => Finding::ok(CHECK, what),
         "failed" => Finding::fail(

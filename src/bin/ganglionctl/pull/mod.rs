@@ -62,7 +62,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let told = match &address {
         Address::File(source) => part.copy(source, &bar).map(|()| None),
         Address::Remote(url) => http::fetch(url, &mut part, &bar, arguments.retries),
-    }?;
+    };
+    let told = told.inspect_err(|_| {
+        if part.length() == 0 {
+            part.discard();
+        }
+    })?;
     bar.finish_and_clear();
     let expected = arguments.sha256.clone().or(told);
     let found = part.check(expected.as_deref())?;
@@ -117,7 +122,9 @@ fn make_folder(folder: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-    part::give_to_the_service(folder);
+    if let Ok(made) = fs::File::open(folder) {
+        part::give_to_the_service(&made);
+    }
     Ok(())
 }
 

@@ -2,12 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
+use nix::fcntl::OFlag;
 use nix::sys::statvfs::statvfs;
-use nix::unistd::{Uid, User, chown};
+use nix::unistd::{Uid, User, fchown};
 use sha2::{Digest as _, Sha256};
 
 use super::failed;
@@ -52,6 +53,8 @@ impl Part {
         let path = beside(whole, ".part");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
+        // The folder is the service's, and this may be root.
+        options.custom_flags(OFlag::O_NOFOLLOW.bits());
         let mut file = options.open(&path).map_err(|error| failed(&path, &error))?;
         if file.try_lock().is_err() {
             let message = format!(
@@ -108,7 +111,9 @@ impl Part {
             let _ = fs::remove_file(&etag);
             return Ok(());
         };
-        fs::write(&etag, version).map_err(|error| failed(&etag, &error))
+        put(&etag, version)
+            .map(drop)
+            .map_err(|error| failed(&etag, &error))
     }
 
     /// Refuses what the disk has no room for, before it comes.
@@ -209,13 +214,11 @@ impl Part {
         self.file.sync_all().map_err(told)?;
         let name = self.whole.file_name().unwrap_or_default().to_string_lossy();
         let beside_it = checksum::beside(&self.whole);
-        let _ = fs::remove_file(&beside_it);
+        let recorded = put(&beside_it, &format!("{found}  {name}\n")).map_err(told)?;
         fs::rename(&self.path, &self.whole).map_err(told)?;
-        fs::write(&beside_it, format!("{found}  {name}\n")).map_err(told)?;
         let _ = fs::remove_file(beside(&self.path, ".etag"));
-        for file in [&self.whole, &beside_it] {
-            give_to_the_service(file);
-        }
+        give_to_the_service(&self.file);
+        give_to_the_service(&recorded);
         let folder = self.whole.parent().unwrap_or(Path::new("."));
         File::open(folder)
             .and_then(|folder| folder.sync_all())
@@ -223,13 +226,24 @@ impl Part {
     }
 }
 
+/// A new file in the place of an old one, never through a link.
+fn put(path: &Path, text: &str) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    Ok(file)
+}
+
 /// What root fetches is the service's, where there is such a user.
-pub(super) fn give_to_the_service(file: &Path) {
+pub(super) fn give_to_the_service(file: &File) {
     if !Uid::effective().is_root() {
         return;
     }
     if let Ok(Some(user)) = User::from_name("ganglion") {
         // It can read what is root's as well.
-        let _ = chown(file, Some(user.uid), Some(user.gid));
+        let _ = fchown(file, Some(user.uid), Some(user.gid));
     }
 }
