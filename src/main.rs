@@ -36,6 +36,9 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
     let journal = journal::init(config::Level::default())?;
+    // Without CUDA there is no unsafe code.
+    #[cfg(feature = "cuda")]
+    ganglion::device::report_crashes().map_err(std::io::Error::from)?;
     let origin = Origin {
         file: arguments.config,
         script: arguments.sim,

@@ -1,12 +1,14 @@
 # shellcheck shell=bash
-# Killed by a signal, it is back by itself, answers, and has left no core.
+# Killed by a signal, it says where it stood, is back by itself, answers, and has left no core.
 start
 for signal in SEGV ABRT KILL; do
     before=$(pid)
     kill -s $signal "$before"
-    # A violation repeats itself; Rust's handler, which looks for a full stack, returns from the first.
-    [ $signal != SEGV ] || { sleep 0.5 && kill -s $signal "$before"; }
     within 15 is_anew "$before"
+    if [ $signal != KILL ]; then
+        within 15 holds "^thread .* got SIG$signal" journal --output=cat --priority=crit _PID="$before"
+        within 15 holds '^ *[0-9]+: [a-z_]+::' journal --output=cat --priority=crit _PID="$before"
+    fi
     matches 'the answer' "$(ask member 'Name a colour.')" '^sa\{sv\} '
 done
 equal 'the restarts' "$(property NRestarts)" 3
