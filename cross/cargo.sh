@@ -28,8 +28,7 @@ sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
 standard=$("$RUSTC" --print sysroot)/lib/rustlib/src/rust
 RUSTFLAGS="--remap-path-prefix=$PWD=/usr/src/ganglion --remap-path-prefix=$sources=/usr/src/crates"
 export RUSTFLAGS="$RUSTFLAGS --remap-path-prefix=$standard=/usr/src/rust"
-# The names of functions stay: a backtrace in the journal is worth little without.
-export CARGO_INCREMENTAL=0 CARGO_PROFILE_RELEASE_STRIP=debuginfo
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_RELEASE_STRIP=symbols
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 export CARGO_ZIGBUILD_CACHE_DIR=$PWD/target/zig ZIG_GLOBAL_CACHE_DIR=$PWD/target/zig

@@ -52,27 +52,47 @@ pub struct Fault {
     pub how: How,
 }
 
-/// At most one fault, armed by a test.
+/// At most one fault, armed by a test or by `graph.debug.refuse_launches`.
 #[derive(Debug, Default)]
-pub struct Faults(Cell<Option<Fault>>);
+pub struct Faults {
+    next: Cell<Option<Fault>>,
+    /// How often it strikes again after that, each time at the next call of its kind.
+    again: Cell<u32>,
+}
 
 impl Faults {
     pub fn arm(&self, fault: Fault) {
-        self.0.set(Some(fault));
+        self.next.set(Some(fault));
+        self.again.set(0);
+    }
+
+    /// It strikes `times` calls in a row; none if that is 0.
+    pub fn repeat(&self, fault: Fault, times: u32) {
+        self.next.set((times > 0).then_some(fault));
+        self.again.set(times.saturating_sub(1));
     }
 
     /// Whether a fault was armed and has not struck.
     pub fn disarm(&self) -> bool {
-        self.0.take().is_some()
+        self.next.take().is_some()
     }
 
     /// Asked at each call: how it is to fail, if it is.
     pub(crate) fn strike(&self, call: Call) -> Option<How> {
-        let fault = self.0.get().filter(|fault| fault.call == call)?;
-        self.0.set((fault.skip > 0).then(|| Fault {
-            skip: fault.skip - 1,
-            ..fault
-        }));
-        (fault.skip == 0).then_some(fault.how)
+        let fault = self.next.get().filter(|fault| fault.call == call)?;
+        let again = self.again.get();
+        self.next.set(match fault.skip {
+            0 if again == 0 => None,
+            0 => Some(fault),
+            skip => Some(Fault {
+                skip: skip - 1,
+                ..fault
+            }),
+        });
+        if fault.skip > 0 {
+            return None;
+        }
+        self.again.set(again.saturating_sub(1));
+        Some(fault.how)
     }
 }

@@ -121,7 +121,7 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
         ),
         (
             "[graph.debug]\nverify = true\n",
-            "2:1: unknown key `verify`, expected `verify_addresses`; the line is: verify = true",
+            "2:1: unknown key `verify`, expected `verify_addresses` or `refuse_launches`; the line is: verify = true",
         ),
         (
             "[memory]\nreserve_mib = 1048577\n",

@@ -95,7 +95,7 @@ fn kv(typed: &Document, default: Kv) -> Result<Kv, Fault> {
 
 fn graph(typed: &Document, default: Graph) -> Result<Graph, Fault> {
     let typed = &typed.graph;
-    let verify = &typed.debug.verify_addresses;
+    let (verify, refuse) = (&typed.debug.verify_addresses, &typed.debug.refuse_launches);
     Ok(Graph {
         mode: choice("graph.mode", &typed.mode)?.unwrap_or(default.mode),
         capture_sizes: wholes("graph.capture_sizes", &typed.capture_sizes, 1..=MOST_ROWS)?
@@ -109,6 +109,8 @@ fn graph(typed: &Document, default: Graph) -> Result<Graph, Fault> {
         debug: GraphDebug {
             verify_addresses: switch("graph.debug.verify_addresses", verify)?
                 .unwrap_or(default.debug.verify_addresses),
+            refuse_launches: whole("graph.debug.refuse_launches", refuse, 0..=1000)?
+                .unwrap_or(default.debug.refuse_launches),
         },
     })
 }

@@ -53,7 +53,7 @@ sections! {
         mode: Typed, capture_sizes: Typed, prompt_graphs: Typed, prompt_mib: Typed,
         record_at_start: Typed, debug: GraphDebug
     }
-    GraphDebug: "the section [graph.debug]" { verify_addresses: Typed }
+    GraphDebug: "the section [graph.debug]" { verify_addresses: Typed, refuse_launches: Typed }
     Memory: "the section [memory]" { weights: Typed, kv: Typed, reserve_mib: Typed }
     Device: "the section [device]" { activations: Typed, emulate_tegra: Typed }
     Cpu: "the section [cpu]" { threads: Typed }

@@ -45,6 +45,8 @@ pub struct Graph {
 pub struct GraphDebug {
     /// Compare each replay with what was recorded.
     pub verify_addresses: bool,
+    /// Launches of what was recorded that are refused on purpose.
+    pub refuse_launches: u32,
 }
 
 /// Where things lie, and what is left to others.

@@ -55,7 +55,10 @@ extern "C" fn say(number: c_int) {
     // Asked of the kernel: what the standard library knows of this thread may be half written.
     let name = prctl::get_name().unwrap_or_default();
     tell(&format!("thread {} got {signal}", name.to_string_lossy()));
-    tell(&Backtrace::force_capture().to_string());
+    // Packaged programs hold no names: addresses, and where the program lies, which another build of it can name.
+    tell(&format!("{:#}", Backtrace::force_capture()));
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    tell(maps.lines().next().unwrap_or_default());
     // It is delivered when this returns, with its usual action.
     let _ = raise(signal);
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 pub use super::settings::{Backend, CudaSettings, Placement, Settings};
 use super::{Memory, load};
+use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, LifeCycle, Mode};
 use crate::kv::{self, Kv, Owner};
 use crate::model::forward::Forward;
@@ -72,6 +73,13 @@ impl Runner {
         if settings.graph.mode == Mode::Full && settings.graph.record_at_start {
             runner.record_prompts(&mut || progress(all, all))?;
         }
+        let refused = Fault {
+            call: Call::GraphLaunch,
+            skip: 0,
+            how: How::Before,
+        };
+        let faults = runner.executor.faults();
+        faults.repeat(refused, settings.graph.refuse_launches);
         Ok(runner)
     }
 

@@ -38,6 +38,7 @@ fn report(panic: &PanicHookInfo<'_>) {
         thread.name().unwrap_or("without a name"),
         place.as_deref().unwrap_or("an unknown place"),
         text.unwrap_or(&"its text may quote a request, and is left out"),
-        &Backtrace::force_capture().to_string(),
+        // With addresses: packaged programs hold no names.
+        &format!("{:#}", Backtrace::force_capture()),
     );
 }

@@ -38,6 +38,8 @@ pub struct GraphOptions {
     pub record_at_start: bool,
     /// Whether every replay is checked against what it was recorded with.
     pub verify_addresses: bool,
+    /// Launches of what was recorded that are refused on purpose, from the first.
+    pub refuse_launches: u32,
 }
 
 impl Default for GraphOptions {
@@ -51,6 +53,7 @@ impl Default for GraphOptions {
             },
             record_at_start: false,
             verify_addresses: false,
+            refuse_launches: 0,
         }
     }
 }

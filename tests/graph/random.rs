@@ -236,6 +236,7 @@ fn run(engine: &Engine) -> Runner {
             bytes: 1 << 20,
         },
         verify_addresses: engine.verify,
+        refuse_launches: 0,
         record_at_start: false,
     };
     runner(TINY[engine.model], engine.slots, options)

@@ -62,6 +62,10 @@ pub fn run(inbox: &Inbox, script: &Script) {
 /// Takes as long as the script says, and gets on as a load does.
 fn load(inbox: &Inbox, script: &Script) {
     inbox.progress().enter(Phase::Weights);
+    if let Some(text) = &script.library {
+        tracing::warn!(target: "library", "{text}");
+        tracing::error!(target: "library", "{text}");
+    }
     let begun = Instant::now();
     while let Some(left) = script.load.checked_sub(begun.elapsed()) {
         if script.freeze_load.is_some_and(|at| begun.elapsed() >= at) {

@@ -28,6 +28,8 @@ pub struct Script {
     pub freeze_reactor_after: Option<u32>,
     /// `panic_after`: the engine thread panics after so many tokens of an answer.
     pub panic_after: Option<u32>,
+    /// `library`: while it loads, a library reports a warning and an error with this text.
+    pub library: Option<String>,
     /// `context`: tokens that prompt and answer may have together.
     pub context: usize,
 }
@@ -46,6 +48,7 @@ impl Default for Script {
             freeze_after: None,
             freeze_reactor_after: None,
             panic_after: None,
+            library: None,
             context: 4096,
         }
     }
@@ -58,7 +61,7 @@ pub enum ScriptError {
     NoValue(String),
     #[error(
         "unknown key {0:?}; known are load, load_error, first, delay, tokens, fail_after, lost_after, freeze_load, \
-         freeze_after, freeze_reactor_after, panic_after and context"
+         freeze_after, freeze_reactor_after, panic_after, library and context"
     )]
     UnknownKey(String),
     #[error("{key}={value}: expected a whole number")]
@@ -94,6 +97,7 @@ impl FromStr for Script {
                     script.freeze_reactor_after = Some(number(key, value)?);
                 }
                 "panic_after" => script.panic_after = Some(number(key, value)?),
+                "library" => script.library = Some(value.to_owned()),
                 "context" => script.context = number(key, value)?,
                 _ => return Err(ScriptError::UnknownKey(key.to_owned())),
             }

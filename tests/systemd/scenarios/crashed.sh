@@ -7,7 +7,8 @@ for signal in SEGV ABRT KILL; do
     within 15 is_anew "$before"
     if [ $signal != KILL ]; then
         within 15 holds "^thread .* got SIG$signal" journal --output=cat --priority=crit _PID="$before"
-        within 15 holds '^ *[0-9]+: [a-z_]+::' journal --output=cat --priority=crit _PID="$before"
+        within 15 holds 'r--p 00000000 .* /usr/bin/gangliond$' journal --output=cat --priority=crit _PID="$before"
+        within 15 holds '^ *[0-9]+: +0x[0-9a-f]+ - ' journal --output=cat --priority=crit _PID="$before"
     fi
     matches 'the answer' "$(ask member 'Name a colour.')" '^sa\{sv\} '
 done
