@@ -66,6 +66,7 @@ deps-demo: deps-build
 	@tests/deps/python.sh
 	@target/venv/bin/python tests/deps/model.py $(MODEL)
 deps-test: deps-demo
+	@tests/deps/rust.sh fmt clippy
 	@tests/deps/packages.sh busctl=systemd groff=groff-base
 	@tests/deps/python.sh requirements
 

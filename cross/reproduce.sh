@@ -7,10 +7,13 @@ cd "$(dirname "$0")/.."
 folder=$(mktemp -d -t ganglion-reproduce.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 unset CARGO_TARGET_DIR
+tests/deps/python.sh cross
 venv=$(readlink -f target/venv)
 
+# Both of one commit, whatever is committed while they are built.
+git clone --quiet . "$folder/one"
+git clone --quiet "$folder/one" "$folder/another/one"
 for place in one another/one; do
-    git clone --quiet . "$folder/$place"
     mkdir "$folder/$place/target"
     # What compiles is the same; the folder that it is in is not. The kernels are compiled anew too.
     ln -s "$venv" "$folder/$place/target/venv"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Readies cargo and rustc: those on PATH if they are recent enough, else Debian's own, which it keeps recent for its
-# web browsers.
+# rust.sh [fmt] [clippy]: readies cargo and rustc, and those of cargo's commands: what is on PATH if it is recent enough,
+# else Debian's own, which it keeps recent for its web browsers. rustup adds the commands to what it installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -9,10 +9,30 @@ recent() {
     found=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) && [ -n "$found" ] &&
         [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ]
 }
-recent && exit
-if grep -qx ID=debian /etc/os-release 2>/dev/null; then
-    tests/deps/packages.sh cargo-web rustc-web
-    recent && exit
+debian=false
+! grep -qx ID=debian /etc/os-release 2>/dev/null || debian=true
+
+if ! recent; then
+    ! $debian || tests/deps/packages.sh cargo-web rustc-web
+    recent || {
+        echo "Rust $wanted or newer is missing: install rustup, then run this again" >&2
+        exit 1
+    }
 fi
-echo "Rust $wanted or newer is missing: install rustup, then run this again" >&2
-exit 1
+for command; do
+    runs() { cargo "$command" --version >/dev/null 2>&1; }
+    runs && continue
+    case $command in
+    fmt) component=rustfmt package=rustfmt-web ;;
+    clippy) component=clippy package=rust-web-clippy ;;
+    esac
+    if command -v rustup >/dev/null; then
+        rustup component add "$component" >&2
+    elif $debian; then
+        tests/deps/packages.sh "$package"
+    fi
+    runs || {
+        echo "cargo $command is missing: rustup component add $component" >&2
+        exit 1
+    }
+done
