@@ -39,11 +39,11 @@ install --mode=0755 cross/debian/{preinst,postinst,prerm,postrm} "$control"
 (cd "$stage" && find etc usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$control/md5sums"
 case $arch in
 # JetPack's driver; other machines of this architecture have none, and apt then says nothing.
-arm64) recommends='Recommends: nvidia-l4t-cuda' ;;
+arm64) recommends=', nvidia-l4t-cuda' ;;
 *) recommends= ;;
 esac
 size=$(find "$stage/etc" "$stage/usr" -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')
-sed -e "s/@VERSION@/$version/; s/@ARCH@/$arch/; s/@SIZE@/$size/; s/^@RECOMMENDS@$/$recommends/; /^$/d" \
+sed -e "s/@VERSION@/$version/; s/@ARCH@/$arch/; s/@SIZE@/$size/; s/@RECOMMENDS@/$recommends/; /^$/d" \
     cross/debian/control >"$control/control"
 
 # Not the time of this build, nor an order or a thread count of this machine's.

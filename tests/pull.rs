@@ -223,6 +223,21 @@ fn what_is_not_what_it_should_be_is_not_kept() {
         assert!(text.contains(expected), "{text}");
         assert_eq!(folder.files(), Vec::<String>::new());
     }
+    // A name of the list stands for one file, whatever a mirror has.
+    let sum = "9465e63a22add5354d9bb4b99e90117043c7124007664907259bd16d043bb031";
+    let server = Server::start(vec![
+        Reply::file(&bytes).header("X-Linked-ETag", &format!("\"{}\"", sha256(&bytes))),
+    ]);
+    let folder = Folder::new();
+    let mirror = [("HF_ENDPOINT", server.url())];
+    let text = failure(&pull(folder.0.path(), &["qwen3-0.6b"], &mirror), 65);
+    assert!(
+        text.contains(&format!("{sum} was expected: it was not fetched")),
+        "{text}"
+    );
+    assert_eq!(folder.files(), Vec::<String>::new());
+    assert!(!server.requests()[0].contains("main"));
+
     for (status, expected) in [
         ("404 Not Found", "is there such a file?"),
         ("401 Unauthorized", "set HF_TOKEN"),

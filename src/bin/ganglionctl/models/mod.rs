@@ -28,9 +28,12 @@ pub(crate) struct Model {
     pub(crate) name: String,
     /// On Hugging Face.
     pub(crate) repository: String,
+    /// The commit there.
+    pub(crate) revision: String,
     pub(crate) file: String,
     quantization: String,
     bytes: u64,
+    pub(crate) sha256: String,
     kv: u64,
     #[serde(rename = "for")]
     suits: String,
@@ -103,12 +106,17 @@ pub(crate) fn table() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checksum;
 
     #[test]
     fn the_table_is_read_and_its_projections_follow_from_it() {
         let table: Table = toml::from_str(TABLE).expect("the table");
         assert!(table.model.len() >= 5);
         assert!(table.model.is_sorted_by_key(|model| model.bytes));
+        for model in &table.model {
+            assert_eq!(checksum::parse(&model.sha256).as_ref(), Some(&model.sha256));
+            assert_eq!(model.revision.len(), 40, "{}", model.name);
+        }
         let model = named("qwen3-4b").expect("a model");
         let speed = model.projection(204.8e9);
         assert!((57.0..58.0).contains(&speed), "{speed}");

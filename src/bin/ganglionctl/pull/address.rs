@@ -24,7 +24,11 @@ impl Address {
             return Ok(Self::Remote(typed.into()));
         }
         if let Some(model) = models::named(typed) {
-            return Ok(hugging_face(&model.repository, &model.file));
+            return Ok(hugging_face(
+                &model.repository,
+                &model.revision,
+                &model.file,
+            ));
         }
         if Path::new(typed).is_file() {
             return Ok(Self::File(typed.into()));
@@ -38,7 +42,7 @@ impl Address {
             && repository.matches('/').count() == 1
             && !file.is_empty()
         {
-            return Ok(hugging_face(repository, file));
+            return Ok(hugging_face(repository, "main", file));
         }
         let known: Vec<_> = models::all().into_iter().map(|model| model.name).collect();
         let message = format!(
@@ -73,13 +77,13 @@ impl Address {
     }
 }
 
-fn hugging_face(repository: &str, file: &str) -> Address {
+fn hugging_face(repository: &str, revision: &str, file: &str) -> Address {
     let endpoint = std::env::var(ENDPOINT)
         .ok()
         .filter(|endpoint| !endpoint.is_empty());
     let endpoint = endpoint.as_deref().unwrap_or("https://huggingface.co");
     let endpoint = endpoint.trim_end_matches('/');
-    Address::Remote(format!("{endpoint}/{repository}/resolve/main/{file}"))
+    Address::Remote(format!("{endpoint}/{repository}/resolve/{revision}/{file}"))
 }
 
 /// Where a redirect from `url` to `location` leads.

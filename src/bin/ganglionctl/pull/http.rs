@@ -1,10 +1,12 @@
 //! Fetches over HTTP: follows redirects, goes on after a cut, and starts again where a server cannot go on.
 
+use std::io::ErrorKind;
 use std::thread;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 use ureq::http::{Response, header};
+use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 use super::address::join;
@@ -19,19 +21,23 @@ const LINKED_ETAG: &str = "x-linked-etag";
 /// Who may fetch what is behind an agreement, on Hugging Face.
 const TOKEN: &str = "HF_TOKEN";
 
+const UNTRUSTED: &str =
+    "; is the clock right (date), and are the certificates of the package ca-certificates there?";
+
 /// What a server answered at the end of its redirects.
 struct Answer {
     response: Response<Body>,
     sha256: Option<String>,
 }
 
-/// Brings what is at `url` into `part`, whole, and tells the SHA-256 that it should have if the server does. Gives up
-/// when more than `retries` attempts in a row bring nothing.
+/// Brings what is at `url` into `part`, whole, and tells the SHA-256 that it should have if the server does; not if that
+/// is another than `wanted`. Gives up when more than `retries` attempts in a row bring nothing.
 ///
 /// # Errors
 /// What the server or the disk refuses; what came stays for the next run.
 pub(super) fn fetch(
     url: &str,
+    wanted: Option<&str>,
     part: &mut Part,
     bar: &ProgressBar,
     retries: u32,
@@ -40,7 +46,7 @@ pub(super) fn fetch(
     let mut fruitless = 0;
     loop {
         let before = part.length();
-        match attempt(&agent, url, part, bar) {
+        match attempt(&agent, url, wanted, part, bar) {
             Ok(sha256) => return Ok(sha256),
             Err(Stopped::Final(failure)) => return Err(failure),
             Err(Stopped::Cut(error)) => {
@@ -50,10 +56,11 @@ pub(super) fn fetch(
                     fruitless + 1
                 };
                 if fruitless > retries {
-                    let came = part.length();
-                    let message = format!(
-                        "{url}: {error}; {came} bytes came and are kept: run it again to go on"
-                    );
+                    let came = match part.length() {
+                        0 => String::from("nothing came"),
+                        came => format!("{came} bytes came and are kept: run it again to go on"),
+                    };
+                    let message = format!("{url}: {error}; {came}");
                     return Err(Failure::new(Exit::Unavailable, message));
                 }
                 bar.println(format!("{error}; trying again"));
@@ -75,6 +82,12 @@ fn agent() -> Agent {
         .max_redirects_will_error(false)
         .timeout_connect(Some(Duration::from_secs(30)))
         .timeout_per_read(Some(Duration::from_secs(60)))
+        .tls_config(
+            // The system's certificates: a company's own proxy is among them.
+            TlsConfig::builder()
+                .root_certs(RootCerts::PlatformVerifier)
+                .build(),
+        )
         .user_agent(concat!("ganglionctl/", env!("CARGO_PKG_VERSION")))
         .build()
         .into()
@@ -84,12 +97,21 @@ fn agent() -> Agent {
 fn attempt(
     agent: &Agent,
     url: &str,
+    wanted: Option<&str>,
     part: &mut Part,
     bar: &ProgressBar,
 ) -> Result<Option<String>, Stopped> {
     // Without the name of its version, what came may be of another.
     let version = part.version().filter(|_| part.length() > 0);
     let Answer { response, sha256 } = ask(agent, url, part.length(), version.as_deref())?;
+    if let (Some(told), Some(wanted)) = (sha256.as_deref(), wanted)
+        && told != wanted
+    {
+        let message = format!(
+            "{url}: the server has a file with the SHA-256 {told}, and {wanted} was expected: it was not fetched"
+        );
+        return Err(Stopped::Final(Failure::new(Exit::Data, message)));
+    }
     let text = |name| {
         response
             .headers()
@@ -148,6 +170,21 @@ fn refused(url: &str, status: u16) -> Failure {
     )
 }
 
+/// What it means that no answer came.
+fn unanswered(url: &str, error: ureq::Error) -> Stopped {
+    let helps = match &error {
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::HostNotFound => "",
+        // A board without a battery for its clock starts in the past, where no certificate is valid yet.
+        ureq::Error::Rustls(_) => UNTRUSTED,
+        ureq::Error::Io(error) if error.kind() == ErrorKind::InvalidData => UNTRUSTED,
+        _ => return Stopped::Cut(error.into_io()),
+    };
+    Stopped::Final(Failure::new(
+        Exit::Unavailable,
+        format!("{url}: {error}{helps}"),
+    ))
+}
+
 fn cut(why: &str) -> Stopped {
     Stopped::Cut(std::io::Error::other(why.to_owned()))
 }
@@ -166,12 +203,7 @@ fn ask(agent: &Agent, url: &str, from: u64, version: Option<&str>) -> Result<Ans
             request = request.header(header::RANGE, format!("bytes={from}-"));
             request = request.header(header::IF_RANGE, version);
         }
-        let response = request.call().map_err(|error| match error {
-            error @ (ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::HostNotFound) => {
-                Stopped::Final(Failure::new(Exit::Unavailable, format!("{at}: {error}")))
-            }
-            error => Stopped::Cut(error.into_io()),
-        })?;
+        let response = request.call().map_err(|error| unanswered(&at, error))?;
         let text = |name: &str| {
             response
                 .headers()

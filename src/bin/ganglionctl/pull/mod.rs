@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// The folder to put it in: another disk, for example
     #[arg(long, value_name = "DIR", default_value = models::FOLDER)]
     dir: PathBuf,
-    /// The SHA-256 that it must have; Hugging Face tells one itself
+    /// The SHA-256 that it must have; a name of --list has one, and Hugging Face tells one
     #[arg(long, value_name = "HEX", value_parser = sha256)]
     sha256: Option<String>,
     /// How often to try again after nothing came, each time later
@@ -53,15 +53,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     };
     let address = Address::of(model)?;
     let file = arguments.dir.join(address.file_name()?);
+    let listed = models::named(model).map(|model| model.sha256);
+    let wanted = arguments.sha256.clone().or(listed);
     if file.exists() && !arguments.force {
-        return there(&file, arguments.sha256.as_deref());
+        return there(&file, wanted.as_deref());
     }
     make_folder(&arguments.dir)?;
     let mut part = Part::open(&file)?;
     let bar = progress(&file);
     let told = match &address {
         Address::File(source) => part.copy(source, &bar).map(|()| None),
-        Address::Remote(url) => http::fetch(url, &mut part, &bar, arguments.retries),
+        Address::Remote(url) => {
+            http::fetch(url, wanted.as_deref(), &mut part, &bar, arguments.retries)
+        }
     };
     let told = told.inspect_err(|_| {
         if part.length() == 0 {
@@ -69,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         }
     })?;
     bar.finish_and_clear();
-    let expected = arguments.sha256.clone().or(told);
+    let expected = wanted.or(told);
     let found = part.check(expected.as_deref())?;
     if is_gguf(&file)
         && let Err(error) = Checkpoint::open(part.path())
