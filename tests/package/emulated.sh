@@ -35,17 +35,18 @@ fi
 '
 inside() { "${as_root[@]}" unshare --mount --net --pid --fork --kill-child bash -euc "$enter" enter "$qemu" "$@"; }
 
-if [ ! -e $root.stamp ]; then
+packages=dbus,systemd
+if [ "$(cat $root.stamp 2>/dev/null)" != $packages ]; then
     echo 'making an arm64 Debian 11'
-    "${as_root[@]}" rm -rf $root
+    "${as_root[@]}" rm -rf $root $root.stamp
     mkdir -p target/roots
     # The mirror that apt has for Debian here, or else debootstrap's own.
     # shellcheck disable=SC2016 # apt's own variables
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' | sort -u | sed -n 1p) || mirror=
-    "${as_root[@]}" debootstrap --foreign --arch=arm64 --variant=minbase --include=dbus,systemd \
+    "${as_root[@]}" debootstrap --foreign --arch=arm64 --variant=minbase --include=$packages \
         bullseye $root ${mirror:+"$mirror"} >$root.log
     inside chroot $root /debootstrap/debootstrap --second-stage >>$root.log
-    touch $root.stamp
+    echo $packages >$root.stamp
 fi
 
 work=$(mktemp -d -t ganglion-emulated.XXXXXX)
