@@ -193,6 +193,55 @@ fn a_second_run_goes_on_where_the_first_stopped_and_starts_again_where_it_must()
     assert!(!last.contains("range:"), "{last}");
 }
 
+/// A part of one thing is not continued with another, whatever the server says.
+#[test]
+fn a_part_is_continued_with_the_same_thing_only() {
+    let bytes = model();
+    let third = bytes.len() / 3;
+    let mut other = bytes.clone();
+    *other.last_mut().expect("bytes") ^= 1;
+    // One server goes on with another version although it was asked not to; the other is of another address.
+    for (path, second) in [
+        ("", Reply::file(&other).tag("\"new\"").ignoring_if_range()),
+        ("/other", Reply::file(&other)),
+    ] {
+        let server = Server::start(vec![
+            Reply::file(&bytes).cut(third),
+            Reply::gone(),
+            Reply::gone(),
+            second.clone(),
+            second,
+        ]);
+        let folder = Folder::new();
+        failure(&folder.pull(&[&format!("{}/tiny.gguf", server.url())]), 69);
+        let output = folder.pull(&[&format!("{}{path}/tiny.gguf", server.url())]);
+        assert!(output.status.success(), "{output:?}");
+        folder.holds("tiny.gguf", &other);
+    }
+}
+
+#[test]
+fn the_token_is_for_hugging_face_alone() {
+    let bytes = model();
+    let elsewhere = Server::start(vec![Reply::file(&bytes), Reply::file(&bytes)]);
+    let endpoint = Server::start(vec![Reply::redirect(&format!(
+        "{}/tiny.gguf",
+        elsewhere.url()
+    ))]);
+    let environment = [("HF_ENDPOINT", endpoint.url()), ("HF_TOKEN", "secret")];
+    for typed in [
+        "owner/repo:tiny.gguf".to_owned(),
+        format!("{}/tiny.gguf", elsewhere.url()),
+    ] {
+        let folder = Folder::new();
+        let output = pull(folder.0.path(), &[&typed], &environment);
+        assert!(output.status.success(), "{output:?}");
+    }
+    assert!(endpoint.requests()[0].contains("Bearer secret"));
+    let told = elsewhere.requests().concat();
+    assert!(!told.contains("secret"), "{told}");
+}
+
 #[test]
 fn what_is_not_what_it_should_be_is_not_kept() {
     let bytes = model();

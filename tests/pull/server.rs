@@ -14,6 +14,7 @@ pub(super) struct Reply {
     bytes: Vec<u8>,
     tag: String,
     ranges: bool,
+    heeds_if_range: bool,
     measured: bool,
     /// The connection ends after so many bytes.
     cut: Option<usize>,
@@ -27,6 +28,7 @@ impl Reply {
             bytes: bytes.into(),
             tag: "\"one\"".into(),
             ranges: true,
+            heeds_if_range: true,
             measured: true,
             cut: None,
         }
@@ -66,6 +68,12 @@ impl Reply {
         self
     }
 
+    /// Goes on with whatever it has.
+    pub(super) fn ignoring_if_range(mut self) -> Self {
+        self.heeds_if_range = false;
+        self
+    }
+
     /// Does not tell its length.
     pub(super) fn unmeasured(mut self) -> Self {
         self.measured = false;
@@ -99,6 +107,7 @@ impl Reply {
                 .ok()
         });
         let same = header("if-range").is_none_or(|tag| tag == self.tag.to_lowercase());
+        let same = same || !self.heeds_if_range;
         let from: Option<usize> = from.filter(|_| self.ranges && same);
         let body = &self.bytes[from.unwrap_or(0)..];
         let status = match from {

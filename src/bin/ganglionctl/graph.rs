@@ -54,7 +54,8 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Fa
         if arguments.reset {
             diagnostics.reset_graph().await.map_err(refused)?;
         }
-        let graph = object(&diagnostics.decode_graph().await.map_err(refused)?);
+        let graph = async { diagnostics.decode_graph().await.map_err(refused) };
+        let graph = object(&client::at_once(graph).await?);
         if arguments.json {
             output::print_json(&graph)?;
         } else {

@@ -39,7 +39,7 @@ struct Status {
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
     let status = client::block_on(async {
         let connection = client::connect(bus).await?;
-        Status::read(&connection).await
+        client::at_once(Status::read(&connection)).await
     })?;
     if arguments.json {
         output::print_json(&status)?;

@@ -10,10 +10,49 @@ equal 'what is left beside it' "$(ls /var/lib/ganglion/models | wc -l)" 2
 
 matches 'the plan' "$(ganglionctl setup --dry-run)" 'would: systemctl enable --now gangliond'
 equal 'the unit after a plan' "$(property ActiveState)" inactive
+# Calls before there is a model: each starts the service in vain.
+for _ in 1 2 3 4 5 6; do
+    ask member 'Is anybody there?' 2>/dev/null || true
+done
+umask 077
 ganglionctl setup
+umask 022
 matches 'the answer' "$(ask member 'Name a colour.')" '^sa\{sv\} '
 equal 'the unit at the next start' "$(systemctl is-enabled $unit)" enabled
 before=$(pid)
 ganglionctl setup
 is_anew "$before"
+
+# Programs call all the while, and another model is set up: it is the one that serves.
+cp /var/lib/ganglion/models/mine.gguf /var/lib/ganglion/models/other.gguf
+calling() {
+    while :; do
+        timeout 5 busctl --quiet get-property $name $path $name.Manager State 2>/dev/null || true
+    done
+}
+calling &
+caller=$!
+trap 'kill $caller 2>/dev/null || true' EXIT
+for model in other mine other; do
+    ganglionctl setup --model /var/lib/ganglion/models/$model.gguf
+    matches 'the model' "$(manager Model)" "\"path\" s \"[^\"]*/$model.gguf\""
+done
+kill $caller
+equal 'what holds it' "$(property LoadState)" loaded
+
+# What cannot serve is refused, and what served before serves on.
+before=$(pid)
+mkdir -p /home/robot && cp /var/lib/ganglion/models/mine.gguf /home/robot/
+! said=$(ganglionctl setup --model /home/robot/mine.gguf 2>&1) || fail 'a model that the sandbox hides is set up'
+matches 'the refusal' "$said" 'ProtectHome=.*BindReadOnlyPaths='
+install -m 0600 -o root /var/lib/ganglion/models/mine.gguf /var/lib/ganglion/models/private.gguf
+! said=$(ganglionctl setup --model /var/lib/ganglion/models/private.gguf 2>&1) || fail "root's own file is set up"
+matches 'the refusal' "$said" 'user ganglion cannot read'
+equal 'the process' "$(pid)" "$before"
+
+echo 'model.path = "/var/lib/ganglion/models/other.gguf"' >/etc/ganglion/gangliond.toml.d/60-local.toml
+! said=$(ganglionctl setup --model /var/lib/ganglion/models/mine.gguf 2>&1) || fail 'a later file is not seen'
+matches 'the refusal' "$said" 'comes after 50-setup.toml says model.path = .*runs again'
+within 30 is_active
+matches 'the model' "$(manager Model)" '/other.gguf'
 systemctl disable $unit

@@ -7,6 +7,7 @@ mod refusal;
 pub(crate) mod screen;
 
 use std::future::Future;
+use std::time::Duration;
 
 use ganglion::bus;
 use zbus::Connection;
@@ -31,6 +32,28 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> R
     // A thread may still wait for a line that nobody will type.
     runtime.shutdown_background();
     result
+}
+
+/// Within this a daemon that lives answers what it knows.
+const ANSWERED: Duration = Duration::from_secs(10);
+
+/// The result of calls that a daemon answers at once, whatever it computes.
+///
+/// # Errors
+/// Those of `future`, and that nothing came.
+pub(crate) async fn at_once<T>(
+    future: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::time::timeout(ANSWERED, future)
+        .await
+        .unwrap_or_else(|_| {
+            let seconds = ANSWERED.as_secs();
+            let message = format!(
+                "gangliond has not answered for {seconds} s: systemctl status gangliond, or sudo systemctl restart \
+                 gangliond"
+            );
+            Err(Failure::new(Exit::Unavailable, message))
+        })
 }
 
 /// Connects to the bus that `--bus`, or else the environment, names.

@@ -7,7 +7,7 @@ use zbus::names::BusName;
 use zbus::{Connection, DBusError as _, fdo};
 
 use super::account::Account;
-use super::finding::Finding;
+use super::finding::{Finding, Mark};
 use super::tree::Tree;
 use crate::client;
 use crate::failure::Failure;
@@ -49,16 +49,15 @@ pub(super) struct Answer {
 pub(super) fn call(address: Option<String>, caller: &Account) -> Answer {
     let asked = client::block_on(async {
         let connection = client::connect(address).await?;
-        Ok(ask(&connection, caller).await)
+        client::at_once(async { Ok(ask(&connection, caller).await) }).await
     });
     match asked {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => refused(&error),
         Err(Failure { message, .. }) => {
             let what = message.unwrap_or_default();
-            let remedy = "sudo systemctl status dbus";
             Answer {
-                findings: vec![Finding::fail(CHECK, what, remedy)],
+                findings: vec![Finding::new(Mark::Fail, CHECK, what)],
                 loaded: None,
             }
         }

@@ -51,6 +51,14 @@ impl Finding {
         self
     }
 
+    /// What, and what to do.
+    pub(super) fn told(&self) -> String {
+        match &self.remedy {
+            Some(remedy) => format!("{}; {remedy}", self.what),
+            None => self.what.clone(),
+        }
+    }
+
     /// As one line.
     pub(super) fn line(&self) -> String {
         let mark = match self.mark {
@@ -58,10 +66,7 @@ impl Finding {
             Mark::Warn => "warn",
             Mark::Fail => "fail",
         };
-        let remedy = self.remedy.iter().map(|remedy| format!("; {remedy}"));
-        let text: String = std::iter::once(format!("{}: {}", self.check, self.what))
-            .chain(remedy)
-            .collect();
+        let text = format!("{}: {}", self.check, self.told());
         let text: Vec<_> = text.split_whitespace().collect();
         format!("{mark}  {}\n", text.join(" "))
     }

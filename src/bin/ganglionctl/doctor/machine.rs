@@ -1,14 +1,18 @@
 //! What `setup` needs to know of the machine that it writes a configuration for.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use ganglion::config::Backend;
 use ganglion::engine::Site;
+use nix::unistd::{Uid, User};
 
 use super::board::Board;
 use super::finding::Mark;
 use super::tree::Tree;
-use super::{assumed, driver, memory, nodes};
+use super::unit::Unit;
+use super::{assumed, driver, memory, model, nodes};
 use crate::failure::{Exit, Failure};
 
 /// This machine, or a folder that looks like one.
@@ -40,6 +44,32 @@ impl Machine {
 
     pub(crate) fn path(&self, absolute: &Path) -> PathBuf {
         self.tree.path(absolute)
+    }
+
+    /// Why the service cannot read a file or a folder that is there, and what to do.
+    pub(crate) fn hides(&self, path: &Path) -> Option<String> {
+        let unit = Unit::read(&self.tree);
+        if let Some(hidden) = model::reach(&unit, path) {
+            return Some(hidden.told());
+        }
+        // Only root can tell for another.
+        let user = User::from_name(unit.user())
+            .ok()
+            .flatten()
+            .filter(|_| self.is_live() && Uid::effective().is_root())?;
+        let test = Command::new("test")
+            .arg("-r")
+            .arg(path)
+            .uid(user.uid.as_raw())
+            .gid(user.gid.as_raw())
+            .status();
+        (!test.is_ok_and(|status| status.success())).then(|| {
+            format!(
+                "user {} cannot read {}: let others pass through its folders (chmod o+x) and read it (chmod o+r)",
+                user.name,
+                path.display()
+            )
+        })
     }
 
     /// Bytes of memory that are available.

@@ -57,7 +57,7 @@ pub(crate) fn run(address: Option<String>, arguments: &Arguments) -> Result<Exit
     let tree = Tree::new(arguments.root.as_deref());
     let config = read(&tree, &arguments.config);
     let findings = if arguments.inside {
-        inside(&tree, config.as_ref().ok())
+        inside(&tree, &config)
     } else {
         all(&tree, &config, address, &arguments.config)
     };
@@ -84,21 +84,30 @@ fn read(tree: &Tree, file: &Path) -> Result<Config, ConfigError> {
 }
 
 /// What a process of the service finds.
-fn inside(tree: &Tree, config: Option<&Config>) -> Vec<Finding> {
+fn inside(tree: &Tree, config: &Result<Config, ConfigError>) -> Vec<Finding> {
     let is_jetson = Board::read(tree).is_jetson;
-    let backend = config.map_or(Backend::Auto, |config| config.backend);
+    let backend = backend(config);
     let expected = backend != Backend::Cpu && nodes::expected(tree, is_jetson);
     let mut findings = Vec::new();
     if expected {
         findings.extend(nodes::open(tree, is_jetson, &Account::caller(tree)));
     }
     findings.extend(driver::open(backend, expected).findings);
-    findings.extend(
-        config
-            .and_then(|config| config.model.path.as_deref())
-            .map(model::read_inside),
-    );
+    match config {
+        Ok(config) => findings.extend(config.model.path.as_deref().map(model::read_inside)),
+        Err(error) => findings.push(Finding::fail(
+            "sandbox",
+            format!("the service cannot read its configuration: {error}"),
+            "sudo chmod a+r it, and a+rx its folder",
+        )),
+    }
     findings
+}
+
+fn backend(config: &Result<Config, ConfigError>) -> Backend {
+    config
+        .as_ref()
+        .map_or(Backend::Auto, |config| config.backend)
 }
 
 fn all(
@@ -113,9 +122,7 @@ fn all(
     let mut findings = vec![board.check()];
     findings.extend(unit.check(tree));
 
-    let backend = config
-        .as_ref()
-        .map_or(Backend::Auto, |config| config.backend);
+    let backend = backend(config);
     let expected = nodes::expected(tree, board.is_jetson);
     let mut site = assumed(backend, board.is_jetson);
     if tree.is_live() {

@@ -52,13 +52,15 @@ pub(super) fn write(tree: &Tree, findings: &[Finding], file: &Path) -> Result<()
 
 fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
         .open(file)?;
+    // One that was there keeps the mode that it had.
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
     file.write_all(text.as_bytes())
 }
 

@@ -55,7 +55,7 @@ impl Address {
     /// Under which name it is kept.
     ///
     /// # Errors
-    /// If the address ends in none.
+    /// If the address ends in none of a model.
     pub(super) fn file_name(&self) -> Result<String, Failure> {
         let name = match self {
             Self::Remote(url) => {
@@ -69,8 +69,8 @@ impl Address {
                 .to_string_lossy()
                 .into_owned(),
         };
-        if name.is_empty() || name.starts_with('.') {
-            let message = format!("{self:?} ends in no file name");
+        if name.starts_with('.') || !name.to_lowercase().ends_with(".gguf") {
+            let message = format!("{self:?} ends in no name of a GGUF file");
             return Err(Failure::new(Exit::Usage, message));
         }
         Ok(name)
@@ -78,12 +78,26 @@ impl Address {
 }
 
 fn hugging_face(repository: &str, revision: &str, file: &str) -> Address {
-    let endpoint = std::env::var(ENDPOINT)
-        .ok()
-        .filter(|endpoint| !endpoint.is_empty());
-    let endpoint = endpoint.as_deref().unwrap_or("https://huggingface.co");
+    let endpoint = endpoint();
     let endpoint = endpoint.trim_end_matches('/');
     Address::Remote(format!("{endpoint}/{repository}/resolve/{revision}/{file}"))
+}
+
+fn endpoint() -> String {
+    let set = std::env::var(ENDPOINT).ok();
+    set.filter(|endpoint| !endpoint.is_empty())
+        .unwrap_or_else(|| "https://huggingface.co".into())
+}
+
+/// Whether that is Hugging Face, or what stands for it: the only one that is told the user's token.
+pub(super) fn is_hugging_face(url: &str) -> bool {
+    origin(url) == origin(&endpoint())
+}
+
+/// Scheme, host and port.
+fn origin(url: &str) -> String {
+    let parts: Vec<_> = url.splitn(4, '/').take(3).collect();
+    parts.join("/").to_lowercase()
 }
 
 /// Where a redirect from `url` to `location` leads.
@@ -126,6 +140,8 @@ mod tests {
         for wrong in [
             "https://host/",
             "https://host",
+            "https://host/a.zip",
+            "https://host/.gguf",
             "nonsense",
             "a:b",
             "a/b/c:d",

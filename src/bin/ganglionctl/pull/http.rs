@@ -9,7 +9,7 @@ use ureq::http::{Response, header};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
-use super::address::join;
+use super::address::{is_hugging_face, join};
 use super::part::{Part, Stopped};
 use crate::checksum;
 use crate::failure::{Exit, Failure};
@@ -102,7 +102,7 @@ fn attempt(
     bar: &ProgressBar,
 ) -> Result<Option<String>, Stopped> {
     // Without the name of its version, what came may be of another.
-    let version = part.version().filter(|_| part.length() > 0);
+    let version = part.version(url).filter(|_| part.length() > 0);
     let Answer { response, sha256 } = ask(agent, url, part.length(), version.as_deref())?;
     if let (Some(told), Some(wanted)) = (sha256.as_deref(), wanted)
         && told != wanted
@@ -120,13 +120,14 @@ fn attempt(
     };
     let number = |name| text(name).and_then(|value: &str| value.parse::<u64>().ok());
     let range = text(header::CONTENT_RANGE).unwrap_or_default();
+    let strong = text(header::ETAG).filter(|version| !version.starts_with("W/"));
+    let continues = range.starts_with(&format!("bytes {}-", part.length()))
+        && strong.is_none_or(|strong| Some(strong) == version.as_deref());
     let total = match response.status().as_u16() {
-        206 if range.starts_with(&format!("bytes {}-", part.length())) => {
-            number(header::CONTENT_LENGTH).map(|more| part.length() + more)
-        }
+        206 if continues => number(header::CONTENT_LENGTH).map(|more| part.length() + more),
         200 => {
-            let strong = text(header::ETAG).filter(|version| !version.starts_with("W/"));
-            part.begin(strong).map_err(Stopped::Final)?;
+            part.begin(strong.map(|strong| (url, strong)))
+                .map_err(Stopped::Final)?;
             number(header::CONTENT_LENGTH)
         }
         // All of it is there, or more than all.
@@ -159,7 +160,7 @@ fn attempt(
 fn refused(url: &str, status: u16) -> Failure {
     let helps = match status {
         401 | 403 => {
-            "it is behind an agreement or private: accept it on the site, then set HF_TOKEN"
+            "it is behind an agreement or private: accept it on the site, then set HF_TOKEN: sudo HF_TOKEN=... ganglionctl pull"
         }
         404 => "is there such a file? its name is told apart by upper and lower case",
         _ => "the server refuses it",
@@ -192,11 +193,10 @@ fn cut(why: &str) -> Stopped {
 /// Follows redirects itself: the first answer of Hugging Face tells the checksum, and a token is for it alone.
 fn ask(agent: &Agent, url: &str, from: u64, version: Option<&str>) -> Result<Answer, Stopped> {
     let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
-    let host = |url: &str| url.split('/').nth(2).map(str::to_owned);
     let (mut at, mut sha256) = (url.to_owned(), None);
     for _ in 0..=REDIRECTS {
         let mut request = agent.get(&at).header(header::ACCEPT_ENCODING, "identity");
-        if let Some(token) = token.as_deref().filter(|_| host(&at) == host(url)) {
+        if let Some(token) = token.as_deref().filter(|_| is_hugging_face(&at)) {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         if let Some(version) = version {

@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use ganglion::model::Checkpoint;
 use indicatif::{ProgressBar, ProgressStyle};
+use nix::sys::stat::{Mode, umask};
 
+use crate::doctor::Machine;
 use crate::failure::{Exit, Failure};
 use crate::{checksum, models, output};
 use address::Address;
@@ -75,9 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     bar.finish_and_clear();
     let expected = wanted.or(told);
     let found = part.check(expected.as_deref())?;
-    if is_gguf(&file)
-        && let Err(error) = Checkpoint::open(part.path())
-    {
+    if let Err(error) = Checkpoint::open(part.path()) {
         part.discard();
         return Err(Failure::new(
             Exit::Data,
@@ -91,14 +91,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         "its SHA-256 is now recorded; nobody told what it should be"
     };
     eprintln!("{}: {checked} ({found})", file.display());
+    if let Some(why) = Machine::new(None).hides(&file) {
+        eprintln!("the service will not be able to use it there: {why}");
+    }
     eprintln!("next: sudo ganglionctl setup --model {}", file.display());
     output::print(&format!("{}\n", file.display()))?;
     Ok(Exit::Ok)
-}
-
-fn is_gguf(file: &Path) -> bool {
-    file.extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 
 /// It need not be fetched, if it is what was asked for.
@@ -125,6 +123,8 @@ fn make_folder(folder: &Path) -> Result<(), Failure> {
     if folder.is_dir() {
         return Ok(());
     }
+    // The service passes through all that is made here, whatever the umask of whoever runs this.
+    umask(Mode::from_bits_truncate(0o022));
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
     if let Ok(made) = fs::File::open(folder) {
         part::give_to_the_service(&made);

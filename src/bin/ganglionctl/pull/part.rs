@@ -92,26 +92,27 @@ impl Part {
         self.length
     }
 
-    /// The version that it is part of, as the server called it.
-    pub(super) fn version(&self) -> Option<String> {
-        let version = fs::read_to_string(beside(&self.path, ".etag")).ok()?;
-        Some(version.trim().to_owned()).filter(|version| !version.is_empty())
+    /// The version of what is at `url` that it is part of, as the server called it.
+    pub(super) fn version(&self, url: &str) -> Option<String> {
+        let text = fs::read_to_string(beside(&self.path, ".etag")).ok()?;
+        let (of, version) = text.trim_end().split_once('\n')?;
+        (of == url).then(|| version.to_owned())
     }
 
-    /// Begins anew, with what the server calls this version.
+    /// Begins anew, with what the server calls this version of what is at its URL.
     ///
     /// # Errors
     /// If the disk refuses.
-    pub(super) fn begin(&mut self, version: Option<&str>) -> Result<(), Failure> {
+    pub(super) fn begin(&mut self, version: Option<(&str, &str)>) -> Result<(), Failure> {
         let begun = self.file.set_len(0).and_then(|()| self.file.rewind());
         begun.map_err(|error| failed(&self.path, &error))?;
         (self.digest, self.length) = (Sha256::new(), 0);
         let etag = beside(&self.path, ".etag");
-        let Some(version) = version else {
+        let Some((url, version)) = version else {
             let _ = fs::remove_file(&etag);
             return Ok(());
         };
-        put(&etag, version)
+        put(&etag, &format!("{url}\n{version}\n"))
             .map(drop)
             .map_err(|error| failed(&etag, &error))
     }

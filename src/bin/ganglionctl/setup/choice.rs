@@ -1,0 +1,87 @@
+//! How long conversations may be, and how many: what fits beside the robot's own work is admission's answer.
+
+use std::path::Path;
+
+use ganglion::config::{Backend, Config};
+use ganglion::engine::runner::Settings;
+use ganglion::engine::{LoadError, MemoryRefusal, Site, forecast};
+use ganglion::model::Checkpoint;
+use ganglion::service;
+
+use crate::doctor::Machine;
+use crate::failure::{Exit, Failure};
+
+/// Tokens of a conversation: no more than this is taken unasked, and below this fewer conversations are kept.
+const MOST: usize = 32_768;
+const PLENTY: usize = 8192;
+/// Contexts are multiples of this, and none is shorter.
+const STEP: usize = 256;
+const SLOTS: [usize; 2] = [4, 2];
+
+/// What of the memory that is there is left to the robot: one part of so many.
+const LEFT: u64 = 4;
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) context: usize,
+    pub(super) slots: usize,
+    /// MiB that the model will take.
+    pub(super) takes: u64,
+}
+
+/// The most conversations, of at least `PLENTY` tokens where that is possible, that fit beside the robot's own work.
+pub(super) fn choose(
+    machine: &Machine,
+    model: &Path,
+    checkpoint: &Checkpoint,
+    config: &Config,
+) -> Result<Choice, Failure> {
+    let site = match config.backend {
+        Backend::Cpu => Site::Cpu,
+        backend => machine.site(backend)?,
+    };
+    let mut settings = service::settings(&machine.path(model), config).runner;
+    settings.meminfo = machine.path(Path::new("/proc/meminfo"));
+    let have = match site {
+        Site::Discrete(free) => free,
+        Site::Cpu | Site::Integrated => machine.available(),
+    };
+    settings.reserve = settings.reserve.max(have / LEFT);
+    settings.context = checkpoint.shape.context.min(MOST);
+    let plenty = PLENTY.min(settings.context);
+    for slots in SLOTS {
+        settings.slots = slots;
+        match largest(checkpoint, &settings, site) {
+            Ok(choice) if choice.context >= plenty => return Ok(choice),
+            _ => {}
+        }
+    }
+    settings.slots = 1;
+    largest(checkpoint, &settings, site).map_err(|error| {
+        let message = format!("{error}; a smaller model: ganglionctl pull --list");
+        Failure::new(Exit::Unavailable, message)
+    })
+}
+
+/// The longest conversations that fit, up to what `settings` ask for.
+fn largest(checkpoint: &Checkpoint, settings: &Settings, site: Site) -> Result<Choice, LoadError> {
+    let with = |context| {
+        let settings = Settings {
+            context,
+            ..settings.clone()
+        };
+        let admitted = forecast(checkpoint, &settings, site)?;
+        Ok(Choice {
+            context,
+            slots: settings.slots,
+            takes: admitted.footprint.bytes() >> 20,
+        })
+    };
+    match with(settings.context) {
+        Err(LoadError::Memory(
+            MemoryRefusal::Memory { largest, .. } | MemoryRefusal::Buffer { largest, .. },
+        )) if largest >= STEP => with(largest - largest % STEP),
+        result => result,
+    }
+}

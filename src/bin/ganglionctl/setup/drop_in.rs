@@ -1,0 +1,86 @@
+//! The drop-in that `setup` owns, beside the configuration file. It is replaced at once, or not at all.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use nix::sys::stat::{Mode, umask};
+
+use super::choice::Choice;
+use crate::failure::{Exit, Failure};
+
+const NAME: &str = "gangliond.toml.d/50-setup.toml";
+
+pub(super) struct DropIn {
+    file: PathBuf,
+    /// What it said before, if it was there.
+    before: Option<Vec<u8>>,
+}
+
+impl DropIn {
+    /// The one of that configuration file.
+    pub(super) fn of(configuration: &Path) -> Self {
+        let file = configuration.with_file_name(NAME);
+        let before = fs::read(&file).ok();
+        Self { file, before }
+    }
+
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// # Errors
+    /// What the disk refuses.
+    pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
+        self.replace(text.as_bytes())
+            .map_err(|error| self.failed(&error))
+    }
+
+    /// Puts back what was there before.
+    ///
+    /// # Errors
+    /// What the disk refuses.
+    pub(super) fn restore(&self) -> Result<(), Failure> {
+        let restored = match &self.before {
+            Some(before) => self.replace(before),
+            None => match fs::remove_file(&self.file) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                removed => removed,
+            },
+        };
+        restored.map_err(|error| self.failed(&error))
+    }
+
+    /// The service reads it, whatever the umask of whoever runs this.
+    fn replace(&self, text: &[u8]) -> io::Result<()> {
+        let part = self.file.with_extension("toml.part");
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        umask(Mode::from_bits_truncate(0o022));
+        fs::create_dir_all(folder)?;
+        let mut file = fs::File::create(&part)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&part, &self.file)
+    }
+
+    fn failed(&self, error: &io::Error) -> Failure {
+        let helps = match error.kind() {
+            io::ErrorKind::PermissionDenied => "; run it with sudo",
+            _ => "",
+        };
+        let message = format!("{}: {error}{helps}", self.file.display());
+        Failure::new(Exit::Failed, message)
+    }
+}
+
+/// What it says.
+pub(super) fn text(board: &str, model: &Path, choice: Choice) -> String {
+    let Choice { context, slots, .. } = choice;
+    format!(
+        "# Written by `ganglionctl setup` for {}. It is written anew when that is run again;\n# your own settings belong \
+         in a file that comes after it, such as 60-local.toml.\n[model]\npath = {}\n\n[kv]\ncontext = {context}\nslots = \
+         {slots}\n",
+        board,
+        toml::Value::String(model.display().to_string()),
+    )
+}
