@@ -38,7 +38,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     let journal = journal::init(config::Level::default())?;
     // Without CUDA there is no unsafe code.
     #[cfg(feature = "cuda")]
-    ganglion::device::report_crashes().map_err(std::io::Error::from)?;
+    ganglion::device::report_crashes(journal::stderr_is_journal()).map_err(std::io::Error::from)?;
     let origin = Origin {
         file: arguments.config,
         script: arguments.sim,

@@ -3,6 +3,8 @@
 #[cfg(feature = "cuda")]
 mod backends;
 mod catalog;
+#[cfg(feature = "cuda")]
+mod crash;
 mod gangliond;
 mod lifecycle;
 mod refusals;

@@ -15,7 +15,7 @@ mod queue;
 pub use event::Event;
 pub use events::*;
 pub use fields::FIELDS;
-pub use output::{Journal, init};
+pub use output::{Journal, init, stderr_is_journal};
 pub use queue::flush;
 
 /// The target of all our events; those of libraries become `library_warning` and `library_error`.

@@ -85,7 +85,8 @@ fn output() -> Box<dyn Layer<Registry> + Send + Sync> {
 }
 
 /// Whether systemd has connected stderr to the journal: `JOURNAL_STREAM` names its device and inode.
-fn stderr_is_journal() -> bool {
+#[must_use]
+pub fn stderr_is_journal() -> bool {
     let (Ok(stream), Ok(stderr)) = (std::env::var("JOURNAL_STREAM"), fstat(io::stderr())) else {
         return false;
     };

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -38,6 +39,8 @@ pub(super) struct Gangliond {
 pub(super) struct End {
     /// `None` if a signal ended it.
     pub(super) status: Option<i32>,
+    /// Which one, then.
+    pub(super) signal: Option<i32>,
     pub(super) output: String,
     pub(super) journal: String,
 }
@@ -162,6 +165,7 @@ impl Gangliond {
         let done = done.expect("it ends");
         End {
             status: done.status.code(),
+            signal: done.status.signal(),
             output: String::from_utf8(done.stdout).expect("it writes text"),
             journal: self.heard,
         }
