@@ -106,6 +106,10 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
     }
     let grace = reloader.config.stop.grace;
     stop::stop(&engine, bus, thread, grace, &mut signals).await;
+    if panics.seen() {
+        return Err(Failure::Panic);
+    }
+    journal::stopped();
     Ok(())
 }
 

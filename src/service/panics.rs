@@ -22,6 +22,11 @@ impl Panics {
         Self(panics)
     }
 
+    /// Whether there has been one.
+    pub(super) fn seen(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Returns after the first.
     pub(super) async fn any(&mut self) {
         // The hook has the sender, and stays.

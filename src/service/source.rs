@@ -43,9 +43,11 @@ impl Thread {
         Ok(Self { end })
     }
 
-    /// Returns once the thread has ended.
+    /// Returns once the thread has ended, however often it is asked.
     pub(super) async fn ended(&mut self) {
-        let _ = (&mut self.end).await;
+        if !self.end.is_terminated() {
+            let _ = (&mut self.end).await;
+        }
     }
 }
 

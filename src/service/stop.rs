@@ -16,7 +16,7 @@ const CANCEL: Duration = Duration::from_secs(2);
 /// What readers get to take what has been generated; one that does not read is left behind.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Lets requests run for `grace`, or until a second signal; then cancels them.
+/// Lets requests run for `grace`, or until a second signal, or as long as the engine does; then cancels them.
 pub(super) async fn stop(
     engine: &Handle,
     bus: Bus,
@@ -31,15 +31,19 @@ pub(super) async fn stop(
     tokio::select! {
         _ = timeout(grace, engine.idle()) => {}
         () = signals.next() => {}
+        // Nobody is left to answer them.
+        () = thread.ended() => {}
     }
     engine.cancel_all();
-    let _ = timeout(CANCEL, engine.idle()).await;
+    tokio::select! {
+        _ = timeout(CANCEL, engine.idle()) => {}
+        () = thread.ended() => {}
+    }
     let _ = timeout(FLUSH, bus.delivered()).await;
     engine.close();
     // A load cannot be interrupted; it ends with the process.
     let _ = timeout(FLUSH, thread.ended()).await;
     let _ = timeout(FLUSH, bus.leave()).await;
-    journal::stopped();
 }
 
 /// Lets everyone who waits read how it ended, after a failure.

@@ -132,25 +132,23 @@ async fn a_panic_is_told_with_its_backtrace_and_ends_with_70() {
     assert!(journal.contains("\n   0: "), "a backtrace: {journal}");
 }
 
-/// What is killed by a signal says where it stood, and dies of that signal.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_is_told_with_its_backtrace() {
-    for signal in [Signal::SIGSEGV, Signal::SIGABRT] {
-        let bus = PrivateBus::start();
-        let daemon = Gangliond::scripted(&bus, "", "");
-        daemon.told("READY=1").await;
-        daemon.signal(signal);
-        let End {
-            status, journal, ..
-        } = daemon.end().await;
-        assert_eq!(status, None, "{journal}");
-        // Whichever thread the system has chosen; the others go on meanwhile.
-        let name = format!(" got {signal}\n");
-        assert!(
-            journal.contains(&name) && journal.contains("\n   0: "),
-            "{journal}"
-        );
-    }
+async fn a_panic_while_it_stops_still_ends_with_70() {
+    let bus = PrivateBus::start();
+    let config = "[stop]\ngrace_seconds = 3600\n";
+    let daemon = Gangliond::scripted(&bus, "tokens=9,delay=300ms,panic_after=6", config);
+    daemon.told("READY=1").await;
+    let manager = client(&bus).await;
+    let mut running = Reader::new(ask(&manager, "count").await.unwrap());
+    running.next().await.expect("a first token");
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(running.answer().await.reason, FinishReason::Error);
+    let End {
+        status, journal, ..
+    } = daemon.end().await;
+    assert_eq!(status, Some(70), "{journal}");
+    assert!(journal.contains("info: stopping"), "{journal}");
+    assert!(!journal.contains("info: stopped"), "{journal}");
 }
 
 /// After a sticky error of the driver nothing runs any more in this process: whoever waits is told, and systemd
