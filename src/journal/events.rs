@@ -48,7 +48,7 @@ events! {
     "1e915b4bc4004ca996104f62d663201d" "loading {model}"
     { model = model }
 
-    /// What will compute, known once the model is loaded.
+    /// What will compute, known once a model is loaded; again when a reload changes it.
     INFO backend_chosen(backend: &str, device: &str)
     "dc764202c50c474c8668ff5731644ed5" "the backend is {backend} ({device})"
     { backend = backend, device = device }

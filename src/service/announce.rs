@@ -12,12 +12,18 @@ use crate::journal;
 pub(super) async fn announce(mut engine: watch::Receiver<Status>) {
     let begun = Instant::now();
     let mut ready = false;
+    let mut computes = (String::new(), String::new());
     let mut shown = String::new();
     loop {
         let status = engine.borrow_and_update().clone();
+        // A reload may take another, or find that the one it was asked for is not there.
+        let now = (status.backend.clone(), status.device.clone());
+        if status.state == State::Ready && computes != now {
+            journal::backend_chosen(&now.0, &now.1);
+            computes = now;
+        }
         if status.state == State::Ready && !ready {
             ready = true;
-            journal::backend_chosen(&status.backend, &status.device);
             let model = &status.model;
             journal::model_loaded(
                 &model.name,

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 use tempfile::TempDir;
 
-use super::gangliond::Gangliond;
+use super::gangliond::{Gangliond, client};
 use crate::support::fake_driver::environment;
 use crate::support::gguf_writer::{F32, GgufWriter};
 use crate::support::private_bus::PrivateBus;
@@ -298,13 +298,51 @@ fn daemon(
     backend: &str,
     answers: &[(&str, &str)],
 ) -> Gangliond {
-    let model = folder.path().join("tiny.gguf");
+    let model = model(folder);
     std::fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
-    let config = format!(
-        "backend = {backend:?}\n[model]\npath = {:?}\n[kv]\ncontext = 64\n",
-        model.display().to_string()
-    );
+    let config = serving(&model, backend);
     Gangliond::start_in(bus.text(), &[], &config, environment(answers))
+}
+
+fn model(folder: &TempDir) -> PathBuf {
+    folder.path().join("tiny.gguf")
+}
+
+fn serving(model: &Path, backend: &str) -> String {
+    let model = model.display().to_string();
+    format!("backend = {backend:?}\n[model]\npath = {model:?}\n[kv]\ncontext = 64\n")
+}
+
+/// The lines that tell what computes.
+fn chosen(journal: &str) -> Vec<&str> {
+    let lines = journal.lines();
+    lines
+        .filter(|line| line.starts_with("info: the backend is "))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_that_brings_another_backend_tells_it_and_one_that_does_not_is_silent() {
+    let (bus, folder) = (PrivateBus::start(), tempfile::tempdir().expect("a folder"));
+    let (name, answer, reason) = UNUSABLE[0];
+    let daemon = daemon(&bus, &folder, "cpu", &[(name, answer)]);
+    daemon.told("READY=1").await;
+    let manager = client(&bus).await;
+    let cpu = serving(&model(&folder), "cpu");
+    for same in [format!("{cpu}slots = 3\n"), cpu] {
+        daemon.configure(&same);
+        manager.reload().await.expect("it can be used");
+    }
+    daemon.configure(&serving(&model(&folder), "auto"));
+    manager.reload().await.expect("it can be used");
+    daemon.signal(Signal::SIGTERM);
+    let journal = daemon.end().await.journal;
+    let [at_start, by_reload] = *chosen(&journal) else {
+        panic!("{journal}")
+    };
+    assert!(!at_start.contains("not cuda"), "{at_start}");
+    let expected = format!("the backend is cpu (not cuda: {reason}");
+    assert!(by_reload.contains(&expected), "{by_reload}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
