@@ -20,7 +20,10 @@ pub const FIELDS: &[(&str, &str)] = &[
         "the driver's name of the error, such as CUDA_ERROR_LAUNCH_FAILED",
     ),
     ("DEVICE", "which device computes, or why it is not another"),
-    ("DOING", "what it was last seen at"),
+    (
+        "DOING",
+        "what it was at, or what shows that it stands still",
+    ),
     ("DROPPED", "events that were lost"),
     ("ERROR", "what is wrong, as in the message"),
     ("FAILURES", "refused calls in a row, with this one"),
