@@ -1,4 +1,5 @@
-//! Which limits were reached, for the journal: told at once, then at most once a minute for each user and limit.
+//! Which limits were reached, for the journal: told at once, then at most once a minute for each user and limit, or for
+//! each limit that all users share.
 //!
 //! A caller that asks again and again is refused each time, but cannot push all else out of the journal.
 
@@ -6,15 +7,15 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::engine::Client;
+use crate::engine::{Client, Limit};
 use crate::journal;
 
-/// The least time between two events of one user about one limit.
+/// The least time between two events about one limit; of one user, if it is a limit of users.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// What was told within the last minute.
 #[derive(Debug, Default)]
-pub(super) struct Complaints(Mutex<HashMap<(u32, &'static str), Told>>);
+pub(super) struct Complaints(Mutex<HashMap<(Option<u32>, Limit), Told>>);
 
 #[derive(Debug)]
 struct Told {
@@ -24,26 +25,36 @@ struct Told {
 }
 
 impl Complaints {
-    /// `limit` is the key that was reached.
-    pub(super) fn tell(&self, client: &Client, limit: &'static str) {
-        if let Some(refusals) = self.due(client.user, limit, Instant::now()) {
-            journal::limit_reached(&client.name, client.user, limit, refusals);
+    /// `limit` was reached, by `client` or when it asked.
+    pub(super) fn tell(&self, client: &Client, limit: Limit) {
+        let Some(refusals) = self.due(client.user, limit, Instant::now()) else {
+            return;
+        };
+        match limit {
+            Limit::OfUser(key) => {
+                journal::limit_reached(&client.name, client.user, key, refusals);
+            }
+            Limit::OfAll(key) => journal::full(&client.name, client.user, key, refusals),
         }
     }
 
     /// How many refusals to tell of, if it is time.
-    fn due(&self, user: u32, limit: &'static str, now: Instant) -> Option<u64> {
+    fn due(&self, user: u32, limit: Limit, now: Instant) -> Option<u64> {
+        let of = match limit {
+            Limit::OfUser(_) => (Some(user), limit),
+            Limit::OfAll(_) => (None, limit),
+        };
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = told.get_mut(&(user, limit))
+        if let Some(last) = told.get_mut(&of)
             && now < last.at + PAUSE
         {
             last.more += 1;
             return None;
         }
-        let more = told.remove(&(user, limit)).map_or(0, |last| last.more);
+        let more = told.remove(&of).map_or(0, |last| last.more);
         // Whoever has stopped asking is forgotten after a while.
         told.retain(|_, last| now < last.at + 10 * PAUSE);
-        told.insert((user, limit), Told { at: now, more: 0 });
+        told.insert(of, Told { at: now, more: 0 });
         Some(more + 1)
     }
 }
@@ -56,13 +67,17 @@ mod tests {
     fn a_minute_of_refusals_is_one_event_for_each_user_and_limit() {
         let complaints = Complaints::default();
         let start = Instant::now();
-        let due = |user, limit, seconds| {
-            complaints.due(user, limit, start + Duration::from_secs(seconds))
-        };
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let due = |user, key, seconds| complaints.due(user, Limit::OfUser(key), at(seconds));
         assert_eq!(due(1, "a", 0), Some(1));
         assert_eq!([due(1, "a", 1), due(1, "a", 59)], [None, None]);
         assert_eq!([due(2, "a", 1), due(1, "b", 1)], [Some(1), Some(1)]);
         assert_eq!(due(1, "a", 60), Some(3), "with those that were not told");
         assert_eq!(due(1, "a", 61), None);
+
+        // What concerns everyone is told once, whoever was refused.
+        let due = |user, seconds| complaints.due(user, Limit::OfAll("a"), at(seconds));
+        assert_eq!([due(1, 61), due(2, 62), due(1, 63)], [Some(1), None, None]);
+        assert_eq!(due(2, 121), Some(3));
     }
 }

@@ -43,6 +43,6 @@ pub use load::LoadError;
 pub use progress::{Phase, Progress, Pulse};
 pub use queue::{Command, Control, Turn};
 pub use replace::{ReplaceError, Replaced, Replacement};
-pub use request::{Cancel, Event, Options, Outcome, Refusal, RequestError, Ticket};
+pub use request::{Cancel, Event, Limit, Options, Outcome, Refusal, RequestError, Ticket};
 pub use session::{Answer, SessionId, SessionStatus};
 pub use status::{Memory, ModelInfo, State, Status};

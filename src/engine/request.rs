@@ -87,17 +87,26 @@ pub enum Refusal {
     NotSupported(String),
 }
 
+/// A key of the configuration that sets a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// Whoever asks next is refused.
+    OfAll(&'static str),
+    /// The others go on.
+    OfUser(&'static str),
+}
+
 impl Refusal {
-    /// The key of the configuration that sets the limit that was reached, if one was.
+    /// The limit that was reached, if one was.
     #[must_use]
-    pub const fn limit(&self) -> Option<&'static str> {
+    pub const fn limit(&self) -> Option<Limit> {
         match self {
-            Self::Busy { .. } => Some("queue.capacity"),
-            Self::UserQueue { .. } => Some("limits.queue_percent_per_user"),
-            Self::TooManyRequests(_) => Some("limits.requests"),
-            Self::UserRequests { .. } => Some("limits.requests_per_user"),
-            Self::TooManySessions(_) => Some("limits.sessions"),
-            Self::UserSessions { .. } => Some("limits.sessions_per_user"),
+            Self::Busy { .. } => Some(Limit::OfAll("queue.capacity")),
+            Self::UserQueue { .. } => Some(Limit::OfUser("limits.queue_percent_per_user")),
+            Self::TooManyRequests(_) => Some(Limit::OfAll("limits.requests")),
+            Self::UserRequests { .. } => Some(Limit::OfUser("limits.requests_per_user")),
+            Self::TooManySessions(_) => Some(Limit::OfAll("limits.sessions")),
+            Self::UserSessions { .. } => Some(Limit::OfUser("limits.sessions_per_user")),
             Self::NotReady(_)
             | Self::SessionBusy
             | Self::SessionClosed

@@ -195,9 +195,15 @@ events! {
         stall_seconds = seconds,
     }
 
-    /// A caller was refused because a limit of the configuration was reached.
+    /// A caller was refused because its user has reached a limit of the configuration.
     WARN limit_reached(client: &str, client_uid: u32, limit: &str, refusals: u64)
     "9b0c1f5f6f5d4c0c9f3a1e8bb0f2f6a7" "user {client_uid} ({client}) has reached {limit}; refused: {refusals}"
+    { client = client, client_uid = client_uid, limit = limit, refusals = refusals }
+
+    /// A caller was refused because all users together have reached a limit of the configuration.
+    WARN full(client: &str, client_uid: u32, limit: &str, refusals: u64)
+    "f20e9344123f46eeab73c2775a19f176"
+    "{limit} is reached, for everyone; user {client_uid} ({client}) was refused; refused: {refusals}"
     { client = client, client_uid = client_uid, limit = limit, refusals = refusals }
 
     /// The journal took events more slowly than they came.

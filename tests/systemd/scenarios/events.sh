@@ -24,6 +24,9 @@ systemd-run --quiet --wait --property=User=ganglion gangliond --sim && fail 'a s
 configure 'limits.requests_per_user = 2'
 systemctl restart $unit
 as member $check ask 8 hello >/dev/null
+configure 'queue.capacity = 1'
+systemctl restart $unit
+as member $check ask 8 hello 4 >/dev/null
 systemctl stop $unit
 
 # Starts in vain.
