@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::load::LoadError;
 use super::runner::{self, Runner};
 use super::{Codec, ModelInfo, Phase, Status};
+use crate::graph::Mode;
 use crate::model::checkpoint::Identity;
 use crate::model::{Checkpoint, Language};
 
@@ -46,7 +47,7 @@ impl Recipe {
     pub(super) fn step_to(&self, next: &Self) -> Step {
         let (is, to_be) = (&self.settings.runner, &next.settings.runner);
         let mut alike = next.settings.clone();
-        // Asked only while a model is loaded.
+        // Asked only while a model is loaded: it counts for the next one.
         alike.runner.reserve = is.reserve;
         alike.runner.graph.mode = is.graph.mode;
         let replaced = self.files.is_none() || self.files != next.files;
@@ -54,7 +55,8 @@ impl Recipe {
             Step::Load
         } else if is.graph.mode == to_be.graph.mode {
             Step::Nothing
-        } else if to_be.graph.record_at_start {
+        } else if to_be.graph.mode == Mode::Full && to_be.graph.record_at_start {
+            // No request is to pay for a recording: all is recorded before the first.
             Step::Load
         } else {
             Step::Mode
@@ -130,5 +132,39 @@ impl Served {
         status.backend = self.runner.backend().into();
         status.device = self.runner.description().into();
         status.memory = self.runner.memory();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_loaded_only_for_what_needs_it() {
+        let model = tempfile::NamedTempFile::new().unwrap();
+        let settings = |change: fn(&mut runner::Settings)| {
+            let mut runner = runner::Settings::default();
+            change(&mut runner);
+            let model = model.path().to_owned();
+            Settings { model, runner }
+        };
+        let step = |from: fn(&mut runner::Settings), to: fn(&mut runner::Settings)| {
+            Recipe::of(&settings(from)).step_to(&Recipe::of(&settings(to)))
+        };
+        assert_eq!(step(|_| (), |_| ()), Step::Nothing);
+        assert_eq!(step(|_| (), |to| to.reserve += 1), Step::Nothing);
+        assert_eq!(step(|_| (), |to| to.slots += 1), Step::Load);
+        assert_eq!(step(|_| (), |to| to.graph.mode = Mode::Full), Step::Mode);
+
+        let recorded = |to: &mut runner::Settings| {
+            to.graph.mode = Mode::Full;
+            to.graph.record_at_start = true;
+        };
+        let segments = |to: &mut runner::Settings| {
+            to.graph.mode = Mode::Piecewise;
+            to.graph.record_at_start = true;
+        };
+        assert_eq!(step(segments, recorded), Step::Load);
+        assert_eq!(step(recorded, segments), Step::Mode);
     }
 }

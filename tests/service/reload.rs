@@ -251,6 +251,12 @@ async fn what_cannot_be_loaded_leaves_the_old_model_and_what_has_not_changed_is_
 
     daemon.configure(&one);
     manager.reload().await.unwrap();
+    // What is left to the system is asked when a model is loaded, by whatever reload said so.
+    daemon.configure(&serving(
+        &models.path("one"),
+        "memory.reserve_mib = 1048576",
+    ));
+    manager.reload().await.unwrap();
     daemon.configure(&serving(&models.path("one"), "graph.mode = 'none'"));
     manager.reload().await.unwrap();
     let graph = diagnostics.decode_graph().await.unwrap();
