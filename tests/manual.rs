@@ -171,7 +171,47 @@ fn every_verb_and_exit_code_is_there() {
         );
     }
     let (text, _) = formatted(&page("gangliond.8"));
-    for option in ["--config", "--check-config", "--bus", "--sim"] {
-        assert!(text.contains(option), "{option}");
+    for told in [
+        "--config",
+        "--check-config",
+        "--bus",
+        "--sim",
+        "SIGTERM, SIGINT",
+        "SIGHUP",
+    ] {
+        assert!(text.contains(told), "{told}");
+    }
+}
+
+/// A name in quotes that looks like one of the environment, in any source below `folder`.
+fn variables(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).expect("sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            variables(&path, found);
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("text");
+        let quoted = text.split('"').filter(|text| {
+            let prefix = ["GANGLION_", "HF_"].iter().any(|of| text.starts_with(of));
+            prefix && text.bytes().all(|c| c.is_ascii_uppercase() || c == b'_')
+        });
+        found.extend(quoted.map(str::to_owned));
+    }
+}
+
+#[test]
+fn every_variable_of_the_environment_is_there() {
+    let mut known = BTreeSet::new();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/ganglionctl");
+    for folder in ["client", "pull"] {
+        variables(&sources.join(folder), &mut known);
+    }
+    assert!(known.len() > 2, "{known:?}");
+    let (text, _) = formatted(&page("ganglionctl.1"));
+    let environment = text.split("\nENVIRONMENT\n").nth(1).expect("the section");
+    let environment = environment.split("\nEXAMPLES\n").next().expect("its end");
+    for variable in known {
+        assert!(environment.contains(&variable), "{variable}");
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Ok = 0,
-    /// The comparison failed, or the answer ended with an error.
+    /// What was asked for did not come off.
     Failed = 1,
     /// The command line is wrong.
     Usage = 2,
@@ -26,7 +26,7 @@ pub(crate) enum Exit {
 /// For `--help`; the same table as `Exit`.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
     0  ok
-    1  the comparison failed, or the answer ended with an error
+    1  the answer, the comparison, the download or a step of setup failed; doctor found what must be mended
     2  the command line is wrong
    65  a file or a text is wrong
    69  no bus, no daemon, or one that cannot do this

@@ -33,7 +33,12 @@ pub(super) fn gangliond() -> String {
     page.section("SIGNALS");
     page.entry(
         [bold("SIGTERM"), roman(", "), bold("SIGINT")],
-        "No new requests; running ones get `stop.grace_seconds`, then every stream is ended.",
+        "No new requests; running ones get `stop.grace_seconds`, then every stream is ended. A second one ends the \
+         grace: what still runs is cancelled at once.",
+    );
+    page.entry(
+        [bold("SIGHUP")],
+        "Reads the configuration again, as `systemctl reload gangliond` does; the journal tells how it went.",
     );
     page.section("JOURNAL");
     page.paragraph(
@@ -102,7 +107,11 @@ pub(super) fn ganglionctl() -> String {
     );
     page.entry(
         [bold("HF_TOKEN")],
-        "Sent to Hugging Face by `pull`, for models behind an agreement.",
+        "Sent by `pull` with what it asks of Hugging Face, for models behind an agreement.",
+    );
+    page.entry(
+        [bold("HF_ENDPOINT")],
+        "A mirror, asked by `pull` instead of https://huggingface.co. The checksums of known models stay the same.",
     );
     page.section("EXAMPLES");
     page.example(
