@@ -90,11 +90,11 @@ explained() {
         "$(journal --catalog MESSAGE_ID="$($check id "$1")" | sed -n '/What to do:/,/^$/p' | tr '\n' ' ')" "$2"
 }
 
-# holds PATTERN COMMAND...: what it prints matches.
+# holds PATTERN COMMAND...: what it prints matches; what it complains of does not count.
 holds() {
     local pattern=$1
     shift
-    grep -qE -- "$pattern" <<<"$("$@" 2>&1)"
+    grep -qE -- "$pattern" <<<"$("$@")"
 }
 
 # systemd_said PATTERN: of the unit.
