@@ -22,7 +22,7 @@ trap 'rm -rf "$stage"' EXIT
 chmod 0755 "$stage"
 
 cross/install.sh "$bin" "$stage"
-# Not a file of the package's: see preinst.
+# Not a file of the package's: see postinst.
 mkdir -p "$stage/usr/share/ganglion"
 mv "$stage/etc/ganglion/gangliond.toml" "$stage/usr/share/ganglion/"
 
@@ -35,7 +35,7 @@ find "$stage/usr/share/man" -type f -exec gzip -9n {} + 2>/dev/null || true
 
 control=$stage/DEBIAN
 mkdir "$control"
-install --mode=0755 cross/debian/{preinst,postinst,prerm,postrm} "$control"
+install --mode=0755 cross/debian/{postinst,prerm,postrm} "$control"
 (cd "$stage" && find etc usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$control/md5sums"
 case $arch in
 # JetPack's driver; other machines of this architecture have none, and apt then says nothing.

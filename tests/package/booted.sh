@@ -18,12 +18,14 @@ rm -rf $out
 within=$out/tree/usr/lib/ganglion-package
 tests/package/versions.sh "$deb" $within
 cp "$model" $within/model.gguf
-cp -r tests/golden tests/package/life.sh $within/
+cp -r tests/golden tests/package/{library,life,trouble}.sh $within/
 
 live() {
     trap halt EXIT
     boot "ganglion-package-$$-$1" "$PWD/$roots/$1" "$PWD/$out/tree" "$PWD/$out/$1"
-    inside timeout --kill-after=5 600 bash /usr/lib/ganglion-package/life.sh /usr/lib/ganglion-package </dev/null
+    for script in life trouble; do
+        inside timeout --kill-after=5 600 bash /usr/lib/ganglion-package/$script.sh /usr/lib/ganglion-package </dev/null
+    done
 }
 
 pids=()

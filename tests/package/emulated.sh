@@ -54,7 +54,7 @@ trap 'rm -rf "$work"' EXIT
 tests/package/versions.sh "$deb" "$work"
 cp "$model" "$work/model.gguf"
 cp -r tests/golden "$work/golden"
-cp tests/package/life.sh "$work/"
+cp tests/package/{library,life,trouble}.sh "$work/"
 # shellcheck disable=SC2016 # the new shell's variables
 inside bash -euc '
 root=$1 work=$2
@@ -67,5 +67,7 @@ mount -t proc proc proc
 mount -t tmpfs tmpfs tmp
 mkdir tmp/package
 mount --bind "$work" tmp/package
-chroot . /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin bash /tmp/package/life.sh /tmp/package
+for script in life trouble; do
+    chroot . /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin bash /tmp/package/$script.sh /tmp/package
+done
 ' life "$PWD/$root" "$work"

@@ -1,89 +1,10 @@
 #!/usr/bin/env bash
 # life.sh FOLDER: the life of the package, inside a Debian root as its root user: install, serve, upgrade, remove,
 # purge. FOLDER has three versions of it, 1.deb to 3.deb, whose shipped configurations differ, model.gguf, and golden/.
-# Where systemd runs it starts the daemon, else this script does, on a bus of its own. Standard input is empty: whatever
-# asks a question fails.
 set -euo pipefail
 folder=$1
-name=org.ganglion.Llm1
-shipped=/etc/ganglion/gangliond.toml
-exec </dev/null
-export DEBIAN_FRONTEND=readline LC_ALL=C.UTF-8
-booted=false
-[ ! -d /run/systemd/system ] || booted=true
-
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-trap 'echo "FAILED at line $LINENO: $BASH_COMMAND" >&2' ERR
-
-say() { printf '\n-- %s\n' "$*"; }
-
-# as USER COMMAND...
-as() {
-    local user=$1
-    shift
-    setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"
-}
-
-# refused USER PATTERN COMMAND...: it fails with words that match.
-refused() {
-    local user=$1 pattern=$2 said
-    shift 2
-    ! said=$(as "$user" "$@" 2>&1) || fail "$user may do this: $*"
-    grep -qE -- "$pattern" <<<"$said" || fail "$user was refused by '$said', not by '$pattern': $*"
-    echo "$user is refused: $said"
-}
-
-# The daemon's process.
-owner() {
-    busctl call org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus GetConnectionUnixProcessID s $name
-}
-
-complete=(busctl call --timeout=120 "$name" /org/ganglion/Llm1 "$name.Manager" Complete 'sa{sv}' hello 1 max_tokens u 4)
-
-# What a package could leave behind, less what dpkg, the user database and caches keep by design.
-files() {
-    find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path "$folder" -o -path /var/lib/dpkg \
-        -o -path /var/log -o -path /var/cache -o -path /run/dbus -o -path '/run/systemd' -o -path '/etc/.pwd.lock' \
-        -o -path '/etc/*-' -o -path '/var/lib/systemd/catalog' \) -prune -o -printf '%y %m %u:%g %p\n' | sort
-}
-
-# The configuration and the model.
-kept() {
-    ls $shipped /etc/ganglion/gangliond.toml.d/50-model.toml /var/lib/ganglion/models/model.gguf
-}
-
-install() {
-    say "dpkg -i $1"
-    dpkg -i "$folder/$1" >/tmp/said 2>&1 || {
-        cat /tmp/said
-        fail "dpkg -i $1"
-    }
-    cat /tmp/said
-}
-
-start() {
-    if $booted; then
-        systemctl enable --now --quiet gangliond.service
-        return
-    fi
-    setpriv --reuid=ganglion --regid=ganglion --init-groups --reset-env gangliond &
-    local until=$((SECONDS + 120))
-    until as member ganglionctl status >/tmp/status 2>&1 && grep -q ready /tmp/status; do
-        [ $SECONDS -lt $until ] || fail "the daemon is not ready: $(cat /tmp/status)"
-        sleep 0.5
-    done
-}
-
-stop() {
-    if $booted; then
-        systemctl stop gangliond.service
-    else
-        kill %% && wait %%
-    fi
-}
+# shellcheck source=tests/package/library.sh source-path=SCRIPTDIR/../..
+. "$folder/library.sh"
 
 for user in member other; do
     useradd --no-create-home --shell /usr/sbin/nologin "$user"
@@ -93,6 +14,9 @@ $booted || {
     dbus-daemon --system --fork
 }
 files >/tmp/before
+# A program of the member's that is on the bus before the member is in the group.
+as member dbus-monitor --system >/dev/null 2>&1 &
+listener=$!
 
 install 1.deb
 grep -qx 'ganglion: not started, as no model is configured: .*' /tmp/said || fail 'it does not say how to start'
@@ -100,9 +24,13 @@ id ganglion
 [ "$(passwd --status ganglion | cut -d ' ' -f 2)" = L ] || fail 'the user is not locked'
 usermod --append --groups ganglion member
 refused other 'AccessDenied|Access denied|rejected' "${complete[@]}"
+# The bus of Debian 11 remembers the groups of users who are on it until it reloads; ganglionctl setup makes it.
+kill -0 "$listener" || fail 'the listener is gone'
+busctl call org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus ReloadConfig
 # It reaches the daemon, or what would start it; there is no model.
 refused member 'model|NotReady|Llm1|exited' "${complete[@]}"
 ! $booted || ! systemctl is-active --quiet gangliond.service || fail 'it runs without a model'
+kill "$listener"
 # The policy names it, so the bus had read it when dpkg returned.
 ganglionctl --version
 ganglionctl man ganglionctl.1 | cmp - <(zcat /usr/share/man/man1/ganglionctl.1.gz)
@@ -116,8 +44,7 @@ for model in "$folder"/golden/tiny-*/; do
 done
 
 say 'a conversation'
-cp "$folder/model.gguf" /var/lib/ganglion/models/
-printf 'model.path = "/var/lib/ganglion/models/model.gguf"\n[kv]\ncontext = 256\n' >/etc/ganglion/gangliond.toml.d/50-model.toml
+configure_model
 gangliond --check-config
 start
 as member ganglionctl status
