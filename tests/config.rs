@@ -1,6 +1,6 @@
 //! The configuration file: what it documents, what it refuses, and how it says so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,6 +56,57 @@ fn keys(value: &serde_json::Value) -> BTreeSet<String> {
             _ => vec![name.clone()],
         })
         .collect()
+}
+
+/// The value of every key.
+fn leaves(value: &serde_json::Value) -> BTreeMap<String, serde_json::Value> {
+    let at = |key: &String| key.split('.').fold(value, |value, part| &value[part]);
+    let keys = keys(value).into_iter();
+    keys.map(|key| (key.clone(), at(&key).clone())).collect()
+}
+
+/// A value for `key` that is allowed and not its default; `allowed` is what the error about another one says.
+fn another(default: &serde_json::Value, allowed: &str) -> serde_json::Value {
+    use serde_json::{Value, json};
+    match default {
+        Value::Bool(default) => json!(!default),
+        Value::Number(number) => match number.as_u64() {
+            Some(0) => json!(1),
+            Some(number) => json!(number - 1),
+            None => json!(0.5),
+        },
+        Value::Array(_) => json!([8]),
+        _ if allowed.contains("path") => json!("/another"),
+        _ => {
+            let words = allowed.split('"').skip(1).step_by(2);
+            let mut others = words.filter(|word| default != word);
+            json!(others.next().expect("more than one word"))
+        }
+    }
+}
+
+#[test]
+fn every_key_is_named_in_its_errors_and_sets_itself_alone() {
+    let documented: toml::Table = uncommented().parse().expect("TOML");
+    let documented = serde_json::to_value(documented).expect("a table");
+    let before = leaves(&serde_json::to_value(Config::default()).expect("a configuration"));
+    for (key, default) in leaves(&documented) {
+        let error = parse(&format!("{key} = [true]")).expect_err("no key takes that");
+        let start = format!(": {key} = [true]: it must be ");
+        let allowed = error.split_once(&start).map(|(_, allowed)| allowed);
+        let allowed = allowed.unwrap_or_else(|| panic!("{key}: {error}"));
+
+        let value = another(&default, allowed);
+        let config = parse(&format!("{key} = {value}"));
+        let config = config.unwrap_or_else(|error| panic!("{key}: {error}"));
+        let mut after = leaves(&serde_json::to_value(&config).expect("a configuration"));
+        let changed = after.insert(key.clone(), before[&key].clone());
+        assert_eq!(after, before, "{key} = {value}: others have changed");
+        let changed = changed.expect("the key");
+        assert_ne!(changed, before[&key], "{key} = {value}");
+        // A duration has a form of its own.
+        assert!(changed.is_object() || changed == value, "{key}: {changed}");
+    }
 }
 
 #[test]
