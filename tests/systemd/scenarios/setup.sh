@@ -8,7 +8,7 @@ equal 'the owner' "$(stat -c %U:%G:%a /var/lib/ganglion/models/mine.gguf)" gangl
 (cd /var/lib/ganglion/models && sha256sum --check --quiet mine.gguf.sha256)
 equal 'what is left beside it' "$(ls /var/lib/ganglion/models | wc -l)" 2
 
-matches 'the plan' "$(ganglionctl setup --dry-run)" 'would: systemctl enable --now gangliond'
+matches 'the plan' "$(ganglionctl setup --dry-run)" 'would: systemctl enable and restart gangliond'
 equal 'the unit after a plan' "$(property ActiveState)" inactive
 # Calls before there is a model: each starts the service in vain.
 for _ in 1 2 3 4 5 6; do
