@@ -26,11 +26,14 @@ ARCH     ?= arm64
 DESTDIR  ?=
 
 .PHONY: build install demo test booted gpu cross deb reproduce deps deps-build deps-demo deps-test
+# For this machine: its own CUDA toolkit compiles the kernels, if it has one. What `make deb` packs is for others, too.
 build: deps-build
-	@cross/build.sh $(HOST)
+	@KERNELS=own cross/build.sh $(HOST)
 	@awk -f kernels/resources.awk "$$(ls -t $(RELEASE)/build/ganglion-*/out/resources.txt | head -n 1)"
 
-install: build
+# What `make` has built: it compiles nothing, as root may have no Rust.
+install:
+	@[ -x $(RELEASE)/gangliond ] || { echo 'nothing is built yet: run make first, as yourself' >&2; exit 1; }
 	cross/install.sh $(RELEASE) $(DESTDIR)
 
 demo: deps-demo build
@@ -60,7 +63,7 @@ deps: deps-test
 deps-build:
 	@tests/deps/packages.sh cc=build-essential
 	@tests/deps/rust.sh
-	@tests/deps/nvrtc.sh
+	@tests/deps/nvrtc.sh own >/dev/null
 deps-demo: deps-build
 	@tests/deps/packages.sh dbus-daemon=dbus
 	@tests/deps/python.sh

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # cargo.sh ARCH SUBCOMMAND [ARGUMENTS...]: runs cargo for amd64 or arm64 with what every release binary is made with: a
-# linker that keeps them to glibc 2.31, and nothing of this machine in them. cargo.sh ARCH folder prints where they go.
+# linker that keeps them to glibc 2.31, kernels that JetPack 6.2's driver loads, and nothing of this machine in them.
+# With KERNELS=own they are for this machine's driver alone. cargo.sh ARCH folder prints where they go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 arch=$1 subcommand=$2
@@ -22,6 +23,8 @@ fi
 RUSTC=$(cross/toolchain.sh "$target" "$arch")
 # clippy asks its own.
 [ "$subcommand" = clippy ] || export RUSTC
+GANGLION_NVRTC=$(tests/deps/nvrtc.sh ${KERNELS:+"$KERNELS"})
+export GANGLION_NVRTC
 
 # The builder's folders and clock stay out of the binaries: what panics name starts from the project's own.
 sources=${CARGO_HOME:-$HOME/.cargo}/registry/src

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # check-test.sh [FOLDER]: shows that check.sh can fail: for each architecture a small program that passes, then the same
 # with one fault at a time, each of which must be refused with the words that name it. FOLDER has the images that
-# kernels/build.rs made; if none is named, the newest release build's.
+# kernels/build.rs made; if none is named, those of this machine's package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tests/deps/python.sh cross
 export ZIG_GLOBAL_CACHE_DIR=$PWD/target/zig
 built=${1:-}
 if [ -z "$built" ]; then
+    release=$(cross/build.sh "$(dpkg --print-architecture)")
     # shellcheck disable=SC2012 # the newest of names that cargo made
-    built=$(ls -t "${CARGO_TARGET_DIR:-target}"/cross/*/release/build/ganglion-*/out/images.rs | head -n 1)
+    built=$(ls -t "$release"/build/ganglion-*/out/images.rs | head -n 1)
     built=${built%/*}
 fi
 folder=$(mktemp -d -t ganglion-check.XXXXXX)

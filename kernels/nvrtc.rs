@@ -24,15 +24,22 @@ pub(crate) struct Compiled {
 }
 
 impl Nvrtc {
-    /// In `$GANGLION_NVRTC`, else in a CUDA toolkit, else in the Python wheels of target/venv.
+    /// In `$GANGLION_NVRTC` if it is set, else in a CUDA toolkit, else in the Python wheels of target/venv. The compiler
+    /// and the headers are of one root, as tests/deps/nvrtc.sh has it.
     pub(crate) fn find() -> Result<Self> {
-        let set = ["GANGLION_NVRTC", "CUDA_HOME"]
-            .into_iter()
-            .filter_map(env::var_os);
-        let toolkits = set.map(PathBuf::from).chain(["/usr/local/cuda".into()]);
-        let wheels = listed("target/venv/lib", |_| true).into_iter();
-        let wheels = wheels.map(|python| python.join("site-packages/nvidia"));
-        for root in toolkits.chain(wheels) {
+        let set = env::var_os("GANGLION_NVRTC").filter(|root| !root.is_empty());
+        let roots: Vec<PathBuf> = if let Some(root) = &set {
+            vec![root.into()]
+        } else {
+            let toolkit = env::var_os("CUDA_HOME").filter(|root| !root.is_empty());
+            let toolkits = toolkit.map(PathBuf::from).into_iter();
+            let wheels = listed("target/venv/lib", |_| true).into_iter();
+            toolkits
+                .chain(["/usr/local/cuda".into()])
+                .chain(wheels.map(|python| python.join("site-packages/nvidia")))
+                .collect()
+        };
+        for root in roots {
             let mut parts = listed(root.join("targets"), |_| true);
             parts.extend(["", "cuda_nvrtc", "cuda_runtime"].map(|part| root.join(part)));
             let folders = ["", "lib64", "lib", "include"]
@@ -54,6 +61,13 @@ impl Nvrtc {
                     headers: headers.clone(),
                 });
             }
+        }
+        if let Some(root) = set {
+            let root = root.display();
+            return Err(format!(
+                "$GANGLION_NVRTC is {root}, which lacks libnvrtc.so or cuda_fp16.h"
+            )
+            .into());
         }
         Err("NVRTC, which compiles the kernels, is neither in $GANGLION_NVRTC nor in a CUDA toolkit nor in \
             target/venv: run `make deps`, or build without CUDA by --no-default-features".into())

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# native.sh: what a build on a Jetson does that one elsewhere does not, as far as that can be shown without one: the
-# built build script finds the compiler and the headers where JetPack's CUDA puts them, and uses them.
-# /usr/local/cuda is laid in a mount namespace of its own, with the files of the wheels under JetPack's names.
+# native.sh [BUILD_SCRIPT]: what a build on a Jetson does that one elsewhere does not, as far as that can be shown without
+# one: the built build script finds the compiler and the headers where JetPack's CUDA puts them, and uses them; a package
+# is compiled by the pinned wheels all the same. /usr/local/cuda is laid in a mount namespace of its own, with the files
+# of the wheels under JetPack's names.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=$(mktemp -d -t ganglion-native.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
-# shellcheck disable=SC2012 # the newest of names that cargo made
-script=$(ls -t "${CARGO_TARGET_DIR:-target}"/cross/release/build/ganglion-*/build-script-build | head -n 1)
+script=${1:-}
+if [ -z "$script" ]; then
+    # shellcheck disable=SC2012 # the newest of names that cargo made
+    script=$(ls -t "${CARGO_TARGET_DIR:-target}"/cross/release/build/ganglion-*/build-script-build | head -n 1)
+fi
 
 tests/deps/python.sh nvrtc
 wheels=$(echo target/venv/lib/python3*/site-packages/nvidia)
@@ -27,22 +31,56 @@ mkdir "$folder/work/kernels"
 cp kernels/{abi.h,*.cuh,smoke.cu} "$folder/work/kernels/"
 cp "$script" "$folder/build-script"
 
-# compile LOCAL: with that folder as /usr/local.
-compile() {
+# within LOCAL COMMAND...: with that folder as /usr/local.
+within() {
     # shellcheck disable=SC2016 # the new shell's
     unshare --mount --map-root-user bash -euc '
         mount --bind "$1" /usr/local
-        cd "$2/work"
-        env -u GANGLION_NVRTC -u CUDA_HOME CARGO_FEATURE_CUDA=1 OUT_DIR="$2/out" "$2/build-script"
-    ' compile "$1" "$folder"
+        shift
+        env -u GANGLION_NVRTC -u CUDA_HOME "$@"
+    ' within "$@"
 }
 
-compile "$folder/local" | tee "$folder/said"
+# compile LOCAL: the build script, anew.
+compile() {
+    rm -rf "$folder/work/target/kernels"
+    (cd "$folder/work" && within "$1" CARGO_FEATURE_CUDA=1 OUT_DIR="$folder/out" "$folder/build-script" | tee "$folder/said")
+}
+
+# chosen LOCAL FOR FOLDER: what tests/deps/nvrtc.sh chooses there, for a package or with "own".
+chosen() {
+    local found
+    found=$(within "$1" tests/deps/nvrtc.sh "$2")
+    # shellcheck disable=SC2053 # a pattern
+    [[ $found = $3 ]] || {
+        echo "with $1 as /usr/local, nvrtc.sh $2 chooses $found, not $3" >&2
+        exit 1
+    }
+}
+
+compile "$folder/local"
 grep -q smoke_scale "$folder/out/images.rs"
 head -c 4 "$folder/out/smoke.sm_87.cubin" | grep -q ELF
+chosen "$folder/local" own /usr/local/cuda
 echo "JetPack's NVRTC is found in /usr/local/cuda, and compiles for sm_87"
+chosen "$folder/local" package 'target/venv/lib/python3*/site-packages/nvidia'
+echo 'a package is compiled by the pinned NVRTC all the same'
+
+rm "$toolkit/include/cuda_fp16.h"
+compile "$folder/local"
+grep -q 'cargo::error=NVRTC, which compiles the kernels, is neither' "$folder/said"
+chosen "$folder/local" own 'target/venv/lib/python3*/site-packages/nvidia'
+mkdir -p "$folder/work/target"
+ln -s "$PWD/target/venv" "$folder/work/target/venv"
+rm "$folder/out/images.rs"
+compile "$folder/local"
+grep -q smoke_scale "$folder/out/images.rs"
+echo 'a toolkit without the headers is none'
+rm "$folder/work/target/venv"
 
 mkdir "$folder/empty"
-rm -rf "$folder/work/target"
-compile "$folder/empty" | tee "$folder/said"
+compile "$folder/empty"
 grep -q 'cargo::error=NVRTC, which compiles the kernels, is neither' "$folder/said"
+(cd "$folder/work" && CARGO_FEATURE_CUDA=1 OUT_DIR="$folder/out" GANGLION_NVRTC=/nowhere "$folder/build-script" >"$folder/said")
+# shellcheck disable=SC2016 # the words are those
+grep -q 'cargo::error=$GANGLION_NVRTC is /nowhere, which lacks' "$folder/said"
