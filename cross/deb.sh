@@ -19,7 +19,7 @@ umask 022
 export SOURCE_DATE_EPOCH
 stage=$(mktemp -d -t ganglion-deb.XXXXXX)
 trap 'rm -rf "$stage"' EXIT
-chmod 0755 "$stage"
+chmod 00755 "$stage" # five digits: also without the set-group-ID bit that it inherits of its parent
 
 cross/install.sh "$bin" "$stage"
 # Not a file of the package's: see postinst.
@@ -28,10 +28,10 @@ mv "$stage/etc/ganglion/gangliond.toml" "$stage/usr/share/ganglion/"
 
 doc=$stage/usr/share/doc/ganglion
 install -D --mode=0644 cross/debian/copyright "$doc/copyright"
-target/venv/bin/python cross/debian/licences.py "$arch" | gzip -9n >"$doc/third-party.gz"
+target/venv/bin/python -X utf8 cross/debian/licences.py "$arch" | gzip -9n >"$doc/third-party.gz"
 gzip -9n <cross/debian/changelog >"$doc/changelog.gz"
 # Manual pages are compressed in Debian.
-find "$stage/usr/share/man" -type f -exec gzip -9n {} + 2>/dev/null || true
+find "$stage/usr/share/man" -type f -exec gzip -9n {} +
 
 control=$stage/DEBIAN
 mkdir "$control"
@@ -42,7 +42,8 @@ case $arch in
 arm64) recommends=', nvidia-l4t-cuda' ;;
 *) recommends= ;;
 esac
-size=$(find "$stage/etc" "$stage/usr" -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')
+# As Debian's policy has it: what a folder takes differs from one file system to another.
+size=$(find "$stage/etc" "$stage/usr" -printf '%y %s\n' | awk '{ kib += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print kib }')
 sed -e "s/@VERSION@/$version/; s/@ARCH@/$arch/; s/@SIZE@/$size/; s/@RECOMMENDS@/$recommends/; /^$/d" \
     cross/debian/control >"$control/control"
 

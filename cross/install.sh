@@ -53,3 +53,7 @@ while read -r mode source; do
         ;;
     esac
 done <cross/tree
+if [ -z "$root" ]; then
+    echo 'Installed. To make the users and have systemd and the bus read it:'
+    echo '  sudo sh -c "systemd-sysusers && systemd-tmpfiles --create gangliond.conf && systemctl daemon-reload && systemctl reload dbus"'
+fi

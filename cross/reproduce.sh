@@ -9,6 +9,7 @@ trap 'rm -rf "$folder"' EXIT
 unset CARGO_TARGET_DIR
 tests/deps/python.sh cross
 venv=$(readlink -f target/venv)
+elsewhere=$PWD/cross/elsewhere.sh
 
 # Both of one commit, whatever is committed while they are built.
 git clone --quiet . "$folder/one"
@@ -20,9 +21,8 @@ for place in one another/one; do
     for arch; do
         (
             cd "$folder/$place"
-            # One builder's umask, language and time zone are not the other's.
-            [ "$place" = one ] || umask 077
-            [ "$place" = one ] || export LC_ALL=C.UTF-8 TZ=Asia/Tokyo
+            # shellcheck source=cross/elsewhere.sh source-path=SCRIPTDIR/..
+            [ "$place" = one ] || . "$elsewhere"
             make deb ARCH="$arch"
         )
     done

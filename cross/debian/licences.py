@@ -1,6 +1,6 @@
 """Prints the licences of the crates that the binaries contain: each text once, below the crates that carry it.
 
-It follows the dependencies that are linked, not those that only build or test, and fails where a crate names no licence.
+Run it with -X utf8: what it reads and prints is UTF-8 in every locale. It follows the dependencies that are linked, not those that only build or test, and fails where a crate names no licence.
 """
 
 import json
@@ -32,7 +32,7 @@ def texts(package):
     folder = pathlib.Path(package["manifest_path"]).parent
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE")):
-            yield path.read_text(errors="replace").strip()
+            yield path.read_text(encoding="utf-8", errors="replace").strip()
 
 
 def main(architecture):

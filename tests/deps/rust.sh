@@ -15,7 +15,12 @@ debian=false
 if ! recent; then
     ! $debian || tests/deps/packages.sh cargo-web rustc-web
     recent || {
-        echo "Rust $wanted or newer is missing: install rustup, then run this again" >&2
+        if command -v rustup >/dev/null; then
+            remedy='rustup update'
+        else
+            remedy='install rustup'
+        fi
+        echo "Rust $wanted or newer is missing (cargo on PATH: $(cargo --version 2>/dev/null || echo none)): $remedy, then run this again" >&2
         exit 1
     }
 fi

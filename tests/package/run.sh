@@ -10,11 +10,14 @@ tests/deps/packages.sh lintian debootstrap systemd-nspawn=systemd-container
 for arch in amd64 arm64; do
     bin=$(cross/build.sh $arch)
     deb=$(cross/deb.sh "$bin" $arch $out)
+    # shellcheck source-path=SCRIPTDIR/../..
     (
-        umask 077
-        TZ=Asia/Tokyo cross/deb.sh "$bin" $arch $out/again >/dev/null
+        . cross/elsewhere.sh
+        cross/deb.sh "$bin" $arch $out/again >/dev/null
     )
     cmp "$deb" "$out/again/${deb##*/}"
+    dpkg-deb --contents "$deb" >"${deb%.deb}.contents"
+    echo "${deb%.deb}.contents: $(grep -c '^-' "${deb%.deb}.contents") files, $(wc -c <"$deb") bytes in the package"
     lintian --allow-root --fail-on error "$deb"
     sha256sum "$deb"
 done
