@@ -5,10 +5,13 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use ganglion::config;
 use ganglion::journal;
+use ganglion::self_test;
 use ganglion::service::{self, Arguments, Failure, Origin, World};
 
 /// EX_USAGE of sysexits(3).
 const WRONG_ARGUMENTS: u8 = 64;
+/// EX_SOFTWARE.
+const WRONG_RESULTS: u8 = 70;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -23,6 +26,12 @@ fn main() -> ExitCode {
             };
         }
     };
+    if arguments.self_test {
+        return match self_test::run(&mut std::io::stdout().lock()) {
+            Ok(true) => ExitCode::SUCCESS,
+            _ => ExitCode::from(WRONG_RESULTS),
+        };
+    }
     let code = match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -39,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fault", &[]),
     ("kv", &[]),
     ("sampler", &[]),
+    ("self_test", &["tape"]),
     ("telemetry", &[]),
     ("journal", &["config::Level", "telemetry"]),
     ("config", &["sampler::Parameters"]),

@@ -29,6 +29,10 @@ pub struct Arguments {
     #[arg(long)]
     pub check_config: bool,
 
+    /// Hold each operation on this machine's GPU and CPU against the CPU on one thread, and start nothing
+    #[arg(long)]
+    pub self_test: bool,
+
     /// The bus to answer on: system, session, or a D-Bus address
     #[arg(long, value_name = "BUS", default_value = "system")]
     pub bus: Address,

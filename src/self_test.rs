@@ -1,0 +1,59 @@
+//! `gangliond --self-test`: each operation on what this machine computes with, held against the CPU on one thread.
+//!
+//! It takes random inputs, so it needs no model, no configuration and no bus. Of speed it says nothing, nor whether a
+//! model's answers make sense.
+
+use std::error::Error;
+use std::io::{self, Write};
+
+use crate::tape::Executor;
+#[cfg(feature = "cuda")]
+use crate::tape::cuda::Device;
+use crate::tape::diff::{Report, World, worlds};
+
+/// Writes a table for each of them to `out`, and tells whether all of it is right.
+///
+/// # Errors
+/// If `out` takes no more.
+pub fn run(out: &mut impl Write) -> io::Result<bool> {
+    let all_threads = |world: &World| Ok(world.cpu(0)?);
+    let mut right = held(out, "CPU, all its threads", all_threads)?;
+    #[cfg(feature = "cuda")]
+    match Device::open(false) {
+        Ok(_) => {
+            let gpu = |world: &World| Ok(world.cuda(Device::open(false)?)?);
+            right &= held(out, "GPU", gpu)?;
+        }
+        Err(error) => writeln!(out, "GPU: none ({error})")?,
+    }
+    Ok(right)
+}
+
+fn held(
+    out: &mut impl Write,
+    name: &str,
+    subject: impl Fn(&World) -> Result<Executor, Box<dyn Error>>,
+) -> io::Result<bool> {
+    let mut report = Report::default();
+    let compared = worlds().try_for_each(|world| {
+        world.diff(&mut world.cpu(1)?, &mut subject(&world)?, &mut report)?;
+        Ok::<_, Box<dyn Error>>(())
+    });
+    writeln!(out, "{name}:\n{report}")?;
+    if let Err(error) = &compared {
+        writeln!(out, "FAILED {error}")?;
+    }
+    Ok(compared.is_ok() && report.failures().is_empty() && report.cases() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_computes_as_it_should() {
+        let mut text = Vec::new();
+        let right = run(&mut text).expect("memory");
+        assert!(right, "{}", String::from_utf8_lossy(&text));
+    }
+}
