@@ -174,6 +174,7 @@ fn every_verb_and_exit_code_is_there() {
     for told in [
         "--config",
         "--check-config",
+        "--self-test",
         "--bus",
         "--sim",
         "SIGTERM, SIGINT",
