@@ -81,6 +81,8 @@ if $booted; then
         remove -r
         forgotten || fail "of the unit is left: $(systemctl show --property=LoadState,ActiveState gangliond.service)"
         [ ! -e /run/systemd/system/gangliond.service ] || fail 'it is still masked'
+        left=$(find /run/ganglion /tmp/systemd-private-*gangliond* /var/tmp/systemd-private-*gangliond* -maxdepth 0 2>/dev/null || true)
+        [ -z "$left" ] || fail "it leaves $left"
         install 3.deb >/dev/null
     done
     kill "${callers[@]}"
@@ -150,6 +152,11 @@ rmdir /var/lib/ganglion
 ln -s /srv/linked /var/lib/ganglion
 install 3.deb
 said '^ganglion: /var/lib/ganglion is a symbolic link'
+if $booted; then
+    systemctl start gangliond.service 2>/dev/null || true
+    status=$(systemctl show --property=ExecMainStatus --value gangliond.service)
+    [ "$status" = 238 ] || fail "with a link for its state it ends with $status, not with 238"
+fi
 ! $booted || ln -s /dev/null $systemd_files/gangliond.service
 remove -P
 said '^ganglion: not removed: /srv/linked, to which /var/lib/ganglion was a link'
