@@ -181,7 +181,7 @@ impl Handle {
     /// Forgets a session. Its running request should be cancelled first: it goes on without it.
     pub fn close_session(&self, session: SessionId) {
         if self.shared.sessions().close(session) {
-            self.shared.queue.control(Control::Forget(session));
+            self.shared.queue.forget(session);
             self.publish_sessions();
         }
     }
@@ -192,7 +192,9 @@ impl Handle {
     /// `SessionClosed`, `SessionBusy`, or `Turns` if it has fewer.
     pub fn rewind(&self, session: SessionId, turns: u32) -> Result<(), Refusal> {
         let keep = self.shared.sessions().rewind(session, turns)?;
-        self.shared.queue.control(Control::Rewind { session, keep });
+        if let Some(keep) = keep {
+            self.shared.queue.rewind(session, keep);
+        }
         Ok(())
     }
 
@@ -201,10 +203,10 @@ impl Handle {
     /// # Errors
     /// `SessionClosed`, `SessionBusy`.
     pub fn clear_session(&self, session: SessionId) -> Result<(), Refusal> {
-        self.shared.sessions().clear(session)?;
-        self.shared
-            .queue
-            .control(Control::Rewind { session, keep: 0 });
+        let taken = self.shared.sessions().clear(session)?;
+        if taken {
+            self.shared.queue.rewind(session, 0);
+        }
         Ok(())
     }
 

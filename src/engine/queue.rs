@@ -1,6 +1,6 @@
 //! The bounded queue of turns between many callers and the one engine thread.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -85,7 +85,10 @@ impl Turn {
         } = self;
         if let Some(id) = session {
             let answer = answer.and_then(|answer| prompt.map(|prompt| (messages, prompt, answer)));
-            shared.sessions().end_turn(id, answer);
+            let open = shared.sessions().end_turn(id, answer);
+            if !open {
+                shared.queue.forget(id);
+            }
         }
         let receipt = Receipt {
             reason: outcome.reason,
@@ -140,6 +143,8 @@ pub(super) struct Queue {
 struct Waiting {
     turns: VecDeque<Turn>,
     controls: VecDeque<Control>,
+    /// Sessions of which the engine thread has taken a turn, so that it may hold something of them.
+    held: HashSet<SessionId>,
     closed: bool,
     /// Nobody is left to do anything.
     abandoned: bool,
@@ -147,8 +152,12 @@ struct Waiting {
 
 impl Waiting {
     fn take(&mut self) -> Option<Command> {
-        let control = self.controls.pop_front().map(Command::Control);
-        control.or_else(|| self.turns.pop_front().map(Command::Turn))
+        if let Some(control) = self.controls.pop_front() {
+            return Some(Command::Control(control));
+        }
+        let turn = self.turns.pop_front()?;
+        self.held.extend(turn.session);
+        Some(Command::Turn(turn))
     }
 }
 
@@ -180,6 +189,14 @@ impl Control {
     /// Whether it can be done while a turn runs.
     const fn is_urgent(&self) -> bool {
         matches!(self, Self::ResetGraph(_) | Self::DumpGraph(_))
+    }
+
+    /// The session that it takes back turns of.
+    const fn rewinds(&self) -> Option<SessionId> {
+        match self {
+            Self::Rewind { session, .. } => Some(*session),
+            _ => None,
+        }
     }
 }
 
@@ -229,12 +246,46 @@ impl Queue {
 
     /// Asks the engine thread; what has nobody to answer any more is dropped, and whoever waits for it is told.
     pub(super) fn control(&self, control: Control) {
-        let mut waiting = self.lock();
+        self.add(&mut self.lock(), control);
+    }
+
+    fn add(&self, waiting: &mut Waiting, control: Control) {
         if !waiting.abandoned {
             waiting.controls.push_back(control);
             self.progress.set_idle(false);
         }
         self.changed.notify_one();
+    }
+
+    /// A session has closed. At most one thing waits for each that the engine thread knows, however many come and go.
+    pub(super) fn forget(&self, session: SessionId) {
+        let mut waiting = self.lock();
+        if waiting.held.remove(&session) {
+            let controls = &mut waiting.controls;
+            controls.retain(|control| control.rewinds() != Some(session));
+            self.add(&mut waiting, Control::Forget(session));
+        }
+    }
+
+    /// Turns of a session were taken back. What waits already of that session is changed: until it has been done no turn
+    /// runs, so the least that is kept is what both keep.
+    pub(super) fn rewind(&self, session: SessionId, keep: usize) {
+        let mut waiting = self.lock();
+        if !waiting.held.contains(&session) {
+            return;
+        }
+        for control in &mut waiting.controls {
+            if let Control::Rewind {
+                session: of,
+                keep: kept,
+            } = control
+                && *of == session
+            {
+                *kept = keep.min(*kept);
+                return;
+            }
+        }
+        self.add(&mut waiting, Control::Rewind { session, keep });
     }
 
     /// Nobody is left: whoever waits for an answer learns that none will come.
@@ -282,3 +333,6 @@ impl Queue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

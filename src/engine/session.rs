@@ -139,15 +139,14 @@ impl Sessions {
         })
     }
 
-    /// Ends a turn; with an answer the conversation grows by it.
+    /// Ends a turn; with an answer the conversation grows by it. `false` if the session was closed meanwhile.
     pub(super) fn end_turn(
         &mut self,
         id: SessionId,
         turn: Option<(Vec<Message>, Encoded, Answer)>,
-    ) {
-        // The session may have been closed while the turn ran.
+    ) -> bool {
         let Some(session) = self.open.get_mut(&id) else {
-            return;
+            return false;
         };
         session.busy = false;
         if let Some((mut messages, encoded, answer)) = turn {
@@ -170,22 +169,23 @@ impl Sessions {
                 u32::try_from(encoded.prompt.tokens.len() + answered).unwrap_or(u32::MAX);
             session.last = Some((encoded, answer));
         }
+        true
     }
 
-    /// Takes back turns; tells how many tokens of the conversation are left.
-    pub(super) fn rewind(&mut self, id: SessionId, turns: u32) -> Result<usize, Refusal> {
+    /// Takes back turns; tells how many tokens of the conversation are left, if any turn was taken back.
+    pub(super) fn rewind(&mut self, id: SessionId, turns: u32) -> Result<Option<usize>, Refusal> {
         let session = self.idle(id)?;
         let refused = Refusal::Turns {
             asked: turns,
             turns: session.turns(),
         };
         let left = session.turns().checked_sub(turns).ok_or(refused)?;
-        session.rewind(left as usize);
-        Ok(session.context_used as usize)
+        let taken = session.rewind(left as usize);
+        Ok(taken.then_some(session.context_used as usize))
     }
 
-    /// Takes back all turns.
-    pub(super) fn clear(&mut self, id: SessionId) -> Result<(), Refusal> {
+    /// Takes back all turns; tells whether there was any.
+    pub(super) fn clear(&mut self, id: SessionId) -> Result<bool, Refusal> {
         self.idle(id).map(|session| session.rewind(0))
     }
 
@@ -203,13 +203,14 @@ impl Session {
         u32::try_from(self.before.len()).unwrap_or(u32::MAX)
     }
 
-    /// Back to what it was after so many turns.
-    fn rewind(&mut self, turns: usize) {
+    /// Back to what it was after so many turns; `false` if it has no more.
+    fn rewind(&mut self, turns: usize) -> bool {
         let Some(before) = self.before.drain(turns..).next() else {
-            return;
+            return false;
         };
         self.messages.truncate(before.messages);
         self.context_used = before.context_used;
         self.last = before.last;
+        true
     }
 }
