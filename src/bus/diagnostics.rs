@@ -28,7 +28,7 @@ impl Diagnostics {
 
     /// The decode graph in DOT: a sealed file in memory, to be read from its start. It holds one digraph
     /// for each recorded segment, and is empty before the first recording. Errors and callers as
-    /// of ResetGraph.
+    /// of ResetGraph; Error.EngineFailed if the device's driver does not tell.
     #[zbus(out_args("dot"))]
     async fn dump_graph(&self) -> Result<zbus::OwnedFd, Error> {
         let dot = self.shared.engine.dump_graph().await?;

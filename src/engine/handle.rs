@@ -15,7 +15,9 @@ use super::request::check;
 use super::served::Recipe;
 use super::session::{Answer, Past, SessionId, SessionStatus, Sessions};
 use super::status::{State, Status};
-use super::{Cancel, Client, FinishReason, Message, Options, Refusal, Role, Ticket, Usage};
+use super::{
+    Cancel, Client, FinishReason, Message, Options, Refusal, RequestError, Role, Ticket, Usage,
+};
 
 /// State that callers and the engine thread share.
 #[derive(Debug)]
@@ -214,15 +216,15 @@ impl Handle {
     ///
     /// # Errors
     /// `NotReady` without a model, `NotSupported` if this engine records nothing.
-    pub async fn reset_graph(&self) -> Result<(), Refusal> {
+    pub async fn reset_graph(&self) -> Result<(), RequestError> {
         self.ask(Control::ResetGraph).await
     }
 
     /// The decode graph in DOT; empty before the first recording.
     ///
     /// # Errors
-    /// As `reset_graph`.
-    pub async fn dump_graph(&self) -> Result<String, Refusal> {
+    /// As `reset_graph`, and `EngineFailed` if the device's driver does not tell.
+    pub async fn dump_graph(&self) -> Result<String, RequestError> {
         self.ask(Control::DumpGraph).await
     }
 
@@ -234,15 +236,13 @@ impl Handle {
 
     async fn ask<T>(
         &self,
-        control: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Control,
-    ) -> Result<T, Refusal> {
+        control: impl FnOnce(oneshot::Sender<Result<T, RequestError>>) -> Control,
+    ) -> Result<T, RequestError> {
         self.loaded()?;
         let (reply, answer) = oneshot::channel();
         self.shared.queue.control(control(reply));
-        match answer.await {
-            Ok(answer) => answer.map_err(Refusal::NotSupported),
-            Err(_) => Err(Refusal::NotReady("the engine has ended".into())),
-        }
+        let ended = |_| Err(Refusal::NotReady("the engine has ended".into()).into());
+        answer.await.unwrap_or_else(ended)
     }
 
     /// `None` once the session is closed.

@@ -176,9 +176,9 @@ pub enum Control {
     /// Turns of a session were taken back: only so many of its tokens count.
     Rewind { session: SessionId, keep: usize },
     /// Drop the decode graph.
-    ResetGraph(oneshot::Sender<Result<(), String>>),
+    ResetGraph(oneshot::Sender<Result<(), RequestError>>),
     /// The decode graph in DOT.
-    DumpGraph(oneshot::Sender<Result<String, String>>),
+    DumpGraph(oneshot::Sender<Result<String, RequestError>>),
     /// Record steps in another way.
     SetMode(Mode, oneshot::Sender<Result<(), String>>),
     /// Another model takes the place of the one that runs.

@@ -75,7 +75,11 @@ fn obey(inbox: &Inbox, runner: &mut Runner, control: Control) {
             drop(reply.send(Ok(())));
         }
         Control::DumpGraph(reply) => {
-            drop(reply.send(runner.graph_dot().map_err(|error| error.to_string())));
+            let dot = runner.graph_dot().map_err(|error| error.to_string());
+            drop(reply.send(dot.map_err(|error| {
+                observe::gpu_error(&error);
+                RequestError::EngineFailed(error)
+            })));
         }
         Control::SetMode(mode, reply) => {
             runner.set_graph_mode(mode);

@@ -86,10 +86,9 @@ fn obey(control: Control, kept: &mut HashMap<SessionId, Vec<u32>>) {
                 tokens.truncate(keep);
             }
         }
-        Control::ResetGraph(reply) | Control::SetMode(_, reply) => {
-            drop(reply.send(Err(none())));
-        }
-        Control::DumpGraph(reply) => drop(reply.send(Err(none()))),
+        Control::SetMode(_, reply) => drop(reply.send(Err(none()))),
+        Control::ResetGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
+        Control::DumpGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
         // Nobody loads a model beside a script; whoever asked is told by its end.
         Control::Replace(_) => {}
     }
