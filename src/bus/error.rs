@@ -40,12 +40,14 @@ impl From<Refusal> for Error {
         let message = refusal.to_string();
         match refusal {
             Refusal::NotReady(_) => Self::NotReady(message),
-            Refusal::Busy { .. } | Refusal::TooManyRequests(_) | Refusal::SessionBusy => {
-                Self::Busy(message)
-            }
+            // What all have together.
+            Refusal::Busy { .. }
+            | Refusal::TooManyRequests(_)
+            | Refusal::TooManySessions(_)
+            | Refusal::SessionBusy => Self::Busy(message),
+            // What one user has.
             Refusal::UserQueue { .. }
             | Refusal::UserRequests { .. }
-            | Refusal::TooManySessions(_)
             | Refusal::UserSessions { .. } => Self::QuotaExceeded(message),
             // A closed session is nobody's; its object is about to go.
             Refusal::SessionClosed => Self::NotOwner(message),

@@ -56,7 +56,7 @@ impl Manager {
     /// Closing it cancels the request; so does not reading from it for a while. With
     /// stream="signals" it is empty, and the text comes by Request.Delta.
     ///
-    /// For group ganglion. Error.Busy if nobody can be answered now, Error.QuotaExceeded if the caller's
+    /// For group ganglion. Error.Busy if all callers have as much as there is, Error.QuotaExceeded if the caller's
     /// user has as much as one user may have; Complete, OpenSession and Session.Send likewise.
     #[zbus(out_args("request", "stream"))]
     async fn generate(

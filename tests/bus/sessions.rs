@@ -102,7 +102,7 @@ async fn sessions_are_limited_and_the_limit_is_told() {
     }
     let refused = client.manager.open_session(fields([])).await;
     match refused {
-        Err(Error::QuotaExceeded(message)) => assert!(message.contains("4 sessions"), "{message}"),
+        Err(Error::Busy(message)) => assert!(message.contains("4 sessions"), "{message}"),
         other => panic!("{other:?}"),
     }
 }
