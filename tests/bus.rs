@@ -2,9 +2,11 @@
 
 mod contract;
 mod ending;
+mod errors;
 mod flood;
 mod input;
 mod loading;
+mod oversized;
 mod owners;
 mod policy;
 mod python;

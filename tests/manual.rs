@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ganglion::bus::{ERRORS, OPTIONS, OptionKey};
 use ganglion::config::Config;
 
 const PAGES: [&str; 4] = [
@@ -109,30 +110,19 @@ fn every_member_option_and_error_of_the_bus_is_there() {
         .lines()
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    let errors = fs::read_to_string(root.join("src/bus/error.rs")).expect("its source");
-    let errors = errors
-        .lines()
-        .filter_map(|line| line.trim().strip_suffix("(String),"));
-    let mut count = 0;
-    for error in errors {
-        assert!(entries.contains(error), "{error}");
-        count += 1;
+    assert!(ERRORS.len() > 8 && OPTIONS.len() > 8);
+    for (error, what) in ERRORS {
+        assert!(entries.contains(error) && text.contains(what), "{error}");
     }
-    assert!(count > 8, "the errors were found");
-    // The list that the daemon itself tells of an option that it does not know.
-    let options = fs::read_to_string(root.join("src/bus/options.rs")).expect("its source");
-    let known = options
-        .split("const REQUEST: &str =")
-        .nth(1)
-        .and_then(|rest| rest.split('"').nth(1));
-    let known: Vec<_> = known
-        .expect("the list")
-        .split([',', ' '])
-        .filter(|word| !["", "and"].contains(word))
-        .collect();
-    assert!(known.len() > 8, "{known:?}");
-    for option in known.into_iter().chain(["stream", "system"]) {
-        assert!(entries.contains(option), "{option}");
+    for OptionKey {
+        name,
+        allowed,
+        what,
+        ..
+    } in OPTIONS
+    {
+        let whole = format!("{what} Allowed is {allowed}.");
+        assert!(entries.contains(name) && text.contains(&whole), "{name}");
     }
 }
 

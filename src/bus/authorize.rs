@@ -20,7 +20,7 @@ impl Caller {
         header
             .sender()
             .map(|name| Self(name.to_owned().into()))
-            .ok_or_else(|| Error::NotOwner("the bus does not say who calls".to_owned()))
+            .ok_or(Error::Bus(zbus::Error::MissingField))
     }
 
     pub(super) fn bus_name(&self) -> BusName<'static> {

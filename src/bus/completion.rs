@@ -47,6 +47,11 @@ pub(super) async fn complete(
         rest.unwrap_or_else(|_| unanswered())
     };
     shared.owned.remove_request(caller, id);
+    // It has no object, and its caller waits: nobody else cancels it.
+    if outcome.reason == FinishReason::Cancelled && !late {
+        let message = "the daemon is stopping; ask again when it has started";
+        return Err(Error::Cancelled(message.to_owned()));
+    }
     let mut info = info::outcome(&outcome);
     info.insert("timeout".to_owned(), late.into());
     outcome

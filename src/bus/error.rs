@@ -4,36 +4,73 @@ use zbus::DBusError;
 
 use crate::engine::{FinishReason, Outcome, Refusal, RequestError, Usage};
 
-/// Every error name of `org.ganglion.Llm1`; the text names the value and the remedy.
-#[derive(Debug, DBusError)]
-#[zbus(prefix = "org.ganglion.Llm1.Error")]
-pub enum Error {
-    /// Any other D-Bus error: of the connection, or one of the standard names.
-    #[zbus(error)]
-    Bus(zbus::Error),
-    /// The model failed to load, or the daemon is stopping.
-    NotReady(String),
-    /// The queue is full, or this session is still answering.
-    Busy(String),
-    /// The caller, or its user, has as much as it may have.
-    QuotaExceeded(String),
-    /// No token could follow this prompt.
-    ContextFull(String),
-    /// An option is unknown, has the wrong type or is out of range; of a reload, the configuration cannot be used.
-    InvalidOption(String),
-    /// The conversation is not one that the model can answer.
-    InvalidMessages(String),
-    /// The model does not fit the memory.
-    OutOfMemory(String),
-    /// The request was cancelled.
-    Cancelled(String),
-    /// The object belongs to another connection.
-    NotOwner(String),
-    /// This release, or this backend, cannot do it.
-    NotSupported(String),
-    /// The engine failed on this request; others go on.
-    EngineFailed(String),
+/// Says each error once: for the type, and for those who list them.
+macro_rules! errors {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Every error name of `org.ganglion.Llm1`; the text names the value and the remedy.
+        #[derive(Debug, DBusError)]
+        #[zbus(prefix = "org.ganglion.Llm1.Error")]
+        pub enum Error {
+            /// Any other D-Bus error: of the connection, or one of the standard names.
+            #[zbus(error)]
+            Bus(zbus::Error),
+            $($(#[doc = $doc])+ $name(String),)+
+        }
+
+        /// Each error, and what it means.
+        pub const ERRORS: &[(&str, &str)] = &[$((stringify!($name), concat!($($doc),+).trim_ascii())),+];
+    };
 }
+
+errors! {
+    /// The model failed to load, or is still loading where that matters, or the daemon is stopping.
+    NotReady,
+    /// All have as much as there is for all, or this session is still answering: try again.
+    Busy,
+    /// The caller's user has as many requests or sessions as one user may have.
+    QuotaExceeded,
+    /// No token could follow this prompt: start anew, take back turns, or raise kv.context.
+    ContextFull,
+    /// An option is unknown, has the wrong type or is out of range; of Reload, the configuration cannot be used.
+    InvalidOption,
+    /// The conversation is too long for one call, or is not one that the model can answer.
+    InvalidMessages,
+    /// The model does not fit the memory.
+    OutOfMemory,
+    /// The daemon stopped before the answer was whole.
+    Cancelled,
+    /// The object belongs to another connection, or is closed.
+    NotOwner,
+    /// This daemon, or what it computes with, cannot do it.
+    NotSupported,
+    /// The device or the system failed; others go on.
+    EngineFailed,
+}
+
+/// What all that ask can answer with.
+macro_rules! refusals {
+    ($($more:literal),*) => {
+        &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidOption", "InvalidMessages" $(, $more)*]
+    };
+}
+
+/// Each method, and the errors of `ERRORS` that it can answer with. A request that was accepted tells of its end by
+/// its stream and its signal.
+#[rustfmt::skip] // a table
+pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
+    ("Manager.Generate", refusals!()),
+    ("Manager.Complete", refusals!("Cancelled", "EngineFailed")),
+    ("Manager.OpenSession", &["NotReady", "Busy", "QuotaExceeded", "InvalidOption", "InvalidMessages"]),
+    ("Manager.Reload", &["NotReady", "Busy", "InvalidOption", "OutOfMemory", "NotSupported", "EngineFailed"]),
+    ("Session.Send", refusals!("NotOwner")),
+    ("Session.Rewind", &["Busy", "InvalidOption", "NotOwner"]),
+    ("Session.Clear", &["Busy", "NotOwner"]),
+    ("Session.Close", &["NotOwner"]),
+    ("Session.History", &["NotOwner"]),
+    ("Request.Cancel", &["NotOwner"]),
+    ("Diagnostics.ResetGraph", &["NotReady", "NotSupported"]),
+    ("Diagnostics.DumpGraph", &["NotReady", "NotSupported", "EngineFailed"]),
+];
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {

@@ -11,8 +11,10 @@ use tokio::sync::watch::Ref;
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
+use super::argument::{Entries, Text};
 use super::completion;
 use super::delivery::{self, Replied};
+use super::messages::Messages;
 use super::proxy::Info;
 use super::session::Session;
 use super::shared::{Shared, session_path};
@@ -61,14 +63,14 @@ impl Manager {
     #[zbus(out_args("request", "stream"))]
     async fn generate(
         &self,
-        messages: Vec<(String, Info)>,
-        options: Info,
+        messages: Messages,
+        options: Entries,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(Replied, OwnedFd), Error> {
         let owner = self.shared.caller(connection, &header).await?;
         let (options, kind) = options::streamed(&options, &*self.shared.config().await)?;
-        let messages = messages::read(messages)?;
+        let messages = messages.read()?;
         let client = owner.client.clone();
         let queue = self.shared.engine.generate(client, messages, options);
         let (request, stream, _) =
@@ -78,17 +80,18 @@ impl Manager {
 
     /// Answers one prompt within the reply, for shells: at most max_tokens, and what there is after 20 s,
     /// waiting included; "timeout" in info tells. Options are those of Generate, but for stream.
+    /// Error.Cancelled if the daemon stopped before the answer was whole.
     #[zbus(out_args("text", "info"))]
     async fn complete(
         &self,
-        prompt: String,
-        options: Info,
+        prompt: Text,
+        options: Entries,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(String, Info), Error> {
         let owner = self.shared.caller(connection, &header).await?;
         let options = options::complete(&options, &*self.shared.config().await)?;
-        let messages = messages::user(&prompt)?;
+        let messages = messages::user(prompt)?;
         completion::complete(&self.shared, connection, &owner, messages, options).await
     }
 
@@ -97,7 +100,7 @@ impl Manager {
     #[zbus(out_args("session"))]
     async fn open_session(
         &self,
-        options: Info,
+        options: Entries,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<OwnedObjectPath, Error> {
@@ -105,7 +108,6 @@ impl Manager {
         let system = options::session(&options)?;
         // Limits are part of it.
         self.shared.config().await;
-        messages::check_size(system.as_ref().map_or(0, String::len))?;
         let opened = self
             .shared
             .engine
@@ -126,7 +128,8 @@ impl Manager {
     /// requests finish on the old one. Sessions keep their text; their next turn is read anew. Calls wait for each other.
     /// On any error all is as before: Error.InvalidOption if the configuration, or the model that it names, cannot be
     /// used, Error.OutOfMemory if there is no room for both models, Error.NotReady while the first one loads,
-    /// Error.Busy if too many calls wait, Error.EngineFailed if the device or the system refused.
+    /// Error.Busy if too many calls wait, Error.EngineFailed if the device or the system refused, Error.NotSupported if
+    /// the engine cannot change in this way.
     async fn reload(&self) -> Result<(), Error> {
         // The first reading comes first.
         self.shared.config().await;

@@ -1,67 +1,181 @@
-//! Reads `a(sa{sv})`: the messages of a conversation, each a role and its fields.
+//! Reads `a(sa{sv})`: the messages of a conversation, each a role and its fields. What is wrong is found as it is
+//! decoded, and what follows it is not kept.
 
-use zbus::Variant;
+use std::fmt;
+
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use zbus::{Signature, Type};
 
 use super::Error;
+use super::argument::{TEXT_BYTES, Text, Value, VariantSeed, shortened};
 use super::proxy::Info;
 use crate::engine::{Message, Role};
 
-/// Bytes of text in one call. It is held once for each request that waits; no context takes more.
-const TEXT_BYTES: usize = 1 << 20;
+/// Messages of one call; those of the shortest kind fill a context of 40,000 tokens.
+const MESSAGES: usize = 8192;
 
-pub(super) fn read(messages: Vec<(String, Info)>) -> Result<Vec<Message>, Error> {
-    let messages: Vec<Message> = messages
-        .into_iter()
-        .enumerate()
-        .map(|(at, (role, fields))| message(at, &role, &fields))
-        .collect::<Result<_, _>>()?;
-    check_size(messages.iter().map(|message| message.content.len()).sum())?;
-    Ok(messages)
+/// The messages, or what is wrong with one of them.
+#[derive(Debug, PartialEq)]
+pub(super) struct Messages(Result<Vec<Message>, String>);
+
+impl Messages {
+    pub(super) fn read(self) -> Result<Vec<Message>, Error> {
+        self.0.map_err(Error::InvalidMessages)
+    }
+}
+
+/// A text that was sent by itself.
+pub(super) fn text(Text(text): Text) -> Result<String, Error> {
+    text.map_err(|bytes| too_long("text", bytes))
 }
 
 /// A single message of the user.
-pub(super) fn user(text: &str) -> Result<Vec<Message>, Error> {
-    check_size(text.len())?;
+pub(super) fn user(prompt: Text) -> Result<Vec<Message>, Error> {
     Ok(vec![Message {
         role: Role::User,
-        content: text.to_owned(),
+        content: text(prompt)?,
     }])
 }
 
-pub(super) fn check_size(bytes: usize) -> Result<(), Error> {
-    if bytes > TEXT_BYTES {
-        return Err(Error::InvalidMessages(format!(
-            "the text has {bytes} bytes; at most {TEXT_BYTES} are taken in one call"
-        )));
-    }
-    Ok(())
+/// Of a text that was not kept.
+pub(super) fn too_long(what: &str, bytes: usize) -> Error {
+    Error::InvalidMessages(format!(
+        "the {what} has {bytes} bytes; at most {TEXT_BYTES} are taken in one call"
+    ))
 }
 
-fn message(at: usize, role: &str, fields: &Info) -> Result<Message, Error> {
-    let invalid = |problem: String| Error::InvalidMessages(format!("message {at}: {problem}"));
-    let role = Role::from_name(role).ok_or_else(|| {
-        let known = Role::ALL.map(Role::name).join(", ");
-        let role: String = role.chars().take(60).collect();
-        invalid(format!("unknown role {role:?}; known are {known}"))
-    })?;
-    let mut content = None;
-    for (name, value) in fields {
-        match (name.as_str(), &**value) {
-            ("content", Variant::Str(text)) => content = Some(text.to_string()),
-            ("content", value) => {
-                let kind = value.value_signature();
-                return Err(invalid(format!(
-                    "its \"content\" is of type {kind}; it must be a text (s)"
-                )));
-            }
-            _ => {
-                let name: String = name.chars().take(60).collect();
-                return Err(invalid(format!(
-                    "unknown field {name:?}; known is \"content\""
-                )));
-            }
-        }
+impl Type for Messages {
+    const SIGNATURE: &'static Signature = <Vec<(String, Info)>>::SIGNATURE;
+}
+
+impl<'de> Deserialize<'de> for Messages {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(MessagesVisitor)
     }
-    let content = content.ok_or_else(|| invalid("it has no \"content\"".to_owned()))?;
-    Ok(Message { role, content })
+}
+
+struct MessagesVisitor;
+
+impl<'de> Visitor<'de> for MessagesVisitor {
+    type Value = Messages;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array of messages")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Messages, A::Error> {
+        let mut messages = Vec::new();
+        let mut room = TEXT_BYTES;
+        let problem = loop {
+            if messages.len() == MESSAGES {
+                if elements.next_element::<IgnoredAny>()?.is_none() {
+                    return Ok(Messages(Ok(messages)));
+                }
+                break format!(
+                    "there are more than {MESSAGES} messages, which is the most of one call"
+                );
+            }
+            match elements.next_element_seed(MessageSeed { room: &mut room })? {
+                Some(Ok(message)) => messages.push(message),
+                Some(Err(problem)) => break format!("message {}: {problem}", messages.len()),
+                None => return Ok(Messages(Ok(messages))),
+            }
+        };
+        IgnoredAny.visit_seq(elements)?;
+        Ok(Messages(Err(problem)))
+    }
+}
+
+/// Reads one message, or what is wrong with it; `room` is what may still be kept of texts.
+struct MessageSeed<'a> {
+    room: &'a mut usize,
+}
+
+impl<'de> DeserializeSeed<'de> for MessageSeed<'_> {
+    type Value = Result<Message, String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_tuple(2, self)
+    }
+}
+
+impl<'de> Visitor<'de> for MessageSeed<'_> {
+    type Value = Result<Message, String>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a role and its fields")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+        let missing = || serde::de::Error::custom("a message is cut off");
+        let role: &str = parts.next_element()?.ok_or_else(missing)?;
+        let Some(known) = Role::from_name(role) else {
+            parts.next_element::<IgnoredAny>()?;
+            let (role, known) = (shortened(role), Role::ALL.map(Role::name).join(", "));
+            return Ok(Err(format!("unknown role {role:?}; known are {known}")));
+        };
+        let content = parts.next_element_seed(FieldsSeed { room: self.room })?;
+        Ok(content.ok_or_else(missing)?.map(|content| Message {
+            role: known,
+            content,
+        }))
+    }
+}
+
+/// Reads the fields of a message: its content.
+struct FieldsSeed<'a> {
+    room: &'a mut usize,
+}
+
+impl<'de> DeserializeSeed<'de> for FieldsSeed<'_> {
+    type Value = Result<String, String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FieldsSeed<'_> {
+    type Value = Result<String, String>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the fields of a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
+        let mut content = None;
+        let problem = loop {
+            let Some(name) = fields.next_key::<&str>()? else {
+                return Ok(content.ok_or_else(|| "it has no \"content\"".to_owned()));
+            };
+            if name != "content" {
+                fields.next_value::<IgnoredAny>()?;
+                let name = shortened(name);
+                break format!("unknown field {name:?}; known is \"content\"");
+            }
+            if content.is_some() {
+                fields.next_value::<IgnoredAny>()?;
+                break "its \"content\" is there twice".to_owned();
+            }
+            let seed = VariantSeed {
+                room: &mut *self.room,
+            };
+            content = match fields.next_value_seed(seed)? {
+                (Value::Text(text), _) => Some(text),
+                (Value::Long(_), _) => {
+                    break format!(
+                        "up to its \"content\" the text has more than {TEXT_BYTES} bytes, which is the most of one call"
+                    );
+                }
+                (_, kind) => {
+                    let kind = shortened(&kind);
+                    break format!("its \"content\" is of type {kind}; it must be a text (s)");
+                }
+            };
+        };
+        IgnoredAny.visit_map(fields)?;
+        Ok(Err(problem))
+    }
 }

@@ -1,11 +1,12 @@
 //! The D-Bus interfaces: they check callers and arguments, and turn the engine's events into streams.
 //!
 //! Nothing here computes, and nothing here waits for the model: the engine is known by its `Handle` alone.
-//! A call's way: an interface (`manager`, `session`) reads `options` and `messages`, `delivery` queues it and
-//! makes its object, `stream` writes its frames. `owned` remembers what ends when a connection leaves;
-//! `places` counts what each user has, whom `users` knows.
+//! A call's way: what is kept of it is bounded as it is decoded (`argument`), an interface (`manager`, `session`) reads
+//! `options` and `messages`, `delivery` queues it and makes its object, `stream` writes its frames. `owned` remembers
+//! what ends when a connection leaves; `places` counts what each user has, whom `users` knows.
 
 mod address;
+mod argument;
 mod authorize;
 mod complaints;
 mod completion;
@@ -36,8 +37,9 @@ mod users;
 pub use address::Address;
 pub use config::BusConfig;
 pub use connect::{Bus, BusError, serve};
-pub use error::Error;
+pub use error::{ERRORS, Error, METHOD_ERRORS};
 pub use frame::Frame;
+pub use options::{Allowed, OPTIONS, Of, OptionKey};
 pub use own_name::OwnName;
 pub use reload::ReloadCall;
 

@@ -1,19 +1,126 @@
-//! Reads `a{sv}` options. Nothing is ignored: what is unknown, mistyped or out of range is an error that names it.
+//! Options: the table of them, and who reads them. Nothing is ignored: what is unknown, mistyped or out of range is an
+//! error that names it.
 
-use std::fmt::Display;
-use std::ops::RangeInclusive;
+use std::fmt::{self, Display};
 
-use zbus::Variant;
-
-use super::proxy::Info;
-use super::{BusConfig, Error};
+use super::argument::{ENTRIES, Entries, Entry, TEXTS, Value, shortened};
+use super::{BusConfig, Error, messages};
 use crate::engine::Options;
 use crate::sampler::Parameters;
 
-const REQUEST: &str =
-    "max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, stop and thinking";
-const STOP_STRINGS: usize = 16;
 const STOP_BYTES: usize = 1024;
+
+/// An option of a call.
+#[derive(Debug)]
+pub struct OptionKey {
+    pub name: &'static str,
+    /// Its D-Bus type.
+    pub kind: &'static str,
+    pub of: Of,
+    pub allowed: Allowed,
+    pub what: &'static str,
+}
+
+/// Which calls take an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// All that ask.
+    Requests,
+    /// Those that answer by a stream.
+    Streams,
+    /// `OpenSession`.
+    Sessions,
+}
+
+/// What an option may be. It is displayed as errors and the manual say it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Allowed {
+    /// As many as the configuration allows.
+    Tokens,
+    Whole {
+        least: u64,
+        most: u64,
+    },
+    Number {
+        least: f32,
+        most: f32,
+    },
+    Truth,
+    Stops,
+    Stream,
+    Text,
+}
+
+const fn option(
+    of: Of,
+    name: &'static str,
+    kind: &'static str,
+    allowed: Allowed,
+    what: &'static str,
+) -> OptionKey {
+    OptionKey {
+        name,
+        kind,
+        of,
+        allowed,
+        what,
+    }
+}
+
+const fn whole(least: u64, most: u64) -> Allowed {
+    Allowed::Whole { least, most }
+}
+
+const fn number(least: f32, most: f32) -> Allowed {
+    Allowed::Number { least, most }
+}
+
+/// Every option, in the order in which they are told.
+#[rustfmt::skip] // a table
+pub const OPTIONS: &[OptionKey] = &[
+    option(Of::Requests, "max_tokens", "u", Allowed::Tokens,
+        "The most tokens of the answer."),
+    option(Of::Requests, "temperature", "d", number(0.0, 2.0),
+        "How far from the most probable token others may be chosen; with 0 none is."),
+    option(Of::Requests, "top_k", "u", whole(0, 0xFFFF_FFFF),
+        "Keep this many of the most probable tokens; 0 keeps all."),
+    option(Of::Requests, "top_p", "d", number(0.0, 1.0),
+        "Keep the most probable tokens up to this probability; 1 keeps all."),
+    option(Of::Requests, "min_p", "d", number(0.0, 1.0),
+        "Drop tokens less probable than this share of the most probable one; 0 keeps all."),
+    option(Of::Requests, "repetition_penalty", "d", number(0.1, 10.0),
+        "Above 1, tokens of the text so far become less probable."),
+    option(Of::Requests, "seed", "t", whole(0, u64::MAX),
+        "The same seed, request and model give the same answer."),
+    option(Of::Requests, "stop", "s or as", Allowed::Stops,
+        "What ends the answer where it appears."),
+    option(Of::Requests, "thinking", "b", Allowed::Truth,
+        "Whether a model that can think before it answers does."),
+    option(Of::Streams, "stream", "s", Allowed::Stream,
+        "How the text comes: through the pipe, or by Request.Delta. Not of Complete."),
+    option(Of::Sessions, "system", "s", Allowed::Text,
+        "Of OpenSession alone: the system message of the conversation."),
+];
+
+impl Display for Allowed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const WHOLE: &str = "a whole number (u, i, t or x)";
+        match self {
+            Self::Tokens => write!(formatter, "{WHOLE} from 1 to limits.max_tokens"),
+            Self::Whole { least, most } => write!(formatter, "{WHOLE} from {least} to {most}"),
+            Self::Number { least, most } => {
+                write!(formatter, "a number (d) from {least} to {most}")
+            }
+            Self::Truth => formatter.write_str("true or false (b)"),
+            Self::Stops => write!(
+                formatter,
+                "up to {TEXTS} texts (s or as), none empty or longer than {STOP_BYTES} bytes"
+            ),
+            Self::Stream => formatter.write_str("\"pipe\" or \"signals\" (s)"),
+            Self::Text => formatter.write_str("a text (s)"),
+        }
+    }
+}
 
 /// How the text reaches the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,48 +130,39 @@ pub(super) enum Stream {
 }
 
 /// Options of a request that streams.
-pub(super) fn streamed(options: &Info, config: &BusConfig) -> Result<(Options, Stream), Error> {
-    let mut stream = Stream::Pipe;
-    let request = read(options, config, |name, value| {
-        match (name, value) {
-            ("stream", Variant::Str(kind)) if kind == "pipe" => stream = Stream::Pipe,
-            ("stream", Variant::Str(kind)) if kind == "signals" => stream = Stream::Signals,
-            ("stream", _) => return Err(wrong(name, value, &"\"pipe\" or \"signals\" (s)")),
-            _ => return Err(unknown(name, &format_args!("{REQUEST}, and stream"))),
-        }
-        Ok(())
-    })?;
+pub(super) fn streamed(given: &Entries, config: &BusConfig) -> Result<(Options, Stream), Error> {
+    let Read {
+        request, stream, ..
+    } = read(given, config, &[Of::Requests, Of::Streams])?;
     Ok((request, stream))
 }
 
 /// Options of a request that answers in its reply.
-pub(super) fn complete(options: &Info, config: &BusConfig) -> Result<Options, Error> {
-    read(options, config, |name, _| Err(unknown(name, &REQUEST)))
+pub(super) fn complete(given: &Entries, config: &BusConfig) -> Result<Options, Error> {
+    Ok(read(given, config, &[Of::Requests])?.request)
 }
 
 /// Options of `OpenSession`: its system message.
-pub(super) fn session(options: &Info) -> Result<Option<String>, Error> {
-    let mut system = None;
-    for (name, value) in options {
-        match (name.as_str(), &**value) {
-            ("system", Variant::Str(text)) => system = Some(text.to_string()),
-            ("system", value) => return Err(wrong(name, value, &"a text (s)")),
-            _ => return Err(unknown(name, &"system")),
-        }
-    }
-    Ok(system)
+pub(super) fn session(given: &Entries) -> Result<Option<String>, Error> {
+    Ok(read(given, &BusConfig::default(), &[Of::Sessions])?.system)
 }
 
-fn read(
-    options: &Info,
-    config: &BusConfig,
-    mut other: impl FnMut(&str, &Variant<'_>) -> Result<(), Error>,
-) -> Result<Options, Error> {
-    let mut read = Options {
-        max_tokens: config.max_tokens,
-        sampling: config.sampling,
-        stop: Vec::new(),
-        thinking: config.thinking,
+struct Read {
+    request: Options,
+    stream: Stream,
+    system: Option<String>,
+}
+
+fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
+    let mut read = Read {
+        request: Options {
+            max_tokens: config.max_tokens,
+            sampling: config.sampling,
+            stop: Vec::new(),
+            thinking: config.thinking,
+        },
+        stream: Stream::Pipe,
+        system: None,
     };
     let Parameters {
         temperature,
@@ -73,119 +171,172 @@ fn read(
         min_p,
         repetition_penalty,
         seed,
-    } = &mut read.sampling;
-    for (name, value) in options {
-        let value: &Variant<'_> = value;
-        match name.as_str() {
-            "max_tokens" => read.max_tokens = integer(name, value, 1..=config.max_tokens_limit)?,
-            "temperature" => *temperature = number(name, value, 0.0..=2.0)?,
-            "top_k" => *top_k = integer(name, value, 0..=u32::MAX)?,
-            "top_p" => *top_p = number(name, value, 0.0..=1.0)?,
-            "min_p" => *min_p = number(name, value, 0.0..=1.0)?,
-            "repetition_penalty" => *repetition_penalty = number(name, value, 0.1..=10.0)?,
-            "seed" => *seed = integer(name, value, 0..=u64::MAX)?,
-            "stop" => read.stop = stop_strings(name, value)?,
-            "thinking" => match value {
-                Variant::Bool(thinking) => read.thinking = Some(*thinking),
-                _ => return Err(wrong(name, value, &"true or false (b)")),
-            },
-            _ => other(name, value)?,
+    } = &mut read.request.sampling;
+    for entry in &given.kept {
+        let Some(key) = known(of).find(|key| key.name == entry.name) else {
+            return Err(unknown(&entry.name, of));
+        };
+        let allowed = match key.allowed {
+            Allowed::Tokens => whole(1, config.max_tokens_limit as u64),
+            allowed => allowed,
+        };
+        let one = Given { entry, allowed };
+        match key.name {
+            "max_tokens" => read.request.max_tokens = one.whole()?,
+            "temperature" => *temperature = one.number()?,
+            "top_k" => *top_k = one.whole()?,
+            "top_p" => *top_p = one.number()?,
+            "min_p" => *min_p = one.number()?,
+            "repetition_penalty" => *repetition_penalty = one.number()?,
+            "seed" => *seed = one.whole()?,
+            "stop" => read.request.stop = one.stops()?,
+            "thinking" => read.request.thinking = Some(one.truth()?),
+            "stream" => read.stream = one.stream()?,
+            "system" => read.system = Some(one.text()?),
+            _ => return Err(unknown(&entry.name, of)),
         }
+    }
+    if given.more {
+        return Err(Error::InvalidOption(format!(
+            "there are more than {ENTRIES} options; known are {}",
+            names(of)
+        )));
     }
     Ok(read)
 }
 
-/// Any integer type will do: languages differ in what they make of a plain number.
-fn integer<T>(name: &str, value: &Variant<'_>, allowed: RangeInclusive<T>) -> Result<T, Error>
-where
-    T: TryFrom<i128> + PartialOrd + Display,
-{
-    let given = match *value {
-        Variant::U8(n) => Some(i128::from(n)),
-        Variant::I16(n) => Some(i128::from(n)),
-        Variant::U16(n) => Some(i128::from(n)),
-        Variant::I32(n) => Some(i128::from(n)),
-        Variant::U32(n) => Some(i128::from(n)),
-        Variant::I64(n) => Some(i128::from(n)),
-        Variant::U64(n) => Some(i128::from(n)),
-        _ => None,
-    };
-    given
-        .and_then(|n| T::try_from(n).ok())
-        .filter(|n| allowed.contains(n))
-        .ok_or_else(|| {
-            let (least, most) = allowed.into_inner();
-            wrong(
-                name,
-                value,
-                &format_args!("a whole number (u, i, t or x) from {least} to {most}"),
-            )
-        })
+/// An option as it was given, and what it may be.
+struct Given<'a> {
+    entry: &'a Entry,
+    allowed: Allowed,
 }
 
-fn number(name: &str, value: &Variant<'_>, allowed: RangeInclusive<f32>) -> Result<f32, Error> {
-    let (least, most) = (*allowed.start(), *allowed.end());
-    match *value {
-        Variant::F64(n) if (f64::from(least)..=f64::from(most)).contains(&n) => {
-            #[allow(clippy::cast_possible_truncation)] // in range; the sampler computes in f32
-            Ok((n as f32).clamp(least, most))
+impl Given<'_> {
+    fn whole<T: TryFrom<i128>>(&self) -> Result<T, Error> {
+        match (&self.entry.value, self.allowed) {
+            (Value::Whole(n), Allowed::Whole { least, most })
+                if (i128::from(least)..=i128::from(most)).contains(n) =>
+            {
+                T::try_from(*n).map_err(|_| self.wrong())
+            }
+            _ => Err(self.wrong()),
         }
-        _ => Err(wrong(
-            name,
-            value,
-            &format_args!("a number (d) from {least} to {most}"),
-        )),
+    }
+
+    fn number(&self) -> Result<f32, Error> {
+        match (&self.entry.value, self.allowed) {
+            (Value::Number(n), Allowed::Number { least, most })
+                if (f64::from(least)..=f64::from(most)).contains(n) =>
+            {
+                #[allow(clippy::cast_possible_truncation)] // in range; the sampler computes in f32
+                Ok((*n as f32).clamp(least, most))
+            }
+            _ => Err(self.wrong()),
+        }
+    }
+
+    fn stops(&self) -> Result<Vec<String>, Error> {
+        let stops = match &self.entry.value {
+            Value::Text(text) => Some(vec![text.clone()]),
+            Value::Texts(texts) => Some(texts.clone()),
+            _ => None,
+        };
+        stops
+            .filter(|stops| stops.iter().all(|s| (1..=STOP_BYTES).contains(&s.len())))
+            .ok_or_else(|| self.wrong())
+    }
+
+    fn truth(&self) -> Result<bool, Error> {
+        match self.entry.value {
+            Value::Bool(truth) => Ok(truth),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    fn stream(&self) -> Result<Stream, Error> {
+        match &self.entry.value {
+            Value::Text(kind) if kind == "pipe" => Ok(Stream::Pipe),
+            Value::Text(kind) if kind == "signals" => Ok(Stream::Signals),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    fn text(&self) -> Result<String, Error> {
+        match &self.entry.value {
+            Value::Text(text) => Ok(text.clone()),
+            Value::Long(bytes) => Err(messages::too_long(&self.entry.name, *bytes)),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    fn wrong(&self) -> Error {
+        let Entry { name, value, kind } = self.entry;
+        let kind = shortened(kind);
+        let given = match value {
+            Value::Text(text) => format!("{:?} ({kind})", shortened(text)),
+            Value::Long(bytes) => format!("a text of {bytes} bytes ({kind})"),
+            Value::Bool(value) => format!("{value} ({kind})"),
+            Value::Whole(value) => format!("{value} ({kind})"),
+            Value::Number(value) => format!("{value} ({kind})"),
+            Value::Texts(_) | Value::Other => format!("of type {kind}"),
+        };
+        let allowed = self.allowed;
+        Error::InvalidOption(format!("option {name:?} is {given}; allowed is {allowed}"))
     }
 }
 
-fn stop_strings(name: &str, value: &Variant<'_>) -> Result<Vec<String>, Error> {
-    let stop = match value {
-        Variant::Str(text) => Some(vec![text.to_string()]),
-        Variant::Array(texts) => texts
-            .iter()
-            .map(|text| match text {
-                Variant::Str(text) => Some(text.to_string()),
-                _ => None,
-            })
-            .collect(),
-        _ => None,
-    };
-    stop.filter(|stop| stop.len() <= STOP_STRINGS)
-        .filter(|stop| stop.iter().all(|s| (1..=STOP_BYTES).contains(&s.len())))
-        .ok_or_else(|| {
-            wrong(
-                name,
-                value,
-                &format_args!(
-                    "up to {STOP_STRINGS} texts (s or as), none empty or longer than {STOP_BYTES} bytes"
-                ),
-            )
-        })
+/// The options of such calls.
+fn known(of: &[Of]) -> impl Iterator<Item = &'static OptionKey> {
+    OPTIONS.iter().filter(move |key| of.contains(&key.of))
 }
 
-fn unknown(name: &str, known: &dyn Display) -> Error {
-    let name = shortened(name);
+fn names(of: &[Of]) -> String {
+    let names: Vec<_> = known(of).map(|key| key.name).collect();
+    names.join(", ")
+}
+
+fn unknown(name: &str, of: &[Of]) -> Error {
+    let known = names(of);
     Error::InvalidOption(format!("unknown option {name:?}; known are {known}"))
 }
 
-fn wrong(name: &str, value: &Variant<'_>, allowed: &dyn Display) -> Error {
-    let kind = value.value_signature();
-    let given = match value {
-        Variant::Str(text) => format!("{:?} (s)", shortened(text)),
-        Variant::Array(_) | Variant::Dict(_) | Variant::Structure(_) | Variant::Variant(_) => {
-            format!("of type {kind}")
-        }
-        basic => format!("{basic} ({kind})"),
-    };
-    Error::InvalidOption(format!("option {name:?} is {given}; allowed is {allowed}"))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Errors quote what they refuse, but never megabytes of it.
-fn shortened(text: &str) -> String {
-    const CHARS: usize = 60;
-    let mut short: String = text.chars().take(CHARS).collect();
-    if short.len() < text.len() {
-        short.push('…');
+    fn one(name: &str, value: Value, kind: &str) -> Entries {
+        Entries {
+            kept: vec![Entry {
+                name: name.to_owned(),
+                value,
+                kind: kind.to_owned(),
+            }],
+            more: false,
+        }
     }
-    short
+
+    /// The table has no option that nobody reads.
+    #[test]
+    fn every_option_of_the_table_is_read() {
+        for key in OPTIONS {
+            let given = one(key.name, Value::Other, "o");
+            let refused = read(&given, &BusConfig::default(), &[key.of]).map(drop);
+            let Err(Error::InvalidOption(why)) = refused else {
+                panic!("{}: {refused:?}", key.name);
+            };
+            let start = format!("option {:?} is of type o; allowed is ", key.name);
+            assert!(why.starts_with(&start), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_never_quoted_at_length() {
+        let long = "x".repeat(5000);
+        for value in [Value::Text(long.clone()), Value::Texts(vec![long.clone()])] {
+            let given = one("seed", value, &long);
+            let refused = complete(&given, &BusConfig::default());
+            let why = refused.expect_err("no number").to_string();
+            assert!(why.len() < 500, "{why}");
+        }
+    }
 }

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, interface};
 
+use super::argument::{Entries, Text};
 use super::authorize::Owner;
 use super::delivery::{self, Replied};
-use super::proxy::Info;
 use super::request::Running;
 use super::shared::{Shared, remove_session};
 use super::{Error, messages, options};
@@ -58,13 +58,13 @@ impl Session {
     #[zbus(out_args("request", "stream"))]
     async fn send(
         &self,
-        text: String,
-        options: Info,
+        text: Text,
+        options: Entries,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(Replied, OwnedFd), Error> {
         self.owner.admit(&header)?;
-        messages::check_size(text.len())?;
+        let text = messages::text(text)?;
         let (options, kind) = options::streamed(&options, &*self.shared.config().await)?;
         let queue = self.shared.engine.send(self.id, text, options);
         let owner = self.owner.clone();

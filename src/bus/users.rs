@@ -21,7 +21,7 @@ impl Users {
         let user = place.get_or_try_init(|| ask(connection, caller)).await;
         user.copied().map_err(|error| {
             self.forget(caller);
-            Error::NotOwner(format!("the bus does not say which user calls: {error}"))
+            Error::Bus(error)
         })
     }
 

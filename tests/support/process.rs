@@ -50,15 +50,24 @@ impl Process {
 
     /// Bytes of memory that are its own and in use.
     pub(crate) fn resident(&self) -> io::Result<u64> {
+        self.memory("RssAnon:")
+    }
+
+    /// The most bytes of memory that it has had in use so far.
+    pub(crate) fn peak(&self) -> io::Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, of: &str) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let kilobytes = status
             .lines()
-            .find_map(|line| line.strip_prefix("RssAnon:"))
+            .find_map(|line| line.strip_prefix(of))
             .and_then(|rest| rest.trim().strip_suffix("kB"))
             .and_then(|number| number.trim().parse::<u64>().ok());
         kilobytes
             .map(|kilobytes| kilobytes * 1024)
-            .ok_or_else(|| io::Error::other("no RssAnon"))
+            .ok_or_else(|| io::Error::other(format!("no {of}")))
     }
 
     pub(crate) fn lives(&mut self) -> bool {

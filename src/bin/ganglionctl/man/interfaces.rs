@@ -5,7 +5,9 @@ mod reference;
 use clap_mangen::roff::{bold, italic, roman};
 use roxmltree::{Document, Node, ParsingOptions};
 
-use self::reference::{ERRORS, METHODS, OPTIONS};
+use ganglion::bus::{ERRORS, METHOD_ERRORS, OPTIONS};
+
+use self::reference::EXAMPLES;
 use super::page::Page;
 use crate::failure::{Exit, Failure};
 
@@ -59,11 +61,17 @@ pub(super) fn page() -> Result<String, Failure> {
         "For Generate, Complete and Session.Send, as an a{sv}. Any integer type does for a whole number. What is left \
          out is as gangliond.toml(5) says; what is unknown, of another type or out of range is Error.InvalidOption.",
     );
-    for (name, kind, what) in OPTIONS {
-        page.entry([bold(*name), roman(format!(" ({kind})"))], what);
+    for option in OPTIONS {
+        let kind = roman(format!(" ({})", option.kind));
+        let what = format!("{} Allowed is {}.", option.what, option.allowed);
+        page.entry([bold(option.name), kind], &what);
     }
     page.section("ERRORS");
-    page.paragraph("Each begins with org.ganglion.Llm1.Error and comes with a text that names the value and the remedy.");
+    page.paragraph(
+        "Each begins with org.ganglion.Llm1.Error and comes with a text that names the value and the remedy. A request \
+         that was accepted can still end with NotReady, ContextFull, InvalidMessages or EngineFailed: its stream and \
+         Request.Finished tell.",
+    );
     for (name, what) in ERRORS {
         page.entry([bold(*name)], what);
     }
@@ -126,13 +134,10 @@ fn member(page: &mut Page, interface: &str, node: Node, comment: &str) {
         page.paragraph(&dedent(paragraph));
     }
     let full = format!("{interface}.{name}");
-    if let Some((_, errors, example)) = METHODS.iter().find(|(method, ..)| *method == full) {
-        let errors = if errors.is_empty() {
-            "none of its own".to_owned()
-        } else {
-            errors.join(", ")
-        };
-        page.paragraph(&format!("Errors: {errors}."));
+    if let Some((_, errors)) = METHOD_ERRORS.iter().find(|(method, _)| *method == full) {
+        page.paragraph(&format!("Errors: {}.", errors.join(", ")));
+    }
+    if let Some((_, example)) = EXAMPLES.iter().find(|(method, _)| *method == full) {
         page.example(example);
     }
 }
@@ -161,20 +166,21 @@ mod tests {
             }
         }
         methods.sort();
-        let mut documented: Vec<_> = METHODS
-            .iter()
-            .map(|(method, ..)| (*method).to_owned())
-            .collect();
-        documented.sort();
-        assert_eq!(documented, methods);
-        for (method, errors, example) in METHODS {
-            assert!(!example.is_empty(), "{method}");
+        let sorted = |names: Vec<&str>| {
+            let mut names: Vec<_> = names.into_iter().map(str::to_owned).collect();
+            names.sort();
+            names
+        };
+        let with_errors = METHOD_ERRORS.iter().map(|(method, _)| *method);
+        assert_eq!(sorted(with_errors.collect()), methods);
+        let with_examples = EXAMPLES.iter().map(|(method, _)| *method);
+        assert_eq!(sorted(with_examples.collect()), methods);
+        for (method, errors) in METHOD_ERRORS {
             for error in *errors {
-                assert!(
-                    ERRORS.iter().any(|(name, _)| name == error),
-                    "{method}: {error}"
-                );
+                let known = ERRORS.iter().any(|(name, _)| name == error);
+                assert!(known, "{method}: {error}");
             }
         }
+        assert!(EXAMPLES.iter().all(|(_, example)| !example.is_empty()));
     }
 }

@@ -1,0 +1,240 @@
+//! What callers send, as it is decoded: a call may be as long as the bus allows, but what is kept of it may not. Past a
+//! limit the rest is walked over, and nothing of it is kept.
+//!
+//! Whether a call is refused for it, and with what error, is for `messages` and `options` to say.
+
+use std::fmt;
+
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use zbus::{Signature, Type};
+
+use super::proxy::Info;
+
+/// Bytes of text in one call. It is held once for each request that waits; no context takes more.
+pub(super) const TEXT_BYTES: usize = 1 << 20;
+/// Entries of one dictionary: many more than there are options.
+pub(super) const ENTRIES: usize = 64;
+/// Texts of one array.
+pub(super) const TEXTS: usize = 16;
+
+/// A text, or how many bytes it has if that is too many.
+#[derive(Debug, PartialEq)]
+pub(super) struct Text(pub(super) Result<String, usize>);
+
+impl Type for Text {
+    const SIGNATURE: &'static Signature = <&str>::SIGNATURE;
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&str>::deserialize(deserializer)?;
+        let mut room = TEXT_BYTES;
+        Ok(Self(kept(text, &mut room)))
+    }
+}
+
+/// Keeps a text if there is room for it.
+fn kept(text: &str, room: &mut usize) -> Result<String, usize> {
+    *room = room.checked_sub(text.len()).ok_or(text.len())?;
+    Ok(text.to_owned())
+}
+
+/// A dictionary: options.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    pub(super) kept: Vec<Entry>,
+    /// Whether there were more than `ENTRIES`.
+    pub(super) more: bool,
+}
+
+/// An entry of a dictionary.
+#[derive(Debug, PartialEq)]
+pub(super) struct Entry {
+    /// Shortened.
+    pub(super) name: String,
+    pub(super) value: Value,
+    /// The D-Bus type of the value.
+    pub(super) kind: String,
+}
+
+/// What a variant holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Bool(bool),
+    /// Of any integer type: languages differ in what they make of a plain number.
+    Whole(i128),
+    Number(f64),
+    Text(String),
+    /// Bytes of a text that there was no room for.
+    Long(usize),
+    /// At most `TEXTS`; an empty array of whatever type is one.
+    Texts(Vec<String>),
+    /// Anything else, of which nothing is kept.
+    Other,
+}
+
+impl Type for Entries {
+    const SIGNATURE: &'static Signature = Info::SIGNATURE;
+}
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+struct EntriesVisitor;
+
+impl<'de> Visitor<'de> for EntriesVisitor {
+    type Value = Entries;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a dictionary of variants")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+        let mut entries = Entries::default();
+        let mut room = TEXT_BYTES;
+        while let Some(name) = map.next_key::<&str>()? {
+            if entries.kept.len() == ENTRIES {
+                entries.more = true;
+                map.next_value::<IgnoredAny>()?;
+                IgnoredAny.visit_map(map)?;
+                break;
+            }
+            let (value, kind) = map.next_value_seed(VariantSeed { room: &mut room })?;
+            entries.kept.push(Entry {
+                name: shortened(name),
+                value,
+                kind,
+            });
+        }
+        Ok(entries)
+    }
+}
+
+/// Reads a variant, and of which type it is. `room` is what may still be kept of texts.
+pub(super) struct VariantSeed<'a> {
+    pub(super) room: &'a mut usize,
+}
+
+impl<'de> DeserializeSeed<'de> for VariantSeed<'_> {
+    type Value = (Value, String);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for VariantSeed<'_> {
+    type Value = (Value, String);
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a variant")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+        let missing = || serde::de::Error::custom("a variant is cut off");
+        let kind: &str = parts.next_element()?.ok_or_else(missing)?;
+        let seed = ContentSeed {
+            kind,
+            room: self.room,
+        };
+        let value = parts.next_element_seed(seed)?.ok_or_else(missing)?;
+        Ok((value, kind.to_owned()))
+    }
+}
+
+/// What is in a variant of this type.
+struct ContentSeed<'a> {
+    kind: &'a str,
+    room: &'a mut usize,
+}
+
+impl<'de> DeserializeSeed<'de> for ContentSeed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+macro_rules! whole {
+    ($($method:ident($type:ty);)+) => {
+        $(fn $method<E>(self, value: $type) -> Result<Value, E> {
+            Ok(Value::Whole(value.into()))
+        })+
+    };
+}
+
+impl<'de> Visitor<'de> for ContentSeed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("what its type says")
+    }
+
+    whole! {
+        visit_u8(u8);
+        visit_u16(u16);
+        visit_u32(u32);
+        visit_u64(u64);
+        visit_i16(i16);
+        visit_i64(i64);
+    }
+
+    fn visit_i32<E>(self, value: i32) -> Result<Value, E> {
+        // A file descriptor comes as its number.
+        Ok(match self.kind {
+            "h" => Value::Other,
+            _ => Value::Whole(value.into()),
+        })
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Number(value))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        // Object paths and signatures are texts, too.
+        Ok(match self.kind {
+            "s" => kept(text, self.room).map_or_else(Value::Long, Value::Text),
+            _ => Value::Other,
+        })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let mut texts = Vec::new();
+        if self.kind == "as" {
+            while let Some(text) = elements.next_element()? {
+                match kept(text, self.room) {
+                    Ok(text) if texts.len() < TEXTS => texts.push(text),
+                    _ => return IgnoredAny.visit_seq(elements).map(|_| Value::Other),
+                }
+            }
+        } else if elements.next_element::<IgnoredAny>()?.is_some() {
+            return IgnoredAny.visit_seq(elements).map(|_| Value::Other);
+        }
+        Ok(Value::Texts(texts))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
+        IgnoredAny.visit_map(map).map(|_| Value::Other)
+    }
+}
+
+/// Errors quote what they refuse, but never megabytes of it.
+pub(super) fn shortened(text: &str) -> String {
+    const CHARS: usize = 60;
+    let mut short: String = text.chars().take(CHARS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

@@ -1,0 +1,249 @@
+//! Which method answers with which error: the table that the manual prints is compared with what can be provoked.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use futures_util::future::join_all;
+use ganglion::bus::proxy::{DiagnosticsProxy, Fields, RequestProxy, SessionProxy};
+use ganglion::bus::{BusConfig, Error, METHOD_ERRORS, serve};
+use ganglion::engine::{Codec, Command, Control, Limits, RequestError, UserLimits, channel};
+use zbus::DBusError as _;
+
+use super::{ask, fields};
+use crate::support::daemon::{Client, Daemon, LIMITS, eventually, until};
+use crate::support::private_bus::PrivateBus;
+
+/// What only a configuration and a model can provoke: `tests/service/reload.rs` has them.
+const ELSEWHERE: [(&str, &str); 3] = [
+    ("Manager.Reload", "EngineFailed"),
+    ("Manager.Reload", "InvalidOption"),
+    ("Manager.Reload", "OutOfMemory"),
+];
+
+/// What was seen.
+#[derive(Default)]
+struct Seen(BTreeSet<(String, String)>);
+
+impl Seen {
+    fn saw<T: Debug>(&mut self, method: &str, result: Result<T, Error>, error: &str) {
+        let refused = result.expect_err(method);
+        let name = refused.name().to_string();
+        let name = name.rsplit('.').next().expect("a name");
+        assert_eq!(name, error, "{method}: {refused}");
+        self.0.insert((method.to_owned(), error.to_owned()));
+    }
+
+    /// Of all methods that ask.
+    async fn asking(
+        &mut self,
+        client: &Client,
+        session: &SessionProxy<'_>,
+        text: &str,
+        error: &str,
+    ) {
+        self.asking_with(client, session, text, || fields([]), error)
+            .await;
+    }
+
+    async fn asking_with(
+        &mut self,
+        client: &Client,
+        session: &SessionProxy<'_>,
+        text: &str,
+        options: impl Fn() -> Fields<'static>,
+        error: &str,
+    ) {
+        self.saw(
+            "Manager.Generate",
+            ask(client, text, options()).await,
+            error,
+        );
+        let completed = client.manager.complete(text, options()).await;
+        self.saw("Manager.Complete", completed, error);
+        self.saw("Session.Send", session.send(text, options()).await, error);
+    }
+}
+
+fn limits(requests: usize, sessions: usize, of_user: usize) -> Limits {
+    Limits {
+        requests,
+        sessions,
+        user: UserLimits {
+            requests: of_user,
+            sessions: of_user,
+            ..LIMITS.user
+        },
+        ..LIMITS
+    }
+}
+
+async fn refused_by_arguments_and_limits(seen: &mut Seen) {
+    let daemon = Daemon::start("context=100").await;
+    let (client, stranger) = (daemon.client().await, daemon.client().await);
+    let path = client.manager.open_session(fields([])).await.unwrap();
+    let session = client.session(path.clone()).await;
+    let unknown = || fields([("x", 1u32.into())]);
+    seen.asking_with(&client, &session, "a", unknown, "InvalidOption")
+        .await;
+    seen.asking(&client, &session, " ", "InvalidMessages").await;
+    seen.asking(&client, &session, &"word ".repeat(100), "ContextFull")
+        .await;
+    let opened = client.manager.open_session(unknown()).await;
+    seen.saw("Manager.OpenSession", opened, "InvalidOption");
+    let long = "x".repeat(2 << 20);
+    let opened = client
+        .manager
+        .open_session(fields([("system", (&*long).into())]))
+        .await;
+    seen.saw("Manager.OpenSession", opened, "InvalidMessages");
+    seen.saw("Session.Rewind", session.rewind(1).await, "InvalidOption");
+
+    for (limits, error) in [
+        (limits(9, 9, 0), "QuotaExceeded"),
+        (limits(0, 0, 9), "Busy"),
+    ] {
+        daemon.engine.set_limits(limits);
+        seen.asking(&client, &session, "a", error).await;
+        let opened = client.manager.open_session(fields([])).await;
+        seen.saw("Manager.OpenSession", opened, error);
+    }
+    daemon.engine.set_limits(LIMITS);
+
+    let (request, _stream) = ask(&client, "hello", fields([])).await.unwrap();
+    let theirs = stranger.session(path).await;
+    seen.saw(
+        "Session.Send",
+        theirs.send("a", fields([])).await,
+        "NotOwner",
+    );
+    seen.saw("Session.Rewind", theirs.rewind(1).await, "NotOwner");
+    seen.saw("Session.Clear", theirs.clear().await, "NotOwner");
+    seen.saw("Session.Close", theirs.close().await, "NotOwner");
+    seen.saw("Session.History", theirs.history().await, "NotOwner");
+    let request = RequestProxy::new(&stranger.connection, request)
+        .await
+        .unwrap();
+    seen.saw("Request.Cancel", request.cancel().await, "NotOwner");
+
+    seen.saw(
+        "Manager.Reload",
+        client.manager.reload().await,
+        "NotSupported",
+    );
+    let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
+    seen.saw(
+        "Diagnostics.ResetGraph",
+        diagnostics.reset_graph().await,
+        "NotSupported",
+    );
+    seen.saw(
+        "Diagnostics.DumpGraph",
+        diagnostics.dump_graph().await,
+        "NotSupported",
+    );
+}
+
+async fn refused_while_one_is_answered(seen: &mut Seen) {
+    let daemon = Daemon::start("first=3600s").await;
+    let client = daemon.client().await;
+    let path = client.manager.open_session(fields([])).await.unwrap();
+    let session = client.session(path).await;
+    let _stream = session.send("a", fields([])).await.unwrap();
+    seen.saw("Session.Rewind", session.rewind(0).await, "Busy");
+    seen.saw("Session.Clear", session.clear().await, "Busy");
+    let complete = client.manager.complete("a", fields([]));
+    let stop = async {
+        until(async || client.manager.queue_length().await.unwrap() == 2).await;
+        daemon.engine.cancel_all();
+    };
+    let (completed, ()) = tokio::join!(complete, stop);
+    seen.saw("Manager.Complete", completed, "Cancelled");
+}
+
+async fn refused_without_a_model(seen: &mut Seen) {
+    let daemon = Daemon::start("load=1s,load_error=no such file").await;
+    let client = daemon.client().await;
+    let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
+    let path = client.manager.open_session(fields([])).await.unwrap();
+    let session = client.session(path).await;
+    until(async || client.manager.state().await.unwrap() == "failed").await;
+    seen.asking(&client, &session, "a", "NotReady").await;
+    let opened = client.manager.open_session(fields([])).await;
+    seen.saw("Manager.OpenSession", opened, "NotReady");
+    seen.saw(
+        "Diagnostics.ResetGraph",
+        diagnostics.reset_graph().await,
+        "NotReady",
+    );
+    seen.saw(
+        "Diagnostics.DumpGraph",
+        diagnostics.dump_graph().await,
+        "NotReady",
+    );
+}
+
+async fn failed_by_the_engine(seen: &mut Seen) {
+    let daemon = Daemon::start("fail_after=0").await;
+    let completed = daemon
+        .client()
+        .await
+        .manager
+        .complete("a", fields([]))
+        .await;
+    seen.saw("Manager.Complete", completed, "EngineFailed");
+
+    // An engine whose driver fails, and a daemon that answers no reload.
+    let bus = PrivateBus::start();
+    let (engine, inbox) = channel(LIMITS);
+    let served = serve(&bus.address(), engine.clone())
+        .await
+        .expect("the name is free");
+    served.configure(BusConfig::default());
+    let thread = std::thread::spawn(move || {
+        let _ = inbox.ready(Codec::Words, 64);
+        while let Some(command) = inbox.next() {
+            if let Command::Control(Control::DumpGraph(reply)) = command {
+                let error = "cuGraphDebugDotPrint: CUDA_ERROR_UNKNOWN";
+                let _ = reply.send(Err(RequestError::EngineFailed(error.to_owned())));
+            }
+        }
+    });
+    let client = Client::connect(&bus).await;
+    let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
+    until(async || client.manager.state().await.unwrap() == "ready").await;
+    let dumped = diagnostics.dump_graph().await;
+    seen.saw("Diagnostics.DumpGraph", dumped, "EngineFailed");
+
+    let mut reloads = served.take_reloads();
+    let waiting = join_all((0..8).map(|_| client.manager.reload()));
+    let answer = async {
+        until(async || reloads.len() == 8).await;
+        let another = client.manager.reload().await;
+        reloads.close();
+        while reloads.recv().await.is_some() {}
+        another
+    };
+    let (waited, another) = eventually(async { tokio::join!(waiting, answer) }).await;
+    seen.saw("Manager.Reload", another, "Busy");
+    for reloaded in waited {
+        seen.saw("Manager.Reload", reloaded, "NotReady");
+    }
+    engine.close();
+    thread.join().expect("it ends");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn methods_answer_with_the_errors_of_the_table() {
+    let mut seen = Seen::default();
+    refused_by_arguments_and_limits(&mut seen).await;
+    refused_while_one_is_answered(&mut seen).await;
+    refused_without_a_model(&mut seen).await;
+    failed_by_the_engine(&mut seen).await;
+    let table = METHOD_ERRORS.iter().flat_map(|(method, errors)| {
+        let pair = |error: &&str| ((*method).to_owned(), (*error).to_owned());
+        errors.iter().map(pair)
+    });
+    let elsewhere = ELSEWHERE.map(|(method, error)| (method.to_owned(), error.to_owned()));
+    seen.0.extend(elsewhere);
+    assert_eq!(seen.0, table.collect());
+}
