@@ -8,6 +8,7 @@ folder=$1
 
 ours=/usr/share/ganglion/gangliond.toml
 drop_ins=/etc/ganglion/gangliond.toml.d
+systemd_files=/etc/systemd/system
 
 # said PATTERN: by the last command of dpkg.
 said() {
@@ -69,6 +70,20 @@ if $booted; then
     [ "$(owner)" = "$process" ] || fail 'it was restarted'
     mv /var/lib/ganglion/models/elsewhere.gguf /var/lib/ganglion/models/model.gguf
 
+    say 'an upgrade restarts a daemon whose model nobody else sees'
+    mkdir -p /srv/models $systemd_files/gangliond.service.d
+    cp "$folder/model.gguf" /srv/models/
+    printf '[Service]\nBindReadOnlyPaths=/srv/models:/var/lib/ganglion/elsewhere\n' >$systemd_files/gangliond.service.d/bind.conf
+    echo 'model.path = "/var/lib/ganglion/elsewhere/model.gguf"' >$drop_ins/60-elsewhere.toml
+    systemctl daemon-reload
+    systemctl restart gangliond.service
+    process=$(owner)
+    install 3.deb
+    [ "$(owner)" != "$process" ] || fail "it was not restarted: $(grep 'not restarted' /tmp/said)"
+    systemctl stop gangliond.service
+    rm -r /srv/models $systemd_files/gangliond.service.d $drop_ins/60-elsewhere.toml
+    systemctl daemon-reload
+
     say 'dpkg -r while clients call'
     callers=()
     for _ in 1 2 3 4; do
@@ -118,7 +133,6 @@ done
 rm -r /tmp/fake /tmp/generated
 
 say 'purging leaves alone what is mounted below, and what links point to'
-systemd_files=/etc/systemd/system
 mkdir -p $systemd_files/gangliond.service.d "/srv/robot models" /srv/linked
 echo '[Service]' >$systemd_files/gangliond.service.d/override.conf
 echo mine | tee "/srv/robot models/mine" >/srv/linked/mine
