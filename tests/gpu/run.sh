@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
 . ./daemon.sh
-stages=(goldens smollm2 device diff modes equal sanitize daemon lifecycle figures anatomy)
+stages=(goldens smollm2 device diff self_test modes equal sanitize daemon lifecycle figures anatomy)
 ctl=./ganglionctl
 smol=SmolLM2-135M-Instruct.Q4_1.gguf
 tiny=(golden/tiny-*)
@@ -184,6 +184,27 @@ print(status["model"]["context"], status["backend"], "graph", status["graph_stat
     judge "$name: ask afterwards" $? "$(tr -s '[:space:]' ' ' <<<"$says")"
 }
 
+# What an operator can run on the device.
+stage_self_test() {
+    local says status
+    says=$(./gangliond --self-test 2>&1)
+    status=$?
+    [[ $says == *'GPU:'*worst/bound* ]] || status="$status, and of no GPU"
+    judge 'gangliond --self-test' "$status" "$(grep -c '^[a-z]' <<<"$says") operations of CPU and GPU"
+    [ "$status" = 0 ] || printf '%s\n' "$says"
+}
+
+# crash_daemon NAME: its last words name where the program lies, among all that the driver maps.
+crash_daemon() {
+    local status
+    kill -SEGV "$daemon"
+    wait "$daemon"
+    status=$?
+    daemon=''
+    grep -qE ' 00000000 .*/gangliond$' "$folder/daemon.log" || status="$status, and its place is not told"
+    judge "$1" "${status/#139/0}" "$(grep -m 1 'got SIGSEGV' "$folder/daemon.log")"
+}
+
 # The daemon answers through the GPU, on the bus that was carried along, and ends in order.
 stage_daemon() {
     local backend=${BACKEND:-cuda} name="gangliond, ${BACKEND:-cuda}" says status answer
@@ -214,6 +235,7 @@ print(status["backend"] + ";", status.get("device", "no device"))')
         reload_daemon "$name: reload"
         end_daemon
         judge "$name: ends when told to" $?
+        start_daemon . "$folder/gangliond.toml" 120 && crash_daemon "$name: last words"
     else
         failing "$name: ready" "$(tail -n 1 "$folder/daemon.log")"
         end_daemon
