@@ -31,14 +31,26 @@ mkdir "$folder/work/kernels"
 cp kernels/{abi.h,*.cuh,smoke.cu} "$folder/work/kernels/"
 cp "$script" "$folder/build-script"
 
+# Not everywhere may a user have a namespace of users: not in a container, nor on Ubuntu 24.04.
+if unshare --mount --map-root-user true 2>/dev/null; then
+    enter=(unshare --mount --map-root-user)
+    back=()
+else
+    enter=(unshare --mount)
+    [ "$(id -u)" = 0 ] || enter=(sudo "${enter[@]}")
+    back=(setpriv --reuid="$(id -u)" --regid="$(id -g)" --clear-groups)
+fi
+
 # within LOCAL COMMAND...: with that folder as /usr/local.
 within() {
+    local at=$1
+    shift
     # shellcheck disable=SC2016 # the new shell's
-    unshare --mount --map-root-user bash -euc '
+    "${enter[@]}" bash -euc '
         mount --bind "$1" /usr/local
         shift
-        env -u GANGLION_NVRTC -u CUDA_HOME "$@"
-    ' within "$@"
+        exec "$@"
+    ' within "$at" "${back[@]}" env -u GANGLION_NVRTC -u CUDA_HOME "$@"
 }
 
 # compile LOCAL: the build script, anew.
