@@ -36,6 +36,9 @@ ganglionctl --version
 ganglionctl man ganglionctl.1 | cmp - <(zcat /usr/share/man/man1/ganglionctl.1.gz)
 refused root 'model' gangliond --check-config
 
+say 'self-test'
+gangliond --self-test
+
 say 'goldens'
 for model in "$folder"/golden/tiny-*/; do
     for kv in f32 f16; do
