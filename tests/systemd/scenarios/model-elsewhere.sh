@@ -17,3 +17,7 @@ configure 'model.path = "/var/lib/ganglion/elsewhere/model.gguf"'
 systemctl reset-failed $unit
 start
 matches 'the answer' "$(ask member 'Name a colour.')" '^sa\{sv\} '
+ganglionctl setup
+matches 'what setup wrote' "$(cat /etc/ganglion/gangliond.toml.d/50-setup.toml)" '/var/lib/ganglion/elsewhere/model.gguf'
+matches 'the answer' "$(ask member 'Name a colour.')" '^sa\{sv\} '
+systemctl disable $unit

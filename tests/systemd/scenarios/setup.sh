@@ -40,6 +40,13 @@ done
 kill $caller
 equal 'what holds it' "$(property LoadState)" loaded
 
+# Told to end, at whatever moment, it leaves the service as able to start as before, and running.
+for after in 0.02 0.05 0.1 0.2 0.4 0.8; do
+    timeout --signal=TERM $after ganglionctl setup --model /var/lib/ganglion/models/other.gguf >/dev/null 2>&1 || true
+    within 30 is_active
+    equal 'what holds it' "$(property LoadState)" loaded
+done
+
 # What cannot serve is refused, and what served before serves on.
 before=$(pid)
 mkdir -p /home/robot && cp /var/lib/ganglion/models/mine.gguf /home/robot/

@@ -46,6 +46,12 @@ impl Machine {
         self.tree.path(absolute)
     }
 
+    /// Where a file lies that the service sees at `absolute`: the unit may show it a folder at another place.
+    pub(crate) fn outside(&self, absolute: &Path) -> PathBuf {
+        let outside = Unit::read(&self.tree).outside(absolute);
+        self.tree.path(outside)
+    }
+
     /// Why the service cannot read a file or a folder that is there, and what to do.
     pub(crate) fn hides(&self, path: &Path) -> Option<String> {
         let unit = Unit::read(&self.tree);
@@ -56,7 +62,9 @@ impl Machine {
         let user = User::from_name(unit.user())
             .ok()
             .flatten()
-            .filter(|_| self.is_live() && Uid::effective().is_root())?;
+            .filter(|_| self.is_live() && Uid::effective().is_root())
+            // What is shown to it elsewhere it reaches another way.
+            .filter(|_| unit.outside(path) == path)?;
         let test = Command::new("test")
             .arg("-r")
             .arg(path)

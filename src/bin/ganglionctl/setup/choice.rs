@@ -41,7 +41,7 @@ pub(super) fn choose(
         Backend::Cpu => Site::Cpu,
         backend => machine.site(backend)?,
     };
-    let mut settings = service::settings(&machine.path(model), config).runner;
+    let mut settings = service::settings(&machine.outside(model), config).runner;
     settings.meminfo = machine.path(Path::new("/proc/meminfo"));
     let have = match site {
         Site::Discrete(free) => free,

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         Err(error) => return Err(Failure::new(Exit::Config, error.to_string())),
     };
     let model = model(&machine, arguments.model.as_deref(), &before)?;
-    let checkpoint = Checkpoint::open(&machine.path(&model))
+    let checkpoint = Checkpoint::open(&machine.outside(&model))
         .map_err(|error| Failure::new(Exit::Data, error.to_string()))?;
     let does = |what: &str| {
         output::print(&format!(
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         does("stop gangliond: what its model takes would count as used")?;
     }
     let drop_in = DropIn::of(&file);
-    let held = acts.then(Held::still).transpose()?;
+    let held = acts.then(|| Held::still(ran)).transpose()?;
     let written = choose(&machine, &model, &checkpoint, &before).and_then(|choice| {
         does(&format!(
             "kv.context = {}, kv.slots = {}: {} MiB in all, and a quarter of the memory left to others",
@@ -93,6 +93,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         drop_in.write(&text)?;
         in_force(&file, &model, choice)
     });
+    if acts && written.is_err() {
+        // What is there when it is let go is what it starts with.
+        let _ = drop_in.restore();
+    }
     drop(held);
     let started = written.and_then(|()| {
         if !machine.is_live() {
@@ -161,7 +165,7 @@ fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Result<Path
             None => std::path::absolute(named)
                 .map_err(|error| Failure::new(Exit::Data, format!("{named}: {error}")))?,
         };
-        if machine.path(&path).exists() {
+        if machine.outside(&path).exists() {
             return Ok(path);
         }
         let message = format!(
@@ -171,7 +175,7 @@ fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Result<Path
         return Err(Failure::new(Exit::Data, message));
     }
     let configured = config.model.path.as_deref();
-    if let Some(path) = configured.filter(|path| machine.path(path).exists()) {
+    if let Some(path) = configured.filter(|path| machine.outside(path).exists()) {
         return Ok(path.into());
     }
     let entries = fs::read_dir(machine.path(folder)).into_iter().flatten();

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::failure::{Exit, Failure};
 
@@ -21,7 +22,9 @@ pub(super) fn runs() -> bool {
 
 /// A service that no call starts: without this a client would, between the stop and the start.
 pub(super) struct Held {
-    /// What ends this program waits until then.
+    /// Whether it is to run again if this program is told to end meanwhile.
+    ran: bool,
+    /// What tells it to.
     signals: SigSet,
 }
 
@@ -30,16 +33,23 @@ impl Held {
     ///
     /// # Errors
     /// What systemd says.
-    pub(super) fn still() -> Result<Self, Failure> {
+    pub(super) fn still(ran: bool) -> Result<Self, Failure> {
         let mut signals = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             signals.add(signal);
         }
-        // Refused, an interrupted setup leaves the mask until the next start of the system.
+        // They wait until the mask is gone: it would stay until the next start of the system.
         let _ = signals.thread_block();
-        let held = Self { signals };
+        let held = Self { ran, signals };
         systemctl(&["--quiet", "--runtime", "--now", "mask", NAME])?;
         Ok(held)
+    }
+
+    /// The signal that waits, if one does.
+    fn waiting(&self) -> Option<Signal> {
+        let file = SignalFd::with_flags(&self.signals, SfdFlags::SFD_NONBLOCK).ok()?;
+        let signal = file.read_signal().ok()??;
+        Signal::try_from(i32::try_from(signal.ssi_signo).ok()?).ok()
     }
 }
 
@@ -48,7 +58,14 @@ impl Drop for Held {
         if let Err(Failure { message, .. }) = systemctl(&["--quiet", "--runtime", "unmask", NAME]) {
             eprintln!("ganglionctl: {}", message.unwrap_or_default());
         }
+        let waiting = self.waiting();
+        if waiting.is_some() && self.ran {
+            let _ = systemctl(&["--no-block", "start", NAME]);
+        }
         let _ = self.signals.thread_unblock();
+        if let Some(signal) = waiting {
+            let _ = raise(signal);
+        }
     }
 }
 
