@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         if acts {
             bus::reload();
             unit::enable()?;
-            unit::restart()?;
+            if ran { unit::ready() } else { unit::restart() }?;
             output::print("ready: ganglionctl ask 'Name three sensors of a robot.'\n")?;
         }
         Ok(())

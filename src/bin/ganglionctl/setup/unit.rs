@@ -2,8 +2,7 @@
 
 use std::process::Command;
 
-use nix::sys::signal::{SigSet, Signal, raise};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::{SigSet, Signal};
 
 use crate::failure::{Exit, Failure};
 
@@ -21,10 +20,10 @@ pub(super) fn runs() -> bool {
 }
 
 /// A service that no call starts: without this a client would, between the stop and the start.
+///
+/// Let go, it starts again if it ran before. What would end this program meanwhile waits for that.
 pub(super) struct Held {
-    /// Whether it is to run again if this program is told to end meanwhile.
     ran: bool,
-    /// What tells it to.
     signals: SigSet,
 }
 
@@ -38,45 +37,50 @@ impl Held {
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             signals.add(signal);
         }
-        // They wait until the mask is gone: it would stay until the next start of the system.
         let _ = signals.thread_block();
         let held = Self { ran, signals };
         systemctl(&["--quiet", "--runtime", "--now", "mask", NAME])?;
         Ok(held)
     }
-
-    /// The signal that waits, if one does.
-    fn waiting(&self) -> Option<Signal> {
-        let file = SignalFd::with_flags(&self.signals, SfdFlags::SFD_NONBLOCK).ok()?;
-        let signal = file.read_signal().ok()??;
-        Signal::try_from(i32::try_from(signal.ssi_signo).ok()?).ok()
-    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Err(Failure { message, .. }) = systemctl(&["--quiet", "--runtime", "unmask", NAME]) {
+        let unmasked = systemctl(&["--quiet", "--runtime", "unmask", NAME]);
+        let queued = unmasked.and_then(|()| {
+            if self.ran {
+                return anew(&["--no-block", "restart", NAME]);
+            }
+            Ok(())
+        });
+        if let Err(Failure { message, .. }) = queued {
             eprintln!("ganglionctl: {}", message.unwrap_or_default());
         }
-        let waiting = self.waiting();
-        if waiting.is_some() && self.ran {
-            let _ = systemctl(&["--no-block", "start", NAME]);
-        }
         let _ = self.signals.thread_unblock();
-        if let Some(signal) = waiting {
-            let _ = raise(signal);
-        }
     }
 }
 
-/// Starts it with the configuration that is there now, however often it failed before; returns when it is ready.
+/// Waits until one that was held, and ran before, is ready.
+///
+/// # Errors
+/// What systemd says.
+pub(super) fn ready() -> Result<(), Failure> {
+    systemctl(&["start", NAME])
+}
+
+/// Starts it with the configuration that is there now; returns when it is ready.
 ///
 /// # Errors
 /// What systemd says.
 pub(super) fn restart() -> Result<(), Failure> {
+    anew(&["restart", NAME])
+}
+
+/// However often it failed before.
+fn anew(arguments: &[&str]) -> Result<(), Failure> {
     // It has none to forget where it never ran.
     let _ = systemctl(&["--quiet", "reset-failed", NAME]);
-    systemctl(&["restart", NAME])
+    systemctl(arguments)
 }
 
 /// At each start of the system.
