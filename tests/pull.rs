@@ -350,6 +350,16 @@ fn files_of_this_machine_and_names_are_taken_too() {
     assert!(output.status.success(), "{output:?}");
     to.holds("mine.gguf", &bytes);
 
+    // From wherever it is looked for later, it is found.
+    let relative = Command::new(CTL)
+        .args(["pull", "--dir", ".", "--force"])
+        .arg(from.path("mine.gguf"))
+        .current_dir(to.0.path())
+        .output()
+        .expect("ganglionctl runs");
+    let printed = String::from_utf8_lossy(&relative.stdout).into_owned();
+    assert!(Path::new(printed.trim()).is_absolute(), "{relative:?}");
+
     let list = to.pull(&["--list"]);
     let list = String::from_utf8(list.stdout).expect("text");
     assert!(

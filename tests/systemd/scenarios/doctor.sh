@@ -31,6 +31,15 @@ matches 'the setting' "$found" '^fail  sandbox: ProtectHome= of the unit hides /
 matches 'the service' "$found" '^fail  sandbox: the service cannot read /home/robot/models/tiny.gguf'
 rm -r /home/robot
 
+# A configuration that root reads and the service does not; one that is wrong is told once, by what is wrong.
+configure 'kv.context = 256'
+chmod 0600 /etc/ganglion/gangliond.toml.d/50-scenario.toml
+matches 'a closed file' "$(doctor)" '^fail  sandbox: the service cannot read its configuration: .*50-scenario.toml: Permission denied'
+configure 'kv.context = "long"'
+found=$(doctor)
+matches 'a wrong value' "$found" '^fail  configuration: .*kv.context'
+grep -q 'cannot read its configuration' <<<"$found" && fail "a wrong value is no closed file: $found"
+
 # A setting of a drop-in is in force in the check as well.
 configure
 drop_in '[Service]' 'InaccessiblePaths=/var/lib/ganglion/model.gguf'

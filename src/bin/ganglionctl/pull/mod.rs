@@ -54,13 +54,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     };
     let address = Address::of(model)?;
-    let file = arguments.dir.join(address.file_name()?);
+    // The service, and setup, look for it from elsewhere.
+    let folder =
+        std::path::absolute(&arguments.dir).map_err(|error| failed(&arguments.dir, &error))?;
+    let file = folder.join(address.file_name()?);
     let listed = models::named(model).map(|model| model.sha256);
     let wanted = arguments.sha256.clone().or(listed);
     if file.exists() && !arguments.force {
         return there(&file, wanted.as_deref());
     }
-    make_folder(&arguments.dir)?;
+    make_folder(&folder)?;
     let mut part = Part::open(&file)?;
     let bar = progress(&file);
     let told = match &address {
