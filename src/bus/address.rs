@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use zbus::{Connection, connection};
+use zbus::Connection;
+use zbus::connection::Builder;
 
 /// Which bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,14 +43,15 @@ impl Address {
     /// # Errors
     /// If there is no such bus, or it refuses the connection.
     pub async fn connect(&self) -> zbus::Result<Connection> {
-        self.builder().build().await
+        Builder::address(self.target()?).build().await
     }
 
-    pub(super) fn builder(&self) -> connection::Builder<'_> {
+    /// Where its socket is.
+    pub(super) fn target(&self) -> zbus::Result<zbus::Address> {
         match self {
-            Self::System => connection::Builder::system(),
-            Self::Session => connection::Builder::session(),
-            Self::Other(address) => connection::Builder::address(address.as_str()),
+            Self::System => zbus::Address::system(),
+            Self::Session => zbus::Address::session(),
+            Self::Other(address) => address.as_str().try_into(),
         }
     }
 }

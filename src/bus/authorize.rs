@@ -23,6 +23,10 @@ impl Caller {
             .ok_or(Error::Bus(zbus::Error::MissingField))
     }
 
+    pub(super) fn name(&self) -> &str {
+        self.0.as_str()
+    }
+
     pub(super) fn bus_name(&self) -> BusName<'static> {
         BusName::Unique(self.0.clone().into())
     }

@@ -1,23 +1,24 @@
-//! Puts the daemon on a bus: objects first, then watchers, and the name last.
+//! Keeps the daemon on a bus: where the bus ends, and starts again, the name is owned again.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::StreamExt;
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use zbus::Connection;
-use zbus::fdo::{DBusProxy, NameOwnerChangedStream, RequestNameFlags};
-use zbus::names::{BusName, WellKnownName};
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+use zbus::names::WellKnownName;
 
 use super::address::Address;
-use super::authorize::Caller;
-use super::diagnostics::Diagnostics;
-use super::manager::Manager;
+use super::link::Link;
 use super::own_name::OwnName;
 use super::reload::ReloadCall;
 use super::shared::Shared;
-use super::{BusConfig, NAME, PATH, publish};
+use super::{BusConfig, NAME};
 use crate::engine::Handle;
+use crate::journal;
+
+/// Between two tries to reach a bus that was lost: at first, and at most.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
 /// Why the daemon could not be put on the bus.
 #[derive(Debug, thiserror::Error)]
@@ -35,12 +36,14 @@ pub enum BusError {
     NameRefused(zbus::Error),
 }
 
-/// The daemon on its bus; dropping it stops the watchers.
+/// The daemon on its bus.
 #[derive(Debug)]
 pub struct Bus {
-    connection: Arc<Connection>,
-    shared: Arc<Shared>,
-    watchers: [JoinHandle<()>; 3],
+    address: Address,
+    /// What outlives a connection.
+    common: Shared,
+    /// Absent while the bus is lost.
+    link: watch::Sender<Option<Arc<Link>>>,
 }
 
 /// Serves `engine` on a bus. When it returns the name is owned; what depends on the configuration is answered once
@@ -49,81 +52,77 @@ pub struct Bus {
 /// # Errors
 /// If there is no bus, or the name cannot be owned.
 pub async fn serve(address: &Address, engine: Handle) -> Result<Bus, BusError> {
-    let shared = Arc::new(Shared::new(engine));
-    let failed = |source| BusError::Connect {
+    let common = Shared::new(engine);
+    let link = Link::make(address, &common).await?;
+    Ok(Bus {
         address: address.clone(),
-        source,
-    };
-    let manager = Manager {
-        shared: shared.clone(),
-    };
-    let diagnostics = Diagnostics {
-        shared: shared.clone(),
-    };
-    let connection = address
-        .builder()
-        .serve_at(PATH, manager)
-        .serve_at(PATH, diagnostics)
-        .build()
-        .await
-        .map_err(failed)?;
-    let bus = DBusProxy::new(&connection).await.map_err(failed)?;
-    // Whoever leaves has no name any more; names that only change hands are of no interest.
-    let leaving = bus
-        .receive_name_owner_changed_with_args(&[(2, "")])
-        .await
-        .map_err(failed)?;
-    let watchers = [
-        tokio::spawn(watch_leaving(connection.clone(), shared.clone(), leaving)),
-        tokio::spawn(publish::run(connection.clone(), shared.engine.status())),
-        tokio::spawn(sweep(connection.clone(), shared.clone())),
-    ];
-    let served = Bus {
-        connection: Arc::new(connection),
-        shared,
-        watchers,
-    };
-    served.take_name(&bus).await?;
-    Ok(served)
+        common,
+        link: watch::Sender::new(Some(Arc::new(link))),
+    })
 }
 
 impl Bus {
-    async fn take_name(&self, bus: &DBusProxy<'_>) -> Result<(), BusError> {
-        let name = WellKnownName::from_static_str_unchecked(NAME);
-        let flags = RequestNameFlags::DO_NOT_QUEUE;
-        match self
-            .connection
-            .request_name_with_flags(name.clone(), flags)
-            .await
-        {
-            Ok(_) => Ok(()),
-            Err(zbus::Error::NameTaken) => Err(BusError::NameTaken {
-                owner: describe_owner(bus, name.into()).await,
-            }),
-            Err(error) => Err(BusError::NameRefused(error)),
-        }
-    }
-
     /// Puts a configuration in force: the first, or another in its place.
     pub fn configure(&self, config: BusConfig) {
-        self.shared.configure(config);
+        self.common.configure(config);
     }
 
     /// The daemon's name, to be asked whether it answers.
     #[must_use]
     pub fn own_name(&self) -> OwnName {
-        OwnName::new(&self.connection)
+        OwnName::new(self.link.subscribe())
+    }
+
+    /// Connects again whenever the connection is lost: with it went who called, their sessions and their requests; the
+    /// model stays.
+    pub async fn keep(&self) -> Infallible {
+        loop {
+            let Some(link) = self.link.borrow().clone() else {
+                return std::future::pending().await;
+            };
+            link.connection.closed().await;
+            self.link.send_replace(None);
+            journal::bus_lost();
+            link.shared.lose();
+            drop(link);
+            let link = self.find().await;
+            journal::bus_found(&self.address.to_string());
+            self.link.send_replace(Some(Arc::new(link)));
+        }
+    }
+
+    async fn find(&self) -> Link {
+        let [mut pause, longest] = PAUSES;
+        let mut told = String::new();
+        loop {
+            sleep(pause).await;
+            match Link::make(&self.address, &self.common).await {
+                Ok(link) => return link,
+                Err(error) => {
+                    let text = error.to_string();
+                    // While a bus starts, the first tries are refused: only what lasts is worth a word.
+                    if pause == longest && text != told {
+                        journal::bus_unavailable(&text);
+                        told = text;
+                    }
+                }
+            }
+            pause = (2 * pause).min(longest);
+        }
     }
 
     /// Gives the name back, and returns when every call that came before has been answered. Calls from then on start
     /// another daemon, where systemd may.
     pub async fn leave(self) {
-        let connection = Connection::clone(&self.connection);
         // What was sent before this has been taken up when it is answered.
         self.own_name().answers().await;
+        let Some(link) = self.link.send_replace(None) else {
+            return;
+        };
+        let connection = link.connection.clone();
         let name = WellKnownName::from_static_str_unchecked(NAME);
         let _ = connection.release_name(name).await;
-        drop(self);
+        drop(link);
         // Each call that is being answered keeps the connection.
         connection.graceful_shutdown().await;
     }
@@ -131,62 +130,11 @@ impl Bus {
     /// The calls of `Manager.Reload`, for one who answers them; they are refused until somebody does.
     #[must_use]
     pub fn take_reloads(&self) -> mpsc::Receiver<ReloadCall> {
-        self.shared.reloads.take()
-    }
-
-    /// Returns when the connection to the bus is lost.
-    pub async fn closed(&self) {
-        self.connection.closed().await;
+        self.common.reloads.take()
     }
 
     /// Returns when every request that has ended was read, or given up on.
     pub async fn delivered(&self) {
-        self.shared.delivered().await;
-    }
-
-    /// The daemon's own connection.
-    pub fn connection(&self) -> &Connection {
-        &self.connection
-    }
-}
-
-impl Drop for Bus {
-    fn drop(&mut self) {
-        for watcher in &self.watchers {
-            watcher.abort();
-        }
-    }
-}
-
-async fn sweep(connection: Connection, shared: Arc<Shared>) {
-    shared.sweep(&connection).await;
-}
-
-async fn describe_owner(bus: &DBusProxy<'_>, name: BusName<'_>) -> String {
-    let Ok(owner) = bus.get_name_owner(name).await else {
-        return "another connection".to_owned();
-    };
-    match bus
-        .get_connection_unix_process_id((*owner).clone().into())
-        .await
-    {
-        Ok(process) => format!("process {process} ({owner})"),
-        Err(_) => owner.to_string(),
-    }
-}
-
-async fn watch_leaving(
-    connection: Connection,
-    shared: Arc<Shared>,
-    mut leaving: NameOwnerChangedStream,
-) {
-    while let Some(signal) = leaving.next().await {
-        let Ok(args) = signal.args() else { continue };
-        if let BusName::Unique(name) = args.name() {
-            let caller = Caller::new(name.to_owned().into());
-            // Removing objects takes locks; this stream must never wait, or nothing is received.
-            let (shared, connection) = (shared.clone(), connection.clone());
-            tokio::spawn(async move { shared.leave(&connection, &caller).await });
-        }
+        self.common.delivered().await;
     }
 }

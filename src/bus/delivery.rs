@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::mpsc::UnboundedReceiver;
+use zbus::message::Header;
 use zbus::object_server::{ResponseDispatchListener, ResponseDispatchNotifier, SignalEmitter};
 use zbus::{Connection, OwnedObjectPath};
 
+use super::accounts::Load;
 use super::authorize::Owner;
 use super::options::Stream;
 use super::places::Place;
@@ -25,11 +27,17 @@ pub(super) type Replied = ResponseDispatchNotifier<OwnedObjectPath>;
 pub(super) async fn start(
     shared: &Arc<Shared>,
     connection: &Connection,
+    call: &Header<'_>,
     owner: Owner,
     stream: Stream,
     queue: impl Future<Output = Result<Ticket, Refusal>>,
 ) -> Result<(Replied, zbus::OwnedFd, Arc<Running>), Error> {
     let place = shared.admit(&owner.client)?;
+    let one = Load {
+        bytes: 0,
+        descriptors: 1,
+    };
+    shared.accounts.room(&owner, call, one).await?;
     let (pipe, reader) = stream::open().map_err(|error| {
         Error::Busy(format!(
             "no pipe could be made ({error}); try again when other requests have finished"
@@ -85,17 +93,21 @@ impl Delivery {
         };
         if let Some(pipe) = pipe {
             let stall = self.shared.config().await.stream_stall;
-            let written = stream::write(&mut self.events, pipe, stall, end).await;
+            let written = stream::write(&mut self.events, &pipe, stall, end).await;
             if let Err(abandoned) = written {
                 abandon(&self.shared, &self.running, self.events, abandoned).await;
             }
             self.replied.await;
+            // Its place is taken as long as there is something to read.
+            tokio::spawn(stream::drained(pipe, self.place));
         } else {
             self.replied.await;
-            if deltas::emit(&mut self.events, &emitter, end).await {
+            let stall = self.shared.config().await.stream_stall;
+            let taken = self.shared.accounts.taking(&owner.caller, stall);
+            if deltas::emit(&mut self.events, &emitter, &taken, end).await {
                 annotate(
                     &self.running,
-                    "the text exceeds 1 MiB; signals stopped there",
+                    "the text exceeds 1 MiB, or its signals were not read; they stopped there",
                 );
             }
         }
@@ -104,7 +116,6 @@ impl Delivery {
             let reason = ending.outcome.reason.name();
             let _ = emitter.finished(reason, ending.info()).await;
         }
-        drop(self.place);
         let linger = self.shared.config().await.finished_linger;
         let until = std::time::Instant::now() + linger;
         if let Some(oldest) = self.shared.owned.finish_request(&owner.caller, *id, until) {

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until};
 use zbus::object_server::SignalEmitter;
 
+use super::accounts::Taking;
 use super::error;
 use super::request::RequestSignals;
 use crate::engine::{Event, Outcome};
@@ -18,10 +19,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Bytes of text that a request may send this way.
 const CAP: usize = 1 << 20;
 
-/// Emits all text as `Delta` signals, as far as the cap allows; says whether some was left out.
+/// Emits all text as `Delta` signals, as far as the cap allows and the owner takes them; says whether some was left out.
 pub(super) async fn emit(
     events: &mut UnboundedReceiver<Event>,
     emitter: &SignalEmitter<'_>,
+    owner: &Taking<'_>,
     mut done: impl FnMut(Outcome),
 ) -> bool {
     let (mut seq, mut sent, mut text) = (0, 0, String::new());
@@ -43,6 +45,10 @@ pub(super) async fn emit(
                 }
             }
             event = events.try_recv().ok();
+        }
+        if !text.is_empty() && !owner.takes().await {
+            truncated = true;
+            text.clear();
         }
         if !text.is_empty() {
             // A caller that has left is noticed elsewhere.

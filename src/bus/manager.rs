@@ -74,7 +74,7 @@ impl Manager {
         let client = owner.client.clone();
         let queue = self.shared.engine.generate(client, messages, options);
         let (request, stream, _) =
-            delivery::start(&self.shared, connection, owner, kind, queue).await?;
+            delivery::start(&self.shared, connection, &header, owner, kind, queue).await?;
         Ok((request, stream))
     }
 

@@ -1,10 +1,12 @@
 //! The D-Bus interfaces: they check callers and arguments, and turn the engine's events into streams.
 //!
 //! Nothing here computes, and nothing here waits for the model: the engine is known by its `Handle` alone.
-//! A call's way: what is kept of it is bounded as it is decoded (`argument`), an interface (`manager`, `session`) reads
+//! A call's way: `transport` sifts it and puts it to its sender's account (`accounts`, `unread`); what is kept of it is
+//! bounded as it is decoded (`argument`), an interface (`manager`, `session`) reads
 //! `options` and `messages`, `delivery` queues it and makes its object, `stream` writes its frames. `owned` remembers
 //! what ends when a connection leaves; `places` counts what each user has, whom `users` knows.
 
+mod accounts;
 mod address;
 mod argument;
 mod authorize;
@@ -18,6 +20,7 @@ mod diagnostics;
 mod error;
 mod frame;
 mod info;
+mod link;
 mod manager;
 mod messages;
 mod options;
@@ -32,6 +35,8 @@ mod sealed;
 mod session;
 mod shared;
 mod stream;
+mod transport;
+mod unread;
 mod users;
 
 pub use address::Address;

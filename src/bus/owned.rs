@@ -90,6 +90,11 @@ impl Owned {
         self.lock().remove(caller)
     }
 
+    /// Takes everything from everyone.
+    pub(super) fn take_all(&self) -> impl Iterator<Item = Belongings> + use<> {
+        std::mem::take(&mut *self.lock()).into_values()
+    }
+
     fn add(&self, caller: &Caller, change: impl FnOnce(&mut Belongings)) -> Known {
         let mut callers = self.lock();
         let known = if callers.contains_key(caller) {

@@ -4,13 +4,20 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use zbus::names::InterfaceName;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, Variant, fdo};
 
+use super::unread::held_of_own;
 use super::{PATH, info};
 use crate::engine::Status;
+
+/// The most of the daemon's messages that the bus may hold for others while changes are told: subscribers that do not
+/// read would fill it.
+const HELD: usize = 48 << 20;
+/// Between two looks at that.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// The least time between two signals, unless the state changes.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -26,15 +33,24 @@ type Changed = HashMap<&'static str, Variant<'static>>;
 /// Emits `PropertiesChanged` for each change of `status`, until the connection is lost.
 pub(super) async fn run(connection: Connection, mut status: watch::Receiver<Status>) {
     let emitter = SignalEmitter::from_parts(
-        connection,
+        connection.clone(),
         zbus::ObjectPath::from_static_str_unchecked(PATH),
     );
     let mut told = status.borrow_and_update().clone();
     let mut next = Instant::now();
+    let (mut look, mut full) = (next, false);
     while status.changed().await.is_ok() {
         // Counters may wait, a new state does not.
         let news = status.wait_for(|status| status.state != told.state);
         let _ = timeout_at(next, news).await;
+        if Instant::now() >= look {
+            full = held_of_own(&connection).await > HELD;
+            look = Instant::now() + LOOK;
+        }
+        if full {
+            sleep(LOOK).await;
+            continue;
+        }
         let now = status.borrow_and_update().clone();
         let changes = [
             (MANAGER, manager(&told, &now)),

@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, interface};
 
+use super::accounts::Load;
 use super::argument::{Entries, Text};
 use super::authorize::Owner;
 use super::delivery::{self, Replied};
 use super::request::Running;
 use super::shared::{Shared, remove_session};
 use super::{Error, messages, options};
-use crate::engine::{Refusal, SessionId, SessionStatus};
+use crate::engine::{Message, Refusal, SessionId, SessionStatus};
 
 #[derive(Debug)]
 pub(super) struct Session {
@@ -69,7 +70,7 @@ impl Session {
         let queue = self.shared.engine.send(self.id, text, options);
         let owner = self.owner.clone();
         let (request, stream, running) =
-            delivery::start(&self.shared, connection, owner, kind, queue).await?;
+            delivery::start(&self.shared, connection, &header, owner, kind, queue).await?;
         *self.newest() = Some(running);
         Ok((request, stream))
     }
@@ -108,14 +109,20 @@ impl Session {
 
     /// The messages so far, oldest first: role and text.
     #[zbus(out_args("messages"))]
-    fn history(&self, #[zbus(header)] header: Header<'_>) -> Result<Vec<(String, String)>, Error> {
+    async fn history(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<Vec<(String, String)>, Error> {
         self.owner.admit(&header)?;
-        let history = self.shared.engine.history(self.id);
-        Ok(history
-            .ok_or(Refusal::SessionClosed)?
-            .into_iter()
-            .map(|message| (message.role.name().to_owned(), message.content))
-            .collect())
+        let read = || self.shared.engine.history(self.id).ok_or(Refusal::SessionClosed);
+        let need = Load {
+            bytes: read()?.iter().map(|message| message.content.len()).sum(),
+            descriptors: 0,
+        };
+        // It may be long: nothing of it is kept while the caller has not taken what it asked for before.
+        self.shared.accounts.room(&self.owner, &header, need).await?;
+        let named = |message: Message| (message.role.name().to_owned(), message.content);
+        Ok(read()?.into_iter().map(named).collect())
     }
 
     /// Finished turns: each is one message of the user and one answer. Rewind and Clear take turns back.

@@ -7,9 +7,10 @@ use tokio::sync::watch;
 use zbus::message::Header;
 use zbus::{Connection, OwnedObjectPath, fdo};
 
+use super::accounts::Accounts;
 use super::authorize::{Caller, Owner};
 use super::complaints::Complaints;
-use super::owned::{Known, Owned};
+use super::owned::{Belongings, Known, Owned};
 use super::places::{Place, Places};
 use super::reload::Reloads;
 use super::request::Request;
@@ -25,25 +26,42 @@ const SWEEP: Duration = Duration::from_millis(10);
 pub(super) struct Shared {
     pub(super) engine: Handle,
     /// Absent until the configuration has been read.
-    config: watch::Sender<Option<Arc<BusConfig>>>,
-    pub(super) reloads: Reloads,
-    pub(super) owned: Owned,
+    config: Arc<watch::Sender<Option<Arc<BusConfig>>>>,
+    pub(super) reloads: Arc<Reloads>,
     /// One a request, from its call until its reader has everything.
     places: Places,
+    complaints: Arc<Complaints>,
+    // Of one connection to the bus: on another the same names are others'.
+    pub(super) owned: Owned,
     users: Users,
-    complaints: Complaints,
+    pub(super) accounts: Arc<Accounts>,
 }
 
 impl Shared {
     pub(super) fn new(engine: Handle) -> Self {
         Self {
             engine,
-            config: watch::Sender::new(None),
-            reloads: Reloads::default(),
-            owned: Owned::default(),
+            config: Arc::new(watch::Sender::new(None)),
+            reloads: Arc::default(),
             places: Places::default(),
+            complaints: Arc::default(),
+            owned: Owned::default(),
             users: Users::default(),
-            complaints: Complaints::default(),
+            accounts: Accounts::new().0,
+        }
+    }
+
+    /// The same for another connection to the bus.
+    pub(super) fn on(&self, accounts: Arc<Accounts>) -> Self {
+        Self {
+            engine: self.engine.clone(),
+            config: self.config.clone(),
+            reloads: self.reloads.clone(),
+            places: self.places.clone(),
+            complaints: self.complaints.clone(),
+            owned: Owned::default(),
+            users: Users::default(),
+            accounts,
         }
     }
 
@@ -70,6 +88,15 @@ impl Shared {
         let caller = Caller::of(header)?;
         let user = self.users.of(connection, &caller).await?;
         Ok(Owner::new(caller, user))
+    }
+
+    /// The user behind a connection.
+    pub(super) async fn user(
+        &self,
+        connection: &Connection,
+        caller: &Caller,
+    ) -> Result<u32, Error> {
+        self.users.of(connection, caller).await
     }
 
     /// A place for one more request. Asked first: refusing must cost next to nothing.
@@ -119,26 +146,46 @@ impl Shared {
         }
         let (shared, connection, caller) = (self.clone(), connection.clone(), caller.clone());
         tokio::spawn(async move {
-            let bus = fdo::DBusProxy::new(&connection).await?;
-            if !bus.name_has_owner(caller.bus_name()).await? {
+            let owner = async {
+                let bus = fdo::DBusProxy::new(&connection).await?;
+                Ok::<_, zbus::Error>(bus.name_has_owner(caller.bus_name()).await?)
+            };
+            // If the bus is lost, so is the caller.
+            if !owner.await.unwrap_or(false) {
                 shared.leave(&connection, &caller).await;
             }
-            Ok::<_, zbus::Error>(())
         });
     }
 
-    /// Ends everything that a connection owned: the engine first, then the objects.
+    /// A connection has left.
     pub(super) async fn leave(&self, connection: &Connection, caller: &Caller) {
+        self.accounts.leave(caller.name());
         self.users.forget(caller);
-        let Some(belongings) = self.owned.take(caller) else {
-            return;
-        };
+        self.end_all(connection, caller).await;
+    }
+
+    /// The bus is lost, and everyone with it.
+    pub(super) fn lose(&self) {
+        for belongings in self.owned.take_all() {
+            self.end(&belongings);
+        }
+    }
+
+    fn end(&self, belongings: &Belongings) {
         for (id, cancel) in &belongings.running {
             self.engine.cancel(*id, cancel);
         }
         for session in &belongings.sessions {
             self.engine.close_session(*session);
         }
+    }
+
+    /// Ends everything that a connection owns: the engine first, then the objects.
+    pub(super) async fn end_all(&self, connection: &Connection, caller: &Caller) {
+        let Some(belongings) = self.owned.take(caller) else {
+            return;
+        };
+        self.end(&belongings);
         for session in belongings.sessions {
             remove_session(connection, session).await;
         }

@@ -7,10 +7,12 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{Instant, sleep_until};
+use rustix::io::ioctl_fionread as fionread;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::error;
 use super::frame::Frame;
+use super::places::Place;
 use crate::engine::{Event, Outcome};
 
 /// Makes a pipe: the daemon's end, and the caller's.
@@ -18,6 +20,9 @@ pub(super) fn open() -> io::Result<(Sender, PipeReader)> {
     let (reader, writer) = io::pipe()?;
     Ok((Sender::from_owned_fd(OwnedFd::from(writer))?, reader))
 }
+
+/// Between two looks whether a pipe has been read: at first, and at most. The reader sees its end at the next.
+const LOOKS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(20)];
 
 /// Why a stream ended before its reader had everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +36,7 @@ pub(super) enum Abandoned {
 /// Writes all events as frames; `done` learns the outcome before its frame can be read.
 pub(super) async fn write(
     events: &mut UnboundedReceiver<Event>,
-    pipe: Sender,
+    pipe: &Sender,
     stall: Duration,
     mut done: impl FnMut(Outcome),
 ) -> Result<(), Abandoned> {
@@ -71,6 +76,19 @@ pub(super) async fn write(
             Err(_) => return Err(Abandoned::Closed),
         }
     }
+}
+
+/// Returns when all that was written has been read, or nobody can read it any more; then gives `place` back. Until then
+/// the daemon keeps the memory of the pipe, and maybe the bus the reader's end.
+pub(super) async fn drained(pipe: Sender, place: Place) {
+    let mut pause = LOOKS[0];
+    while fionread(&pipe).is_ok_and(|unread| unread > 0) {
+        tokio::select! {
+            () = sleep(pause) => pause = (2 * pause).min(LOOKS[1]),
+            _ = pipe.ready(Interest::ERROR) => break,
+        }
+    }
+    drop((pipe, place));
 }
 
 /// Lines on their way. Bounded by the request's `max_tokens`.

@@ -38,10 +38,38 @@ events! {
     "3b8c4dcf8a714a768a9321db0f2ed8d6" "{error}"
     { error = error }
 
-    /// The connection to the bus has ended, and with it every request.
+    /// The connection to the bus has ended, and with it every session and request. The daemon connects again.
     ERROR bus_lost()
-    "efd04e2f88bf45af8ec698f09d616a41" "the connection to the bus is lost"
+    "efd04e2f88bf45af8ec698f09d616a41" "the connection to the bus is lost; trying to connect again"
     { }
+
+    /// The name is owned again.
+    WARN bus_found(bus: &str)
+    "52c0d6be8a1f4f7e9b3a64d1e07c8f95" "gangliond answers on the {bus} again"
+    { bus = bus }
+
+    /// The bus refuses to say what clients leave unread: one that does not read could stop the daemon for all.
+    WARN bus_untold(error: &str)
+    "a90f3b7c51de4c02b68e4f27d91c5e38" "the bus does not say what clients leave unread: {error}"
+    { error = error }
+
+    /// Somebody on the bus sends what is no message: each is dropped, and nothing else happens.
+    WARN messages_unreadable(messages: u64)
+    "d5c81b6f2e0a4973b4a7f1609ce83d25" "messages that could not be read were dropped: {messages} since the connection was made"
+    { messages = messages }
+
+    /// A client does not take its answers from the bus: calls of it are dropped, and after `stream.stall_seconds` its
+    /// sessions and requests are ended.
+    WARN answers_unread(client: &str, client_uid: u32, bytes: usize, descriptors: usize, dropped: u64, seconds: f32)
+    "3e7a1d940c6b4e5f8d25b0f9a37c61e2" "{client} of user {client_uid} has not read {bytes} bytes and {descriptors} descriptors for {seconds:.1} s; {dropped} calls were dropped"
+    {
+        client = client,
+        client_uid = client_uid,
+        unread_bytes = bytes,
+        unread_descriptors = descriptors,
+        dropped_calls = dropped,
+        seconds = format_args!("{seconds:.1}"),
+    }
 
     /// The model begins to load.
     INFO loading(model: &str)

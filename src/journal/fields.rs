@@ -25,6 +25,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "what it was at, or what shows that it stands still",
     ),
     ("DROPPED", "events that were lost"),
+    ("DROPPED_CALLS", "calls of that connection that got no answer"),
     ("ERROR", "what is wrong, as in the message"),
     ("FAILURES", "refused calls in a row, with this one"),
     ("FINISH_REASON", "stop, length, cancelled or error"),
@@ -51,6 +52,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     ("LIBRARY", "the part of a library that speaks"),
     ("LIMIT", "the key of gangliond.toml that was reached"),
+    ("MESSAGES", "messages of the bus since the daemon connected"),
     (
         "MODEL",
         "the model's name; its path while it is being loaded",
@@ -92,6 +94,14 @@ pub const FIELDS: &[(&str, &str)] = &[
     (
         "TTFT_US",
         "microseconds from the start of the prompt's reading to the first token",
+    ),
+    (
+        "UNREAD_BYTES",
+        "bytes that the bus holds for that connection",
+    ),
+    (
+        "UNREAD_DESCRIPTORS",
+        "descriptors that the bus holds for that connection",
     ),
     ("VERSION", "of the daemon"),
     ("WEIGHT_BYTES", "bytes of the weights as stored"),

@@ -12,7 +12,7 @@ pub const EXIT_CODES: &str = "\
 Exit status:
    0  stopped by SIGTERM or SIGINT
   64  the arguments are wrong
-  69  the bus cannot be reached or was lost, or another daemon has the name
+  69  the bus cannot be reached at the start, or another daemon has the name
   70  the engine failed, or the daemon met a bug of its own
   71  the system refused a thread, a signal handler or the like
   78  the configuration or the model cannot be used; starting again would not help";

@@ -21,8 +21,6 @@ pub enum Failure {
     Panic,
     #[error(transparent)]
     Bus(#[from] BusError),
-    #[error("the connection to the bus is lost")]
-    BusLost,
     #[error("the system refused what the daemon needs to start: {0}")]
     System(#[from] io::Error),
 }
@@ -31,7 +29,7 @@ impl Failure {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Bus(_) | Self::BusLost => 69,     // EX_UNAVAILABLE
+            Self::Bus(_) => 69,                     // EX_UNAVAILABLE
             Self::Engine | Self::Panic => 70,       // EX_SOFTWARE
             Self::System(_) => 71,                  // EX_OSERR
             Self::Config(_) | Self::Model(_) => 78, // EX_CONFIG
@@ -47,7 +45,6 @@ impl Failure {
             Self::Engine => journal::engine_failed(&text),
             Self::Panic => {}
             Self::Bus(_) => journal::bus_unavailable(&text),
-            Self::BusLost => journal::bus_lost(),
             Self::System(_) => journal::system_error(&text),
         }
     }

@@ -28,7 +28,7 @@ pub use origin::Origin;
 use source::Thread;
 pub use source::{Source, settings};
 
-use crate::bus::{self, Address, Bus, BusConfig};
+use crate::bus::{self, Address, BusConfig};
 use crate::config::Config;
 use crate::engine::{self, Handle, State};
 use crate::journal::{self, Journal};
@@ -96,13 +96,12 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
 
     tokio::select! {
         () = signals.next() => {}
-        failure = ended(&engine, &bus, &mut thread, &mut panics) => {
-            if !matches!(failure, Failure::BusLost) {
-                stop::tell(bus).await;
-            }
+        failure = ended(&engine, &mut thread, &mut panics) => {
+            stop::tell(bus).await;
             return Err(failure);
         }
         () = reloader.serve(&engine, &bus, reloads, &mut hangups) => {}
+        never = bus.keep() => match never {},
     }
     let grace = reloader.config.stop.grace;
     stop::stop(&engine, bus, thread, grace, &mut signals).await;
@@ -114,7 +113,7 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
 }
 
 /// Returns once the service cannot go on, with the reason.
-async fn ended(engine: &Handle, bus: &Bus, thread: &mut Thread, panics: &mut Panics) -> Failure {
+async fn ended(engine: &Handle, thread: &mut Thread, panics: &mut Panics) -> Failure {
     tokio::select! {
         // A model that cannot be loaded, or a panic, also ends the thread: that reason is the better one.
         biased;
@@ -124,7 +123,6 @@ async fn ended(engine: &Handle, bus: &Bus, thread: &mut Thread, panics: &mut Pan
         }
         () = panics.any() => Failure::Panic,
         () = thread.ended() => Failure::Engine,
-        () = bus.closed() => Failure::BusLost,
     }
 }
 

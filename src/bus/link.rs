@@ -1,0 +1,137 @@
+//! One connection to the bus: the objects first, then those who watch it, and the name last.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use zbus::fdo::{DBusProxy, NameOwnerChangedStream, RequestNameFlags};
+use zbus::names::{BusName, WellKnownName};
+use zbus::Connection;
+
+use super::accounts::Accounts;
+use super::address::Address;
+use super::authorize::Caller;
+use super::connect::BusError;
+use super::diagnostics::Diagnostics;
+use super::manager::Manager;
+use super::shared::Shared;
+use super::transport::{BusSocket, Refused};
+use super::{NAME, PATH, publish, unread};
+
+/// A connection that owns the name; dropping it stops those who watch it.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) connection: Connection,
+    pub(super) shared: Arc<Shared>,
+    /// Aborted when it is dropped.
+    _watchers: JoinSet<()>,
+}
+
+impl Link {
+    /// Connects, serves what `common` knows of on a connection of its own, and takes the name.
+    pub(super) async fn make(address: &Address, common: &Shared) -> Result<Self, BusError> {
+        let failed = |source| BusError::Connect {
+            address: address.clone(),
+            source,
+        };
+        let (accounts, uncertain) = Accounts::new();
+        let shared = Arc::new(common.on(accounts.clone()));
+        let target = address.target().map_err(failed)?;
+        let socket = BusSocket::connect(&target, accounts.clone()).await;
+        let (socket, refused) = socket.map_err(failed)?;
+        let manager = Manager {
+            shared: shared.clone(),
+        };
+        let diagnostics = Diagnostics {
+            shared: shared.clone(),
+        };
+        let connection = zbus::connection::Builder::socket(socket)
+            .serve_at(PATH, manager)
+            .serve_at(PATH, diagnostics)
+            .build()
+            .await
+            .map_err(failed)?;
+        if let Some(own) = connection.unique_name() {
+            accounts.set_own(own);
+        }
+        let bus = DBusProxy::new(&connection).await.map_err(failed)?;
+        // Whoever leaves has no name any more; names that only change hands are of no interest.
+        let leaving = bus
+            .receive_name_owner_changed_with_args(&[(2, "")])
+            .await
+            .map_err(failed)?;
+        let mut watchers = JoinSet::new();
+        watchers.spawn(refuse(connection.clone(), refused));
+        watchers.spawn(unread::run(
+            connection.clone(),
+            shared.clone(),
+            accounts,
+            uncertain,
+        ));
+        watchers.spawn(watch_leaving(connection.clone(), shared.clone(), leaving));
+        watchers.spawn(publish::run(connection.clone(), shared.engine.status()));
+        watchers.spawn(sweep(connection.clone(), shared.clone()));
+        take_name(&connection, &bus).await?;
+        Ok(Self {
+            connection,
+            shared,
+            _watchers: watchers,
+        })
+    }
+}
+
+async fn take_name(connection: &Connection, bus: &DBusProxy<'_>) -> Result<(), BusError> {
+    let name = WellKnownName::from_static_str_unchecked(NAME);
+    let flags = RequestNameFlags::DO_NOT_QUEUE;
+    match connection.request_name_with_flags(name.clone(), flags).await {
+        Ok(_) => Ok(()),
+        Err(zbus::Error::NameTaken) => Err(BusError::NameTaken {
+            owner: describe_owner(bus, name.into()).await,
+        }),
+        Err(error) => Err(BusError::NameRefused(error)),
+    }
+}
+
+async fn describe_owner(bus: &DBusProxy<'_>, name: BusName<'_>) -> String {
+    let Ok(owner) = bus.get_name_owner(name).await else {
+        return "another connection".to_owned();
+    };
+    match bus
+        .get_connection_unix_process_id((*owner).clone().into())
+        .await
+    {
+        Ok(process) => format!("process {process} ({owner})"),
+        Err(_) => owner.to_string(),
+    }
+}
+
+/// Answers the calls that went no further than the socket.
+async fn refuse(connection: Connection, mut refused: mpsc::Receiver<Refused>) {
+    while let Some(Refused { call, why }) = refused.recv().await {
+        let error = zbus::fdo::Error::LimitsExceeded(why);
+        if connection.reply_dbus_error(&call.header(), error).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn sweep(connection: Connection, shared: Arc<Shared>) {
+    shared.sweep(&connection).await;
+}
+
+async fn watch_leaving(
+    connection: Connection,
+    shared: Arc<Shared>,
+    mut leaving: NameOwnerChangedStream,
+) {
+    while let Some(signal) = leaving.next().await {
+        let Ok(args) = signal.args() else { continue };
+        if let BusName::Unique(name) = args.name() {
+            let caller = Caller::new(name.to_owned().into());
+            // Removing objects takes locks; this stream must never wait, or nothing is received.
+            let (shared, connection) = (shared.clone(), connection.clone());
+            tokio::spawn(async move { shared.leave(&connection, &caller).await });
+        }
+    }
+}

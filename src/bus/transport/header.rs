@@ -1,0 +1,139 @@
+//! The header of a message as it lies on the wire, as far as sifting needs it.
+//! <https://dbus.freedesktop.org/doc/dbus-specification.html#message-protocol-messages>
+
+use zbus::Variant;
+use zbus::wire::serialized::{Context, Data};
+use zbus::wire::{BE, Endian, LE, to_bytes};
+
+/// Bytes of the part that every message begins with: its kind, its lengths and its serial.
+pub(super) const FIXED: usize = 16;
+/// Where the array of fields begins: with its length, the last part of the fixed bytes.
+const FIELDS: usize = 12;
+/// Bytes of the fields. The specification's own fields take at most some kilobytes.
+pub(super) const LONGEST_FIELDS: usize = 64 << 10;
+/// Bytes of a whole message, by the specification.
+const LONGEST: usize = 128 << 20;
+
+const METHOD_CALL: u8 = 1;
+const NO_REPLY_EXPECTED: u8 = 1;
+
+const SENDER: u8 = 7;
+const SIGNATURE: u8 = 8;
+const UNIX_FDS: u8 = 9;
+
+/// The bytes that are not those of a message: where the next one begins cannot be known.
+#[derive(Debug, thiserror::Error)]
+#[error("what the bus sends is no message")]
+pub(super) struct Unintelligible;
+
+/// The first bytes of a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fixed {
+    bytes: [u8; FIXED],
+    endian: Endian,
+}
+
+impl Fixed {
+    pub(super) fn read(bytes: [u8; FIXED]) -> Result<Self, Unintelligible> {
+        let endian = match bytes[0] {
+            b'l' => LE,
+            b'B' => BE,
+            _ => return Err(Unintelligible),
+        };
+        let fixed = Self { bytes, endian };
+        let whole = fixed.fields().saturating_add(fixed.body());
+        (whole <= LONGEST).then_some(fixed).ok_or(Unintelligible)
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&self.bytes[at..at + 4]);
+        match self.endian {
+            Endian::Little => u32::from_le_bytes(bytes),
+            Endian::Big => u32::from_be_bytes(bytes),
+        }
+    }
+
+    pub(super) fn is_call(&self) -> bool {
+        self.bytes[1] == METHOD_CALL
+    }
+
+    pub(super) fn expects_reply(&self) -> bool {
+        self.bytes[2] & NO_REPLY_EXPECTED == 0
+    }
+
+    pub(super) fn serial(&self) -> u32 {
+        self.number(8)
+    }
+
+    /// Bytes of the body.
+    pub(super) fn body(&self) -> usize {
+        self.number(4) as usize
+    }
+
+    /// Bytes of the fields, and of the padding behind them.
+    pub(super) fn fields(&self) -> usize {
+        (self.number(FIELDS) as usize).next_multiple_of(8)
+    }
+}
+
+/// A header whose fields have been read.
+#[derive(Debug)]
+pub(super) struct Header {
+    fixed: Fixed,
+    fields: Vec<(u8, Variant<'static>)>,
+}
+
+impl Header {
+    /// Reads the fields, `fixed.fields()` bytes; `None` if they are none. A field that the specification does not know is
+    /// left out, as it asks. So are the descriptors that came along, for no method takes any: the kernel has closed them.
+    pub(super) fn read(fixed: Fixed, fields: &[u8]) -> Option<Self> {
+        let bytes = [&fixed.bytes[FIELDS..], fields].concat();
+        let data = Data::new(bytes, Context::new(fixed.endian, FIELDS));
+        let (read, _) = data.deserialize::<Vec<(u8, Variant<'_>)>>().ok()?;
+        let mut fields = Vec::with_capacity(read.len());
+        for (code, value) in read {
+            if (1..UNIX_FDS).contains(&code) {
+                fields.push((code, value.try_to_owned().ok()?.into()));
+            }
+        }
+        Some(Self { fixed, fields })
+    }
+
+    /// The bus vouches for it.
+    pub(super) fn sender(&self) -> Option<&str> {
+        self.fields.iter().find_map(|(code, value)| match value {
+            Variant::Str(name) if *code == SENDER => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The message, ready for its body: every call now expects a reply, by which it is known to have been dealt with.
+    pub(super) fn write(&self) -> Option<Vec<u8>> {
+        self.with(&self.fields, self.fixed.body())
+    }
+
+    /// The same without a body.
+    pub(super) fn write_bare(&self) -> Option<Vec<u8>> {
+        let mut fields = self.fields.clone();
+        fields.retain(|(code, _)| *code != SIGNATURE);
+        self.with(&fields, 0)
+    }
+
+    fn with(&self, fields: &Vec<(u8, Variant<'_>)>, body: usize) -> Option<Vec<u8>> {
+        let fields = to_bytes(Context::new(self.fixed.endian, FIELDS), fields).ok()?;
+        let length = (FIELDS + fields.len()).next_multiple_of(8);
+        let mut bytes = Vec::with_capacity(length + body);
+        bytes.extend_from_slice(&self.fixed.bytes[..FIELDS]);
+        bytes[2] &= !NO_REPLY_EXPECTED;
+        let body = u32::try_from(body).ok()?;
+        let body = match self.fixed.endian {
+            Endian::Little => body.to_le_bytes(),
+            Endian::Big => body.to_be_bytes(),
+        };
+        bytes[4..8].copy_from_slice(&body);
+        bytes.extend_from_slice(&fields);
+        bytes.resize(length, 0);
+        Some(bytes)
+    }
+}
