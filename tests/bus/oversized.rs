@@ -1,4 +1,5 @@
-//! Calls as long as the bus lets through: they are refused by name, and cost the daemon little more than their bytes.
+//! Calls as long as the bus lets through are read past, and cost the daemon nothing; those as long as it takes are
+//! refused by name, and cost it little more than their bytes.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,9 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 
 /// Almost what the system bus lets through.
-const BYTES: usize = 27 << 20;
+const LONGEST: usize = 27 << 20;
+/// Almost what the daemon takes in one call.
+const BYTES: usize = 29 << 16;
 /// What one call may cost: its bytes, and as much again for how the allocator lays them out. Decoded without a limit
 /// each of these would cost ten times as much.
 const COST: u64 = 3 * BYTES as u64;
@@ -37,8 +40,31 @@ where
             assert!(text.len() < 500, "{name}: {} bytes", text.len());
             format!("{}: {text}", name.rsplit('.').next().expect("a name"))
         }
+        Err(zbus::Error::FDO(error)) => error.to_string(),
         other => panic!("{method}: {other:?}"),
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_any_length_are_read_past() {
+    let bus = PrivateBus::start();
+    let mut daemon = Process::start(&bus, "", "").await;
+    let clients = join_all((0..AT_ONCE).map(|_| Client::connect(&bus))).await;
+    let before = daemon.peak().unwrap();
+    let (text, none) = ("x".repeat(LONGEST), Fields::new());
+    join_all(clients.iter().map(async |client| {
+        for _ in 0..3 {
+            let refused = call(client, PATH, "Manager.Complete", &(&text, &none)).await;
+            let hint = "org.freedesktop.DBus.Error.LimitsExceeded: the call has 2831";
+            assert!(refused.starts_with(hint), "{refused}");
+        }
+        assert!(client.manager.complete("hello", fields([])).await.is_ok());
+    }))
+    .await;
+    // One of them is more than this.
+    let grown = daemon.peak().unwrap() - before;
+    assert!(grown < 16 << 20, "{} MiB", grown >> 20);
+    assert!(daemon.lives());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! The policy file: strangers look, members ask, operators also operate.
+//! The policy file: strangers are refused, members look and ask, operators also operate.
 
 use std::process::{Command, Output};
 
@@ -106,7 +106,7 @@ fn powers(address: &str, caller: &Identity) -> [bool; 3] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_look_members_ask_and_operators_operate() {
+async fn strangers_are_refused_members_ask_and_operators_operate() {
     if !is_root() {
         return;
     }
@@ -115,7 +115,7 @@ async fn strangers_look_members_ask_and_operators_operate() {
     let [(_, _, member), (_, _, admin)] = GROUPS;
     // Where the groups come from and in which order must not matter.
     let cases = [
-        (NOBODY, vec![NOBODY], [true, false, false]),
+        (NOBODY, vec![NOBODY], [false, false, false]),
         (NOBODY, vec![member], [true, true, false]),
         (NOBODY, vec![NOBODY, member], [true, true, false]),
         (NOBODY, vec![NOBODY, admin], [true, true, true]),

@@ -140,7 +140,7 @@ ask() {
     as "$1" busctl call --timeout=60 $name $path $name.Manager Complete 'sa{sv}' "$2" 1 max_tokens u 4
 }
 
-# manager PROPERTY: as nobody sees it.
+# manager PROPERTY: as a member sees it.
 manager() {
-    as nobody busctl get-property $name $path $name.Manager "$1"
+    as member busctl get-property $name $path $name.Manager "$1"
 }

@@ -137,3 +137,64 @@ impl Header {
         Some(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATH: u8 = 1;
+    const MEMBER: u8 = 3;
+
+    /// A call without a body; its sender is `:1.7`, its serial 9.
+    fn call(endian: Endian, more: &[(u8, Variant<'static>)]) -> (Fixed, Vec<u8>) {
+        let path = zbus::ObjectPath::from_static_str_unchecked("/org/ganglion/Llm1");
+        let mut fields = vec![
+            (PATH, Variant::from(path)),
+            (MEMBER, "Ping".into()),
+            (SENDER, ":1.7".into()),
+        ];
+        fields.extend_from_slice(more);
+        let fields = to_bytes(Context::new(endian, FIELDS), &fields).unwrap();
+        let mut bytes = match endian {
+            Endian::Little => vec![b'l', METHOD_CALL, 1, 1, 0, 0, 0, 0, 9, 0, 0, 0],
+            Endian::Big => vec![b'B', METHOD_CALL, 1, 1, 0, 0, 0, 0, 0, 0, 0, 9],
+        };
+        bytes.extend_from_slice(&fields);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        let fixed = Fixed::read(bytes[..FIXED].try_into().unwrap()).unwrap();
+        (fixed, bytes.split_off(FIXED))
+    }
+
+    #[test]
+    fn fields_that_nobody_knows_are_left_out() {
+        for endian in [LE, BE] {
+            let (plain, expected) = call(endian, &[]);
+            let nested = Variant::from(vec![("x", Variant::from(vec![1u64, 2]))]);
+            let (fixed, fields) = call(endian, &[(10, 7u8.into()), (200, nested)]);
+            assert!(fields.len() > expected.len());
+            let header = Header::read(fixed, &fields).unwrap();
+            assert_eq!(header.sender(), Some(":1.7"));
+            assert_eq!((fixed.serial(), fixed.expects_reply()), (9, false));
+            let mut whole = plain.bytes.to_vec();
+            whole.extend_from_slice(&expected);
+            // Each call gets an answer, which is how its end is known.
+            whole[2] = 0;
+            assert_eq!(header.write().unwrap(), whole, "{endian:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_header_is_none() {
+        let (fixed, fields) = call(LE, &[]);
+        assert!(Header::read(fixed, &fields[..fields.len() - 9]).is_none());
+        let mut wrong = fields.clone();
+        wrong[4] = 0xff;
+        assert!(Header::read(fixed, &wrong).is_none());
+        let mut first = fixed.bytes;
+        first[0] = b'x';
+        assert!(Fixed::read(first).is_err());
+        first[0] = b'l';
+        first[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(Fixed::read(first).is_err(), "longer than any message");
+    }
+}

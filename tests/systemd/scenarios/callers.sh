@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Who may do what: everyone looks, group ganglion asks, group ganglion-admin and root also operate.
+# Who may do what: group ganglion looks and asks, group ganglion-admin and root also operate, others may nothing.
 start
 refused='(Access denied|AccessDenied|Sender is not authorized|Call failed: Rejected)'
 for user in root member admin both; do
@@ -9,11 +9,17 @@ for user in nobody stranger; do
     said=$(ask $user 'Name a colour.' 2>&1) && fail "$user was answered"
     matches "what $user reads" "$said" "$refused"
 done
-for user in root member admin both stranger nobody; do
+for user in root member admin both; do
     matches "what $user sees of Manager" \
         "$(as $user busctl get-property $name $path $name.Manager State Version QueueLength 2>&1 | tr '\n' ' ')" '^s "ready" s "[0-9.]+" u 0'
     matches "what $user sees of Diagnostics" \
         "$(as $user busctl get-property $name $path $name.Diagnostics GraphState 2>&1)" '^s '
+done
+for user in nobody stranger; do
+    said=$(as $user busctl get-property $name $path $name.Manager State 2>&1) && fail "$user sees the state"
+    matches "what $user reads of the state" "$said" "$refused"
+    said=$(as $user busctl introspect $name $path 2>&1) && fail "$user sees the interfaces"
+    matches "what $user reads of the interfaces" "$said" "$refused"
 done
 for method in Diagnostics.ResetGraph Diagnostics.DumpGraph Manager.Reload; do
     operate=(busctl call $name $path "$name.${method%.*}" "${method#*.}")

@@ -13,7 +13,7 @@ holds 'not as the service' echo "$found" && fail "root did not check as the serv
 # Others check as themselves, and are told so.
 matches 'what a member finds' "$(as member ganglionctl doctor || true)" 'the device was checked as member, not as the service'
 matches 'what a member may do' "$(as member ganglionctl doctor || true)" '^ok    bus: member may ask it'
-matches 'what nobody may do' "$(as nobody ganglionctl doctor || true)" 'nobody may look at the daemon, but not ask it'
+matches 'what nobody may do' "$(as nobody ganglionctl doctor || true)" 'bus: nobody may not ask the daemon'
 
 # A report holds the journal, and no prompt.
 ask member 'sentinel-of-a-prompt' >/dev/null

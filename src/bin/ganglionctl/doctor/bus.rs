@@ -53,7 +53,7 @@ pub(super) fn call(address: Option<String>, caller: &Account) -> Answer {
     });
     match asked {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => refused(&error),
+        Ok(Err(error)) => refused(&error, caller),
         Err(Failure { message, .. }) => {
             let what = message.unwrap_or_default();
             Answer {
@@ -64,18 +64,33 @@ pub(super) fn call(address: Option<String>, caller: &Account) -> Answer {
     }
 }
 
-fn refused(error: &bus::Error) -> Answer {
-    let what = format!("the daemon's properties cannot be read: {error}");
-    let remedy = match error.name().as_str() {
-        "org.freedesktop.DBus.Error.AccessDenied" => {
-            "the policy is not in force: sudo systemctl reload dbus"
-        }
-        _ => "journalctl -xeu gangliond says why",
+fn refused(error: &bus::Error, caller: &Account) -> Answer {
+    let finding = if is_denied(error) {
+        denied(caller)
+    } else {
+        let what = format!("the daemon's properties cannot be read: {error}");
+        Finding::fail(CHECK, what, "journalctl -xeu gangliond says why")
     };
     Answer {
-        findings: vec![Finding::fail(CHECK, what, remedy)],
+        findings: vec![finding],
         loaded: None,
     }
+}
+
+/// Whether the bus itself has refused.
+fn is_denied(error: &bus::Error) -> bool {
+    error.name().as_str() == "org.freedesktop.DBus.Error.AccessDenied"
+}
+
+fn denied(caller: &Account) -> Finding {
+    let user = &caller.user;
+    let what = format!("{user} may not ask the daemon");
+    if caller.is_in("ganglion") || user == "root" {
+        let remedy = "the policy is not in force: sudo systemctl reload dbus";
+        return Finding::fail(CHECK, what, remedy);
+    }
+    let remedy = format!("sudo usermod -aG ganglion {user}, and a new login");
+    Finding::warn(CHECK, what, remedy)
 }
 
 async fn ask(connection: &Connection, caller: &Account) -> Result<Answer, bus::Error> {
@@ -128,30 +143,13 @@ async fn ask(connection: &Connection, caller: &Account) -> Result<Answer, bus::E
 /// A call that the daemon refuses whatever its state, once the bus has let it through.
 async fn may_generate(manager: &bus::proxy::ManagerProxy<'_>, caller: &Account) -> Finding {
     let options = HashMap::from([("doctor", true.into())]);
-    let user = &caller.user;
     match manager.open_session(options).await {
-        Err(bus::Error::Bus(zbus::Error::FDO(error)))
-            if matches!(*error, fdo::Error::AccessDenied(_)) =>
-        {
-            let what = format!("{user} may look at the daemon, but not ask it");
-            if caller.is_in("ganglion") {
-                return Finding::fail(
-                    CHECK,
-                    what,
-                    "the policy is not in force: sudo systemctl reload dbus",
-                );
-            }
-            Finding::warn(
-                CHECK,
-                what,
-                format!("sudo usermod -aG ganglion {user}, and a new login"),
-            )
-        }
+        Err(error) if is_denied(&error) => denied(caller),
         Err(bus::Error::Bus(error)) => Finding::fail(
             CHECK,
             format!("a call fails: {error}"),
             "journalctl -xeu gangliond says why",
         ),
-        _ => Finding::ok(CHECK, format!("{user} may ask it")),
+        _ => Finding::ok(CHECK, format!("{} may ask it", caller.user)),
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn gangliond() -> String {
         ),
         (
             "/usr/share/dbus-1/system.d/org.ganglion.Llm1.conf",
-            "Who may call: everyone looks, the group ganglion asks, the group ganglion-admin also operates.",
+            "Who may call: the group ganglion looks and asks, the group ganglion-admin also operates, others may nothing.",
         ),
     ] {
         page.entry([italic(file)], what);

@@ -38,8 +38,17 @@ pub(super) fn page() -> Result<String, Failure> {
     page.paragraph(
         "gangliond(8) owns the name `org.ganglion.Llm1` on the system bus. Calls answer at once; tokens come through a \
          pipe, or as signals where a request asks for them. A client that leaves the bus ends its sessions and \
-         requests. Everyone may read properties; asking is for the group ganglion, and Reload, ResetGraph and \
-         DumpGraph are for root and the group ganglion-admin.",
+         requests. Properties and asking are for the group ganglion, and Reload, ResetGraph and DumpGraph are for root \
+         and the group ganglion-admin; the bus refuses everyone else.",
+    );
+    page.paragraph(
+        "A client reads the answers to its calls, also while it waits for something else: the bus holds what it does not \
+         read. One that leaves 1 MiB or 8 descriptors unread, or whose user leaves 8 MiB or 16, gets no further ones, and \
+         after `stream.stall_seconds` its sessions and requests end. A call may have 3 MiB; longer ones, and those \
+         beyond 128 of a connection without an answer, are refused with org.freedesktop.DBus.Error.LimitsExceeded. \
+         What dbus-daemon's own limits leave open: any user may have 256 connections to the bus and fill the bus \
+         itself with messages to others (`max_connections_per_user`, `max_outgoing_bytes` in system.conf; see \
+         dbus-daemon(1)), which slows the bus for every service, this one included.",
     );
     for text in SHIPPED {
         let options = ParsingOptions {
