@@ -1,5 +1,6 @@
 //! What tests of several surfaces share.
 
+pub(crate) mod attack;
 pub(crate) mod daemon;
 pub(crate) mod fake_driver;
 pub(crate) mod gguf_writer;
@@ -9,3 +10,4 @@ pub(crate) mod refusals;
 pub(crate) mod signals;
 pub(crate) mod stream;
 pub(crate) mod tiny_gguf;
+pub(crate) mod wire;
