@@ -4,6 +4,8 @@ pub(crate) mod attack;
 pub(crate) mod daemon;
 pub(crate) mod fake_driver;
 pub(crate) mod gguf_writer;
+pub(crate) mod leaks;
+pub(crate) mod peer_bus;
 pub(crate) mod private_bus;
 pub(crate) mod process;
 pub(crate) mod refusals;

@@ -11,6 +11,8 @@ mod tiny_gguf;
 #[allow(dead_code, unused_imports)] // the tests do more with it
 #[path = "../support/attack/mod.rs"]
 mod attack;
+#[path = "../support/leaks.rs"]
+mod leaks;
 #[allow(dead_code, unused_imports)] // the tests do more with it
 #[path = "../support/wire/mod.rs"]
 mod wire;
@@ -25,6 +27,8 @@ mod fuzz;
 mod honest;
 #[path = "check/journal.rs"]
 mod journal;
+#[path = "check/leaks.rs"]
+mod leaking;
 #[path = "check/load.rs"]
 mod load;
 #[path = "check/sandbox.rs"]
@@ -48,7 +52,9 @@ const USAGE: &str = "usage: systemd-check CHECK [ARGUMENT...]
   attacks                prints the hostile users that it can be, and whom the policy must take each for
   attack NAME SECONDS    is that hostile user, or all \"members\" or \"strangers\" at once
   fuzz-wire SEED SECONDS sends frames made at random
-  honest SECONDS COUNT   so many clients that ask all the time, and one that pings: times, and what went wrong";
+  honest SECONDS COUNT   so many clients that ask all the time, and one that pings: times, and what went wrong
+  leaks PID FILE RELOADS CANCELLED SESSIONS
+                         what that process holds before and after so many of each; FILE is a drop-in to overwrite";
 
 /// Why a check could not be done, or what did not hold.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
@@ -78,6 +84,9 @@ fn main() -> ExitCode {
         }
         ["attack", name, seconds] => attacks::run(name, seconds),
         ["fuzz-wire", seed, seconds] => attacks::fuzz(seed, seconds),
+        ["leaks", pid, file, reloads, cancelled, sessions] => {
+            leaking::run(pid, file, [reloads, cancelled, sessions])
+        }
         ["honest", seconds, count] => honest::run(seconds, count),
         _ => {
             eprintln!("{USAGE}");

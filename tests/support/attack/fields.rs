@@ -1,7 +1,6 @@
 //! Headers that no library writes: unknown fields, known ones of another type, names that are none.
 
 use std::path::Path;
-use std::time::Instant;
 
 use ganglion::bus::{NAME, PATH as OBJECT};
 
@@ -9,10 +8,11 @@ use super::super::wire::{
     CALL, DESTINATION, ERROR, ERROR_NAME, INTERFACE, MEMBER, Message, PATH, REPLY_SERIAL, RETURN,
     SIGNAL, SIGNATURE, Value,
 };
+use super::Until;
 use super::calls::ping;
 
 /// Each is sent on a connection of its own: the bus may well hang up.
-pub(super) fn run(bus: &Path, until: Instant) {
+pub(super) fn run(bus: &Path, until: &Until) {
     let next = std::sync::atomic::AtomicUsize::new(0);
     super::on(2, bus, until, |wire| {
         let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -23,7 +23,7 @@ pub(super) fn run(bus: &Path, until: Instant) {
 }
 
 /// How many there are.
-pub(crate) const MALFORMED: usize = 26;
+pub(crate) const MALFORMED: usize = 30;
 
 fn signal() -> Message {
     Message::new(SIGNAL)
@@ -81,6 +81,19 @@ pub(crate) fn malformed(number: usize) -> Message {
         22 => reply(RETURN),
         23 => reply(ERROR).field(ERROR_NAME, "org.example.No".into()),
         24 => reply(ERROR).field(ERROR_NAME, "no name".into()),
+        25 => Message { kind: 7, ..ping() },
+        26 => Message {
+            flags: 0xf8,
+            ..ping()
+        },
+        27 => Message {
+            big_endian: true,
+            ..ping()
+        },
+        28 => Message {
+            big_endian: true,
+            ..ping().field(10, Value::U32(1))
+        },
         _ => Message::new(CALL)
             .field(DESTINATION, NAME.into())
             .field(PATH, Value::Path(OBJECT.to_owned()))

@@ -5,14 +5,17 @@
 
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::super::wire::{DESTINATION, INTERFACE, MEMBER, Message, PATH, SIGNATURE, Value, Wire};
-use super::calls;
+use super::super::wire::{
+    DESTINATION, INTERFACE, MEMBER, Message, PATH, SIGNATURE, Value, Wire, later,
+};
+use super::{Until, calls};
 
 const SEED: u64 = 1;
+const ANSWER: Duration = Duration::from_secs(1);
 /// How deep values lie in each other; the bus allows 64 variants.
 const DEPTH: usize = 6;
 const TEXTS: [&str; 8] = [
@@ -36,17 +39,17 @@ const OPTIONS: [&str; 8] = [
     "system",
 ];
 
-pub(super) fn run_until(bus: &Path, until: Instant) {
+pub(super) fn run_until(bus: &Path, until: &Until) {
     run(bus, SEED, until, u64::MAX);
 }
 
 /// Sends frames until the time is over, or so many; tells how many connections the bus ended.
-pub(crate) fn run(bus: &Path, seed: u64, until: Instant, frames: u64) -> u64 {
+pub(crate) fn run(bus: &Path, seed: u64, until: &Until, frames: u64) -> u64 {
     let mut rng = Rng::with_seed(seed);
     let mut hung_up = 0;
     let mut wire = None;
     for _ in 0..frames {
-        if Instant::now() >= until {
+        if until.is_over() {
             break;
         }
         let message = message(&mut rng);
@@ -67,8 +70,7 @@ fn send(mut wire: Wire, message: Message, rng: &mut Rng) -> Option<Wire> {
     if !whole {
         flip(&mut bytes, rng);
     }
-    wire.write(&bytes, Instant::now() + Duration::from_secs(1))
-        .ok()?;
+    wire.write(&bytes, later(ANSWER)).ok()?;
     // Answers are taken now and then.
     while wire.next(Duration::ZERO).ok()?.is_some() {}
     // A frame whose length is wrong swallows those that follow.

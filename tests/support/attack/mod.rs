@@ -12,16 +12,18 @@ mod oversized;
 mod prompts;
 mod queue;
 mod unread;
+mod until;
 
 use std::io;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::wire::Wire;
 
 pub(crate) use fields::{MALFORMED, malformed};
 pub(crate) use unread::stop_reading;
+pub(crate) use until::Until;
 
 /// How long an attack rests where it has nothing to do, or was refused.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -36,10 +38,10 @@ pub(crate) enum Who {
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) who: Who,
-    run: fn(&Path, Instant),
+    run: fn(&Path, &Until),
 }
 
-const fn by(who: Who, name: &'static str, run: fn(&Path, Instant)) -> Attack {
+const fn by(who: Who, name: &'static str, run: fn(&Path, &Until)) -> Attack {
     Attack { name, who, run }
 }
 
@@ -78,7 +80,7 @@ impl Attack {
         ATTACKS.iter().find(|attack| attack.name == name)
     }
 
-    pub(crate) fn run(&self, bus: &Path, until: Instant) {
+    pub(crate) fn run(&self, bus: &Path, until: &Until) {
         (self.run)(bus, until);
     }
 }
@@ -87,13 +89,13 @@ impl Attack {
 fn on(
     connections: usize,
     bus: &Path,
-    until: Instant,
+    until: &Until,
     each: impl Fn(&mut Wire) -> io::Result<()> + Sync,
 ) {
     thread::scope(|scope| {
         for _ in 0..connections {
             scope.spawn(|| {
-                while Instant::now() < until {
+                while !until.is_over() {
                     let done = Wire::connect(bus).and_then(|mut wire| each(&mut wire));
                     if done.is_err() {
                         thread::sleep(PAUSE);
@@ -102,9 +104,4 @@ fn on(
             });
         }
     });
-}
-
-/// Sleeps until then.
-fn wait(until: Instant) {
-    thread::sleep(until.saturating_duration_since(Instant::now()));
 }

@@ -3,22 +3,21 @@
 use std::io;
 use std::path::Path;
 use std::thread;
-use std::time::Instant;
 
 use super::super::wire::{Message, Value};
-use super::{calls, on, stop_reading};
+use super::{Until, calls, on, stop_reading};
 
 /// The bus takes messages of 32 MiB at most.
 const BYTES: usize = 30 << 20;
 /// More than the bus lets one sender have undelivered.
 const DESCRIPTORS: usize = 100;
 
-pub(super) fn run(bus: &Path, until: Instant) {
+pub(super) fn run(bus: &Path, until: &Until) {
     thread::scope(|scope| {
         scope.spawn(|| {
             on(1, bus, until, |wire| {
                 stop_reading(wire)?;
-                while Instant::now() < until {
+                while !until.is_over() {
                     let short = || calls::generate("hello", [("max_tokens", Value::U32(1))]);
                     wire.send_all((0..DESCRIPTORS).map(|_| short()))?;
                     thread::sleep(super::PAUSE);
@@ -31,11 +30,11 @@ pub(super) fn run(bus: &Path, until: Instant) {
 }
 
 /// Four connections that send nothing but these.
-fn calls(bus: &Path, until: Instant) {
+fn calls(bus: &Path, until: &Until) {
     let bytes = long().bytes();
     on(4, bus, until, |wire| -> io::Result<()> {
-        while Instant::now() < until {
-            wire.write(&bytes, until)?;
+        while !until.is_over() {
+            wire.write(&bytes, || until.is_over())?;
         }
         Ok(())
     });

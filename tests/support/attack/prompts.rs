@@ -1,15 +1,14 @@
 //! Prompts that no context holds: each is refused, once it has been encoded.
 
+use std::io::ErrorKind;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use super::{calls, on};
+use super::{PAUSE, Until, calls, on};
 
-const ANSWER: Duration = Duration::from_secs(120);
 const AT_ONCE: usize = 60;
 const BYTES: usize = (1 << 20) - 4096;
 
-pub(super) fn refused(bus: &Path, until: Instant) {
+pub(super) fn refused(bus: &Path, until: &Until) {
     // Words that differ: encoders remember the last ones.
     let words: String = (0_u32..)
         .map(|n| format!("{:x} ", n.wrapping_mul(2_654_435_761)))
@@ -21,7 +20,11 @@ pub(super) fn refused(bus: &Path, until: Instant) {
         for _ in 0..AT_ONCE / 4 {
             last = wire.send(calls::generate(text, []))?;
         }
-        let left = until.saturating_duration_since(Instant::now());
-        wire.reply(last, ANSWER.min(left)).map(drop)
+        while !until.is_over()
+            && wire
+                .reply(last, PAUSE)
+                .is_err_and(|error| error.kind() == ErrorKind::TimedOut)
+        {}
+        Ok(())
     });
 }

@@ -3,16 +3,16 @@
 use std::io;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::wire::{Value, Wire};
-use super::{PAUSE, calls, on};
+use super::{PAUSE, Until, calls, on};
 
 const ANSWER: Duration = Duration::from_secs(20);
 const WAITING: usize = 12;
 
 /// Keeps so many long answers waiting or running; all are read.
-pub(super) fn long_answers(bus: &Path, until: Instant) {
+pub(super) fn long_answers(bus: &Path, until: &Until) {
     on(WAITING, bus, until, |wire| {
         let long = "Tell a very long story about a robot.";
         let asked = wire.ask(
@@ -30,8 +30,8 @@ pub(super) fn long_answers(bus: &Path, until: Instant) {
 }
 
 /// Reads signals until the request has finished.
-fn drain(wire: &mut Wire, until: Instant, _request: &str) -> io::Result<()> {
-    while Instant::now() < until {
+fn drain(wire: &mut Wire, until: &Until, _request: &str) -> io::Result<()> {
+    while !until.is_over() {
         if let Some(signal) = wire.next(PAUSE)?
             && signal.member == "Finished"
         {
@@ -42,9 +42,9 @@ fn drain(wire: &mut Wire, until: Instant, _request: &str) -> io::Result<()> {
 }
 
 /// Each of these would be an entry of the journal.
-pub(super) fn cancelled(bus: &Path, until: Instant) {
+pub(super) fn cancelled(bus: &Path, until: &Until) {
     on(2, bus, until, |wire| {
-        while Instant::now() < until {
+        while !until.is_over() {
             let asked = wire.ask(calls::generate("hello", []), ANSWER)?;
             if let Some(request) = asked.text().filter(|_| asked.error.is_empty()) {
                 drop(asked);
@@ -58,9 +58,9 @@ pub(super) fn cancelled(bus: &Path, until: Instant) {
 }
 
 /// A turn and the end of its conversation, in one write.
-pub(super) fn send_and_close(bus: &Path, until: Instant) {
+pub(super) fn send_and_close(bus: &Path, until: &Until) {
     on(2, bus, until, |wire| {
-        while Instant::now() < until {
+        while !until.is_over() {
             let opened = wire.ask(calls::open_session([]), ANSWER)?;
             let Some(path) = opened.text().filter(|_| opened.error.is_empty()) else {
                 thread::sleep(PAUSE);

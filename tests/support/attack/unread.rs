@@ -3,10 +3,10 @@
 use std::io;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::wire::{Message, Value, Wire};
-use super::{PAUSE, calls, on, wait};
+use super::{PAUSE, Until, calls, on};
 
 /// More than a socket and its bus keep for a client: from then on what it gets stays with the bus.
 const FILL: usize = 200;
@@ -23,13 +23,13 @@ pub(crate) fn stop_reading(wire: &mut Wire) -> io::Result<()> {
 }
 
 /// Calls that are as many as may be unanswered, and so again until the time is over.
-fn unread(wire: &mut Wire, until: Instant, call: impl Fn() -> Message) -> io::Result<()> {
+fn unread(wire: &mut Wire, until: &Until, call: impl Fn() -> Message) -> io::Result<()> {
     stop_reading(wire)?;
-    while Instant::now() < until {
+    while !until.is_over() {
         let calls: Vec<u8> = (0..AT_ONCE)
             .flat_map(|_| wire.numbered(call()).bytes())
             .collect();
-        wire.write(&calls, until)?;
+        wire.write(&calls, || until.is_over())?;
         thread::sleep(PAUSE);
     }
     Ok(())
@@ -40,22 +40,22 @@ fn short() -> Message {
     calls::generate("hello", [("max_tokens", Value::U32(1))])
 }
 
-pub(super) fn descriptors(bus: &Path, until: Instant) {
+pub(super) fn descriptors(bus: &Path, until: &Until) {
     on(1, bus, until, |wire| unread(wire, until, short));
 }
 
-pub(super) fn descriptors_many(bus: &Path, until: Instant) {
+pub(super) fn descriptors_many(bus: &Path, until: &Until) {
     on(8, bus, until, |wire| unread(wire, until, short));
 }
 
 /// The bus lets go of what was held for a connection that leaves; the next one is there already.
-pub(super) fn descriptors_again(bus: &Path, until: Instant) {
+pub(super) fn descriptors_again(bus: &Path, until: &Until) {
     on(2, bus, until, |wire| {
-        unread(wire, until.min(Instant::now() + HOLD), short)
+        unread(wire, &until.within(HOLD), short)
     });
 }
 
-pub(super) fn signals(bus: &Path, until: Instant) {
+pub(super) fn signals(bus: &Path, until: &Until) {
     on(4, bus, until, |wire| {
         unread(wire, until, || {
             calls::generate(
@@ -69,20 +69,20 @@ pub(super) fn signals(bus: &Path, until: Instant) {
     });
 }
 
-pub(super) fn introspect(bus: &Path, until: Instant) {
+pub(super) fn introspect(bus: &Path, until: &Until) {
     on(6, bus, until, |wire| unread(wire, until, calls::introspect));
 }
 
-pub(super) fn ping(bus: &Path, until: Instant) {
+pub(super) fn ping(bus: &Path, until: &Until) {
     on(4, bus, until, |wire| unread(wire, until, calls::ping));
 }
 
-pub(super) fn properties(bus: &Path, until: Instant) {
+pub(super) fn properties(bus: &Path, until: &Until) {
     on(4, bus, until, |wire| unread(wire, until, calls::get_all));
 }
 
 /// The longest texts that a conversation takes, read back again and again.
-pub(super) fn history(bus: &Path, until: Instant) {
+pub(super) fn history(bus: &Path, until: &Until) {
     let texts: Vec<String> = [20, 16, 12].map(|bits| "x ".repeat(1 << (bits - 1))).into();
     on(4, bus, until, |wire| {
         for text in &texts {
@@ -97,7 +97,6 @@ pub(super) fn history(bus: &Path, until: Instant) {
             return unread(wire, until, || calls::session(&path, "History"));
         }
         thread::sleep(PAUSE);
-        wait(until.min(Instant::now() + PAUSE));
         Ok(())
     });
 }

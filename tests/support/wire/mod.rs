@@ -54,7 +54,7 @@ impl Wire {
     /// Sends one message, and tells its serial.
     pub(crate) fn send(&mut self, message: Message) -> io::Result<u32> {
         let message = self.numbered(message);
-        self.write(&message.bytes(), Instant::now() + ANSWER)?;
+        self.write(&message.bytes(), later(ANSWER))?;
         Ok(message.serial)
     }
 
@@ -67,7 +67,7 @@ impl Wire {
         for message in messages {
             bytes.extend(self.numbered(message).bytes());
         }
-        self.write(&bytes, Instant::now() + ANSWER)?;
+        self.write(&bytes, later(ANSWER))?;
         Ok(self.serial)
     }
 
@@ -80,20 +80,23 @@ impl Wire {
         message
     }
 
-    /// Sends bytes, whatever they are. An error if the bus has not taken them all by `until`.
-    pub(crate) fn write(&mut self, bytes: &[u8], until: Instant) -> io::Result<()> {
-        self.frames.write(bytes, until)
+    /// Sends bytes, whatever they are. An error if the bus has not taken them all when it is too late.
+    pub(crate) fn write(&mut self, bytes: &[u8], late: impl Fn() -> bool) -> io::Result<()> {
+        self.frames.write(bytes, late)
     }
 
     /// The next message; `None` if there is none within that time.
     pub(crate) fn next(&mut self, within: Duration) -> io::Result<Option<Received>> {
-        self.frames.next(Instant::now() + within)
+        self.frames.next(within)
     }
 
     /// The answer to a call; all that comes before it is dropped.
     pub(crate) fn reply(&mut self, serial: u32, within: Duration) -> io::Result<Received> {
-        let until = Instant::now() + within;
-        while let Some(received) = self.frames.next(until)? {
+        let late = later(within);
+        while let Some(received) = self
+            .frames
+            .next(if late() { Duration::ZERO } else { within })?
+        {
             if received.reply_to == serial && matches!(received.kind, RETURN | ERROR) {
                 return Ok(received);
             }
@@ -106,6 +109,12 @@ impl Wire {
         let serial = self.send(message)?;
         self.reply(serial, within)
     }
+}
+
+/// Whether that time is over.
+pub(crate) fn later(time: Duration) -> impl Fn() -> bool {
+    let until = Instant::now() + time;
+    move || Instant::now() >= until
 }
 
 /// As the client of the mechanism EXTERNAL, who may pass descriptors.
@@ -158,18 +167,19 @@ impl Frames {
         })
     }
 
-    pub(crate) fn write(&mut self, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+    pub(crate) fn write(&mut self, mut bytes: &[u8], late: impl Fn() -> bool) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.socket.write(bytes) {
                 Ok(written) => bytes = &bytes[written..],
-                Err(error) if is_later(&error) && Instant::now() < until => {}
+                Err(error) if is_later(&error) && !late() => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    pub(crate) fn next(&mut self, until: Instant) -> io::Result<Option<Received>> {
+    pub(crate) fn next(&mut self, within: Duration) -> io::Result<Option<Received>> {
+        let late = later(within);
         loop {
             if let Some(length) = received::length(&self.read)
                 && self.read.len() >= length
@@ -185,7 +195,7 @@ impl Frames {
             }
             match self.receive() {
                 Ok(()) => {}
-                Err(error) if is_later(&error) && Instant::now() < until => {}
+                Err(error) if is_later(&error) && !late() => {}
                 Err(error) if is_later(&error) => return Ok(None),
                 Err(error) => return Err(error),
             }

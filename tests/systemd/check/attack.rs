@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Failed;
-use crate::attack::{ATTACKS, Attack, Who, fuzz};
+use crate::attack::{ATTACKS, Attack, Until, Who, fuzz};
 
 /// Of Debian and of JetPack.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
 /// Where zbus looks, too.
-fn bus() -> PathBuf {
+pub(crate) fn bus() -> PathBuf {
     let address = std::env::var("DBUS_SYSTEM_BUS_ADDRESS").unwrap_or_default();
     let path = address.strip_prefix("unix:path=").unwrap_or(SYSTEM_BUS);
     path.split(',').next().unwrap_or(SYSTEM_BUS).into()
@@ -31,7 +31,7 @@ pub(crate) fn list() {
 
 /// "members" and "strangers" are all that such a user can do, at the same time.
 pub(crate) fn run(name: &str, seconds: &str) -> Result<(), Failed> {
-    let until = Instant::now() + Duration::from_secs(seconds.parse()?);
+    let until = Until::after(Duration::from_secs(seconds.parse()?));
     let all = |who| ATTACKS.iter().filter(|attack| attack.who == who).collect();
     let attacks: Vec<&Attack> = match name {
         "members" => all(Who::Member),
@@ -41,7 +41,7 @@ pub(crate) fn run(name: &str, seconds: &str) -> Result<(), Failed> {
     let bus = bus();
     thread::scope(|scope| {
         for attack in attacks {
-            let bus = &bus;
+            let (bus, until) = (&bus, &until);
             scope.spawn(move || attack.run(bus, until));
         }
     });
@@ -50,8 +50,8 @@ pub(crate) fn run(name: &str, seconds: &str) -> Result<(), Failed> {
 
 /// Frames made at random, and how many connections they cost.
 pub(crate) fn fuzz(seed: &str, seconds: &str) -> Result<(), Failed> {
-    let until = Instant::now() + Duration::from_secs(seconds.parse()?);
-    let hung_up = fuzz::run(&bus(), seed.parse()?, until, u64::MAX);
+    let until = Until::after(Duration::from_secs(seconds.parse()?));
+    let hung_up = fuzz::run(&bus(), seed.parse()?, &until, u64::MAX);
     println!("connections that ended: {hung_up}");
     Ok(())
 }
