@@ -1,7 +1,8 @@
 //! The daemon as systemd and its operators meet it.
 
-#[cfg(feature = "cuda")]
 mod backends;
+#[cfg(feature = "cuda")]
+mod bus_lost;
 mod catalog;
 #[cfg(feature = "cuda")]
 mod crash;

@@ -1,11 +1,15 @@
 //! What tests of several surfaces share.
 
+pub(crate) mod attack;
 pub(crate) mod daemon;
 pub(crate) mod fake_driver;
 pub(crate) mod gguf_writer;
+pub(crate) mod leaks;
+pub(crate) mod peer_bus;
 pub(crate) mod private_bus;
 pub(crate) mod process;
 pub(crate) mod refusals;
 pub(crate) mod signals;
 pub(crate) mod stream;
 pub(crate) mod tiny_gguf;
+pub(crate) mod wire;

@@ -1,7 +1,7 @@
 //! A message bus of a test's own, with the system bus's defaults and the project's policy file.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{fs, io};
 
@@ -20,6 +20,7 @@ pub(crate) const USER: (&str, &str, u32) = ("ganglion", "news", 9);
 /// `dbus-daemon`, until it is dropped.
 pub(crate) struct PrivateBus {
     daemon: Child,
+    /// Without what tells one `dbus-daemon` from the next at the same place.
     address: String,
     folder: tempfile::TempDir,
 }
@@ -33,32 +34,25 @@ impl PrivateBus {
             .replace("@FOLDER@", &folder.path().display().to_string())
             .replace("@USER@", &nix::unistd::getuid().to_string());
         fs::write(&config, text).expect("the configuration is written");
-        let log = folder.path().join("bus.log");
-        let mut daemon = Command::new("dbus-daemon")
-            .arg("--nofork")
-            .arg("--nopidfile")
-            .arg("--print-address")
-            .arg(format!("--config-file={}", config.display()))
-            .stdout(Stdio::piped())
-            .stderr(fs::File::create(&log).expect("the log is made"))
-            .spawn()
-            .expect("dbus-daemon runs: make deps installs it");
-        let printed = daemon.stdout.take().expect("it is piped");
-        let mut address = String::new();
-        BufReader::new(printed)
-            .read_line(&mut address)
-            .expect("it prints its address");
-        assert!(
-            !address.is_empty(),
-            "{}",
-            fs::read_to_string(&log).unwrap_or_default()
-        );
+        let (daemon, address) = launch(folder.path());
         open_to_others(folder.path()).expect("other users may connect");
         Self {
             daemon,
-            address: address.trim().to_owned(),
+            address,
             folder,
         }
+    }
+
+    /// Ends it with all its connections, and starts another at the same address.
+    pub(crate) fn restart(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+        (self.daemon, _) = launch(self.folder.path());
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("bus")
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -100,6 +94,35 @@ impl Drop for PrivateBus {
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
     }
+}
+
+/// Starts it with the configuration in that folder, and tells its address.
+fn launch(folder: &Path) -> (Child, String) {
+    let log = folder.join("bus.log");
+    let mut daemon = Command::new("dbus-daemon")
+        .arg("--nofork")
+        .arg("--nopidfile")
+        .arg("--print-address")
+        .arg(format!(
+            "--config-file={}",
+            folder.join("bus.conf").display()
+        ))
+        .stdout(Stdio::piped())
+        .stderr(fs::File::create(&log).expect("the log is made"))
+        .spawn()
+        .expect("dbus-daemon runs: make deps installs it");
+    let printed = daemon.stdout.take().expect("it is piped");
+    let mut address = String::new();
+    BufReader::new(printed)
+        .read_line(&mut address)
+        .expect("it prints its address");
+    let address = address.trim().split(",guid=").next().unwrap_or_default();
+    assert!(
+        !address.is_empty(),
+        "{}",
+        fs::read_to_string(&log).unwrap_or_default()
+    );
+    (daemon, address.to_owned())
 }
 
 /// The project's policy. Who is known only where the package is installed is replaced by someone who is known here.

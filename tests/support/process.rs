@@ -1,5 +1,6 @@
 //! gangliond as a process of its own, with a script for an engine or a model.
 
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::{fs, io};
 
@@ -24,6 +25,14 @@ impl Process {
     }
 
     async fn ready(bus: &PrivateBus, arguments: &[&str], config: &str) -> Self {
+        let process = Self::on(bus.text(), arguments, config);
+        let Client { manager, .. } = Client::connect(bus).await;
+        until(async || manager.state().await.is_ok_and(|state| state == "ready")).await;
+        process
+    }
+
+    /// Starts it on the bus at `address`, and does not wait.
+    pub(crate) fn on(address: &str, arguments: &[&str], config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("gangliond.toml");
         fs::write(&file, config).expect("the configuration is written");
@@ -31,21 +40,23 @@ impl Process {
             .arg("--config")
             .arg(&file)
             .arg("--bus")
-            .arg(bus.text())
+            .arg(address)
             .args(arguments)
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("gangliond starts");
-        let Client { manager, .. } = Client::connect(bus).await;
-        until(async || manager.state().await.is_ok_and(|state| state == "ready")).await;
         Self { child, folder }
+    }
+
+    /// Its configuration file.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.folder.path().join("gangliond.toml")
     }
 
     /// Writes another configuration; nobody is told.
     pub(crate) fn configure(&self, config: &str) {
-        let file = self.folder.path().join("gangliond.toml");
-        fs::write(file, config).expect("the configuration is written");
+        fs::write(self.config(), config).expect("the configuration is written");
     }
 
     /// Bytes of memory that are its own and in use.
@@ -56,6 +67,11 @@ impl Process {
     /// The most bytes of memory that it has had in use so far.
     pub(crate) fn peak(&self) -> io::Result<u64> {
         self.memory("VmHWM:")
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     fn memory(&self, of: &str) -> io::Result<u64> {

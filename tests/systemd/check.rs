@@ -8,12 +8,27 @@ mod gguf_writer;
 #[path = "../support/tiny_gguf.rs"]
 mod tiny_gguf;
 
+#[allow(dead_code, unused_imports)] // the tests do more with it
+#[path = "../support/attack/mod.rs"]
+mod attack;
+#[path = "../support/leaks.rs"]
+mod leaks;
+#[allow(dead_code, unused_imports)] // the tests do more with it
+#[path = "../support/wire/mod.rs"]
+mod wire;
+
+#[path = "check/attack.rs"]
+mod attacks;
 #[path = "check/freeze.rs"]
 mod freeze;
 #[path = "check/fuzz.rs"]
 mod fuzz;
+#[path = "check/honest.rs"]
+mod honest;
 #[path = "check/journal.rs"]
 mod journal;
+#[path = "check/leaks.rs"]
+mod leaking;
 #[path = "check/load.rs"]
 mod load;
 #[path = "check/sandbox.rs"]
@@ -33,7 +48,13 @@ const USAGE: &str = "usage: systemd-check CHECK [ARGUMENT...]
   freeze PID NAME...     stops these threads until the process ends
   ask COUNT TEXT [TIMES] so many requests at once, each read to its end; prints how many ended in which way
   hold COUNT TEXT        so many requests whose answers are never read; stays until it is killed
-  fuzz SEED ROUNDS       every method and property that is introspected, with arguments made from their signatures";
+  fuzz SEED ROUNDS       every method and property that is introspected, with arguments made from their signatures
+  attacks                prints the hostile users that it can be, and whom the policy must take each for
+  attack NAME SECONDS    is that hostile user, or all \"members\" or \"strangers\" at once
+  fuzz-wire SEED SECONDS sends frames made at random
+  honest SECONDS COUNT   so many clients that ask all the time, and one that pings: times, and what went wrong
+  leaks PID FILE RELOADS CANCELLED SESSIONS
+                         what that process holds before and after so many of each; FILE is a drop-in to overwrite";
 
 /// Why a check could not be done, or what did not hold.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
@@ -57,6 +78,16 @@ fn main() -> ExitCode {
         ["ask", count, text, times] => load::ask(count, text, times),
         ["hold", count, text] => load::hold(count, text),
         ["fuzz", seed, rounds] => fuzz::run(seed, rounds),
+        ["attacks"] => {
+            attacks::list();
+            Ok(())
+        }
+        ["attack", name, seconds] => attacks::run(name, seconds),
+        ["fuzz-wire", seed, seconds] => attacks::fuzz(seed, seconds),
+        ["leaks", pid, file, reloads, cancelled, sessions] => {
+            leaking::run(pid, file, [reloads, cancelled, sessions])
+        }
+        ["honest", seconds, count] => honest::run(seconds, count),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

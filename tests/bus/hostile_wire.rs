@@ -1,0 +1,242 @@
+//! Clients that write the wire protocol themselves, and clients that do not read: whatever they send, the others are
+//! answered, and the daemon's memory stays what it was.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use zbus::Variant;
+
+use super::{ask, fields};
+use crate::support::attack::{ATTACKS, Attack, MALFORMED, Until, calls, fuzz, malformed};
+use crate::support::daemon::{Client, EVENTUALLY, eventually, until};
+use crate::support::peer_bus::{PeerBus, PeerClient};
+use crate::support::private_bus::PrivateBus;
+use crate::support::process::Process;
+use crate::support::stream::Reader;
+use crate::support::wire::Wire;
+
+/// What an attack may cost while it goes on, and afterwards.
+const DURING: u64 = 128 << 20;
+const AFTER: u64 = 16 << 20;
+/// How often an honest client asks meanwhile; by then every attack has done what it does.
+const ROUNDS: usize = 60;
+const ROUND: Duration = Duration::from_millis(50);
+/// Of one who attacks and one who does not, where the bus does not say.
+const USERS: [u32; 2] = [1001, 1002];
+
+/// An attack in the background, until it is dropped.
+struct Attacking {
+    until: Until,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Attacking {
+    fn begin(name: &'static str, bus: &PrivateBus) -> Self {
+        let (until, socket) = (Until::after(10 * EVENTUALLY), bus.socket());
+        let attack = Attack::named(name).expect("the attack is in the table");
+        let told = until.clone();
+        let thread = thread::spawn(move || attack.run(&socket, &told));
+        Self {
+            until,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Attacking {
+    fn drop(&mut self) {
+        self.until.enough();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Asks as every program does: whether it answers, and for an answer.
+async fn is_answered(client: &Client) {
+    eventually(client.manager.state()).await.expect("a state");
+    // All are one user here: what the attacker has may be all that its user may have.
+    until(async || match ask(client, "one two", fields([])).await {
+        Ok((_, stream)) => {
+            assert_eq!(Reader::new(stream).rest().await, "sim: one two");
+            true
+        }
+        Err(ganglion::bus::Error::QuotaExceeded(_) | ganglion::bus::Error::Busy(_)) => false,
+        Err(other) => panic!("{other:?}"),
+    })
+    .await;
+}
+
+/// While that attack goes on, an honest client is answered, and memory stays bounded; afterwards it comes back.
+async fn stands(name: &'static str) {
+    let bus = PrivateBus::start();
+    let mut daemon = Process::start(&bus, "context=100000", "").await;
+    let client = Client::connect(&bus).await;
+    is_answered(&client).await;
+    let (resident, peak) = (daemon.resident().unwrap(), daemon.peak().unwrap());
+    let attacking = Attacking::begin(name, &bus);
+    for _ in 0..ROUNDS {
+        eventually(client.manager.state()).await.expect("a state");
+        tokio::time::sleep(ROUND).await;
+    }
+    is_answered(&client).await;
+    let grown = daemon.peak().unwrap() - peak;
+    drop(attacking);
+    assert!(grown < DURING, "{} MiB meanwhile", grown >> 20);
+    is_answered(&client).await;
+    assert!(daemon.lives());
+    until(async || daemon.resident().unwrap() < resident + AFTER).await;
+}
+
+macro_rules! stands {
+    ($($test:ident: $attack:literal;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $test() {
+            stands($attack).await;
+        }
+    )*};
+}
+
+stands! {
+    unread_replies_with_descriptors_stop_nobody: "unread-descriptors";
+    unread_replies_of_several_connections_stop_nobody: "unread-descriptors-many";
+    unread_replies_of_one_who_comes_back_stop_nobody: "unread-descriptors-again";
+    unread_signals_stop_nobody: "unread-signals";
+    oversized_calls_while_replies_are_unread_cost_little: "oversized";
+    unread_histories_stop_nobody: "unread-history";
+    refused_prompts_stop_nobody_and_leave_nothing: "refused-prompts";
+    unread_introspection_stops_nobody: "unread-introspect";
+    unread_pings_stop_nobody: "unread-ping";
+    unread_properties_stop_nobody: "unread-properties";
+    calls_that_want_no_reply_stop_nobody: "no-reply";
+    requests_that_want_no_reply_stop_nobody: "no-reply-generate";
+    connections_that_come_and_go_stop_nobody: "connections";
+    sessions_that_come_and_go_stop_nobody: "sessions";
+    turns_closed_in_the_same_write_stop_nobody: "send-close";
+}
+
+#[test]
+fn attacks_have_names_of_their_own() {
+    let mut names: Vec<_> = ATTACKS.iter().map(|attack| attack.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), ATTACKS.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_messages_are_dropped() {
+    let bus = PrivateBus::start();
+    let mut daemon = Process::start(&bus, "", "").await;
+    let client = Client::connect(&bus).await;
+    for number in 0..MALFORMED {
+        let mut wire = Wire::connect(&bus.socket()).expect("the bus takes a connection");
+        // The bus may hang up on it.
+        let _ = wire.send(malformed(number));
+        is_answered(&client).await;
+        assert!(daemon.lives(), "message {number}");
+    }
+}
+
+/// The answer to a ping of the honest client.
+fn pings(honest: &mut PeerClient) -> bool {
+    let sent = honest.send(calls::ping());
+    sent.is_ok_and(|serial| {
+        let reply = honest.reply(serial, EVENTUALLY);
+        reply.is_some_and(|reply| reply.error.is_empty())
+    })
+}
+
+/// A bus that passes on what it does not know, as that of Debian 11 does.
+#[test]
+fn malformed_messages_that_an_older_bus_passes_on_are_dropped() {
+    let bus = PeerBus::start();
+    let mut daemon = Process::on(bus.text(), &["--sim="], "");
+    let [mut hostile, mut honest] = USERS.map(|user| bus.client(user));
+    let until = Until::after(EVENTUALLY);
+    while honest.send(calls::ping()).is_err() && !until.is_over() {
+        thread::sleep(ROUND);
+    }
+    assert!(pings(&mut honest), "it answers before");
+    for number in 0..MALFORMED {
+        hostile.send(malformed(number)).expect("it is connected");
+        assert!(pings(&mut honest), "message {number}");
+        assert!(daemon.lives(), "message {number}");
+    }
+    let complete = honest
+        .send(calls::complete("hello", []))
+        .expect("it is connected");
+    let answer = honest.reply(complete, EVENTUALLY).expect("an answer");
+    assert_eq!(answer.text().as_deref(), Some("sim: hello"));
+}
+
+/// Of a fixed seed: what is found by another one by hand is found here ever after by adding it.
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_made_at_random_stop_nobody() {
+    const FRAMES: u64 = 4000;
+    let bus = PrivateBus::start();
+    let mut daemon = Process::start(&bus, "", "").await;
+    let client = Client::connect(&bus).await;
+    for seed in 1..3 {
+        let (socket, until) = (bus.socket(), Until::after(EVENTUALLY));
+        let fuzzed = move || fuzz::run(&socket, seed, &until, FRAMES);
+        tokio::task::spawn_blocking(fuzzed).await.unwrap();
+        is_answered(&client).await;
+        assert!(daemon.lives(), "seed {seed}");
+    }
+}
+
+/// The same without a bus that would refuse most of them; those are left whole that tell their length.
+#[test]
+fn frames_made_at_random_that_no_bus_looks_at_stop_nobody() {
+    const FRAMES: usize = 4000;
+    let bus = PeerBus::start();
+    let mut daemon = Process::on(bus.text(), &["--sim="], "");
+    let [mut hostile, mut honest] = USERS.map(|user| bus.client(user));
+    let until = Until::after(EVENTUALLY);
+    while honest.send(calls::ping()).is_err() && !until.is_over() {
+        thread::sleep(ROUND);
+    }
+    let mut rng = fastrand::Rng::with_seed(1);
+    for number in 0..FRAMES {
+        let message = fuzz::message(&mut rng);
+        let told = format!("frame {number}: {message:?}");
+        hostile.send(message).expect(&told);
+        if number % 16 == 0 {
+            assert!(pings(&mut honest), "at or before {told}");
+        }
+    }
+    assert!(pings(&mut honest) && daemon.lives());
+}
+
+/// Twelve long answers wait, of one connection; a short one of another is next.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_connection_does_not_go_before_all_others() {
+    const LONG: usize = 12;
+    let bus = PrivateBus::start();
+    let _daemon = Process::start(&bus, "tokens=40,delay=10ms", "").await;
+    let (greedy, other) = (Client::connect(&bus).await, Client::connect(&bus).await);
+    let done = std::sync::Arc::new(AtomicUsize::new(0));
+    let mut answers = Vec::new();
+    for number in 0..LONG {
+        let options = fields([("max_tokens", Variant::from(40_u32))]);
+        let (_, stream) = ask(&greedy, "a long story", options).await.unwrap();
+        let mut reader = Reader::new(stream);
+        if number == 0 {
+            reader.next().await.expect("it runs");
+        }
+        let done = done.clone();
+        answers.push(tokio::spawn(async move {
+            reader.rest().await;
+            done.fetch_add(1, Ordering::Relaxed);
+        }));
+    }
+    let short = fields([("max_tokens", Variant::from(1_u32))]);
+    let (_, stream) = ask(&other, "a word", short).await.unwrap();
+    Reader::new(stream).rest().await;
+    let before = done.load(Ordering::Relaxed);
+    assert!(before <= 2, "{before} of {LONG} came first");
+    for answer in answers {
+        answer.await.unwrap();
+    }
+}

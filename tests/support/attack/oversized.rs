@@ -1,0 +1,48 @@
+//! Calls as long as the bus lets through, while what the daemon would answer is not taken.
+
+use std::io;
+use std::path::Path;
+use std::thread;
+
+use super::super::wire::{Message, Value};
+use super::{Until, calls, on, stop_reading};
+
+/// The bus takes messages of 32 MiB at most.
+const BYTES: usize = 30 << 20;
+/// More than the bus lets one sender have undelivered.
+const DESCRIPTORS: usize = 100;
+
+pub(super) fn run(bus: &Path, until: &Until) {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            on(1, bus, until, |wire| {
+                stop_reading(wire)?;
+                while !until.is_over() {
+                    let short = || calls::generate("hello", [("max_tokens", Value::U32(1))]);
+                    wire.send_all((0..DESCRIPTORS).map(|_| short()))?;
+                    thread::sleep(super::PAUSE);
+                }
+                Ok(())
+            });
+        });
+        scope.spawn(|| calls(bus, until));
+    });
+}
+
+/// Four connections that send nothing but these.
+fn calls(bus: &Path, until: &Until) {
+    let bytes = long().bytes();
+    on(4, bus, until, |wire| -> io::Result<()> {
+        while !until.is_over() {
+            wire.write(&bytes, || until.is_over())?;
+        }
+        Ok(())
+    });
+}
+
+/// Nobody waits for its answer: otherwise the bus would count it.
+fn long() -> Message {
+    let mut call = calls::complete(&"x".repeat(BYTES), []).no_reply();
+    call.serial = 1;
+    call
+}

@@ -1,0 +1,195 @@
+//! A bus of a test's own that checks nothing: what a client sends reaches the daemon as it is, with its sender.
+//!
+//! That is what dbus-daemon 1.12 does with fields that it does not know; 1.13 and later leave them out. It is no bus
+//! for anything else: one daemon, clients that exist by name alone, and only what the daemon asks of a bus.
+
+use std::collections::HashMap;
+use std::io::{self, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use ganglion::bus::NAME;
+
+use super::wire::{
+    BUS, CALL, DESTINATION, Frames, Message, REPLY_SERIAL, RETURN, Received, SENDER, Value, later,
+    read_line,
+};
+
+/// The daemon's name on it.
+const DAEMON: &str = ":1.0";
+
+/// Listens until the test ends.
+pub(crate) struct PeerBus {
+    address: String,
+    shared: Arc<Shared>,
+    _folder: tempfile::TempDir,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Once the daemon is there.
+    daemon: Mutex<Option<UnixStream>>,
+    clients: Mutex<HashMap<String, Known>>,
+}
+
+struct Known {
+    user: u32,
+    mail: Sender<Received>,
+}
+
+impl PeerBus {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("bus");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let shared = Arc::new(Shared::default());
+        let serving = shared.clone();
+        thread::spawn(move || {
+            for daemon in listener.incoming().flatten() {
+                // When it leaves, it may come again.
+                let _ = serving.serve(daemon);
+            }
+        });
+        Self {
+            address: format!("unix:path={}", socket.display()),
+            shared,
+            _folder: folder,
+        }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.address
+    }
+
+    /// A client of that user.
+    pub(crate) fn client(&self, user: u32) -> PeerClient {
+        let (mail, received) = channel();
+        let mut clients = self.shared.clients.lock().unwrap();
+        let name = format!(":1.{}", clients.len() + 1);
+        clients.insert(name.clone(), Known { user, mail });
+        PeerClient {
+            name,
+            received,
+            shared: self.shared.clone(),
+            serial: 0,
+        }
+    }
+}
+
+impl Shared {
+    /// Answers the daemon's own calls, and brings its answers to whom they are for.
+    fn serve(&self, daemon: UnixStream) -> io::Result<()> {
+        authenticate(&daemon)?;
+        let mut frames = Frames::new(daemon.try_clone()?)?;
+        *self.daemon.lock().unwrap() = Some(daemon);
+        loop {
+            let Some(received) = frames.next(Duration::from_millis(100))? else {
+                continue;
+            };
+            let to = received.destination.clone();
+            if received.kind == CALL && to == BUS {
+                self.answer(&received)?;
+            } else if to == NAME || to == DAEMON {
+                self.bring_back(&received)?;
+            } else if let Some(client) = self.clients.lock().unwrap().get(&to) {
+                let _ = client.mail.send(received);
+            }
+        }
+    }
+
+    fn answer(&self, call: &Received) -> io::Result<()> {
+        let argument = call.text().unwrap_or_default();
+        let reply = Message::new(RETURN)
+            .field(REPLY_SERIAL, call.serial.into())
+            .field(DESTINATION, DAEMON.into())
+            .field(SENDER, BUS.into());
+        let user = || {
+            self.clients
+                .lock()
+                .unwrap()
+                .get(&argument)
+                .map(|known| known.user)
+        };
+        let reply = match &*call.member {
+            "Hello" => reply.with(DAEMON),
+            "RequestName" | "ReleaseName" => reply.with(1),
+            "GetConnectionUnixUser" => reply.with(user().unwrap_or(0)),
+            "GetNameOwner" => reply.with(DAEMON),
+            "NameHasOwner" => reply.with(Value::Bool(true)),
+            _ => reply,
+        };
+        self.write(reply)
+    }
+
+    /// The daemon calls itself, to see whether it answers.
+    fn bring_back(&self, received: &Received) -> io::Result<()> {
+        let mut message = if received.kind == CALL {
+            Message::call(NAME, &received.path, &received.interface, &received.member)
+        } else {
+            Message::new(RETURN)
+                .field(REPLY_SERIAL, received.reply_to.into())
+                .field(DESTINATION, DAEMON.into())
+        };
+        message.serial = received.serial;
+        self.write(message.field(SENDER, DAEMON.into()))
+    }
+
+    fn write(&self, mut message: Message) -> io::Result<()> {
+        message.serial = message.serial.max(1);
+        let daemon = self.daemon.lock().unwrap();
+        let mut daemon = daemon.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        daemon.write_all(&message.bytes())
+    }
+}
+
+/// As the server; whoever comes is welcome.
+fn authenticate(mut socket: &UnixStream) -> io::Result<()> {
+    loop {
+        let line = read_line(socket)?;
+        let line = line.trim_start_matches('\0');
+        let answer = match line.split(' ').next() {
+            Some("AUTH") => "OK 0123456789abcdef0123456789abcdef\r\n",
+            Some("NEGOTIATE_UNIX_FD") => "AGREE_UNIX_FD\r\n",
+            Some("BEGIN") => return Ok(()),
+            _ => "ERROR\r\n",
+        };
+        socket.write_all(answer.as_bytes())?;
+    }
+}
+
+/// A client of a `PeerBus`.
+pub(crate) struct PeerClient {
+    name: String,
+    received: Receiver<Received>,
+    shared: Arc<Shared>,
+    serial: u32,
+}
+
+impl PeerClient {
+    /// Sends it as it is, but for the sender, and tells its serial.
+    pub(crate) fn send(&mut self, mut message: Message) -> io::Result<u32> {
+        if message.serial == 0 {
+            self.serial += 1;
+            message.serial = self.serial;
+        }
+        let serial = message.serial;
+        self.shared
+            .write(message.field(SENDER, self.name.as_str().into()))?;
+        Ok(serial)
+    }
+
+    /// The answer to a call, if it comes within that time.
+    pub(crate) fn reply(&self, serial: u32, within: Duration) -> Option<Received> {
+        let late = later(within);
+        while !late() {
+            let received = self.received.recv_timeout(within).ok()?;
+            if received.reply_to == serial {
+                return Some(received);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# attacked.sh ATTACK...: inside a booted system; a row of the table for each. See attacks.sh.
+set -uo pipefail
+here=/usr/lib/ganglion-check
+source $here/library.sh
+trap - ERR
+row='%-26s %-24s %-24s %-18s %-9s %-7s %s\n'
+
+memory() {
+    local kilobytes
+    kilobytes=$(sed -n "s/^$1:[^0-9]*\([0-9]*\) kB/\1/p" "/proc/$(pid)/status" 2>/dev/null)
+    echo $((${kilobytes:-0} / 1024))
+}
+
+# what LINE KEY...: the words behind the keys, with slashes between.
+what() {
+    local line=$1 key
+    shift
+    for key in "$@"; do sed -n "s/^$line .*\b$key \([^ ]*\).*/\1/p;s/^$line $key \([^ ]*\).*/\1/p" /run/honest.log | head -n 1; done |
+        paste -sd /
+}
+
+# Systems where it has failed are as at first, too.
+begin() {
+    systemctl stop $unit
+    systemctl reset-failed $unit 2>/dev/null
+    systemctl start $unit
+    within 60 holds '"ready"' manager State
+    # What the first request takes, the second does not.
+    as both $check honest 2 1 >/dev/null
+    sleep 1
+}
+
+# attacked NAME CLIENTS COMMAND...
+attacked() {
+    local name=$1 clients=$2 before base restarts high after stalls named
+    shift 2
+    begin
+    mark
+    before=$(pid) base=$(memory VmRSS) restarts=$(property NRestarts)
+    echo 5 >"/proc/$before/clear_refs"
+    "$@" &
+    local attack=$!
+    sleep 0.5
+    as both $check honest "$ATTACK_SECONDS" "$clients" >/run/honest.log 2>&1
+    high=$(memory VmHWM)
+    wait $attack
+    sleep "$REST_SECONDS"
+    after=$(memory VmRSS)
+    [ "$(pid)" = "$before" ] || high="?$high"
+    restarts=$(($(property NRestarts) - restarts))
+    is_active || restarts="$restarts $(property ActiveState)"
+    stalls=$(journal --output=cat MESSAGE_ID="$($check id stalled)" | wc -l)
+    # What says who it was; the honest ones are another user.
+    named=$(journal --output=json --priority=warning | grep -cE '"CLIENT_UID" *: *"('"$culprits"')"')
+    # shellcheck disable=SC2059
+    printf "$row" "$name" "$(what first p50 p99 max)" "$(what ping p50 p99 max)" "$base/$high/$after" "$restarts" "$stalls" \
+        "$named; $(grep -E '^(wrong|error)' /run/honest.log | paste -sd ';')"
+}
+
+together() {
+    as member $check attack members "$ATTACK_SECONDS" &
+    as stranger $check attack strangers "$ATTACK_SECONDS" &
+    wait
+}
+
+one() {
+    local who
+    who=$($check attacks | sed -n "s/^$1 //p")
+    as "$who" $check attack "$1" "$ATTACK_SECONDS"
+}
+
+culprits="$(id -u member)|$(id -u stranger)"
+fresh
+if [ -e $here/model.gguf ]; then
+    cp $here/model.gguf /var/lib/ganglion/model.gguf
+    printf '%s\n' 'model.path = "/var/lib/ganglion/model.gguf"' >/etc/ganglion/gangliond.toml.d/10-base.toml
+else
+    scripted tokens=8,delay=5ms
+fi
+# shellcheck disable=SC2059
+printf "$row" attack 'first token p50/p99/max' 'ping p50/p99/max (ms)' 'RSS base/high/after' restarts stalls \
+    'named in the journal; what honest clients saw'
+attacked 'alone (1 honest)' 1 true
+for attack in "$@"; do
+    case $attack in
+    together) attacked 'together (4 honest)' 4 together ;;
+    *) attacked "$attack" 1 one "$attack" ;;
+    esac
+done

@@ -1,0 +1,199 @@
+//! Clients that do nothing wrong, and how they fare: when the first token comes, when a ping is answered, and whether
+//! what they read is what they asked for.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use ganglion::bus::proxy::{Fields, ManagerProxy};
+use ganglion::bus::{Frame, NAME, PATH};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::{sleep, timeout_at};
+use zbus::proxy::CacheProperties;
+use zbus::{Connection, OwnedFd, Variant};
+
+use crate::Failed;
+
+const TOKENS: u32 = 8;
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long after the time is over an answer may still come.
+const LATE: Duration = Duration::from_secs(10);
+
+/// What became of the requests and pings of all.
+#[derive(Default)]
+struct Seen {
+    first_tokens: Vec<Duration>,
+    pings: Vec<Duration>,
+    /// Another answer than the first to the same question.
+    wrong: usize,
+    /// Streams that ended without their last frame.
+    lost: usize,
+    /// What had no answer when the time was over; its wait until then is among the times.
+    unanswered: usize,
+    /// Refusals by name, also losing the bus or the daemon.
+    errors: BTreeMap<String, usize>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn run(seconds: &str, clients: &str) -> Result<(), Failed> {
+    let until = Instant::now() + Duration::from_secs(seconds.parse()?);
+    let clients = join_all((0..clients.parse()?).map(|number| talk(number, until)));
+    let (talked, pinged) = tokio::join!(clients, ping(until));
+    let mut seen = pinged;
+    for one in talked {
+        seen.first_tokens.extend(one.first_tokens);
+        seen.wrong += one.wrong;
+        seen.lost += one.lost;
+        seen.unanswered += one.unanswered;
+        for (error, count) in one.errors {
+            *seen.errors.entry(error).or_default() += count;
+        }
+    }
+    println!("first {}", spread(&mut seen.first_tokens));
+    println!("ping {}", spread(&mut seen.pings));
+    println!(
+        "wrong {} lost {} unanswered {}",
+        seen.wrong, seen.lost, seen.unanswered
+    );
+    for (error, count) in &seen.errors {
+        println!("error {count} {error}");
+    }
+    Ok(())
+}
+
+/// Median, 99th percentile, maximum in milliseconds, and how many they are.
+fn spread(times: &mut [Duration]) -> String {
+    times.sort();
+    let at = |percent: usize| {
+        let time = times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
+        time.map_or_else(
+            || "-".to_owned(),
+            |time| format!("{:.1}", time.as_secs_f64() * 1e3),
+        )
+    };
+    format!(
+        "p50 {} p99 {} max {} of {}",
+        at(50),
+        at(99),
+        at(100),
+        times.len()
+    )
+}
+
+async fn manager() -> zbus::Result<(Connection, ManagerProxy<'static>)> {
+    let connection = Connection::system().await?;
+    let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No);
+    let manager = manager.build().await?;
+    Ok((connection, manager))
+}
+
+/// Asks the same question again and again.
+async fn talk(number: usize, until: Instant) -> Seen {
+    let mut seen = Seen::default();
+    let question = format!("Count from {number} upwards, in words.");
+    let mut expected: Option<String> = None;
+    while Instant::now() < until {
+        let begun = Instant::now();
+        match timeout_at((until + LATE).into(), ask(&question)).await {
+            Err(_) => {
+                seen.first_tokens.push(begun.elapsed());
+                seen.unanswered += 1;
+            }
+            Ok(Err(error)) => {
+                *seen.errors.entry(short(&error.to_string())).or_default() += 1;
+                sleep(PAUSE).await;
+            }
+            Ok(Ok((first, text))) => {
+                seen.first_tokens.extend(first.map(|first| first - begun));
+                match text {
+                    None => seen.lost += 1,
+                    Some(text) => {
+                        seen.wrong += usize::from(expected.get_or_insert(text.clone()) != &text);
+                    }
+                }
+            }
+        }
+    }
+    seen
+}
+
+/// When the first token came, and the whole text; none if the last frame did not come.
+async fn ask(question: &str) -> Result<(Option<Instant>, Option<String>), Failed> {
+    // A connection each time: what was said when the bus was lost is not of interest.
+    let (_connection, manager) = manager().await?;
+    let message = ("user", Fields::from([("content", Variant::from(question))]));
+    let options = Fields::from([("max_tokens", Variant::from(TOKENS))]);
+    let (_, stream): (_, OwnedFd) = manager.generate(&[message], options).await?;
+    let mut lines = BufReader::new(Receiver::from_owned_fd(stream.into())?).lines();
+    let (mut first, mut text) = (None, String::new());
+    while let Some(line) = lines.next_line().await? {
+        match Frame::from_line(&line)? {
+            Frame::Text { text: more, .. } => {
+                first.get_or_insert_with(Instant::now);
+                text.push_str(&more);
+            }
+            Frame::Done {
+                finish_reason,
+                error,
+                ..
+            } => {
+                if let Some(error) = error {
+                    return Err(error.into());
+                }
+                let whole = matches!(finish_reason.name(), "stop" | "length");
+                return if whole {
+                    Ok((first, Some(text)))
+                } else {
+                    Err(finish_reason.name().into())
+                };
+            }
+        }
+    }
+    Ok((first, None))
+}
+
+/// Pings one after the other; each on the connection that is there.
+async fn ping(until: Instant) -> Seen {
+    let mut seen = Seen::default();
+    let mut connection = None;
+    while Instant::now() < until {
+        let begun = Instant::now();
+        let answer = timeout_at((until + LATE).into(), ping_once(&mut connection)).await;
+        match answer {
+            Ok(Ok(())) => seen.pings.push(begun.elapsed()),
+            Ok(Err(error)) => {
+                connection = None;
+                *seen
+                    .errors
+                    .entry(short(&format!("ping: {error}")))
+                    .or_default() += 1;
+            }
+            Err(_) => {
+                seen.pings.push(begun.elapsed());
+                seen.unanswered += 1;
+            }
+        }
+        sleep(PAUSE).await;
+    }
+    seen
+}
+
+async fn ping_once(connection: &mut Option<Connection>) -> zbus::Result<()> {
+    if connection.is_none() {
+        *connection = Some(Connection::system().await?);
+    }
+    let Some(connection) = connection else {
+        return Ok(());
+    };
+    let peer = Some("org.freedesktop.DBus.Peer");
+    connection
+        .call_method(Some(NAME), PATH, peer, "Ping", &())
+        .await
+        .map(drop)
+}
+
+/// What is of interest of an error.
+fn short(error: &str) -> String {
+    error.chars().take(80).collect()
+}
