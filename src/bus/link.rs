@@ -5,9 +5,9 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use zbus::Connection;
 use zbus::fdo::{DBusProxy, NameOwnerChangedStream, RequestNameFlags};
 use zbus::names::{BusName, WellKnownName};
-use zbus::Connection;
 
 use super::accounts::Accounts;
 use super::address::Address;
@@ -84,7 +84,10 @@ impl Link {
 async fn take_name(connection: &Connection, bus: &DBusProxy<'_>) -> Result<(), BusError> {
     let name = WellKnownName::from_static_str_unchecked(NAME);
     let flags = RequestNameFlags::DO_NOT_QUEUE;
-    match connection.request_name_with_flags(name.clone(), flags).await {
+    match connection
+        .request_name_with_flags(name.clone(), flags)
+        .await
+    {
         Ok(_) => Ok(()),
         Err(zbus::Error::NameTaken) => Err(BusError::NameTaken {
             owner: describe_owner(bus, name.into()).await,
@@ -110,7 +113,11 @@ async fn describe_owner(bus: &DBusProxy<'_>, name: BusName<'_>) -> String {
 async fn refuse(connection: Connection, mut refused: mpsc::Receiver<Refused>) {
     while let Some(Refused { call, why }) = refused.recv().await {
         let error = zbus::fdo::Error::LimitsExceeded(why);
-        if connection.reply_dbus_error(&call.header(), error).await.is_err() {
+        if connection
+            .reply_dbus_error(&call.header(), error)
+            .await
+            .is_err()
+        {
             return;
         }
     }

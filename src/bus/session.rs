@@ -114,13 +114,21 @@ impl Session {
         #[zbus(header)] header: Header<'_>,
     ) -> Result<Vec<(String, String)>, Error> {
         self.owner.admit(&header)?;
-        let read = || self.shared.engine.history(self.id).ok_or(Refusal::SessionClosed);
+        let read = || {
+            self.shared
+                .engine
+                .history(self.id)
+                .ok_or(Refusal::SessionClosed)
+        };
         let need = Load {
             bytes: read()?.iter().map(|message| message.content.len()).sum(),
             descriptors: 0,
         };
         // It may be long: nothing of it is kept while the caller has not taken what it asked for before.
-        self.shared.accounts.room(&self.owner, &header, need).await?;
+        self.shared
+            .accounts
+            .room(&self.owner, &header, need)
+            .await?;
         let named = |message: Message| (message.role.name().to_owned(), message.content);
         Ok(read()?.into_iter().map(named).collect())
     }

@@ -4,10 +4,10 @@ use std::io::{self, ErrorKind, PipeReader};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rustix::io::ioctl_fionread as fionread;
 use tokio::io::Interest;
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::mpsc::UnboundedReceiver;
-use rustix::io::ioctl_fionread as fionread;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::error;

@@ -25,7 +25,10 @@ pub const FIELDS: &[(&str, &str)] = &[
         "what it was at, or what shows that it stands still",
     ),
     ("DROPPED", "events that were lost"),
-    ("DROPPED_CALLS", "calls of that connection that got no answer"),
+    (
+        "DROPPED_CALLS",
+        "calls of that connection that got no answer",
+    ),
     ("ERROR", "what is wrong, as in the message"),
     ("FAILURES", "refused calls in a row, with this one"),
     ("FINISH_REASON", "stop, length, cancelled or error"),

@@ -49,8 +49,12 @@ pub fn init(level: Level) -> io::Result<Journal> {
 impl Journal {
     /// From now on events below `level` are not reported.
     pub fn set_level(&self, level: Level) {
-        // Fails only once the subscriber is gone, and it lives as long as the process.
-        let _ = self.filter.reload(targets(level));
+        let filter = self.filter.clone();
+        // In its place among the events: those before it are told as they were reported.
+        queue::change(Box::new(move || {
+            // Fails only once the subscriber is gone, and it lives as long as the process.
+            let _ = filter.reload(targets(level));
+        }));
     }
 }
 

@@ -35,13 +35,11 @@ impl Writer {
             bytes: message.data().len(),
             descriptors: message.data().fds().len(),
         };
-        match header.reply_serial() {
-            Some(serial) => self.accounts.answer(to, serial.get(), load),
-            None => {
-                self.accounts.send(to, load);
-                true
-            }
+        if let Some(serial) = header.reply_serial() {
+            return self.accounts.answer(to, serial.get(), load);
         }
+        self.accounts.send(to, load);
+        true
     }
 }
 
@@ -64,11 +62,7 @@ impl WriteHalf for Writer {
         Ok(())
     }
 
-    async fn sendmsg(
-        &mut self,
-        bytes: &[u8],
-        descriptors: &[BorrowedFd<'_>],
-    ) -> io::Result<usize> {
+    async fn sendmsg(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let passed = [ControlMessage::ScmRights(&raw)];
         let passed = if raw.is_empty() { &[] } else { &passed[..] };
