@@ -26,6 +26,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     ("DROPPED", "events that were lost"),
     ("ERROR", "what is wrong, as in the message"),
+    ("EVENTS", "events that were left out"),
     ("FAILURES", "refused calls in a row, with this one"),
     ("FINISH_REASON", "stop, length, cancelled or error"),
     (
@@ -41,6 +42,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "HOW",
         "updated, if the living graph took the recording, or instantiated",
     ),
+    ("KINDS", "which events were left out, each with its number"),
     (
         "KV_EPOCH",
         "changes of the key-value cache since the start, but for one more token",
