@@ -270,3 +270,35 @@ fn redirects_come_to_an_end() {
     assert!(text.contains("more than 10 redirects"), "{text}");
     assert_eq!(server.requests().len(), 11);
 }
+
+/// Names come from others too; what is piped has them as they are.
+#[test]
+fn escape_sequences_in_names_do_not_reach_a_terminal() {
+    let (from, to) = (Folder::new(), Folder::new());
+    let name = "tiny\x1b[2J.gguf";
+    fs::write(from.path(name), model()).expect("it is written");
+    let from = from.path(name);
+    let arguments = ["--dir", text(to.0.path()), text(&from)];
+    let piped = bounded(&arguments);
+    assert!(
+        String::from_utf8_lossy(&piped.stdout).contains(name),
+        "{piped:?}"
+    );
+    let wrong = "0".repeat(64);
+    for sum in [sha256(&model()), wrong] {
+        let pull = format!(
+            "'{CTL}' pull --sha256 {sum} --dir '{}' '{}'",
+            text(to.0.path()),
+            text(&from)
+        );
+        let shown = Command::new("script")
+            .args(["--quiet", "--command", &pull, "/dev/null"])
+            .output()
+            .expect("script runs");
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(
+            shown.contains("is there") && !shown.contains('\x1b'),
+            "{shown:?}"
+        );
+    }
+}

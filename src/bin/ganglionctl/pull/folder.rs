@@ -85,7 +85,8 @@ impl Follow for Entering<'_> {
 /// The folder that root has made is the service's, where there is such a user, unless another than root may have put
 /// something else in its place.
 fn hand_over(parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-    let Some(user) = User::from_name(SERVICE)?.filter(|_| geteuid().is_root()) else {
+    let service = User::from_name(SERVICE).ok().flatten();
+    let Some(user) = service.filter(|_| geteuid().is_root()) else {
         return Ok(());
     };
     let around = fstat(parent)?;

@@ -15,6 +15,7 @@ use super::address::{follow, is_https, is_hugging_face};
 use super::part::{Part, Stopped};
 use crate::checksum;
 use crate::failure::{Exit, Failure};
+use crate::output;
 
 const REDIRECTS: usize = 10;
 
@@ -72,7 +73,7 @@ pub(super) fn fetch(
                     let message = format!("{url}: {error}; {came}");
                     return Err(Failure::new(Exit::Unavailable, message));
                 }
-                bar.println(format!("{error}; trying again"));
+                bar.println(output::harmless(&format!("{error}; trying again")));
                 thread::sleep(pause(fruitless));
             }
         }
@@ -82,19 +83,19 @@ pub(super) fn fetch(
 /// Makes sure that the certificates which are named can be read: without them nothing would be trusted, and nobody would
 /// say why.
 fn certificates(url: &str) -> Result<(), Failure> {
+    if !is_https(url) {
+        return Ok(());
+    }
     for variable in CERTIFICATES {
-        let Some(path) = std::env::var_os(variable).filter(|path| !path.is_empty()) else {
-            continue;
-        };
-        // One variable may name several folders.
-        for path in std::env::split_paths(&path) {
-            if is_https(url)
-                && let Err(error) = File::open(&path)
+        let named = std::env::var_os(variable).unwrap_or_default();
+        for path in std::env::split_paths(&named) {
+            if let Err(error) = File::open(&path)
+                && error.kind() == ErrorKind::PermissionDenied
             {
-                let user = geteuid();
                 let message = format!(
-                    "{variable}={}: {error}; user {user}, as whom this is fetched, must be able to read it",
-                    path.display()
+                    "{variable}={}: {error}: user {}, as whom this is fetched, must be able to read it",
+                    path.display(),
+                    geteuid()
                 );
                 return Err(Failure::new(Exit::Failed, message));
             }

@@ -13,7 +13,7 @@ mod part;
 mod source;
 mod walk;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Print the models that suit each board
     #[arg(long)]
     list: bool,
-    /// The folder to put it in: another disk, for example
+    /// The folder to put it in: another disk, for example. Root does it as the folder's owner
     #[arg(long, value_name = "DIR", default_value = models::FOLDER)]
     dir: PathBuf,
     /// The SHA-256 that it must have; a name of --list has one, and Hugging Face tells one
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     };
     let address = Address::of(model)?;
-    let name = PathBuf::from(address.file_name()?).into_os_string();
+    let name = OsString::from(address.file_name()?);
     let mut source = match &address {
         Address::File(path) => Some(Source::open(path)?),
         Address::Remote(_) => None,
@@ -114,11 +114,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     } else {
         "its SHA-256 is now recorded; nobody told what it should be"
     };
-    eprintln!("{}: {checked} ({found})", file.display());
+    output::tell(&format!("{}: {checked} ({found})", file.display()));
     if let Some(why) = Machine::new(None).hides(&file) {
-        eprintln!("the service will not be able to use it there: {why}");
+        output::tell(&format!(
+            "the service will not be able to use it there: {why}"
+        ));
     }
-    eprintln!("next: sudo ganglionctl setup --model {}", file.display());
+    output::tell(&format!(
+        "next: sudo ganglionctl setup --model {}",
+        file.display()
+    ));
     output::print(&format!("{}\n", file.display()))?;
     Ok(Exit::Ok)
 }
@@ -145,7 +150,7 @@ fn there(folder: &Folder, name: &OsStr, expected: Option<&str>) -> Result<Exit, 
             return Err(Failure::new(Exit::Data, message));
         }
     }
-    eprintln!("{shown} is there already");
+    output::tell(&format!("{shown} is there already"));
     output::print(&format!("{shown}\n"))?;
     Ok(Exit::Ok)
 }
@@ -176,6 +181,6 @@ fn progress(file: &Path) -> ProgressBar {
         bar.set_style(style);
     }
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    bar.set_message(name.into_owned());
+    bar.set_message(output::harmless(&name));
     bar
 }
