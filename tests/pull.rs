@@ -1,5 +1,6 @@
 //! `ganglionctl pull` against a server that does what servers do: whole under the final name, or not there at all.
 
+mod hostile;
 mod server;
 mod setup;
 

@@ -12,17 +12,23 @@ pub struct Event {
     pub message_id: &'static str,
     /// Names of its fields; the journal has them in capitals. `FIELDS` says what they mean.
     pub fields: &'static [&'static str],
+    /// Whether callers cause it: of these each user has so many a minute.
+    pub by_caller: bool,
 }
 
 /// Makes of each row an entry of `EVENTS` and a function that reports it:
 /// `LEVEL name(arguments) "message id" "message with {arguments}" { field = expression, ... }`.
+///
+/// What a caller causes by what it does says so behind its arguments, `by (user id)`, or `by (ANY)` where nothing tells
+/// which caller it was: it is then told within that user's rate, and counted beyond. An event with a field client_uid
+/// must say so.
 ///
 /// Everything is written out where it happens, and told by the journal's own thread: reporting never waits. A field
 /// whose expression is an empty text is left out.
 macro_rules! events {
     ($(
         $(#[$doc:meta])*
-        $level:ident $name:ident($($argument:ident: $type:ty),* $(,)?) $id:literal $message:literal
+        $level:ident $name:ident($($argument:ident: $type:ty),* $(,)?) $(by ($cause:expr))? $id:literal $message:literal
         { $($field:ident = $value:expr),* $(,)? }
     )*) => {
         /// Every event that the daemon reports.
@@ -31,12 +37,20 @@ macro_rules! events {
             level: tracing::Level::$level,
             message_id: $id,
             fields: &[$(stringify!($field)),*],
+            by_caller: !(&[$(stringify!($cause))?] as &[&str]).is_empty(),
         }),*];
 
         $(
             $(#[$doc])*
-            #[allow(clippy::let_unit_value, clippy::ignored_unit_patterns, clippy::useless_format)]
+            #[allow(clippy::let_unit_value, clippy::ignored_unit_patterns, clippy::useless_format, clippy::useless_conversion)]
             pub fn $name($($argument: $type),*) {
+                $(if !super::queue::admits(
+                    $cause.into(),
+                    stringify!($name),
+                    tracing::Level::$level,
+                ) {
+                    return;
+                })?
                 let message = format!($message);
                 let ($($field,)*) = ($(written($value),)*);
                 super::queue::report(Box::new(move || tracing::event!(

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::callers::ANY;
 use super::event::{Event, events, or_nothing, written};
 use crate::telemetry::Receipt;
 
@@ -138,12 +139,12 @@ events! {
     { error = error }
 
     /// The KV cache changed, or an address moved: the decode graph is recorded anew by the next step.
-    INFO graph_invalid(reason: &str, epoch: u64)
+    INFO graph_invalid(reason: &str, epoch: u64) by (ANY)
     "b7b1c3b0e0d14e7f9a1f3f2bb6f5d0c4" "the decode graph is invalid: {reason}"
     { reason = reason, kv_epoch = epoch, graph_state = "invalid" }
 
     /// The decode graph was recorded; what that cost.
-    INFO graph_recorded(reason: &str, epoch: u64, nodes: usize, how: &str, micros: u128)
+    INFO graph_recorded(reason: &str, epoch: u64, nodes: usize, how: &str, micros: u128) by (ANY)
     "5d2e6a9c41f34c0f8d7a90b4c3e17f25" "the decode graph is valid after {reason}: {nodes} nodes, {how} in {micros} us"
     {
         reason = reason,
@@ -181,7 +182,7 @@ events! {
     { kv_epoch = epoch, graph_state = "invalid" }
 
     /// A request has ended as its caller wanted, or was cancelled.
-    INFO request_finished(request: &Request<'_>, receipt: &Receipt)
+    INFO request_finished(request: &Request<'_>, receipt: &Receipt) by (request.client_uid)
     "421babda008948259cce4dd75934d019" "{request}: {receipt}"
     {
         request_id = request.id,
@@ -200,7 +201,7 @@ events! {
     }
 
     /// A request could not be finished. `error` must hold nothing of its messages.
-    WARN request_failed(request: &Request<'_>, error: &str)
+    WARN request_failed(request: &Request<'_>, error: &str) by (request.client_uid)
     "a344d958fc3d4c23a164ffc73215febb" "{request} failed: {error}"
     {
         request_id = request.id,
@@ -213,7 +214,7 @@ events! {
     }
 
     /// A caller did not read its answer: the request was cancelled.
-    WARN slow_reader(request_id: u64, client: &str, client_uid: u32, seconds: f32)
+    WARN slow_reader(request_id: u64, client: &str, client_uid: u32, seconds: f32) by (client_uid)
     "3f7b7c0e2a554f0d9a86d1e4c0b5f928"
     "request {request_id} is cancelled: its reader ({client}, user {client_uid}) has read nothing for {seconds} s"
     {
@@ -224,12 +225,12 @@ events! {
     }
 
     /// A caller was refused because its user has reached a limit of the configuration.
-    WARN limit_reached(client: &str, client_uid: u32, limit: &str, refusals: u64)
+    WARN limit_reached(client: &str, client_uid: u32, limit: &str, refusals: u64) by (client_uid)
     "9b0c1f5f6f5d4c0c9f3a1e8bb0f2f6a7" "user {client_uid} ({client}) has reached {limit}; refused: {refusals}"
     { client = client, client_uid = client_uid, limit = limit, refusals = refusals }
 
     /// A caller was refused because all users together have reached a limit of the configuration.
-    WARN full(client: &str, client_uid: u32, limit: &str, refusals: u64)
+    WARN full(client: &str, client_uid: u32, limit: &str, refusals: u64) by (client_uid)
     "f20e9344123f46eeab73c2775a19f176"
     "{limit} is reached, for everyone; user {client_uid} ({client}) was refused; refused: {refusals}"
     { client = client, client_uid = client_uid, limit = limit, refusals = refusals }
@@ -239,13 +240,18 @@ events! {
     "58c2e9b1f06a4d7c93e4a7150bd8f6c2" "the journal did not take events in time; lost: {dropped}"
     { dropped = dropped }
 
+    /// What callers caused beyond the rate of events that each user has: counted, not told. `whose` names them.
+    INFO events_left_out(whose: &str, client_uid: Option<u32>, events: u64, kinds: &str)
+    "e4a08db533fc464b8cbf63e9501fd4aa" "{whose} caused more events than are told; left out: {kinds}"
+    { client_uid = or_nothing(client_uid), events = events, kinds = kinds }
+
     /// A library warns.
-    WARN library_warning(library: &str, error: &str)
+    WARN library_warning(library: &str, error: &str) by (ANY)
     "c41f7d5e8a0b4e6f92d3b8c6a7e05f19" "{library}: {error}"
     { library = library, error = error }
 
     /// A library reports an error.
-    ERROR library_error(library: &str, error: &str)
+    ERROR library_error(library: &str, error: &str) by (ANY)
     "84d0a3f6c9b14e2d8f57e1a2b6c7d390" "{library}: {error}"
     { library = library, error = error }
 

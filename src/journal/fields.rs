@@ -30,6 +30,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "calls of that connection that got no answer",
     ),
     ("ERROR", "what is wrong, as in the message"),
+    ("EVENTS", "events that were left out"),
     ("FAILURES", "refused calls in a row, with this one"),
     ("FINISH_REASON", "stop, length, cancelled or error"),
     (
@@ -45,6 +46,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "HOW",
         "updated, if the living graph took the recording, or instantiated",
     ),
+    ("KINDS", "which events were left out, each with its number"),
     (
         "KV_EPOCH",
         "changes of the key-value cache since the start, but for one more token",

@@ -2,8 +2,10 @@
 //!
 //! An event is a message for people, the same facts as fields for programs, and an id that finds its remedy
 //! in the catalog (`systemd/gangliond.catalog`, shown by `journalctl -x`). Prompts and answers are no part
-//! of any event. Reporting never waits: `queue` has a thread for that, and the process ends with `flush`.
+//! of any event. Reporting never waits: `queue` has a thread for that, and the process ends with `flush`. What callers
+//! cause is told within a rate for each of them: `callers`.
 
+mod callers;
 mod event;
 mod events;
 mod fields;

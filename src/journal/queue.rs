@@ -9,6 +9,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use tracing::Level;
+
+use super::callers::{Callers, Cause, LeftOut};
+
 /// An event, complete: all that is left is to tell it.
 pub(super) type Record = Box<dyn FnOnce() + Send>;
 
@@ -38,6 +42,9 @@ struct State {
     /// Whether one has been taken out and not been told yet.
     telling: bool,
     dropped: u64,
+    callers: Callers,
+    /// Whether the process is about to end: what is still to be told is told now.
+    ending: bool,
 }
 
 impl std::fmt::Debug for State {
@@ -49,7 +56,42 @@ impl std::fmt::Debug for State {
     }
 }
 
+impl State {
+    /// The next thing to tell.
+    fn next(&mut self) -> Option<Record> {
+        let left_out = match self.ending && self.waiting.is_empty() {
+            true => self.callers.last(),
+            false => self.callers.due(Instant::now()),
+        };
+        left_out
+            .map(|left_out| Box::new(move || tell(&left_out)) as Record)
+            .or_else(|| self.waiting.pop_front())
+    }
+}
+
+/// Tells what was not told.
+fn tell(left_out: &LeftOut) {
+    let whose = match left_out.cause {
+        Some(user) => format!("user {user}"),
+        None => "callers".to_owned(),
+    };
+    let kinds = left_out.to_string();
+    super::events::events_left_out(&whose, left_out.cause, left_out.count(), &kinds);
+}
+
 impl Queue {
+    /// Whether an event that a caller has caused is told.
+    fn admits(&self, cause: Cause, event: &'static str, level: Level) -> bool {
+        let mut state = self.lock();
+        let was_quiet = state.callers.next().is_none();
+        let told = state.callers.admit(cause, event, level, Instant::now());
+        if !told && was_quiet {
+            // Now there is a time by which a summary is to be told.
+            self.changed.notify_all();
+        }
+        told
+    }
+
     pub(super) fn push(&self, record: Record) {
         let mut state = self.lock();
         if state.waiting.len() < CAPACITY {
@@ -71,7 +113,7 @@ impl Queue {
         TELLS.set(true);
         let mut state = self.lock();
         loop {
-            if let Some(record) = state.waiting.pop_front() {
+            if let Some(record) = state.next() {
                 let dropped = std::mem::take(&mut state.dropped);
                 state.telling = true;
                 drop(state);
@@ -82,6 +124,10 @@ impl Queue {
                 state = self.lock();
                 state.telling = false;
                 self.changed.notify_all();
+            } else if let Some(next) = state.callers.next() {
+                let left = next.saturating_duration_since(Instant::now());
+                let woken = self.changed.wait_timeout(state, left);
+                state = woken.unwrap_or_else(PoisonError::into_inner).0;
             } else {
                 let woken = self.changed.wait(state);
                 state = woken.unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +139,9 @@ impl Queue {
     fn flush(&self) {
         let until = Instant::now() + FLUSH;
         let mut state = self.lock();
-        while state.telling || !state.waiting.is_empty() {
+        state.ending = true;
+        self.changed.notify_all();
+        while state.telling || !state.waiting.is_empty() || state.callers.next().is_some() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -112,6 +160,12 @@ impl Queue {
 pub(super) fn open(queue: Arc<Queue>) {
     // Only the first of a process counts, as with its subscriber.
     let _ = WAY.set(queue);
+}
+
+/// Whether an event that a caller has caused is told; without a queue every one is.
+pub(super) fn admits(cause: Cause, event: &'static str, level: Level) -> bool {
+    WAY.get()
+        .is_none_or(|queue| queue.admits(cause, event, level))
 }
 
 pub(super) fn report(record: Record) {

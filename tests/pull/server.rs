@@ -16,6 +16,7 @@ pub(super) struct Reply {
     ranges: bool,
     heeds_if_range: bool,
     measured: bool,
+    endless: bool,
     /// The connection ends after so many bytes.
     cut: Option<usize>,
 }
@@ -30,6 +31,7 @@ impl Reply {
             ranges: true,
             heeds_if_range: true,
             measured: true,
+            endless: false,
             cut: None,
         }
     }
@@ -77,6 +79,12 @@ impl Reply {
     /// Does not tell its length.
     pub(super) fn unmeasured(mut self) -> Self {
         self.measured = false;
+        self
+    }
+
+    /// Begins anew after its end, for as long as anybody reads.
+    pub(super) fn endless(mut self) -> Self {
+        self.endless = true;
         self
     }
 
@@ -134,6 +142,9 @@ impl Reply {
         }
         to.write_all(format!("{head}\r\n").as_bytes())?;
         to.write_all(&body[..self.cut.unwrap_or(body.len())])?;
+        while self.endless {
+            to.write_all(body)?;
+        }
         to.flush()
     }
 }

@@ -79,6 +79,18 @@ fn every_field_is_described_and_every_description_is_of_a_field() {
     assert_eq!(used, described, "in the order of their names");
 }
 
+/// What names a caller is what a caller caused: without a rate it could fill the journal.
+#[test]
+fn every_event_that_names_a_caller_is_told_within_its_rate() {
+    for event in EVENTS {
+        let names_one = event.fields.contains(&"client_uid");
+        let is_summary = event.name == "events_left_out";
+        if names_one && !is_summary {
+            assert!(event.by_caller, "{} needs by (client_uid)", event.name);
+        }
+    }
+}
+
 #[test]
 fn the_journal_accepts_the_catalog() {
     let root = tempfile::tempdir().expect("a temporary folder");

@@ -107,6 +107,13 @@ async fn the_journal_holds_no_prompts_and_no_answers() {
     assert!(!found(&journal), "{journal}");
 }
 
+/// Has it tell `count` events that no caller's rate holds back.
+async fn reload_often(manager: &ManagerProxy<'_>, count: usize) {
+    for _ in 0..count {
+        eventually(manager.reload()).await.unwrap();
+    }
+}
+
 /// Asks `count` times, and gets every answer.
 async fn ask_often(manager: &ManagerProxy<'_>, count: usize) {
     const AT_ONCE: usize = 50;
@@ -121,6 +128,8 @@ async fn ask_often(manager: &ManagerProxy<'_>, count: usize) {
     }
 }
 
+const RELOADED: &str = "info: the configuration was read again";
+
 /// Room for the requests of one user.
 const ROOM: &str = "queue.capacity = 100\n[limits]\nqueue_percent_per_user = 100\n";
 
@@ -131,7 +140,9 @@ async fn a_journal_that_does_not_read_holds_up_no_request_and_no_stop() {
     let mut daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
     let unread = daemon.narrow_journal();
     daemon.told("READY=1").await;
-    ask_often(&client(&bus).await, 200).await;
+    let manager = client(&bus).await;
+    reload_often(&manager, 200).await;
+    ask_often(&manager, 200).await;
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.end().await.status, Some(0));
     let mut lines = unread.lines();
@@ -151,23 +162,56 @@ async fn what_the_journal_missed_is_counted() {
     daemon.told("READY=1").await;
     let manager = client(&bus).await;
     // More than the queue holds.
-    ask_often(&manager, 4500).await;
+    reload_often(&manager, 4500).await;
     let mut lines = journal.lines();
     let mut next = async || eventually(lines.next_line()).await.unwrap();
     let (mut told, mut lost) = (0, None);
     while lost.is_none() {
         let line = next().await.expect("it says so before it ends");
-        told += usize::from(line.starts_with("info: request "));
+        told += usize::from(line.starts_with(RELOADED));
         let count = line.strip_prefix("warn: the journal did not take events in time; lost: ");
         lost = count.map(|count| count.parse::<usize>().expect("a number"));
     }
     // What was told and what was lost is all that happened, but for what still waits behind.
     daemon.signal(Signal::SIGTERM);
     while let Some(line) = next().await {
-        told += usize::from(line.starts_with("info: request "));
+        told += usize::from(line.starts_with(RELOADED));
     }
     assert_eq!(told + lost.unwrap_or(0), 4500);
     assert_eq!(daemon.end().await.status, Some(0));
+}
+
+/// A user that asks and cancels without end does not fill the journal; what it is not told is counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_user_causes_is_told_within_a_rate() {
+    const REQUESTS: usize = 600;
+    let bus = PrivateBus::start();
+    let daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
+    daemon.told("READY=1").await;
+    let began = std::time::Instant::now();
+    ask_often(&client(&bus).await, REQUESTS).await;
+    let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
+    daemon.signal(Signal::SIGTERM);
+    let End { journal, .. } = daemon.end().await;
+    let told = journal
+        .lines()
+        .filter(|line| line.starts_with("info: request "));
+    let told = told.count();
+    // A burst, and one for each second that it took.
+    assert!(
+        (40..=41 + seconds).contains(&told),
+        "{told} in {seconds} s: {journal}"
+    );
+    let user = nix::unistd::getuid();
+    let summary = format!("info: user {user} caused more events than are told; left out: ");
+    let left_out = journal
+        .lines()
+        .filter_map(|line| line.strip_prefix(&summary));
+    let left_out = left_out.map(|kinds| {
+        let number = kinds.strip_prefix("request_finished ").expect("its kind");
+        number.parse::<usize>().expect("a number")
+    });
+    assert_eq!(left_out.sum::<usize>() + told, REQUESTS, "{journal}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

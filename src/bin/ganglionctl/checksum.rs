@@ -2,14 +2,19 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
 use sha2::{Digest as _, Sha256};
 
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 20;
+
+/// Bytes of a file that records one, at most.
+const RECORD: u64 = 4096;
 
 /// In lower-case hexadecimal.
 pub(crate) fn hexadecimal(digest: &[u8]) -> String {
@@ -19,12 +24,12 @@ pub(crate) fn hexadecimal(digest: &[u8]) -> String {
     })
 }
 
-/// Of what `file` holds.
+/// Of what `file` still holds.
 ///
 /// # Errors
 /// If it cannot be read.
-pub(crate) fn of(file: &Path) -> io::Result<String> {
-    let (mut file, mut digest) = (File::open(file)?, Sha256::new());
+pub(crate) fn of(file: &mut File) -> io::Result<String> {
+    let mut digest = Sha256::new();
     let mut piece = vec![0; PIECE];
     loop {
         let read = file.read(&mut piece)?;
@@ -44,8 +49,28 @@ pub(crate) fn beside(file: &Path) -> PathBuf {
 
 /// The one that is recorded of `file`, if one is.
 pub(crate) fn recorded(file: &Path) -> Option<String> {
-    let text = fs::read_to_string(beside(file)).ok()?;
+    in_record(open(&beside(file)).ok()?)
+}
+
+/// The one that sha256sum has written.
+pub(crate) fn in_record(record: File) -> Option<String> {
+    let mut text = String::new();
+    record.take(RECORD).read_to_string(&mut text).ok()?;
     parse(text.split_whitespace().next()?)
+}
+
+/// A regular file: what else lies in a folder of somebody else's may never end.
+///
+/// # Errors
+/// If it cannot be read, or is another kind of thing.
+pub(crate) fn open(file: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let file = options.open(file)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    Ok(file)
 }
 
 /// A SHA-256 as people type it.

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::output;
+
 /// The exit codes of sysexits.h where one fits, so that scripts can tell what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -67,7 +69,7 @@ impl Failure {
     /// Says it on standard error.
     pub(crate) fn tell(&self) {
         if let Some(message) = &self.message {
-            eprintln!("ganglionctl: {message}");
+            output::tell(&format!("ganglionctl: {message}"));
         }
     }
 }

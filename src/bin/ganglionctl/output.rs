@@ -1,6 +1,10 @@
-//! Standard output, where a reader that has left is no error.
+//! Standard output, where a reader that has left is no error, and standard error.
+//!
+//! Most of what is printed was said by others: a model, the file that it came in, a server, the daemon. A terminal gets
+//! nothing of it that it would obey; a pipe or a file gets every byte.
 
-use std::io::{self, Write as _};
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write as _};
 
 use crate::failure::{Exit, Failure};
 
@@ -9,6 +13,14 @@ use crate::failure::{Exit, Failure};
 /// # Errors
 /// A reader that has left ends the program quietly; any other error is told.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    draw(&shown(text, &io::stdout()))
+}
+
+/// Writes `text` at once, with what it tells a terminal to do.
+///
+/// # Errors
+/// As `print`.
+pub(crate) fn draw(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     stdout
         .write_all(text.as_bytes())
@@ -20,6 +32,28 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
                 Failure::new(Exit::Failed, format!("standard output: {error}"))
             }
         })
+}
+
+/// Writes `text` and a line end to standard error, as best it can.
+pub(crate) fn tell(text: &str) {
+    let stderr = io::stderr();
+    let _ = writeln!(stderr.lock(), "{}", shown(text, &stderr));
+}
+
+/// As `to` may have it.
+fn shown<'a>(text: &'a str, to: &impl IsTerminal) -> Cow<'a, str> {
+    if to.is_terminal() {
+        harmless(text).into()
+    } else {
+        text.into()
+    }
+}
+
+/// A model can be talked into writing escape sequences, its file can be named by one, and a terminal obeys them: control
+/// characters other than line ends and tabs become U+FFFD.
+pub(crate) fn harmless(text: &str) -> String {
+    let is_obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
+    text.replace(is_obeyed, "\u{fffd}")
 }
 
 /// Writes `value` as indented JSON and a line end.
@@ -41,4 +75,17 @@ pub(crate) fn print_json_line(value: &impl serde::Serialize) -> Result<(), Failu
 fn print_serialized(json: serde_json::Result<String>) -> Result<(), Failure> {
     let text = json.map_err(|error| Failure::new(Exit::Failed, format!("JSON: {error}")))?;
     print(&format!("{text}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn escape_sequences_do_not_reach_a_terminal() {
+        assert_eq!(
+            harmless("a\x1b[2Jb\u{9b}c\n\té"),
+            "a\u{fffd}[2Jb\u{fffd}c\n\té"
+        );
+    }
 }

@@ -36,6 +36,15 @@ pub(crate) async fn ask(count: &str, text: &str, times: &str) -> Result<(), Fail
 }
 
 #[tokio::main(flavor = "current_thread")]
+pub(crate) async fn reload(times: &str) -> Result<(), Failed> {
+    let manager = manager().await?;
+    for _ in 0..times.parse()? {
+        manager.reload().await?;
+    }
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
 pub(crate) async fn hold(count: &str, text: &str) -> Result<(), Failed> {
     let manager = manager().await?;
     let mut streams = Vec::new();

@@ -27,6 +27,10 @@ as member $check ask 8 hello >/dev/null
 configure 'queue.capacity = 1'
 systemctl restart $unit
 as member $check ask 8 hello 4 >/dev/null
+# More than is told of one caller at once; the rest is counted, at the latest before the process ends.
+configure 'sampling.max_tokens = 1'
+systemctl restart $unit
+as member $check ask 2 hello 40 >/dev/null
 systemctl stop $unit
 
 # Starts in vain.

@@ -7,9 +7,11 @@ configure 'limits.requests_per_user = 64' 'queue.capacity = 64' 'limits.queue_pe
 start
 kill -STOP "$journald"
 trap 'kill -CONT "$journald"' EXIT
-ended=$(as member timeout 100 $check ask 20 'Name a colour.' 300)
+# No caller can cause as many events as the queue holds; an operator can.
+timeout 100 $check reload 5000
+ended=$(as member timeout 100 $check ask 20 'Name a colour.' 30)
 kill -CONT "$journald"
-equal 'how the requests ended' "$ended" '6000 stop'
-reported request_finished
+equal 'how the requests ended' "$ended" '600 stop'
+reported reloaded
 reported events_dropped
 explained events_dropped 'log'

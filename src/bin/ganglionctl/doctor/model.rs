@@ -91,7 +91,7 @@ pub(super) fn checksums(tree: &Tree, path: &Path) -> Finding {
         let Some(expected) = checksum::recorded(file) else {
             continue;
         };
-        match checksum::of(file) {
+        match checksum::open(file).and_then(|mut file| checksum::of(&mut file)) {
             Ok(found) if found == expected => known += 1,
             Ok(found) => {
                 let name = file.display();

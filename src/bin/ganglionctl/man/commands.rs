@@ -43,7 +43,9 @@ pub(super) fn gangliond() -> String {
     page.section("JOURNAL");
     page.paragraph(
         "Every event has a MESSAGE_ID of its own, and of these fields those that apply: `journalctl -u gangliond -o \
-         verbose` shows them, `-o json` gives them to programs.",
+         verbose` shows them, `-o json` gives them to programs. Of the events that a user's programs cause, 60 are told \
+         at once, 20 of these only if something is wrong, and then one a second; what is left out is counted, and told \
+         once a minute.",
     );
     for (field, what) in ganglion::journal::FIELDS {
         page.entry([bold(*field)], what);
@@ -112,6 +114,11 @@ pub(super) fn ganglionctl() -> String {
     page.entry(
         [bold("HF_ENDPOINT")],
         "A mirror, asked by `pull` instead of https://huggingface.co. The checksums of known models stay the same.",
+    );
+    page.entry(
+        [bold("SSL_CERT_FILE"), roman(", "), bold("SSL_CERT_DIR")],
+        "Certificates that `pull` trusts instead of the system's. Whoever owns the folder that it writes to must be \
+         able to read them.",
     );
     page.section("EXAMPLES");
     page.example(

@@ -32,7 +32,7 @@ pub(crate) struct Model {
     pub(crate) revision: String,
     pub(crate) file: String,
     quantization: String,
-    bytes: u64,
+    pub(crate) bytes: u64,
     pub(crate) sha256: String,
     kv: u64,
     #[serde(rename = "for")]

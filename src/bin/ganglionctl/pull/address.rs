@@ -100,8 +100,34 @@ fn origin(url: &str) -> String {
     parts.join("/").to_lowercase()
 }
 
+pub(super) fn is_https(url: &str) -> bool {
+    scheme(url) == "https"
+}
+
+fn scheme(url: &str) -> String {
+    let (scheme, _) = url.split_once("://").unwrap_or_default();
+    scheme.to_lowercase()
+}
+
 /// Where a redirect from `url` to `location` leads.
-pub(super) fn join(url: &str, location: &str) -> String {
+///
+/// # Errors
+/// Why it must not be followed.
+pub(super) fn follow(url: &str, location: &str) -> Result<String, String> {
+    let to = join(url, location);
+    match scheme(&to).as_str() {
+        "https" => Ok(to),
+        "http" if !is_https(url) => Ok(to),
+        "http" => Err(format!(
+            "the server sends it on to {to:?}, where anybody on the way could change it: it was not fetched"
+        )),
+        _ => Err(format!(
+            "the server sends it on to {to:?}, which is not http(s)"
+        )),
+    }
+}
+
+fn join(url: &str, location: &str) -> String {
     if location.contains("://") {
         return location.into();
     }
@@ -149,6 +175,25 @@ mod tests {
             "a/b:",
         ] {
             assert_eq!(name(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_does_not_leave_https() {
+        let ok = |url, location| follow(url, location).is_ok();
+        for (url, location, expected) in [
+            ("https://host/a", "http://host/a", false),
+            ("HTTPS://host/a", "HTTP://other/a", false),
+            ("https://host/a", "hTTp://host/a", false),
+            ("https://host/a", "//other/a", true),
+            ("https://host/a", "/b", true),
+            ("https://host/a", "HTTPS://other/a", true),
+            ("http://host/a", "http://other/a", true),
+            ("http://host/a", "https://other/a", true),
+            ("http://host/a", "file:///etc/passwd", false),
+            ("https://host/a", "ftp://host/a", false),
+        ] {
+            assert_eq!(ok(url, location), expected, "{url} to {location}");
         }
     }
 

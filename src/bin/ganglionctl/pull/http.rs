@@ -1,33 +1,42 @@
 //! Fetches over HTTP: follows redirects, goes on after a cut, and starts again where a server cannot go on.
 
+use std::fs::File;
 use std::io::ErrorKind;
 use std::thread;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use nix::unistd::geteuid;
 use ureq::http::{Response, header};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
-use super::address::{is_hugging_face, join};
+use super::address::{follow, is_https, is_hugging_face};
 use super::part::{Part, Stopped};
 use crate::checksum;
 use crate::failure::{Exit, Failure};
+use crate::output;
 
 const REDIRECTS: usize = 10;
 
 /// Where Hugging Face tells a large file's SHA-256.
 const LINKED_ETAG: &str = "x-linked-etag";
+/// Where it tells how many bytes it has.
+const LINKED_SIZE: &str = "x-linked-size";
 /// Who may fetch what is behind an agreement, on Hugging Face.
 const TOKEN: &str = "HF_TOKEN";
 
 const UNTRUSTED: &str =
     "; is the clock right (date), and are the certificates of the package ca-certificates there?";
 
+/// Files of certificates that are trusted instead of the system's, if these variables are set.
+const CERTIFICATES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
 /// What a server answered at the end of its redirects.
 struct Answer {
     response: Response<Body>,
     sha256: Option<String>,
+    bytes: Option<u64>,
 }
 
 /// Brings what is at `url` into `part`, whole, and tells the SHA-256 that it should have if the server does; not if that
@@ -38,10 +47,11 @@ struct Answer {
 pub(super) fn fetch(
     url: &str,
     wanted: Option<&str>,
-    part: &mut Part,
+    part: &mut Part<'_>,
     bar: &ProgressBar,
     retries: u32,
 ) -> Result<Option<String>, Failure> {
+    certificates(url)?;
     let agent = agent();
     let mut fruitless = 0;
     loop {
@@ -63,11 +73,35 @@ pub(super) fn fetch(
                     let message = format!("{url}: {error}; {came}");
                     return Err(Failure::new(Exit::Unavailable, message));
                 }
-                bar.println(format!("{error}; trying again"));
+                bar.println(output::harmless(&format!("{error}; trying again")));
                 thread::sleep(pause(fruitless));
             }
         }
     }
+}
+
+/// Makes sure that the certificates which are named can be read: without them nothing would be trusted, and nobody would
+/// say why.
+fn certificates(url: &str) -> Result<(), Failure> {
+    if !is_https(url) {
+        return Ok(());
+    }
+    for variable in CERTIFICATES {
+        let named = std::env::var_os(variable).unwrap_or_default();
+        for path in std::env::split_paths(&named) {
+            if let Err(error) = File::open(&path)
+                && error.kind() == ErrorKind::PermissionDenied
+            {
+                let message = format!(
+                    "{variable}={}: {error}: user {}, as whom this is fetched, must be able to read it",
+                    path.display(),
+                    geteuid()
+                );
+                return Err(Failure::new(Exit::Failed, message));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Longer each time.
@@ -98,12 +132,17 @@ fn attempt(
     agent: &Agent,
     url: &str,
     wanted: Option<&str>,
-    part: &mut Part,
+    part: &mut Part<'_>,
     bar: &ProgressBar,
 ) -> Result<Option<String>, Stopped> {
     // Without the name of its version, what came may be of another.
     let version = part.version(url).filter(|_| part.length() > 0);
-    let Answer { response, sha256 } = ask(agent, url, part.length(), version.as_deref())?;
+    let answer = ask(agent, url, part.length(), version.as_deref())?;
+    let Answer {
+        response,
+        sha256,
+        bytes,
+    } = answer;
     if let (Some(told), Some(wanted)) = (sha256.as_deref(), wanted)
         && told != wanted
     {
@@ -111,6 +150,10 @@ fn attempt(
             "{url}: the server has a file with the SHA-256 {told}, and {wanted} was expected: it was not fetched"
         );
         return Err(Stopped::Final(Failure::new(Exit::Data, message)));
+    }
+    if let Some(bytes) = bytes {
+        part.make_sure_of(bytes).map_err(Stopped::Final)?;
+        part.expect(bytes);
     }
     let text = |name| {
         response
@@ -124,7 +167,9 @@ fn attempt(
     let continues = range.starts_with(&format!("bytes {}-", part.length()))
         && strong.is_none_or(|strong| Some(strong) == version.as_deref());
     let total = match response.status().as_u16() {
-        206 if continues => number(header::CONTENT_LENGTH).map(|more| part.length() + more),
+        206 if continues => {
+            number(header::CONTENT_LENGTH).map(|more| part.length().saturating_add(more))
+        }
         200 => {
             part.begin(strong.map(|strong| (url, strong)))
                 .map_err(Stopped::Final)?;
@@ -143,8 +188,7 @@ fn attempt(
     };
     bar.set_length(total.unwrap_or(0));
     if let Some(total) = total {
-        part.make_sure_of(total.saturating_sub(part.length()))
-            .map_err(Stopped::Final)?;
+        part.make_sure_of(total).map_err(Stopped::Final)?;
     }
     part.append(&mut response.into_body().into_reader(), bar)?;
     match total.filter(|total| part.length() != *total) {
@@ -193,7 +237,7 @@ fn cut(why: &str) -> Stopped {
 /// Follows redirects itself: the first answer of Hugging Face tells the checksum, and a token is for it alone.
 fn ask(agent: &Agent, url: &str, from: u64, version: Option<&str>) -> Result<Answer, Stopped> {
     let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
-    let (mut at, mut sha256) = (url.to_owned(), None);
+    let (mut at, mut sha256, mut bytes) = (url.to_owned(), None, None);
     for _ in 0..=REDIRECTS {
         let mut request = agent.get(&at).header(header::ACCEPT_ENCODING, "identity");
         if let Some(token) = token.as_deref().filter(|_| is_hugging_face(&at)) {
@@ -212,10 +256,22 @@ fn ask(agent: &Agent, url: &str, from: u64, version: Option<&str>) -> Result<Ans
         };
         let told = text(LINKED_ETAG).map(|etag| etag.trim_matches('"'));
         sha256 = sha256.or_else(|| told.and_then(checksum::parse));
+        bytes = bytes.or_else(|| text(LINKED_SIZE).and_then(|size| size.parse().ok()));
         let status = response.status();
         match text("location").filter(|_| status.is_redirection()) {
-            Some(location) => at = join(&at, location),
-            None => return Ok(Answer { response, sha256 }),
+            Some(location) => {
+                at = follow(&at, location).map_err(|why| {
+                    let message = format!("{at}: {why}");
+                    Stopped::Final(Failure::new(Exit::Unavailable, message))
+                })?;
+            }
+            None => {
+                return Ok(Answer {
+                    response,
+                    sha256,
+                    bytes,
+                });
+            }
         }
     }
     let message = format!("{url}: more than {REDIRECTS} redirects");

@@ -2,25 +2,35 @@
 //!
 //! It comes in as `FILE.part`, which a later run goes on with. Only what has its length, its checksum where one is
 //! known, and the shape of a model gets its name.
+//!
+//! Root does it as the owner of the folder: before a file of that folder is looked at, or a server asked, `folder` gives
+//! up root's rights. Only a folder that is root's own is written to by root.
 
 mod address;
+mod folder;
 mod http;
 mod part;
+mod source;
+mod walk;
 
-use std::fs;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ganglion::model::Checkpoint;
 use indicatif::{ProgressBar, ProgressStyle};
-use nix::sys::stat::{Mode, umask};
 
 use crate::doctor::Machine;
 use crate::failure::{Exit, Failure};
 use crate::{checksum, models, output};
 use address::Address;
+use folder::Folder;
 use part::Part;
+use source::Source;
+
+/// Bytes of the largest file that is taken if nobody says how large it is: what an Orin has memory for.
+const LARGEST: u64 = 64 << 30;
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -30,7 +40,7 @@ pub(crate) struct Arguments {
     /// Print the models that suit each board
     #[arg(long)]
     list: bool,
-    /// The folder to put it in: another disk, for example
+    /// The folder to put it in: another disk, for example. Root does it as the folder's owner
     #[arg(long, value_name = "DIR", default_value = models::FOLDER)]
     dir: PathBuf,
     /// The SHA-256 that it must have; a name of --list has one, and Hugging Face tells one
@@ -54,21 +64,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     };
     let address = Address::of(model)?;
+    let name = OsString::from(address.file_name()?);
+    let mut source = match &address {
+        Address::File(path) => Some(Source::open(path)?),
+        Address::Remote(_) => None,
+    };
     // The service, and setup, look for it from elsewhere.
-    let folder =
+    let path =
         std::path::absolute(&arguments.dir).map_err(|error| failed(&arguments.dir, &error))?;
-    let file = folder.join(address.file_name()?);
-    let listed = models::named(model).map(|model| model.sha256);
-    let wanted = arguments.sha256.clone().or(listed);
-    if file.exists() && !arguments.force {
-        return there(&file, wanted.as_deref());
+    let folder = Folder::enter(&path)?;
+    let listed = models::named(model);
+    let bytes = listed.as_ref().map(|model| model.bytes);
+    let wanted = arguments
+        .sha256
+        .clone()
+        .or(listed.map(|model| model.sha256));
+    if folder.has(&name) && !arguments.force {
+        return there(&folder, &name, wanted.as_deref());
     }
-    make_folder(&folder)?;
-    let mut part = Part::open(&file)?;
+    let file = folder.at(&name);
+    let mut part = Part::open(&folder, &name, bytes.unwrap_or(LARGEST))?;
     let bar = progress(&file);
-    let told = match &address {
-        Address::File(source) => part.copy(source, &bar).map(|()| None),
-        Address::Remote(url) => {
+    let told = match (&address, &mut source) {
+        (_, Some(source)) => part.copy(source, &bar).map(|()| None),
+        (Address::File(_), None) => Ok(None),
+        (Address::Remote(url), None) => {
             http::fetch(url, wanted.as_deref(), &mut part, &bar, arguments.retries)
         }
     };
@@ -80,11 +100,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     bar.finish_and_clear();
     let expected = wanted.or(told);
     let found = part.check(expected.as_deref())?;
-    if let Err(error) = Checkpoint::open(part.path()) {
+    if let Err(error) = Checkpoint::open(&part.path()) {
         part.discard();
+        let why = error.defect;
         return Err(Failure::new(
             Exit::Data,
-            format!("what came is no model that this release can run, and was not kept: {error}"),
+            format!("what came is no model that this release can run, and was not kept: {why}"),
         ));
     }
     part.finish(&found)?;
@@ -93,23 +114,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     } else {
         "its SHA-256 is now recorded; nobody told what it should be"
     };
-    eprintln!("{}: {checked} ({found})", file.display());
+    output::tell(&format!("{}: {checked} ({found})", file.display()));
     if let Some(why) = Machine::new(None).hides(&file) {
-        eprintln!("the service will not be able to use it there: {why}");
+        output::tell(&format!(
+            "the service will not be able to use it there: {why}"
+        ));
     }
-    eprintln!("next: sudo ganglionctl setup --model {}", file.display());
+    output::tell(&format!(
+        "next: sudo ganglionctl setup --model {}",
+        file.display()
+    ));
     output::print(&format!("{}\n", file.display()))?;
     Ok(Exit::Ok)
 }
 
 /// It need not be fetched, if it is what was asked for.
-fn there(file: &Path, expected: Option<&str>) -> Result<Exit, Failure> {
+fn there(folder: &Folder, name: &OsStr, expected: Option<&str>) -> Result<Exit, Failure> {
+    let file = folder.at(name);
     let shown = file.display();
-    let expected = expected
-        .map(str::to_owned)
-        .or_else(|| checksum::recorded(file));
-    if let Some(expected) = expected {
-        let found = checksum::of(file).map_err(|error| failed(file, &error))?;
+    let mut there = folder.read(name).map_err(|error| {
+        let message =
+            format!("{shown} is there, but: {error}: --force puts the model in its place");
+        Failure::new(Exit::Data, message)
+    })?;
+    let recorded = || {
+        let record = folder.read(checksum::beside(name.as_ref()).as_os_str());
+        checksum::in_record(record.ok()?)
+    };
+    if let Some(expected) = expected.map(str::to_owned).or_else(recorded) {
+        let found = checksum::of(&mut there).map_err(|error| folder.failed(name, &error))?;
         if found != expected {
             let message = format!(
                 "{shown} is there with the SHA-256 {found}, not {expected}: --force fetches it again"
@@ -117,22 +150,9 @@ fn there(file: &Path, expected: Option<&str>) -> Result<Exit, Failure> {
             return Err(Failure::new(Exit::Data, message));
         }
     }
-    eprintln!("{shown} is there already");
+    output::tell(&format!("{shown} is there already"));
     output::print(&format!("{shown}\n"))?;
     Ok(Exit::Ok)
-}
-
-fn make_folder(folder: &Path) -> Result<(), Failure> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    // The service passes through all that is made here, whatever the umask of whoever runs this.
-    umask(Mode::from_bits_truncate(0o022));
-    fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-    if let Ok(made) = fs::File::open(folder) {
-        part::give_to_the_service(&made);
-    }
-    Ok(())
 }
 
 /// An error of the disk, with what helps.
@@ -161,6 +181,6 @@ fn progress(file: &Path) -> ProgressBar {
         bar.set_style(style);
     }
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    bar.set_message(name.into_owned());
+    bar.set_message(output::harmless(&name));
     bar
 }

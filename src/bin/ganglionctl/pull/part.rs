@@ -1,22 +1,26 @@
 //! A file on its way: `FILE.part` and what it was part of, until it is whole.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 
 use indicatif::ProgressBar;
-use nix::fcntl::OFlag;
-use nix::sys::statvfs::statvfs;
-use nix::unistd::{Uid, User, fchown};
 use sha2::{Digest as _, Sha256};
 
 use super::failed;
+use super::folder::{Folder, beside};
+use super::source::Source;
 use crate::checksum;
 use crate::failure::{Exit, Failure};
 
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 18;
+
+/// Bytes of `FILE.part.etag`: a longer one is not ours.
+const ETAG: u64 = 4096;
 
 /// Why writing stopped.
 #[derive(Debug)]
@@ -28,47 +32,34 @@ pub(super) enum Stopped {
 }
 
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct Part<'a> {
+    folder: &'a Folder,
     /// What it will be called.
-    whole: PathBuf,
-    path: PathBuf,
+    whole: OsString,
+    name: OsString,
+    etag: OsString,
     file: File,
+    /// Bytes that it may have.
+    most: u64,
     /// Of what is in it.
     digest: Sha256,
     length: u64,
 }
 
-fn beside(file: &Path, ending: &str) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
-}
-
-impl Part {
-    /// Takes up what an earlier run left.
+impl<'a> Part<'a> {
+    /// Takes up what an earlier run left of a file of at most `most` bytes.
     ///
     /// # Errors
     /// If it cannot be written, or another run is at it.
-    pub(super) fn open(whole: &Path) -> Result<Self, Failure> {
-        let path = beside(whole, ".part");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        // The folder is the service's, and this may be root.
-        options.custom_flags(OFlag::O_NOFOLLOW.bits());
-        let mut file = options.open(&path).map_err(|error| failed(&path, &error))?;
-        if file.try_lock().is_err() {
-            let message = format!(
-                "{} is being fetched by another ganglionctl",
-                whole.display()
-            );
-            return Err(Failure::new(Exit::Busy, message));
-        }
+    pub(super) fn open(folder: &'a Folder, whole: &OsStr, most: u64) -> Result<Self, Failure> {
+        let name = beside(whole, ".part");
+        let mut file = lock(folder, whole, &name, most)?;
         let (mut digest, mut length) = (Sha256::new(), 0);
         let mut piece = vec![0; PIECE];
         loop {
             let read = file
                 .read(&mut piece)
-                .map_err(|error| failed(&path, &error))?;
+                .map_err(|error| folder.failed(&name, &error))?;
             if read == 0 {
                 break;
             }
@@ -76,16 +67,20 @@ impl Part {
             length += read as u64;
         }
         Ok(Self {
+            folder,
             whole: whole.into(),
-            path,
+            etag: beside(&name, ".etag"),
+            name,
             file,
+            most,
             digest,
             length,
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// Where it can be read, whatever has its name now.
+    pub(super) fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
     pub(super) const fn length(&self) -> u64 {
@@ -94,7 +89,7 @@ impl Part {
 
     /// The version of what is at `url` that it is part of, as the server called it.
     pub(super) fn version(&self, url: &str) -> Option<String> {
-        let text = fs::read_to_string(beside(&self.path, ".etag")).ok()?;
+        let text = self.folder.text(&self.etag, ETAG)?;
         let (of, version) = text.trim_end().split_once('\n')?;
         (of == url).then(|| version.to_owned())
     }
@@ -105,41 +100,49 @@ impl Part {
     /// If the disk refuses.
     pub(super) fn begin(&mut self, version: Option<(&str, &str)>) -> Result<(), Failure> {
         let begun = self.file.set_len(0).and_then(|()| self.file.rewind());
-        begun.map_err(|error| failed(&self.path, &error))?;
+        begun.map_err(|error| self.folder.failed(&self.name, &error))?;
         (self.digest, self.length) = (Sha256::new(), 0);
-        let etag = beside(&self.path, ".etag");
-        let Some((url, version)) = version else {
-            let _ = fs::remove_file(&etag);
-            return Ok(());
-        };
-        put(&etag, &format!("{url}\n{version}\n"))
-            .map(drop)
-            .map_err(|error| failed(&etag, &error))
+        let version = version.map(|(url, version)| format!("{url}\n{version}\n"));
+        // What would not be read again is not kept.
+        match version.filter(|text| text.len() as u64 <= ETAG) {
+            Some(text) => self.folder.put(&self.etag, &text),
+            None => self.folder.remove(&self.etag),
+        }
+        .map_err(|error| self.folder.failed(&self.etag, &error))
     }
 
-    /// Refuses what the disk has no room for, before it comes.
+    /// Refuses what is too long, or what the disk has no room for, before it comes.
     ///
     /// # Errors
-    /// If there is less than `more` bytes.
-    pub(super) fn make_sure_of(&self, more: u64) -> Result<(), Failure> {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        let Ok(disk) = statvfs(folder) else {
+    /// If `total` bytes are more than may come, or what of them is not there yet is more than is free.
+    pub(super) fn make_sure_of(&self, total: u64) -> Result<(), Failure> {
+        if total > self.most {
+            let message = format!(
+                "{}: {total} bytes would come, and at most {} were expected: it was not fetched",
+                self.folder.at(&self.whole).display(),
+                self.most
+            );
+            return Err(Failure::new(Exit::Data, message));
+        }
+        let more = total.saturating_sub(self.length);
+        let Some(free) = self.folder.free().filter(|free| more > *free) else {
             return Ok(());
         };
-        let free = disk.blocks_available() * disk.fragment_size();
-        if more <= free {
-            return Ok(());
-        }
         let message = format!(
             "{}: {} MiB are still to come and {} MiB are free: make room, or name another disk with --dir",
-            folder.display(),
+            self.folder.path().display(),
             more.div_ceil(1 << 20),
             free >> 20
         );
         Err(Failure::new(Exit::Failed, message))
     }
 
-    /// Appends all that comes.
+    /// Expects no more than so many bytes in all.
+    pub(super) fn expect(&mut self, bytes: u64) {
+        self.most = self.most.min(bytes);
+    }
+
+    /// Appends all that comes, up to what may come in all: what goes on beyond that is not kept.
     pub(super) fn append(
         &mut self,
         from: &mut impl Read,
@@ -154,10 +157,19 @@ impl Part {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(Stopped::Cut(error)),
             };
+            if read as u64 > self.most.saturating_sub(self.length) {
+                self.begin(None).map_err(Stopped::Final)?;
+                let message = format!(
+                    "{}: more came than the {} bytes that were expected: it was not kept",
+                    self.folder.at(&self.whole).display(),
+                    self.most
+                );
+                return Err(Stopped::Final(Failure::new(Exit::Data, message)));
+            }
             if let Err(error) = self.file.write_all(&piece[..read]) {
                 // What came in part would not be known by its digest.
                 let _ = self.file.set_len(self.length);
-                return Err(Stopped::Final(failed(&self.path, &error)));
+                return Err(Stopped::Final(self.folder.failed(&self.name, &error)));
             }
             self.digest.update(&piece[..read]);
             self.length += read as u64;
@@ -169,15 +181,13 @@ impl Part {
     ///
     /// # Errors
     /// If it cannot be read, or not be written here.
-    pub(super) fn copy(&mut self, source: &Path, bar: &ProgressBar) -> Result<(), Failure> {
-        let mut from = File::open(source).map_err(|error| failed(source, &error))?;
-        let length = from.metadata().map_or(0, |metadata| metadata.len());
-        bar.set_length(length);
+    pub(super) fn copy(&mut self, source: &mut Source, bar: &ProgressBar) -> Result<(), Failure> {
+        bar.set_length(source.bytes);
         self.begin(None)?;
-        self.make_sure_of(length)?;
-        self.append(&mut from, bar)
+        self.make_sure_of(source.bytes)?;
+        self.append(&mut source.file, bar)
             .map_err(|stopped| match stopped {
-                Stopped::Cut(error) => failed(source, &error),
+                Stopped::Cut(error) => failed(&source.path, &error),
                 Stopped::Final(failure) => failure,
             })
     }
@@ -199,52 +209,48 @@ impl Part {
     }
 
     pub(super) fn discard(&self) {
-        let _ = fs::remove_file(&self.path);
-        let _ = fs::remove_file(beside(&self.path, ".etag"));
+        let _ = self.folder.remove(&self.name);
+        let _ = self.folder.remove(&self.etag);
     }
 
-    /// Gives it its name, with its checksum beside it and the service as its owner.
+    /// Gives it its name, with its checksum beside it.
     ///
     /// # Errors
     /// If the disk refuses.
     pub(super) fn finish(self, found: &str) -> Result<(), Failure> {
-        let told = |error: io::Error| failed(&self.whole, &error);
+        let (folder, whole) = (self.folder, &self.whole);
+        let sum = checksum::beside(whole.as_ref()).into_os_string();
+        let line = format!("{found}  {}\n", whole.to_string_lossy());
+        // The service reads it, whoever it belongs to.
         self.file
-            .set_permissions(fs::Permissions::from_mode(0o644))
-            .map_err(told)?;
-        self.file.sync_all().map_err(told)?;
-        let name = self.whole.file_name().unwrap_or_default().to_string_lossy();
-        let beside_it = checksum::beside(&self.whole);
-        let recorded = put(&beside_it, &format!("{found}  {name}\n")).map_err(told)?;
-        fs::rename(&self.path, &self.whole).map_err(told)?;
-        let _ = fs::remove_file(beside(&self.path, ".etag"));
-        give_to_the_service(&self.file);
-        give_to_the_service(&recorded);
-        let folder = self.whole.parent().unwrap_or(Path::new("."));
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(told)
+            .set_permissions(Permissions::from_mode(0o644))
+            .and_then(|()| self.file.sync_all())
+            .and_then(|()| folder.put(&sum, &line))
+            .and_then(|()| folder.rename(&self.name, whole))
+            .and_then(|()| {
+                let _ = folder.remove(&self.etag);
+                folder.sync()
+            })
+            .map_err(|error| folder.failed(whole, &error))
     }
 }
 
-/// A new file in the place of an old one, never through a link.
-fn put(path: &Path, text: &str) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(text.as_bytes())?;
-    Ok(file)
-}
-
-/// What root fetches is the service's, where there is such a user.
-pub(super) fn give_to_the_service(file: &File) {
-    if !Uid::effective().is_root() {
-        return;
-    }
-    if let Ok(Some(user)) = User::from_name("ganglion") {
-        // It can read what is root's as well.
-        let _ = fchown(file, Some(user.uid), Some(user.gid));
+/// The part, for this run alone.
+fn lock(folder: &Folder, whole: &OsStr, name: &OsStr, most: u64) -> Result<File, Failure> {
+    loop {
+        let file = folder
+            .take(name, most)
+            .map_err(|error| folder.failed(name, &error))?;
+        if file.try_lock().is_err() {
+            let message = format!(
+                "{} is being fetched by another ganglionctl",
+                folder.at(whole).display()
+            );
+            return Err(Failure::new(Exit::Busy, message));
+        }
+        // Another run may have finished between the two: then this is the whole file.
+        if folder.names(name, &file) {
+            return Ok(file);
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::failure::{Exit, Failure};
+use crate::output;
 
 const NAME: &str = "gangliond.service";
 
@@ -54,7 +55,7 @@ impl Drop for Held {
             Ok(())
         });
         if let Err(Failure { message, .. }) = queued {
-            eprintln!("ganglionctl: {}", message.unwrap_or_default());
+            output::tell(&format!("ganglionctl: {}", message.unwrap_or_default()));
         }
         let _ = self.signals.thread_unblock();
     }

@@ -11,7 +11,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use zbus::Connection;
 
 use crate::client;
-use crate::client::screen::harmless;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use reading::Reading;
@@ -118,7 +117,7 @@ impl Paper {
         if !self.terminal {
             return output::print(text);
         }
-        let text = harmless(text);
+        let text = output::harmless(text);
         let up = match self.lines {
             0 => String::new(),
             lines => format!("\x1b[{lines}A"),
@@ -126,6 +125,6 @@ impl Paper {
         self.lines = text.lines().count();
         // Cut at the edge: a line that went on would put those above it out of reach.
         let text = text.replace('\n', "\x1b[K\n");
-        output::print(&format!("\x1b[?7l{up}\r{text}\x1b[J\x1b[?7h"))
+        output::draw(&format!("\x1b[?7l{up}\r{text}\x1b[J\x1b[?7h"))
     }
 }
