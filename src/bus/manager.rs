@@ -58,6 +58,9 @@ impl Manager {
     /// Closing it cancels the request; so does not reading from it for a while. With
     /// stream="signals" it is empty, and the text comes by Request.Delta.
     ///
+    /// One request is answered at a time. Of those that wait, users take turns, then the connections of one user;
+    /// those of one connection are answered in the order of their calls. Session.Send and Complete wait likewise.
+    ///
     /// For group ganglion. Error.Busy if all callers have as much as there is, Error.QuotaExceeded if the caller's
     /// user has as much as one user may have; Complete, OpenSession and Session.Send likewise.
     #[zbus(out_args("request", "stream"))]
@@ -96,7 +99,7 @@ impl Manager {
     }
 
     /// Opens a conversation that the daemon remembers, until Session.Close or until the caller leaves
-    /// the bus. Options: system (s), its system message.
+    /// the bus. Options: system (s), its system message. Error.ContextFull if no turn could follow that.
     #[zbus(out_args("session"))]
     async fn open_session(
         &self,

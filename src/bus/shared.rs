@@ -130,6 +130,7 @@ impl Shared {
     /// Ends everything that a connection owned: the engine first, then the objects.
     pub(super) async fn leave(&self, connection: &Connection, caller: &Caller) {
         self.users.forget(caller);
+        self.engine.leave(caller.bus_name().as_str());
         let Some(belongings) = self.owned.take(caller) else {
             return;
         };
