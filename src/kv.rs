@@ -2,6 +2,9 @@
 //!
 //! The values themselves live in the executor. Every change of the cache that is not one more token
 //! of the same turn goes through here, and bumps the epoch in one place.
+//!
+//! What was computed for one user never serves another, nor is it looked at: how much of a prompt is held already is told
+//! and can be timed, and would tell what others have asked.
 
 /// Whose conversation a region holds; a conversation of one turn has no owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +69,8 @@ struct Region {
     /// Those whose K and V it holds, oldest first.
     tokens: Vec<u32>,
     owner: Option<Owner>,
+    /// Whose tokens these are, also when the conversation has ended.
+    user: u32,
     /// The turn that used it last; 0 if none has.
     used: u64,
 }
@@ -99,18 +104,19 @@ impl Kv {
         self.epoch
     }
 
-    /// Starts a turn: finds its region, and cuts that to what it shares with the prompt. At least the prompt's
+    /// Starts a turn of a user: finds its region, and cuts that to what it shares with the prompt. At least the prompt's
     /// last token is left to run.
-    pub fn begin(&mut self, owner: Option<Owner>, prompt: &[u32]) -> Turn {
-        let region = self.place(owner, prompt);
+    pub fn begin(&mut self, owner: Option<Owner>, user: u32, prompt: &[u32]) -> Turn {
+        let region = self.place(owner, user, prompt);
         let restored = owner.is_some_and(|owner| self.take_lost(owner));
         let held = &mut self.regions[region];
         let before = held.tokens.len();
         let cached = held
-            .common_prefix(prompt)
+            .common_prefix(user, prompt)
             .min(prompt.len().saturating_sub(1));
         held.tokens.truncate(cached);
-        let switched = region != self.active || (held.used > 0 && held.owner != owner);
+        let switched =
+            region != self.active || (held.used > 0 && (held.owner, held.user) != (owner, user));
         let change = if restored {
             Change::Restored
         } else if switched {
@@ -124,6 +130,7 @@ impl Kv {
         };
         self.turns += 1;
         held.owner = owner;
+        held.user = user;
         held.used = self.turns;
         self.active = region;
         self.bump();
@@ -150,7 +157,7 @@ impl Kv {
         })
     }
 
-    /// A conversation has ended: its region is free, and its tokens serve whoever begins with the same.
+    /// A conversation has ended: its region is free, and its tokens serve what else its user begins with the same.
     pub fn release(&mut self, owner: Owner) {
         if let Some(region) = self.region_of(owner) {
             self.regions[region].owner = None;
@@ -193,14 +200,15 @@ impl Kv {
         at.map(|at| self.lost.swap_remove(at)).is_some()
     }
 
-    /// The region of the conversation; else a free one, best the one that holds the most of the prompt; else
-    /// the one that has not been used for the longest time, whose conversation loses it.
-    fn place(&self, owner: Option<Owner>, prompt: &[u32]) -> usize {
+    /// The region of the conversation; else a free one, best the one that holds the most of the prompt for this user;
+    /// else the one that has not been used for the longest time, whose conversation loses it.
+    fn place(&self, owner: Option<Owner>, user: u32, prompt: &[u32]) -> usize {
         if let Some(region) = owner.and_then(|owner| self.region_of(owner)) {
             return region;
         }
         let rank = |region: &Region| {
-            let shared = region.owner.is_none().then(|| region.common_prefix(prompt));
+            let free = region.owner.is_none();
+            let shared = free.then(|| region.common_prefix(user, prompt));
             (shared, std::cmp::Reverse(region.used))
         };
         // Of equals the last one is taken, so the first region comes last.
@@ -212,8 +220,11 @@ impl Kv {
 }
 
 impl Region {
-    /// How many of `tokens`, from the first, it holds.
-    fn common_prefix(&self, tokens: &[u32]) -> usize {
+    /// How many of `tokens`, from the first, it holds for `user`.
+    fn common_prefix(&self, user: u32, tokens: &[u32]) -> usize {
+        if self.user != user {
+            return 0;
+        }
         self.tokens
             .iter()
             .zip(tokens)
@@ -229,13 +240,22 @@ mod tests {
     const A: Option<Owner> = Some(Owner(1));
     const B: Option<Owner> = Some(Owner(2));
 
-    /// Begins a turn and runs all of its prompt.
+    /// Begins a turn of user 0 and runs all of its prompt.
     fn turn(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32]) -> (usize, usize, Change) {
+        turn_of(kv, owner, 0, prompt)
+    }
+
+    fn turn_of(
+        kv: &mut Kv,
+        owner: Option<Owner>,
+        user: u32,
+        prompt: &[u32],
+    ) -> (usize, usize, Change) {
         let Turn {
             region,
             cached,
             change,
-        } = kv.begin(owner, prompt);
+        } = kv.begin(owner, user, prompt);
         kv.extend(&prompt[cached..]);
         (region, cached, change)
     }
@@ -272,12 +292,63 @@ mod tests {
     }
 
     #[test]
-    fn a_released_region_serves_whoever_begins_alike() {
+    fn a_released_region_serves_what_begins_alike() {
         let mut kv = Kv::new(2);
         turn(&mut kv, A, &[1, 2, 3]);
         turn(&mut kv, B, &[7, 8]);
         kv.release(Owner(1));
         assert_eq!(turn(&mut kv, None, &[1, 2, 9]), (0, 2, Change::Switched));
         assert_eq!(turn(&mut kv, B, &[7, 8, 9]), (1, 2, Change::Switched));
+    }
+
+    /// Random turns of three users with few tokens, so that they begin alike all the time: what is kept of a prompt is
+    /// never more than its own user has said before, and what one says again at once is kept.
+    #[test]
+    fn nothing_of_one_user_serves_another() {
+        let mut random = fastrand::Rng::with_seed(8);
+        let mut kept = 0;
+        for _ in 0..300 {
+            let mut kv = Kv::new(random.usize(1..4));
+            let mut said: [Vec<Vec<u32>>; 3] = Default::default();
+            for _ in 0..60 {
+                let user = random.u32(0..3);
+                let session = u64::from(user) * 2 + random.u64(0..2);
+                let owner = random.bool().then_some(Owner(session));
+                if random.u32(0..6) == 0 {
+                    kv.release(Owner(session));
+                }
+                if random.u32(0..6) == 0 {
+                    kv.rewind(Owner(session), random.usize(0..4));
+                }
+                let prompt: Vec<u32> = (0..random.usize(1..9)).map(|_| random.u32(0..2)).collect();
+                let mine = &mut said[user as usize];
+                let most = mine.iter().map(|said| {
+                    let pairs = said.iter().zip(&prompt);
+                    pairs.take_while(|(said, token)| said == token).count()
+                });
+                let most = most.max().unwrap_or(0);
+                let (_, cached, _) = turn_of(&mut kv, owner, user, &prompt);
+                assert!(
+                    cached <= most,
+                    "{cached} of {prompt:?}, user {user}: {kv:?}"
+                );
+                let (_, again, _) = turn_of(&mut kv, owner, user, &prompt);
+                assert_eq!(again, prompt.len() - 1);
+                kept += cached;
+                mine.push(prompt);
+            }
+        }
+        assert!(kept > 1000, "users still find their own: {kept}");
+    }
+
+    #[test]
+    fn a_region_that_another_user_takes_over_begins_anew() {
+        let mut kv = Kv::new(1);
+        assert_eq!(turn(&mut kv, None, &[1, 2, 3]).1, 0);
+        assert_eq!(
+            turn_of(&mut kv, None, 9, &[1, 2, 3]),
+            (0, 0, Change::Switched)
+        );
+        assert_eq!(turn(&mut kv, None, &[1, 2, 3]), (0, 0, Change::Switched));
     }
 }

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ganglion::engine::runner::{Backend, Runner, Settings};
-use ganglion::engine::{LoadError, MemoryRefusal, ReplaceError, Replaced, State, channel, worker};
+use ganglion::engine::{
+    ControlGroups, LoadError, MemoryRefusal, ReplaceError, Replaced, State, channel, worker,
+};
 use ganglion::model::Checkpoint;
 
 use crate::support::daemon::LIMITS;
@@ -26,6 +28,27 @@ impl System {
 
     fn meminfo(&self) -> PathBuf {
         self.folder.path().join("meminfo")
+    }
+
+    /// Of a machine without any, until a test makes some.
+    fn groups(&self) -> ControlGroups {
+        ControlGroups {
+            own: self.folder.path().join("cgroup"),
+            mounted: self.folder.path().join("groups"),
+        }
+    }
+
+    /// Puts the process into a control group, and writes files of it or of one around it.
+    fn is_in(&self, line: &str, files: &[(&str, &str)]) {
+        let ControlGroups { own, mounted } = self.groups();
+        std::fs::write(own, line).expect("it is written");
+        let _ = std::fs::remove_dir_all(&mounted);
+        for (file, text) in files {
+            let file = mounted.join(file);
+            let folder = file.parent().expect("it is in a folder");
+            std::fs::create_dir_all(folder).expect("it is made");
+            std::fs::write(file, text).expect("it is written");
+        }
     }
 
     /// Loads the model where `kilobytes` are available, 4096 of them for others.
@@ -52,6 +75,7 @@ impl System {
             threads: 2,
             reserve: 4 << 20,
             meminfo: self.meminfo(),
+            groups: Some(self.groups()),
             ..Settings::default()
         }
     }
@@ -121,6 +145,108 @@ fn a_refusal_says_what_there_is_and_what_to_do() {
         text.contains("it has no MemAvailable; a service must not hide it"),
         "{text}"
     );
+}
+
+/// The machine has a gigabyte; the least that any group leaves counts.
+#[test]
+fn what_a_control_group_leaves_is_all_that_there_is() {
+    let system = System::new();
+    let unit = "system.slice/gangliond.service";
+    let v2 = format!("0::/{unit}\n");
+    let v1 = format!("5:cpu,memory:/{unit}\n1:name=systemd:/{unit}\n");
+    let (max, high) = (64 << 20, 9 << 20);
+    let number = |bytes: u64| format!("{bytes}\n");
+    let current = |taken: u64| (format!("{unit}/memory.current"), number(taken));
+    let limit = |file: &str, bytes: u64| (format!("{unit}/{file}"), number(bytes));
+    let stat = |text: &str| (format!("{unit}/memory.stat"), text.to_owned());
+    let cache = |bytes: u64| stat(&format!("anon 5\ninactive_file {bytes}\n"));
+    for (line, files, left, file) in [
+        (
+            &v2,
+            vec![current(60 << 20), limit("memory.max", max)],
+            4,
+            "memory.max",
+        ),
+        // Its page cache can be taken back.
+        (
+            &v2,
+            vec![current(63 << 20), limit("memory.max", max), cache(2 << 20)],
+            3,
+            "memory.max",
+        ),
+        (
+            &v2,
+            vec![
+                current(5 << 20),
+                limit("memory.max", max),
+                limit("memory.high", high),
+            ],
+            4,
+            "memory.high",
+        ),
+        // A slice around it.
+        (
+            &v2,
+            vec![
+                current(1 << 20),
+                (format!("{unit}/memory.max"), "max\n".into()),
+                ("system.slice/memory.max".into(), number(max)),
+                ("system.slice/memory.current".into(), number(63 << 20)),
+            ],
+            1,
+            "memory.max",
+        ),
+        (
+            &v1,
+            vec![
+                (format!("memory/{unit}/memory.limit_in_bytes"), number(max)),
+                (
+                    format!("memory/{unit}/memory.usage_in_bytes"),
+                    number(62 << 20),
+                ),
+            ],
+            2,
+            "memory.limit_in_bytes",
+        ),
+    ] {
+        let files: Vec<_> = files
+            .iter()
+            .map(|(file, text)| (&**file, &**text))
+            .collect();
+        system.is_in(line, &files);
+        let error = system
+            .load(1 << 20, 512)
+            .expect_err("it is the reserve alone");
+        let text = error.to_string();
+        let key = if file == "memory.high" {
+            "MemoryHigh="
+        } else {
+            "MemoryMax="
+        };
+        let names = text.contains(&format!("{file}: raise {key} of that unit"));
+        let has = text.contains(&format!(
+            "and {left} MiB are left of what its control group"
+        ));
+        assert!(names && has, "{text}");
+    }
+
+    // What is not limited, or not to be read, is no limit; and where the machine has less, that counts.
+    let unlimited = [
+        (format!("{unit}/memory.max"), "max\n".to_owned()),
+        current(1 << 30),
+    ];
+    let unlimited = unlimited.each_ref().map(|(file, text)| (&**file, &**text));
+    for files in [&unlimited[..], &[]] {
+        system.is_in(&v2, files);
+        system.load(1 << 20, 512).expect("it fits the machine");
+    }
+    let wide = [limit("memory.max", 1 << 40), current(0)];
+    system.is_in(&v2, &wide.each_ref().map(|(file, text)| (&**file, &**text)));
+    let text = system
+        .load(4096, 512)
+        .expect_err("it is the reserve alone")
+        .to_string();
+    assert!(text.contains("MemAvailable of"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -187,7 +187,7 @@ fn what_the_cache_holds_changes_no_token() {
         ..Parameters::default()
     };
     let generate = |runner: &mut Runner, prompt: &[u32]| -> (usize, Vec<u32>) {
-        let cached = runner.begin(None, prompt, sampling).expect("fits");
+        let cached = runner.begin(None, 0, prompt, sampling).expect("fits");
         runner
             .prefill(&prompt[cached..], Ending::Token)
             .expect("fits");

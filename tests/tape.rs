@@ -184,7 +184,7 @@ fn values_that_are_not_finite_are_an_error() {
     let mut runner = Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it loads");
     for _ in 0..2 {
         let cached = runner
-            .begin(None, &[1, 2, 3], Parameters::default())
+            .begin(None, 0, &[1, 2, 3], Parameters::default())
             .expect("the CPU is there");
         let error = runner
             .prefill(&[1, 2, 3], Ending::Token)
@@ -222,7 +222,7 @@ fn prompts_recorded_at_the_start_serve_the_first_request() {
         let mut runner = Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it loads");
         let recorded = runner.prompt_graphs().recordings;
         let prompt = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14];
-        let begun = runner.begin(None, &prompt, Parameters::default());
+        let begun = runner.begin(None, 0, &prompt, Parameters::default());
         begun.expect("the CPU is there");
         runner.prefill(&prompt, Ending::Token).expect("it fits");
         let counts = runner.prompt_graphs();

@@ -437,6 +437,11 @@ impl Accounts {
         standing
     }
 
+    /// Of all who have called.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.books().accounts.keys().cloned().collect()
+    }
+
     /// It has left the bus, and what it had not taken went with it.
     pub(super) fn leave(&self, name: &str) {
         let mut books = self.books();

@@ -31,7 +31,7 @@ pub(super) async fn start(
     owner: Owner,
     stream: Stream,
     queue: impl Future<Output = Result<Ticket, Refusal>>,
-) -> Result<(Replied, zbus::OwnedFd, Arc<Running>), Error> {
+) -> Result<(Replied, zbus::OwnedFd), Error> {
     let place = shared.admit(&owner.client)?;
     let one = Load {
         bytes: 0,
@@ -61,13 +61,13 @@ pub(super) async fn start(
     let delivery = Delivery {
         shared: shared.clone(),
         connection: connection.clone(),
-        running: running.clone(),
+        running,
         events,
         replied,
         place,
     };
     tokio::spawn(delivery.run((stream == Stream::Pipe).then_some(pipe)));
-    Ok((reply, OwnedFd::from(reader).into(), running))
+    Ok((reply, OwnedFd::from(reader).into()))
 }
 
 struct Delivery {

@@ -60,7 +60,7 @@ macro_rules! refusals {
 pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Manager.Generate", refusals!()),
     ("Manager.Complete", refusals!("Cancelled", "EngineFailed")),
-    ("Manager.OpenSession", &["NotReady", "Busy", "QuotaExceeded", "InvalidOption", "InvalidMessages"]),
+    ("Manager.OpenSession", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidOption", "InvalidMessages"]),
     ("Manager.Reload", &["NotReady", "Busy", "InvalidOption", "OutOfMemory", "NotSupported", "EngineFailed"]),
     ("Session.Send", refusals!("NotOwner")),
     ("Session.Rewind", &["Busy", "InvalidOption", "NotOwner"]),
@@ -88,7 +88,7 @@ impl From<Refusal> for Error {
             | Refusal::UserSessions { .. } => Self::QuotaExceeded(message),
             // A closed session is nobody's; its object is about to go.
             Refusal::SessionClosed => Self::NotOwner(message),
-            Refusal::ContextFull { .. } => Self::ContextFull(message),
+            Refusal::ContextFull { .. } | Refusal::PromptBytes { .. } => Self::ContextFull(message),
             Refusal::InvalidMessages(_) => Self::InvalidMessages(message),
             Refusal::Turns { .. } => Self::InvalidOption(message),
             Refusal::NotSupported(_) => Self::NotSupported(message),

@@ -58,6 +58,9 @@ impl Manager {
     /// Closing it cancels the request; so does not reading from it for a while. With
     /// stream="signals" it is empty, and the text comes by Request.Delta.
     ///
+    /// One request is answered at a time. Of those that wait, users take turns, then the connections of one user;
+    /// those of one connection are answered in the order of their calls. Session.Send and Complete wait likewise.
+    ///
     /// For group ganglion. Error.Busy if all callers have as much as there is, Error.QuotaExceeded if the caller's
     /// user has as much as one user may have; Complete, OpenSession and Session.Send likewise.
     #[zbus(out_args("request", "stream"))]
@@ -73,9 +76,7 @@ impl Manager {
         let messages = messages.read()?;
         let client = owner.client.clone();
         let queue = self.shared.engine.generate(client, messages, options);
-        let (request, stream, _) =
-            delivery::start(&self.shared, connection, &header, owner, kind, queue).await?;
-        Ok((request, stream))
+        delivery::start(&self.shared, connection, &header, owner, kind, queue).await
     }
 
     /// Answers one prompt within the reply, for shells: at most max_tokens, and what there is after 20 s,
@@ -96,7 +97,7 @@ impl Manager {
     }
 
     /// Opens a conversation that the daemon remembers, until Session.Close or until the caller leaves
-    /// the bus. Options: system (s), its system message.
+    /// the bus. Options: system (s), its system message. Error.ContextFull if no turn could follow that.
     #[zbus(out_args("session"))]
     async fn open_session(
         &self,

@@ -5,7 +5,7 @@
 // zbus hands headers over by value.
 #![allow(clippy::needless_pass_by_value)]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, interface};
@@ -14,7 +14,6 @@ use super::accounts::Load;
 use super::argument::{Entries, Text};
 use super::authorize::Owner;
 use super::delivery::{self, Replied};
-use super::request::Running;
 use super::shared::{Shared, remove_session};
 use super::{Error, messages, options};
 use crate::engine::{Message, Refusal, SessionId, SessionStatus};
@@ -24,28 +23,17 @@ pub(super) struct Session {
     shared: Arc<Shared>,
     owner: Owner,
     id: SessionId,
-    /// The newest request, which closing the session ends.
-    newest: Mutex<Option<Arc<Running>>>,
 }
 
 impl Session {
     pub(super) fn new(shared: Arc<Shared>, owner: Owner, id: SessionId) -> Self {
-        Self {
-            shared,
-            owner,
-            id,
-            newest: Mutex::default(),
-        }
+        Self { shared, owner, id }
     }
 
     fn read(&self, header: Option<&Header<'_>>) -> Result<SessionStatus, Error> {
         self.owner.admit_reader(header)?;
         let status = self.shared.engine.session(self.id);
         status.ok_or_else(|| Refusal::SessionClosed.into())
-    }
-
-    fn newest(&self) -> std::sync::MutexGuard<'_, Option<Arc<Running>>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,10 +57,7 @@ impl Session {
         let (options, kind) = options::streamed(&options, &*self.shared.config().await)?;
         let queue = self.shared.engine.send(self.id, text, options);
         let owner = self.owner.clone();
-        let (request, stream, running) =
-            delivery::start(&self.shared, connection, &header, owner, kind, queue).await?;
-        *self.newest() = Some(running);
-        Ok((request, stream))
+        delivery::start(&self.shared, connection, &header, owner, kind, queue).await
     }
 
     /// Takes back the last turns, with their answers. Error.Busy while a turn waits or is being answered,
@@ -88,17 +73,13 @@ impl Session {
         Ok(self.shared.engine.clear_session(self.id)?)
     }
 
-    /// Ends the session, and its running request with it. The object goes away.
+    /// Ends the session, and its request with it, whether that waits or runs. The object goes away.
     async fn close(
         &self,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(), Error> {
         self.owner.admit(&header)?;
-        let newest = self.newest().take();
-        if let Some(running) = newest {
-            self.shared.engine.cancel(running.id, &running.cancel);
-        }
         self.shared.engine.close_session(self.id);
         self.shared
             .owned

@@ -169,6 +169,10 @@ impl Shared {
         for belongings in self.owned.take_all() {
             self.end(&belongings);
         }
+        // What is being encoded is nobody's belonging yet.
+        for name in self.accounts.names() {
+            self.engine.leave(&name);
+        }
     }
 
     fn end(&self, belongings: &Belongings) {
@@ -182,6 +186,7 @@ impl Shared {
 
     /// Ends everything that a connection owns: the engine first, then the objects.
     pub(super) async fn end_all(&self, connection: &Connection, caller: &Caller) {
+        self.engine.leave(caller.name());
         let Some(belongings) = self.owned.take(caller) else {
             return;
         };

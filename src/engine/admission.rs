@@ -3,8 +3,10 @@
 //! It compares and explains. What a model takes is the executors' to say, and what a GPU has free the device's.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use super::ControlGroups;
+use super::settings::Settings;
 use crate::tape::Footprint;
 
 /// Memory of one kind, and where it is known from.
@@ -12,6 +14,8 @@ use crate::tape::Footprint;
 pub enum Pool {
     /// `MemAvailable` of this file: the CPU's memory, which an integrated GPU shares.
     System(PathBuf),
+    /// What is left of the limit in this file: a control group's, that this process or one around it is in.
+    Group(PathBuf),
     /// A discrete GPU's own.
     Device,
 }
@@ -20,6 +24,18 @@ impl fmt::Display for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::System(file) => write!(f, "are available (MemAvailable of {})", file.display()),
+            Self::Group(file) => {
+                let key = if file.ends_with("memory.high") {
+                    "MemoryHigh="
+                } else {
+                    "MemoryMax="
+                };
+                write!(
+                    f,
+                    "are left of what its control group may take ({}: raise {key} of that unit)",
+                    file.display()
+                )
+            }
             Self::Device => write!(f, "of the GPU's own memory are free"),
         }
     }
@@ -136,18 +152,25 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// What /proc/meminfo, or a file like it, tells.
-    pub(super) fn of_system(file: &Path, reserve: u64) -> Result<Self, Refusal> {
+    /// What /proc/meminfo, or a file like it, tells; or what a control group leaves of it.
+    pub(super) fn of_system(settings: &Settings) -> Result<Self, Refusal> {
+        let file = &settings.meminfo;
         let have = std::fs::read_to_string(file)
             .map_err(|error| error.to_string())
             .and_then(|text| available(&text).ok_or_else(|| "it has no MemAvailable".into()));
+        let have = have.map_err(|problem| Refusal::Unknown {
+            file: file.into(),
+            problem,
+        })?;
+        let left = settings.groups.as_ref().and_then(ControlGroups::left);
+        let (have, pool) = match left {
+            Some(left) if left.bytes < have => (left.bytes, Pool::Group(left.file)),
+            _ => (have, Pool::System(file.into())),
+        };
         Ok(Self {
-            have: have.map_err(|problem| Refusal::Unknown {
-                file: file.into(),
-                problem,
-            })?,
-            reserve,
-            pool: Pool::System(file.into()),
+            have,
+            reserve: settings.reserve,
+            pool,
         })
     }
 

@@ -3,7 +3,10 @@
 use super::Refusal;
 use super::session::Answer;
 use crate::model::language::{Decoder, Prompt};
-use crate::model::{Language, Message};
+use crate::model::{Language, Message, Role};
+
+/// What a word of a script may be taken for: it has no vocabulary that says it.
+const WORD_BYTES: usize = 256;
 
 /// Encodes conversations.
 #[derive(Debug)]
@@ -18,7 +21,8 @@ impl Codec {
     /// template allows it.
     ///
     /// # Errors
-    /// `InvalidMessages` if the template refuses them, `ContextFull` if no token could follow.
+    /// `InvalidMessages` if the template refuses them, `PromptBytes` if so many bytes are too many tokens in any case,
+    /// `ContextFull` if no token could follow.
     pub fn encode(
         &self,
         messages: &[Message],
@@ -26,19 +30,23 @@ impl Codec {
         thinking: Option<bool>,
         context: usize,
     ) -> Result<Prompt, Refusal> {
+        self.admit(messages, context)?;
         let prompt = match self {
             Self::Model(language) => {
-                let prompt = match last {
+                let rendered = language
+                    .render(messages, thinking)
+                    .map_err(|error| Refusal::InvalidMessages(error.to_string()))?;
+                self.admit_bytes(rendered.bytes(), context)?;
+                match last {
                     Some((
                         prompt,
                         Answer {
                             text,
                             tokens: Some(tokens),
                         },
-                    )) => language.continue_prompt(prompt, text, tokens, messages, thinking),
-                    _ => language.prompt(messages, thinking),
-                };
-                prompt.map_err(|error| Refusal::InvalidMessages(error.to_string()))?
+                    )) => language.encode_next(prompt, text, tokens, rendered),
+                    _ => language.encode(rendered),
+                }
             }
             Self::Words => Prompt::from_words(
                 messages
@@ -52,6 +60,37 @@ impl Codec {
         } else {
             Ok(prompt)
         }
+    }
+
+    /// Refuses a conversation that cannot fit whatever its tokens are: that costs nothing, and making them a great deal.
+    /// Templates leave thoughts out of past answers, so these count only once they are rendered.
+    ///
+    /// # Errors
+    /// `PromptBytes`.
+    pub fn admit(&self, messages: &[Message], context: usize) -> Result<(), Refusal> {
+        let said = messages
+            .iter()
+            .filter(|message| message.role != Role::Assistant);
+        self.admit_bytes(said.map(|message| message.content.len()).sum(), context)
+    }
+
+    /// The same for so many bytes of text.
+    ///
+    /// # Errors
+    /// `PromptBytes`.
+    pub fn admit_bytes(&self, bytes: usize, context: usize) -> Result<(), Refusal> {
+        let longest = match self {
+            Self::Model(language) => language.longest_token(),
+            Self::Words => WORD_BYTES,
+        };
+        if bytes > context.saturating_mul(longest) {
+            return Err(Refusal::PromptBytes {
+                bytes,
+                context,
+                longest,
+            });
+        }
+        Ok(())
     }
 
     /// What turns tokens into text; `None` for the scripted engine, which has no vocabulary.

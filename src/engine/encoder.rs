@@ -46,6 +46,22 @@ impl Encoder {
         self.codec.decoder()
     }
 
+    /// Refuses a conversation that cannot fit whatever its tokens are.
+    ///
+    /// # Errors
+    /// `PromptBytes`.
+    pub fn admit(&self, messages: &[Message]) -> Result<(), Refusal> {
+        self.codec.admit(messages, self.context)
+    }
+
+    /// The same for so many bytes of text.
+    ///
+    /// # Errors
+    /// `PromptBytes`.
+    pub fn admit_bytes(&self, bytes: usize) -> Result<(), Refusal> {
+        self.codec.admit_bytes(bytes, self.context)
+    }
+
     /// The tokens of a conversation. `last` is the turn before, whose tokens are kept as a prefix where they are
     /// this model's and the template allows it.
     ///
@@ -67,20 +83,8 @@ impl Encoder {
         })
     }
 
-    /// The tokens of a conversation that may have been encoded already: while there was no model, or for the one
-    /// before, it could not be.
-    ///
-    /// # Errors
-    /// As `encode`.
-    pub fn own(
-        &self,
-        encoded: Option<Encoded>,
-        messages: &[Message],
-        thinking: Option<bool>,
-    ) -> Result<Encoded, Refusal> {
-        match encoded.filter(|encoded| encoded.model == self.model) {
-            Some(encoded) => Ok(encoded),
-            None => self.encode(messages, None, thinking),
-        }
+    /// Whether this model's tokens are meant.
+    pub(super) fn is_own(&self, encoded: &Encoded) -> bool {
+        encoded.model == self.model
     }
 }

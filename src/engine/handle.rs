@@ -1,23 +1,20 @@
-//! The callers' end of the engine: checks, encodes and queues requests, and keeps the sessions.
+//! The callers' end of the engine: keeps the sessions, asks the engine's thread, and tells how it is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
-use super::encoder::{Encoded, Encoder};
+use super::encoder::Encoder;
+use super::encoders::Encoders;
 use super::inbox::Inbox;
 use super::limits::Limits;
 use super::live::{Live, Snapshot};
-use super::queue::{Control, Queue, Turn};
-use super::request::check;
+use super::queue::{Control, Queue};
 use super::served::Recipe;
-use super::session::{Answer, Past, SessionId, SessionStatus, Sessions};
+use super::session::{SessionId, SessionStatus, Sessions};
 use super::status::{State, Status};
-use super::{
-    Cancel, Client, FinishReason, Message, Options, Refusal, RequestError, Role, Ticket, Usage,
-};
+use super::{Cancel, Client, FinishReason, Message, Refusal, RequestError, Usage};
 
 /// State that callers and the engine thread share.
 #[derive(Debug)]
@@ -25,6 +22,7 @@ pub(super) struct Shared {
     pub(super) queue: Queue,
     sessions: Mutex<Sessions>,
     limits: Mutex<Limits>,
+    pub(super) encoders: Encoders,
     /// Present once a model is loaded.
     encoder: Mutex<Option<Arc<Encoder>>>,
     /// What that model was made from; a script has none.
@@ -79,6 +77,7 @@ pub fn channel(limits: Limits) -> (Handle, Inbox) {
         queue: Queue::default(),
         sessions: Mutex::default(),
         limits: Mutex::new(limits),
+        encoders: Encoders::default(),
         encoder: Mutex::default(),
         recipe: Mutex::default(),
         status: watch::Sender::new(Status::default()),
@@ -112,80 +111,42 @@ impl Handle {
         *self.shared.limits() = limits;
     }
 
-    /// Queues one conversation; nothing of it is kept afterwards.
-    ///
-    /// # Errors
-    /// `NotReady`, `Busy`, `UserQueue`, `InvalidMessages`, `ContextFull`.
-    pub async fn generate(
-        &self,
-        client: Client,
-        messages: Vec<Message>,
-        options: Options,
-    ) -> Result<Ticket, Refusal> {
-        self.accepting()?;
-        check(&messages)?;
-        let prompt = self
-            .encode(messages.clone(), None, options.thinking)
-            .await?;
-        self.enqueue(client, None, messages, prompt, options)
-    }
-
     /// Opens a session, with a system message if there is one.
     ///
     /// # Errors
-    /// `NotReady`, `TooManySessions`, `UserSessions`.
+    /// `NotReady`, `TooManySessions`, `UserSessions`, or `PromptBytes` if no turn could follow such a message.
     pub fn open_session(
         &self,
         client: Client,
         system: Option<String>,
     ) -> Result<SessionId, Refusal> {
         self.accepting()?;
+        if let (Some(encoder), Some(system)) = (self.shared.encoder().as_ref(), &system) {
+            encoder.admit_bytes(system.len())?;
+        }
         let limits = self.limits();
         let id = self.shared.sessions().open(client, system, &limits)?;
         self.publish_sessions();
         Ok(id)
     }
 
-    /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
-    ///
-    /// # Errors
-    /// `NotReady`, `Busy`, `UserQueue`, `SessionBusy`, `SessionClosed`, `InvalidMessages`, `ContextFull`.
-    pub async fn send(
-        &self,
-        session: SessionId,
-        text: String,
-        options: Options,
-    ) -> Result<Ticket, Refusal> {
-        self.accepting()?;
-        let Past {
-            client,
-            mut messages,
-            last,
-        } = self.shared.sessions().begin_turn(session)?;
-        messages.push(Message {
-            role: Role::User,
-            content: text,
-        });
-        let sent = async {
-            check(&messages)?;
-            let prompt = self
-                .encode(messages.clone(), last, options.thinking)
-                .await?;
-            self.enqueue(client, Some(session), messages, prompt, options)
+    /// Forgets a session. Its turn ends with it, whether it is being encoded, waits or is answered.
+    pub fn close_session(&self, session: SessionId) {
+        // The lock is not held while the turn ends, which asks for it.
+        let closed = self.shared.sessions().close(session);
+        let Ok(turn) = closed else {
+            return;
         };
-        let result = sent.await;
-        if result.is_err() {
-            self.shared.sessions().end_turn(session, None);
+        if let Some((id, cancel)) = turn {
+            self.cancel(id, &cancel);
         }
-        result
+        self.shared.queue.forget(session);
+        self.publish_sessions();
     }
 
-    /// Forgets a session. Its running request should be cancelled first: it goes on without it.
-    pub fn close_session(&self, session: SessionId) {
-        if self.shared.sessions().close(session) {
-            self.shared.queue.forget(session);
-            self.publish_sessions();
-        }
+    /// A caller has gone: what it still wanted encoded need not be.
+    pub fn leave(&self, name: &str) {
+        self.shared.encoders.remove_client(name);
     }
 
     /// Takes back the last turns of a session; what it held before them stays in the cache.
@@ -260,6 +221,7 @@ impl Handle {
     /// Ends a request: at once if it still waits, else at its next token.
     pub fn cancel(&self, ticket: u64, cancel: &Cancel) {
         cancel.cancel();
+        self.shared.encoders.remove(ticket);
         if let Some(turn) = self.shared.queue.remove(ticket) {
             turn.finish(FinishReason::Cancelled, Usage::default(), None);
         }
@@ -306,7 +268,7 @@ impl Handle {
         self.accepting()
     }
 
-    fn accepting(&self) -> Result<(), Refusal> {
+    pub(super) fn accepting(&self) -> Result<(), Refusal> {
         let status = self.shared.status.borrow();
         match status.state {
             State::Loading | State::Ready => Ok(()),
@@ -315,65 +277,9 @@ impl Handle {
         }
     }
 
-    /// The prompt's tokens, checked against the context; `None` while the model loads.
-    async fn encode(
-        &self,
-        messages: Vec<Message>,
-        last: Option<(Encoded, Answer)>,
-        thinking: Option<bool>,
-    ) -> Result<Option<Encoded>, Refusal> {
-        let Some(encoder) = self.shared.encoder().clone() else {
-            return Ok(None);
-        };
-        // A prompt may be megabytes long: encoding it must not hold up the bus.
-        let encoding =
-            tokio::task::spawn_blocking(move || encoder.encode(&messages, last.as_ref(), thinking));
-        let prompt = encoding
-            .await
-            .map_err(|_| Refusal::NotReady("the daemon is stopping".into()))??;
-        Ok(Some(prompt))
-    }
-
-    fn enqueue(
-        &self,
-        client: Client,
-        session: Option<SessionId>,
-        messages: Vec<Message>,
-        prompt: Option<Encoded>,
-        options: Options,
-    ) -> Result<Ticket, Refusal> {
-        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
-        let (sender, events) = mpsc::unbounded_channel();
-        let cancel = Cancel::default();
-        let turn = Turn {
-            id,
-            client: client.into(),
-            session,
-            messages,
-            prompt,
-            options,
-            accepted: Instant::now(),
-            events: sender,
-            cancelled: cancel.clone(),
-            shared: self.shared.clone(),
-        };
-        // Counted before it is queued: the engine may finish it before this thread goes on.
-        self.shared.publish(|status| status.queue_length += 1);
-        self.shared.running().push((id, cancel.clone()));
-        let pushed = self.shared.queue.push(turn, &self.limits());
-        // The load may have failed since it was asked, and with it those who waited.
-        let refused = match (pushed, self.accepting()) {
-            (Err(refusal), _) => Some(refusal),
-            (Ok(()), Err(refusal)) => self.shared.queue.remove(id).map(|_| refusal),
-            (Ok(()), Ok(())) => None,
-        };
-        if let Some(refusal) = refused {
-            self.shared
-                .publish(|status| status.queue_length = status.queue_length.saturating_sub(1));
-            self.shared.running().retain(|(running, _)| *running != id);
-            return Err(refusal);
-        }
-        Ok(Ticket { id, events, cancel })
+    /// Of the next request.
+    pub(super) fn next_id(&self) -> u64 {
+        self.shared.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     fn publish_sessions(&self) {

@@ -292,7 +292,7 @@ impl Source<'_> {
 
 /// Holds a model against the system's memory; tells what it takes of it.
 pub(super) fn admit_on_cpu(forward: &Forward, settings: &Settings) -> Result<Admitted, LoadError> {
-    let budget = Budget::of_system(&settings.meminfo, settings.reserve)?;
+    let budget = Budget::of_system(settings)?;
     let admitted = budget.admit(forward.kv.context, |context| {
         let [prompt, step] = tapes(&with_context(forward, context), settings);
         Some(cpu::footprint(&[&prompt, &step], settings.threads))
@@ -311,7 +311,7 @@ pub(super) fn admit_on_cuda(
     for tape in &tapes(forward, settings) {
         cuda::suits(tape)?;
     }
-    let system = || Budget::of_system(&settings.meminfo, settings.reserve);
+    let system = || Budget::of_system(settings);
     let budget = match own {
         None => system()?,
         Some(have) => Budget {

@@ -2,10 +2,14 @@
 //!
 //! It knows tokens, turns and sessions. It never names D-Bus, and it never waits for a reader.
 
+mod accept;
 mod admission;
 mod client;
 mod codec;
+mod control_group;
 mod encoder;
+mod encoders;
+mod fair;
 mod forecast;
 mod handle;
 mod inbox;
@@ -23,6 +27,7 @@ mod session;
 mod settings;
 mod status;
 mod stop;
+mod turn;
 
 pub mod score;
 pub mod sim;
@@ -33,6 +38,7 @@ pub use crate::telemetry::{FinishReason, Receipt, Usage};
 pub use admission::{Admitted, Pool, Refusal as MemoryRefusal};
 pub use client::Client;
 pub use codec::Codec;
+pub use control_group::ControlGroups;
 pub use encoder::{Encoded, Encoder};
 pub use forecast::{Site, forecast};
 pub use handle::{Handle, channel};
@@ -41,8 +47,9 @@ pub use limits::{Limits, UserLimits};
 pub use live::{GraphStatus, Snapshot};
 pub use load::LoadError;
 pub use progress::{Phase, Progress, Pulse};
-pub use queue::{Command, Control, Turn};
+pub use queue::{Command, Control};
 pub use replace::{ReplaceError, Replaced, Replacement};
 pub use request::{Cancel, Event, Limit, Options, Outcome, Refusal, RequestError, Ticket};
 pub use session::{Answer, SessionId, SessionStatus};
 pub use status::{Memory, ModelInfo, State, Status};
+pub use turn::Turn;

@@ -1,137 +1,51 @@
-//! The bounded queue of turns between many callers and the one engine thread.
+//! The bounded queue of turns between many callers and the one engine thread. Users take turns: see `fair`.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use super::encoder::Encoded;
+use super::fair::Fair;
 use super::handle::Shared;
-use super::observe;
 use super::progress::{Phase, Progress};
 use super::replace::Replacement;
-use super::session::{Answer, SessionId};
-use super::{Cancel, Client, Event, FinishReason, Limits, Outcome, Usage};
-use super::{Message, Options, Refusal, RequestError};
+use super::session::SessionId;
+use super::turn::Turn;
+use super::{Limits, Refusal, RequestError, Usage};
 use crate::graph::Mode;
-use crate::journal;
-use crate::telemetry::Receipt;
 
-/// One request on its way through the engine. Whoever holds it must `finish` it.
+/// A place in the queue, taken before a prompt is encoded: what is refused for want of one costs next to nothing.
+/// Dropping it gives it back.
 #[derive(Debug)]
-pub struct Turn {
-    pub id: u64,
-    pub client: Arc<Client>,
-    pub session: Option<SessionId>,
-    /// The whole conversation, its last message being the new one.
-    pub messages: Vec<Message>,
-    /// The conversation as tokens, maybe another model's by now; `None` if it was accepted before one was loaded.
-    pub prompt: Option<Encoded>,
-    pub options: Options,
-    pub accepted: Instant,
-    pub(super) events: UnboundedSender<Event>,
-    pub(super) cancelled: Cancel,
-    pub(super) shared: Arc<Shared>,
+pub(super) struct Place {
+    shared: Arc<Shared>,
+    user: u32,
+    /// Until a turn has taken it.
+    kept: bool,
 }
 
-impl Turn {
-    /// Whether its caller has lost interest: the engine asks before each token.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.cancelled.is_cancelled() || self.events.is_closed()
+impl Place {
+    /// One for `user`, if it and all together have fewer than the limits say.
+    pub(super) fn take(shared: &Arc<Shared>, user: u32) -> Result<Self, Refusal> {
+        let limits = *shared.limits();
+        shared.queue.lock().admit(user, &limits)?;
+        Ok(Self {
+            shared: shared.clone(),
+            user,
+            kept: true,
+        })
     }
+}
 
-    /// Sends text to the reader; never waits, and a reader that has gone is noticed by `is_cancelled`.
-    pub fn emit(&self, text: String) {
-        let _ = self.events.send(Event::Text(text));
-    }
-
-    /// Ends the turn. A session keeps `answer` as its newest message; without one its history is as before.
-    pub fn finish(self, reason: FinishReason, usage: Usage, answer: Option<Answer>) {
-        self.end(
-            Outcome {
-                reason,
-                usage,
-                error: None,
-            },
-            answer,
-        );
-    }
-
-    /// Ends the turn with an error; a session's history is as before.
-    pub fn fail(self, error: RequestError, usage: Usage) {
-        self.end(
-            Outcome {
-                reason: FinishReason::Error,
-                usage,
-                error: Some(error),
-            },
-            None,
-        );
-    }
-
-    fn end(self, outcome: Outcome, answer: Option<Answer>) {
-        let Self {
-            id: turn,
-            client,
-            session,
-            messages,
-            prompt,
-            events,
-            shared,
-            ..
-        } = self;
-        if let Some(id) = session {
-            let answer = answer.and_then(|answer| prompt.map(|prompt| (messages, prompt, answer)));
-            let open = shared.sessions().end_turn(id, answer);
-            if !open {
-                shared.queue.forget(id);
-            }
-        }
-        let receipt = Receipt {
-            reason: outcome.reason,
-            usage: outcome.usage,
-        };
-        shared.running().retain(|(running, _)| *running != turn);
-        let mut model = String::new();
-        // Whoever sees `done` must find the request gone from the queue.
-        shared.publish(|status| {
-            status.queue_length = status.queue_length.saturating_sub(1);
-            status.receipt = Some(receipt);
-            model.clone_from(&status.model.name);
-        });
-        let failure = outcome.error.as_ref().map(without_quotes);
-        let _ = events.send(Event::Done(outcome));
-        let request = journal::Request {
-            id: turn,
-            session: session.map(|SessionId(id)| id),
-            client: &client.name,
-            client_uid: client.user,
-            model: &model,
-        };
-        match failure {
-            None => journal::request_finished(&request, &receipt),
-            Some(error) => {
-                observe::gpu_error(&error);
-                journal::request_failed(&request, &error);
-            }
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.kept {
+            self.shared.queue.lock().leave(self.user);
         }
     }
 }
 
-/// The error without what a chat template may quote of the messages: the journal never holds any of them.
-fn without_quotes(error: &RequestError) -> String {
-    match error {
-        RequestError::Refused(Refusal::InvalidMessages(_)) => {
-            "the chat template refused its messages".to_owned()
-        }
-        error => error.to_string(),
-    }
-}
-
-/// Turns that wait, oldest first, and what else the engine thread is asked.
+/// Turns that wait, and what else the engine thread is asked.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) progress: Progress,
@@ -141,7 +55,9 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    turns: VecDeque<Turn>,
+    turns: Fair<Turn>,
+    /// Users of turns that are still being encoded, one for each place.
+    places: Vec<u32>,
     controls: VecDeque<Control>,
     /// Sessions of which the engine thread has taken a turn, so that it may hold something of them.
     held: HashSet<SessionId>,
@@ -151,11 +67,44 @@ struct Waiting {
 }
 
 impl Waiting {
+    /// Keeps a place for a turn of `user`.
+    fn admit(&mut self, user: u32, limits: &Limits) -> Result<(), Refusal> {
+        if self.closed {
+            return Err(Refusal::NotReady("the daemon is stopping".into()));
+        }
+        if self.turns.len() + self.places.len() >= limits.queue {
+            return Err(Refusal::Busy {
+                capacity: limits.queue,
+            });
+        }
+        let waiting = self.turns.iter().map(|turn| turn.client.user);
+        let encoded = self.places.iter().copied();
+        let theirs = waiting.chain(encoded).filter(|of| *of == user);
+        let share = limits.user_queue();
+        if theirs.count() >= share {
+            let percent = limits.user.queue_percent;
+            return Err(Refusal::UserQueue {
+                user,
+                share,
+                percent,
+            });
+        }
+        self.places.push(user);
+        Ok(())
+    }
+
+    /// A place of `user` is free.
+    fn leave(&mut self, user: u32) {
+        if let Some(at) = self.places.iter().position(|of| *of == user) {
+            self.places.swap_remove(at);
+        }
+    }
+
     fn take(&mut self) -> Option<Command> {
         if let Some(control) = self.controls.pop_front() {
             return Some(Command::Control(control));
         }
-        let turn = self.turns.pop_front()?;
+        let turn = self.turns.take(|_| true)?;
         self.held.extend(turn.session);
         Some(Command::Turn(turn))
     }
@@ -206,42 +155,26 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts `turn` at the end, or drops it with the reason.
-    pub(super) fn push(&self, turn: Turn, limits: &Limits) -> Result<(), Refusal> {
+    /// Puts `turn` where a place was kept for it, or drops it with the reason.
+    pub(super) fn push(&self, turn: Turn, mut place: Place) -> Result<(), Refusal> {
         let mut waiting = self.lock();
+        waiting.leave(place.user);
+        place.kept = false;
         if waiting.closed {
             return Err(Refusal::NotReady("the daemon is stopping".into()));
         }
-        if waiting.turns.len() >= limits.queue {
-            return Err(Refusal::Busy {
-                capacity: limits.queue,
-            });
-        }
-        let user = turn.client.user;
-        let theirs = waiting.turns.iter().filter(|turn| turn.client.user == user);
-        let share = limits.user_queue();
-        if theirs.count() >= share {
-            let percent = limits.user.queue_percent;
-            return Err(Refusal::UserQueue {
-                user,
-                share,
-                percent,
-            });
-        }
-        waiting.turns.push_back(turn);
+        waiting.turns.push(turn);
         self.progress.set_idle(false);
         self.changed.notify_one();
         Ok(())
     }
 
     pub(super) fn remove(&self, id: u64) -> Option<Turn> {
-        let mut waiting = self.lock();
-        let at = waiting.turns.iter().position(|turn| turn.id == id)?;
-        waiting.turns.remove(at)
+        self.lock().turns.remove(|turn| turn.id == id)
     }
 
-    pub(super) fn drain(&self) -> Vec<Turn> {
-        self.lock().turns.drain(..).collect()
+    pub(super) fn drain(&self) -> VecDeque<Turn> {
+        self.lock().turns.drain()
     }
 
     /// Asks the engine thread; what has nobody to answer any more is dropped, and whoever waits for it is told.
@@ -294,7 +227,7 @@ impl Queue {
         waiting.abandoned = true;
         waiting.closed = true;
         waiting.controls.clear();
-        let turns = std::mem::take(&mut waiting.turns);
+        let turns = waiting.turns.drain();
         self.progress.set_idle(true);
         drop(waiting);
         for turn in turns {

@@ -81,6 +81,15 @@ pub enum Refusal {
         "the prompt has {tokens} tokens and the context holds {context}; shorten it, clear the session, or raise kv.context"
     )]
     ContextFull { tokens: usize, context: usize },
+    #[error(
+        "the prompt has {bytes} bytes and the context holds {context} tokens, of which none is more than {longest} bytes; \
+         shorten it, clear the session, or raise kv.context"
+    )]
+    PromptBytes {
+        bytes: usize,
+        context: usize,
+        longest: usize,
+    },
     #[error("{0}")]
     InvalidMessages(String),
     #[error("{0}")]
@@ -107,11 +116,13 @@ impl Refusal {
             Self::UserRequests { .. } => Some(Limit::OfUser("limits.requests_per_user")),
             Self::TooManySessions(_) => Some(Limit::OfAll("limits.sessions")),
             Self::UserSessions { .. } => Some(Limit::OfUser("limits.sessions_per_user")),
+            Self::ContextFull { .. } | Self::PromptBytes { .. } => {
+                Some(Limit::OfUser("kv.context"))
+            }
             Self::NotReady(_)
             | Self::SessionBusy
             | Self::SessionClosed
             | Self::Turns { .. }
-            | Self::ContextFull { .. }
             | Self::InvalidMessages(_)
             | Self::NotSupported(_) => None,
         }

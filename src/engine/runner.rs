@@ -152,7 +152,7 @@ impl Runner {
         self.kv.is_empty()
     }
 
-    /// Starts a turn of a conversation: keeps what its region of the cache already holds of `prompt`, and returns
+    /// Starts a turn of a user's conversation: keeps what its region of the cache already holds of `prompt`, and returns
     /// how many tokens that are; the rest, at least one token, is for `prefill`.
     ///
     /// # Errors
@@ -160,6 +160,7 @@ impl Runner {
     pub fn begin(
         &mut self,
         owner: Option<Owner>,
+        user: u32,
         prompt: &[u32],
         parameters: Parameters,
     ) -> Result<usize, RunError> {
@@ -167,7 +168,7 @@ impl Runner {
             region,
             cached,
             change,
-        } = self.kv.begin(owner, prompt);
+        } = self.kv.begin(owner, user, prompt);
         self.changed(change);
         self.executor.begin((region, cached), parameters, prompt)?;
         Ok(cached)

@@ -92,7 +92,7 @@ fn score_case(
     let mut finite = true;
     // Nothing of the case before may be reused: every row's logits are wanted.
     runner
-        .begin(None, &[], Parameters::default())
+        .begin(None, 0, &[], Parameters::default())
         .map_err(run)?;
     runner
         .logits(ids, |logits| {
@@ -129,7 +129,7 @@ fn score_case(
     }
     if greedy > 0 {
         let cached = runner
-            .begin(None, ids, Parameters::default())
+            .begin(None, 0, ids, Parameters::default())
             .map_err(run)?;
         runner.prefill(&ids[cached..], Ending::Token).map_err(run)?;
         ours.greedy.push(runner.token());

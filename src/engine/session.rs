@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::encoder::Encoded;
-use super::{Client, Limits, Message, Refusal, Role};
+use super::{Cancel, Client, Limits, Message, Refusal, Role};
 
 /// Unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +35,8 @@ pub(super) struct Session {
     client: Client,
     pub(super) messages: Vec<Message>,
     pub(super) last: Option<(Encoded, Answer)>,
-    busy: bool,
+    /// The turn that is being encoded, waits or is answered.
+    turn: Option<(u64, Cancel)>,
     context_used: u32,
     /// What it was before each of its turns, oldest first.
     before: Vec<Before>,
@@ -96,7 +97,7 @@ impl Sessions {
                 client,
                 messages,
                 last: None,
-                busy: false,
+                turn: None,
                 context_used: 0,
                 before: Vec::new(),
             },
@@ -108,8 +109,10 @@ impl Sessions {
         self.open.len()
     }
 
-    pub(super) fn close(&mut self, id: SessionId) -> bool {
-        self.open.remove(&id).is_some()
+    /// Its turn, if it has one, is to end.
+    pub(super) fn close(&mut self, id: SessionId) -> Result<Option<(u64, Cancel)>, Refusal> {
+        let session = self.open.remove(&id).ok_or(Refusal::SessionClosed)?;
+        Ok(session.turn)
     }
 
     pub(super) fn status(&self, id: SessionId) -> Option<SessionStatus> {
@@ -117,7 +120,7 @@ impl Sessions {
         Some(SessionStatus {
             turns: session.turns(),
             context_used: session.context_used,
-            busy: session.busy,
+            busy: session.turn.is_some(),
         })
     }
 
@@ -125,13 +128,15 @@ impl Sessions {
         Some(self.open.get(&id)?.messages.clone())
     }
 
-    /// Marks the session busy until `end_turn`.
-    pub(super) fn begin_turn(&mut self, id: SessionId) -> Result<Past, Refusal> {
-        let session = self.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;
-        if session.busy {
-            return Err(Refusal::SessionBusy);
-        }
-        session.busy = true;
+    /// The session is busy with this turn until `end_turn`.
+    pub(super) fn begin_turn(
+        &mut self,
+        id: SessionId,
+        ticket: u64,
+        cancel: &Cancel,
+    ) -> Result<Past, Refusal> {
+        let session = self.idle(id)?;
+        session.turn = Some((ticket, cancel.clone()));
         Ok(Past {
             client: session.client.clone(),
             messages: session.messages.clone(),
@@ -148,7 +153,7 @@ impl Sessions {
         let Some(session) = self.open.get_mut(&id) else {
             return false;
         };
-        session.busy = false;
+        session.turn = None;
         if let Some((mut messages, encoded, answer)) = turn {
             messages.push(Message {
                 role: Role::Assistant,
@@ -191,7 +196,7 @@ impl Sessions {
 
     fn idle(&mut self, id: SessionId) -> Result<&mut Session, Refusal> {
         let session = self.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;
-        if session.busy {
+        if session.turn.is_some() {
             return Err(Refusal::SessionBusy);
         }
         Ok(session)

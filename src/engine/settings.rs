@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::ControlGroups;
 use crate::tape::{DType, GraphOptions};
 
 /// Which executor to run on.
@@ -43,6 +44,8 @@ pub struct Settings {
     pub reserve: u64,
     /// Where `MemAvailable` is read: a test's own file takes its place.
     pub meminfo: PathBuf,
+    /// Whose limits count besides; `None` where it is another process that is to load the model.
+    pub groups: Option<ControlGroups>,
     pub cuda: CudaSettings,
 }
 
@@ -82,6 +85,7 @@ impl Default for Settings {
             prefill_chunk: 64,
             reserve: 128 << 20,
             meminfo: "/proc/meminfo".into(),
+            groups: Some(ControlGroups::default()),
             cuda: CudaSettings::default(),
         }
     }

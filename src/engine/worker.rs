@@ -104,9 +104,8 @@ fn serve(
         turn.finish(FinishReason::Cancelled, Usage::default(), None);
         return Ok(());
     }
-    let thinking = turn.options.thinking;
-    let tokens = match encoder.own(turn.prompt.take(), &turn.messages, thinking) {
-        Ok(own) => turn.prompt.insert(own).prompt.tokens.clone(),
+    let tokens = match turn.tokens(encoder) {
+        Ok(tokens) => tokens,
         Err(refusal) => {
             turn.fail(RequestError::Refused(refusal), Usage::default());
             return Ok(());
@@ -172,7 +171,8 @@ impl<'a> Generation<'a> {
         self.inbox.progress().enter(Phase::Prompt);
         let started = Instant::now();
         self.usage.queue_us = micros(started - self.turn.accepted);
-        let cached = runner.begin(self.owner(), prompt, self.turn.options.sampling)?;
+        let (user, sampling) = (self.turn.client.user, self.turn.options.sampling);
+        let cached = runner.begin(self.owner(), user, prompt, sampling)?;
         self.usage.prompt_tokens = count(prompt.len());
         self.usage.cached_tokens = count(cached);
 

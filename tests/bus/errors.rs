@@ -96,6 +96,12 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
         .open_session(fields([("system", (&*long).into())]))
         .await;
     seen.saw("Manager.OpenSession", opened, "InvalidMessages");
+    // More bytes than a hundred words can have.
+    let opened = client
+        .manager
+        .open_session(fields([("system", (&long[..30_000]).into())]))
+        .await;
+    seen.saw("Manager.OpenSession", opened, "ContextFull");
     seen.saw("Session.Rewind", session.rewind(1).await, "InvalidOption");
 
     for (limits, error) in [

@@ -5,7 +5,7 @@ use ganglion::bus::proxy::DiagnosticsProxy;
 use ganglion::engine::FinishReason;
 
 use super::fields;
-use crate::support::daemon::Daemon;
+use crate::support::daemon::{Daemon, eventually, until};
 use crate::support::stream::Reader;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,6 +91,33 @@ async fn a_session_answers_one_turn_at_a_time_and_forgets_cancelled_ones() {
         FinishReason::Cancelled,
         "closing ends the turn"
     );
+}
+
+/// Both calls are on their way before either is answered: whatever comes of the turn, it ends with its session.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_closed_as_it_is_sent_a_turn_leaves_nothing_that_runs() {
+    let daemon = Daemon::start("first=3600s").await;
+    let client = daemon.client().await;
+    let mut ended = [0; 2];
+    for _ in 0..50 {
+        let path = client.manager.open_session(fields([])).await.unwrap();
+        let session = client.session(path).await;
+        let send = session.send("one", fields([]));
+        let (sent, closed) = futures_util::future::join(send, session.close()).await;
+        closed.unwrap();
+        match sent {
+            Ok((_, stream)) => {
+                let answer = eventually(Reader::new(stream).answer()).await;
+                assert_eq!(answer.reason, FinishReason::Cancelled);
+                ended[0] += 1;
+            }
+            // It came after the session had gone, or went with it.
+            Err(_) => ended[1] += 1,
+        }
+        until(async || client.manager.queue_length().await.unwrap() == 0).await;
+    }
+    println!("cancelled: {}, refused: {}", ended[0], ended[1]);
+    assert_eq!(client.manager.sessions().await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

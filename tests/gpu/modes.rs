@@ -158,7 +158,7 @@ fn generate(
     let ahead = way.mode != Mode::None;
     let runner = &mut way.runner;
     let prompt = prompt(length, runner.shape().vocabulary);
-    let cached = runner.begin(None, &prompt, parameters)?;
+    let cached = runner.begin(None, 0, &prompt, parameters)?;
     let mut chunks = prompt[cached..].chunks(way.chunk).peekable();
     while let Some(chunk) = chunks.next() {
         let ending = if chunks.peek().is_some() {

@@ -8,13 +8,17 @@ use ganglion::kv::Change;
 #[derive(Clone, Debug, Default)]
 struct Region {
     owner: Option<u64>,
+    user: u32,
     /// 0 if no turn has run there.
     last_turn: u64,
     tokens: Vec<u32>,
 }
 
 impl Region {
-    fn shared(&self, prompt: &[u32]) -> usize {
+    fn shared(&self, user: u32, prompt: &[u32]) -> usize {
+        if self.user != user {
+            return 0;
+        }
         let pairs = self.tokens.iter().zip(prompt);
         pairs.take_while(|(held, wanted)| held == wanted).count()
     }
@@ -52,8 +56,14 @@ impl Cache {
     }
 
     /// A turn keeps its conversation's region; a new one takes a free region that has the most in common with it,
-    /// and if none is free the one that has not been used for the longest time.
-    pub(super) fn begin(&mut self, owner: Option<u64>, prompt: &[u32]) -> (usize, Change) {
+    /// and if none is free the one that has not been used for the longest time. What other users have said is nothing
+    /// in common.
+    pub(super) fn begin(
+        &mut self,
+        owner: Option<u64>,
+        user: u32,
+        prompt: &[u32],
+    ) -> (usize, Change) {
         let own = |region: &Region| owner.is_some() && region.owner == owner;
         let mut chosen = self.regions.iter().position(own);
         if chosen.is_none() {
@@ -62,7 +72,7 @@ impl Cache {
             let free = |place: &usize| self.regions[*place].owner.is_none();
             let mut best = places.iter().copied().find(free);
             for place in places.iter().copied().filter(free) {
-                let shared = |place: usize| self.regions[place].shared(prompt);
+                let shared = |place: usize| self.regions[place].shared(user, prompt);
                 if best.is_some_and(|best| shared(place) > shared(best)) {
                     best = Some(place);
                 }
@@ -72,9 +82,9 @@ impl Cache {
         let chosen = chosen.expect("there is a region");
         let region = &mut self.regions[chosen];
         let held = region.tokens.len();
-        let kept = region.shared(prompt).min(prompt.len() - 1);
+        let kept = region.shared(user, prompt).min(prompt.len() - 1);
         let elsewhere = chosen != self.active;
-        let another = region.last_turn > 0 && region.owner != owner;
+        let another = region.last_turn > 0 && (region.owner, region.user) != (owner, user);
         let bereft = owner.is_some_and(|owner| self.bereft.remove(&owner));
         let change = match (elsewhere || another, kept) {
             _ if bereft => Change::Restored,
@@ -87,7 +97,7 @@ impl Cache {
         self.epoch += 1;
         self.active = chosen;
         region.tokens.truncate(kept);
-        (region.owner, region.last_turn) = (owner, self.turns);
+        (region.owner, region.user, region.last_turn) = (owner, user, self.turns);
         (kept, change)
     }
 

@@ -31,6 +31,8 @@ pub(super) enum Act {
 pub(super) struct Turn {
     /// `None`: a conversation of one turn.
     pub(super) owner: Option<u64>,
+    /// Whether a conversation of one turn is another user's: one who says what the first has said.
+    pub(super) another: bool,
     /// How much of what its owner has seen it begins with.
     pub(super) keep: Keep,
     pub(super) more: Vec<u32>,
@@ -102,13 +104,25 @@ fn turn() -> impl Strategy<Value = Turn> {
     let steps = prop_oneof![4 => well, 2 => badly, 1 => vec(refusal().prop_map(Some), 0..TOKENS)];
     let owner = option::weighted(0.75, 1..4_u64);
     let sampled = option::of(any::<u64>());
-    (owner, keep, more, sampled, steps).prop_map(|(owner, keep, more, sampled, steps)| Turn {
+    let about = (owner, any::<bool>(), keep, more, sampled, steps);
+    about.prop_map(|(owner, another, keep, more, sampled, steps)| Turn {
         owner,
+        another,
         keep,
         more,
         sampled,
         steps,
     })
+}
+
+impl Turn {
+    /// Whose conversation it is.
+    pub(super) fn user(&self) -> u32 {
+        match self.owner {
+            Some(owner) => u32::from(owner % 2 == 0),
+            None => u32::from(self.another),
+        }
+    }
 }
 
 fn engine() -> impl Strategy<Value = Engine> {

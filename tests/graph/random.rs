@@ -111,8 +111,11 @@ impl World<'_> {
         );
         self.met.tokens.extend(&to_be);
 
-        let cached = self.runner.begin(owner.map(Owner), &prompt, parameters);
-        let (kept, change) = self.cache.begin(owner, &prompt);
+        let user = turn.user();
+        let cached = self
+            .runner
+            .begin(owner.map(Owner), user, &prompt, parameters);
+        let (kept, change) = self.cache.begin(owner, user, &prompt);
         self.model.change(change, self.cache.epoch);
         self.met.changes.insert(change);
         same("tokens kept", cached.map_err(|e| e.to_string())?, kept)?;
@@ -217,7 +220,7 @@ fn parameters(sampled: Option<u64>) -> Parameters {
 fn plain(eager: &mut Runner, prompt: &[u32], parameters: Parameters, count: usize) -> Vec<u32> {
     let owner = Owner(0);
     eager.rewind(owner, 0);
-    let cached = eager.begin(Some(owner), prompt, parameters);
+    let cached = eager.begin(Some(owner), 0, prompt, parameters);
     assert_eq!(cached.expect("nothing fails here"), 0);
     prefill(eager, prompt).expect("nothing fails here");
     let mut tokens = vec![eager.token()];

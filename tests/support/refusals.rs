@@ -73,7 +73,7 @@ fn turn_of(
         ..Parameters::default()
     };
     runner.rewind(owner, 0);
-    runner.begin(Some(owner), &PROMPT, parameters)?;
+    runner.begin(Some(owner), 0, &PROMPT, parameters)?;
     at(runner, 0);
     prefill(runner, &PROMPT)?;
     let mut tokens = vec![runner.token()];

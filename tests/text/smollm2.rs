@@ -1,5 +1,6 @@
 //! `SmolLM2` against what Hugging Face transformers made of it.
 
+use ganglion::engine::{Codec, Limit, Refusal};
 use ganglion::model::Role;
 use serde_json::Value;
 
@@ -73,5 +74,54 @@ fn a_character_comes_with_its_last_token() {
     assert_eq!(
         decode(&language, &[&[1, u32::MAX], begin, &[2, *last]].concat()),
         "🤖"
+    );
+}
+
+/// A prompt is refused unread for its bytes only where its tokens could not have fit.
+#[test]
+fn what_has_too_many_bytes_has_too_many_tokens() {
+    let language = load(smollm2());
+    let longest = language.longest_token();
+    let of_text = |id| decode(&language, &[id]);
+    let mut all = (0..49152).map(of_text);
+    let token = all.find(|text| text.len() == longest);
+    // Line breaks, dashes or blanks: repeated they are still the fewest tokens that so many bytes can be.
+    let token = token.expect("one token is the longest");
+    let codec = Codec::Model(language);
+    let encode = |text: &str, context| codec.encode(&[says(Role::User, text)], None, None, context);
+    let fits = token.repeat(40);
+    let prompt = encode(&fits, 2047).expect("it is far from the limit");
+    let needs = prompt.tokens.len() + 1;
+    encode(&fits, needs).expect("it just fits");
+    assert!(matches!(
+        encode(&fits, needs - 1),
+        Err(Refusal::ContextFull { .. })
+    ));
+
+    let most = 2047 * longest;
+    println!("a context of 2047 holds at most {most} bytes");
+    codec.admit_bytes(most, 2047).expect("so much could fit");
+    let refused = encode(&"x".repeat(most + 1), 2047).expect_err("it cannot fit");
+    let Refusal::PromptBytes { bytes, .. } = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(bytes, most + 1);
+    assert_eq!(refused.limit(), Some(Limit::OfUser("kv.context")));
+    // What an answer thought may be left out by the template: it counts as it is written into the prompt.
+    let talk = |said: &str| {
+        [
+            says(Role::User, "a"),
+            says(Role::Assistant, said),
+            says(Role::User, "b"),
+        ]
+    };
+    let long = talk(&"x".repeat(most));
+    codec
+        .admit(&long, 2047)
+        .expect("it has to be rendered first");
+    let refused = codec.encode(&long, None, None, 2047);
+    assert!(
+        matches!(refused, Err(Refusal::PromptBytes { .. })),
+        "{refused:?}"
     );
 }

@@ -181,7 +181,7 @@ impl Setup {
 /// # Errors
 /// As `Runner::prefill`.
 pub(crate) fn prefill(runner: &mut Runner, prompt: &[u32]) -> Result<u32, RunError> {
-    let cached = runner.begin(None, prompt, Parameters::default())?;
+    let cached = runner.begin(None, 0, prompt, Parameters::default())?;
     let mut rest = prompt.get(cached..).unwrap_or_default();
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at(rest.len().min(runner.prefill_chunk()));
@@ -197,7 +197,7 @@ pub(crate) fn prefill(runner: &mut Runner, prompt: &[u32]) -> Result<u32, RunErr
 /// # Errors
 /// As `Runner::begin`.
 pub(crate) fn forget(runner: &mut Runner) -> Result<(), RunError> {
-    runner.begin(None, &[], Parameters::default()).map(drop)
+    runner.begin(None, 0, &[], Parameters::default()).map(drop)
 }
 
 /// Files that no model can be made of.

@@ -1,7 +1,12 @@
 //! What waits for an engine thread that is busy, without one.
 
+use std::sync::mpsc;
+
 use super::*;
-use crate::engine::{Codec, Handle, Inbox, Ticket, UserLimits, channel};
+use crate::engine::{Answer, Role};
+use crate::engine::{
+    Client, Codec, FinishReason, Handle, Inbox, Message, Options, Ticket, UserLimits, channel,
+};
 
 const CLIENT: fn() -> Client = || Client {
     name: ":1.1".into(),
@@ -22,15 +27,56 @@ fn engine() -> (Handle, Inbox) {
     })
 }
 
-async fn send(engine: &Handle, session: SessionId) -> Ticket {
-    let options = Options {
+fn options() -> Options {
+    Options {
         max_tokens: 9,
         sampling: crate::sampler::Parameters::default(),
         stop: Vec::new(),
         thinking: None,
-    };
-    let sent = engine.send(session, "a b".into(), options).await;
-    sent.expect("it is accepted")
+    }
+}
+
+async fn try_send(engine: &Handle, session: SessionId) -> Result<Ticket, Refusal> {
+    engine.send(session, "a b".into(), options()).await
+}
+
+async fn send(engine: &Handle, session: SessionId) -> Ticket {
+    try_send(engine, session).await.expect("it is accepted")
+}
+
+fn busy(engine: &Handle, session: SessionId) -> bool {
+    engine.session(session).is_some_and(|session| session.busy)
+}
+
+async fn wait_for(holds: impl Fn() -> bool) {
+    while !holds() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+}
+
+/// Keeps all encoders at work for other users until what it returns is dropped.
+async fn block(engine: &Handle) -> [mpsc::Sender<()>; 2] {
+    let (begin, begun) = mpsc::channel();
+    let blocked = [98, 99].map(|user| {
+        let (release, released) = mpsc::channel();
+        let (engine, begin) = (engine.clone(), begin.clone());
+        tokio::spawn(async move {
+            let work = move || {
+                let _ = begin.send(());
+                let _ = released.recv();
+            };
+            let client = Client { user, ..CLIENT() };
+            let encoders = &engine.shared.encoders;
+            encoders.run(u64::from(user) << 32, client, work).await
+        });
+        release
+    });
+    let mut begun_so_far = 0;
+    while begun_so_far < 2 {
+        begun_so_far += begun.try_iter().count();
+        tokio::task::yield_now().await;
+    }
+    blocked
 }
 
 fn turn(inbox: &Inbox) -> Turn {
@@ -103,14 +149,118 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
     assert_eq!(controls(&engine), waits, "each is forgotten once");
 }
 
-/// It runs although its session is gone: the engine is told when it has.
+/// Wherever the turn is by then, nothing of it runs on.
 #[tokio::test]
-async fn a_turn_that_outlives_its_session_is_forgotten_after_it() {
+async fn closing_a_session_ends_its_turn() {
     let (engine, inbox) = engine();
-    let session = engine.open_session(CLIENT(), None).expect("there is room");
-    let _ticket = send(&engine, session).await;
+    let ready = inbox.ready(Codec::Words, 4096);
+    let open = || engine.open_session(CLIENT(), None).expect("there is room");
+    let (waits, runs) = (open(), open());
+    let running = send(&engine, runs).await;
+    let turn = turn(&inbox);
+    let waiting = send(&engine, waits).await;
+    engine.close_session(waits);
+    engine.close_session(runs);
+    assert!(waiting.cancel.is_cancelled() && running.cancel.is_cancelled());
+    assert!(turn.is_cancelled());
+    let [forget] = &controls(&engine)[..] else {
+        panic!("the engine has seen one of them");
+    };
+    assert_eq!(*forget, format!("Forget({runs:?})"));
+    assert_eq!(engine.status().borrow().queue_length, 1);
+    turn.finish(FinishReason::Cancelled, Usage::default(), None);
+
+    // While it is being encoded: whoever sent it is told.
+    let (session, [first, second]) = (open(), block(&engine).await);
+    let sent = tokio::spawn({
+        let engine = engine.clone();
+        async move { try_send(&engine, session).await }
+    });
+    wait_for(|| busy(&engine, session)).await;
     engine.close_session(session);
-    assert_eq!(controls(&engine), [""; 0]);
-    answer(&inbox);
-    assert_eq!(controls(&engine), [format!("Forget({session:?})")]);
+    let refused = sent.await.unwrap().expect_err("its session is gone");
+    assert_eq!(refused, Refusal::SessionClosed);
+    drop((first, second, ready));
+    assert_eq!(engine.status().borrow().queue_length, 0);
+}
+
+/// What waits to be encoded takes its user's share of the queue, until it is, or nobody wants it any more.
+#[tokio::test]
+async fn prompts_that_wait_to_be_encoded_are_bounded() {
+    let (engine, inbox) = engine();
+    let _ready = inbox.ready(Codec::Words, 4096);
+    let blocked = block(&engine).await;
+    let limits = Limits {
+        user: UserLimits {
+            queue_percent: 50,
+            ..engine.limits().user
+        },
+        ..engine.limits()
+    };
+    engine.set_limits(limits);
+    let ask = |client: Client| {
+        let engine = engine.clone();
+        let content = "a b".into();
+        let messages = vec![Message {
+            role: Role::User,
+            content,
+        }];
+        tokio::spawn(async move { engine.generate(client, messages, options()).await })
+    };
+    let places = || engine.shared.queue.lock().places.len();
+    let (stays, leaves) = (
+        CLIENT(),
+        Client {
+            name: ":1.2".into(),
+            user: 1,
+        },
+    );
+    let mut asked = Vec::new();
+    for client in [&stays, &stays, &leaves, &leaves] {
+        asked.push(ask(client.clone()));
+    }
+    wait_for(|| places() == 4).await;
+    let refused = ask(CLIENT()).await.unwrap().expect_err("it has its share");
+    assert!(
+        matches!(refused, Refusal::UserQueue { share: 4, .. }),
+        "{refused}"
+    );
+    let another = Client {
+        user: 2,
+        ..CLIENT()
+    };
+    asked.push(ask(another));
+    wait_for(|| places() == 5).await;
+
+    engine.leave(":1.2");
+    wait_for(|| places() == 3).await;
+    asked[0].abort();
+    wait_for(|| places() == 2).await;
+    drop(blocked);
+    let mut queued = 0;
+    for asked in asked {
+        queued += usize::from(asked.await.is_ok_and(|asked| asked.is_ok()));
+    }
+    assert_eq!((queued, places()), (2, 0));
+}
+
+/// Twelve of one user do not go before the first of another.
+#[tokio::test]
+async fn users_take_turns() {
+    let (engine, inbox) = engine();
+    let _ready = inbox.ready(Codec::Words, 4096);
+    let mut tickets = Vec::new();
+    for user in [1, 1, 1, 1, 1, 1, 2] {
+        let client = Client { user, ..CLIENT() };
+        let content = "a b".into();
+        let messages = vec![Message {
+            role: Role::User,
+            content,
+        }];
+        tickets.push(engine.generate(client, messages, options()).await.unwrap());
+    }
+    let first = turn(&inbox);
+    let second = turn(&inbox);
+    assert_eq!((first.client.user, second.client.user), (1, 2));
+    engine.cancel_all();
 }

@@ -101,7 +101,7 @@ fn serve(
     encoder: &Encoder,
     kept: &mut HashMap<SessionId, Vec<u32>>,
 ) -> Then {
-    let prompt = match prompt_of(&mut turn, encoder) {
+    let prompt = match turn.tokens(encoder) {
         Ok(prompt) => prompt,
         Err(refusal) => {
             turn.fail(RequestError::Refused(refusal), Usage::default());
@@ -140,12 +140,6 @@ fn serve(
         }
     }
     Then::GoOn
-}
-
-/// The prompt's tokens; those of a turn accepted during the load are made now.
-fn prompt_of(turn: &mut Turn, encoder: &Encoder) -> Result<Vec<u32>, Refusal> {
-    let own = encoder.own(turn.prompt.take(), &turn.messages, None)?;
-    Ok(turn.prompt.insert(own).prompt.tokens.clone())
 }
 
 /// What the engine does after a turn.

@@ -7,7 +7,7 @@ mod prompt;
 
 pub use super::tokenizer::Decoder;
 pub use error::LanguageError;
-pub use prompt::Prompt;
+pub use prompt::{Prompt, Rendered};
 
 use super::chat::ChatTemplate;
 use super::checkpoint::LanguageSource;
@@ -52,10 +52,7 @@ impl Language {
         messages: &[Message],
         thinking: Option<bool>,
     ) -> Result<Prompt, LanguageError> {
-        let segments = self.render(messages, thinking)?;
-        let mut tokens = Vec::new();
-        self.encode(&segments, &mut tokens);
-        Ok(Prompt { tokens, segments })
+        Ok(self.encode(self.render(messages, thinking)?))
     }
 
     /// The prompt of a conversation's next turn: `messages` are those of `previous`, the `answer` to it
@@ -72,18 +69,50 @@ impl Language {
         messages: &[Message],
         thinking: Option<bool>,
     ) -> Result<Prompt, LanguageError> {
-        let segments = self.render(messages, thinking)?;
+        let rendered = self.render(messages, thinking)?;
+        Ok(self.encode_next(previous, answer, answer_tokens, rendered))
+    }
+
+    /// What `prompt` makes tokens of: that can cost many times as much.
+    ///
+    /// # Errors
+    /// If there is no chat template, or it refuses the conversation.
+    pub fn render(
+        &self,
+        messages: &[Message],
+        thinking: Option<bool>,
+    ) -> Result<Rendered, LanguageError> {
+        self.segments(messages, thinking).map(Rendered)
+    }
+
+    /// The prompt of a rendered conversation.
+    #[must_use]
+    pub fn encode(&self, Rendered(segments): Rendered) -> Prompt {
+        let mut tokens = Vec::new();
+        self.append(&segments, &mut tokens);
+        Prompt { tokens, segments }
+    }
+
+    /// The same of a conversation's next turn, as `continue_prompt`.
+    #[must_use]
+    pub fn encode_next(
+        &self,
+        previous: &Prompt,
+        answer: &str,
+        answer_tokens: &[u32],
+        Rendered(segments): Rendered,
+    ) -> Prompt {
         let mut past = previous.segments.clone();
         past.append(&self.split(answer, is_answerable));
         let mut tokens = Vec::new();
         if let Some(news) = segments.after(&past) {
             tokens.extend_from_slice(&previous.tokens);
             tokens.extend_from_slice(answer_tokens);
-            self.encode(&news, &mut tokens);
+            self.append(&news, &mut tokens);
         } else {
-            self.encode(&segments, &mut tokens);
+            self.append(&segments, &mut tokens);
         }
-        Ok(Prompt { tokens, segments })
+        Prompt { tokens, segments }
     }
 
     /// The ids of plain text: no token is put before it, and special spellings are text.
@@ -112,7 +141,13 @@ impl Language {
         self.tokenizer.len() as usize
     }
 
-    fn render(
+    /// The most bytes of text that one token can be.
+    #[must_use]
+    pub fn longest_token(&self) -> usize {
+        self.tokenizer.longest()
+    }
+
+    fn segments(
         &self,
         messages: &[Message],
         thinking: Option<bool>,
@@ -153,7 +188,7 @@ impl Language {
         segments
     }
 
-    fn encode(&self, segments: &Segments, tokens: &mut Vec<u32>) {
+    fn append(&self, segments: &Segments, tokens: &mut Vec<u32>) {
         for segment in segments.iter() {
             match segment {
                 Segment::Special { id, .. } => tokens.push(*id),

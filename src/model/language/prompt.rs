@@ -9,6 +9,21 @@ pub struct Prompt {
     pub(super) segments: Segments,
 }
 
+/// A conversation as the chat template wrote it, not yet in tokens.
+#[derive(Clone, Debug)]
+pub struct Rendered(pub(super) Segments);
+
+impl Rendered {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let bytes = self.0.iter().map(|segment| match segment {
+            Segment::Special { spelling, .. } => spelling.len(),
+            Segment::Text(text) => text.len(),
+        });
+        bytes.sum()
+    }
+}
+
 /// A rendered conversation: special tokens and the text between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Segments(Vec<Segment>);

@@ -22,6 +22,13 @@ impl Bytes {
         Self { all, ends }
     }
 
+    /// The most bytes that one token stands for.
+    pub(super) fn longest(&self) -> usize {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        let lengths = starts.zip(&self.ends).map(|(start, end)| end - start);
+        lengths.max().unwrap_or(0)
+    }
+
     /// Empty for an id that stands for nothing.
     fn of(&self, id: u32) -> &[u8] {
         let id = id as usize;

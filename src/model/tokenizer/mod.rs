@@ -43,6 +43,8 @@ pub(super) struct Tokenizer {
     names: Names,
     /// One more than the largest id.
     len: u32,
+    /// The most bytes that one token stands for, in a prompt or in an answer.
+    longest: usize,
 }
 
 /// The spellings that chat templates ask for by role.
@@ -81,6 +83,7 @@ impl Tokenizer {
         let len = vocabulary.len();
         let bytes = Arc::new(vocabulary.bytes());
         let specials = vocabulary.specials();
+        let longest = bytes.longest().max(specials.longest());
         let model = bpe::model(vocabulary, definition.merges, definition.ignore_merges)?;
         let plain = PipelineTokenizer::from_parts(
             AddedVocabulary::new(),
@@ -101,6 +104,7 @@ impl Tokenizer {
             begin: definition.begin,
             names,
             len,
+            longest,
         })
     }
 
@@ -148,6 +152,10 @@ impl Tokenizer {
 
     pub(super) fn len(&self) -> u32 {
         self.len
+    }
+
+    pub(super) fn longest(&self) -> usize {
+        self.longest
     }
 }
 

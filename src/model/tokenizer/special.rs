@@ -52,6 +52,11 @@ impl Specials {
         }
     }
 
+    /// Bytes of the longest spelling.
+    pub(super) fn longest(&self) -> usize {
+        self.lengths.first().copied().unwrap_or(0)
+    }
+
     /// Spellings of all of them.
     pub(in crate::model) fn iter(&self) -> impl Iterator<Item = &Special> {
         self.by_spelling.values()

@@ -112,7 +112,7 @@ pub(super) fn many(on: &mut Subject) -> Outcome {
 /// A turn from an empty region: its prompt is one token, and so a step, and so is each token but the first.
 pub(super) fn short_turn(runner: &mut Runner, owner: Owner, tokens: usize) -> Result<(), String> {
     runner.rewind(owner, 0);
-    let begun = runner.begin(Some(owner), &[3], Parameters::default());
+    let begun = runner.begin(Some(owner), 0, &[3], Parameters::default());
     begun.map_err(failed)?;
     prefill(runner, &[3]).map_err(failed)?;
     for left in (0..tokens - 1).rev() {

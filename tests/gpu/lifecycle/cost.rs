@@ -94,7 +94,7 @@ fn first_token(runner: &mut Runner) -> Result<Duration, String> {
     let prompt: Vec<u32> = (0..PROMPT).map(|at| (7 + at * at * 31) % 500).collect();
     runner.rewind(owner, 0);
     let begun = Instant::now();
-    let cached = runner.begin(Some(owner), &prompt, Parameters::default());
+    let cached = runner.begin(Some(owner), 0, &prompt, Parameters::default());
     same("tokens kept", cached.map_err(failed)?, 0)?;
     prefill(runner, &prompt).map_err(failed)?;
     Ok(begun.elapsed())

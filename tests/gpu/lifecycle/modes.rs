@@ -53,7 +53,7 @@ fn generate(runner: &mut Runner, length: u32, temperature: f32) -> Result<Vec<u3
         ..Parameters::default()
     };
     runner.rewind(owner, 0);
-    runner.begin(Some(owner), &prompt, parameters)?;
+    runner.begin(Some(owner), 0, &prompt, parameters)?;
     prefill(runner, &prompt)?;
     let mut tokens = vec![runner.token()];
     while tokens.len() < TOKENS {

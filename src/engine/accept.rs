@@ -1,0 +1,186 @@
+//! From what a caller asks to a turn that waits: checked, encoded by the model in force, and queued. What is refused is
+//! refused before it costs much.
+
+use std::io;
+use std::time::Instant;
+
+use tokio::sync::mpsc;
+
+use super::encoder::Encoded;
+use super::handle::Shared;
+use super::queue::Place;
+use super::request::check;
+use super::session::{Answer, Past, SessionId};
+use super::{Cancel, Client, Handle, Message, Options, Refusal, Role, Ticket, Turn};
+
+/// What is asked, and by whom.
+struct Request {
+    id: u64,
+    client: Client,
+    session: Option<SessionId>,
+    cancel: Cancel,
+}
+
+/// A session whose turn is not queued yet: dropping it ends the turn.
+struct Begun<'a> {
+    shared: &'a Shared,
+    session: Option<SessionId>,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session {
+            self.shared.sessions().end_turn(session, None);
+        }
+    }
+}
+
+impl Handle {
+    /// Queues one conversation; nothing of it is kept afterwards.
+    ///
+    /// # Errors
+    /// `NotReady`, `Busy`, `UserQueue`, `InvalidMessages`, `ContextFull`, `PromptBytes`.
+    pub async fn generate(
+        &self,
+        client: Client,
+        messages: Vec<Message>,
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        self.accepting()?;
+        check(&messages)?;
+        let request = Request {
+            id: self.next_id(),
+            client,
+            session: None,
+            cancel: Cancel::default(),
+        };
+        self.queue(request, messages, None, options).await
+    }
+
+    /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
+    ///
+    /// # Errors
+    /// `NotReady`, `Busy`, `UserQueue`, `SessionBusy`, `SessionClosed`, `InvalidMessages`, `ContextFull`, `PromptBytes`.
+    pub async fn send(
+        &self,
+        session: SessionId,
+        text: String,
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        self.accepting()?;
+        let (id, cancel) = (self.next_id(), Cancel::default());
+        let begun = self.shared.sessions().begin_turn(session, id, &cancel);
+        let Past {
+            client,
+            mut messages,
+            last,
+        } = begun?;
+        let mut begun = Begun {
+            shared: &self.shared,
+            session: Some(session),
+        };
+        messages.push(Message {
+            role: Role::User,
+            content: text,
+        });
+        check(&messages)?;
+        let request = Request {
+            id,
+            client,
+            session: Some(session),
+            cancel,
+        };
+        let ticket = self.queue(request, messages, last, options).await?;
+        begun.session = None;
+        Ok(ticket)
+    }
+
+    /// Encodes a request's conversation, which is checked against the context, and queues it.
+    async fn queue(
+        &self,
+        request: Request,
+        messages: Vec<Message>,
+        last: Option<(Encoded, Answer)>,
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        let encoder = self.shared.encoder().clone();
+        // In this order: what costs the least first.
+        if let Some(encoder) = &encoder {
+            encoder.admit(&messages)?;
+        }
+        let place = Place::take(&self.shared, request.client.user)?;
+        let Some(encoder) = encoder else {
+            // It is encoded when there is a model.
+            return self.enqueue(request, place, (messages, None), options);
+        };
+        let thinking = options.thinking;
+        let encode = move || {
+            let prompt = encoder.encode(&messages, last.as_ref(), thinking);
+            prompt.map(|prompt| (messages, Some(prompt)))
+        };
+        let encoders = &self.shared.encoders;
+        let encoded = encoders.run(request.id, request.client.clone(), encode);
+        match encoded.await.map_err(unstarted)? {
+            Some(encoded) => self.enqueue(request, place, encoded?, options),
+            None if request.cancel.is_cancelled() => Err(Refusal::SessionClosed),
+            // Its caller has gone, or its thread: then the journal has the reason, and the service ends.
+            None => Err(Refusal::NotReady("the prompt was not encoded".into())),
+        }
+    }
+
+    fn enqueue(
+        &self,
+        request: Request,
+        place: Place,
+        (messages, prompt): (Vec<Message>, Option<Encoded>),
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        let Request {
+            id,
+            client,
+            session,
+            cancel,
+        } = request;
+        let (sender, events) = mpsc::unbounded_channel();
+        let turn = Turn {
+            id,
+            client: client.into(),
+            session,
+            messages,
+            prompt,
+            options,
+            accepted: Instant::now(),
+            events: sender,
+            cancelled: cancel.clone(),
+            shared: self.shared.clone(),
+        };
+        // Counted before it is queued: the engine may finish it before this thread goes on.
+        self.shared.publish(|status| status.queue_length += 1);
+        self.shared.running().push((id, cancel.clone()));
+        let pushed = self.shared.queue.push(turn, place);
+        // The load may have failed since it was asked, and with it those who waited; or its session was closed.
+        let still = if cancel.is_cancelled() {
+            Err(Refusal::SessionClosed)
+        } else {
+            self.accepting()
+        };
+        let refused = match (pushed, still) {
+            (Err(refusal), _) => Some(refusal),
+            (Ok(()), Err(refusal)) => self.shared.queue.remove(id).map(|_| refusal),
+            (Ok(()), Ok(())) => None,
+        };
+        if let Some(refusal) = refused {
+            self.shared
+                .publish(|status| status.queue_length = status.queue_length.saturating_sub(1));
+            self.shared.running().retain(|(running, _)| *running != id);
+            return Err(refusal);
+        }
+        Ok(Ticket { id, events, cancel })
+    }
+}
+
+fn unstarted(error: io::Error) -> Refusal {
+    Refusal::NotReady(format!(
+        "the thread that encodes prompts cannot be started ({error}); try again later"
+    ))
+}

@@ -1,0 +1,148 @@
+//! One request, from the queue to its end: what it asks, and whom it tells.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::encoder::{Encoded, Encoder};
+use super::fair::Waits;
+use super::handle::Shared;
+use super::observe;
+use super::session::{Answer, SessionId};
+use super::{Cancel, Client, Event, FinishReason, Message, Options, Outcome};
+use super::{Refusal, RequestError, Usage};
+use crate::journal;
+use crate::telemetry::Receipt;
+
+/// One request on its way through the engine. Whoever holds it must `finish` it.
+#[derive(Debug)]
+pub struct Turn {
+    pub id: u64,
+    pub client: Arc<Client>,
+    pub session: Option<SessionId>,
+    /// The whole conversation, its last message being the new one.
+    pub messages: Vec<Message>,
+    /// The conversation as tokens, maybe another model's by now; `None` if it was accepted before one was loaded.
+    pub prompt: Option<Encoded>,
+    pub options: Options,
+    pub accepted: Instant,
+    pub(super) events: UnboundedSender<Event>,
+    pub(super) cancelled: Cancel,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Turn {
+    /// Whether its caller has lost interest: the engine asks before each token.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled() || self.events.is_closed()
+    }
+
+    /// Its tokens for the model in force. Those that it was given while there was no model, or for the one before, are
+    /// made anew.
+    pub(super) fn tokens(&mut self, encoder: &Encoder) -> Result<Vec<u32>, Refusal> {
+        let own = self.prompt.take().filter(|encoded| encoder.is_own(encoded));
+        let own = match own {
+            Some(own) => own,
+            None => self
+                .shared
+                .encoders
+                .run_here(|| encoder.encode(&self.messages, None, self.options.thinking))?,
+        };
+        Ok(self.prompt.insert(own).prompt.tokens.clone())
+    }
+
+    /// Sends text to the reader; never waits, and a reader that has gone is noticed by `is_cancelled`.
+    pub fn emit(&self, text: String) {
+        let _ = self.events.send(Event::Text(text));
+    }
+
+    /// Ends the turn. A session keeps `answer` as its newest message; without one its history is as before.
+    pub fn finish(self, reason: FinishReason, usage: Usage, answer: Option<Answer>) {
+        self.end(
+            Outcome {
+                reason,
+                usage,
+                error: None,
+            },
+            answer,
+        );
+    }
+
+    /// Ends the turn with an error; a session's history is as before.
+    pub fn fail(self, error: RequestError, usage: Usage) {
+        self.end(
+            Outcome {
+                reason: FinishReason::Error,
+                usage,
+                error: Some(error),
+            },
+            None,
+        );
+    }
+
+    fn end(self, outcome: Outcome, answer: Option<Answer>) {
+        let Self {
+            id: turn,
+            client,
+            session,
+            messages,
+            prompt,
+            events,
+            shared,
+            ..
+        } = self;
+        if let Some(id) = session {
+            let answer = answer.and_then(|answer| prompt.map(|prompt| (messages, prompt, answer)));
+            let open = shared.sessions().end_turn(id, answer);
+            if !open {
+                shared.queue.forget(id);
+            }
+        }
+        let receipt = Receipt {
+            reason: outcome.reason,
+            usage: outcome.usage,
+        };
+        shared.running().retain(|(running, _)| *running != turn);
+        let mut model = String::new();
+        // Whoever sees `done` must find the request gone from the queue.
+        shared.publish(|status| {
+            status.queue_length = status.queue_length.saturating_sub(1);
+            status.receipt = Some(receipt);
+            model.clone_from(&status.model.name);
+        });
+        let failure = outcome.error.as_ref().map(without_quotes);
+        let _ = events.send(Event::Done(outcome));
+        let request = journal::Request {
+            id: turn,
+            session: session.map(|SessionId(id)| id),
+            client: &client.name,
+            client_uid: client.user,
+            model: &model,
+        };
+        match failure {
+            None => journal::request_finished(&request, &receipt),
+            Some(error) => {
+                observe::gpu_error(&error);
+                journal::request_failed(&request, &error);
+            }
+        }
+    }
+}
+
+impl Waits for Turn {
+    fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// The error without what a chat template may quote of the messages: the journal never holds any of them.
+fn without_quotes(error: &RequestError) -> String {
+    match error {
+        RequestError::Refused(Refusal::InvalidMessages(_)) => {
+            "the chat template refused its messages".to_owned()
+        }
+        error => error.to_string(),
+    }
+}
