@@ -17,7 +17,7 @@ async fn what_is_done_often_leaves_nothing() {
     std::fs::write(&model, tiny_gguf::with_vocabulary().file()).unwrap();
     let lines = format!("backend = 'cpu'\nmodel.path = '{}'", model.display());
     let bus = PrivateBus::start();
-    let daemon = Process::serving(&bus, &format!("kv.context = 512\n{lines}\n")).await;
+    let daemon = Process::serving(&bus, &format!("kv.context = 256\n{lines}\n")).await;
     let all = |times: usize| {
         let (socket, file, lines) = (bus.socket(), daemon.config(), lines.clone());
         tokio::task::spawn_blocking(move || {

@@ -68,7 +68,7 @@ pub(crate) fn reloads(bus: &Path, count: usize, file: &Path, lines: &str) -> io:
     for number in 0..count {
         fs::write(
             file,
-            format!("kv.context = {}\n{lines}\n", 512 + number % 2),
+            format!("kv.context = {}\n{lines}\n", 256 + number % 2),
         )?;
         answered(&mut wire, calls::manager("Reload"))?;
     }

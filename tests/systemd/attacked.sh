@@ -4,7 +4,7 @@ set -uo pipefail
 here=/usr/lib/ganglion-check
 source $here/library.sh
 trap - ERR
-row='%-26s %-24s %-24s %-18s %-9s %-7s %s\n'
+row='%-25s %-29s %-29s %-19s %-9s %-7s %s\n'
 
 memory() {
     local kilobytes
@@ -33,7 +33,7 @@ begin() {
 
 # attacked NAME CLIENTS COMMAND...
 attacked() {
-    local name=$1 clients=$2 before base restarts high after stalls named
+    local title=$1 clients=$2 before base restarts high after stalls named
     shift 2
     begin
     mark
@@ -54,7 +54,7 @@ attacked() {
     # What says who it was; the honest ones are another user.
     named=$(journal --output=json --priority=warning | grep -cE '"CLIENT_UID" *: *"('"$culprits"')"')
     # shellcheck disable=SC2059
-    printf "$row" "$name" "$(what first p50 p99 max)" "$(what ping p50 p99 max)" "$base/$high/$after" "$restarts" "$stalls" \
+    printf "$row" "$title" "$(what first p50 p99 max of)" "$(what ping p50 p99 max of)" "$base/$high/$after" "$restarts" "$stalls" \
         "$named; $(grep -E '^(wrong|error)' /run/honest.log | paste -sd ';')"
 }
 
@@ -79,7 +79,7 @@ else
     scripted tokens=8,delay=5ms
 fi
 # shellcheck disable=SC2059
-printf "$row" attack 'first token p50/p99/max' 'ping p50/p99/max (ms)' 'RSS base/high/after' restarts stalls \
+printf "$row" attack 'first token p50/p99/max/number' 'ping p50/p99/max/number (ms)' 'RSS base/high/after' restarts stalls \
     'named in the journal; what honest clients saw'
 attacked 'alone (1 honest)' 1 true
 for attack in "$@"; do

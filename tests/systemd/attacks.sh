@@ -4,13 +4,14 @@
 #   RELEASES="bullseye"        only these
 #   PROGRAMS=target/release    these binaries instead of the release binaries that cross/build.sh makes
 #   PROBE=FILE                 this systemd-check instead of one that is built for them
+#   OUT=target/attacked        logs and journals
 #   MODEL=FILE                 a model answers instead of a script
 #   ATTACK_SECONDS=10          how long each attack goes on; REST_SECONDS=10, and how long the daemon rests after it
 # systemd-check attacks lists them. "together" is all of them at once, beside four honest clients.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 read -ra releases <<<"${RELEASES:-bullseye bookworm}"
-here=tests/systemd roots=target/roots out=target/attacked
+here=tests/systemd roots=target/roots out=${OUT:-target/attacked}
 
 source $here/machine.sh
 can_boot >&2 || exit 77
@@ -41,7 +42,7 @@ for release in "${releases[@]}"; do
     inside bash /usr/lib/ganglion-check/prepare.sh >"$out/$release/prepare.log" 2>&1
     printf '\nDebian %s, %s, %s\n' "$release" "$(inside dbus-daemon --version | head -n 1)" "${MODEL:-scripted}"
     inside env ATTACK_SECONDS="${ATTACK_SECONDS:-10}" REST_SECONDS="${REST_SECONDS:-10}" \
-        bash /usr/lib/ganglion-check/attacked.sh "${attacks[@]}" 2>"$out/$release/errors"
+        bash /usr/lib/ganglion-check/attacked.sh "${attacks[@]}" 2>"$out/$release/errors" || cat "$out/$release/errors" >&2
     inside journalctl --boot --unit=gangliond --output=short-precise --no-pager >"$out/$release/journal" || true
     halt
     machine='' nspawn='' cgroups=()

@@ -37,6 +37,7 @@ pub(crate) enum Who {
 
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
+    #[allow(dead_code)] // whoever runs it as that user asks
     pub(crate) who: Who,
     run: fn(&Path, &Until),
 }

@@ -8,12 +8,12 @@ mod value;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 pub(crate) use message::*;
 pub(crate) use received::Received;
@@ -26,6 +26,8 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// How long one write or read blocks before the clock is looked at.
 const SLICE: Duration = Duration::from_millis(50);
 const CHUNK: usize = 64 << 10;
+/// The most that the kernel passes at once.
+const DESCRIPTORS: usize = 253;
 
 /// A connection to a bus.
 #[derive(Debug)]
@@ -193,7 +195,7 @@ impl Frames {
                 received.descriptors = self.descriptors.drain(..there).collect();
                 return Ok(Some(received));
             }
-            match self.receive() {
+            match self.receive(!within.is_zero()) {
                 Ok(()) => {}
                 Err(error) if is_later(&error) && !late() => {}
                 Err(error) if is_later(&error) => return Ok(None),
@@ -202,33 +204,26 @@ impl Frames {
         }
     }
 
-    fn receive(&mut self) -> io::Result<()> {
+    /// What there is; waits a moment for it, if it may.
+    fn receive(&mut self, wait: bool) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK];
-        let mut space = nix::cmsg_space!([RawFd; 64]);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut flags = RecvFlags::CMSG_CLOEXEC;
+        flags.set(RecvFlags::DONTWAIT, !wait);
         let mut parts = [IoSliceMut::new(&mut chunk)];
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let got = recvmsg::<()>(self.socket.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
-        for control in got.cmsgs()? {
-            if let ControlMessageOwned::ScmRights(descriptors) = control {
-                for descriptor in descriptors {
-                    self.descriptors.push(own(descriptor)?);
-                }
+        let got = recvmsg(&self.socket, &mut parts, &mut control, flags)?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                self.descriptors.extend(descriptors.map(File::from));
             }
         }
-        let bytes = got.bytes;
-        if bytes == 0 {
+        if got.bytes == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        self.read.extend_from_slice(&chunk[..bytes]);
+        self.read.extend_from_slice(&chunk[..got.bytes]);
         Ok(())
     }
-}
-
-/// Opened once more: nothing safe makes an owner of a number.
-fn own(descriptor: RawFd) -> io::Result<File> {
-    let file = File::open(format!("/proc/self/fd/{descriptor}"));
-    nix::unistd::close(descriptor)?;
-    file
 }
 
 fn is_later(error: &io::Error) -> bool {

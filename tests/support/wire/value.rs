@@ -124,7 +124,8 @@ impl Writer {
 
     fn short(&mut self, signature: &str) {
         // One that is too long for its length is a lie, too.
-        self.bytes.push(signature.len() as u8);
+        self.bytes
+            .push(u8::try_from(signature.len()).unwrap_or(u8::MAX));
         self.bytes.extend(signature.bytes());
         self.bytes.push(0);
     }
