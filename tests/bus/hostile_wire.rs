@@ -240,3 +240,33 @@ async fn one_connection_does_not_go_before_all_others() {
         answer.await.unwrap();
     }
 }
+
+/// A conversation ends with all that was asked in it, however soon its end follows.
+#[tokio::test(flavor = "multi_thread")]
+async fn turns_closed_in_the_same_write_are_cancelled() {
+    let bus = PrivateBus::start();
+    let _daemon = Process::start(&bus, "tokens=100000,delay=10ms,context=200000", "").await;
+    let client = Client::connect(&bus).await;
+    let socket = bus.socket();
+    let closed = tokio::task::spawn_blocking(move || {
+        let mut wire = Wire::connect(&socket)?;
+        let mut kept = Vec::new();
+        for _ in 0..9 {
+            let opened = wire.ask(calls::open_session([]), EVENTUALLY)?;
+            let path = opened.text().expect("the path of a session");
+            let turn = calls::send(&path, "a story", [("max_tokens", 4000.into())]);
+            let last = wire.send_all([turn, calls::session(&path, "Close")])?;
+            // Nobody cancels by closing a stream.
+            while let Some(received) = wire.next(EVENTUALLY)? {
+                let ends = received.reply_to == last;
+                kept.push(received);
+                if ends {
+                    break;
+                }
+            }
+        }
+        std::io::Result::Ok((wire, kept))
+    });
+    let _open = closed.await.unwrap().expect("the bus lives");
+    until(async || client.manager.queue_length().await.unwrap() == 0).await;
+}

@@ -41,7 +41,7 @@ attacked() {
     echo 5 >"/proc/$before/clear_refs"
     "$@" &
     local attack=$!
-    sleep 0.5
+    sleep 1
     as both $check honest "$ATTACK_SECONDS" "$clients" >/run/honest.log 2>&1
     high=$(memory VmHWM)
     wait $attack
