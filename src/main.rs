@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use ganglion::config;
 use ganglion::journal;
+use ganglion::model::chat;
 use ganglion::self_test;
 use ganglion::service::{self, Arguments, Failure, Origin, World};
 
@@ -14,6 +15,9 @@ const WRONG_ARGUMENTS: u8 = 64;
 const WRONG_RESULTS: u8 = 70;
 
 fn main() -> ExitCode {
+    if let Some(code) = chat::serve_if_asked() {
+        return code;
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(asked) => {

@@ -2,7 +2,8 @@
 
 use super::Refusal;
 use super::session::Answer;
-use crate::model::language::{Decoder, Prompt};
+use crate::journal;
+use crate::model::language::{Decoder, LanguageError, Prompt};
 use crate::model::{Language, Message};
 
 /// Encodes conversations.
@@ -38,7 +39,13 @@ impl Codec {
                     )) => language.continue_prompt(prompt, text, tokens, messages, thinking),
                     _ => language.prompt(messages, thinking),
                 };
-                prompt.map_err(|error| Refusal::InvalidMessages(error.to_string()))?
+                prompt.map_err(|error| {
+                    let text = error.to_string();
+                    if let LanguageError::Stopped(_) | LanguageError::Process(_) = error {
+                        journal::template_stopped(&text);
+                    }
+                    Refusal::InvalidMessages(text)
+                })?
             }
             Self::Words => Prompt::from_words(
                 messages

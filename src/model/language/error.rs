@@ -31,4 +31,9 @@ pub enum LanguageError {
     /// What the template says of the conversation.
     #[error("the chat template refuses the conversation: {0}")]
     Refused(String),
+    /// It wanted too much time, memory, depth or text.
+    #[error("the chat template was stopped: {0}; use another file of the model")]
+    Stopped(String),
+    #[error("the process that runs the chat template cannot be started: {0}")]
+    Process(io::Error),
 }
