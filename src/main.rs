@@ -8,6 +8,13 @@ use ganglion::journal;
 use ganglion::model::chat;
 use ganglion::self_test;
 use ganglion::service::{self, Arguments, Failure, Origin, World};
+use tikv_jemallocator::Jemalloc;
+
+/// Gives back what a model, or a prompt of a megabyte, has left, within seconds and from a thread of its own. After 40
+/// reloads of a model of 98 MB, 139 MiB are resident, as before them; with glibc's allocator 696, and 170 with two arenas
+/// and a fixed threshold for mmap, which only the environment could set. How soon is in `.cargo/config.toml`.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// EX_USAGE of sysexits(3).
 const WRONG_ARGUMENTS: u8 = 64;
