@@ -26,6 +26,9 @@ RUSTC=$(cross/toolchain.sh "$target" "$arch")
 GANGLION_NVRTC=$(tests/deps/nvrtc.sh ${KERNELS:+"$KERNELS"})
 export GANGLION_NVRTC
 
+# Kernels for arm64 have pages of 4 to 64 KiB, and the allocator runs with any that is not larger than what it was made for.
+[ "$arch" != arm64 ] || export JEMALLOC_SYS_WITH_LG_PAGE=16
+
 # The builder's folders and clock stay out of the binaries: what panics name starts from the project's own.
 sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
 standard=$("$RUSTC" --print sysroot)/lib/rustlib/src/rust

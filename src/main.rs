@@ -5,8 +5,16 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use ganglion::config;
 use ganglion::journal;
+use ganglion::model::chat;
 use ganglion::self_test;
 use ganglion::service::{self, Arguments, Failure, Origin, World};
+use tikv_jemallocator::Jemalloc;
+
+/// Gives back what a model, or a prompt of a megabyte, has left, within seconds and from a thread of its own. After 40
+/// reloads of a model of 98 MB, 139 MiB are resident, as before them; with glibc's allocator 696, and 170 with two arenas
+/// and a fixed threshold for mmap, which only the environment could set. How soon is in `.cargo/config.toml`.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// EX_USAGE of sysexits(3).
 const WRONG_ARGUMENTS: u8 = 64;
@@ -14,6 +22,9 @@ const WRONG_ARGUMENTS: u8 = 64;
 const WRONG_RESULTS: u8 = 70;
 
 fn main() -> ExitCode {
+    if let Some(code) = chat::serve_if_asked() {
+        return code;
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(asked) => {

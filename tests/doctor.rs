@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const CTL: &str = env!("CARGO_BIN_EXE_ganglionctl");
@@ -22,6 +22,19 @@ impl Board {
         copy(&sources.join("doctor/agx-orin"), folder.path());
         let model = folder.path().join("var/lib/ganglion/models/tiny");
         copy(&sources.join("golden/tiny-llama"), &model);
+        let letters = (0xc0_u32..0x140).filter_map(char::from_u32);
+        let vocabulary: Value = letters
+            .map(String::from)
+            .zip((0..).map(Value::from))
+            .collect();
+        let tokenizer = json!({
+            "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+            "added_tokens": [{"id": 256, "content": "<s>", "special": true}],
+        });
+        let tokenizer = serde_json::to_string(&tokenizer).expect("JSON");
+        fs::write(model.join("tokenizer.json"), tokenizer).expect("it is written");
+        fs::write(model.join("chat_template.jinja"), "{{ messages }}").expect("it is written");
         let weights = model.join("model.safetensors");
         let sum = Command::new("sha256sum").arg(&weights).output();
         let sum = sum.expect("sha256sum runs").stdout;
@@ -102,7 +115,7 @@ ok    drop-ins: /etc/systemd/system/gangliond.service.d/50-local.conf
 ok    device nodes: /dev/nvmap, /dev/nvgpu/igpu0/ctrl, /dev/dri/renderD128, /dev/host1x-fence are open to ganglion
 ok    configuration: /etc/ganglion/gangliond.toml
 ok    model: /var/lib/ganglion/models/tiny: tiny, 0 MiB of weights
-ok    checksum: 1 of 3 files are as recorded
+ok    checksum: 1 of 4 files are as recorded
 ok    memory: 57344 of 62841 MiB are available, 512 MiB in NvMap, 31420 MiB of swap, which a GPU cannot use; \
 the model takes 16 with kv.context = 128, kv.slots = 4
 ok    power mode: MAXN (0)
@@ -255,6 +268,16 @@ fn the_model_the_unit_and_the_policy_are_looked_at() {
         "{complaints:?}"
     );
     assert!(complaints[0].contains("ganglionctl pull"), "{complaints:?}");
+
+    let board = Board::healthy();
+    let template = format!("{}/chat_template.jinja", &model[1..]);
+    let nested = format!("{{{{ {}1{} }}}}", "[".repeat(99_999), "]".repeat(99_999));
+    board.write(&template, &nested);
+    let complaints = board.spoilt();
+    assert!(
+        complaints[0].starts_with("fail  model: ") && complaints[0].contains("the chat template"),
+        "{complaints:?}"
+    );
 
     for (file, from, to, expected) in [
         (

@@ -1,3 +1,4 @@
 //! Input that is damaged or lies: a clear error, and nothing else happens.
 
 mod files;
+mod templates;

@@ -2,7 +2,8 @@
 
 use super::Refusal;
 use super::session::Answer;
-use crate::model::language::{Decoder, Prompt};
+use crate::journal;
+use crate::model::language::{Decoder, LanguageError, Prompt};
 use crate::model::{Language, Message, Role};
 
 /// What a word of a script may be taken for: it has no vocabulary that says it.
@@ -33,9 +34,13 @@ impl Codec {
         self.admit(messages, context)?;
         let prompt = match self {
             Self::Model(language) => {
-                let rendered = language
-                    .render(messages, thinking)
-                    .map_err(|error| Refusal::InvalidMessages(error.to_string()))?;
+                let rendered = language.render(messages, thinking).map_err(|error| {
+                    let text = error.to_string();
+                    if let LanguageError::Stopped(_) | LanguageError::Process(_) = error {
+                        journal::template_stopped(&text);
+                    }
+                    Refusal::InvalidMessages(text)
+                })?;
                 self.admit_bytes(rendered.bytes(), context)?;
                 match last {
                     Some((

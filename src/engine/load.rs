@@ -7,6 +7,7 @@ use super::admission::{Admitted, Budget, Refusal};
 use super::runner::Placement;
 use super::runner::{Backend, RunError, Settings};
 use crate::model::forward::Forward;
+use crate::model::language::LanguageError;
 use crate::model::{Checkpoint, ModelError, Tensor};
 use crate::tape::cpu::{self, Cpu, Matrix, Weight};
 #[cfg(feature = "cuda")]
@@ -19,7 +20,7 @@ pub enum LoadError {
     #[error(transparent)]
     Model(#[from] ModelError),
     #[error("{0}")]
-    Language(#[from] crate::model::language::LanguageError),
+    Language(#[from] LanguageError),
     #[error("the model does not fit its tape: {0}")]
     Tape(#[from] TapeError),
     #[error(transparent)]
@@ -53,7 +54,10 @@ impl LoadError {
         if matches!(self, Self::Device(_)) {
             return true;
         }
-        matches!(self, Self::Run(_) | Self::Threads(_))
+        matches!(
+            self,
+            Self::Run(_) | Self::Threads(_) | Self::Language(LanguageError::Process(_))
+        )
     }
 
     /// Bytes that would have to be free besides, as far as it is known; `None` if that would not help.

@@ -213,6 +213,11 @@ events! {
         error = error,
     }
 
+    /// The model's chat template wanted too much of a conversation, or could not be run: that request was refused.
+    WARN template_stopped(error: &str)
+    "0b280442487f4707bf0dc8d4b26afc8d" "{error}"
+    { error = error }
+
     /// A caller did not read its answer: the request was cancelled.
     WARN slow_reader(request_id: u64, client: &str, client_uid: u32, seconds: f32) by (client_uid)
     "3f7b7c0e2a554f0d9a86d1e4c0b5f928"

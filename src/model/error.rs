@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::shown::{sentence, shown};
+
 /// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {defect}", path.display())]
@@ -11,7 +13,8 @@ pub struct ModelError {
     pub defect: Defect,
 }
 
-/// What is wrong with it. Messages name the value, and the remedy where there is one.
+/// What is wrong with it. Messages name the value, and the remedy where there is one; what comes from a file is shown
+/// escaped and bounded.
 #[derive(Debug, thiserror::Error)]
 pub enum Defect {
     #[error("{0}; model.path must name a file that the daemon's user may read")]
@@ -21,24 +24,24 @@ pub enum Defect {
     )]
     NotAModel,
     /// Its structure breaks the rules of its format, or ends too early.
-    #[error("{0}; the file is damaged or incomplete: fetch it again")]
+    #[error("{}; the file is damaged or incomplete: fetch it again", sentence(.0))]
     Malformed(String),
-    #[error("architecture {0:?} is not known: llama, qwen2 and qwen3 are")]
+    #[error("architecture \"{}\" is not known: llama, qwen2 and qwen3 are", shown(.0))]
     UnknownArchitecture(String),
     #[error("{0} is missing")]
     MissingKey(String),
-    #[error("{key} = {value}: {allowed}")]
+    #[error("{} = {}: {allowed}", shown(key), shown(value))]
     BadValue {
         key: String,
         value: String,
         /// What is allowed instead.
         allowed: String,
     },
-    #[error("has no vocabulary that can be used: {0}")]
+    #[error("has no vocabulary that can be used: {}", sentence(.0))]
     NoLanguage(String),
     #[error("tensor {0} is missing")]
     MissingTensor(String),
-    #[error("tensor {name}: {problem}")]
+    #[error("tensor {}: {}", shown(name), sentence(problem))]
     Tensor { name: String, problem: String },
 }
 

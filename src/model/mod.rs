@@ -10,6 +10,7 @@ pub mod language;
 pub mod message;
 mod rope;
 pub mod shape;
+mod shown;
 pub mod tokenizer;
 pub mod weights;
 

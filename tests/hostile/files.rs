@@ -358,3 +358,108 @@ fn gguf_files_of_another_kind_are_refused_by_name() {
         );
     }
 }
+
+/// The first bytes of a file that claims so many tensors and keys, and a megabyte of nothing.
+fn claiming(tensors: u64, keys: u64) -> Vec<u8> {
+    let mut file = b"GGUF\x03\0\0\0".to_vec();
+    file.extend(tensors.to_le_bytes());
+    file.extend(keys.to_le_bytes());
+    file.resize(1 << 20, 0);
+    file
+}
+
+#[test]
+fn heads_that_no_model_has_are_refused_before_they_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = |file: &str, bytes: &[u8]| {
+        let path = directory.path().join(file);
+        std::fs::write(&path, bytes).unwrap();
+        let path = if file == "model.safetensors" {
+            directory.path()
+        } else {
+            &path
+        };
+        Checkpoint::open(path).unwrap_err().to_string()
+    };
+    let licence = "x".repeat(2 << 20);
+    let long_value = GgufWriter::default()
+        .string("general.license", &licence)
+        .file();
+    let long_key = GgufWriter::default().string(&licence, "MIT").file();
+    let names = vec![String::new(); (1 << 20) + 1];
+    let many_items = GgufWriter::default().strings("general.tags", &names).file();
+    for (bytes, reason) in [
+        (
+            claiming(20_000, 0),
+            "the number of tensors is 20000, and 16384 are allowed",
+        ),
+        (
+            claiming(0, 2_000),
+            "the number of metadata keys is 2000, and 1024 are allowed",
+        ),
+        (
+            long_value,
+            "general.license is 2097152 bytes long, and 1048576 are allowed",
+        ),
+        (
+            long_key,
+            "a metadata key is 2097152 bytes long, and 256 are allowed",
+        ),
+        (
+            many_items,
+            "general.tags is 1048577, and 1048576 are allowed",
+        ),
+    ] {
+        let error = refused("claims.gguf", &bytes);
+        assert!(error.contains(reason), "{error}");
+    }
+    let config = std::fs::read(golden("config.json")).unwrap();
+    std::fs::write(directory.path().join("config.json"), config).unwrap();
+    let header = format!("{{\"__metadata__\":{{\"a\":\"{}\"}}}}", "x".repeat(5 << 20));
+    let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+    let error = refused("model.safetensors", &file);
+    assert!(error.contains("and 4194304 are allowed"), "{error}");
+}
+
+/// A terminal obeys escape sequences, and a new line begins another entry of a journal.
+#[test]
+fn what_a_file_says_is_shown_bounded_and_escaped() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("evil.gguf");
+    let open = |gguf: &GgufWriter| {
+        std::fs::write(&path, gguf.file()).unwrap();
+        Checkpoint::open(&path)
+    };
+    let evil = "\u{1b}[31m\u{202e}\n".repeat(20);
+    let name = open(&tiny_gguf::speaking(&evil.repeat(1000), 0))
+        .unwrap()
+        .name;
+    let mut shown = vec![name];
+
+    let mut gguf = GgufWriter::default();
+    let error = open(gguf.string("general.architecture", &evil)).unwrap_err();
+    shown.push(error.to_string());
+    let mut gguf = GgufWriter::default();
+    gguf.tensor(&evil, &[4], 0, &[0; 16])
+        .tensor(&evil, &[4], 0, &[0; 16]);
+    shown.push(open(&gguf).unwrap_err().to_string());
+    let mut gguf = GgufWriter::default();
+    let error = open(gguf.string(&evil, "one").string(&evil, "two")).unwrap_err();
+    shown.push(error.to_string());
+    let mut gguf = tiny_gguf::with_vocabulary();
+    gguf.string("general.alignment", &evil);
+    shown.push(open(&gguf).unwrap_err().to_string());
+
+    let raises = format!("{{{{ raise_exception('{}') }}}}", evil.repeat(1000));
+    let checkpoint = open(&tiny_gguf::with_template(&raises)).unwrap();
+    let language = Language::load(checkpoint.language_source().unwrap()).unwrap();
+    shown.push(language.prompt(&[], None).unwrap_err().to_string());
+
+    for text in shown {
+        assert!(text.contains("\\u{1b}[31m\\u{202e}\\n"), "{text:?}");
+        assert!(
+            !text.contains(char::is_control) && text.len() < 8000,
+            "{text:?}"
+        );
+    }
+}

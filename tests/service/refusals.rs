@@ -8,6 +8,7 @@ use super::gangliond::{Gangliond, ask, client};
 use crate::support::daemon::eventually;
 use crate::support::private_bus::PrivateBus;
 use crate::support::stream::Reader;
+use crate::support::tiny_gguf;
 
 const NOT_READY: &str = "org.ganglion.Llm1.Error.NotReady";
 const NOWHERE: &str = "unix:path=/nonexistent/bus";
@@ -100,6 +101,29 @@ async fn a_missing_model_is_named() {
     assert_eq!(end.status, Some(78));
     let last = end.journal.lines().last().expect("it says something");
     assert!(last.contains(&*missing.to_string_lossy()), "{last}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_whose_chat_template_has_to_be_stopped_is_refused_as_a_bad_model() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = folder.path().join("greedy.gguf");
+    let greedy = tiny_gguf::with_template(
+        "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+    )
+    .file();
+    std::fs::write(&model, greedy).expect("the model is written");
+    let bus = PrivateBus::start();
+    let config = format!(
+        "backend = 'cpu'\nmodel.path = '{}'\nkv.context = 256\n",
+        model.display()
+    );
+    let end = Gangliond::start(bus.text(), &[], &config).end().await;
+    assert_eq!(end.status, Some(78), "{}", end.journal);
+    let last = end.journal.lines().last().expect("it says something");
+    assert!(
+        last.contains("the chat template was stopped: it "),
+        "{last}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -232,6 +232,15 @@ async fn what_cannot_be_loaded_leaves_the_old_model_and_what_has_not_changed_is_
         matches!(&error, Error::InvalidOption(why) if why.contains("three.gguf")),
         "{error:?}"
     );
+    // A template that would end the process which compiles it.
+    let deep = format!("{{{{ {}1{} }}}}", "[".repeat(99_999), "]".repeat(99_999));
+    let deep = tiny_gguf::with_template(&deep).file();
+    std::fs::write(models.path("three"), deep).expect("the model is written");
+    let error = refused(&serving(&models.path("three"), "")).await;
+    assert!(
+        matches!(&error, Error::InvalidOption(why) if why.contains("the chat template")),
+        "{error:?}"
+    );
     let error = refused(&serving(
         &models.path("one"),
         "kv.slots = 1\nmemory.reserve_mib = 1048576",
@@ -241,7 +250,7 @@ async fn what_cannot_be_loaded_leaves_the_old_model_and_what_has_not_changed_is_
         matches!(&error, Error::OutOfMemory(why) if why.contains("reserve 1048576") && why.contains("restart")),
         "{error:?}"
     );
-    assert_eq!(epoch().await, begun + 3, "nothing but the three turns");
+    assert_eq!(epoch().await, begun + 4, "nothing but the four turns");
 
     daemon.configure(&one);
     manager.reload().await.unwrap();
@@ -258,7 +267,7 @@ async fn what_cannot_be_loaded_leaves_the_old_model_and_what_has_not_changed_is_
         (word(&graph, "mode"), word(&graph, "state")),
         ("none", "disabled")
     );
-    assert_eq!(epoch().await, begun + 3, "nothing was loaded");
+    assert_eq!(epoch().await, begun + 4, "nothing was loaded");
     assert_eq!(told(&manager, "hello").await.text, first.text);
 
     // The same path, and another file.

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::gguf_writer::{F32, GgufWriter};
 
+const TEMPLATE: &str = "tokenizer.chat_template";
+
 /// Writes it into `directory`, without a vocabulary.
 pub(crate) fn tiny_llama3_rope(directory: &Path) -> PathBuf {
     let path = directory.join("tiny-llama3-rope.gguf");
@@ -20,8 +22,25 @@ pub(crate) fn with_vocabulary() -> GgufWriter {
     speaking("tiny", 0)
 }
 
+/// The same with another chat template.
+pub(crate) fn with_template(template: &str) -> GgufWriter {
+    let mut gguf = without_template("tiny", 0);
+    gguf.string(TEMPLATE, template);
+    gguf
+}
+
 /// The same under another name, and with the bytes in another order: to this model each text is another one.
 pub(crate) fn speaking(name: &str, first_byte: usize) -> GgufWriter {
+    let mut gguf = without_template(name, first_byte);
+    gguf.string(
+        TEMPLATE,
+        "{% for message in messages %}<|start|>{{ message.role }}: {{ message.content }}<|end|>{% endfor %}\
+         {% if add_generation_prompt %}<|start|>{% endif %}",
+    );
+    gguf
+}
+
+fn without_template(name: &str, first_byte: usize) -> GgufWriter {
     let mut gguf = convert(name);
     let mut tokens = vocabulary(512);
     tokens[2..][..256].rotate_left(first_byte);
@@ -37,12 +56,7 @@ pub(crate) fn speaking(name: &str, first_byte: usize) -> GgufWriter {
         .strings("tokenizer.ggml.merges", &merges)
         .u32("tokenizer.ggml.bos_token_id", 0)
         .u32("tokenizer.ggml.eos_token_id", 1)
-        .bool("tokenizer.ggml.add_bos_token", false)
-        .string(
-            "tokenizer.chat_template",
-            "{% for message in messages %}<|start|>{{ message.role }}: {{ message.content }}<|end|>{% endfor %}\
-             {% if add_generation_prompt %}<|start|>{% endif %}",
-        );
+        .bool("tokenizer.ggml.add_bos_token", false);
     gguf
 }
 

@@ -34,6 +34,9 @@ use arguments::{Cli, Verb};
 use failure::{Exit, Failure};
 
 fn main() -> ExitCode {
+    if let Some(code) = ganglion::model::chat::serve_if_asked() {
+        return code;
+    }
     match run(Cli::parse()) {
         Ok(exit) => exit.into(),
         Err(failure) => {

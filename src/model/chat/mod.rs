@@ -1,41 +1,82 @@
 //! A model's own chat template: a conversation as the text that the model was trained on.
 //!
-//! Templates are Jinja programs in the model's file. They run without files or other templates, and
-//! are stopped when they take too long.
+//! Templates are Jinja programs in the model's file, and whoever wrote that file wrote them: they may nest without
+//! end, double a text forty times, or never finish. Their interpreter bounds none of this, and an overflowing stack
+//! or a refused allocation ends a process. So each model's template is compiled and run in a process of its own
+//! (`serve`), which the operating system bounds and which holds nothing but that template; what ends it is an error
+//! of this model alone. Messages reach it by a pipe, and no other way.
 
 mod environment;
+mod frame;
 mod guard;
 mod json;
+mod renderer;
+mod serve;
 
 pub(super) use guard::Guard;
+pub use serve::serve_if_asked;
 
-use std::collections::BTreeMap;
+use serde::Serialize;
 
-use minijinja::{Environment, ErrorKind, Value};
-
-use super::Message;
 use super::language::LanguageError;
 use super::tokenizer::{Names, Specials};
+use super::{Message, Role};
+use renderer::Renderer;
 
-const NAME: &str = "chat template";
+/// Real templates are below 50 KB.
+const LONGEST_SOURCE: usize = 1 << 20;
 
-/// A template that has been compiled.
+/// A template that has been compiled, and that ends.
 #[derive(Debug)]
 pub(super) struct ChatTemplate {
-    environment: Environment<'static>,
+    renderer: Renderer,
     source: String,
 }
 
+/// What a template knows.
+#[derive(Debug, Serialize)]
+struct Variables<'a> {
+    messages: Vec<Turn<'a>>,
+    add_generation_prompt: bool,
+    tools: (),
+    documents: (),
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bos_token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eos_token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pad_token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enable_thinking: Option<bool>,
+}
+
+#[derive(Debug, Serialize)]
+struct Turn<'a> {
+    role: &'static str,
+    content: &'a str,
+}
+
 impl ChatTemplate {
-    pub(super) fn new(source: String) -> Result<Self, LanguageError> {
-        let mut environment = environment::hugging_face();
-        environment
-            .add_template_owned(NAME, source.clone())
-            .map_err(|error| failed(&error))?;
-        Ok(Self {
-            environment,
+    pub(super) fn new(source: String, names: &Names) -> Result<Self, LanguageError> {
+        if source.len() > LONGEST_SOURCE {
+            return Err(LanguageError::Template(format!(
+                "it is {} bytes long, and {LONGEST_SOURCE} are allowed",
+                source.len()
+            )));
+        }
+        let template = Self {
+            renderer: Renderer::start(&source)?,
             source,
-        })
+        };
+        let question = Message {
+            role: Role::User,
+            content: "Hello".into(),
+        };
+        // A template may refuse a conversation, but one that has to be stopped would stop every answer.
+        match template.render(&[question], names, None) {
+            Err(error @ (LanguageError::Stopped(_) | LanguageError::Process(_))) => Err(error),
+            _ => Ok(template),
+        }
     }
 
     /// Protects the messages of one rendering.
@@ -55,42 +96,22 @@ impl ChatTemplate {
         names: &Names,
         thinking: Option<bool>,
     ) -> Result<String, LanguageError> {
-        let messages: Vec<Value> = messages
-            .iter()
-            .map(|Message { role, content }| minijinja::context! { role => role.name(), content })
-            .collect();
-        let mut variables = vec![
-            ("messages", Value::from(messages)),
-            ("add_generation_prompt", Value::from(true)),
-            ("tools", Value::from(())),
-            ("documents", Value::from(())),
-        ];
-        let optional = [
-            ("bos_token", names.bos.as_deref().map(Value::from)),
-            ("eos_token", names.eos.as_deref().map(Value::from)),
-            ("pad_token", names.pad.as_deref().map(Value::from)),
-            ("enable_thinking", thinking.map(Value::from)),
-        ];
-        variables.extend(
-            optional
-                .into_iter()
-                .filter_map(|(name, value)| Some((name, value?))),
-        );
-        self.environment
-            .get_template(NAME)
-            .and_then(|template| template.render(variables.into_iter().collect::<BTreeMap<_, _>>()))
-            .map_err(|error| failed(&error))
+        let messages = messages.iter().map(|Message { role, content }| Turn {
+            role: role.name(),
+            content,
+        });
+        let variables = Variables {
+            messages: messages.collect(),
+            add_generation_prompt: true,
+            tools: (),
+            documents: (),
+            bos_token: names.bos.as_deref(),
+            eos_token: names.eos.as_deref(),
+            pad_token: names.pad.as_deref(),
+            enable_thinking: thinking,
+        };
+        let variables = serde_json::to_vec(&variables)
+            .map_err(|error| LanguageError::Template(error.to_string()))?;
+        self.renderer.render(&self.source, &variables)
     }
-}
-
-fn failed(error: &minijinja::Error) -> LanguageError {
-    let raised = std::error::Error::source(error)
-        .and_then(|source| source.downcast_ref::<environment::Raised>());
-    if let Some(environment::Raised(message)) = raised {
-        return LanguageError::Refused(message.clone());
-    }
-    if error.kind() == ErrorKind::OutOfFuel {
-        return LanguageError::Refused("it took too many steps".into());
-    }
-    LanguageError::Template(error.to_string())
 }

@@ -6,10 +6,11 @@ use serde::Deserialize;
 
 use super::plan::Plan;
 use super::{Checkpoint, HuggingFaceFiles, LanguageSource, config, files, names, safetensors};
+use crate::model::shown::shown;
 use crate::model::{Defect, ModelError};
 
 /// Configs are a few kilobytes, `tokenizer_config.json` with many added tokens some hundred.
-const LONGEST_CONFIG: u64 = 16 << 20;
+const LONGEST_CONFIG: u64 = 4 << 20;
 
 pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
     let config = path.join("config.json");
@@ -29,12 +30,9 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
     };
     let tensors = plan.weights().map_err(|defect| defect.at(path))?;
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = full.file_name().unwrap_or_default().to_string_lossy();
     Ok(Checkpoint {
-        name: full
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned(),
+        name: shown(&folder).to_string(),
         tensors,
         files,
         language: language(path, shape.vocabulary)

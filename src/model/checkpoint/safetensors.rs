@@ -15,8 +15,10 @@ use crate::model::{Defect, Format, ModelError};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
-/// Headers and indices of the largest models take a few megabytes.
-const LONGEST_HEADER: u64 = 100_000_000;
+/// Headers and indices of real models take 150 KB for each thousand tensors.
+const LONGEST_HEADER: u64 = 4 << 20;
+/// NAME_MAX of Linux.
+const LONGEST_NAME: usize = 255;
 
 /// Opens the weights in a directory and checks every tensor against its file.
 pub(super) fn open(path: &Path) -> Result<(Directory, Vec<Source>), ModelError> {
@@ -55,10 +57,12 @@ fn weight_map(index: &Path) -> Result<HashMap<String, String>, Defect> {
     let Index { weight_map } =
         serde_json::from_str(&text).map_err(|error| Defect::Malformed(error.to_string()))?;
     // A shard lies beside its index: a name that leads elsewhere is an attack or a mistake.
-    match weight_map
-        .values()
-        .find(|shard| Path::new(shard).file_name() != Some(shard.as_ref()))
-    {
+    let is_plain = |shard: &str| {
+        Path::new(shard).file_name() == Some(shard.as_ref())
+            && shard.len() <= LONGEST_NAME
+            && !shard.contains(char::is_control)
+    };
+    match weight_map.values().find(|shard| !is_plain(shard)) {
         Some(shard) => Err(Defect::bad_value(
             "shard",
             shard,
@@ -76,8 +80,12 @@ fn read(path: &Path, index: usize) -> Result<(Directory, Source), Defect> {
         file.read_exact_at(&mut length, 0)?;
     }
     let length = u64::from_le_bytes(length);
-    if length > file_len.saturating_sub(8).min(LONGEST_HEADER) {
+    if length > file_len.saturating_sub(8) {
         let problem = format!("a header of {length} bytes does not fit the file of {file_len}");
+        return Err(Defect::Malformed(problem));
+    }
+    if length > LONGEST_HEADER {
+        let problem = format!("a header of {length} bytes, and {LONGEST_HEADER} are allowed");
         return Err(Defect::Malformed(problem));
     }
     let mut header = vec![0; usize::try_from(length).unwrap_or(0)];

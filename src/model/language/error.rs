@@ -3,6 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::model::shown::{sentence, shown};
+
+/// What comes from a file is shown escaped and bounded.
 #[derive(Debug, thiserror::Error)]
 pub enum LanguageError {
     #[error(
@@ -11,24 +14,29 @@ pub enum LanguageError {
         path.display()
     )]
     Read { path: PathBuf, source: io::Error },
-    #[error("{}: {defect}; fetch the file again", path.display())]
+    #[error("{}: {}; fetch the file again", path.display(), sentence(defect))]
     File { path: PathBuf, defect: String },
-    #[error("the {what} is {found}; supported: {supported}")]
+    #[error("the {what} is {}; supported: {supported}", shown(found))]
     Unsupported {
         what: &'static str,
         found: String,
         supported: &'static str,
     },
-    #[error("the vocabulary contradicts itself: {0}; fetch the model again")]
+    #[error("the vocabulary contradicts itself: {}; fetch the model again", sentence(.0))]
     Vocabulary(String),
     #[error(
         "the model has no chat template: use an instruction-tuned model, or put its \
          chat_template.jinja beside it"
     )]
     NoTemplate,
-    #[error("the chat template cannot be used: {0}")]
+    #[error("the chat template cannot be used: {}", sentence(.0))]
     Template(String),
     /// What the template says of the conversation.
-    #[error("the chat template refuses the conversation: {0}")]
+    #[error("the chat template refuses the conversation: {}", sentence(.0))]
     Refused(String),
+    /// It wanted too much time, memory, depth or text.
+    #[error("the chat template was stopped: {0}; use another file of the model")]
+    Stopped(String),
+    #[error("the process that runs the chat template cannot be started: {0}")]
+    Process(io::Error),
 }

@@ -27,18 +27,21 @@ impl Language {
     /// tokenizer still works.
     ///
     /// # Errors
-    /// If a file is missing, contradicts itself, or holds what is not supported.
+    /// If a file is missing, contradicts itself, or holds what is not supported; if the template cannot be
+    /// compiled, or has to be stopped.
     pub fn load(source: &LanguageSource) -> Result<Self, LanguageError> {
         let template = match source {
             LanguageSource::Gguf(vocabulary) => &vocabulary.chat_template,
             LanguageSource::HuggingFace(files) => &files.chat_template,
         };
+        let tokenizer = Box::new(Tokenizer::load(source)?);
+        let template = template
+            .clone()
+            .map(|template| ChatTemplate::new(template, tokenizer.names()).map(Box::new))
+            .transpose()?;
         Ok(Self {
-            tokenizer: Box::new(Tokenizer::load(source)?),
-            template: template
-                .clone()
-                .map(|template| ChatTemplate::new(template).map(Box::new))
-                .transpose()?,
+            tokenizer,
+            template,
         })
     }
 
@@ -46,7 +49,7 @@ impl Language {
     /// `enable_thinking`, where it has one.
     ///
     /// # Errors
-    /// If there is no chat template, or it refuses the conversation.
+    /// If there is no chat template, or it refuses the conversation, or has to be stopped.
     pub fn prompt(
         &self,
         messages: &[Message],
@@ -60,7 +63,7 @@ impl Language {
     /// template leaves the rendered past unchanged; otherwise the whole conversation is encoded anew.
     ///
     /// # Errors
-    /// If there is no chat template, or it refuses the conversation.
+    /// If there is no chat template, or it refuses the conversation, or has to be stopped.
     pub fn continue_prompt(
         &self,
         previous: &Prompt,

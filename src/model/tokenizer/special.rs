@@ -2,7 +2,6 @@
 //!
 //! Only texts that a chat template wrote are split here; what users wrote is guarded first (`chat::guard`).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A control or user-defined token.
@@ -21,33 +20,37 @@ pub(in crate::model) enum Piece<'a> {
     Plain(&'a str),
 }
 
+/// Spellings in bytes; real ones have fewer than 40. Where one begins, as many bytes of a text may be looked at.
+const LONGEST: usize = 256;
+
 /// The special tokens of a vocabulary. One of a single character is none of them: it could not be told
-/// from text.
+/// from text. Nor is one that is too long to look for.
 #[derive(Debug)]
 pub(in crate::model) struct Specials {
-    by_spelling: HashMap<Arc<str>, Special>,
-    /// Bytes of the spellings, the longest first.
-    lengths: Vec<usize>,
+    /// In the order of their spellings' bytes.
+    sorted: Vec<Special>,
+    /// Bytes of the longest spelling.
+    longest: usize,
     /// Whether a spelling begins with a byte.
     first: [bool; 256],
 }
 
 impl Specials {
     pub(super) fn new(specials: impl Iterator<Item = Special>) -> Self {
-        let by_spelling: HashMap<_, _> = specials
+        let mut sorted: Vec<_> = specials
             .filter(|special| special.spelling.chars().nth(1).is_some())
-            .map(|special| (special.spelling.clone(), special))
+            .filter(|special| special.spelling.len() <= LONGEST)
             .collect();
-        let mut lengths: Vec<_> = by_spelling.keys().map(|spelling| spelling.len()).collect();
-        lengths.sort_unstable_by(|a, b| b.cmp(a));
-        lengths.dedup();
+        sorted.sort_by(|a, b| a.spelling.cmp(&b.spelling));
+        sorted.dedup_by(|a, b| a.spelling == b.spelling);
         let mut first = [false; 256];
-        for byte in by_spelling.keys().filter_map(|key| key.bytes().next()) {
-            first[usize::from(byte)] = true;
+        for special in &sorted {
+            first[usize::from(special.spelling.as_bytes()[0])] = true;
         }
+        let lengths = sorted.iter().map(|special| special.spelling.len());
         Self {
-            by_spelling,
-            lengths,
+            longest: lengths.max().unwrap_or(0),
+            sorted,
             first,
         }
     }
@@ -59,12 +62,30 @@ impl Specials {
 
     /// Spellings of all of them.
     pub(in crate::model) fn iter(&self) -> impl Iterator<Item = &Special> {
-        self.by_spelling.values()
+        self.sorted.iter()
     }
 
     /// The token with an id.
     pub(in crate::model) fn with_id(&self, id: u32) -> Option<&Special> {
         self.iter().find(|special| special.id == id)
+    }
+
+    /// Those that agree with the first bytes of `text`: with one, with two, and so on while there are any. Of each,
+    /// the first is the one that ends there, if one does.
+    fn agreeing(&self, text: &str) -> impl Iterator<Item = &[Special]> {
+        let may_begin = |byte: &u8| self.first[usize::from(*byte)];
+        let bytes: &[u8] = match text.as_bytes() {
+            bytes if bytes.first().is_some_and(may_begin) => bytes,
+            _ => &[],
+        };
+        let mut agreeing = &self.sorted[..];
+        bytes.iter().enumerate().map_while(move |(at, byte)| {
+            let byte_of = |special: &Special| special.spelling.as_bytes().get(at).copied();
+            let begin = agreeing.partition_point(|special| byte_of(special) < Some(*byte));
+            let end = agreeing.partition_point(|special| byte_of(special) <= Some(*byte));
+            agreeing = &agreeing[begin..end];
+            (!agreeing.is_empty()).then_some(agreeing)
+        })
     }
 
     /// The longest special token that is spelled at the beginning of `text` and that `wanted` accepts.
@@ -73,14 +94,14 @@ impl Specials {
         text: &str,
         wanted: impl Fn(&Special) -> bool,
     ) -> Option<&Special> {
-        let first = text.bytes().next()?;
-        if !self.first[usize::from(first)] {
-            return None;
-        }
-        self.lengths
-            .iter()
-            .filter_map(|&len| self.by_spelling.get(text.get(..len)?))
-            .find(|&special| wanted(special))
+        (1..)
+            .zip(self.agreeing(text))
+            .filter_map(|(length, agreeing)| {
+                let ends = |special: &&Special| special.spelling.len() == length;
+                agreeing.first().filter(ends)
+            })
+            .filter(|&special| wanted(special))
+            .last()
     }
 
     /// Whether `text` is the beginning of a spelling that `wanted` accepts.
@@ -89,15 +110,10 @@ impl Specials {
         text: &str,
         wanted: impl Fn(&Special) -> bool,
     ) -> bool {
-        let longest = self.lengths.first().copied().unwrap_or(0);
-        text.len() < longest
-            && text
-                .bytes()
-                .next()
-                .is_some_and(|byte| self.first[usize::from(byte)])
-            && self
-                .iter()
-                .any(|special| special.spelling.starts_with(text) && wanted(special))
+        text.len() < self.longest
+            && (1..)
+                .zip(self.agreeing(text))
+                .any(|(length, agreeing)| length == text.len() && agreeing.iter().any(&wanted))
     }
 
     /// Cuts a text at its special tokens, leftmost and longest first.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ganglion::model::Checkpoint;
+use ganglion::model::{Checkpoint, Language};
 
 use super::finding::{Finding, Mark};
 use super::tree::Tree;
@@ -22,18 +22,30 @@ pub(super) fn open(tree: &Tree, path: &Path, findings: &mut Vec<Finding>) -> Opt
         findings.push(Finding::fail(CHECK, format!("{shown}: {error}"), remedy));
         return None;
     }
-    match Checkpoint::open(&here) {
-        Ok(checkpoint) => {
-            let mib = checkpoint.weight_bytes() >> 20;
-            let what = format!("{shown}: {}, {mib} MiB of weights", checkpoint.name);
-            findings.push(Finding::ok(CHECK, what));
-            Some(checkpoint)
-        }
+    let checkpoint = match Checkpoint::open(&here) {
+        Ok(checkpoint) => checkpoint,
         Err(error) => {
             findings.push(Finding::new(Mark::Fail, CHECK, error.to_string()));
-            None
+            return None;
         }
-    }
+    };
+    findings.push(match speaks(&checkpoint) {
+        Ok(()) => {
+            let mib = checkpoint.weight_bytes() >> 20;
+            let what = format!("{shown}: {}, {mib} MiB of weights", checkpoint.name);
+            Finding::ok(CHECK, what)
+        }
+        Err(why) => Finding::new(Mark::Fail, CHECK, format!("{shown}: {why}")),
+    });
+    Some(checkpoint)
+}
+
+/// Whether its tokenizer and its chat template can be used.
+fn speaks(checkpoint: &Checkpoint) -> Result<(), String> {
+    let source = checkpoint.language_source();
+    let source = source.map_err(|error| error.defect.to_string())?;
+    Language::load(source).map_err(|error| error.to_string())?;
+    Ok(())
 }
 
 /// Whether the unit's settings keep the service from it.

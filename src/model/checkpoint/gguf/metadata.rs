@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::reader::Reader;
+use super::reader::{LONGEST_NAME, LONGEST_TOKEN, LONGEST_VALUE, MOST_ITEMS, Reader};
+use super::vocabulary;
 use crate::model::Defect;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -14,8 +15,8 @@ pub(super) enum Value {
     String(String),
     Strings(Vec<String>),
     Integers(Vec<i32>),
-    /// An array of numbers that nothing here reads.
-    Numbers,
+    /// An array that nothing here reads.
+    Unread,
 }
 
 impl Value {
@@ -35,7 +36,7 @@ impl Value {
                     return Err(Defect::bad_value(key, other, "a boolean is 0 or 1"));
                 }
             },
-            8 => Self::String(reader.string(key)?),
+            8 => Self::String(reader.string(key, LONGEST_VALUE)?),
             9 => Self::read_array(reader, key)?,
             10 => Self::Unsigned(reader.u64(key)?),
             11 => Self::Signed(i64::from_le_bytes(reader.bytes(key)?)),
@@ -61,22 +62,27 @@ impl Value {
                 )));
             }
         };
-        let count = reader.count(key, item_bytes)?;
+        let count = reader.count(key, item_bytes, MOST_ITEMS)?;
+        let is_read = vocabulary::ARRAYS.contains(&key);
         // Not reserved ahead: a count that lies is found out before much has been pushed.
         Ok(match kind {
-            8 => Self::Strings(
+            8 if is_read => Self::Strings(
                 (0..count)
-                    .map(|_| reader.string(key))
+                    .map(|_| reader.string(key, LONGEST_TOKEN))
                     .collect::<Result<_, _>>()?,
             ),
-            4 | 5 => Self::Integers(
+            8 => {
+                (0..count).try_for_each(|_| reader.skip_string(key))?;
+                Self::Unread
+            }
+            4 | 5 if is_read => Self::Integers(
                 (0..count)
                     .map(|_| reader.bytes(key).map(i32::from_le_bytes))
                     .collect::<Result<_, _>>()?,
             ),
             _ => {
                 reader.skip(count as u64 * item_bytes, key)?;
-                Self::Numbers
+                Self::Unread
             }
         })
     }
@@ -88,7 +94,7 @@ impl Value {
             Self::Float(value) => value.to_string(),
             Self::Bool(value) => value.to_string(),
             Self::String(value) => format!("{value:?}"),
-            Self::Strings(_) | Self::Integers(_) | Self::Numbers => "an array".into(),
+            Self::Strings(_) | Self::Integers(_) | Self::Unread => "an array".into(),
         }
     }
 }
@@ -101,7 +107,7 @@ impl Metadata {
     pub(super) fn read(reader: &mut Reader<'_>, count: usize) -> Result<Self, Defect> {
         let mut values = HashMap::new();
         for _ in 0..count {
-            let key = reader.string("a metadata key")?;
+            let key = reader.string("a metadata key", LONGEST_NAME)?;
             let kind = reader.u32(&key)?;
             let value = Value::read(reader, kind, &key)?;
             if values.contains_key(&key) {

@@ -15,7 +15,13 @@ use reader::Reader;
 use super::files::Source;
 use super::stored::Directory;
 use super::{Checkpoint, LanguageSource, files, names, plan::Plan};
+use crate::model::shown::shown;
 use crate::model::{Architecture, Defect};
+
+/// Real models have fewer than 2,000.
+const MOST_TENSORS: u64 = 16 << 10;
+/// Real models have fewer than 100. Ten million would take 1.6 GB and 14 s.
+const MOST_KEYS: u64 = 1 << 10;
 
 /// What each rope frequency is divided by: llama3 scaling, which has no metadata.
 const FACTORS: &str = "rope_freqs.weight";
@@ -59,6 +65,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
     let name = metadata
         .string("general.name")?
         .unwrap_or_else(|| files::stem(path));
+    let name = shown(&name).to_string();
     let language = vocabulary::take(&mut metadata, shape.vocabulary)?.map(LanguageSource::Gguf);
     Ok(Checkpoint {
         name,
@@ -91,8 +98,8 @@ fn read_head(reader: &mut Reader<'_>, file_len: u64) -> Result<(Metadata, Direct
         }
     }
     // The fewest bytes of a tensor's info and of a key with its value.
-    let tensors = reader.count("the number of tensors", 24)?;
-    let keys = reader.count("the number of metadata keys", 13)?;
+    let tensors = reader.count("the number of tensors", 24, MOST_TENSORS)?;
+    let keys = reader.count("the number of metadata keys", 13, MOST_KEYS)?;
     let metadata = Metadata::read(reader, keys)?;
     if let Some(parts) = metadata.size("split.count")?.filter(|parts| *parts > 1) {
         let allowed = "join the parts with llama-gguf-split --merge";

@@ -1,15 +1,21 @@
 //! Reads the head of a file without believing it: every length is checked against the bytes that are
-//! left before anything is allocated for it.
+//! left, and against what real models have, before anything is allocated for it.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
 
 use crate::model::Defect;
 
-/// Names, tokens and templates are far shorter.
-const LONGEST_STRING: u64 = 16 << 20;
+/// Keys and the names of tensors: real ones have fewer than 64 bytes.
+pub(super) const LONGEST_NAME: u64 = 256;
+/// Of vocabularies and merges: the table of pieces that a tokenizer makes has shorter ones.
+pub(super) const LONGEST_TOKEN: u64 = 64 << 10;
+/// Values: templates and licences are far shorter.
+pub(super) const LONGEST_VALUE: u64 = 1 << 20;
+/// The largest vocabularies have 262,144 tokens and twice as many merges.
+pub(super) const MOST_ITEMS: u64 = 1 << 20;
 /// The metadata of the largest vocabularies take some 30 MB.
-const LONGEST_HEAD: u64 = 256 << 20;
+const LONGEST_HEAD: u64 = 64 << 20;
 
 /// A file's first bytes, read in order.
 #[derive(Debug)]
@@ -61,10 +67,15 @@ impl<'a> Reader<'a> {
         self.bytes(what).map(u64::from_le_bytes)
     }
 
-    /// A number of things, of which each takes at least `least` of the bytes that are left.
-    pub(super) fn count(&mut self, what: &str, least: u64) -> Result<usize, Defect> {
+    /// A number of things, of which each takes at least `least` of the bytes that are left, and `most` are read.
+    pub(super) fn count(&mut self, what: &str, least: u64, most: u64) -> Result<usize, Defect> {
         let count = self.u64(what)?;
         let left = self.end - self.position;
+        if count > most {
+            return Err(Defect::Malformed(format!(
+                "{what} is {count}, and {most} are allowed"
+            )));
+        }
         usize::try_from(count)
             .ok()
             .filter(|_| count.checked_mul(least).is_some_and(|bytes| bytes <= left))
@@ -73,15 +84,28 @@ impl<'a> Reader<'a> {
             })
     }
 
-    pub(super) fn string(&mut self, what: &str) -> Result<String, Defect> {
-        let length = self.count(what, 1)?;
-        if length as u64 > LONGEST_STRING {
-            return Err(Defect::Malformed(format!("{what} is {length} bytes long")));
-        }
+    /// Of at most `longest` bytes.
+    pub(super) fn string(&mut self, what: &str, longest: u64) -> Result<String, Defect> {
+        let length = self.length(what, longest)?;
         self.advance(length as u64, what)?;
         let mut bytes = vec![0; length];
         self.input.read_exact(&mut bytes)?;
         String::from_utf8(bytes).map_err(|_| Defect::Malformed(format!("{what} is not UTF-8")))
+    }
+
+    pub(super) fn skip_string(&mut self, what: &str) -> Result<(), Defect> {
+        let length = self.length(what, LONGEST_VALUE)?;
+        self.skip(length as u64, what)
+    }
+
+    fn length(&mut self, what: &str, longest: u64) -> Result<usize, Defect> {
+        let length = self.count(what, 1, u64::MAX)?;
+        if length as u64 > longest {
+            return Err(Defect::Malformed(format!(
+                "{what} is {length} bytes long, and {longest} are allowed"
+            )));
+        }
+        Ok(length)
     }
 
     pub(super) fn skip(&mut self, bytes: u64, what: &str) -> Result<(), Defect> {

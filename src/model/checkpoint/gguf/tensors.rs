@@ -1,6 +1,6 @@
 //! The tensor infos of a GGUF file.
 
-use super::reader::Reader;
+use super::reader::{LONGEST_NAME, Reader};
 use crate::model::checkpoint::stored::{Directory, Stored};
 use crate::model::{Defect, Format};
 
@@ -14,7 +14,7 @@ pub(super) fn read(
 ) -> Result<Directory, Defect> {
     let mut directory = Directory::new();
     for _ in 0..count {
-        let name = reader.string("a tensor's name")?;
+        let name = reader.string("a tensor's name", LONGEST_NAME)?;
         let stored = info(reader, &name)?;
         if !stored.offset.is_multiple_of(alignment) {
             let problem = format!("offset {} is not aligned to {alignment}", stored.offset);

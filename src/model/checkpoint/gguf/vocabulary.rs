@@ -5,7 +5,12 @@ use crate::model::Defect;
 use crate::model::checkpoint::GgufVocabulary;
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
+const TYPES: &str = "tokenizer.ggml.token_type";
+const MERGES: &str = "tokenizer.ggml.merges";
 const MODEL: &str = "tokenizer.ggml.model";
+
+/// The arrays that are read; others are passed over.
+pub(super) const ARRAYS: [&str; 3] = [TOKENS, TYPES, MERGES];
 
 /// Takes the vocabulary out of the metadata; `Err` of the inner result names the key that is missing.
 pub(super) fn take(
@@ -15,13 +20,8 @@ pub(super) fn take(
     let Some(tokens) = metadata.take_strings(TOKENS)? else {
         return Ok(Err(TOKENS.into()));
     };
-    let token_types = metadata
-        .take_integers("tokenizer.ggml.token_type")?
-        .unwrap_or_default();
-    for (key, length) in [
-        (TOKENS, tokens.len()),
-        ("tokenizer.ggml.token_type", token_types.len()),
-    ] {
+    let token_types = metadata.take_integers(TYPES)?.unwrap_or_default();
+    for (key, length) in [(TOKENS, tokens.len()), (TYPES, token_types.len())] {
         let absent = length == 0 && key != TOKENS;
         if length != vocabulary && !absent {
             return Err(Defect::bad_value(
@@ -50,9 +50,7 @@ pub(super) fn take(
         pre: metadata.string("tokenizer.ggml.pre")?,
         tokens,
         token_types,
-        merges: metadata
-            .take_strings("tokenizer.ggml.merges")?
-            .unwrap_or_default(),
+        merges: metadata.take_strings(MERGES)?.unwrap_or_default(),
         bos,
         eos,
         eot,

@@ -1,0 +1,52 @@
+//! What goes through the pipes between the daemon and the process that runs a template: frames of a kind, a length
+//! and that many bytes.
+
+use std::io::{self, Read, Write};
+
+/// What a frame is. The first one to the process is the template, all others are variables; each is answered by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Source,
+    Variables,
+    /// The template can be used (no bytes), or what it rendered.
+    Text,
+    /// What the template says of the conversation.
+    Refused,
+    /// What is wrong with the template.
+    Wrong,
+    /// What it wanted too much of.
+    Stopped,
+}
+
+const KINDS: [Kind; 6] = [
+    Kind::Source,
+    Kind::Variables,
+    Kind::Text,
+    Kind::Refused,
+    Kind::Wrong,
+    Kind::Stopped,
+];
+
+pub(super) fn write(to: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    let [a, b, c, d] = length.to_le_bytes();
+    to.write_all(&[kind as u8, a, b, c, d])?;
+    to.write_all(bytes)?;
+    to.flush()
+}
+
+/// The next frame, of at most `longest` bytes.
+pub(super) fn read(from: &mut impl Read, longest: usize) -> io::Result<(Kind, Vec<u8>)> {
+    let mut head = [0; 5];
+    from.read_exact(&mut head)?;
+    let [kind, length @ ..] = head;
+    let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+    let kind = *KINDS.get(usize::from(kind)).ok_or_else(malformed)?;
+    let length = usize::try_from(u32::from_le_bytes(length)).map_err(io::Error::other)?;
+    if length > longest {
+        return Err(malformed());
+    }
+    let mut bytes = vec![0; length];
+    from.read_exact(&mut bytes)?;
+    Ok((kind, bytes))
+}

@@ -1,0 +1,152 @@
+//! Chat templates that nest without end, that grow, that never finish: each is an error of its model, and nothing
+//! else happens.
+
+use std::process::Command;
+
+use ganglion::model::checkpoint::LanguageSource;
+use ganglion::model::language::LanguageError;
+use ganglion::model::{Checkpoint, Language, Message, Role};
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::support::tiny_gguf;
+
+fn language(template: &str) -> Result<Language, LanguageError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    let model = tiny_gguf::with_template(template).file();
+    std::fs::write(&path, model).unwrap();
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    let LanguageSource::Gguf(vocabulary) = checkpoint.language_source().unwrap() else {
+        panic!("a GGUF file");
+    };
+    Language::load(&LanguageSource::Gguf(vocabulary.clone()))
+}
+
+fn say(language: &Language, text: &str) -> Result<String, LanguageError> {
+    let message = Message {
+        role: Role::User,
+        content: text.into(),
+    };
+    Ok(language.prompt(&[message], None)?.text())
+}
+
+/// What a compiler recurses into, deeper than any stack.
+fn deep() -> Vec<String> {
+    let around = |open: &str, middle: &str, close: &str| {
+        let times = 900_000 / (open.len() + close.len());
+        format!(
+            "{{{{ {}{middle}{} }}}}",
+            open.repeat(times),
+            close.repeat(times)
+        )
+    };
+    let blocks = 30_000;
+    vec![
+        around("(", "1", ")"),
+        around("[", "1", "]"),
+        around("{'a':", "1", "}"),
+        around("not ", "1", ""),
+        around("-", "1", ""),
+        around("", "1", " ~ 1"),
+        around("", "1", " + 1"),
+        around("", "1", " and 1"),
+        around("", "x", ".a"),
+        around("", "x", "[0]"),
+        around("", "x", "|trim"),
+        around("", "x", "(1)"),
+        around("", "x", " is defined"),
+        around("1 if 0 else ", "1", ""),
+        "{% if x %}".repeat(blocks) + &"{% endif %}".repeat(blocks),
+        "{% for x in [] %}".repeat(blocks) + &"{% endfor %}".repeat(blocks),
+        format!("{{% if x %}}{}{{% endif %}}", "{% elif x %}".repeat(blocks)),
+    ]
+}
+
+/// What takes hardly any steps, and all memory or the whole stack.
+const GREEDY: [&str; 17] = [
+    "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+    "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+    "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set t %}{{ ns.s }}{{ ns.s }}{% endset %}\
+     {% set ns.s = t %}{% endfor %}",
+    "{% set ns = namespace(s='x' * 100000) %}{% for i in range(9) %}{% set ns.s = ns.s|replace('x', ns.s) %}{% endfor %}",
+    "{% set ns = namespace(s='x' * 100000) %}{% for i in range(9) %}{% set ns.s = ns.s|list|join(ns.s) %}{% endfor %}",
+    "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}",
+    "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}{{ ns.l|list }}",
+    "{{ 'x' * 100000000000 }}",
+    "{{ [0] * 100000000000 }}",
+    "{{ '%1000000000d'|format(1) }}{{ '%1000000000d'|format(1) }}",
+    "{{ [1]|batch(10000000000, 0)|list }}",
+    "{{ [1]|slice(10000000000, 0)|list }}",
+    "{% set s = 'x\n' * 1000000 %}{{ s|indent(100000) }}",
+    "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}",
+    "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns|tojson }}",
+    "{% set ns = namespace(l=[]) %}{% for i in range(99999) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}",
+    "{% set ns = namespace(l=[]) %}{% for i in range(99999) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l|tojson }}",
+];
+
+const ENDLESS: [&str; 2] = [
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "{% set s = 'x' * 9999999 %}{% for a in range(99999) %}{% if 'y' in s %}{% endif %}{% endfor %}",
+];
+
+#[test]
+fn long_conversations_are_within_the_bounds() {
+    let template = "{% for m in messages %}{{ m.role + ': ' + m.content|trim }}\n{% endfor %}";
+    let language = language(template).unwrap();
+    let content = "All that a robot has seen. ".repeat(40);
+    let message = Message {
+        role: Role::User,
+        content: content.clone(),
+    };
+    let begun = std::time::Instant::now();
+    let prompt = language.prompt(&vec![message; 8192], None).unwrap();
+    println!("8192 messages: {:?}", begun.elapsed());
+    let line = format!("user: {}\n", content.trim());
+    assert_eq!(prompt.text(), line.repeat(8192));
+}
+
+#[test]
+fn a_template_that_wants_too_much_is_an_error_of_its_model() {
+    const CHILD: &str = "GANGLION_TEST_GREEDY_TEMPLATES";
+    const NAME: &str =
+        "hostile::templates::a_template_that_wants_too_much_is_an_error_of_its_model";
+    if std::env::var_os(CHILD).is_none() {
+        // Alone in a process: other tests' children would be in its peak of memory.
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture"])
+            .env(CHILD, "1")
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let greedy = GREEDY.iter().chain(&ENDLESS).map(|text| (*text).to_owned());
+    let mut harmless = Vec::new();
+    for template in deep().into_iter().chain(greedy) {
+        let start: String = template.chars().take(120).collect();
+        // One that is wrong in itself is found out by the first conversation.
+        match language(&template).and_then(|language| say(&language, "hello")) {
+            Err(error @ (LanguageError::Stopped(_) | LanguageError::Template(_))) => {
+                println!("{start}: {error}");
+            }
+            Err(error) => panic!("{start}: {error}"),
+            Ok(_) => harmless.push(start),
+        }
+    }
+    assert!(harmless.is_empty(), "{harmless:#?}");
+    // Stopped by one conversation, it renders the next.
+    let language = language(
+        "{% set ns = namespace(s='y') %}{% for i in range(60) %}{% if messages[0].content == 'x' %}\
+         {% set ns.s = ns.s ~ ns.s %}{% endif %}{% endfor %}{{ ns.s }}",
+    );
+    let language = language.unwrap();
+    for _ in 0..2 {
+        let stopped = say(&language, "x").unwrap_err();
+        assert!(matches!(stopped, LanguageError::Stopped(_)), "{stopped}");
+        assert_eq!(say(&language, "hello").unwrap(), "y");
+    }
+
+    let peak = |who| getrusage(who).unwrap().max_rss() >> 10;
+    let (ours, theirs) = (peak(UsageWho::RUSAGE_SELF), peak(UsageWho::RUSAGE_CHILDREN));
+    println!("at most {ours} MiB here, and {theirs} where templates run");
+    assert!(ours < 256 && theirs < 320, "{ours} {theirs}");
+}
