@@ -57,7 +57,7 @@ impl Specials {
 
     /// Bytes of the longest spelling.
     pub(super) fn longest(&self) -> usize {
-        self.lengths.first().copied().unwrap_or(0)
+        self.longest
     }
 
     /// Spellings of all of them.
