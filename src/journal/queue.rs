@@ -59,9 +59,10 @@ impl std::fmt::Debug for State {
 impl State {
     /// The next thing to tell.
     fn next(&mut self) -> Option<Record> {
-        let left_out = match self.ending && self.waiting.is_empty() {
-            true => self.callers.last(),
-            false => self.callers.due(Instant::now()),
+        let left_out = if self.ending && self.waiting.is_empty() {
+            self.callers.last()
+        } else {
+            self.callers.due(Instant::now())
         };
         left_out
             .map(|left_out| Box::new(move || tell(&left_out)) as Record)
