@@ -58,6 +58,12 @@ impl Load {
         }
     }
 
+    /// Whether there is no room for `need` beside this; of what is not needed there may be too much.
+    fn lacks(self, need: Self, limit: Self) -> bool {
+        (need.bytes > 0 && self.bytes + need.bytes > limit.bytes)
+            || (need.descriptors > 0 && self.descriptors + need.descriptors > limit.descriptors)
+    }
+
     fn exceeds(self, limit: Self) -> bool {
         self.bytes > limit.bytes || self.descriptors > limit.descriptors
     }
@@ -361,21 +367,18 @@ impl Accounts {
         let account = books.accounts.get_mut(name)?;
         let held = account.held();
         // A single answer may be longer than all that may lie unread, but then nothing else may.
-        let mut of_connection = held.plus(need);
-        if held.bytes == 0 {
-            of_connection.bytes = 0;
-        }
+        let single = held.bytes == 0 && need.descriptors == 0;
         let is_first = held.descriptors == 0 && all.descriptors + need.descriptors <= FIRST;
-        let full = if of_connection.exceeds(UNREAD.connection) {
+        let full = if held.lacks(need, UNREAD.connection) && !single {
             Error::QuotaExceeded(
                 "this connection has not read the answers to its earlier calls; read them first"
                     .to_owned(),
             )
-        } else if of_user.plus(need).exceeds(UNREAD.user) && !is_first {
+        } else if of_user.lacks(need, UNREAD.user) && !is_first {
             Error::QuotaExceeded(format!(
                 "connections of user {user} have not read the answers to their earlier calls; read them first"
             ))
-        } else if all.plus(need).exceeds(UNREAD.all) {
+        } else if all.lacks(need, UNREAD.all) {
             Error::Busy("too many answers wait to be read by others; try again".to_owned())
         } else {
             books.change(name, |account| {
@@ -402,6 +405,12 @@ impl Accounts {
             caller,
             patience,
         }
+    }
+
+    /// Whose connection it is.
+    pub(super) fn know(&self, name: &str, user: u32) {
+        let known = |account: &mut Account| account.user = Some(user);
+        self.books().change(name, known);
     }
 
     /// The bus is about to be asked: what is sent from now on it may not have seen.

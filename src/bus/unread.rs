@@ -64,6 +64,9 @@ struct Watch {
 impl Watch {
     async fn run(self) {
         let stall = self.shared.config().await.stream_stall;
+        if let Ok(user) = self.shared.user(&self.connection, &self.caller).await {
+            self.accounts.know(self.caller.name(), user);
+        }
         let [mut pause, longest] = PAUSES;
         let (mut taken, mut told) = (Instant::now(), None::<(Instant, u64)>);
         let mut ended = false;

@@ -55,13 +55,13 @@ events! {
     { error = error }
 
     /// Somebody on the bus sends what is no message: each is dropped, and nothing else happens.
-    WARN messages_unreadable(messages: u64)
+    WARN messages_unreadable(messages: u64) by (ANY)
     "d5c81b6f2e0a4973b4a7f1609ce83d25" "messages that could not be read were dropped: {messages} since the connection was made"
     { messages = messages }
 
     /// A client does not take its answers from the bus: calls of it are dropped, and after `stream.stall_seconds` its
     /// sessions and requests are ended.
-    WARN answers_unread(client: &str, client_uid: u32, bytes: usize, descriptors: usize, dropped: u64, seconds: f32)
+    WARN answers_unread(client: &str, client_uid: u32, bytes: usize, descriptors: usize, dropped: u64, seconds: f32) by (client_uid)
     "3e7a1d940c6b4e5f8d25b0f9a37c61e2" "{client} of user {client_uid} has not read {bytes} bytes and {descriptors} descriptors for {seconds:.1} s; {dropped} calls were dropped"
     {
         client = client,
@@ -214,7 +214,7 @@ events! {
     }
 
     /// The model's chat template wanted too much of a conversation, or could not be run: that request was refused.
-    WARN template_stopped(error: &str)
+    WARN template_stopped(error: &str) by (ANY)
     "0b280442487f4707bf0dc8d4b26afc8d" "{error}"
     { error = error }
 
