@@ -114,10 +114,9 @@ impl Shared {
                 .map(|known| known.user)
         };
         let reply = match &*call.member {
-            "Hello" => reply.with(DAEMON),
+            "Hello" | "GetNameOwner" => reply.with(DAEMON),
             "RequestName" | "ReleaseName" => reply.with(1),
             "GetConnectionUnixUser" => reply.with(user().unwrap_or(0)),
-            "GetNameOwner" => reply.with(DAEMON),
             "NameHasOwner" => reply.with(Value::Bool(true)),
             _ => reply,
         };

@@ -17,7 +17,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 pub(crate) use message::*;
 pub(crate) use received::Received;
-pub(crate) use value::{Value, Writer};
+pub(crate) use value::Value;
 
 pub(crate) const BUS: &str = "org.freedesktop.DBus";
 pub(crate) const BUS_PATH: &str = "/org/freedesktop/DBus";
@@ -123,7 +123,8 @@ pub(crate) fn later(time: Duration) -> impl Fn() -> bool {
 fn authenticate(mut socket: &UnixStream) -> io::Result<()> {
     socket.set_read_timeout(Some(ANSWER))?;
     let user = nix::unistd::geteuid().to_string();
-    let user: String = user.bytes().map(|digit| format!("{digit:02x}")).collect();
+    // Each digit in hexadecimal.
+    let user: String = user.chars().flat_map(|digit| ['3', digit]).collect();
     socket.write_all(format!("\0AUTH EXTERNAL {user}\r\n").as_bytes())?;
     expect(socket, "OK ")?;
     socket.write_all(b"NEGOTIATE_UNIX_FD\r\n")?;
