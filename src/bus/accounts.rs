@@ -150,8 +150,9 @@ struct Account {
     since: Load,
     /// To those whose calls wait for room.
     promised: Load,
-    /// Calls that wait for room.
+    /// Calls that wait for room, and the one of them that is next: the others need not look.
     waiting: usize,
+    next: Arc<tokio::sync::Mutex<()>>,
     watched: bool,
     /// Calls without an answer.
     dropped: u64,
@@ -340,21 +341,25 @@ impl Accounts {
         let (name, user) = (owner.caller.name(), owner.client.user);
         let serial = header.primary().serial_num().get();
         let until = Instant::now() + PATIENCE;
-        self.books().change(name, |account| {
+        let next = self.books().change(name, |account| {
             account.user = Some(user);
             account.waiting += 1;
+            account.next.clone()
         });
-        let result = loop {
-            let freed = self.freed.notified();
-            tokio::pin!(freed);
-            // From here on it is noticed.
-            freed.as_mut().enable();
-            let Some(full) = self.promise(name, user, serial, need) else {
-                break Ok(());
-            };
-            if timeout_at(until, freed).await.is_err() {
-                break Err(full);
-            }
+        let result = match timeout_at(until, next.lock()).await {
+            Err(_) => Err(behind()),
+            Ok(_next) => loop {
+                let freed = self.freed.notified();
+                tokio::pin!(freed);
+                // From here on it is noticed.
+                freed.as_mut().enable();
+                let Some(full) = self.promise(name, user, serial, need) else {
+                    break Ok(());
+                };
+                if timeout_at(until, freed).await.is_err() {
+                    break Err(full);
+                }
+            },
         };
         self.books().change(name, |account| account.waiting -= 1);
         result
@@ -370,10 +375,7 @@ impl Accounts {
         let single = held.bytes == 0 && need.descriptors == 0;
         let is_first = held.descriptors == 0 && all.descriptors + need.descriptors <= FIRST;
         let full = if held.lacks(need, UNREAD.connection) && !single {
-            Error::QuotaExceeded(
-                "this connection has not read the answers to its earlier calls; read them first"
-                    .to_owned(),
-            )
+            behind()
         } else if of_user.lacks(need, UNREAD.user) && !is_first {
             Error::QuotaExceeded(format!(
                 "connections of user {user} have not read the answers to their earlier calls; read them first"
@@ -468,6 +470,11 @@ impl Accounts {
         // Every change is complete before anything could panic.
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn behind() -> Error {
+    let why = "this connection has not read the answers to its earlier calls; read them first";
+    Error::QuotaExceeded(why.to_owned())
 }
 
 /// What a connection takes of that which it is sent without asking.

@@ -119,9 +119,9 @@ impl Handle {
             prompt.map(|prompt| (messages, Some(prompt)))
         };
         let encoders = &self.shared.encoders;
-        let encoded = encoders.run(request.id, request.client.clone(), encode);
-        match encoded.await.map_err(unstarted)? {
-            Some(encoded) => self.enqueue(request, place, encoded?, options),
+        let prompt = encoders.run(request.id, request.client.clone(), encode);
+        match prompt.await.map_err(|error| unstarted(&error))? {
+            Some(prompt) => self.enqueue(request, place, prompt?, options),
             None if request.cancel.is_cancelled() => Err(Refusal::SessionClosed),
             // Its caller has gone, or its thread: then the journal has the reason, and the service ends.
             None => Err(Refusal::NotReady("the prompt was not encoded".into())),
@@ -179,7 +179,7 @@ impl Handle {
     }
 }
 
-fn unstarted(error: io::Error) -> Refusal {
+fn unstarted(error: &io::Error) -> Refusal {
     Refusal::NotReady(format!(
         "the thread that encodes prompts cannot be started ({error}); try again later"
     ))

@@ -103,9 +103,9 @@ async fn a_session_that_is_closed_as_it_is_sent_a_turn_leaves_nothing_that_runs(
         let path = client.manager.open_session(fields([])).await.unwrap();
         let session = client.session(path).await;
         let send = session.send("one", fields([]));
-        let (sent, closed) = futures_util::future::join(send, session.close()).await;
+        let (turn, closed) = futures_util::future::join(send, session.close()).await;
         closed.unwrap();
-        match sent {
+        match turn {
             Ok((_, stream)) => {
                 let answer = eventually(Reader::new(stream).answer()).await;
                 assert_eq!(answer.reason, FinishReason::Cancelled);

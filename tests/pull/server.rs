@@ -8,6 +8,7 @@ use std::thread;
 
 /// One answer.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // what a server may do, in any combination
 pub(super) struct Reply {
     status: String,
     headers: Vec<(String, String)>,
@@ -142,8 +143,10 @@ impl Reply {
         }
         to.write_all(format!("{head}\r\n").as_bytes())?;
         to.write_all(&body[..self.cut.unwrap_or(body.len())])?;
-        while self.endless {
-            to.write_all(body)?;
+        if self.endless {
+            loop {
+                to.write_all(body)?;
+            }
         }
         to.flush()
     }

@@ -56,7 +56,7 @@ async fn wait_for(holds: impl Fn() -> bool) {
 
 /// Keeps all encoders at work for other users until what it returns is dropped.
 async fn block(engine: &Handle) -> [mpsc::Sender<()>; 2] {
-    let (begin, begun) = mpsc::channel();
+    let (begin, beginnings) = mpsc::channel();
     let blocked = [98, 99].map(|user| {
         let (release, released) = mpsc::channel();
         let (engine, begin) = (engine.clone(), begin.clone());
@@ -73,7 +73,7 @@ async fn block(engine: &Handle) -> [mpsc::Sender<()>; 2] {
     });
     let mut begun_so_far = 0;
     while begun_so_far < 2 {
-        begun_so_far += begun.try_iter().count();
+        begun_so_far += beginnings.try_iter().count();
         tokio::task::yield_now().await;
     }
     blocked
