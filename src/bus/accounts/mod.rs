@@ -1,0 +1,264 @@
+//! What each connection has given the daemon to do, and what it was sent and has not taken from the bus.
+//!
+//! dbus-daemon reads nothing more from a sender of whose messages 64 descriptors or 127 MiB lie unread, and says nothing
+//! of it: one client that does not read would stop the daemon for all. So calls that are being dealt with are bounded
+//! before their bodies are kept, and answers while the bus still holds earlier ones: for each connection, for each user,
+//! and together. How much the bus holds is asked of it by `unread`; here is only counted.
+
+mod books;
+mod limits;
+mod room;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+use crate::journal;
+use books::{Account, Begun, Books};
+pub(in crate::bus) use limits::Load;
+use limits::{CALLS, UNCERTAIN, UNREAD, WORK};
+pub(in crate::bus) use room::Taking;
+
+/// The bus itself, as a sender.
+pub(in crate::bus) const BUS: &str = "org.freedesktop.DBus";
+
+/// Bytes of one call: a text as long as one may be, in as many messages as there may be.
+pub(in crate::bus) const LONGEST_CALL: usize = 3 << 20;
+/// The least time between two events about unreadable messages.
+const TOLD: Duration = Duration::from_secs(60);
+
+/// A call, as its header tells it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::bus) struct Call {
+    /// Of the caller's own counting.
+    pub(in crate::bus) serial: u32,
+    pub(in crate::bus) bytes: usize,
+    /// Whether the caller expects an answer.
+    pub(in crate::bus) answered: bool,
+}
+
+/// What becomes of a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::bus) enum Admission {
+    Taken,
+    /// Its answer says why.
+    Refused(String),
+    /// It gets no answer: its connection does not read those it has.
+    Dropped,
+}
+
+/// The accounts of one connection to the bus.
+#[derive(Debug)]
+pub(in crate::bus) struct Accounts {
+    books: Mutex<Books>,
+    /// Something was taken.
+    freed: Notify,
+    /// Of whom the bus is to be asked.
+    uncertain: mpsc::UnboundedSender<String>,
+    /// The daemon's own unique name.
+    own: OnceLock<String>,
+}
+
+/// What the bus said of a connection comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bus) enum Standing {
+    /// There is little that it has not taken, or it has left.
+    Settled,
+    /// It has taken some.
+    Taking,
+    /// It has taken nothing, and has this much to take.
+    Still { unread: Load, dropped: u64 },
+}
+
+impl Accounts {
+    /// Also gives the names of those of whom the bus is to be asked.
+    pub(in crate::bus) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<String>) {
+        let (uncertain, names) = mpsc::unbounded_channel();
+        let accounts = Self {
+            books: Mutex::default(),
+            freed: Notify::new(),
+            uncertain,
+            own: OnceLock::new(),
+        };
+        (Arc::new(accounts), names)
+    }
+
+    pub(in crate::bus) fn set_own(&self, name: &str) {
+        let _ = self.own.set(name.to_owned());
+    }
+
+    pub(in crate::bus) fn is_own(&self, name: &str) -> bool {
+        self.own.get().is_some_and(|own| own == name)
+    }
+
+    /// A message could not be read. Told at once, then at most once a minute.
+    pub(in crate::bus) fn count_unreadable(&self) {
+        let mut books = self.books();
+        books.unreadable += 1;
+        let now = Instant::now();
+        if books.told.is_none_or(|told| now - told >= TOLD) {
+            books.told = Some(now);
+            journal::messages_unreadable(books.unreadable);
+        }
+    }
+
+    /// A call has come; its body has not.
+    pub(in crate::bus) fn begin(&self, sender: &str, call: Call) -> Admission {
+        let mut books = self.books();
+        let (all, user) = (books.all, books.user_of(sender));
+        let account = books.account(sender);
+        let held = account.held();
+        let full = held.exceeds(UNREAD.connection)
+            || user.held.exceeds(UNREAD.user)
+            || all.held.exceeds(UNREAD.all);
+        if full && held.exceeds(UNCERTAIN) {
+            account.dropped += 1;
+            return Admission::Dropped;
+        }
+        // A serial that is in use already cannot be told from the other by its answer.
+        if account.calls.contains_key(&call.serial) || account.calls.len() >= 2 * CALLS {
+            account.dropped += 1;
+            return Admission::Dropped;
+        }
+        let refused = if call.bytes > LONGEST_CALL {
+            let bytes = call.bytes;
+            Some(format!(
+                "the call has {bytes} bytes; at most {LONGEST_CALL} are taken in one"
+            ))
+        } else if account.calls.len() >= CALLS
+            || account.work + call.bytes > WORK.connection
+            || user.work + call.bytes > WORK.user
+            || all.work + call.bytes > WORK.all
+        {
+            Some(
+                "too many calls of this connection, of its user or of all wait for an answer; \
+                 read answers before calling again"
+                    .to_owned(),
+            )
+        } else {
+            None
+        };
+        if refused.is_some() && !call.answered {
+            account.dropped += 1;
+            return Admission::Dropped;
+        }
+        let begun = Begun {
+            bytes: if refused.is_some() { 0 } else { call.bytes },
+            silent: !call.answered,
+            promised: Load::default(),
+        };
+        books.change(sender, |account| {
+            account.work += begun.bytes;
+            account.calls.insert(call.serial, begun);
+        });
+        refused.map_or(Admission::Taken, Admission::Refused)
+    }
+
+    /// A call will have no answer after all.
+    pub(in crate::bus) fn forgo(&self, sender: &str, serial: u32) {
+        self.books().end(sender, serial);
+    }
+
+    /// A call is answered; `false` if its caller wants no answer.
+    pub(in crate::bus) fn answer(&self, to: &str, serial: u32, load: Load) -> bool {
+        let mut books = self.books();
+        let silent = books.end(to, serial).is_some_and(|begun| begun.silent);
+        if !silent {
+            self.add(&mut books, to, load);
+        }
+        drop(books);
+        self.freed.notify_waiters();
+        !silent
+    }
+
+    /// A connection is sent something that answers nothing.
+    pub(in crate::bus) fn send(&self, to: &str, load: Load) {
+        self.add(&mut self.books(), to, load);
+    }
+
+    fn add(&self, books: &mut Books, to: &str, load: Load) {
+        books.change(to, |account| {
+            account.unread = account.unread.plus(load);
+            account.since = account.since.plus(load);
+        });
+        if let Some(account) = books.accounts.get_mut(to)
+            && account.unread.exceeds(UNCERTAIN)
+        {
+            self.watch(to, account);
+        }
+    }
+
+    fn watch(&self, name: &str, account: &mut Account) {
+        if !std::mem::replace(&mut account.watched, true) {
+            // If nobody asks any more, the connection is being lost.
+            let _ = self.uncertain.send(name.to_owned());
+        }
+    }
+
+    /// Whose connection it is.
+    pub(in crate::bus) fn know(&self, name: &str, user: u32) {
+        let known = |account: &mut Account| account.user = Some(user);
+        self.books().change(name, known);
+    }
+
+    /// The bus is about to be asked: what is sent from now on it may not have seen.
+    pub(in crate::bus) fn ask(&self, name: &str) {
+        if let Some(account) = self.books().accounts.get_mut(name) {
+            account.since = Load::default();
+        }
+    }
+
+    /// The bus holds so much for a connection that it has not taken.
+    pub(in crate::bus) fn told(&self, name: &str, left: Load) -> Standing {
+        let mut books = self.books();
+        let mut standing = Standing::Settled;
+        books.change(name, |account| {
+            let before = account.unread.minus(account.since);
+            let unread = before.min(left).plus(account.since);
+            let taking = unread.bytes < account.unread.bytes
+                || unread.descriptors < account.unread.descriptors;
+            account.unread = unread;
+            account.watched =
+                unread.exceeds(UNCERTAIN) || (account.waiting > 0 && unread != Load::default());
+            if account.watched {
+                standing = if taking {
+                    Standing::Taking
+                } else {
+                    let dropped = account.dropped;
+                    Standing::Still { unread, dropped }
+                };
+            }
+        });
+        drop(books);
+        self.freed.notify_waiters();
+        standing
+    }
+
+    /// Of all who have called.
+    pub(in crate::bus) fn names(&self) -> Vec<String> {
+        self.books().accounts.keys().cloned().collect()
+    }
+
+    /// It has left the bus, and what it had not taken went with it.
+    pub(in crate::bus) fn leave(&self, name: &str) {
+        let mut books = self.books();
+        books.change(name, |account| {
+            account.work = 0;
+            account.unread = Load::default();
+            account.promised = Load::default();
+        });
+        books.accounts.remove(name);
+        drop(books);
+        self.freed.notify_waiters();
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        // Every change is complete before anything could panic.
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

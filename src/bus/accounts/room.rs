@@ -1,0 +1,134 @@
+//! Waiting until what a connection was sent has been taken.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use zbus::message::Header;
+
+use super::Accounts;
+use super::books::Account;
+use super::limits::{FIRST, Load, UNREAD};
+use crate::bus::Error;
+use crate::bus::authorize::{Caller, Owner};
+
+/// How long an answer waits until earlier ones are taken.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Accounts {
+    /// Waits until there is room for the answer to a call, and keeps it for that.
+    pub(in crate::bus) async fn room(
+        &self,
+        owner: &Owner,
+        header: &Header<'_>,
+        need: Load,
+    ) -> Result<(), Error> {
+        let (name, user) = (owner.caller.name(), owner.client.user);
+        let serial = header.primary().serial_num().get();
+        let until = Instant::now() + PATIENCE;
+        let next = self.books().change(name, |account| {
+            account.user = Some(user);
+            account.waiting += 1;
+            account.next.clone()
+        });
+        let result = match timeout_at(until, next.lock()).await {
+            Err(_) => Err(behind()),
+            Ok(_next) => loop {
+                let freed = self.freed.notified();
+                tokio::pin!(freed);
+                // From here on it is noticed.
+                freed.as_mut().enable();
+                let Some(full) = self.promise(name, user, serial, need) else {
+                    break Ok(());
+                };
+                if timeout_at(until, freed).await.is_err() {
+                    break Err(full);
+                }
+            },
+        };
+        self.books().change(name, |account| account.waiting -= 1);
+        result
+    }
+
+    /// Keeps room for an answer, or tells who has none.
+    pub(super) fn promise(&self, name: &str, user: u32, serial: u32, need: Load) -> Option<Error> {
+        let mut books = self.books();
+        let (all, of_user) = (books.all.held, books.user_of(name).held);
+        let account = books.accounts.get_mut(name)?;
+        let held = account.held();
+        // A single answer may be longer than all that may lie unread, but then nothing else may.
+        let single = held.bytes == 0 && need.descriptors == 0;
+        let is_first = held.descriptors == 0 && all.descriptors + need.descriptors <= FIRST;
+        let full = if held.lacks(need, UNREAD.connection) && !single {
+            behind()
+        } else if of_user.lacks(need, UNREAD.user) && !is_first {
+            Error::QuotaExceeded(format!(
+                "connections of user {user} have not read the answers to their earlier calls; read them first"
+            ))
+        } else if all.lacks(need, UNREAD.all) {
+            Error::Busy("too many answers wait to be read by others; try again".to_owned())
+        } else {
+            books.change(name, |account| {
+                if let Some(begun) = account.calls.get_mut(&serial) {
+                    begun.promised = need;
+                    account.promised = account.promised.plus(need);
+                }
+            });
+            return None;
+        };
+        // Whoever holds a part of it is asked about, however little that is.
+        for (name, account) in &mut books.accounts {
+            if account.unread != Load::default() {
+                self.watch(name, account);
+            }
+        }
+        Some(full)
+    }
+
+    /// To wait for what a connection takes.
+    pub(in crate::bus) fn taking<'a>(
+        &'a self,
+        caller: &'a Caller,
+        patience: Duration,
+    ) -> Taking<'a> {
+        Taking {
+            accounts: self,
+            caller,
+            patience,
+        }
+    }
+}
+
+fn behind() -> Error {
+    let why = "this connection has not read the answers to its earlier calls; read them first";
+    Error::QuotaExceeded(why.to_owned())
+}
+
+/// What a connection takes of that which it is sent without asking.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::bus) struct Taking<'a> {
+    accounts: &'a Accounts,
+    caller: &'a Caller,
+    patience: Duration,
+}
+
+impl Taking<'_> {
+    /// Waits until it has taken most of it; `false` if it does not.
+    pub(in crate::bus) async fn takes(&self) -> bool {
+        let until = Instant::now() + self.patience;
+        loop {
+            let freed = self.accounts.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            let held = {
+                let books = self.accounts.books();
+                books.accounts.get(self.caller.name()).map(Account::held)
+            };
+            if held.is_none_or(|held| !held.exceeds(UNREAD.connection)) {
+                return true;
+            }
+            if timeout_at(until, freed).await.is_err() {
+                return false;
+            }
+        }
+    }
+}

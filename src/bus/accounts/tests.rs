@@ -1,0 +1,126 @@
+//! What the accounts count, and what they refuse.
+
+use super::books::Sum;
+use super::limits::{UNREAD, WORK};
+use super::*;
+
+const ANSWER: Load = Load {
+    bytes: 100,
+    descriptors: 1,
+};
+
+fn call(serial: u32, bytes: usize) -> Call {
+    Call {
+        serial,
+        bytes,
+        answered: true,
+    }
+}
+
+fn refused(admission: &Admission) -> bool {
+    matches!(admission, Admission::Refused(_))
+}
+
+#[test]
+fn calls_in_work_are_bounded_for_each_connection_and_in_all() {
+    let (accounts, _names) = Accounts::new();
+    assert!(refused(&accounts.begin(":1.1", call(1, LONGEST_CALL + 1))));
+    let each = 2 << 20;
+    for serial in 2..5 {
+        assert_eq!(accounts.begin(":1.1", call(serial, each)), Admission::Taken);
+    }
+    assert!(refused(&accounts.begin(":1.1", call(5, each))));
+    assert_eq!(
+        accounts.begin(":1.1", call(4, 1)),
+        Admission::Dropped,
+        "twice"
+    );
+    // An answer makes room, and only one answer does.
+    assert!(accounts.answer(":1.1", 2, ANSWER));
+    assert_eq!(accounts.begin(":1.1", call(6, each)), Admission::Taken);
+    assert!(refused(&accounts.begin(":1.1", call(7, each))));
+
+    for other in 2..6 {
+        for serial in 0..3 {
+            accounts.begin(&format!(":1.{other}"), call(serial, each));
+        }
+    }
+    assert_eq!(accounts.books().all.work, WORK.all);
+    assert!(refused(&accounts.begin(":1.9", call(1, each))));
+    accounts.leave(":1.2");
+    assert_eq!(accounts.begin(":1.9", call(2, each)), Admission::Taken);
+}
+
+#[test]
+fn a_call_that_wants_no_answer_ends_and_gets_none() {
+    let (accounts, _names) = Accounts::new();
+    let silent = Call {
+        answered: false,
+        ..call(1, 1000)
+    };
+    assert_eq!(accounts.begin(":1.1", silent), Admission::Taken);
+    assert!(!accounts.answer(":1.1", 1, ANSWER));
+    assert_eq!(accounts.books().all, Sum::default());
+}
+
+#[test]
+fn who_does_not_read_is_heard_no_more_and_who_reads_is() {
+    let (accounts, mut names) = Accounts::new();
+    for serial in 0..20_000 {
+        if accounts.begin(":1.1", call(serial, 100)) == Admission::Taken {
+            accounts.answer(":1.1", serial, ANSWER);
+        }
+        assert_eq!(accounts.begin(":1.2", call(serial, 100)), Admission::Taken);
+        accounts.answer(":1.2", serial, Load::default());
+    }
+    assert_eq!(accounts.begin(":1.1", call(0, 100)), Admission::Dropped);
+    assert!(accounts.books().all.held.bytes < 2 * UNREAD.connection.bytes);
+    assert_eq!(names.try_recv().unwrap(), ":1.1");
+    assert!(names.try_recv().is_err(), "each is asked about once");
+
+    accounts.ask(":1.1");
+    let all = accounts.books().all.held;
+    let still = accounts.told(":1.1", all);
+    assert!(matches!(still, Standing::Still { dropped, .. } if dropped > 0));
+    // What is sent while the bus is asked, it may not have counted.
+    accounts.ask(":1.1");
+    accounts.send(":1.1", ANSWER);
+    assert_eq!(accounts.told(":1.1", Load::default()), Standing::Settled);
+    assert_eq!(accounts.books().all.held, ANSWER);
+    assert_eq!(accounts.begin(":1.1", call(1, 100)), Admission::Taken);
+}
+
+#[test]
+fn room_for_answers_is_shared_by_users() {
+    let (accounts, mut names) = Accounts::new();
+    let one = Load {
+        bytes: 0,
+        descriptors: 1,
+    };
+    let mut answered = [0; 4];
+    for connection in 0..40 {
+        let (name, user) = (format!(":1.{connection}"), connection % 4);
+        accounts.begin(&name, call(1, 100));
+        accounts
+            .books()
+            .change(&name, |account| account.user = Some(user));
+        for serial in 2..20 {
+            accounts.begin(&name, call(serial, 100));
+            if accounts.promise(&name, user, serial, one).is_none() {
+                accounts.answer(&name, serial, ANSWER);
+                answered[user as usize] += 1;
+            }
+        }
+    }
+    assert!(
+        answered.iter().all(|&answered| answered >= 8),
+        "{answered:?}"
+    );
+    assert_eq!(answered.iter().sum::<usize>(), UNREAD.all.descriptors);
+    // Whoever holds something is asked about.
+    let mut asked = 0;
+    while names.try_recv().is_ok() {
+        asked += 1;
+    }
+    assert!(asked >= 5, "{asked}");
+}
