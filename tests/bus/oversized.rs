@@ -16,10 +16,10 @@ use crate::support::process::Process;
 /// Almost what the system bus lets through.
 const LONGEST: usize = 27 << 20;
 /// Almost what the daemon takes in one call.
-const BYTES: usize = 29 << 16;
-/// What one call may cost: its bytes, and as much again for how the allocator lays them out. Decoded without a limit
-/// each of these would cost ten times as much.
-const COST: u64 = 3 * BYTES as u64;
+const BYTES: usize = 46 << 16;
+/// What one call may cost: its bytes, twice as much for how the allocator lays them out, and what its threads take when
+/// they first run. Decoded without a limit each of these would cost ten times its bytes.
+const COST: u64 = 3 * BYTES as u64 + (8 << 20);
 const AT_ONCE: usize = 4;
 
 type Fields<'a> = HashMap<&'a str, Variant<'a>>;

@@ -1,4 +1,8 @@
 // Preloaded: what a daemon meets that dies where CUDA runs, or with a broken heap.
+#define _dl_find_object declared_by_newer_libraries
+#include <dlfcn.h>
+#include <link.h>
+#undef _dl_find_object
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +19,8 @@ __attribute__((constructor)) static void reserve(void) {
     mmap((void *)0x200000000, 0x200000, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0);
 }
 
-// From the alarm on that its last words set, the dying thread waits for memory for ever, as behind a lock of its own.
+// From the alarm on that its last words set, the dying thread waits for ever for what a backtrace needs, as behind a
+// lock of its own: memory, and the loader's list of what is loaded.
 static __thread int dying;
 unsigned alarm(unsigned seconds) {
     struct itimerval timer = {.it_value.tv_sec = seconds};
@@ -24,6 +29,14 @@ unsigned alarm(unsigned seconds) {
 }
 static void wait_if_broken(void) {
     while (dying) pause();
+}
+int dl_iterate_phdr(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data) {
+    int (*real)(int (*)(struct dl_phdr_info *, size_t, void *), void *) = dlsym(RTLD_NEXT, "dl_iterate_phdr");
+    return wait_if_broken(), real(visit, data);
+}
+int _dl_find_object(void *place, void *found) {
+    int (*real)(void *, void *) = dlsym(RTLD_NEXT, "_dl_find_object");
+    return wait_if_broken(), real(place, found);
 }
 void *malloc(size_t bytes) { return wait_if_broken(), __libc_malloc(bytes); }
 void *calloc(size_t count, size_t bytes) { return wait_if_broken(), __libc_calloc(count, bytes); }

@@ -28,8 +28,7 @@ pub(super) struct Account {
     pub(super) since: Load,
     /// To those whose calls wait for room.
     pub(super) promised: Load,
-    /// Calls that wait for room, and the one of them that is next: the others need not look.
-    pub(super) waiting: usize,
+    /// Of its calls that wait for room, the one that is next.
     pub(super) next: Arc<tokio::sync::Mutex<()>>,
     pub(super) watched: bool,
     /// Calls without an answer.
@@ -56,6 +55,8 @@ pub(super) struct Books {
     /// Users whose connections hold nothing are not listed.
     pub(super) users: HashMap<u32, Sum>,
     pub(super) all: Sum,
+    /// Calls that wait for room.
+    pub(super) waiting: usize,
     /// Messages that could not be read, and when that was told.
     pub(super) unreadable: u64,
     pub(super) told: Option<Instant>,

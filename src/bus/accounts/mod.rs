@@ -110,10 +110,11 @@ impl Accounts {
         let (all, user) = (books.all, books.user_of(sender));
         let account = books.account(sender);
         let held = account.held();
-        let full = held.exceeds(UNREAD.connection)
-            || user.held.exceeds(UNREAD.user)
-            || all.held.exceeds(UNREAD.all);
-        if full && held.exceeds(UNCERTAIN) {
+        // Descriptors are not looked at: answers with one wait until there is room.
+        let full = held.bytes > UNREAD.connection.bytes
+            || user.held.bytes > UNREAD.user.bytes
+            || all.held.bytes > UNREAD.all.bytes;
+        if full && held.bytes > UNCERTAIN.bytes {
             account.dropped += 1;
             return Admission::Dropped;
         }
@@ -164,12 +165,16 @@ impl Accounts {
     /// A call is answered; `false` if its caller wants no answer.
     pub(in crate::bus) fn answer(&self, to: &str, serial: u32, load: Load) -> bool {
         let mut books = self.books();
-        let silent = books.end(to, serial).is_some_and(|begun| begun.silent);
+        let begun = books.end(to, serial).unwrap_or_default();
+        let silent = begun.silent;
         if !silent {
             self.add(&mut books, to, load);
         }
         drop(books);
-        self.freed.notify_waiters();
+        // An answer without what was kept for it: there is room again.
+        if silent || begun.promised.exceeds(load) {
+            self.freed.notify_waiters();
+        }
         !silent
     }
 
@@ -183,8 +188,9 @@ impl Accounts {
             account.unread = account.unread.plus(load);
             account.since = account.since.plus(load);
         });
+        let waiting = books.waiting > 0;
         if let Some(account) = books.accounts.get_mut(to)
-            && account.unread.exceeds(UNCERTAIN)
+            && (waiting || account.unread.exceeds(UNCERTAIN))
         {
             self.watch(to, account);
         }
@@ -213,15 +219,14 @@ impl Accounts {
     /// The bus holds so much for a connection that it has not taken.
     pub(in crate::bus) fn told(&self, name: &str, left: Load) -> Standing {
         let mut books = self.books();
-        let mut standing = Standing::Settled;
+        let (mut standing, mut taking) = (Standing::Settled, false);
+        let waiting = books.waiting > 0;
         books.change(name, |account| {
             let before = account.unread.minus(account.since);
             let unread = before.min(left).plus(account.since);
-            let taking = unread.bytes < account.unread.bytes
-                || unread.descriptors < account.unread.descriptors;
+            taking = account.unread.exceeds(unread);
             account.unread = unread;
-            account.watched =
-                unread.exceeds(UNCERTAIN) || (account.waiting > 0 && unread != Load::default());
+            account.watched = unread.exceeds(UNCERTAIN) || (waiting && unread != Load::default());
             if account.watched {
                 standing = if taking {
                     Standing::Taking
@@ -232,7 +237,9 @@ impl Accounts {
             }
         });
         drop(books);
-        self.freed.notify_waiters();
+        if taking {
+            self.freed.notify_waiters();
+        }
         standing
     }
 

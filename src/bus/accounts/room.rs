@@ -1,5 +1,6 @@
 //! Waiting until what a connection was sent has been taken.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -24,12 +25,12 @@ impl Accounts {
     ) -> Result<(), Error> {
         let (name, user) = (owner.caller.name(), owner.client.user);
         let serial = header.primary().serial_num().get();
+        self.know(name, user);
+        if self.promise(name, user, serial, need).is_none() {
+            return Ok(());
+        }
         let until = Instant::now() + PATIENCE;
-        let next = self.books().change(name, |account| {
-            account.user = Some(user);
-            account.waiting += 1;
-            account.next.clone()
-        });
+        let next = self.begin_waiting(name);
         let result = match timeout_at(until, next.lock()).await {
             Err(_) => Err(behind()),
             Ok(_next) => loop {
@@ -45,8 +46,21 @@ impl Accounts {
                 }
             },
         };
-        self.books().change(name, |account| account.waiting -= 1);
+        self.books().waiting -= 1;
         result
+    }
+
+    /// A call waits: from now on whoever has something unread is asked about, however little that is. Of the calls of
+    /// one connection only the holder of the lock needs to look.
+    pub(super) fn begin_waiting(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut books = self.books();
+        books.waiting += 1;
+        for (name, account) in &mut books.accounts {
+            if account.unread != Load::default() {
+                self.watch(name, account);
+            }
+        }
+        books.change(name, |account| account.next.clone())
     }
 
     /// Keeps room for an answer, or tells who has none.
@@ -75,12 +89,6 @@ impl Accounts {
             });
             return None;
         };
-        // Whoever holds a part of it is asked about, however little that is.
-        for (name, account) in &mut books.accounts {
-            if account.unread != Load::default() {
-                self.watch(name, account);
-            }
-        }
         Some(full)
     }
 

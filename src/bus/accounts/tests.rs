@@ -117,7 +117,8 @@ fn room_for_answers_is_shared_by_users() {
         "{answered:?}"
     );
     assert_eq!(answered.iter().sum::<usize>(), UNREAD.all.descriptors);
-    // Whoever holds something is asked about.
+    // As soon as somebody waits, whoever holds something is asked about.
+    accounts.begin_waiting(":1.39");
     let mut asked = 0;
     while names.try_recv().is_ok() {
         asked += 1;
