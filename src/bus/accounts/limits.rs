@@ -54,18 +54,19 @@ pub(super) const WORK: Shares<usize> = Shares {
     all: 24 << 20,
 };
 
-/// What may lie unread on the bus: well below what it takes, and one user's share well below that.
+/// What may lie unread on the bus: well below what it takes, and one user's share well below that. Every answer that
+/// nobody reads has cost the time of one that somebody waits for, too.
 pub(super) const UNREAD: Shares<Load> = Shares {
     connection: Load {
-        bytes: 1 << 20,
+        bytes: 256 << 10,
         descriptors: 4,
     },
     user: Load {
-        bytes: 8 << 20,
+        bytes: 2 << 20,
         descriptors: 16,
     },
     all: Load {
-        bytes: 32 << 20,
+        bytes: 16 << 20,
         descriptors: 48,
     },
 };
@@ -76,7 +77,7 @@ pub(super) const FIRST: usize = 32;
 
 /// More than this of one connection, and the bus is asked how much of it is unread.
 pub(super) const UNCERTAIN: Load = Load {
-    bytes: 64 << 10,
+    bytes: 32 << 10,
     descriptors: 2,
 };
 

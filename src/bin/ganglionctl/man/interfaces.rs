@@ -43,7 +43,7 @@ pub(super) fn page() -> Result<String, Failure> {
     );
     page.paragraph(
         "A client reads the answers to its calls, also while it waits for something else: the bus holds what it does not \
-         read. One that leaves 1 MiB or 4 descriptors unread, or whose user leaves 8 MiB or 16, gets no further ones, and \
+         read. One that leaves 256 KiB or 4 descriptors unread, or whose user leaves 2 MiB or 16, gets no further ones, and \
          after `stream.stall_seconds` its sessions and requests end. A call may have 3 MiB; longer ones, and those \
          beyond 128 of a connection without an answer, are refused with org.freedesktop.DBus.Error.LimitsExceeded. \
          What dbus-daemon's own limits leave open: any user may have 256 connections to the bus and fill the bus \
