@@ -54,6 +54,10 @@ pub(super) const WORK: Shares<usize> = Shares {
     all: 24 << 20,
 };
 
+/// Bytes of calls that a connection may always have in work: a question of how the daemon is must not be refused because
+/// others send megabytes.
+pub(super) const LITTLE: usize = 16 << 10;
+
 /// What may lie unread on the bus: well below what it takes, and one user's share well below that. Every answer that
 /// nobody reads has cost the time of one that somebody waits for, too.
 pub(super) const UNREAD: Shares<Load> = Shares {

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::journal;
 use books::{Account, Begun, Books};
 pub(in crate::bus) use limits::Load;
-use limits::{CALLS, UNCERTAIN, UNREAD, WORK};
+use limits::{CALLS, LITTLE, UNCERTAIN, UNREAD, WORK};
 pub(in crate::bus) use room::Taking;
 
 /// The bus itself, as a sender.
@@ -123,15 +123,16 @@ impl Accounts {
             account.dropped += 1;
             return Admission::Dropped;
         }
+        let work = account.work + call.bytes;
         let refused = if call.bytes > LONGEST_CALL {
             let bytes = call.bytes;
             Some(format!(
                 "the call has {bytes} bytes; at most {LONGEST_CALL} are taken in one"
             ))
         } else if account.calls.len() >= CALLS
-            || account.work + call.bytes > WORK.connection
-            || user.work + call.bytes > WORK.user
-            || all.work + call.bytes > WORK.all
+            || work > WORK.connection
+            || (work > LITTLE
+                && (user.work + call.bytes > WORK.user || all.work + call.bytes > WORK.all))
         {
             Some(
                 "too many calls of this connection, of its user or of all wait for an answer; \

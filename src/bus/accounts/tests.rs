@@ -47,6 +47,9 @@ fn calls_in_work_are_bounded_for_each_connection_and_in_all() {
     }
     assert_eq!(accounts.books().all.work, WORK.all);
     assert!(refused(&accounts.begin(":1.9", call(1, each))));
+    let short = accounts.begin(":1.9", call(3, 1000));
+    assert_eq!(short, Admission::Taken, "what is short always is");
+    accounts.answer(":1.9", 3, ANSWER);
     accounts.leave(":1.2");
     assert_eq!(accounts.begin(":1.9", call(2, each)), Admission::Taken);
 }

@@ -65,16 +65,34 @@ reported slow_reader
 kill %%
 as member $check hold 1 hello >/dev/null &
 sleep 1
-before=$(pid)
-$check freeze "$before" engine >/dev/null &
+$check freeze "$(pid)" engine >/dev/null &
 reported stalled
 kill %%
 reported stall_over
-systemctl restart dbus.service
-within 20 is_anew "$before"
 
-# No context of this model is large enough to be the reason of a refusal, and there is no CUDA here. What did not occur
-# is in journal-stopped.sh.
+# Clients that do not read, on a bus that says so and on one that does not; a message that is none; a bus that goes.
+scripted tokens=8 "${unlimited[@]}"
+systemctl restart $unit
+as member $check attack unread-descriptors 4
+reported answers_unread
+hide=/etc/dbus-1/system.d/hide.conf
+printf '%s\n' '<busconfig><policy user="ganglion">' \
+    '<deny send_destination="org.freedesktop.DBus" send_interface="org.freedesktop.DBus.Debug.Stats"/>' \
+    '</policy></busconfig>' >$hide
+systemctl reload dbus.service
+as member $check attack unread-descriptors 2
+reported bus_untold
+rm $hide
+systemctl reload dbus.service
+as member busctl --timeout=1 call $name "/$(printf 'x%.0s' {1..70000})" org.freedesktop.DBus.Peer Ping 2>/dev/null &&
+    fail 'a message with such a path was answered'
+reported messages_unreadable
+systemctl restart dbus.service
+reported bus_lost
+reported bus_found
+
+# No context of this model is large enough to be the reason of a refusal, its template is harmless, and there is no CUDA
+# here. The other one that did not occur is in journal-stopped.sh.
 journal --output=json | $check fields cuda_error largest_context >/run/never
 equal 'the events that did not occur' "$(sort /run/never | tr '\n' ' ')" \
-    'events_dropped '
+    'events_dropped template_stopped '

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ganglion::bus;
 use zbus::names::BusName;
-use zbus::{Connection, DBusError as _, fdo};
+use zbus::{Connection, fdo};
 
 use super::account::Account;
 use super::finding::{Finding, Mark};
@@ -79,7 +79,7 @@ fn refused(error: &bus::Error, caller: &Account) -> Answer {
 
 /// Whether the bus itself has refused.
 fn is_denied(error: &bus::Error) -> bool {
-    error.name().as_str() == "org.freedesktop.DBus.Error.AccessDenied"
+    matches!(error, bus::Error::Bus(zbus::Error::FDO(error)) if matches!(**error, fdo::Error::AccessDenied(_)))
 }
 
 fn denied(caller: &Account) -> Finding {
