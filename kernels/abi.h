@@ -41,6 +41,8 @@ struct NormArgs {
     u64 x;
     u64 weight;
     u64 out;
+    // f32 (rows, stride / 32), as in SumsArgs.
+    u64 sums;
     u64 count;
     u64 stamp;
     u32 hidden;
@@ -49,8 +51,19 @@ struct NormArgs {
     u32 pad;
 };
 
-// out[i] = weight[i] y + bias[i], y the input, or rmsnorm(x) where `input` is null
-struct LinearArgs {
+// sums[row][i] = the sum of input[row][32 i .. 32 i + 31]
+struct SumsArgs {
+    u64 input;
+    u64 sums;
+    u64 count;
+    u64 stamp;
+    u32 stride;
+    u32 pad;
+};
+
+// out[i] = weight[i] y + bias[i] of a step's row, y the input, or rmsnorm(x) where `input` is null; weights of one
+// format and width.
+struct StepArgs {
     Tiles weight0;
     Tiles weight1;
     Tiles weight2;
@@ -63,45 +76,40 @@ struct LinearArgs {
     u64 x;
     u64 norm;
     u64 input;
-    // Of one row it says which: the last real one of those from x.
+    // Says which row of x: the last real one of a prompt.
     u64 count;
     u64 stamp;
-    u32 rows;
     u32 hidden;
     u32 stride;
     f32 epsilon;
-    // Elements from one row of out0 to the next, where that is not the rows of weight0; else 0.
-    u32 out_stride;
-    u32 pad;
+    // As in PromptArgs.
+    u32 outcome;
 };
 
-// x += weight input
-struct ProjectArgs {
-    Tiles weight;
+// out[i] = weight[i] input + bias[i] of all rows of a prompt, or what `outcome` says; weights of one format and
+// width.
+struct PromptArgs {
+    Tiles weight0;
+    Tiles weight1;
+    Tiles weight2;
+    u64 bias0;
+    u64 bias1;
+    u64 bias2;
+    u64 out0;
+    u64 out1;
+    u64 out2;
     u64 input;
-    u64 x;
+    // f32 (rows, stride / 32): the input's sums over 32 columns each, for formats with a minimum.
+    u64 sums;
     u64 count;
     u64 stamp;
     u32 rows;
     u32 stride;
-};
-
-// out = T(silu(gate y) * (up y)), y as in LinearArgs
-struct GateUpArgs {
-    Tiles gate;
-    Tiles up;
-    u64 out;
-    u64 x;
-    u64 norm;
-    u64 input;
-    u64 count;
-    u64 stamp;
-    u32 rows;
-    u32 hidden;
-    u32 stride;
+    // Elements from one row of the outputs to the next, where that is not the rows of their weight; else 0.
     u32 out_stride;
-    f32 epsilon;
-    u32 pad;
+    // 0: stored; 1: added to out; 2: silu(out0) * out1 is stored in out0, rounded to the input's type; 3: silu of it is
+    // stored; 4: its product with what is in out1 is stored in out0, rounded as with 2.
+    u32 outcome;
 };
 
 // Rotated q, and k and v into the cache.
@@ -145,6 +153,9 @@ struct AttendArgs {
     u32 context;
     u32 stride;
     f32 scale;
+    // Of a prompt: how many.
+    u32 rows;
+    u32 pad;
 };
 
 // The next token, by the sampler's state.

@@ -62,8 +62,10 @@ template <typename T, typename C> __device__ __forceinline__ void rope_store(con
     }
 }
 
+// Of a step and of a prompt: the same, but for how a multiprocessor's memory is divided.
 #define KERNEL(T, NAME, C, CACHE) \
-    extern "C" __global__ void __launch_bounds__(THREADS) rope_store_##NAME##_##CACHE(const __grid_constant__ RopeStoreArgs a) { rope_store<T, C>(a); }
+    extern "C" __global__ void __launch_bounds__(THREADS) rope_store_##NAME##_##CACHE(const __grid_constant__ RopeStoreArgs a) { rope_store<T, C>(a); } \
+    extern "C" __global__ void __launch_bounds__(THREADS) prompt_rope_store_##NAME##_##CACHE(const __grid_constant__ RopeStoreArgs a) { rope_store<T, C>(a); }
 #define KERNELS(T, NAME) KERNEL(T, NAME, float, f32) KERNEL(T, NAME, half, f16) KERNEL(T, NAME, __nv_bfloat16, bf16)
 KERNELS(half, f16)
 KERNELS(__nv_bfloat16, bf16)

@@ -1,4 +1,4 @@
-// How weights lie in device memory, and how a warp multiplies them.
+// How weights lie in device memory, and how their integers become numbers.
 //
 // A matrix is cut into tiles of 16 rows, a tile into units of 64 columns. A unit holds its values in
 // the order in which the 32 lanes of a warp feed them to mma.sync m16n8k16 (PTX ISA, "Matrix Fragments
@@ -12,7 +12,10 @@
 #pragma once
 #include "common.cuh"
 
-enum Format { F32 = 0, F16 = 1, BF16 = 2, Q8_0 = 3, Q4_0 = 4, Q4_1 = 5, Q5_0 = 6, Q5_1 = 7, Q4_K = 8, Q5_K = 9, Q6_K = 10 };
+enum Format { F32 = 0, F16 = 1, BF16 = 2, Q8_0 = 3, Q4_0 = 4, Q4_1 = 5, Q5_0 = 6, Q5_1 = 7, Q4_K = 8, Q5_K = 9, Q6_K = 10, SCALED_F16 = 11 };
+
+// What the outputs become.
+enum Outcome { STORED = 0, ADDED = 1, GATED = 2, SILU = 3, MULTIPLIED = 4 };
 
 // Bytes of the parts of a unit, and of the head that four units of a K format share.
 template <int F> struct Layout;
@@ -23,6 +26,7 @@ template <int F> struct Layout;
 LAYOUT(F32, 4096, 0, 0, 0)
 LAYOUT(F16, 2048, 0, 0, 0)
 LAYOUT(BF16, 2048, 0, 0, 0)
+LAYOUT(SCALED_F16, 2048, 0, 0, 0)
 LAYOUT(Q8_0, 1024, 0, 64, 0)
 LAYOUT(Q4_0, 512, 0, 64, 0)
 LAYOUT(Q4_1, 512, 0, 128, 0)
@@ -40,9 +44,15 @@ template <int F> __device__ __forceinline__ const u8 *unit_at(const u8 *tile, u3
     if (Layout<F>::head == 0) return tile + (u64)unit * Layout<F>::unit;
     return unit_head<F>(tile, unit) + Layout<F>::head + (unit % 4) * Layout<F>::unit;
 }
-// Bytes of a tile of `columns` columns.
+// Bytes of a tile of `columns` columns: its units, and of scaled values the scales of its rows.
 template <int F> __device__ __forceinline__ u64 tile_bytes(u32 columns) {
-    return (u64)(columns / 64) * Layout<F>::unit + (u64)(columns / 256) * Layout<F>::head;
+    return (u64)(columns / 64) * Layout<F>::unit + (u64)(columns / 256) * Layout<F>::head + (F == SCALED_F16 ? 64 : 0);
+}
+
+// The power of two by which a row of scaled values is to be multiplied.
+template <int F> __device__ __forceinline__ float row_scale(const Tiles &w, u32 row) {
+    if (F != SCALED_F16) return 1.0f;
+    return at<const float>(w.data + (row / 16 + 1) * tile_bytes<F>(w.columns) - 64)[row % 16];
 }
 
 // ---- fragments ----
@@ -63,6 +73,8 @@ template <> struct Mma<half> {
         return pack(low - __low2float(pair), high - __high2float(pair));
     }
     static constexpr u32 one = 0x3c003c00u;
+    // Whether T holds all values of a format, of block formats its integers.
+    template <int F> static __device__ __forceinline__ constexpr bool holds() { return F != F32 && F != BF16; }
 };
 template <> struct Mma<__nv_bfloat16> {
     static __device__ __forceinline__ void run(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
@@ -78,6 +90,7 @@ template <> struct Mma<__nv_bfloat16> {
         return pack(low - __low2float(pair), high - __high2float(pair));
     }
     static constexpr u32 one = 0x3f803f80u;
+    template <int F> static __device__ __forceinline__ constexpr bool holds() { return F != F32 && F != F16 && F != SCALED_F16; }
 };
 
 // Two unsigned integers below 1024 at bits 0 and 16, less `zero`, as a pair of T.
@@ -92,227 +105,39 @@ template <> __device__ __forceinline__ u32 integers<__nv_bfloat16>(u32 pair, int
     return Mma<__nv_bfloat16>::pack((float)((int)(pair & 0xffffu) - zero), (float)((int)(pair >> 16) - zero));
 }
 
-// What a lane holds of one unit.
-template <int F> struct Unit {
-    uint4 quants[Layout<F>::quants / 512];
-    u32 high[Layout<F>::high ? Layout<F>::high / 128 : 1];
-    // Rows g and g + 8, two blocks (Q6_K: four) each.
-    u32 scales[Layout<F>::scales == 0 ? 1 : Layout<F>::scales / 32];
-    // d (and dmin) of rows g and g + 8.
-    u32 head[2];
+// The same of integers below 64.
+template <typename T> __device__ __forceinline__ u32 small_integers(u32 pair, int zero);
+template <> __device__ __forceinline__ u32 small_integers<half>(u32 pair, int zero) { return integers<half>(pair, zero); }
+template <> __device__ __forceinline__ u32 small_integers<__nv_bfloat16>(u32 pair, int zero) {
+    // 0x4300 is 128, whose last place is 1.
+    u32 biased = pair | 0x43004300u;
+    __nv_bfloat162 value = __hsub2(*reinterpret_cast<__nv_bfloat162 *>(&biased), __bfloat162bfloat162(__int2bfloat16_rn(128 + zero)));
+    return *reinterpret_cast<u32 *>(&value);
+}
 
-    __device__ __forceinline__ void load(const u8 *tile, u32 unit, u32 lane) {
-        const u8 *from = unit_at<F>(tile, unit);
-#pragma unroll
-        for (u32 i = 0; i < Layout<F>::quants / 512; ++i) quants[i] = __ldg(reinterpret_cast<const uint4 *>(from) + i * 32 + lane);
-        if (Layout<F>::high == 128) high[0] = __ldg(reinterpret_cast<const u32 *>(from + 512) + lane);
-        if (Layout<F>::high == 256) {
-            uint2 bits = __ldg(reinterpret_cast<const uint2 *>(from + 512) + lane);
-            high[0] = bits.x;
-            high[Layout<F>::high == 256] = bits.y;
-        }
-        const u8 *scale = from + Layout<F>::quants + Layout<F>::high;
-        if (Layout<F>::scales == 64) {
-            uint2 pair = __ldg(reinterpret_cast<const uint2 *>(scale) + lane / 4);
-            scales[0] = pair.x;
-            scales[Layout<F>::scales >= 64] = pair.y;
-        }
-        if (Layout<F>::scales == 128) {
-            uint4 four = __ldg(reinterpret_cast<const uint4 *>(scale) + lane / 4);
-            scales[0] = four.x;
-            scales[Layout<F>::scales >= 64] = four.y;
-            scales[Layout<F>::scales == 128 ? 2 : 0] = four.z;
-            scales[Layout<F>::scales == 128 ? 3 : 0] = four.w;
-        }
-        if (Layout<F>::head == 64) {
-            uint2 pair = __ldg(reinterpret_cast<const uint2 *>(unit_head<F>(tile, unit)) + lane / 4);
-            head[0] = pair.x;
-            head[1] = pair.y;
-        }
-        if (Layout<F>::head == 32) head[0] = __ldg(reinterpret_cast<const u32 *>(unit_head<F>(tile, unit)) + lane / 4);
-    }
-
-    __device__ __forceinline__ u32 word(u32 i, u32 of) const {
-        const uint4 &q = quants[i];
-        return of == 0 ? q.x : of == 1 ? q.y : of == 2 ? q.z : q.w;
-    }
-
-    // The four pairs of a step, and where T cannot hold them, what it lacks.
-    template <typename T> __device__ __forceinline__ void step(u32 s, u32 (&a)[4], u32 (&rest)[4]) const {
-        if (F == F16 || F == BF16) {
-            u32 raw[4] = {quants[s % (Layout<F>::quants / 512)].x, quants[s % (Layout<F>::quants / 512)].y, quants[s % (Layout<F>::quants / 512)].z,
-                          quants[s % (Layout<F>::quants / 512)].w};
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                if ((F == F16) == (sizeof(Mma<T>) && Mma<T>::one == 0x3c003c00u)) {
-                    a[i] = raw[i];
-                } else {
-                    float low, high_;
-                    if (F == F16) {
-                        half2 pair = *reinterpret_cast<half2 *>(&raw[i]);
-                        low = __low2float(pair), high_ = __high2float(pair);
-                    } else {
-                        low = __uint_as_float(raw[i] << 16), high_ = __uint_as_float(raw[i] & 0xffff0000u);
-                    }
-                    a[i] = Mma<T>::pack(low, high_);
-                    rest[i] = Mma<T>::rest(low, high_, a[i]);
-                }
-            }
-        } else if (F == F32) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const uint4 &q = quants[(2 * s + i / 2) % (Layout<F>::quants / 512)];
-                float low = __uint_as_float(i % 2 ? q.z : q.x), high_ = __uint_as_float(i % 2 ? q.w : q.y);
-                a[i] = Mma<T>::pack(low, high_);
-                rest[i] = Mma<T>::rest(low, high_, a[i]);
-            }
-        } else if (F == Q8_0) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                u32 bytes = word((s / 2) % (Layout<F>::quants / 512), (s % 2) * 2 + i / 2);
-                a[i] = integers<T>(__byte_perm(bytes, 0, i % 2 ? 0x4342 : 0x4140), 128);
-            }
-        } else {
-            u32 nibbles = word(0, s);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                u32 pair = (nibbles >> (4 * i)) & 0x000f000fu;
-                if (Layout<F>::high == 128) pair |= ((high[0] >> (4 * s + i)) & 0x00010001u) << 4;
-                if (Layout<F>::high == 256) pair |= ((high[(s / 2) % (Layout<F>::high ? Layout<F>::high / 128 : 1)] >> (2 * (4 * (s % 2) + i))) & 0x00030003u) << 4;
-                a[i] = integers<T>(pair, F == Q4_0 ? 8 : F == Q5_0 ? 16 : F == Q6_K ? 32 : 0);
-            }
-        }
-    }
-
-    // Scale and minimum of row g + 8 r in the block that ends with step s: value = scale q + minimum.
-    __device__ __forceinline__ void scale(u32 s, u32 r, float &scale, float &minimum) const {
-        minimum = 0.0f;
-        if (F == Q4_0 || F == Q5_0 || F == Q8_0) {
-            u32 both = scales[r % (Layout<F>::scales ? Layout<F>::scales / 32 : 1)];
-            scale = __half2float(__ushort_as_half((u16)(s / 2 ? both >> 16 : both & 0xffffu)));
-        } else if (F == Q4_1 || F == Q5_1) {
-            u32 both = scales[(2 * r + s / 2) % (Layout<F>::scales ? Layout<F>::scales / 32 : 1)];
-            scale = __half2float(__ushort_as_half((u16)(both & 0xffffu)));
-            minimum = __half2float(__ushort_as_half((u16)(both >> 16)));
-        } else if (F == Q4_K || F == Q5_K) {
-            u32 four = scales[r % (Layout<F>::scales ? Layout<F>::scales / 32 : 1)] >> (16 * (s / 2));
-            float d = __half2float(__ushort_as_half((u16)(head[r] & 0xffffu)));
-            float dmin = __half2float(__ushort_as_half((u16)(head[r] >> 16)));
-            scale = d * (float)(four & 0xffu);
-            minimum = -(dmin * (float)((four >> 8) & 0xffu));
-        } else if (F == Q6_K) {
-            i8 quarter = (i8)(scales[r % (Layout<F>::scales ? Layout<F>::scales / 32 : 1)] >> (8 * s));
-            float d = __half2float(__ushort_as_half((u16)(r ? head[0] >> 16 : head[0] & 0xffffu)));
-            scale = d * (float)quarter;
-        } else {
-            scale = 1.0f;
-        }
-    }
-};
+// Two of a word's bytes, the lower or the higher ones, less 128.
+template <typename T> __device__ __forceinline__ u32 bytes_less_128(u32 bytes, int higher);
+template <> __device__ __forceinline__ u32 bytes_less_128<half>(u32 bytes, int higher) {
+    u32 biased = __byte_perm(bytes, 0x64646464u, higher ? 0x4342 : 0x4140);
+    half2 value = __hsub2(*reinterpret_cast<half2 *>(&biased), __half2half2(__int2half_rn(1024 + 128)));
+    return *reinterpret_cast<u32 *>(&value);
+}
+template <> __device__ __forceinline__ u32 bytes_less_128<__nv_bfloat16>(u32 bytes, int higher) {
+    // 0x4b000000 is 2^23, whose last place is 1; the upper half of an f32 is a bf16, and holds eight bits.
+    float low = __uint_as_float(__byte_perm(bytes, 0x4b000000u, higher ? 0x7442 : 0x7440)) - 8388736.0f;
+    float high = __uint_as_float(__byte_perm(bytes, 0x4b000000u, higher ? 0x7443 : 0x7441)) - 8388736.0f;
+    return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x7632);
+}
 
 template <int F> struct Blocks {
     // Whether a block of one scale ends with step s.
     static __device__ __forceinline__ constexpr bool ends(u32 s) { return F == Q6_K || s % 2 == 1; }
-    static constexpr bool scaled = F > BF16;
+    static constexpr bool scaled = F > BF16 && F != SCALED_F16;
     static constexpr bool minimum = F == Q4_1 || F == Q5_1 || F == Q4_K || F == Q5_K;
 };
 
-// ---- the product of one tile with up to 8 N rows of the input, by one warp's share of the units ----
-
-// Pairs of columns of input row 8 n + g, for one step.
-template <typename T> struct Input {
-    // (rows, stride), zero beyond the last column
-    const T *rows;
-    u32 stride;
-    // Rows that exist.
-    u32 count;
-
-    __device__ __forceinline__ uint2 pairs(u32 n, u32 lane, u32 column) const {
-        u32 row = 8 * n + lane / 4;
-        if (row >= count) return make_uint2(0, 0);
-        return *reinterpret_cast<const uint2 *>(rows + (u64)row * stride + column + 4 * (lane % 4));
-    }
-};
-
-template <int F, typename T, int N>
-__device__ __forceinline__ void multiply_format(const u8 *tile, u32 columns, Input<T> input, float (&sums)[N][4]) {
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    constexpr bool split = F == F32 || (F == F16 && Mma<T>::one == 0x3f803f80u) || (F == BF16 && Mma<T>::one == 0x3c003c00u);
-    for (u32 unit = warp; unit < columns / 64; unit += WARPS) {
-        Unit<F> w;
-        w.load(tile, unit, lane);
-        float block[N][4] = {};
-        float ones[N][4] = {};
-#pragma unroll
-        for (u32 s = 0; s < 4; ++s) {
-            u32 a[4], rest[4];
-            w.template step<T>(s, a, rest);
-            const u32 one[4] = {Mma<T>::one, Mma<T>::one, Mma<T>::one, Mma<T>::one};
-#pragma unroll
-            for (int n = 0; n < N; ++n) {
-                uint2 b = input.pairs(n, lane, 64 * unit + 16 * s);
-                if (Blocks<F>::scaled) {
-                    Mma<T>::run(block[n], a, b.x, b.y);
-                    if (Blocks<F>::minimum) Mma<T>::run(ones[n], one, b.x, b.y);
-                } else {
-                    Mma<T>::run(sums[n], a, b.x, b.y);
-                    if (split) Mma<T>::run(sums[n], rest, b.x, b.y);
-                }
-            }
-            if (Blocks<F>::scaled && Blocks<F>::ends(s)) {
-                float scale[2], minimum[2];
-                w.scale(s, 0, scale[0], minimum[0]);
-                w.scale(s, 1, scale[1], minimum[1]);
-#pragma unroll
-                for (int n = 0; n < N; ++n) {
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        sums[n][i] = fmaf(scale[i / 2], block[n][i], sums[n][i]);
-                        if (Blocks<F>::minimum) sums[n][i] = fmaf(minimum[i / 2], ones[n][i], sums[n][i]);
-                        block[n][i] = 0.0f;
-                        ones[n][i] = 0.0f;
-                    }
-                }
-            }
-        }
-    }
-}
-
-// sums[n][0, 1]: row g of the tile, input rows 8 n + 2 t and + 1; sums[n][2, 3]: row g + 8.
-template <typename T, int N>
-__device__ __forceinline__ void multiply_tile(const Tiles &w, u32 tile, Input<T> input, float (&sums)[N][4]) {
-    const u8 *data = at<const u8>(w.data);
-#define CASE(F) case F: multiply_format<F, T, N>(data + tile * tile_bytes<F>(w.columns), w.columns, input, sums); break;
-    switch (w.format) {
-        CASE(F32) CASE(F16) CASE(BF16) CASE(Q8_0) CASE(Q4_0) CASE(Q4_1) CASE(Q5_0) CASE(Q5_1) CASE(Q4_K) CASE(Q5_K) CASE(Q6_K)
-    }
-#undef CASE
-}
-
-// The same, summed over the warps of the block, in their order: product[row of the tile][input row].
-template <typename T, int N>
-__device__ __forceinline__ void multiply_block(const Tiles &w, u32 tile, Input<T> input, float *scratch, float *product) {
-    float sums[N][4] = {};
-    multiply_tile<T, N>(w, tile, input, sums);
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    __syncthreads();
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-        float *to = scratch + warp * (16 * 8 * N) + 8 * n + 2 * t;
-        *reinterpret_cast<float2 *>(to + g * (8 * N)) = make_float2(sums[n][0], sums[n][1]);
-        *reinterpret_cast<float2 *>(to + (g + 8) * (8 * N)) = make_float2(sums[n][2], sums[n][3]);
-    }
-    __syncthreads();
-    for (u32 i = threadIdx.x; i < 16 * 8 * N; i += THREADS) {
-        float sum = 0.0f;
-#pragma unroll
-        for (int from = 0; from < WARPS; ++from) sum += scratch[from * (16 * 8 * N) + i];
-        product[i] = sum;
-    }
-    __syncthreads();
-}
-
 // ---- one element, for the embedding ----
+
 
 __device__ __forceinline__ float half_at(const u8 *from) { return __half2float(__ushort_as_half(*reinterpret_cast<const u16 *>(from))); }
 
@@ -323,7 +148,10 @@ template <int F> __device__ __forceinline__ float element(const u8 *data, u32 co
     u32 g = row % 8, r = (row % 16) / 8, s = (column % 64) / 16, t = (column % 16) / 4, i = (column % 4) / 2 * 2 + r, high = column % 2;
     u32 lane = 4 * g + t;
     if (F == F32) return reinterpret_cast<const float *>(from)[((2 * s + i / 2) * 32 + lane) * 4 + (i % 2) * 2 + high];
-    if (F == F16) return __half2float(reinterpret_cast<const half *>(from)[(s * 32 + lane) * 8 + 2 * i + high]);
+    if (F == F16 || F == SCALED_F16) {
+        float value = __half2float(reinterpret_cast<const half *>(from)[(s * 32 + lane) * 8 + 2 * i + high]);
+        return F == F16 ? value : value * reinterpret_cast<const float *>(data + (row / 16 + 1) * tile_bytes<F>(columns) - 64)[row % 16];
+    }
     if (F == BF16) return __bfloat162float(reinterpret_cast<const __nv_bfloat16 *>(from)[(s * 32 + lane) * 8 + 2 * i + high]);
     const u8 *scales = from + Layout<F>::quants + Layout<F>::high;
     u32 b = s / 2;

@@ -62,7 +62,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         device.activations: choice;
         device.emulate_tegra: switch;
         cpu.threads: whole(0..=1024);
-        engine.prefill_chunk: whole(1..=MOST_ROWS);
+        engine.prefill_chunk: whole(0..=MOST_ROWS);
         engine.spin_us => engine.spin: microseconds(0..=MOST_SPIN_US);
         queue.capacity: whole(1..=65_536);
         limits.requests: whole(1..=4096);

@@ -74,7 +74,7 @@ pub struct Cpu {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Engine {
-    /// Rows of one prefill step.
+    /// Rows of one prefill step; 0 is as many as suit the memory.
     pub prefill_chunk: usize,
     /// How long a thread spins for a GPU's token before it sleeps.
     #[serde(rename = "spin_us")]
@@ -185,7 +185,7 @@ impl Default for Memory {
 impl Default for Engine {
     fn default() -> Self {
         Self {
-            prefill_chunk: 64,
+            prefill_chunk: 0,
             spin: Duration::from_micros(50),
         }
     }

@@ -45,6 +45,8 @@ pub enum Error {
     NotStarted { name: String, code: u32 },
     #[error("no kernel is called {kernel}")]
     NoKernel { kernel: String },
+    #[error("the kernels of {name} in this program are damaged: install it again")]
+    DamagedImage { name: &'static str },
     #[error(
         "the kernel {kernel} takes {takes} bytes of parameters, and its launcher passes {passes}"
     )]

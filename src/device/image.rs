@@ -1,15 +1,18 @@
 //! The kernels that were compiled into this binary, and the ones that suit a device.
 
+use std::cell::OnceCell;
 use std::ffi::CString;
+use std::io::Read as _;
 use std::rc::Rc;
 
 use cudarc::driver::sys::{self, CUmodule};
+use flate2::read::ZlibDecoder;
 
 use super::driver::{check, ignore};
-use super::kernel::Kernel;
+use super::kernel::{Carveout, Kernel};
 use super::{Context, Error, Parameters, Result};
 
-/// One source of kernels, compiled.
+/// One source of kernels, compiled; its images are deflated (zlib).
 struct Image {
     name: &'static str,
     kernels: &'static [&'static str],
@@ -60,48 +63,59 @@ pub(super) struct Module {
     _context: Rc<Context>,
 }
 
-/// All kernels, for one device.
-#[derive(Clone, Debug)]
+/// All kernels, for one device; a module is loaded when the first kernel of it is asked for.
+#[derive(Debug)]
 pub struct Modules {
     kind: Kind,
-    modules: Vec<Rc<Module>>,
+    context: Rc<Context>,
+    modules: Vec<OnceCell<Rc<Module>>>,
 }
 
 impl Modules {
-    /// Loads what suits the device, or what `GANGLION_CUDA_IMAGE` asks for.
+    /// Finds what suits the device, or what `GANGLION_CUDA_IMAGE` asks for.
     ///
     /// # Errors
-    /// If no image suits the device, or the driver refuses it.
+    /// If no image suits the device.
     pub fn load(context: &Rc<Context>) -> Result<Self> {
         let choice = std::env::var_os(CHOICE).map(|value| value.to_string_lossy().into_owned());
-        let kind = Kind::of(context.properties().capability, choice.as_deref())?;
-        let load = |image: &Image| {
-            let bytes = match kind {
-                Kind::Sm87 => image.sm_87,
-                Kind::Sm90 => image.sm_90,
-                Kind::Ptx87 => image.ptx_87,
-            };
-            tracing::debug!(
-                image = image.name,
-                kind = kind.name(),
-                bytes = bytes.len(),
-                "loading kernels"
-            );
-            let mut handle = std::ptr::null_mut();
-            // SAFETY: the context is current on this thread. A cubin says how long it is, and PTX ends in
-            // a NUL: the build keeps the one that the compiler writes.
-            check("cuModuleLoadData", unsafe {
-                sys::cuModuleLoadData(&raw mut handle, bytes.as_ptr().cast())
-            })?;
-            Ok(Rc::new(Module {
-                handle,
-                _context: Rc::clone(context),
-            }))
-        };
         Ok(Self {
-            kind,
-            modules: IMAGES.iter().map(load).collect::<Result<_>>()?,
+            kind: Kind::of(context.properties().capability, choice.as_deref())?,
+            context: Rc::clone(context),
+            modules: IMAGES.iter().map(|_| OnceCell::new()).collect(),
         })
+    }
+
+    fn module(&self, at: usize) -> Result<&Rc<Module>> {
+        if let Some(module) = self.modules[at].get() {
+            return Ok(module);
+        }
+        let image = &IMAGES[at];
+        let bytes = match self.kind {
+            Kind::Sm87 => image.sm_87,
+            Kind::Sm90 => image.sm_90,
+            Kind::Ptx87 => image.ptx_87,
+        };
+        tracing::debug!(
+            image = image.name,
+            kind = self.kind.name(),
+            deflated_bytes = bytes.len(),
+            "loading kernels"
+        );
+        let mut inflated = Vec::new();
+        ZlibDecoder::new(bytes)
+            .read_to_end(&mut inflated)
+            .map_err(|_| Error::DamagedImage { name: image.name })?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the context is current on this thread. A cubin says how long it is, and PTX ends in
+        // a NUL: the build keeps the one that the compiler writes.
+        check("cuModuleLoadData", unsafe {
+            sys::cuModuleLoadData(&raw mut handle, inflated.as_ptr().cast())
+        })?;
+        let module = Module {
+            handle,
+            _context: Rc::clone(&self.context),
+        };
+        Ok(self.modules[at].get_or_init(|| Rc::new(module)))
     }
 
     /// Which of the images was loaded, for people.
@@ -113,8 +127,21 @@ impl Modules {
     /// The kernel of that name, which takes an `A`, allowed `shared` bytes of dynamic shared memory.
     ///
     /// # Errors
-    /// If there is none, if it takes anything else, or if it exceeds an Orin's limits.
+    /// If there is none, if the driver refuses it, if it takes anything else, or if it exceeds an Orin's limits.
     pub fn kernel<A: Parameters>(&self, name: &str, shared: usize) -> Result<Kernel<A>> {
+        self.kernel_with(name, shared, Carveout::Half)
+    }
+
+    /// The same, with a multiprocessor's memory divided otherwise.
+    ///
+    /// # Errors
+    /// As `kernel`.
+    pub fn kernel_with<A: Parameters>(
+        &self,
+        name: &str,
+        shared: usize,
+        carveout: Carveout,
+    ) -> Result<Kernel<A>> {
         let missing = || Error::NoKernel {
             kernel: name.into(),
         };
@@ -122,13 +149,13 @@ impl Modules {
         // Asked of the one that has it: a tool that watches the driver takes a wrong question for an error.
         let has = |image: &Image| image.kernels.contains(&name);
         let at = IMAGES.iter().position(has).ok_or_else(missing)?;
-        let module = &self.modules[at];
+        let module = self.module(at)?;
         let mut function = std::ptr::null_mut();
         // SAFETY: the module is loaded and `symbol` ends in a NUL.
         let result =
             unsafe { sys::cuModuleGetFunction(&raw mut function, module.handle, symbol.as_ptr()) };
         check("cuModuleGetFunction", result)?;
-        Kernel::new(function, name, shared, module)
+        Kernel::new(function, name, (shared, carveout), module)
     }
 }
 

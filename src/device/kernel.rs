@@ -12,9 +12,15 @@ use crate::fault::Call;
 
 /// Shared memory that a block may have on sm_87, static and dynamic together.
 const SHARED_BYTES: usize = 163 << 10;
-/// Percent of a multiprocessor's memory that is shared memory, the rest being cache: the same for every kernel,
-/// for between two that differ a multiprocessor must first run empty.
-const CARVEOUT: i32 = 50;
+/// Percent of a multiprocessor's memory that is shared memory, the rest being cache. Between two kernels that differ a
+/// multiprocessor must first run empty: so it is the same for all that run one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carveout {
+    /// What a step runs: streams of weights.
+    Half = 50,
+    /// What a prompt runs: tiles in shared memory.
+    Whole = 100,
+}
 /// Threads of a block.
 const THREADS: usize = 1024;
 
@@ -53,7 +59,7 @@ impl<A: Parameters> Kernel<A> {
     pub(super) fn new(
         function: CUfunction,
         name: &str,
-        shared: usize,
+        (shared, carveout): (usize, Carveout),
         module: &Rc<Module>,
     ) -> Result<Self> {
         let takes = parameter(function)?;
@@ -86,7 +92,7 @@ impl<A: Parameters> Kernel<A> {
             sys::cuFuncSetAttribute(
                 function,
                 Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
-                CARVEOUT,
+                carveout as i32,
             )
         };
         check("cuFuncSetAttribute", result)?;

@@ -32,7 +32,7 @@ pub use error::Error;
 pub use event::Event;
 pub use exec::Exec;
 pub use image::Modules;
-pub use kernel::{Geometry, Kernel};
+pub use kernel::{Carveout, Geometry, Kernel};
 pub use mailbox::{StepMailbox, TokenMailbox};
 pub use pinned::Pinned;
 pub use plan::{CHUNK_BYTES, Memory, Plan, Region};

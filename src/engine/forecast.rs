@@ -3,6 +3,7 @@
 //! The answer is admission's own, so that advice and refusal cannot differ.
 
 use super::admission::Admitted;
+use super::chunk;
 use super::load::{self, LoadError};
 use super::runner::Settings;
 use crate::model::Checkpoint;
@@ -33,7 +34,7 @@ pub fn forecast(
     };
     let (forward, _) = load::plan(checkpoint, settings)?;
     match site {
-        Site::Cpu => load::admit_on_cpu(&forward, settings),
+        Site::Cpu => load::admit_on_cpu(&forward, &chunk::settled(settings, chunk::CPU)),
         #[cfg(feature = "cuda")]
         Site::Integrated | Site::Discrete(_) => {
             let mut forward = forward;
@@ -42,7 +43,9 @@ pub fn forecast(
                 Site::Discrete(free) => Some(free),
                 Site::Cpu | Site::Integrated => None,
             };
-            load::admit_on_cuda(own, &forward, settings)
+            // A board's memory is only known on it: as of a large one.
+            let chunk = chunk::of_gpu(own.unwrap_or(16 << 30), own.is_none());
+            load::admit_on_cuda(own, &forward, &chunk::settled(settings, chunk))
         }
         #[cfg(not(feature = "cuda"))]
         Site::Integrated | Site::Discrete(_) => Err(LoadError::NoCuda),

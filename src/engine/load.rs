@@ -3,6 +3,7 @@
 #[cfg(feature = "cuda")]
 use super::admission::Pool;
 use super::admission::{Admitted, Budget, Refusal};
+use super::chunk;
 #[cfg(feature = "cuda")]
 use super::runner::Placement;
 use super::runner::{Backend, RunError, Settings};
@@ -78,6 +79,8 @@ const READ_BYTES: usize = 8 << 20;
 pub(super) struct Loaded {
     pub(super) forward: Forward,
     pub(super) executor: Executor,
+    /// Rows of a prompt that run at once.
+    pub(super) prefill_chunk: usize,
     /// Which device, or why it is not another.
     pub(super) description: String,
 }
@@ -141,7 +144,7 @@ pub(super) fn plan<'a>(
 /// What `Runner::load` prepares of a model: the largest prompt, and a step.
 fn tapes(forward: &Forward, settings: &Settings) -> [Tape; 2] {
     [
-        forward.tape(settings.prefill_chunk.max(1), Input::Prompt, Ending::Token),
+        forward.tape(settings.prefill_chunk, Input::Prompt, Ending::Token),
         forward.tape(1, Input::Step, Ending::Token),
     ]
 }
@@ -194,6 +197,7 @@ impl Source<'_> {
         settings: &Settings,
         description: String,
     ) -> Result<Loaded, LoadError> {
+        let settings = &chunk::settled(settings, chunk::CPU);
         admit_on_cpu(&forward, settings)?;
         let weights = (0..self.tensors.len())
             .map(|id| self.weight(id))
@@ -208,6 +212,7 @@ impl Source<'_> {
         Ok(Loaded {
             forward,
             executor: Executor::Cpu(Box::new(cpu)),
+            prefill_chunk: settings.prefill_chunk,
             description,
         })
     }
@@ -216,6 +221,9 @@ impl Source<'_> {
     fn cuda(&mut self, mut forward: Forward, settings: &Settings) -> Result<Loaded, LoadError> {
         forward.activation = settings.cuda.activations;
         let device = cuda::Device::open(settings.cuda.emulate_tegra)?;
+        let properties = device.properties();
+        let chunk = chunk::of_gpu(properties.memory, properties.integrated);
+        let settings = &chunk::settled(settings, chunk);
         let own = if device.is_integrated() {
             None
         } else {
@@ -233,6 +241,7 @@ impl Source<'_> {
                 kv: place(settings.cuda.kv),
             },
             rows: settings.prefill_chunk,
+            activation: forward.activation,
             graph: settings.graph.clone(),
             spin: settings.cuda.spin,
         };
@@ -261,6 +270,7 @@ impl Source<'_> {
         Ok(Loaded {
             forward,
             executor: Executor::Cuda(Box::new(cuda)),
+            prefill_chunk: settings.prefill_chunk,
             description,
         })
     }

@@ -4,6 +4,7 @@
 
 mod accept;
 mod admission;
+mod chunk;
 mod client;
 mod codec;
 mod control_group;

@@ -12,7 +12,12 @@ use crate::kv::{self, Kv, Owner};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{Ending, ExecuteError, Executor, Input, Noted, Pace, Tape, TapeError};
+use crate::tape::{
+    Ending, ExecuteError, Executor, GraphOptions, Input, Noted, Pace, Tape, TapeError,
+};
+
+/// Rows of logits that are kept at once: each is as wide as the vocabulary.
+const SCORED_ROWS: usize = 64;
 
 /// A loaded model, its cache, and where generation stands.
 #[derive(Debug)]
@@ -45,6 +50,7 @@ impl Runner {
         let load::Loaded {
             forward,
             executor,
+            prefill_chunk,
             description,
         } = load::load(checkpoint, settings, progress)?;
         let step = forward.tape(1, Input::Step, Ending::Token);
@@ -56,8 +62,8 @@ impl Runner {
             kv: Kv::new(settings.slots),
             step,
             prompts: HashMap::new(),
-            prefill_chunk: settings.prefill_chunk.max(1),
-            capture_sizes: sizes(settings),
+            prefill_chunk,
+            capture_sizes: sizes(&settings.graph, prefill_chunk),
             weight_bytes: checkpoint.weight_bytes(),
         };
         let all = runner.weight_bytes;
@@ -214,10 +220,6 @@ impl Runner {
         if tokens.is_empty() {
             return Ok(());
         }
-        if let (&[token], Ending::Token) = (tokens, ending) {
-            self.executor.post(token);
-            return self.step(false).map(drop);
-        }
         let rows = self.padded(tokens.len(), ending);
         self.prompt_tape(rows, ending)?;
         let tape = &self.prompts[&(rows, ending)];
@@ -326,7 +328,7 @@ impl Runner {
     /// # Errors
     /// As `Executor::run`.
     pub fn logits(&mut self, tokens: &[u32], mut each: impl FnMut(&[f32])) -> Result<(), RunError> {
-        for chunk in tokens.chunks(self.prefill_chunk) {
+        for chunk in tokens.chunks(self.prefill_chunk.min(SCORED_ROWS)) {
             self.prefill(chunk, Ending::Logits)?;
             let tape = &self.prompts[&(chunk.len(), Ending::Logits)];
             (0..chunk.len()).for_each(|row| each(self.executor.logits(tape, row)));
@@ -346,9 +348,9 @@ impl Runner {
 }
 
 /// The sizes that a chunk can be padded to.
-fn sizes(settings: &Settings) -> Vec<usize> {
-    let mut sizes = settings.graph.capture_sizes.clone();
-    sizes.retain(|size| *size <= settings.prefill_chunk);
+fn sizes(graph: &GraphOptions, prefill_chunk: usize) -> Vec<usize> {
+    let mut sizes = graph.capture_sizes.clone();
+    sizes.retain(|size| *size <= prefill_chunk);
     sizes.sort_unstable();
     sizes
 }

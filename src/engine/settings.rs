@@ -82,7 +82,7 @@ impl Default for Settings {
             slots: 1,
             graph: GraphOptions::default(),
             threads: 0,
-            prefill_chunk: 64,
+            prefill_chunk: 0,
             reserve: 128 << 20,
             meminfo: "/proc/meminfo".into(),
             groups: Some(ControlGroups::default()),

@@ -14,7 +14,7 @@ pub(crate) fn run(wanted: &[String]) -> ExitCode {
     }
     let start = Instant::now();
     let mut report = Report::default();
-    let all = worlds().chain(std::iter::once_with(large));
+    let all = worlds().chain(std::iter::once_with(large).flatten());
     for mut world in all {
         world
             .cases

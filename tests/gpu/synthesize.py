@@ -1,6 +1,9 @@
 """Writes a GGUF of random weights at a published shape of Qwen3: time depends on shapes, not on training.
 
-usage: synthesize.py SIZE TYPE OUT    SIZE: 0.6b 1.7b 4b 8b    TYPE: bf16 q8_0 q4_0 q4_1
+Blocks of quantized types are random bytes with scales that keep products small, so that a file takes seconds.
+
+usage: synthesize.py SIZE TYPE OUT    SIZE: 0.6b 1.7b 4b 8b
+TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k, or q4_k_m, which mixes two as llama.cpp does
 """
 
 import sys
@@ -20,9 +23,39 @@ SHAPES = {
 }
 
 
+# Of a block: its bytes, where its f16 numbers lie, and what they are times 1 / sqrt(columns).
+BLOCKS = {
+    "q8_0": (34, {0: 1 / 74}),
+    "q4_0": (18, {0: 1 / 4.6}),
+    "q4_1": (20, {0: 1 / 4.6, 2: -7.5 / 4.6}),
+    "q5_0": (22, {0: 1 / 9.2}),
+    "q5_1": (24, {0: 1 / 9.2, 2: -15.5 / 9.2}),
+    "q4_k": (144, {0: 1 / 150, 2: 7.5 / 150}),
+    "q5_k": (176, {0: 1 / 300, 2: 15.5 / 300}),
+    "q6_k": (210, {208: 1 / 1400}),
+}
+VALUES_OF_A_BLOCK = {"q4_k": 256, "q5_k": 256, "q6_k": 256}
+
+
+def kind_of(name):
+    return gguf.GGMLQuantizationType[name.upper()]
+
+
+def random_rows(random, name, rows, columns):
+    if name not in BLOCKS:
+        values = random.standard_normal((rows, columns), dtype=np.float32)
+        return gguf.quants.quantize(values / np.float32(np.sqrt(columns)), kind_of(name))
+    length, scales = BLOCKS[name]
+    count = rows * columns // VALUES_OF_A_BLOCK.get(name, 32)
+    blocks = np.frombuffer(random.bytes(count * length), dtype=np.uint8).reshape(count, length).copy()
+    for at, scale in scales.items():
+        blocks[:, at : at + 2] = np.frombuffer(np.float16(scale / np.sqrt(columns)).tobytes(), dtype=np.uint8)
+    return blocks.reshape(rows, -1)
+
+
 def main(size, type_name, out):
     hidden, layers, heads, intermediate, tied = SHAPES[size]
-    kind = gguf.GGMLQuantizationType[type_name.upper()]
+    mixed = type_name == "q4_k_m"
     writer = gguf.GGUFWriter(out, "qwen3")
     writer.add_name(f"qwen3-{size}-random")
     writer.add_block_count(layers)
@@ -38,35 +71,37 @@ def main(size, type_name, out):
     random = np.random.default_rng(0)
     made = {}
 
-    def matrix(name, rows, columns):
-        # One of each shape serves all layers, and its first rows all others: making them takes longer than
-        # timing them.
-        if (rows, columns) not in made:
-            values = random.standard_normal((min(rows, 4096), columns), dtype=np.float32)
-            block = gguf.quants.quantize(values / np.float32(np.sqrt(columns)), kind)
-            made[rows, columns] = np.resize(block, (rows, block.shape[1]))
-        writer.add_tensor(name, made[rows, columns], raw_dtype=kind)
+    def matrix(name, rows, columns, better=False):
+        kind = type_name if not mixed else "q6_k" if better else "q4_k"
+        # One of each shape serves all layers, and its first rows all others.
+        key = kind, rows, columns
+        if key not in made:
+            block = random_rows(random, kind, min(rows, 4096), columns)
+            made[key] = np.resize(block, (rows, block.shape[1]))
+        writer.add_tensor(name, made[key], raw_dtype=kind_of(kind))
 
     def vector(name, width):
         writer.add_tensor(name, np.ones(width, dtype=np.float32))
 
-    matrix("token_embd.weight", VOCABULARY, hidden)
+    matrix("token_embd.weight", VOCABULARY, hidden, better=tied)
     vector("output_norm.weight", hidden)
     if not tied:
-        matrix("output.weight", VOCABULARY, hidden)
+        matrix("output.weight", VOCABULARY, hidden, better=True)
     for layer in range(layers):
         block = f"blk.{layer}."
+        eighth = layers // 8
+        better = layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
         vector(block + "attn_norm.weight", hidden)
         vector(block + "ffn_norm.weight", hidden)
         vector(block + "attn_q_norm.weight", HEAD_DIM)
         vector(block + "attn_k_norm.weight", HEAD_DIM)
         matrix(block + "attn_q.weight", heads * HEAD_DIM, hidden)
         matrix(block + "attn_k.weight", KV_HEADS * HEAD_DIM, hidden)
-        matrix(block + "attn_v.weight", KV_HEADS * HEAD_DIM, hidden)
+        matrix(block + "attn_v.weight", KV_HEADS * HEAD_DIM, hidden, better)
         matrix(block + "attn_output.weight", hidden, heads * HEAD_DIM)
         matrix(block + "ffn_gate.weight", intermediate, hidden)
         matrix(block + "ffn_up.weight", intermediate, hidden)
-        matrix(block + "ffn_down.weight", hidden, intermediate)
+        matrix(block + "ffn_down.weight", hidden, intermediate, better)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -29,8 +29,8 @@ pub(crate) struct Setup {
     /// Threads of the CPU backend; 0 is one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) threads: usize,
-    /// Rows of a prompt that run at once
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    /// Rows of a prompt that run at once; 0 is as many as suit the memory
+    #[arg(long, value_name = "N", default_value_t = 0)]
     prefill_chunk: usize,
     /// What matrix products take in on the CUDA backend
     #[arg(long, value_enum, default_value = "f16")]

@@ -14,7 +14,7 @@ pub fn footprint(tapes: &[&Tape], rows: usize, integrated: bool) -> Result<Footp
     let Some(tape) = tapes.first() else {
         return Ok(Footprint::default());
     };
-    let weights = memory::plan(&tape.weights)?.0.bytes();
+    let weights = memory::plan(&tape.weights, tape.activation)?.0.bytes();
     let kv = Cache::plan(tape.kv)?.0.bytes();
     let (scratch, [_, _, angles, ..]) = Scratch::plan(tape.kv, rows)?;
     let (mut activations, mut passing) = (scratch.bytes() + slots(tapes)?, 0);
@@ -38,9 +38,15 @@ fn slots(tapes: &[&Tape]) -> Result<u64, Error> {
         let Needs {
             slots,
             normed,
+            sums,
+            gates,
             partials,
         } = Needs::of(tape);
-        for (index, bytes) in [normed, partials].into_iter().chain(slots).enumerate() {
+        for (index, bytes) in [normed, sums, gates, partials]
+            .into_iter()
+            .chain(slots)
+            .enumerate()
+        {
             if index == longest.len() {
                 longest.push(0);
             }

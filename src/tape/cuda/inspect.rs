@@ -65,9 +65,13 @@ impl Cuda {
     /// Fills what operations keep to themselves with bytes that are a NaN in every type.
     pub(in crate::tape) fn poison_scratch(&mut self) -> Result<(), Error> {
         let Slots {
-            normed, partials, ..
+            normed,
+            sums,
+            gates,
+            partials,
+            ..
         } = &mut self.slots;
-        for (arena, region, _) in normed.iter_mut().chain(partials) {
+        for (arena, region, _) in normed.iter_mut().chain(sums).chain(gates).chain(partials) {
             arena.set(*region, 0xff, &mut self.stream)?;
         }
         Ok(())

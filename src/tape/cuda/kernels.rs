@@ -1,103 +1,164 @@
-//! The kernels by what they do, and which of a family suits the types and rows at hand.
+//! The kernels by what they do, and which of a family suits the types and shapes at hand.
 
+use std::collections::HashMap;
+
+use super::product;
+use super::shapes::SHAPES;
+use super::storage::Storage;
 use crate::device::{
-    AttendArgs, ChooseArgs, EmbedArgs, Error, GateUpArgs, Kernel, LinearArgs, Modules, NormArgs,
-    Parameters, ProjectArgs, RopeStoreArgs,
+    AttendArgs, Carveout, ChooseArgs, EmbedArgs, Error, Kernel, Modules, NormArgs, Parameters,
+    PromptArgs, RopeStoreArgs, StepArgs, SumsArgs,
 };
 use crate::tape::DType;
 
-/// Bytes of shared memory that a product of 8 or 64 input rows needs: `Block` of `kernels/matmul.cuh`.
-pub(super) const PRODUCT_SHARED: [usize; 2] = [4608, 36864];
-/// The widest normed row that a step keeps beside it.
-pub(super) const NORMED_BYTES: usize = 64 << 10;
+/// The widest row that a step's product takes.
+pub(super) const WIDEST_ROW: usize = 32 << 10;
+/// Blocks of a step's product on a multiprocessor.
+pub(super) const STEP_BLOCKS: u32 = 2;
 /// Shared memory of attention at its widest.
 const ATTEND_SHARED: usize = 40 << 10;
 
-/// All kernels of this build, for one device.
+/// All kernels that a model's tapes may need, for one device and one type of activations.
 #[derive(Debug)]
 pub(super) struct Kernels {
     pub(super) embed: Kernel<EmbedArgs>,
     pub(super) choose: Kernel<ChooseArgs>,
-    norm: [Kernel<NormArgs>; 2],
-    linear: Family<LinearArgs>,
-    project: Family<ProjectArgs>,
-    gate_up: Family<GateUpArgs>,
+    pub(super) norm: Kernel<NormArgs>,
+    pub(super) sums: Kernel<SumsArgs>,
     rope_store: Vec<Kernel<RopeStoreArgs>>,
+    prompt_rope_store: Vec<Kernel<RopeStoreArgs>>,
     attend: Vec<Kernel<AttendArgs>>,
+    /// Of each form of weights.
+    step: HashMap<Storage, Kernel<StepArgs>>,
+    /// Of each form of weights, by shape.
+    prompt: HashMap<Storage, Vec<Option<Kernel<PromptArgs>>>>,
+    /// Of a cache in the activations' type.
+    prompt_attend: HashMap<usize, Kernel<AttendArgs>>,
+    activation: DType,
 }
 
-/// By activation type, then by 8 or 64 input rows a block.
-type Family<A> = [[Kernel<A>; 2]; 2];
-
-const ACTIVATIONS: [&str; 2] = ["f16", "bf16"];
-
 impl Kernels {
-    pub(super) fn load(modules: &Modules) -> Result<Self, Error> {
+    pub(super) fn load(
+        modules: &Modules,
+        activation: DType,
+        storages: &[Storage],
+    ) -> Result<Self, Error> {
+        let name = activation.name();
+        let product = |of: Storage| -> Result<_, Error> {
+            let kernels = SHAPES.iter().map(|shape| {
+                if !shape.suits(of) {
+                    return Ok(None);
+                }
+                let name = format!("prompt_{name}_{}_{}", of.name(), shape.name);
+                let shared = shape.shared(of) as usize;
+                modules
+                    .kernel_with(&name, shared, Carveout::Whole)
+                    .map(Some)
+            });
+            Ok((of, kernels.collect::<Result<_, _>>()?))
+        };
+        let prompt_attend = |head_dim: usize| {
+            let shared = prompt_attend::shared(head_dim);
+            let kernel = format!("prompt_attend_{name}_{head_dim}");
+            let kernel = modules.kernel_with(&kernel, shared, Carveout::Whole)?;
+            Ok::<_, Error>((head_dim, kernel))
+        };
+        let step = |of: Storage| {
+            let kernel = format!("step_{name}_{}", of.name());
+            let shared = product::shared(WIDEST_ROW);
+            Ok::<_, Error>((of, modules.kernel(&kernel, shared)?))
+        };
         Ok(Self {
             embed: modules.kernel("embed", 0)?,
             choose: modules.kernel("choose", 0)?,
-            norm: [
-                modules.kernel("norm_f16", 0)?,
-                modules.kernel("norm_bf16", 0)?,
-            ],
-            linear: family(modules, "linear")?,
-            project: family(modules, "project")?,
-            gate_up: family(modules, "gate_up")?,
-            rope_store: by_cache(modules, "rope_store", 0)?,
-            attend: by_cache(modules, "attend", ATTEND_SHARED)?,
+            norm: modules.kernel_with(&format!("norm_{name}"), 0, Carveout::Whole)?,
+            sums: modules.kernel_with(&format!("column_sums_{name}"), 0, Carveout::Whole)?,
+            rope_store: by_cache(modules, &format!("rope_store_{name}"), 0, Carveout::Half)?,
+            prompt_rope_store: by_cache(
+                modules,
+                &format!("prompt_rope_store_{name}"),
+                0,
+                Carveout::Whole,
+            )?,
+            attend: by_cache(
+                modules,
+                &format!("attend_{name}"),
+                ATTEND_SHARED,
+                Carveout::Half,
+            )?,
+            step: storages
+                .iter()
+                .map(|of| step(*of))
+                .collect::<Result<_, _>>()?,
+            prompt: storages
+                .iter()
+                .map(|of| product(*of))
+                .collect::<Result<_, _>>()?,
+            prompt_attend: prompt_attend::HEAD_DIMS
+                .into_iter()
+                .map(prompt_attend)
+                .collect::<Result<_, _>>()?,
+            activation,
         })
     }
 
-    pub(super) fn norm(&self, activation: DType) -> &Kernel<NormArgs> {
-        &self.norm[index(activation)]
+    pub(super) fn rope_store(&self, step: bool, kv: DType) -> &Kernel<RopeStoreArgs> {
+        let kernels = if step {
+            &self.rope_store
+        } else {
+            &self.prompt_rope_store
+        };
+        &kernels[kv as usize]
     }
 
-    pub(super) fn linear(&self, activation: DType, wide: bool) -> &Kernel<LinearArgs> {
-        &self.linear[index(activation)][usize::from(wide)]
+    pub(super) fn attend(&self, kv: DType) -> &Kernel<AttendArgs> {
+        &self.attend[kv as usize]
     }
 
-    pub(super) fn project(&self, activation: DType, wide: bool) -> &Kernel<ProjectArgs> {
-        &self.project[index(activation)][usize::from(wide)]
+    /// Products of a step.
+    pub(super) fn step(&self, of: Storage) -> Option<&Kernel<StepArgs>> {
+        self.step.get(&of)
     }
 
-    pub(super) fn gate_up(&self, activation: DType, wide: bool) -> &Kernel<GateUpArgs> {
-        &self.gate_up[index(activation)][usize::from(wide)]
+    /// Products of a prompt in a shape that suits the weights.
+    pub(super) fn prompt(&self, of: Storage, shape: usize) -> Option<&Kernel<PromptArgs>> {
+        self.prompt.get(&of)?.get(shape)?.as_ref()
     }
 
-    pub(super) fn rope_store(&self, activation: DType, kv: DType) -> &Kernel<RopeStoreArgs> {
-        &self.rope_store[index(activation) * 3 + kv as usize]
-    }
-
-    pub(super) fn attend(&self, activation: DType, kv: DType) -> &Kernel<AttendArgs> {
-        &self.attend[index(activation) * 3 + kv as usize]
+    /// On the tensor cores, which multiply two of a type: `None` for other caches and uncommon heads.
+    pub(super) fn prompt_attend(&self, kv: DType, head_dim: usize) -> Option<&Kernel<AttendArgs>> {
+        let kernel = self.prompt_attend.get(&head_dim);
+        kernel.filter(|_| kv == self.activation)
     }
 }
 
-fn index(activation: DType) -> usize {
-    usize::from(activation == DType::BF16)
+/// `kernels/prompt/attend.cu`.
+pub(super) mod prompt_attend {
+    pub(in super::super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
+    pub(in super::super) const THREADS: u32 = 128;
+
+    /// Query rows of a block, counted over tokens and the heads that share a KV head.
+    pub(in super::super) const fn rows(head_dim: usize) -> usize {
+        if head_dim > 128 { 64 } else { 128 }
+    }
+
+    /// Bytes of shared memory: queries, keys and values, their rows apart by a bank.
+    pub(in super::super) const fn shared(head_dim: usize) -> usize {
+        let keys = if head_dim > 128 { 32 } else { 64 };
+        (rows(head_dim) + 2 * keys) * (2 * head_dim + 16)
+    }
 }
 
-fn family<A: Parameters>(modules: &Modules, name: &str) -> Result<Family<A>, Error> {
-    let one = |activation: &str, rows: usize, shared| {
-        modules.kernel(&format!("{name}_{activation}_{rows}"), shared)
-    };
-    let pair = |activation| {
-        Ok([
-            one(activation, 8, PRODUCT_SHARED[0] + NORMED_BYTES)?,
-            one(activation, 64, PRODUCT_SHARED[1])?,
-        ])
-    };
-    Ok([pair(ACTIVATIONS[0])?, pair(ACTIVATIONS[1])?])
-}
-
-/// By activation type, then by the cache's in the order of `DType`.
+/// By the cache's type, in the order of `DType`.
 fn by_cache<A: Parameters>(
     modules: &Modules,
     name: &str,
     shared: usize,
+    carveout: Carveout,
 ) -> Result<Vec<Kernel<A>>, Error> {
-    let names = ACTIVATIONS
-        .iter()
-        .flat_map(|a| DType::ALL.map(|kv| format!("{name}_{a}_{}", kv.name())));
-    names.map(|name| modules.kernel(&name, shared)).collect()
+    let names = DType::ALL.map(|kv| format!("{name}_{}", kv.name()));
+    names
+        .into_iter()
+        .map(|name| modules.kernel_with(&name, shared, carveout))
+        .collect()
 }

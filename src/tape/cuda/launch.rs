@@ -2,16 +2,17 @@
 
 use std::ops::Range;
 
-use super::kernels::{Kernels, PRODUCT_SHARED};
+use super::kernels::{Kernels, prompt_attend};
 use super::memory::{Part, Slots, Weight, stride};
 use super::narrow;
+use super::product::Outcome;
+use super::prompt::Prompt;
 use super::queue::Queue;
 use crate::device::{
-    AttendArgs, ChooseArgs, EmbedArgs, Error, GateUpArgs, Geometry, LinearArgs, NormArgs,
-    ProjectArgs, RopeStoreArgs, Tiles,
+    AttendArgs, ChooseArgs, EmbedArgs, Error, Geometry, RopeStoreArgs, StepArgs, Tiles,
 };
 use crate::graph::Trace;
-use crate::tape::{Input, KvInfo, Op, Projection, Slot, Tape, WeightId};
+use crate::tape::{Ending, Input, KvInfo, Op, Projection, Slot, Tape, WeightId};
 
 /// Threads of a block of every kernel but `choose`.
 const THREADS: u32 = 256;
@@ -19,8 +20,10 @@ const WARPS: u32 = 8;
 /// `choose.cu`
 const CHOOSE_THREADS: u32 = 1024;
 pub(super) const CHOOSE_BLOCKS: u32 = 64;
-/// `attend.cu`: positions of a split, query heads taken at a time, groups of threads that share a split.
-const SPLIT: usize = 64;
+/// `attend.cu`: positions at a time, the most splits of a row, query heads taken at a time, groups of threads that
+/// share a chunk.
+const CHUNK: usize = 128;
+const MOST_SPLITS: usize = 64;
 const GROUP: usize = 4;
 const MOST_SHARES: usize = 32;
 
@@ -40,13 +43,14 @@ pub(super) struct Addresses {
 /// Bytes of the parts that a step's attention of `columns` of q leaves for its merge: of each head and split
 /// a maximum, a sum and an output.
 pub(super) fn partial_bytes(kv: KvInfo, columns: usize) -> usize {
-    4 * columns / kv.head_dim * kv.context.div_ceil(SPLIT) * (kv.head_dim + 2)
+    4 * columns / kv.head_dim * MOST_SPLITS * (kv.head_dim + 2)
 }
 
 /// All that a launch needs; nothing here changes while a tape runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work<'a> {
     pub(super) kernels: &'a Kernels,
+    pub(super) multiprocessors: u32,
     pub(super) weights: &'a [Weight],
     pub(super) slots: &'a Slots,
     pub(super) addresses: &'a Addresses,
@@ -61,6 +65,7 @@ impl Work<'_> {
             trace.place(info.name, self.slot(Slot(index)));
         }
         trace.place("normed", self.slots.normed());
+        trace.place("sums", self.slots.sums());
         trace.place("partials", self.slots.partials());
         trace.place("state", self.addresses.state);
         trace.place("prompt", self.addresses.prompt);
@@ -90,9 +95,7 @@ impl Work<'_> {
             kv,
             ..
         } = *self;
-        let (activation, rows) = (tape.activation, narrow(tape.rows));
-        let wide = rows > 8;
-        let groups = rows.div_ceil(if wide { 64 } else { 8 });
+        let rows = narrow(tape.rows);
         let step = tape.input == Input::Step;
         let (position, count) = if step {
             (at.state + 4, 0)
@@ -134,13 +137,18 @@ impl Work<'_> {
                 projections,
                 outputs,
             } => {
-                let input = self.normed(tape, (x, norm, epsilon), (rows, count), queue)?;
                 let matrices = projections.map(|Projection { weight, .. }| self.whole(weight));
+                let biases = projections.map(|p| p.bias.map_or(0, |bias| self.vector(bias)));
+                let outs = outputs.map(|out| self.slot(out));
+                if !step {
+                    let prompt = self.prompt(tape);
+                    let input = prompt.norm(queue, (x, norm, epsilon))?;
+                    return prompt.linear(queue, input, &matrices, &biases, &outs);
+                }
                 let [weight0, weight1, weight2] = matrices;
-                let [bias0, bias1, bias2] =
-                    projections.map(|p| p.bias.map_or(0, |bias| self.vector(bias)));
-                let [out0, out1, out2] = outputs.map(|out| self.slot(out));
-                let args = LinearArgs {
+                let [bias0, bias1, bias2] = biases;
+                let [out0, out1, out2] = outs;
+                let args = StepArgs {
                     weight0,
                     weight1,
                     weight2,
@@ -150,20 +158,9 @@ impl Work<'_> {
                     out0,
                     out1,
                     out2,
-                    x: self.slot(x),
-                    norm: self.vector(norm),
-                    input,
-                    count,
-                    stamp: queue.stamp(),
-                    rows,
-                    hidden: columns(x),
-                    stride: weight0.columns,
-                    epsilon,
-                    ..LinearArgs::default()
+                    ..self.of_normed(tape, (x, norm, epsilon), queue)
                 };
-                let tiles = matrices.iter().map(|weight| weight.rows.div_ceil(16)).sum();
-                let geometry = product(tiles, groups, wide, weight0.columns);
-                queue.launch(kernels.linear(activation, wide), geometry, &args)
+                self.product(queue, args)
             }
             Op::RopeStore {
                 layer,
@@ -202,7 +199,7 @@ impl Work<'_> {
                     grid: [all.div_ceil(WARPS), rows, 1],
                     ..Geometry::new(1, THREADS)
                 };
-                queue.launch(kernels.rope_store(activation, kv.dtype), geometry, &args)
+                queue.launch(kernels.rope_store(step, kv.dtype), geometry, &args)
             }
             Op::Attend { layer, q, out } => {
                 #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
@@ -223,13 +220,25 @@ impl Work<'_> {
                     context: narrow(kv.context),
                     stride: narrow(stride(tape, q)),
                     scale,
+                    rows,
+                    pad: 0,
                 };
+                if !step && let Some(kernel) = kernels.prompt_attend(kv.dtype, kv.head_dim) {
+                    let group = tape.slot(q).columns / kv.head_dim / kv.heads;
+                    let blocks = (tape.rows * group).div_ceil(prompt_attend::rows(kv.head_dim));
+                    let geometry = Geometry {
+                        grid: [narrow(blocks), narrow(kv.heads), 1],
+                        shared: narrow(prompt_attend::shared(kv.head_dim)),
+                        ..Geometry::new(1, prompt_attend::THREADS)
+                    };
+                    return queue.launch(kernel, geometry, &args);
+                }
                 let piece = 16 / kv.dtype.bytes();
                 let shares = (THREADS as usize * piece / kv.head_dim).min(MOST_SHARES);
-                let bytes = 4 * GROUP * (kv.head_dim + SPLIT + shares * kv.head_dim);
+                let bytes = 4 * GROUP * (kv.head_dim + CHUNK + shares * kv.head_dim);
                 // A prompt has enough rows to keep the device busy without splitting them.
                 let splits = if step {
-                    narrow(kv.context.div_ceil(SPLIT))
+                    narrow(kv.context.div_ceil(CHUNK).min(MOST_SPLITS))
                 } else {
                     1
                 };
@@ -239,21 +248,25 @@ impl Work<'_> {
                     shared: narrow(bytes),
                     ..Geometry::new(1, THREADS)
                 };
-                queue.launch(kernels.attend(activation, kv.dtype), geometry, &args)
+                queue.launch(kernels.attend(kv.dtype), geometry, &args)
             }
             Op::Project { input, weight, x } => {
                 let weight = self.whole(weight);
-                let args = ProjectArgs {
-                    weight,
+                if !step {
+                    let prompt = self.prompt(tape);
+                    let input = prompt.summed(queue, input, weight)?;
+                    return prompt.project(queue, input, weight, self.slot(x));
+                }
+                let args = StepArgs {
+                    weight0: weight,
+                    out0: self.slot(x),
                     input: self.slot(input),
-                    x: self.slot(x),
-                    count,
                     stamp: queue.stamp(),
-                    rows,
                     stride: narrow(stride(tape, input)),
+                    outcome: Outcome::Added as u32,
+                    ..StepArgs::default()
                 };
-                let geometry = product(weight.rows.div_ceil(16), groups, wide, 0);
-                queue.launch(kernels.project(activation, wide), geometry, &args)
+                self.product(queue, args)
             }
             Op::GateUp {
                 x,
@@ -263,26 +276,20 @@ impl Work<'_> {
                 up,
                 out,
             } => {
-                let input = self.normed(tape, (x, norm, epsilon), (rows, count), queue)?;
-                let gate = self.whole(gate);
-                let args = GateUpArgs {
-                    gate,
-                    up: self.whole(up),
-                    out: self.slot(out),
-                    x: self.slot(x),
-                    norm: self.vector(norm),
-                    input,
-                    count,
-                    stamp: queue.stamp(),
-                    rows,
-                    hidden: columns(x),
-                    stride: gate.columns,
-                    out_stride: narrow(stride(tape, out)),
-                    epsilon,
-                    pad: 0,
+                let (gate, up) = (self.whole(gate), self.whole(up));
+                let out_stride = narrow(stride(tape, out));
+                if !step {
+                    let prompt = self.prompt(tape);
+                    let input = prompt.norm(queue, (x, norm, epsilon))?;
+                    return prompt.gate_up(queue, input, [gate, up], (self.slot(out), out_stride));
+                }
+                let args = StepArgs {
+                    weight0: gate,
+                    weight1: up,
+                    out0: self.slot(out),
+                    ..self.of_normed(tape, (x, norm, epsilon), queue)
                 };
-                let geometry = product(gate.rows.div_ceil(16), groups, wide, gate.columns);
-                queue.launch(kernels.gate_up(activation, wide), geometry, &args)
+                self.gated(queue, args)
             }
             Op::Head {
                 x,
@@ -291,32 +298,27 @@ impl Work<'_> {
                 weight,
                 logits,
             } => {
-                let last = narrow(tape.slot(logits).rows);
-                let (wide, groups) = (last > 8, last.div_ceil(if last > 8 { 64 } else { 8 }));
-                // One row is the last real one, which the device knows; more are all of them.
-                let (input, count) = if last == 1 {
-                    (0, count)
-                } else {
-                    (self.normed(tape, (x, norm, epsilon), (last, 0), queue)?, 0)
-                };
+                let scored = tape.slot(logits).rows;
+                let (logits, out_stride) = (self.slot(logits), columns(logits));
+                // A row of a prompt has one family's bits, also where it is the only one.
+                if scored > 1 || tape.ending == Ending::Logits {
+                    let prompt = self.prompt(tape);
+                    let input = prompt.norm(queue, (x, norm, epsilon))?;
+                    for Part { first, tiles } in self.parts(weight) {
+                        let out = (logits + 4 * *first as u64, out_stride);
+                        prompt.head(queue, input, *tiles, out)?;
+                    }
+                    return Ok(());
+                }
+                // One row is the last real one, which the device knows.
                 for Part { first, tiles } in self.parts(weight) {
-                    let args = LinearArgs {
+                    let args = StepArgs {
                         weight0: *tiles,
-                        out0: self.slot(logits) + 4 * *first as u64,
-                        x: self.slot(x),
-                        norm: self.vector(norm),
-                        input,
+                        out0: logits + 4 * *first as u64,
                         count,
-                        stamp: queue.stamp(),
-                        rows: last,
-                        hidden: columns(x),
-                        stride: tiles.columns,
-                        epsilon,
-                        out_stride: columns(logits),
-                        ..LinearArgs::default()
+                        ..self.of_normed(tape, (x, norm, epsilon), queue)
                     };
-                    let geometry = product(tiles.rows.div_ceil(16), groups, wide, tiles.columns);
-                    queue.launch(kernels.linear(activation, wide), geometry, &args)?;
+                    self.product(queue, args)?;
                 }
                 Ok(())
             }
@@ -342,39 +344,35 @@ impl Work<'_> {
         }
     }
 
-    /// The normed rows of x; 0 for one row, which the product norms itself.
-    fn normed(
+    /// A product with a norm's row.
+    fn of_normed(
         &self,
         tape: &Tape,
         (x, norm, epsilon): (Slot, WeightId, f32),
-        (rows, count): (u32, u64),
-        queue: &mut Queue<'_>,
-    ) -> Result<u64, Error> {
-        if rows == 1 {
-            return Ok(0);
-        }
+        queue: &Queue<'_>,
+    ) -> StepArgs {
         let hidden = narrow(tape.slot(x).columns);
-        let args = NormArgs {
+        StepArgs {
             x: self.slot(x),
-            weight: self.vector(norm),
-            out: self.slots.normed(),
-            count,
+            norm: self.vector(norm),
             stamp: queue.stamp(),
             hidden,
             stride: hidden.next_multiple_of(64),
             epsilon,
-            pad: 0,
-        };
-        let kernel = self.kernels.norm(tape.activation);
-        queue.launch(kernel, Geometry::new(rows, THREADS), &args)?;
-        Ok(args.out)
+            ..StepArgs::default()
+        }
     }
 
-    fn slot(&self, slot: Slot) -> u64 {
+    /// What launches a prompt's products.
+    fn prompt<'p>(&'p self, tape: &'p Tape) -> Prompt<'p> {
+        Prompt { work: self, tape }
+    }
+
+    pub(super) fn slot(&self, slot: Slot) -> u64 {
         self.slots.address(slot)
     }
 
-    fn vector(&self, id: WeightId) -> u64 {
+    pub(super) fn vector(&self, id: WeightId) -> u64 {
         self.weights[id.0].vector()
     }
 
@@ -385,16 +383,5 @@ impl Work<'_> {
     /// A matrix that fits a chunk, as all but embeddings and heads do.
     fn whole(&self, id: WeightId) -> Tiles {
         self.parts(id)[0].tiles
-    }
-}
-
-/// The geometry of a product: a block for each tile and each group of input rows.
-fn product(tiles: u32, groups: u32, wide: bool, normed: u32) -> Geometry {
-    let row = if wide { 0 } else { 2 * normed };
-    let shared = narrow(PRODUCT_SHARED[usize::from(wide)]) + row;
-    Geometry {
-        grid: [tiles, groups, 1],
-        block: [THREADS, 1, 1],
-        shared,
     }
 }

@@ -1,6 +1,6 @@
 //! What the kernels cannot do, said before a model is loaded rather than by a launch that fails.
 
-use super::kernels::NORMED_BYTES;
+use super::kernels::WIDEST_ROW;
 use super::{memory, tiles};
 use crate::tape::{Op, Tape, WeightId};
 
@@ -53,7 +53,11 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                 whole(tape, gate)?;
                 whole(tape, up)?;
             }
-            Op::Project { weight, .. } => whole(tape, weight)?,
+            Op::Project { input, weight, .. } => {
+                let columns = tiles::padded(tape.slot(input).columns);
+                within("an intermediate size", columns, WIDEST_ROW)?;
+                whole(tape, weight)?;
+            }
             Op::Head { x, .. } => normed(tape.slot(x).columns)?,
             Op::Embed { .. } | Op::RopeStore { .. } | Op::Attend { .. } | Op::Choose { .. } => {}
         }
@@ -61,9 +65,9 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
     Ok(())
 }
 
-/// A step keeps its normed row in shared memory, two bytes a column.
+/// A step keeps its row in shared memory.
 fn normed(columns: usize) -> Result<(), Unsuited> {
-    within("a hidden size", tiles::padded(columns), NORMED_BYTES / 2)
+    within("a hidden size", tiles::padded(columns), WIDEST_ROW)
 }
 
 fn within(what: &'static str, value: usize, most: usize) -> Result<(), Unsuited> {
@@ -76,7 +80,7 @@ fn within(what: &'static str, value: usize, most: usize) -> Result<(), Unsuited>
 /// Only embeddings and heads are launched in parts.
 fn whole(tape: &Tape, weight: WeightId) -> Result<(), Unsuited> {
     let info = tape.weight(weight);
-    if info.rows <= memory::part_rows(info) {
+    if info.rows <= memory::part_rows(info, tape.activation) {
         return Ok(());
     }
     Err(Unsuited::Matrix {

@@ -1,16 +1,17 @@
 //! Where weights and slots lie on the device.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
 use rayon::prelude::*;
 
 use super::launch;
+use super::storage::Storage;
 use super::tiles::{self, TILE_ROWS};
 use crate::device::{
     Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Staging, Stream, Tiles,
 };
-use crate::model::Format;
 use crate::tape::{DType, Input, Op, Slot, SlotInfo, Tape, WeightInfo};
 
 /// Reads rows of a weight, by its place in the list, as its file stores them; vectors as f32.
@@ -78,11 +79,11 @@ impl Weight {
 pub(super) fn load<E: From<Error>>(
     context: &Rc<Context>,
     memory: Memory,
-    infos: &[WeightInfo],
+    (infos, activation): (&[WeightInfo], DType),
     stream: &mut Stream,
     read: Reader<'_, E>,
 ) -> Result<(Arena, Vec<Weight>), E> {
-    let (plan, planned) = plan(infos)?;
+    let (plan, planned) = plan(infos, activation)?;
     let mut arena = Arena::new(context, memory, &plan)?;
     let mut staging = Staging::new(context, Staging::BYTES);
     let mut raw = Vec::with_capacity(Staging::BYTES);
@@ -98,7 +99,8 @@ pub(super) fn load<E: From<Error>>(
             weights.push(Weight::Vector(arena.address(region)?));
             continue;
         }
-        let tile_bytes = tiles::matrix_bytes(info.format, TILE_ROWS, info.columns);
+        let storage = Storage::of(info.format, activation);
+        let tile_bytes = storage.tile_bytes(info.columns);
         let row_bytes = info.format.row_bytes(info.columns);
         let mut parts = Vec::new();
         for (rows, region) in regions {
@@ -111,7 +113,7 @@ pub(super) fn load<E: From<Error>>(
                 tiles
                     .zip(raw.par_chunks(TILE_ROWS * row_bytes))
                     .for_each(|(tile, rows)| {
-                        tiles::repack(info.format, info.columns, rows, tile);
+                        storage.repack(info.columns, rows, tile);
                     });
                 Ok::<_, E>(())
             })?;
@@ -119,7 +121,7 @@ pub(super) fn load<E: From<Error>>(
                 first: rows.start,
                 tiles: Tiles {
                     data: arena.address(region)?,
-                    format: code(info.format),
+                    format: storage.code(),
                     rows: super::narrow(rows.len()),
                     columns: super::narrow(tiles::padded(info.columns)),
                     ..Tiles::default()
@@ -135,50 +137,46 @@ pub(super) fn load<E: From<Error>>(
 type Regions = Vec<(Range<usize>, Region)>;
 
 /// Where all weights will lie.
-pub(super) fn plan(infos: &[WeightInfo]) -> Result<(Plan, Vec<Regions>), Error> {
+pub(super) fn plan(infos: &[WeightInfo], activation: DType) -> Result<(Plan, Vec<Regions>), Error> {
     let mut plan = Plan::new();
-    let planned: Result<_, _> = infos.iter().map(|info| regions(&mut plan, info)).collect();
+    let planned: Result<_, _> = infos
+        .iter()
+        .map(|info| regions(&mut plan, info, activation))
+        .collect();
     planned.map(|planned| (plan, planned))
 }
 
-fn regions(plan: &mut Plan, info: &WeightInfo) -> Result<Regions, Error> {
+fn regions(plan: &mut Plan, info: &WeightInfo, activation: DType) -> Result<Regions, Error> {
     if info.rows == 1 {
         return Ok(vec![(0..1, plan.add(4 * info.columns)?)]);
     }
-    let rows_each = part_rows(info);
+    let storage = Storage::of(info.format, activation);
+    let rows_each = part_rows(info, activation);
     let starts = (0..info.rows).step_by(rows_each);
     let parts = starts.map(|start| start..(start + rows_each).min(info.rows));
     parts
         .map(|rows| {
             Ok((
                 rows.clone(),
-                plan.add(tiles::matrix_bytes(info.format, rows.len(), info.columns))?,
+                plan.add(storage.matrix_bytes(rows.len(), info.columns))?,
             ))
         })
         .collect()
 }
 
 /// Rows of a matrix that fit a chunk.
-pub(super) fn part_rows(info: &WeightInfo) -> usize {
-    let tile_bytes = tiles::matrix_bytes(info.format, TILE_ROWS, info.columns);
+pub(super) fn part_rows(info: &WeightInfo, activation: DType) -> usize {
+    let tile_bytes = Storage::of(info.format, activation).tile_bytes(info.columns);
     (CHUNK_BYTES / tile_bytes * TILE_ROWS).max(TILE_ROWS)
 }
 
-/// `Format` of `kernels/tile.cuh`.
-const fn code(format: Format) -> u32 {
-    match format {
-        Format::F32 => 0,
-        Format::F16 => 1,
-        Format::BF16 => 2,
-        Format::Q8_0 => 3,
-        Format::Q4_0 => 4,
-        Format::Q4_1 => 5,
-        Format::Q5_0 => 6,
-        Format::Q5_1 => 7,
-        Format::Q4_K => 8,
-        Format::Q5_K => 9,
-        Format::Q6_K => 10,
-    }
+/// In which forms matrices lie, each once.
+pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> {
+    let matrices = infos.iter().filter(|info| info.rows > 1);
+    let storages: HashSet<_> = matrices
+        .map(|info| Storage::of(info.format, activation))
+        .collect();
+    storages.into_iter().collect()
 }
 
 /// Activations, one arena a slot, long enough for every prepared tape.
@@ -187,6 +185,10 @@ pub(super) struct Slots {
     pub(super) held: Vec<(Arena, Region, u64)>,
     /// Normed rows of a prompt, in the activations' type.
     pub(super) normed: Option<(Arena, Region, u64)>,
+    /// Of a prompt's inputs, over 32 columns each: f32.
+    pub(super) sums: Option<(Arena, Region, u64)>,
+    /// f32 (rows, intermediate): of gates whose weights have another form than what multiplies them.
+    pub(super) gates: Option<(Arena, Region, u64)>,
     /// Of attention, before its merge.
     pub(super) partials: Option<(Arena, Region, u64)>,
 }
@@ -196,6 +198,8 @@ pub(super) struct Slots {
 pub(super) struct Needs {
     pub(super) slots: Vec<usize>,
     pub(super) normed: usize,
+    pub(super) sums: usize,
+    pub(super) gates: usize,
     pub(super) partials: usize,
 }
 
@@ -204,19 +208,40 @@ impl Needs {
         let bytes = |(index, info): (usize, &SlotInfo)| {
             info.rows * stride(tape, Slot(index)) * info.dtype.bytes()
         };
-        let width = |name| {
-            let mut slots = tape.slots.iter();
-            slots
-                .find(|info| info.name == name)
-                .map_or(0, |info| info.columns)
-        };
+        let (mut normed, mut widest, mut queries, mut gates) = (0, 0, 0, 0);
+        for op in &tape.ops {
+            match *op {
+                Op::GateUp {
+                    x, gate, up, out, ..
+                } => {
+                    normed = normed.max(tiles::padded(tape.slot(x).columns));
+                    if tape.weight(gate).format != tape.weight(up).format {
+                        gates = gates.max(stride(tape, out));
+                    }
+                }
+                Op::Qkv { x, .. } | Op::Head { x, .. } => {
+                    normed = normed.max(tiles::padded(tape.slot(x).columns));
+                }
+                Op::Project { input, .. } => widest = widest.max(stride(tape, input)),
+                Op::Attend { q, .. } => queries = queries.max(tape.slot(q).columns),
+                Op::Embed { .. } | Op::RopeStore { .. } | Op::Choose { .. } => {}
+            }
+        }
+        let prompt = tape.input == Input::Prompt;
         Self {
             slots: tape.slots.iter().enumerate().map(bytes).collect(),
-            normed: tape.rows * tiles::padded(width("x")) * 2,
+            normed: if prompt { tape.rows * normed * 2 } else { 0 },
+            sums: if prompt {
+                tape.rows * normed.max(widest) / 32 * 4
+            } else {
+                0
+            },
+            gates: tape.rows * gates * 4,
             // Only a step splits its row.
-            partials: match tape.input {
-                Input::Step => launch::partial_bytes(tape.kv, width("q")),
-                Input::Prompt => 0,
+            partials: if prompt {
+                0
+            } else {
+                launch::partial_bytes(tape.kv, queries)
             },
         }
     }
@@ -249,6 +274,8 @@ impl Slots {
         }
         let kept = [
             (&mut self.normed, needs.normed),
+            (&mut self.sums, needs.sums),
+            (&mut self.gates, needs.gates),
             (&mut self.partials, needs.partials),
         ];
         for (held, bytes) in kept {
@@ -271,6 +298,14 @@ impl Slots {
         self.normed.as_ref().map_or(0, |(_, _, address)| *address)
     }
 
+    pub(super) fn sums(&self) -> u64 {
+        self.sums.as_ref().map_or(0, |(_, _, address)| *address)
+    }
+
+    pub(super) fn gates(&self) -> u64 {
+        self.gates.as_ref().map_or(0, |(_, _, address)| *address)
+    }
+
     pub(super) fn partials(&self) -> u64 {
         self.partials.as_ref().map_or(0, |(_, _, address)| *address)
     }
@@ -279,6 +314,8 @@ impl Slots {
         self.held
             .iter()
             .chain(&self.normed)
+            .chain(&self.sums)
+            .chain(&self.gates)
             .chain(&self.partials)
             .map(|(arena, _, _)| arena.bytes())
             .sum()

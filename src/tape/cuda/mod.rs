@@ -1,4 +1,4 @@
-//! The CUDA executor: each operation is one launch, and a step is one graph.
+//! The CUDA executor: each operation of a step is one launch, and a step is one graph. Prompts have kernels of their own.
 //!
 //! It knows tapes, kernels and memory: not what a model is, nor where its weights come from. An address
 //! never changes once it has been launched with, so what was recorded stays good.
@@ -11,12 +11,16 @@ mod limits;
 mod memory;
 mod observe;
 mod opened;
+mod product;
+mod prompt;
 mod quants;
 mod queue;
 mod scratch;
+mod shapes;
 mod stamps;
 mod state;
 mod step;
+mod storage;
 mod thread;
 mod tiles;
 
@@ -34,7 +38,7 @@ use self::scratch::{Cache, Scratch};
 use self::stamps::Stamps;
 use self::state::State;
 use self::step::Step;
-use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape, WeightInfo};
+use super::{DType, Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape, WeightInfo};
 pub use crate::device::Error;
 pub use crate::device::Memory;
 use crate::device::{Arena, Context, Event, StepMailbox, Stream, TokenMailbox};
@@ -47,6 +51,8 @@ pub struct Options {
     pub places: Places,
     /// The most rows of a prompt that run at once.
     pub rows: usize,
+    /// Of every tape that will run.
+    pub activation: DType,
     pub graph: GraphOptions,
     /// How long to spin for a token before the thread sleeps.
     pub spin: Duration,
@@ -110,11 +116,12 @@ impl Cuda {
     ) -> Result<Self, E> {
         let mut stream = Stream::new(&context)?;
         let integrated = context.properties().integrated;
-        let kernels = Kernels::load(&modules)?;
+        let storages = memory::storages(infos, options.activation);
+        let kernels = Kernels::load(&modules, options.activation, &storages)?;
         let (weight_arena, weights) = memory::load(
             &context,
             options.places.weights(integrated),
-            infos,
+            (infos, options.activation),
             &mut stream,
             read,
         )?;
@@ -344,6 +351,7 @@ impl Cuda {
         let step = Step {
             work: launch::Work {
                 kernels: &self.kernels,
+                multiprocessors: self.context.properties().multiprocessors.unsigned_abs(),
                 weights: &self.weights,
                 slots: &self.slots,
                 addresses: &self.scratch.addresses,

@@ -41,7 +41,7 @@ impl Layout {
         }
     }
 
-    const fn unit(self) -> usize {
+    pub(super) const fn unit(self) -> usize {
         self.quants + self.high + self.scales
     }
 
@@ -63,11 +63,6 @@ impl Layout {
 /// Columns rounded up to whole units.
 pub(super) const fn padded(columns: usize) -> usize {
     columns.next_multiple_of(UNIT)
-}
-
-/// Bytes of a matrix in tiles.
-pub(super) const fn matrix_bytes(format: Format, rows: usize, columns: usize) -> usize {
-    rows.div_ceil(TILE_ROWS) * Layout::of(format).tile_bytes(padded(columns))
 }
 
 /// Writes one tile: `rows` are at most 16 rows of `columns` values as their file stores them, `out` has

@@ -57,6 +57,8 @@ pub(super) enum Logits {
 #[derive(Clone, Debug)]
 pub struct World {
     pub kv: KvInfo,
+    /// Of its cases, once it has been split by it.
+    activation: DType,
     frequencies: Vec<f32>,
     infos: Arc<[WeightInfo]>,
     /// As a file stores them.
@@ -65,6 +67,19 @@ pub struct World {
 }
 
 impl World {
+    /// Its cases of each type of activations, apart: an executor runs those of one.
+    pub(super) fn split(self) -> impl Iterator<Item = Self> {
+        let parts = [DType::F16, DType::BF16].map(|activation| {
+            let mut world = self.clone();
+            world.activation = activation;
+            world
+                .cases
+                .retain(|case| case.tape.activation == activation);
+            world
+        });
+        parts.into_iter().filter(|world| !world.cases.is_empty())
+    }
+
     /// The reference.
     ///
     /// # Errors
@@ -96,6 +111,7 @@ impl World {
     pub fn cuda(&self, device: cuda::Device) -> Result<Executor, cuda::Error> {
         let options = cuda::Options {
             rows: ROWS,
+            activation: self.activation,
             places: cuda::Places::default(),
             graph: eager(),
             spin: std::time::Duration::from_micros(50),
@@ -263,6 +279,7 @@ impl Builder {
         let frequency = |pair| 1.0 / 10_000.0_f32.powf((2 * pair) as f32 / self.kv.head_dim as f32);
         World {
             kv: self.kv,
+            activation: DType::F16,
             frequencies: (0..self.kv.head_dim / 2).map(frequency).collect(),
             infos,
             bytes: self.bytes,

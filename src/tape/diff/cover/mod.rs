@@ -41,6 +41,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 .flat_map(heads)
                 .map(move |kv| positions::world(kv, &mut deal)),
         )
+        .flat_map(World::split)
 }
 
 /// A cache that no case of a world looks at.

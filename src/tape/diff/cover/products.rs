@@ -237,7 +237,7 @@ fn head(
 
 /// What is too large for a quick test: tables of a real vocabulary, one of them of two chunks of memory.
 #[must_use]
-pub fn large() -> World {
+pub fn large() -> impl Iterator<Item = World> {
     const COLUMNS: usize = 1024;
     let mut b = Builder::new(41, unused_cache(), (Format::F32, VOCABULARY, COLUMNS));
     let table = (WeightId(0), Format::F32, (VOCABULARY, COLUMNS));
@@ -261,5 +261,5 @@ pub fn large() -> World {
             head(&mut b, run_of, run, run.rows);
         }
     }
-    b.finish()
+    b.finish().split()
 }

@@ -1,0 +1,175 @@
+// Attention of a prompt's rows, in the tiles of FlashAttention-2 (Dao 2023, arXiv 2307.08691), on the tensor cores.
+// A block takes query rows of one KV head, counted over tokens and the heads that share it; keys come in tiles of
+// KEYS at absolute positions, one after the other: so a row's bits depend on nothing but its own position. The
+// weights of the softmax are rounded to the cache's type twice, the second time what the first has lost.
+#include "prompt/product.cuh"
+
+#define ATTEND_WARPS 4
+
+__device__ __forceinline__ void matrices(u32 (&to)[4], u32 from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
+}
+__device__ __forceinline__ void matrices_turned(u32 (&to)[4], u32 from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
+}
+__device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// Asked again where it is needed rather than kept in a register.
+__device__ __forceinline__ u32 thread_in_block() {
+    u32 thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+}
+
+// M: tiles of 16 query rows a warp. KEYS: of a tile.
+template <typename T, int D, int M, u32 KEYS> __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
+    Stopwatch stopwatch(a.stamp);
+    constexpr u32 PITCH = 2 * D + 16, PIECES = D / 8, ROWS = 16 * M * ATTEND_WARPS, THREADS_ = 32 * ATTEND_WARPS;
+    u32 group = a.heads / a.kv_heads, kv_head = blockIdx.y, tokens = real_rows(a.count, a.rows);
+    // The last tokens see the most keys: theirs go first.
+    u32 first = (gridDim.x - 1 - blockIdx.x) * ROWS, all = tokens * group;
+    if (first >= all) return;
+    u32 position = *at<const u32>(a.position), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    u32 last_position = position + (min(first + ROWS, all) - 1) / group, tiles = last_position / KEYS + 1;
+    u32 base = (u32)__cvta_generic_to_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + KEYS * PITCH;
+    const T *cache_k = at<const T>(a.cache_k) + (u64)kv_head * a.context * D, *cache_v = at<const T>(a.cache_v) + (u64)kv_head * a.context * D;
+    auto load = [&](u32 to, const T *cache, u32 tile) {
+#pragma unroll 1
+        for (u32 c = threadIdx.x; c < KEYS * PIECES; c += THREADS_) {
+            u32 key = tile * KEYS + c / PIECES, piece = c % PIECES;
+            bool there = key <= last_position;
+            copy_16_or_zero(to + c / PIECES * PITCH + piece * 16, cache + (u64)(there ? key : 0) * D + piece * 8, there);
+        }
+        copies_end();
+    };
+    for (u32 c = threadIdx.x; c < ROWS * PIECES; c += THREADS_) {
+        u32 row = min(first + c / PIECES, all - 1), piece = c % PIECES;
+        copy_16(base + c / PIECES * PITCH + piece * 16, at<const T>(a.q) + (u64)(row / group) * a.stride + (kv_head * group + row % group) * D + piece * 8);
+    }
+    load(at_k, cache_k, 0);
+    // Of rows g and g + 8 of each tile.
+    float greatest[M][2], sum[M][2];
+    float out[M][D / 8][4] = {};
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) greatest[m][e] = -INFINITY, sum[m][e] = 0.0f;
+    // Tiles of which every row of the warp sees all.
+    u32 seen_whole = (position + min(first + warp * M * 16, all - 1) / group + 1) / KEYS;
+    // Exponentials are taken to base 2.
+    float scale = a.scale * 1.4426950408889634f;
+    u32 q_from = base + (warp * M * 16 + lane % 16) * PITCH + lane / 16 * 16;
+    u32 k_from = at_k + (lane % 8 + lane / 16 * 8) * PITCH + lane / 8 % 2 * 16;
+    u32 v_from = at_v + lane % 16 * PITCH + lane / 16 * 16;
+    for (u32 tile = 0; tile < tiles; ++tile) {
+        copies_wait<0>();
+        __syncthreads();
+        load(at_v, cache_v, tile);
+        float scores[M][KEYS / 8][4] = {};
+// Keys are loaded once for all: what a scheduler would load ahead does not fit.
+#pragma unroll 1
+        for (u32 d = 0; d < D / 16; ++d) {
+            u32 q[M][4];
+#pragma unroll
+            for (int m = 0; m < M; ++m) matrices(q[m], q_from + m * 16 * PITCH + d * 32);
+#pragma unroll
+            for (u32 n = 0; n < KEYS / 16; ++n) {
+                u32 k[4];
+                matrices(k, k_from + n * 16 * PITCH + d * 32);
+#pragma unroll
+                for (int m = 0; m < M; ++m) {
+                    Mma<T>::run(scores[m][2 * n], q[m], k[0], k[1]);
+                    Mma<T>::run(scores[m][2 * n + 1], q[m], k[2], k[3]);
+                }
+            }
+        }
+        copies_wait<0>();
+        __syncthreads();
+        if (tile + 1 < tiles) load(at_k, cache_k, tile + 1);
+        if (tile >= seen_whole) {
+            u32 thread = thread_in_block(), warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
+#pragma unroll
+            for (int m = 0; m < M; ++m)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    u32 seen = *at<const u32>(a.position) + min(first + (warp * M + m) * 16 + g + 8 * e, all - 1) / group;
+#pragma unroll
+                    for (u32 n = 0; n < KEYS / 8; ++n)
+#pragma unroll
+                        for (int i = 0; i < 2; ++i)
+                            if (tile * KEYS + n * 8 + 2 * t + i > seen) scores[m][n][2 * e + i] = -INFINITY;
+                }
+        }
+#pragma unroll
+        for (int m = 0; m < M; ++m)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                float most = greatest[m][e];
+#pragma unroll
+                for (u32 n = 0; n < KEYS / 8; ++n) most = fmaxf(most, fmaxf(scores[m][n][2 * e], scores[m][n][2 * e + 1]));
+                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
+                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+                float before = power_of_two((greatest[m][e] - most) * scale), less = most * scale, added = 0.0f;
+                greatest[m][e] = most;
+#pragma unroll
+                for (u32 n = 0; n < KEYS / 8; ++n) {
+                    // In place: a pair of weights, and a pair of what it has lost.
+                    float(&pair)[4] = scores[m][n];
+                    float low = power_of_two(fmaf(pair[2 * e], scale, -less)), high = power_of_two(fmaf(pair[2 * e + 1], scale, -less));
+                    added += low + high;
+                    u32 packed = Mma<T>::pack(low, high);
+                    pair[2 * e] = __uint_as_float(packed), pair[2 * e + 1] = __uint_as_float(Mma<T>::rest(low, high, packed));
+                }
+                sum[m][e] = fmaf(sum[m][e], before, added);
+#pragma unroll
+                for (u32 d = 0; d < D / 8; ++d) out[m][d][2 * e] *= before, out[m][d][2 * e + 1] *= before;
+            }
+#pragma unroll
+        for (u32 n = 0; n < KEYS / 16; ++n) {
+            auto weights = [&](int m, int lost, u32(&to)[4]) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) to[i] = __float_as_uint(scores[m][2 * n + i / 2][2 * (i % 2) + lost]);
+            };
+#pragma unroll
+            for (u32 d = 0; d < D / 16; ++d) {
+                u32 v[4];
+                matrices_turned(v, v_from + n * 16 * PITCH + d * 32);
+#pragma unroll
+                for (int m = 0; m < M; ++m)
+#pragma unroll
+                    for (int lost = 0; lost < 2; ++lost) {
+                        u32 p[4];
+                        weights(m, lost, p);
+                        Mma<T>::run(out[m][2 * d], p, v[0], v[1]);
+                        Mma<T>::run(out[m][2 * d + 1], p, v[2], v[3]);
+                    }
+            }
+        }
+    }
+    u32 thread = thread_in_block(), g = thread % 32 / 4, t = thread % 4;
+    warp = thread / 32;
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            float total = sum[m][e];
+            total += __shfl_xor_sync(0xffffffffu, total, 1);
+            total += __shfl_xor_sync(0xffffffffu, total, 2);
+            u32 row = first + (warp * M + m) * 16 + g + 8 * e;
+            if (row >= all) continue;
+            T *to = at<T>(a.out) + (u64)(row / group) * a.stride + (kv_head * group + row % group) * D + 2 * t;
+            float share = 1.0f / total;
+#pragma unroll
+            for (u32 d = 0; d < D / 8; ++d) *reinterpret_cast<u32 *>(to + d * 8) = Mma<T>::pack(out[m][d][2 * e] * share, out[m][d][2 * e + 1] * share);
+        }
+}
+
+#define KERNEL(T, NAME, D, M, KEYS) \
+    extern "C" __global__ void __launch_bounds__(32 * ATTEND_WARPS) prompt_attend_##NAME##_##D(const __grid_constant__ AttendArgs a) { prompt_attend<T, D, M, KEYS>(a); }
+#define KERNELS(T, NAME) KERNEL(T, NAME, 64, 2, 64) KERNEL(T, NAME, 80, 2, 64) KERNEL(T, NAME, 96, 2, 64) KERNEL(T, NAME, 128, 2, 64) KERNEL(T, NAME, 256, 1, 32)
+KERNELS(half, f16)
+KERNELS(__nv_bfloat16, bf16)

@@ -1,0 +1,331 @@
+// The matrix products of a prompt: tiles of tokens and weight rows in shared memory, filled ahead by cp.async, on
+// the tensor cores. Tokens are mma's m, weight rows its n.
+//
+// One warp sums each output over all columns, in their order: a row's bits depend neither on the tile's shape nor
+// on how many rows are read at once. That is the family of prompts; a step's products split the columns over warps
+// and have other last bits.
+#pragma once
+#include "tile.cuh"
+
+// How a block's warps share its tile: TOKENS x ROWS warps, each of M tiles of 16 tokens by 2 tiles of 16 rows.
+template <int TOKENS_, int ROWS_, int M_, int STAGES_> struct Shape {
+    static constexpr int TOKENS = TOKENS_, ROWS = ROWS_, M = M_, STAGES = STAGES_;
+    static constexpr int threads = 32 * TOKENS * ROWS, tokens = 16 * M * TOKENS, tiles = 2 * ROWS;
+};
+
+__device__ __forceinline__ void copy_16(u32 to, const void *from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from)); }
+// Nothing is read where there is nothing: zeros.
+__device__ __forceinline__ void copy_16_or_zero(u32 to, const void *from, bool there) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
+}
+__device__ __forceinline__ void copy_8_or_zero(u32 to, const void *from, bool there) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(there ? 8 : 0));
+}
+__device__ __forceinline__ void copies_end() { asm volatile("cp.async.commit_group;"); }
+template <int LEFT> __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT)); }
+
+// Bytes of a stage: the inputs of 64 columns, the units of the weights with the heads that belong to them, and of
+// formats with a minimum the sums of the inputs over both blocks.
+template <int F, class S> struct Stage {
+    static constexpr u32 unit = Layout<F>::unit + Layout<F>::head;
+    static constexpr u32 inputs = S::tokens * 128, weights = S::tiles * unit, sums = Blocks<F>::minimum ? S::tokens * 8 : 0;
+    static constexpr u32 bytes = inputs + weights + sums;
+};
+
+// Tile `index` of all matrices: of gate and up by turns, else of one after the other.
+__device__ __forceinline__ void tile_of(const PromptArgs &a, u32 index, u32 &matrix, u32 &tile) {
+    if (a.outcome == GATED) {
+        matrix = index % 2, tile = index / 2;
+        return;
+    }
+    u32 tiles0 = (a.weight0.rows + 15) / 16, tiles1 = (a.weight1.rows + 15) / 16;
+    matrix = index < tiles0 ? 0 : index < tiles0 + tiles1 ? 1 : 2;
+    tile = index - (matrix == 0 ? 0 : matrix == 1 ? tiles0 : tiles0 + tiles1);
+}
+
+__device__ __forceinline__ const Tiles &matrix_of(const PromptArgs &a, u32 matrix) { return matrix == 0 ? a.weight0 : matrix == 1 ? a.weight1 : a.weight2; }
+
+// The weights that a lane multiplies next: of one step of plain values, of two of nibbles and bytes.
+template <int F, typename T> struct Staged {
+    u32 quants[4], high;
+
+    __device__ __forceinline__ void load(const u8 *unit, u32 lane, u32 step) {
+        if constexpr (Layout<F>::quants == 512) {
+            uint2 two = reinterpret_cast<const uint2 *>(unit)[2 * lane + step / 2];
+            quants[0] = two.x, quants[1] = two.y;
+            if constexpr (Layout<F>::high == 128) high = reinterpret_cast<const u32 *>(unit + 512)[lane] >> (4 * (step & ~1u));
+            if constexpr (Layout<F>::high == 256) high = reinterpret_cast<const u32 *>(unit + 512)[2 * lane + step / 2];
+        } else if constexpr (Layout<F>::quants != 4096) {
+            uint4 four = reinterpret_cast<const uint4 *>(unit)[(Layout<F>::quants == 1024 ? step / 2 : step) * 32 + lane];
+            quants[0] = four.x, quants[1] = four.y, quants[2] = four.z, quants[3] = four.w;
+        }
+    }
+
+    // The four pairs (see tile.cuh) of step `s` of those that were loaded, and what T lacks of them.
+    __device__ __forceinline__ void pairs(const u8 *unit, u32 lane, u32 step, u32 s, u32 (&a)[4], u32 (&rest)[4]) const {
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            if constexpr (F == F32) {
+                float2 pair = *reinterpret_cast<const float2 *>(unit + ((2 * step + i / 2) * 32 + lane) * 16 + i % 2 * 8);
+                a[i] = Mma<T>::pack(pair.x, pair.y);
+                rest[i] = Mma<T>::rest(pair.x, pair.y, a[i]);
+            } else if constexpr (Layout<F>::quants == 2048 && Mma<T>::template holds<F>()) {
+                a[i] = quants[i];
+            } else if constexpr (Layout<F>::quants == 2048) {
+                float low, high_;
+                if constexpr (F == BF16) {
+                    low = __uint_as_float(quants[i] << 16), high_ = __uint_as_float(quants[i] & 0xffff0000u);
+                } else {
+                    half2 pair = *reinterpret_cast<const half2 *>(&quants[i]);
+                    low = __low2float(pair), high_ = __high2float(pair);
+                }
+                a[i] = Mma<T>::pack(low, high_);
+                rest[i] = Mma<T>::rest(low, high_, a[i]);
+            } else if constexpr (F == Q8_0) {
+                a[i] = bytes_less_128<T>(quants[2 * s + i / 2], i % 2);
+            } else {
+                u32 pair = (quants[s] >> (4 * i)) & 0x000f000fu;
+                if constexpr (Layout<F>::high == 128) pair |= ((high >> (4 * s + i)) & 0x00010001u) << 4;
+                if constexpr (Layout<F>::high == 256) pair |= ((high >> (2 * (4 * s + i))) & 0x00030003u) << 4;
+                a[i] = small_integers<T>(pair, F == Q4_0 ? 8 : F == Q5_0 ? 16 : F == Q6_K ? 32 : 0);
+            }
+        }
+    }
+};
+
+// Scales, and minima, of the rows 2 t, 2 t + 8, 2 t + 1, 2 t + 9 of a tile in the block that ends with step s.
+template <int F> __device__ __forceinline__ void scales_of(const u8 *unit, u32 lane, u32 s, float (&scale)[4], float (&minimum)[4]) {
+    const u8 *scales = unit + Layout<F>::quants + Layout<F>::high, *head = unit + Layout<F>::unit;
+    u32 t = lane % 4;
+    auto number = [](u32 bits) { return __half2float(__ushort_as_half((u16)bits)); };
+    if constexpr (F == Q4_0 || F == Q5_0 || F == Q8_0) {
+        uint4 all = *reinterpret_cast<const uint4 *>(scales + 16 * t);
+        const u32 words[4] = {all.x, all.y, all.z, all.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) scale[i] = number(s / 2 ? words[i] >> 16 : words[i] & 0xffffu);
+    } else if constexpr (F == Q4_1 || F == Q5_1) {
+#pragma unroll
+        for (int half_ = 0; half_ < 2; ++half_) {
+            uint4 all = *reinterpret_cast<const uint4 *>(scales + 32 * t + 16 * half_);
+            const u32 words[2] = {s / 2 ? all.y : all.x, s / 2 ? all.w : all.z};
+#pragma unroll
+            for (int r = 0; r < 2; ++r) scale[2 * half_ + r] = number(words[r] & 0xffffu), minimum[2 * half_ + r] = number(words[r] >> 16);
+        }
+    } else if constexpr (F == Q4_K || F == Q5_K) {
+        uint4 all = *reinterpret_cast<const uint4 *>(scales + 16 * t), heads = *reinterpret_cast<const uint4 *>(head + 16 * t);
+        const u32 words[4] = {all.x, all.y, all.z, all.w}, d[4] = {heads.x, heads.y, heads.z, heads.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            u32 pair = words[i] >> (16 * (s / 2));
+            scale[i] = number(d[i] & 0xffffu) * (float)(pair & 0xffu);
+            minimum[i] = -(number(d[i] >> 16) * (float)((pair >> 8) & 0xffu));
+        }
+    } else if constexpr (F == Q6_K) {
+        uint4 all = *reinterpret_cast<const uint4 *>(scales + 16 * t);
+        uint2 heads = *reinterpret_cast<const uint2 *>(head + 8 * t);
+        const u32 words[4] = {all.x, all.y, all.z, all.w}, d[4] = {heads.x & 0xffffu, heads.x >> 16, heads.y & 0xffffu, heads.y >> 16};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) scale[i] = number(d[i]) * (float)(i8)(words[i] >> (8 * s));
+    }
+}
+
+// Two neighbours of a row of outputs, in one access where they lie even.
+template <typename T> struct alignas(2 * sizeof(T)) Two {
+    T first, second;
+};
+template <typename T> __device__ __forceinline__ void put_pair(T *out, u32 stride, u32 row, u32 rows, const float (&values)[2]) {
+    if (stride % 2 == 0 && row + 1 < rows) *reinterpret_cast<Two<T> *>(out + row) = {round_to<T>(values[0]), round_to<T>(values[1])};
+    else if (row < rows) {
+        out[row] = round_to<T>(values[0]);
+        if (row + 1 < rows) out[row + 1] = round_to<T>(values[1]);
+    }
+}
+__device__ __forceinline__ void add_pair(const float *out, u32 stride, u32 row, u32 rows, float (&values)[2]) {
+    if (stride % 2 == 0 && row + 1 < rows) {
+        float2 there = *reinterpret_cast<const float2 *>(out + row);
+        values[0] += there.x, values[1] += there.y;
+    } else if (row < rows) {
+        values[0] += out[row];
+        if (row + 1 < rows) values[1] += out[row + 1];
+    }
+}
+
+extern __shared__ __align__(128) u8 staged[];
+
+template <int F, typename T, class S> __device__ __forceinline__ void prompt_product(const PromptArgs &a) {
+    Stopwatch stopwatch(a.stamp);
+    typedef Stage<F, S> G;
+    constexpr u32 M = S::M;
+    u32 rows = real_rows(a.count, a.rows), first = blockIdx.x * S::tokens;
+    if (first >= rows) return;
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    u32 along_tokens = warp % S::TOKENS, along_rows = warp / S::TOKENS;
+    u32 base = (u32)__cvta_generic_to_shared(staged), units = a.weight0.columns / 64;
+    u32 all_tiles = (a.weight0.rows + 15) / 16 + (a.weight1.rows + 15) / 16 + (a.weight2.rows + 15) / 16;
+    // A warp copies whole units. Where its tiles lie; beyond the last, the last again, whose outputs are not kept.
+    constexpr u32 EACH = S::tiles / (S::TOKENS * S::ROWS), UNIT_PIECES = Layout<F>::unit / 16, HEAD_PIECES = Layout<F>::head / 16;
+    static_assert(S::tiles % (S::TOKENS * S::ROWS) == 0);
+    const u8 *begins[EACH];
+#pragma unroll
+    for (u32 i = 0; i < EACH; ++i) {
+        u32 matrix, tile;
+        tile_of(a, min(blockIdx.y * S::tiles + warp * EACH + i, all_tiles - 1), matrix, tile);
+        begins[i] = at<const u8>(matrix_of(a, matrix).data + tile * tile_bytes<F>(a.weight0.columns)) + lane * 16;
+    }
+    // Eight threads copy a row of the inputs; of rows that do not exist, zeros.
+    constexpr u32 ROWS_AT_ONCE = S::threads / 8, INPUTS = S::tokens / ROWS_AT_ONCE;
+    u32 row = threadIdx.x / 8, to_input = base + row * 128 + (threadIdx.x % 8 ^ 2 * (row & 3)) * 16;
+    const T *from_input = at<const T>(a.input) + (u64)(first + row) * a.stride + threadIdx.x % 8 * 8;
+    u32 to_weights = base + G::inputs + warp * EACH * G::unit + lane * 16;
+    const float *from_sums = at<const float>(a.sums) + (u64)(first + threadIdx.x) * (a.stride / 32);
+    auto load = [&](u32 k, u32 slot) {
+#pragma unroll
+        for (u32 i = 0; i < INPUTS; ++i)
+            copy_16_or_zero(to_input + slot * G::bytes + i * ROWS_AT_ONCE * 128, from_input + (u64)i * ROWS_AT_ONCE * a.stride + k * 64, first + row + i * ROWS_AT_ONCE < rows);
+        u32 skip = Layout<F>::head ? k / 4 * (Layout<F>::head + 4 * Layout<F>::unit) : 0;
+        u32 unit_skip = Layout<F>::head ? skip + Layout<F>::head + k % 4 * Layout<F>::unit : k * Layout<F>::unit;
+#pragma unroll
+        for (u32 i = 0; i < EACH; ++i) {
+            u32 to = to_weights + slot * G::bytes + i * G::unit;
+#pragma unroll
+            for (u32 piece = 0; piece < UNIT_PIECES; piece += 32)
+                if (piece + 32 <= UNIT_PIECES || lane < UNIT_PIECES - piece) copy_16(to + piece * 16, begins[i] + unit_skip + piece * 16);
+            if (HEAD_PIECES && lane < HEAD_PIECES) copy_16(to + UNIT_PIECES * 16, begins[i] + skip);
+        }
+        if constexpr (Blocks<F>::minimum) {
+            static_assert(S::tokens <= S::threads);
+            if (threadIdx.x < S::tokens)
+                copy_8_or_zero(base + slot * G::bytes + G::inputs + G::weights + threadIdx.x * 8, from_sums + k * 2, first + threadIdx.x < rows);
+        }
+        copies_end();
+    };
+    float sums[M][2][2][4] = {};
+#pragma unroll
+    for (u32 k = 0; k < S::STAGES - 1; ++k) {
+        if (k < units) load(k, k);
+        else copies_end();
+    }
+    u32 slot = 0, next = S::STAGES - 1;
+    for (u32 k = 0; k < units; ++k) {
+        copies_wait<S::STAGES - 2>();
+        __syncthreads();
+        if (k + S::STAGES - 1 < units) load(k + S::STAGES - 1, next);
+        else copies_end();
+        const u8 *stage = staged + slot * G::bytes;
+        next = slot, slot = slot + 1 == S::STAGES ? 0 : slot + 1;
+        const u8 *inputs = stage + (along_tokens * 16 * M + g) * 128 + t * 8, *unit = stage + G::inputs + along_rows * 2 * G::unit;
+        // A block of one scale is two steps; Q6_K's is one, and two share what is loaded.
+        constexpr u32 STEPS = Blocks<F>::scaled ? 2 : 1, PARTS = F == Q6_K ? 2 : 1;
+#pragma unroll(Blocks<F>::scaled ? 1 : 4)
+        for (u32 b = 0; b < 4 / STEPS; ++b) {
+            u32 f[STEPS][2][4], rest[STEPS][2][4];
+            float scale[PARTS][2][4], minimum[2][4];
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+                const u8 *from = unit + n * G::unit;
+                Staged<F, T> w;
+                w.load(from, lane, b * STEPS);
+#pragma unroll
+                for (u32 s = 0; s < STEPS; ++s) w.pairs(from, lane, b * STEPS + s, s, f[s][n], rest[s][n]);
+                if constexpr (Blocks<F>::scaled) {
+#pragma unroll
+                    for (u32 part = 0; part < PARTS; ++part) scales_of<F>(from, lane, b * STEPS + part, scale[part][n], minimum[n]);
+                }
+            }
+#pragma unroll
+            for (u32 m = 0; m < M; ++m) {
+                u32 x[STEPS][4];
+#pragma unroll
+                for (u32 s = 0; s < STEPS; ++s) {
+                    const u8 *from = inputs + m * 2048 + (2 * (b * STEPS + s) ^ 2 * (g & 3)) * 16;
+                    uint2 low = *reinterpret_cast<const uint2 *>(from), high = *reinterpret_cast<const uint2 *>(from + 1024);
+                    x[s][0] = low.x, x[s][1] = high.x, x[s][2] = low.y, x[s][3] = high.y;
+                }
+                float total[2];
+                if constexpr (Blocks<F>::minimum) {
+                    const float *of = reinterpret_cast<const float *>(stage + G::inputs + G::weights) + (along_tokens * 16 * M + m * 16 + g) * 2 + b;
+                    total[0] = of[0], total[1] = of[16];
+                }
+#pragma unroll
+                for (int n = 0; n < 2; ++n)
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        float(&sum)[4] = sums[m][n][h];
+                        if constexpr (!Blocks<F>::scaled) {
+                            Mma<T>::run(sum, x[0], f[0][n][h], f[0][n][h + 2]);
+                            if constexpr (!Mma<T>::template holds<F>()) Mma<T>::run(sum, x[0], rest[0][n][h], rest[0][n][h + 2]);
+                            continue;
+                        }
+#pragma unroll
+                        for (u32 part = 0; part < PARTS; ++part) {
+                            float block[4] = {};
+                            Mma<T>::run(block, x[part], f[part][n][h], f[part][n][h + 2]);
+                            if constexpr (PARTS < STEPS) Mma<T>::run(block, x[1], f[1][n][h], f[1][n][h + 2]);
+#pragma unroll
+                            for (int i = 0; i < 4; ++i) {
+                                sum[i] = fmaf(scale[part][n][h + 2 * (i % 2)], block[i], sum[i]);
+                                if constexpr (Blocks<F>::minimum) sum[i] = fmaf(minimum[n][h + 2 * (i % 2)], total[i / 2], sum[i]);
+                            }
+                        }
+                    }
+            }
+        }
+    }
+    // Sums 0 and 1 are of token g and the rows 2 t and 2 t + 1 of half h of a tile, 2 and 3 of token g + 8.
+    u32 tile_index = blockIdx.y * S::tiles + along_rows * 2;
+#pragma unroll
+    for (u32 m = 0; m < M; ++m)
+#pragma unroll
+        for (int second = 0; second < 2; ++second) {
+            u32 token = first + (along_tokens * M + m) * 16 + g + 8 * second;
+            if (token >= rows) continue;
+            if (a.outcome == GATED) {
+                if (tile_index >= all_tiles) continue;
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    u32 row = tile_index / 2 * 16 + 8 * h + 2 * t;
+                    float gated[2];
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        bool there = row + i < a.weight0.rows;
+                        float gate = sums[m][0][h][2 * second + i], up = sums[m][1][h][2 * second + i];
+                        if (there) gate *= row_scale<F>(a.weight0, row + i), up *= row_scale<F>(a.weight1, row + i);
+                        gated[i] = gate / (1.0f + expf(-gate)) * up;
+                    }
+                    put_pair<T>(at<T>(a.out0) + (u64)token * a.out_stride, a.out_stride, row, a.weight0.rows, gated);
+                }
+                continue;
+            }
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+                if (tile_index + n >= all_tiles) continue;
+                u32 matrix, tile;
+                tile_of(a, tile_index + n, matrix, tile);
+                const Tiles &of = matrix_of(a, matrix);
+                const float *bias = at<const float>(matrix == 0 ? a.bias0 : matrix == 1 ? a.bias1 : a.bias2);
+                u32 stride = a.out_stride ? a.out_stride : of.rows;
+                float *out = at<float>(matrix == 0 ? a.out0 : matrix == 1 ? a.out1 : a.out2) + (u64)token * stride;
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    u32 row = tile * 16 + 8 * h + 2 * t;
+                    float values[2];
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        float &value = values[i];
+                        value = sums[m][n][h][2 * second + i];
+                        if (row + i >= of.rows) continue;
+                        value *= row_scale<F>(of, row + i);
+                        if (bias) value += bias[row + i];
+                        if (a.outcome == SILU) value /= 1.0f + expf(-value);
+                        if (a.outcome == MULTIPLIED) value *= at<const float>(a.out1)[(u64)token * stride + row + i];
+                    }
+                    if (a.outcome == MULTIPLIED) {
+                        put_pair<T>(at<T>(a.out0) + (u64)token * stride, stride, row, of.rows, values);
+                        continue;
+                    }
+                    if (a.outcome == ADDED) add_pair(out, stride, row, of.rows, values);
+                    put_pair<float>(out, stride, row, of.rows, values);
+                }
+            }
+        }
+}

@@ -1,0 +1,4 @@
+// Products of a step with weights in Q4_K.
+#include "step/product.cuh"
+
+STEP_KERNELS(Q4_K, q4_k)

@@ -1,0 +1,30 @@
+//! How many rows of a prompt run at once where the settings leave it open.
+//!
+//! More rows use a GPU better and take more memory; between two chunks a cancelled request ends and another may have
+//! its turn. Bits do not depend on it.
+
+use super::runner::Settings;
+
+/// On a CPU more rows gain nothing.
+pub(super) const CPU: usize = 64;
+
+/// On a GPU, by the bytes of its memory.
+#[cfg(feature = "cuda")]
+pub(super) fn of_gpu(bytes: u64, integrated: bool) -> usize {
+    const GIB: u64 = 1 << 30;
+    match bytes {
+        // What shares its memory is a board, whose chunks take longer.
+        bytes if bytes >= 32 * GIB && !integrated => 2048,
+        bytes if bytes >= 12 * GIB => 512,
+        _ => 256,
+    }
+}
+
+/// The settings with `chunk` where they leave it open.
+pub(super) fn settled(settings: &Settings, chunk: usize) -> Settings {
+    let mut settings = settings.clone();
+    if settings.prefill_chunk == 0 {
+        settings.prefill_chunk = chunk;
+    }
+    settings
+}

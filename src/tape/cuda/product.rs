@@ -1,0 +1,125 @@
+//! The products of a step's row: a launch for matrices of one form and width.
+//!
+//! What differs in form, as some files mix them within a layer, is launched apart: each output is summed by itself, so
+//! that changes no bit.
+
+use super::kernels::STEP_BLOCKS;
+use super::launch::Work;
+use super::narrow;
+use super::queue::Queue;
+use super::storage::Storage;
+use crate::device::{Error, Geometry, StepArgs, Tiles};
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+
+/// What becomes of outputs: `Outcome` of `kernels/tile.cuh`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Outcome {
+    Stored = 0,
+    /// To what is there.
+    Added = 1,
+    /// silu of the first times the second.
+    Gated = 2,
+    /// silu of it, in f32.
+    Silu = 3,
+    /// Times what `Silu` has left.
+    Multiplied = 4,
+}
+
+/// Bytes of shared memory: the row, its sums, and what eight warps have summed, twice. `Row` of
+/// `kernels/step/product.cuh`.
+pub(super) const fn shared(columns: usize) -> usize {
+    2 * columns + columns / 32 * 4 + 2 * 8 * 16 * 4
+}
+
+/// Runs of neighbours of one form; what there is none of has no rows.
+pub(super) fn runs(weights: &[Tiles; 3]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+    let mut first = 0;
+    std::iter::from_fn(move || {
+        let of = weights.get(first).filter(|weight| weight.rows > 0)?;
+        let other = |next: &usize| weights[*next].rows == 0 || weights[*next].format != of.format;
+        let run = first..(first + 1..3).find(other).unwrap_or(3);
+        first = run.end;
+        Some(run)
+    })
+}
+
+/// Of three of a kind those of a run, first things first.
+pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize>) -> [T; 3] {
+    std::array::from_fn(|index| {
+        let at = run.start + index;
+        if at < run.end { all[at] } else { T::default() }
+    })
+}
+
+impl Work<'_> {
+    /// Launches one for each run of weights of one form; `args` says of what and where to.
+    pub(super) fn product(&self, queue: &mut Queue<'_>, args: StepArgs) -> Result<(), Error> {
+        for run in runs(&[args.weight0, args.weight1, args.weight2]) {
+            let [weight0, weight1, weight2] =
+                of_run([args.weight0, args.weight1, args.weight2], &run);
+            let [bias0, bias1, bias2] = of_run([args.bias0, args.bias1, args.bias2], &run);
+            let [out0, out1, out2] = of_run([args.out0, args.out1, args.out2], &run);
+            let of = StepArgs {
+                weight0,
+                weight1,
+                weight2,
+                bias0,
+                bias1,
+                bias2,
+                out0,
+                out1,
+                out2,
+                ..args
+            };
+            self.alike(queue, of)?;
+        }
+        Ok(())
+    }
+
+    /// silu of gate times up.
+    pub(super) fn gated(&self, queue: &mut Queue<'_>, args: StepArgs) -> Result<(), Error> {
+        if args.weight0.format == args.weight1.format {
+            let outcome = Outcome::Gated as u32;
+            return self.alike(queue, StepArgs { outcome, ..args });
+        }
+        let gates = self.slots.gates();
+        let silu = StepArgs {
+            weight1: Tiles::default(),
+            out0: gates,
+            outcome: Outcome::Silu as u32,
+            ..args
+        };
+        self.alike(queue, silu)?;
+        let multiplied = StepArgs {
+            weight0: args.weight1,
+            weight1: Tiles::default(),
+            out1: gates,
+            outcome: Outcome::Multiplied as u32,
+            ..args
+        };
+        self.alike(queue, multiplied)
+    }
+
+    fn alike(&self, queue: &mut Queue<'_>, args: StepArgs) -> Result<(), Error> {
+        let kernel = Storage::of_code(args.weight0.format).and_then(|of| self.kernels.step(of));
+        let kernel = kernel.ok_or_else(|| Error::NoKernel {
+            kernel: format!("step of format {}", args.weight0.format),
+        })?;
+        let tiles = |weight: Tiles| weight.rows.div_ceil(16);
+        let all = if args.outcome == Outcome::Gated as u32 {
+            tiles(args.weight0)
+        } else {
+            tiles(args.weight0) + tiles(args.weight1) + tiles(args.weight2)
+        };
+        // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
+        let blocks = all.min(self.multiprocessors.max(1) * STEP_BLOCKS);
+        let geometry = Geometry {
+            shared: narrow(shared(args.stride as usize)),
+            ..Geometry::new(blocks, THREADS)
+        };
+        queue.launch(kernel, geometry, &args)
+    }
+}
