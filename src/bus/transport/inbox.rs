@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
+use zbus::Message;
 
 use super::turns::{Turns, Whose};
 use crate::bus::accounts::Accounts;
@@ -20,17 +21,24 @@ const ALL: usize = 32;
 const OF_USER: usize = 16;
 const OF_CONNECTION: usize = 4;
 
-/// A whole message, as zbus shall read it.
+/// A message that goes further.
 #[derive(Debug)]
-pub(super) struct Incoming {
-    pub(super) bytes: Vec<u8>,
-    /// Of a call: whose it is, and its number.
-    pub(super) call: Option<(Arc<str>, u32)>,
+pub(super) enum Incoming {
+    /// What the bus says, in bytes: zbus wants it numbered in the order in which it gets it.
+    Told(Vec<u8>),
+    Call(IncomingCall),
+}
+
+#[derive(Debug)]
+pub(super) struct IncomingCall {
+    pub(super) name: Arc<str>,
+    pub(super) serial: u32,
+    pub(super) message: Message,
 }
 
 #[derive(Debug)]
 enum Waiting {
-    Call(Incoming),
+    Call(IncomingCall),
     /// Wants to know when all before it have been handed in.
     Passed(oneshot::Sender<()>),
 }
@@ -47,7 +55,7 @@ struct Young {
 #[derive(Debug, Default)]
 struct State {
     /// From the bus.
-    told: VecDeque<Incoming>,
+    told: VecDeque<Vec<u8>>,
     calls: Turns<Waiting>,
     /// The oldest is first.
     young: VecDeque<Young>,
@@ -74,11 +82,11 @@ impl Inbox {
 
     pub(super) fn push(&self, incoming: Incoming) {
         let mut state = self.lock();
-        match &incoming.call {
-            None => state.told.push_back(incoming),
-            Some((name, _)) => {
-                let (whose, name) = (self.whose(name), name.clone());
-                state.calls.push(whose, &name, Waiting::Call(incoming));
+        match incoming {
+            Incoming::Told(bytes) => state.told.push_back(bytes),
+            Incoming::Call(call) => {
+                let (whose, name) = (self.whose(&call.name), call.name.clone());
+                state.calls.push(whose, &name, Waiting::Call(call));
             }
         }
         drop(state);
@@ -115,7 +123,7 @@ impl Inbox {
             return Taken::Ended(why.clone());
         }
         if let Some(told) = state.told.pop_front() {
-            return Taken::One(told);
+            return Taken::One(Incoming::Told(told));
         }
         let State { calls, young, .. } = &mut *state;
         while young.front().is_some_and(|young| young.until <= now) {
@@ -133,21 +141,18 @@ impl Inbox {
                     // Whoever asked may have gone.
                     let _ = passed.send(());
                 }
-                Some(Waiting::Call(incoming)) => {
-                    let Some((name, serial)) = incoming.call.clone() else {
-                        return Taken::One(incoming);
-                    };
+                Some(Waiting::Call(call)) => {
                     // Its caller may have left meanwhile.
-                    if !self.accounts.is_begun(&name, serial) {
+                    if !self.accounts.is_begun(&call.name, call.serial) {
                         continue;
                     }
                     young.push_back(Young {
-                        whose: self.whose(&name),
-                        name,
-                        serial,
+                        whose: self.whose(&call.name),
+                        name: call.name.clone(),
+                        serial: call.serial,
                         until: now + YOUNG,
                     });
-                    return Taken::One(incoming);
+                    return Taken::One(Incoming::Call(call));
                 }
             }
         }

@@ -11,7 +11,7 @@ use zbus::connection::socket::ReadHalf;
 use zbus::export::async_trait::async_trait;
 
 use super::Refused;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, Incoming};
 use super::sift::{Sifter, parse};
 use super::source::Source;
 use crate::bus::accounts::Accounts;
@@ -60,14 +60,12 @@ impl ReadHalf for Reader {
             self.sifting.spawn(sifter.run());
         }
         loop {
-            let incoming = self.inbox.next().await?;
-            if let Some(message) = parse(incoming.bytes, seq).await {
-                return Ok(message);
-            }
-            self.accounts.count_unreadable();
-            if let Some((name, serial)) = incoming.call {
-                self.accounts.forgo(&name, serial);
-                self.inbox.settle(&name, serial);
+            match self.inbox.next().await? {
+                Incoming::Call(call) => return Ok(call.message),
+                Incoming::Told(bytes) => match parse(bytes, seq).await {
+                    Some(message) => return Ok(message),
+                    None => self.accounts.count_unreadable(),
+                },
             }
         }
     }
@@ -77,7 +75,7 @@ impl ReadHalf for Reader {
         let Some(sifter) = &mut self.sifter else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        Ok((sifter.source.read_some(buffer).await?, Vec::new()))
+        sifter.source.recvmsg(buffer).await
     }
 
     fn can_pass_unix_fd(&self) -> bool {

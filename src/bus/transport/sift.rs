@@ -15,7 +15,7 @@ use zbus::export::async_trait::async_trait;
 
 use super::Refused;
 use super::header::{FIXED, Fixed, Header, LONGEST_FIELDS};
-use super::inbox::{Inbox, Incoming};
+use super::inbox::{Inbox, Incoming, IncomingCall};
 use super::source::Source;
 use crate::bus::accounts::{Accounts, Admission, BUS, Call};
 
@@ -63,7 +63,7 @@ impl Sifter {
                 return Ok(None);
             }
             let bytes = self.whole(&header, fixed.body()).await?;
-            return Ok(bytes.map(|bytes| Incoming { bytes, call: None }));
+            return Ok(bytes.map(Incoming::Told));
         }
         let call = Call {
             serial: fixed.serial(),
@@ -72,12 +72,20 @@ impl Sifter {
         };
         match self.accounts.begin(sender, call) {
             Admission::Taken => {
-                let Some(bytes) = self.whole(&header, fixed.body()).await? else {
+                let message = match header.write() {
+                    Some(head) => self.source.message(head, fixed.body()).await?,
+                    None => self.source.skip(fixed.body()).await.map(|()| None)?,
+                };
+                let Some(message) = message else {
+                    self.accounts.count_unreadable();
                     self.accounts.forgo(sender, call.serial);
                     return Ok(None);
                 };
-                let call = Some((sender.into(), call.serial));
-                Ok(Some(Incoming { bytes, call }))
+                Ok(Some(Incoming::Call(IncomingCall {
+                    name: sender.into(),
+                    serial: call.serial,
+                    message,
+                })))
             }
             Admission::Dropped => {
                 self.source.skip(fixed.body()).await?;
@@ -95,10 +103,11 @@ impl Sifter {
         }
     }
 
-    /// Reads the body; the whole message, or `None` if it is none.
+    /// Reads the body of what the bus says; the whole message.
     async fn whole(&mut self, header: &Header, body: usize) -> zbus::Result<Option<Vec<u8>>> {
         let Some(mut bytes) = header.write() else {
-            self.unreadable(body).await?;
+            self.source.skip(body).await?;
+            self.accounts.count_unreadable();
             return Ok(None);
         };
         let start = bytes.len();

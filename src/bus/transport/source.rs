@@ -1,9 +1,13 @@
 //! The bytes from the bus.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use tokio::io::{AsyncReadExt, BufReader, sink};
 use tokio::net::unix::OwnedReadHalf;
+use zbus::Message;
+use zbus::connection::socket::ReadHalf;
+use zbus::export::async_trait::async_trait;
 
 /// Bytes that one read takes, of many small messages.
 const READ: usize = 64 << 10;
@@ -14,6 +18,8 @@ pub(super) struct Source {
     /// What came with the handshake; it is first.
     early: Vec<u8>,
     stream: BufReader<OwnedReadHalf>,
+    /// Bytes that zbus has read itself.
+    taken: usize,
 }
 
 impl Source {
@@ -21,12 +27,8 @@ impl Source {
         Self {
             early: Vec::new(),
             stream: BufReader::with_capacity(READ, stream),
+            taken: 0,
         }
-    }
-
-    /// Of the handshake.
-    pub(super) async fn read_some(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.stream.read(out).await
     }
 
     /// Puts back what was read too far.
@@ -53,5 +55,35 @@ impl Source {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(())
+    }
+
+    /// Makes a message of its header and the next `body` bytes, which are kept but once; `None` if it is none. All of
+    /// them are read in any case.
+    pub(super) async fn message(
+        &mut self,
+        mut header: Vec<u8>,
+        body: usize,
+    ) -> io::Result<Option<Message>> {
+        self.taken = 0;
+        // Nothing looks at its place among other messages.
+        let read = self.receive_message(0, &mut header, &mut Vec::new()).await;
+        self.skip(body.saturating_sub(self.taken)).await?;
+        Ok(read.ok())
+    }
+}
+
+#[async_trait]
+impl ReadHalf for Source {
+    async fn recvmsg(&mut self, out: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+        let early = self.early.len().min(out.len());
+        let read = if early > 0 {
+            out[..early].copy_from_slice(&self.early[..early]);
+            self.early.drain(..early);
+            early
+        } else {
+            self.stream.read(out).await?
+        };
+        self.taken += read;
+        Ok((read, Vec::new()))
     }
 }

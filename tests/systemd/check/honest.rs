@@ -1,7 +1,7 @@
 //! Clients that do nothing wrong, and how they fare: when the first token comes, when a ping is answered, and whether
 //! what they read is what they asked for.
 //!
-//! The bus itself is pinged at the same times: nothing that goes through it is faster than it is.
+//! The bus itself is asked at the same times: nothing that goes through it is faster than it is.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,8 +19,14 @@ use crate::Failed;
 
 const TOKENS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(50);
-/// `dbus-daemon` as somebody to call.
-const BUS: [&str; 2] = ["org.freedesktop.DBus", "/org/freedesktop/DBus"];
+/// The least that the daemon can be asked for, and `dbus-daemon` itself: name, path, interface and member.
+const DAEMON: [&str; 4] = [NAME, PATH, "org.freedesktop.DBus.Peer", "Ping"];
+const BUS: [&str; 4] = [
+    "org.freedesktop.DBus",
+    "/org/freedesktop/DBus",
+    "org.freedesktop.DBus",
+    "GetId",
+];
 /// How long after the time is over an answer may still come.
 const LATE: Duration = Duration::from_secs(10);
 
@@ -43,8 +49,7 @@ struct Seen {
 pub(crate) async fn run(seconds: &str, clients: &str) -> Result<(), Failed> {
     let until = Instant::now() + Duration::from_secs(seconds.parse()?);
     let clients = join_all((0..clients.parse()?).map(|number| talk(number, until)));
-    let (talked, pinged, mut bus) =
-        tokio::join!(clients, ping([NAME, PATH], until), ping(BUS, until));
+    let (talked, pinged, mut bus) = tokio::join!(clients, ping(DAEMON, until), ping(BUS, until));
     let mut seen = pinged;
     for (error, count) in std::mem::take(&mut bus.errors) {
         *seen.errors.entry(format!("bus {error}")).or_default() += count;
@@ -163,7 +168,7 @@ async fn ask(question: &str) -> Result<(Option<Instant>, Option<String>), Failed
 }
 
 /// Pings one after the other; each on the connection that is there.
-async fn ping(whom: [&str; 2], until: Instant) -> Seen {
+async fn ping(whom: [&str; 4], until: Instant) -> Seen {
     let mut seen = Seen::default();
     let mut connection = None;
     while Instant::now() < until {
@@ -189,7 +194,7 @@ async fn ping(whom: [&str; 2], until: Instant) -> Seen {
 }
 
 async fn ping_once(
-    [name, path]: [&str; 2],
+    [name, path, interface, member]: [&str; 4],
     connection: &mut Option<Connection>,
 ) -> zbus::Result<()> {
     if connection.is_none() {
@@ -198,9 +203,8 @@ async fn ping_once(
     let Some(connection) = connection else {
         return Ok(());
     };
-    let peer = Some("org.freedesktop.DBus.Peer");
     connection
-        .call_method(Some(name), path, peer, "Ping", &())
+        .call_method(Some(name), path, Some(interface), member, &())
         .await
         .map(drop)
 }
