@@ -4,11 +4,15 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::support::attack::{Until, calls};
+use crate::support::attack::{Until, calls, stop_reading};
 use crate::support::daemon::EVENTUALLY;
 use crate::support::peer_bus::{PeerBus, PeerClient};
+use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
+use crate::support::wire::Wire;
 
+/// Bytes of a text that takes the bus as many turns as it has kilobytes.
+const LONG: usize = 64 << 10;
 const GREEDY: u32 = 1001;
 const OTHER: u32 = 1002;
 const CONNECTIONS: usize = 10;
@@ -81,4 +85,27 @@ fn a_request_does_not_wait_for_all_of_another_user() {
     other.reply(asked, EVENTUALLY).expect("an answer");
     let waited = wait(&bus, before, &other.name).expect("it is answered");
     assert!(waited <= 3, "{waited} of {CONNECTIONS}");
+}
+
+/// While a long answer is on its way to the bus, all others wait: it is for those alone who read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_answer_is_not_for_one_who_does_not_read() {
+    let bus = PrivateBus::start();
+    let _daemon = Process::start(&bus, "", "").await;
+    let mut wire = Wire::connect(&bus.socket()).expect("a connection");
+    let text = "x".repeat(LONG);
+    let open = calls::open_session([("system", text.as_str().into())]);
+    let opened = wire.ask(open, EVENTUALLY).expect("an answer");
+    let path = opened.text().expect("a session");
+    let history = || calls::session(&path, "History");
+    let read = wire.ask(history(), EVENTUALLY).expect("an answer");
+    assert_eq!(read.error, "");
+    stop_reading(&mut wire).expect("the bus takes it");
+    let unread = wire.send(history()).expect("the bus takes it");
+    // Longer than it waits for what came before to be read.
+    thread::sleep(Duration::from_secs(7));
+    let refused = wire.reply(unread, EVENTUALLY).expect("an answer");
+    assert!(refused.error.ends_with(".QuotaExceeded"), "{refused:?}");
+    let read = wire.ask(history(), EVENTUALLY).expect("an answer");
+    assert_eq!(read.error, "");
 }

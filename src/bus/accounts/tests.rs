@@ -130,3 +130,18 @@ fn room_for_answers_is_shared_by_users() {
     }
     assert!(asked >= 5, "{asked}");
 }
+
+/// The bus cannot hold what it has not been sent.
+#[test]
+fn what_is_not_written_is_unread_whatever_the_bus_says() {
+    let (accounts, _names) = Accounts::new();
+    accounts.begin(":1.1", call(1, 100));
+    accounts.answer(":1.1", 1, ANSWER);
+    accounts.ask(":1.1");
+    accounts.told(":1.1", Load::default());
+    assert_eq!(accounts.books().all.held, ANSWER);
+    accounts.wrote(":1.1", ANSWER);
+    accounts.ask(":1.1");
+    accounts.told(":1.1", Load::default());
+    assert_eq!(accounts.books().all.held, Load::default());
+}

@@ -176,15 +176,18 @@ impl Inbox {
     /// Returns when everything that is here now has been handed in.
     pub(in crate::bus) async fn passed(&self) {
         let (passed, pass) = oneshot::channel();
-        let mut state = self.lock();
-        if state.ended.is_some() {
-            return;
-        }
-        state.calls.push_behind(Waiting::Passed(passed));
-        drop(state);
-        self.changed.notify_one();
+        self.put_behind(Waiting::Passed(passed));
         // Without an answer, nothing will be handed in any more.
         let _ = pass.await;
+    }
+
+    fn put_behind(&self, waiting: Waiting) {
+        let mut state = self.lock();
+        if state.ended.is_none() {
+            state.calls.push_behind(waiting);
+        }
+        drop(state);
+        self.changed.notify_one();
     }
 
     fn whose(&self, name: &str) -> Whose {

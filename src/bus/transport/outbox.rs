@@ -16,11 +16,19 @@ use crate::bus::accounts::{Accounts, Load};
 /// only while the bus takes nothing.
 const MOST: usize = 32 << 20;
 
+/// Whom a message is for.
+#[derive(Clone, Debug)]
+pub(super) enum To {
+    Bus,
+    Everyone,
+    /// To whose account it is.
+    One(Arc<str>),
+}
+
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) message: Message,
-    /// To whose account it is.
-    pub(super) to: Option<Arc<str>>,
+    pub(super) to: To,
 }
 
 impl Outgoing {
@@ -70,7 +78,7 @@ impl Outbox {
     }
 
     /// Takes a message to write; `false` if none is written any more.
-    pub(super) async fn send(&self, outgoing: Outgoing, to_all: bool) -> bool {
+    pub(super) async fn send(&self, outgoing: Outgoing) -> bool {
         while !self.has_room() {
             let written = self.written.notified();
             tokio::pin!(written);
@@ -86,9 +94,9 @@ impl Outbox {
         }
         state.bytes += outgoing.load().bytes;
         match outgoing.to.clone() {
-            None if to_all => state.turns.push_behind(outgoing),
-            None => state.turns.push(Whose::Bus, "", outgoing),
-            Some(name) => {
+            To::Everyone => state.turns.push_behind(outgoing),
+            To::Bus => state.turns.push(Whose::Bus, "", outgoing),
+            To::One(name) => {
                 let user = self.accounts.user(&name);
                 let whose = user.map_or(Whose::Unknown, Whose::User);
                 state.turns.push(whose, &name, outgoing);

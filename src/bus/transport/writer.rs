@@ -11,11 +11,10 @@ use tokio::task::JoinSet;
 use zbus::Message;
 use zbus::connection::socket::WriteHalf;
 use zbus::export::async_trait::async_trait;
-use zbus::message::Type;
 use zbus::names::BusName;
 
 use super::inbox::Inbox;
-use super::outbox::{Outbox, Outgoing, load};
+use super::outbox::{Outbox, Outgoing, To, load};
 use crate::bus::accounts::{Accounts, BUS};
 
 /// Dropping it writes what was sent, and then lets go of the socket.
@@ -45,16 +44,16 @@ impl Writer {
         }
     }
 
-    /// To whose account it is; `None` if it is not to be written: an answer that nobody expects is not.
-    fn account(&self, message: &Message) -> Option<Option<Arc<str>>> {
+    /// Whom it is for, to whose account it is then; `None` if it is not to be written: an answer that nobody expects is
+    /// not.
+    fn account(&self, message: &Message) -> Option<To> {
         let header = message.header();
-        let Some(BusName::Unique(to)) = header.destination() else {
-            return Some(None);
+        let to = match header.destination() {
+            None => return Some(To::Everyone),
+            // Its name counts as a unique one. The daemon calls itself by the name that it owns.
+            Some(BusName::Unique(to)) if *to != BUS => to,
+            Some(_) => return Some(To::Bus),
         };
-        // The bus counts as its own unique name.
-        if *to == BUS {
-            return Some(None);
-        }
         let wanted = if let Some(serial) = header.reply_serial() {
             let wanted = self.accounts.answer(to, serial.get(), load(message));
             self.inbox.settle(to, serial.get());
@@ -63,7 +62,7 @@ impl Writer {
             self.accounts.send(to, load(message));
             true
         };
-        wanted.then(|| Some(to.as_str().into()))
+        wanted.then(|| To::One(to.as_str().into()))
     }
 }
 
@@ -79,12 +78,11 @@ impl WriteHalf for Writer {
             self.writing
                 .spawn(write(stream, outbox, self.accounts.clone()));
         }
-        let to_all = message.message_type() == Type::Signal;
         let outgoing = Outgoing {
             message: message.clone(),
             to,
         };
-        if self.outbox.send(outgoing, to_all).await {
+        if self.outbox.send(outgoing).await {
             Ok(())
         } else {
             let lost = io::Error::from(io::ErrorKind::BrokenPipe);
@@ -123,14 +121,18 @@ async fn write(stream: Arc<OwnedWriteHalf>, outbox: Arc<Outbox>, accounts: Arc<A
     while let Some(outgoing) = outbox.next().await {
         let load = outgoing.load();
         // The bus would only throw away what is for one who has left.
-        let here = outgoing.to.as_ref().is_none_or(|to| accounts.is_here(to));
+        let name = match &outgoing.to {
+            To::One(name) => Some(name),
+            To::Bus | To::Everyone => None,
+        };
+        let here = name.is_none_or(|name| accounts.is_here(name));
         let written = if here {
             write_whole(&stream, &outgoing.message).await
         } else {
             Ok(())
         };
-        if let Some(to) = &outgoing.to {
-            accounts.wrote(to, load);
+        if let Some(name) = name {
+            accounts.wrote(name, load);
         }
         outbox.wrote(load.bytes);
         if written.is_err() {
