@@ -15,6 +15,7 @@ mod python;
 mod quotas;
 mod sessions;
 mod streaming;
+mod turns;
 mod window;
 
 use std::collections::HashMap;

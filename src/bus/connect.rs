@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use zbus::names::WellKnownName;
 
 use super::address::Address;
@@ -19,6 +19,10 @@ use crate::journal;
 
 /// Between two tries to reach a bus that was lost: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+
+/// How long what has come is waited for when the daemon leaves, and how long what is to be written: a bus that reads
+/// nothing must not keep it.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why the daemon could not be put on the bus.
 #[derive(Debug, thiserror::Error)]
@@ -114,17 +118,23 @@ impl Bus {
     /// Gives the name back, and returns when every call that came before has been answered. Calls from then on start
     /// another daemon, where systemd may.
     pub async fn leave(self) {
-        // What was sent before this has been taken up when it is answered.
+        // What was sent before this has been read when it is answered.
         self.own_name().answers().await;
-        let Some(link) = self.link.send_replace(None) else {
+        let Some(link) = self.link.borrow().clone() else {
             return;
         };
+        // It has been handed in when that is over, and taken up when this is answered.
+        let _ = timeout(PATIENCE, link.inbox.passed()).await;
+        self.own_name().answers().await;
+        self.link.send_replace(None);
         let connection = link.connection.clone();
         let name = WellKnownName::from_static_str_unchecked(NAME);
         let _ = connection.release_name(name).await;
+        let outbox = link.outbox.clone();
         drop(link);
         // Each call that is being answered keeps the connection.
         connection.graceful_shutdown().await;
+        let _ = timeout(PATIENCE, outbox.flushed()).await;
     }
 
     /// The calls of `Manager.Reload`, for one who answers them; they are refused until somebody does.

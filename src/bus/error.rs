@@ -66,7 +66,7 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Session.Rewind", &["Busy", "InvalidOption", "NotOwner"]),
     ("Session.Clear", &["Busy", "NotOwner"]),
     ("Session.Close", &["NotOwner"]),
-    ("Session.History", &["NotOwner"]),
+    ("Session.History", &["NotOwner", "QuotaExceeded"]),
     ("Request.Cancel", &["NotOwner"]),
     ("Diagnostics.ResetGraph", &["NotReady", "NotSupported"]),
     ("Diagnostics.DumpGraph", &["NotReady", "NotSupported", "EngineFailed"]),

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 use zbus::Connection;
 use zbus::fdo::{DBusProxy, NameOwnerChangedStream, RequestNameFlags};
-use zbus::names::{BusName, WellKnownName};
+use zbus::names::{BusName, OwnedUniqueName, WellKnownName};
 
 use super::accounts::Accounts;
 use super::address::Address;
@@ -16,7 +16,7 @@ use super::connect::BusError;
 use super::diagnostics::Diagnostics;
 use super::manager::Manager;
 use super::shared::Shared;
-use super::transport::{BusSocket, Refused};
+use super::transport::{BusSocket, Inbox, Outbox, Refused};
 use super::{NAME, PATH, publish, unread};
 
 /// A connection that owns the name; dropping it stops those who watch it.
@@ -24,6 +24,8 @@ use super::{NAME, PATH, publish, unread};
 pub(super) struct Link {
     pub(super) connection: Connection,
     pub(super) shared: Arc<Shared>,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) outbox: Arc<Outbox>,
     /// Aborted when it is dropped.
     _watchers: JoinSet<()>,
 }
@@ -35,11 +37,12 @@ impl Link {
             address: address.clone(),
             source,
         };
-        let (accounts, uncertain) = Accounts::new();
+        let (accounts, questions) = Accounts::new();
         let shared = Arc::new(common.on(accounts.clone()));
         let target = address.target().map_err(failed)?;
         let socket = BusSocket::connect(&target, accounts.clone()).await;
         let (socket, refused) = socket.map_err(failed)?;
+        let (inbox, outbox) = socket.queues();
         let manager = Manager {
             shared: shared.clone(),
         };
@@ -63,11 +66,12 @@ impl Link {
             .map_err(failed)?;
         let mut watchers = JoinSet::new();
         watchers.spawn(refuse(connection.clone(), refused));
+        watchers.spawn(know(connection.clone(), shared.clone(), questions.whose));
         watchers.spawn(unread::run(
             connection.clone(),
             shared.clone(),
             accounts,
-            uncertain,
+            questions.unread,
         ));
         watchers.spawn(watch_leaving(connection.clone(), shared.clone(), leaving));
         watchers.spawn(publish::run(connection.clone(), shared.engine.status()));
@@ -76,6 +80,8 @@ impl Link {
         Ok(Self {
             connection,
             shared,
+            inbox,
+            outbox,
             _watchers: watchers,
         })
     }
@@ -120,6 +126,24 @@ async fn refuse(connection: Connection, mut refused: mpsc::Receiver<Refused>) {
         {
             return;
         }
+    }
+}
+
+/// Learns whose the connections are that call, so that their calls can take turns.
+async fn know(connection: Connection, shared: Arc<Shared>, mut names: UnboundedReceiver<String>) {
+    let mut asking = JoinSet::new();
+    while let Some(name) = names.recv().await {
+        while asking.try_join_next().is_some() {}
+        let Ok(unique) = OwnedUniqueName::try_from(name.as_str()) else {
+            continue;
+        };
+        let (shared, connection) = (shared.clone(), connection.clone());
+        asking.spawn(async move {
+            // One that has left is nobody.
+            if let Ok(user) = shared.user(&connection, &Caller::new(unique)).await {
+                shared.accounts.know(&name, user);
+            }
+        });
     }
 }
 

@@ -15,8 +15,12 @@ use super::argument::{Entries, Text};
 use super::authorize::Owner;
 use super::delivery::{self, Replied};
 use super::shared::{Shared, remove_session};
-use super::{Error, messages, options};
+use super::{Error, messages, options, unread};
 use crate::engine::{Message, Refusal, SessionId, SessionStatus};
+
+/// Bytes of an answer that only one who reads may have: dbus-daemon takes 2 KiB in each turn of its loop, and the answers
+/// of all others come behind.
+const LONG: usize = 8 << 10;
 
 #[derive(Debug)]
 pub(super) struct Session {
@@ -93,6 +97,7 @@ impl Session {
     async fn history(
         &self,
         #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
     ) -> Result<Vec<(String, String)>, Error> {
         self.owner.admit(&header)?;
         let read = || {
@@ -110,6 +115,9 @@ impl Session {
             .accounts
             .room(&self.owner, &header, need)
             .await?;
+        if need.bytes > LONG {
+            unread::nothing(connection, &self.owner.caller).await?;
+        }
         let named = |message: Message| (message.role.name().to_owned(), message.content);
         Ok(read()?.into_iter().map(named).collect())
     }

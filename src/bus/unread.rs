@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, fdo};
 
+use super::Error;
 use super::accounts::{Accounts, BUS, Load, Standing};
 use super::authorize::Caller;
 use super::proxy::Info;
@@ -21,6 +22,8 @@ use crate::journal;
 
 /// Between two questions about one connection: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
+/// How long a long answer waits until shorter ones are read.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The least time between two events about one connection.
 const TOLD: Duration = Duration::from_secs(60);
 
@@ -119,6 +122,27 @@ impl Watch {
                 Load::default()
             }
         }
+    }
+}
+
+/// Returns when the bus holds nothing for a connection, whoever sent it; an error if that takes too long.
+pub(super) async fn nothing(connection: &Connection, caller: &Caller) -> Result<(), Error> {
+    let until = Instant::now() + PATIENCE;
+    let [mut pause, longest] = PAUSES;
+    loop {
+        // A bus that does not tell is taken at its best.
+        let left = outgoing(connection, caller.name())
+            .await
+            .unwrap_or_default();
+        if left.bytes == 0 {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            let why = "this connection has not read what it was sent before; read it first";
+            return Err(Error::QuotaExceeded(why.to_owned()));
+        }
+        sleep(pause).await;
+        pause = (2 * pause).min(longest);
     }
 }
 

@@ -13,11 +13,13 @@ use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon, LIMITS, eventually, until};
 use crate::support::private_bus::PrivateBus;
 
-/// What only a configuration and a model can provoke: `tests/service/reload.rs` has them.
-const ELSEWHERE: [(&str, &str); 3] = [
+/// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only one who does not
+/// read: `turns.rs` has that.
+const ELSEWHERE: [(&str, &str); 4] = [
     ("Manager.Reload", "EngineFailed"),
     ("Manager.Reload", "InvalidOption"),
     ("Manager.Reload", "OutOfMemory"),
+    ("Session.History", "QuotaExceeded"),
 ];
 
 /// What was seen.

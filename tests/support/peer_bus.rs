@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -33,6 +34,10 @@ struct Shared {
     /// Once the daemon is there.
     daemon: Mutex<Option<UnixStream>>,
     clients: Mutex<HashMap<String, Known>>,
+    /// It reads nothing of what the daemon sends.
+    deaf: AtomicBool,
+    /// To whom the daemon's answers went, in their order.
+    answered: Mutex<Vec<String>>,
 }
 
 struct Known {
@@ -64,6 +69,16 @@ impl PeerBus {
         &self.address
     }
 
+    /// From now on it reads nothing of what the daemon sends, or reads again.
+    pub(crate) fn deafen(&self, deaf: bool) {
+        self.shared.deaf.store(deaf, Ordering::SeqCst);
+    }
+
+    /// Names of the clients in the order of the answers to them.
+    pub(crate) fn answered(&self) -> Vec<String> {
+        self.shared.answered.lock().unwrap().clone()
+    }
+
     /// A client of that user.
     pub(crate) fn client(&self, user: u32) -> PeerClient {
         let (mail, received) = channel();
@@ -86,6 +101,9 @@ impl Shared {
         let mut frames = Frames::new(daemon.try_clone()?)?;
         *self.daemon.lock().unwrap() = Some(daemon);
         loop {
+            while self.deaf.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(5));
+            }
             let Some(received) = frames.next(Duration::from_millis(100))? else {
                 continue;
             };
@@ -95,6 +113,7 @@ impl Shared {
             } else if to == NAME || to == DAEMON {
                 self.bring_back(&received)?;
             } else if let Some(client) = self.clients.lock().unwrap().get(&to) {
+                self.answered.lock().unwrap().push(to);
                 let _ = client.mail.send(received);
             }
         }
@@ -161,7 +180,7 @@ fn authenticate(mut socket: &UnixStream) -> io::Result<()> {
 
 /// A client of a `PeerBus`.
 pub(crate) struct PeerClient {
-    name: String,
+    pub(crate) name: String,
     received: Receiver<Received>,
     shared: Arc<Shared>,
     serial: u32,

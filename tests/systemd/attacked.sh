@@ -4,7 +4,7 @@ set -uo pipefail
 here=/usr/lib/ganglion-check
 source $here/library.sh
 trap - ERR
-row='%-25s %-29s %-29s %-19s %-9s %-7s %s\n'
+row='%-25s %-29s %-29s %-15s %-19s %-9s %-7s %s\n'
 
 memory() {
     local kilobytes
@@ -54,7 +54,7 @@ attacked() {
     # What says who it was; the honest ones are another user.
     named=$(journal --output=json --priority=warning | grep -cE '"CLIENT_UID" *: *"('"$culprits"')"')
     # shellcheck disable=SC2059
-    printf "$row" "$title" "$(what first p50 p99 max of)" "$(what ping p50 p99 max of)" "$base/$high/$after" "$restarts" "$stalls" \
+    printf "$row" "$title" "$(what first p50 p99 max of)" "$(what ping p50 p99 max of)" "$(what bus p50 p99)" "$base/$high/$after" "$restarts" "$stalls" \
         "$named; $(grep -E '^(wrong|error)' /run/honest.log | paste -sd ';')"
 }
 
@@ -79,7 +79,7 @@ else
     scripted tokens=8,delay=5ms
 fi
 # shellcheck disable=SC2059
-printf "$row" attack 'first token p50/p99/max/number' 'ping p50/p99/max/number (ms)' 'RSS base/high/after' restarts stalls \
+printf "$row" attack 'first token p50/p99/max/number' 'ping p50/p99/max/number (ms)' 'bus p50/p99' 'RSS base/high/after' restarts stalls \
     'named in the journal; what honest clients saw'
 attacked 'alone (1 honest)' 1 true
 for attack in "$@"; do

@@ -26,6 +26,8 @@ pub(super) struct Account {
     pub(super) unread: Load,
     /// Of this, what was sent since the bus was asked.
     pub(super) since: Load,
+    /// Of this, what is not even written.
+    pub(super) queued: Load,
     /// To those whose calls wait for room.
     pub(super) promised: Load,
     /// Of its calls that wait for room, the one that is next.

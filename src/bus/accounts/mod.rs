@@ -55,8 +55,10 @@ pub(in crate::bus) struct Accounts {
     books: Mutex<Books>,
     /// Something was taken.
     freed: Notify,
-    /// Of whom the bus is to be asked.
+    /// Of whom the bus is to be asked what is unread.
     uncertain: mpsc::UnboundedSender<String>,
+    /// Of whom it is to be asked whose they are.
+    newcomers: mpsc::UnboundedSender<String>,
     /// The daemon's own unique name.
     own: OnceLock<String>,
 }
@@ -72,17 +74,28 @@ pub(in crate::bus) enum Standing {
     Still { unread: Load, dropped: u64 },
 }
 
+/// Names of those of whom the bus is to be asked.
+#[derive(Debug)]
+pub(in crate::bus) struct Questions {
+    /// What lies unread.
+    pub(in crate::bus) unread: mpsc::UnboundedReceiver<String>,
+    /// Whose they are: each that called for the first time.
+    pub(in crate::bus) whose: mpsc::UnboundedReceiver<String>,
+}
+
 impl Accounts {
-    /// Also gives the names of those of whom the bus is to be asked.
-    pub(in crate::bus) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<String>) {
-        let (uncertain, names) = mpsc::unbounded_channel();
+    /// Also gives what the bus is to be asked.
+    pub(in crate::bus) fn new() -> (Arc<Self>, Questions) {
+        let (uncertain, unread) = mpsc::unbounded_channel();
+        let (newcomers, whose) = mpsc::unbounded_channel();
         let accounts = Self {
             books: Mutex::default(),
             freed: Notify::new(),
             uncertain,
+            newcomers,
             own: OnceLock::new(),
         };
-        (Arc::new(accounts), names)
+        (Arc::new(accounts), Questions { unread, whose })
     }
 
     pub(in crate::bus) fn set_own(&self, name: &str) {
@@ -108,6 +121,10 @@ impl Accounts {
     pub(in crate::bus) fn begin(&self, sender: &str, call: Call) -> Admission {
         let mut books = self.books();
         let (all, user) = (books.all, books.user_of(sender));
+        if !books.accounts.contains_key(sender) {
+            // If nobody asks any more, the connection is being lost.
+            let _ = self.newcomers.send(sender.to_owned());
+        }
         let account = books.account(sender);
         let held = account.held();
         // Descriptors are not looked at: answers with one wait until there is room.
@@ -188,6 +205,7 @@ impl Accounts {
         books.change(to, |account| {
             account.unread = account.unread.plus(load);
             account.since = account.since.plus(load);
+            account.queued = account.queued.plus(load);
         });
         let waiting = books.waiting > 0;
         if let Some(account) = books.accounts.get_mut(to)
@@ -210,10 +228,34 @@ impl Accounts {
         self.books().change(name, known);
     }
 
-    /// The bus is about to be asked: what is sent from now on it may not have seen.
+    /// Whose connection it is, if that is known.
+    pub(in crate::bus) fn user(&self, name: &str) -> Option<u32> {
+        self.books().accounts.get(name)?.user
+    }
+
+    /// Whether it has called, and not left.
+    pub(in crate::bus) fn is_here(&self, name: &str) -> bool {
+        self.books().accounts.contains_key(name)
+    }
+
+    /// Whether such a call has come and not been answered.
+    pub(in crate::bus) fn is_begun(&self, name: &str, serial: u32) -> bool {
+        let books = self.books();
+        let account = books.accounts.get(name);
+        account.is_some_and(|account| account.calls.contains_key(&serial))
+    }
+
+    /// Of what a connection was sent, this has been written.
+    pub(in crate::bus) fn wrote(&self, name: &str, load: Load) {
+        if let Some(account) = self.books().accounts.get_mut(name) {
+            account.queued = account.queued.minus(load);
+        }
+    }
+
+    /// The bus is about to be asked: what is not written it has not seen, and what is sent from now on it may not have.
     pub(in crate::bus) fn ask(&self, name: &str) {
         if let Some(account) = self.books().accounts.get_mut(name) {
-            account.since = Load::default();
+            account.since = account.queued;
         }
     }
 

@@ -78,14 +78,16 @@ fn who_does_not_read_is_heard_no_more_and_who_reads_is() {
     }
     assert_eq!(accounts.begin(":1.1", call(0, 100)), Admission::Dropped);
     assert!(accounts.books().all.held.bytes < 2 * UNREAD.connection.bytes);
-    assert_eq!(names.try_recv().unwrap(), ":1.1");
-    assert!(names.try_recv().is_err(), "each is asked about once");
+    assert_eq!(names.unread.try_recv().unwrap(), ":1.1");
+    assert!(names.unread.try_recv().is_err(), "each is asked about once");
 
     accounts.ask(":1.1");
     let all = accounts.books().all.held;
     let still = accounts.told(":1.1", all);
     assert!(matches!(still, Standing::Still { dropped, .. } if dropped > 0));
     // What is sent while the bus is asked, it may not have counted.
+    let written = |load| accounts.wrote(":1.1", load);
+    written(all);
     accounts.ask(":1.1");
     accounts.send(":1.1", ANSWER);
     assert_eq!(accounts.told(":1.1", Load::default()), Standing::Settled);
@@ -123,8 +125,23 @@ fn room_for_answers_is_shared_by_users() {
     // As soon as somebody waits, whoever holds something is asked about.
     accounts.begin_waiting(":1.39");
     let mut asked = 0;
-    while names.try_recv().is_ok() {
+    while names.unread.try_recv().is_ok() {
         asked += 1;
     }
     assert!(asked >= 5, "{asked}");
+}
+
+/// The bus cannot hold what it has not been sent.
+#[test]
+fn what_is_not_written_is_unread_whatever_the_bus_says() {
+    let (accounts, _names) = Accounts::new();
+    accounts.begin(":1.1", call(1, 100));
+    accounts.answer(":1.1", 1, ANSWER);
+    accounts.ask(":1.1");
+    accounts.told(":1.1", Load::default());
+    assert_eq!(accounts.books().all.held, ANSWER);
+    accounts.wrote(":1.1", ANSWER);
+    accounts.ask(":1.1");
+    accounts.told(":1.1", Load::default());
+    assert_eq!(accounts.books().all.held, Load::default());
 }

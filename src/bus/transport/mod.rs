@@ -1,11 +1,17 @@
 //! The socket below zbus: what comes from the bus is sifted before zbus sees it, what goes there is counted.
 //!
-//! zbus ends its connection at the first message that it cannot parse, takes messages of any size, and does not say when
-//! a reply has been written. Nobody on the bus may depend on that: so its halves of the socket are these. They know the
-//! wire format of a header and who sent it; what a call means is for the interfaces.
+//! zbus ends its connection at the first message that it cannot parse, takes messages of any size, does not say when
+//! a reply has been written, and deals with whatever came first first. Nobody on the bus may depend on that: so its
+//! halves of the socket are these. They know the wire format of a header and who sent it; what a call means is for the
+//! interfaces. A call's way: `source`, `sift`, `inbox`, `reader`, zbus; its answer's: `writer`, `outbox`.
 
 mod header;
+mod inbox;
+mod outbox;
 mod reader;
+mod sift;
+mod source;
+mod turns;
 mod writer;
 
 use std::io;
@@ -14,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream as StdStream};
 use std::sync::Arc;
 
+use nix::sys::socket::{setsockopt, sockopt::SndBuf};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use zbus::Message;
@@ -21,11 +28,18 @@ use zbus::address::transport::{Transport, UnixSocket};
 use zbus::connection::socket::{Socket, Split};
 
 use super::accounts::Accounts;
+pub(super) use inbox::Inbox;
+pub(super) use outbox::Outbox;
 use reader::Reader;
+use source::Source;
 use writer::Writer;
 
 /// Refused calls whose answers wait to be written; further ones get none.
 const REFUSALS: usize = 64;
+
+/// Bytes of what the kernel keeps of what was written until the bus reads it, by its own way of counting: some dozens of
+/// answers. dbus-daemon reads 2 KiB of a connection in each turn, and there is no overtaking any more.
+const KEPT: usize = 8 << 10;
 
 /// A call that was refused before anything of its body was kept.
 #[derive(Debug)]
@@ -40,6 +54,8 @@ pub(super) struct Refused {
 pub(super) struct BusSocket {
     stream: UnixStream,
     accounts: Arc<Accounts>,
+    inbox: Arc<Inbox>,
+    outbox: Arc<Outbox>,
     refusals: mpsc::Sender<Refused>,
 }
 
@@ -59,13 +75,22 @@ impl BusSocket {
             UnixSocket::Abstract(name) => connect_abstract(name.as_bytes()),
             _ => Err(io::ErrorKind::Unsupported.into()),
         };
+        let stream = stream?;
+        setsockopt(&stream, SndBuf, &KEPT).map_err(io::Error::from)?;
         let (refusals, refused) = mpsc::channel(REFUSALS);
         let socket = Self {
-            stream: stream?,
+            stream,
+            inbox: Arc::new(Inbox::new(accounts.clone())),
+            outbox: Arc::new(Outbox::new(accounts.clone())),
             accounts,
             refusals,
         };
         Ok((socket, refused))
+    }
+
+    /// What waits to be dealt with, and what waits to be written.
+    pub(super) fn queues(&self) -> (Arc<Inbox>, Arc<Outbox>) {
+        (self.inbox.clone(), self.outbox.clone())
     }
 }
 
@@ -81,7 +106,9 @@ impl Socket for BusSocket {
 
     fn split(self) -> Split<Reader, Writer> {
         let (read, write) = self.stream.into_split();
-        let reader = Reader::new(read, self.accounts.clone(), self.refusals);
-        Split::new(reader, Writer::new(write, self.accounts))
+        let source = Source::new(read);
+        let (accounts, inbox) = (self.accounts, self.inbox);
+        let reader = Reader::new(source, accounts.clone(), inbox.clone(), self.refusals);
+        Split::new(reader, Writer::new(write, accounts, inbox, self.outbox))
     }
 }

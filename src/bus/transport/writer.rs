@@ -1,93 +1,181 @@
-//! The half that writes: each message that a connection is sent is put to its account.
+//! The half that writes: each message that a connection is sent is put to its account, and written when it is its turn.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use tokio::io::{AsyncWriteExt, Interest};
+use nix::sys::socket::{ControlMessage, MsgFlags, Shutdown, sendmsg, shutdown};
+use tokio::io::Interest;
 use tokio::net::unix::OwnedWriteHalf;
+use tokio::task::JoinSet;
 use zbus::Message;
 use zbus::connection::socket::WriteHalf;
 use zbus::export::async_trait::async_trait;
 use zbus::names::BusName;
 
-use crate::bus::accounts::{Accounts, Load};
+use super::inbox::Inbox;
+use super::outbox::{Outbox, Outgoing, To, load};
+use crate::bus::accounts::{Accounts, BUS};
 
+/// Dropping it writes what was sent, and then lets go of the socket.
 #[derive(Debug)]
 pub(in crate::bus) struct Writer {
-    stream: OwnedWriteHalf,
+    stream: Arc<OwnedWriteHalf>,
     accounts: Arc<Accounts>,
+    inbox: Arc<Inbox>,
+    outbox: Arc<Outbox>,
+    /// From the first message on.
+    writing: JoinSet<()>,
 }
 
 impl Writer {
-    pub(super) fn new(stream: OwnedWriteHalf, accounts: Arc<Accounts>) -> Self {
-        Self { stream, accounts }
+    pub(super) fn new(
+        stream: OwnedWriteHalf,
+        accounts: Arc<Accounts>,
+        inbox: Arc<Inbox>,
+        outbox: Arc<Outbox>,
+    ) -> Self {
+        Self {
+            stream: Arc::new(stream),
+            accounts,
+            inbox,
+            outbox,
+            writing: JoinSet::new(),
+        }
     }
 
-    /// Whether the message is to be written: an answer that nobody expects is not.
-    fn account(&self, message: &Message) -> bool {
+    /// Whom it is for, to whose account it is then; `None` if it is not to be written: an answer that nobody expects is
+    /// not.
+    fn account(&self, message: &Message) -> Option<To> {
         let header = message.header();
-        let Some(BusName::Unique(to)) = header.destination() else {
-            return true;
+        let to = match header.destination() {
+            None => return Some(To::Everyone),
+            // Its name counts as a unique one. The daemon calls itself by the name that it owns.
+            Some(BusName::Unique(to)) if *to != BUS => to,
+            Some(_) => return Some(To::Bus),
         };
-        let load = Load {
-            bytes: message.data().len(),
-            descriptors: message.data().fds().len(),
+        let wanted = if let Some(serial) = header.reply_serial() {
+            let wanted = self.accounts.answer(to, serial.get(), load(message));
+            self.inbox.settle(to, serial.get());
+            wanted
+        } else {
+            self.accounts.send(to, load(message));
+            true
         };
-        if let Some(serial) = header.reply_serial() {
-            return self.accounts.answer(to, serial.get(), load);
-        }
-        self.accounts.send(to, load);
-        true
+        wanted.then(|| To::One(to.as_str().into()))
     }
 }
 
 #[async_trait]
 impl WriteHalf for Writer {
+    /// Returns when it will be written.
     async fn send_message(&mut self, message: &Message) -> zbus::Result<()> {
-        // Before it is written: a writer that waits must not take more to write.
-        if !self.account(message) {
+        let Some(to) = self.account(message) else {
             return Ok(());
+        };
+        if self.writing.is_empty() {
+            let (stream, outbox) = (self.stream.clone(), self.outbox.clone());
+            self.writing
+                .spawn(write(stream, outbox, self.accounts.clone()));
         }
-        let data = message.data();
-        let mut written = 0;
-        while written < data.len() {
-            let descriptors: Vec<_> = match written {
-                0 => data.fds().iter().map(std::os::fd::AsFd::as_fd).collect(),
-                _ => Vec::new(),
-            };
-            written += self.sendmsg(&data[written..], &descriptors).await?;
+        let outgoing = Outgoing {
+            message: message.clone(),
+            to,
+        };
+        if self.outbox.send(outgoing).await {
+            Ok(())
+        } else {
+            let lost = io::Error::from(io::ErrorKind::BrokenPipe);
+            Err(zbus::Error::InputOutput(lost.into()))
         }
-        Ok(())
     }
 
+    /// Of the handshake.
     async fn sendmsg(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
-        let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
-        let passed = [ControlMessage::ScmRights(&raw)];
-        let passed = if raw.is_empty() { &[] } else { &passed[..] };
-        let stream = self.stream.as_ref();
-        stream
-            .async_io(Interest::WRITABLE, || {
-                let parts = [IoSlice::new(bytes)];
-                // A peer that has gone is an error, not a signal.
-                let flags = MsgFlags::MSG_NOSIGNAL;
-                Ok(sendmsg::<()>(
-                    stream.as_raw_fd(),
-                    &parts,
-                    passed,
-                    flags,
-                    None,
-                )?)
-            })
-            .await
+        send(&self.stream, bytes, descriptors).await
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.stream.shutdown().await
+        self.outbox.close();
+        while self.writing.join_next().await.is_some() {}
+        Ok(shutdown(
+            self.stream.as_ref().as_ref().as_raw_fd(),
+            Shutdown::Write,
+        )?)
     }
 
     fn can_pass_unix_fd(&self) -> bool {
         true
     }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.outbox.close();
+        self.writing.detach_all();
+    }
+}
+
+/// Writes what is sent, until nothing more will be.
+async fn write(stream: Arc<OwnedWriteHalf>, outbox: Arc<Outbox>, accounts: Arc<Accounts>) {
+    while let Some(outgoing) = outbox.next().await {
+        let load = outgoing.load();
+        // The bus would only throw away what is for one who has left.
+        let name = match &outgoing.to {
+            To::One(name) => Some(name),
+            To::Bus | To::Everyone => None,
+        };
+        let here = name.is_none_or(|name| accounts.is_here(name));
+        let written = if here {
+            write_whole(&stream, &outgoing.message).await
+        } else {
+            Ok(())
+        };
+        if let Some(name) = name {
+            accounts.wrote(name, load);
+        }
+        outbox.wrote(load.bytes);
+        if written.is_err() {
+            // Whoever reads hears why.
+            return outbox.lose();
+        }
+    }
+}
+
+async fn write_whole(stream: &OwnedWriteHalf, message: &Message) -> io::Result<()> {
+    let data = message.data();
+    let mut written = 0;
+    while written < data.len() {
+        let descriptors: Vec<_> = match written {
+            0 => data.fds().iter().map(AsFd::as_fd).collect(),
+            _ => Vec::new(),
+        };
+        written += send(stream, &data[written..], &descriptors).await?;
+    }
+    Ok(())
+}
+
+async fn send(
+    stream: &OwnedWriteHalf,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
+    let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let passed = [ControlMessage::ScmRights(&raw)];
+    let passed = if raw.is_empty() { &[] } else { &passed[..] };
+    let stream = stream.as_ref();
+    stream
+        .async_io(Interest::WRITABLE, || {
+            let parts = [IoSlice::new(bytes)];
+            // A peer that has gone is an error, not a signal.
+            let flags = MsgFlags::MSG_NOSIGNAL;
+            Ok(sendmsg::<()>(
+                stream.as_raw_fd(),
+                &parts,
+                passed,
+                flags,
+                None,
+            )?)
+        })
+        .await
 }

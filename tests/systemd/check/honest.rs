@@ -1,5 +1,7 @@
 //! Clients that do nothing wrong, and how they fare: when the first token comes, when a ping is answered, and whether
 //! what they read is what they asked for.
+//!
+//! The bus itself is asked at the same times: nothing that goes through it is faster than it is.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,6 +19,14 @@ use crate::Failed;
 
 const TOKENS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(50);
+/// The least that the daemon can be asked for, and `dbus-daemon` itself: name, path, interface and member.
+const DAEMON: [&str; 4] = [NAME, PATH, "org.freedesktop.DBus.Peer", "Ping"];
+const BUS: [&str; 4] = [
+    "org.freedesktop.DBus",
+    "/org/freedesktop/DBus",
+    "org.freedesktop.DBus",
+    "GetId",
+];
 /// How long after the time is over an answer may still come.
 const LATE: Duration = Duration::from_secs(10);
 
@@ -39,8 +49,11 @@ struct Seen {
 pub(crate) async fn run(seconds: &str, clients: &str) -> Result<(), Failed> {
     let until = Instant::now() + Duration::from_secs(seconds.parse()?);
     let clients = join_all((0..clients.parse()?).map(|number| talk(number, until)));
-    let (talked, pinged) = tokio::join!(clients, ping(until));
+    let (talked, pinged, mut bus) = tokio::join!(clients, ping(DAEMON, until), ping(BUS, until));
     let mut seen = pinged;
+    for (error, count) in std::mem::take(&mut bus.errors) {
+        *seen.errors.entry(format!("bus {error}")).or_default() += count;
+    }
     for one in talked {
         seen.first_tokens.extend(one.first_tokens);
         seen.wrong += one.wrong;
@@ -52,6 +65,7 @@ pub(crate) async fn run(seconds: &str, clients: &str) -> Result<(), Failed> {
     }
     println!("first {}", spread(&mut seen.first_tokens));
     println!("ping {}", spread(&mut seen.pings));
+    println!("bus {}", spread(&mut bus.pings));
     println!(
         "wrong {} lost {} unanswered {}",
         seen.wrong, seen.lost, seen.unanswered
@@ -154,12 +168,12 @@ async fn ask(question: &str) -> Result<(Option<Instant>, Option<String>), Failed
 }
 
 /// Pings one after the other; each on the connection that is there.
-async fn ping(until: Instant) -> Seen {
+async fn ping(whom: [&str; 4], until: Instant) -> Seen {
     let mut seen = Seen::default();
     let mut connection = None;
     while Instant::now() < until {
         let begun = Instant::now();
-        let answer = timeout_at((until + LATE).into(), ping_once(&mut connection)).await;
+        let answer = timeout_at((until + LATE).into(), ping_once(whom, &mut connection)).await;
         match answer {
             Ok(Ok(())) => seen.pings.push(begun.elapsed()),
             Ok(Err(error)) => {
@@ -179,16 +193,18 @@ async fn ping(until: Instant) -> Seen {
     seen
 }
 
-async fn ping_once(connection: &mut Option<Connection>) -> zbus::Result<()> {
+async fn ping_once(
+    [name, path, interface, member]: [&str; 4],
+    connection: &mut Option<Connection>,
+) -> zbus::Result<()> {
     if connection.is_none() {
         *connection = Some(Connection::system().await?);
     }
     let Some(connection) = connection else {
         return Ok(());
     };
-    let peer = Some("org.freedesktop.DBus.Peer");
     connection
-        .call_method(Some(NAME), PATH, peer, "Ping", &())
+        .call_method(Some(name), path, Some(interface), member, &())
         .await
         .map(drop)
 }
