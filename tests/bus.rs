@@ -1,5 +1,6 @@
 //! The D-Bus interfaces, on a private bus, by real clients.
 
+mod cancel;
 mod contract;
 mod ending;
 mod errors;
@@ -13,8 +14,10 @@ mod owners;
 mod policy;
 mod python;
 mod quotas;
+mod seeds;
 mod sessions;
 mod streaming;
+mod submit;
 mod window;
 
 use std::collections::HashMap;

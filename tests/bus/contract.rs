@@ -70,5 +70,8 @@ fn no_method_takes_a_path() {
     taken.sort();
     taken.dedup();
     // Texts for the model, numbers, and options, of which none names a file either: whoever adds one looks here.
-    assert_eq!(taken, ["messages", "options", "prompt", "text", "turns"]);
+    assert_eq!(
+        taken,
+        ["messages", "offset", "options", "prompt", "text", "turns"]
+    );
 }

@@ -6,6 +6,7 @@ pub(crate) mod fake_driver;
 pub(crate) mod gguf_writer;
 pub(crate) mod leaks;
 pub(crate) mod peer_bus;
+pub(crate) mod plain;
 pub(crate) mod private_bus;
 pub(crate) mod process;
 pub(crate) mod refusals;

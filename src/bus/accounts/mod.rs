@@ -7,6 +7,7 @@
 
 mod books;
 mod limits;
+mod passed;
 mod room;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,6 +20,8 @@ use crate::journal;
 use books::{Account, Begun, Books};
 pub(in crate::bus) use limits::Load;
 use limits::{CALLS, LITTLE, UNCERTAIN, UNREAD, WORK};
+use passed::Passed;
+pub(in crate::bus) use passed::Undelivered;
 pub(in crate::bus) use room::Taking;
 
 /// The bus itself, as a sender.
@@ -59,6 +62,8 @@ pub(in crate::bus) struct Accounts {
     uncertain: mpsc::UnboundedSender<String>,
     /// The daemon's own unique name.
     own: OnceLock<String>,
+    /// Answers that the bus may still send back.
+    passed: Passed,
 }
 
 /// What the bus said of a connection comes to.
@@ -81,6 +86,7 @@ impl Accounts {
             freed: Notify::new(),
             uncertain,
             own: OnceLock::new(),
+            passed: Passed::default(),
         };
         (Arc::new(accounts), names)
     }

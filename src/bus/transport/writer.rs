@@ -12,7 +12,7 @@ use zbus::connection::socket::WriteHalf;
 use zbus::export::async_trait::async_trait;
 use zbus::names::BusName;
 
-use crate::bus::accounts::{Accounts, Load};
+use crate::bus::accounts::{Accounts, Load, Undelivered};
 
 #[derive(Debug)]
 pub(in crate::bus) struct Writer {
@@ -36,6 +36,14 @@ impl Writer {
             descriptors: message.data().fds().len(),
         };
         if let Some(serial) = header.reply_serial() {
+            if load.descriptors > 0 {
+                let call = Undelivered {
+                    caller: to.to_string(),
+                    serial: serial.get(),
+                };
+                let own = header.primary().serial_num().get();
+                self.accounts.pass(own, call);
+            }
             return self.accounts.answer(to, serial.get(), load);
         }
         self.accounts.send(to, load);
