@@ -182,7 +182,7 @@ async fn the_examples_of_the_interfaces_work() {
     let model = folder.path().join("tiny.gguf");
     fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
     let config = format!(
-        "backend = 'cpu'\nmodel.path = '{}'\nkv.context = 2000\n",
+        "backend = 'cpu'\nmodel.path = '{}'\nkv.context = 512\nsampling.max_tokens = 16\n",
         model.display()
     );
     let _daemon = Process::serving(&bus, &config).await;

@@ -119,22 +119,6 @@ impl Session {
         Ok(self.shared.engine.clear_session(self.id)?)
     }
 
-    /// Ends the session, and its request with it, whether that waits or runs. The object goes away: who calls it then
-    /// gets org.freedesktop.DBus.Error.UnknownObject.
-    async fn close(
-        &self,
-        #[zbus(header)] header: Header<'_>,
-        #[zbus(connection)] connection: &Connection,
-    ) -> Result<(), Error> {
-        self.owner.admit(&header)?;
-        self.shared.engine.close_session(self.id);
-        self.shared
-            .owned
-            .remove_session(&self.owner.caller, self.id);
-        remove_session(connection, self.id).await;
-        Ok(())
-    }
-
     /// The messages so far, oldest first: role and text.
     #[zbus(out_args("messages"))]
     async fn history(
@@ -156,6 +140,22 @@ impl Session {
     ) -> Result<Vec<(String, Info)>, Error> {
         let said = self.said(&header).await?;
         Ok(said.into_iter().map(messages::written).collect())
+    }
+
+    /// Ends the session, and its request with it, whether that waits or runs. The object goes away: who calls it then
+    /// gets org.freedesktop.DBus.Error.UnknownObject.
+    async fn close(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<(), Error> {
+        self.owner.admit(&header)?;
+        self.shared.engine.close_session(self.id);
+        self.shared
+            .owned
+            .remove_session(&self.owner.caller, self.id);
+        remove_session(connection, self.id).await;
+        Ok(())
     }
 
     /// Finished turns: each is one message of the user and one answer. Rewind and Clear take turns back.
