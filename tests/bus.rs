@@ -1,5 +1,6 @@
 //! The D-Bus interfaces, on a private bus, by real clients.
 
+mod annotations;
 mod cancel;
 mod contract;
 mod ending;

@@ -212,7 +212,7 @@ async fn the_examples_of_the_interfaces_work() {
     let program = format!("async def main():\n{program}\nimport asyncio\nasyncio.run(main())\n");
     let said = run(PYTHON, &program);
     assert!(
-        said.contains("length") && said.contains("digraph"),
+        said.matches(" length ").count() >= 3,
         "{said}"
     );
 }
