@@ -2,6 +2,7 @@
 
 mod annotations;
 mod cancel;
+mod clients;
 mod contract;
 mod ending;
 mod errors;

@@ -9,9 +9,7 @@ use std::process::{Command, Stdio};
 use ganglion::bus::{ERRORS, METHOD_ERRORS, OPTIONS, OptionKey};
 use ganglion::config::Config;
 
-use crate::support::private_bus::PrivateBus;
-use crate::support::process::Process;
-use crate::support::tiny_gguf;
+use crate::support::served::Served;
 
 /// `make deps` installs it.
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/venv/bin/python");
@@ -176,20 +174,15 @@ async fn the_examples_of_the_interfaces_work() {
         "{examples:?}"
     );
 
-    let bus = PrivateBus::start();
     // A script records no graph; a model does.
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let model = folder.path().join("tiny.gguf");
-    fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
-    let config = format!(
-        "backend = 'cpu'\nmodel.path = '{}'\nkv.context = 512\nsampling.max_tokens = 16\n",
-        model.display()
-    );
-    let _daemon = Process::serving(&bus, &config).await;
+    let mut served = Served::new();
+    served
+        .start("kv.context = 512\nsampling.max_tokens = 16\n")
+        .await;
     let run = |program: &str, argument: &str| {
         let done = Command::new(program)
             .args(["-c", argument])
-            .env("DBUS_SYSTEM_BUS_ADDRESS", bus.text())
+            .env("DBUS_SYSTEM_BUS_ADDRESS", served.bus.text())
             .stdin(Stdio::null())
             .output();
         let done = done.expect(program);
@@ -211,10 +204,7 @@ async fn the_examples_of_the_interfaces_work() {
     }
     let program = format!("async def main():\n{program}\nimport asyncio\nasyncio.run(main())\n");
     let said = run(PYTHON, &program);
-    assert!(
-        said.matches(" length ").count() >= 3,
-        "{said}"
-    );
+    assert!(said.matches(" length ").count() >= 3, "{said}");
 }
 
 #[test]

@@ -52,7 +52,9 @@ pub(super) fn annotate(xml: &str) -> String {
         {
             let note = annotation(QT_NAME, name);
             match line.strip_suffix("/>") {
-                Some(open) => lines.extend([format!("{open}>"), note, "    </property>".to_owned()]),
+                Some(open) => {
+                    lines.extend([format!("{open}>"), note, "    </property>".to_owned()])
+                }
                 None => lines.extend([line.to_owned(), note]),
             }
             continue;

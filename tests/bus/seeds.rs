@@ -6,42 +6,9 @@ use zbus::Variant;
 
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon};
-use crate::support::private_bus::PrivateBus;
-use crate::support::process::Process;
+use crate::support::served::Served;
 use crate::support::signals::Signals;
 use crate::support::stream::{Answer, Reader};
-use crate::support::tiny_gguf;
-
-struct Served {
-    bus: PrivateBus,
-    folder: tempfile::TempDir,
-    daemon: Option<Process>,
-}
-
-impl Served {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let model = folder.path().join("tiny.gguf");
-        std::fs::write(model, tiny_gguf::with_vocabulary().file()).expect("it is written");
-        Self {
-            bus: PrivateBus::start(),
-            folder,
-            daemon: None,
-        }
-    }
-
-    /// Starts it anew.
-    async fn start(&mut self, more: &str) -> Client {
-        drop(self.daemon.take());
-        let model = self.folder.path().join("tiny.gguf");
-        let config = format!(
-            "backend = 'cpu'\nmodel.path = '{}'\nkv.context = 200\n{more}",
-            model.display()
-        );
-        self.daemon = Some(Process::serving(&self.bus, &config).await);
-        Client::connect(&self.bus).await
-    }
-}
 
 async fn answer(client: &Client, options: Fields<'_>) -> Answer {
     let (_, stream) = ask(client, "hello", options).await.unwrap();
@@ -57,13 +24,13 @@ fn varied<const N: usize>(more: [(&'static str, Variant<'static>); N]) -> Fields
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_vary_and_each_can_be_had_again() {
     let mut served = Served::new();
-    let client = served.start("").await;
+    let client = served.start("kv.context = 200\n").await;
     let mut first = Vec::new();
     for _ in 0..3 {
         first.push(answer(&client, varied([])).await);
     }
     // After a restart, too.
-    let client = served.start("").await;
+    let client = served.start("kv.context = 200\n").await;
     first.push(answer(&client, varied([])).await);
     let mut distinct: Vec<_> = first.iter().map(|answer| &answer.text).collect();
     distinct.sort();
@@ -87,7 +54,7 @@ async fn answers_vary_and_each_can_be_had_again() {
     assert_eq!(*info["seed"], Variant::U64(u64::MAX));
 
     // By configuration they do not vary, unless a request says so.
-    let client = served.start("sampling.seed = 7\n").await;
+    let client = served.start("kv.context = 200\nsampling.seed = 7\n").await;
     let [one, two] = [
         answer(&client, varied([])).await,
         answer(&client, varied([])).await,
@@ -100,7 +67,7 @@ async fn answers_vary_and_each_can_be_had_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_context_is_told_from_max_tokens() {
     let mut served = Served::new();
-    let model = served.start("").await;
+    let model = served.start("kv.context = 200\n").await;
     let script = Daemon::start("tokens=1000,context=50").await;
     for client in [model, script.client().await] {
         let few = fields([("max_tokens", 3u32.into())]);
