@@ -138,6 +138,7 @@ try() {
     wait "$client"
 }
 
+export PYTHONDONTWRITEBYTECODE=1
 mkdir -p "$made"
 packages dbus-daemon=dbus
 cargo build --quiet --bins --example systemd-check

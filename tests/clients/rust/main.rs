@@ -52,7 +52,11 @@ async fn show(stream: OwnedFd) -> Done<String> {
 
 fn ends(last: &str, reason: &str) -> Done {
     let wanted = format!("\"finish_reason\":\"{reason}\"");
-    if last.contains(&wanted) { Ok(()) } else { Err(format!("not {reason}: {last}").into()) }
+    if last.contains(&wanted) {
+        Ok(())
+    } else {
+        Err(format!("not {reason}: {last}").into())
+    }
 }
 
 async fn generate(bus: &Connection, most: u32) -> Done<(RequestProxy<'static>, OwnedFd)> {
@@ -66,14 +70,18 @@ async fn generate(bus: &Connection, most: u32) -> Done<(RequestProxy<'static>, O
 
 async fn send(session: &SessionProxy<'_>, text: &str) -> Done {
     let most = Variant::from(10u32);
-    let (_, stream) = session.send(text, HashMap::from([("max_tokens", &most)])).await?;
+    let (_, stream) = session
+        .send(text, HashMap::from([("max_tokens", &most)]))
+        .await?;
     ends(&show(stream).await?, "length")
 }
 
 async fn open(bus: &Connection) -> Done<SessionProxy<'static>> {
     let system = Variant::from("Be brief.");
     let manager: ManagerProxy<'_> = proxy(bus, ROOT).await?;
-    let path = manager.open_session(HashMap::from([("system", &system)])).await?;
+    let path = manager
+        .open_session(HashMap::from([("system", &system)]))
+        .await?;
     proxy(bus, &path).await
 }
 
@@ -81,7 +89,10 @@ async fn converse(bus: &Connection) -> Done {
     let session = open(bus).await?;
     send(&session, "hello").await?;
     send(&session, "and again").await?;
-    assert_eq!((session.turns().await?, session.messages().await?.len()), (2, 5));
+    assert_eq!(
+        (session.turns().await?, session.messages().await?.len()),
+        (2, 5)
+    );
     Ok(session.close().await?)
 }
 
@@ -94,19 +105,28 @@ async fn cancel(bus: &Connection) -> Done {
 async fn complete(bus: &Connection) -> Done {
     let most = Variant::from(10u32);
     let manager: ManagerProxy<'_> = proxy(bus, ROOT).await?;
-    let (text, info) = manager.complete("hello", HashMap::from([("max_tokens", &most)])).await?;
+    let (text, info) = manager
+        .complete("hello", HashMap::from([("max_tokens", &most)]))
+        .await?;
     println!("{text} {:?}", info["finish_reason"]);
     Ok(())
 }
 
 async fn signals(bus: &Connection) -> Done {
-    let (content, most, wanted) = (Variant::from("hello"), Variant::from(20u32), Variant::from(true));
+    let (content, most, wanted) = (
+        Variant::from("hello"),
+        Variant::from(20u32),
+        Variant::from(true),
+    );
     let message = ("user", HashMap::from([("content", &content)]));
     let options = HashMap::from([("max_tokens", &most), ("signals", &wanted)]);
     let manager: ManagerProxy<'_> = proxy(bus, ROOT).await?;
     let path = manager.submit(&[&message], options).await?;
     let request: RequestProxy<'_> = proxy(bus, &path).await?;
-    let (mut deltas, mut finished) = (request.receive_delta().await?, request.receive_finished().await?);
+    let (mut deltas, mut finished) = (
+        request.receive_delta().await?,
+        request.receive_finished().await?,
+    );
     // It may have ended before anyone listened.
     while request.result().await?.is_empty() {
         tokio::select! {
@@ -121,12 +141,24 @@ async fn signals(bus: &Connection) -> Done {
 /// A daemon that restarts forgets its sessions: a program opens another.
 async fn reconnect(bus: &Connection) -> Done {
     let names = zbus::fdo::DBusProxy::new(bus).await?;
-    let mut changes = names.receive_name_owner_changed_with_args(&[(0, NAME)]).await?;
+    let mut changes = names
+        .receive_name_owner_changed_with_args(&[(0, NAME)])
+        .await?;
     let session = open(bus).await?;
     send(&session, "hello").await?;
     println!("restart the daemon");
-    while changes.next().await.ok_or("the bus has gone")?.args()?.new_owner().is_none() {}
-    let gone = session.clear().await.expect_err("the session outlived its daemon");
+    while changes
+        .next()
+        .await
+        .ok_or("the bus has gone")?
+        .args()?
+        .new_owner()
+        .is_none()
+    {}
+    let gone = session
+        .clear()
+        .await
+        .expect_err("the session outlived its daemon");
     assert!(gone.to_string().contains("UnknownObject"), "{gone}");
     send(&open(bus).await?, "hello again").await
 }
