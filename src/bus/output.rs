@@ -44,7 +44,11 @@ impl Output {
                 kept.len()
             )));
         };
-        let text = &rest[..rest.floor_char_boundary(PIECE)];
+        // A character has at most 4 bytes.
+        let most = PIECE.min(rest.len());
+        let mut ends = (most.saturating_sub(3)..=most).rev();
+        let end = ends.find(|end| rest.is_char_boundary(*end));
+        let text = &rest[..end.unwrap_or_default()];
         Ok(Piece {
             text: text.to_owned(),
             next: offset + text.len() as u64,

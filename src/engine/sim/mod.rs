@@ -125,7 +125,7 @@ fn serve(
         Err(Interrupted::Cancelled) => {
             let answer = scripted.answer(usage.completion_tokens as usize);
             let answer = (!answer.text.is_empty()).then_some(answer);
-            keep(kept, &turn, prompt, answer.as_ref());
+            keep(kept, &turn, &prompt, answer.as_ref());
             turn.finish(FinishReason::Cancelled, usage, answer);
         }
         Err(Interrupted::Failed(message)) => {
@@ -138,7 +138,7 @@ fn serve(
         }
         Ok(()) => {
             let answer = scripted.answer(scripted.pieces.len());
-            keep(kept, &turn, prompt, Some(&answer));
+            keep(kept, &turn, &prompt, Some(&answer));
             turn.finish(scripted.reason, usage, Some(answer));
         }
     }
@@ -149,12 +149,12 @@ fn serve(
 fn keep(
     kept: &mut HashMap<SessionId, Vec<u32>>,
     turn: &Turn,
-    prompt: Vec<u32>,
+    prompt: &[u32],
     answer: Option<&Answer>,
 ) {
     let said = answer.and_then(|answer| answer.tokens.as_ref());
     if let (Some(session), Some(said)) = (turn.session, said) {
-        kept.insert(session, [&prompt[..], said].concat());
+        kept.insert(session, [prompt, said].concat());
     }
 }
 
