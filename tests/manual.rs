@@ -198,11 +198,12 @@ async fn the_examples_of_the_interfaces_work() {
         let said = run("sh", &format!("set -eu\n{example}"));
         assert!(said.contains("finish_reason"), "{example}: {said}");
     }
-    let mut program = String::new();
-    for line in python.iter().flat_map(|example| example.lines()) {
-        program += &format!("    {line}\n");
-    }
-    let program = format!("async def main():\n{program}\nimport asyncio\nasyncio.run(main())\n");
+    let lines = python.iter().flat_map(|example| example.lines());
+    let lines: Vec<_> = lines.map(|line| format!("    {line}")).collect();
+    let program = format!(
+        "async def main():\n{}\nimport asyncio\nasyncio.run(main())\n",
+        lines.join("\n")
+    );
     let said = run(PYTHON, &program);
     assert!(said.matches(" length ").count() >= 3, "{said}");
 }

@@ -53,9 +53,11 @@ pub(super) fn annotate(xml: &str) -> String {
             let note = annotation(QT_NAME, name);
             match line.strip_suffix("/>") {
                 Some(open) => {
-                    lines.extend([format!("{open}>"), note, "    </property>".to_owned()])
+                    lines.extend([format!("{open}>"), note, "    </property>".to_owned()]);
                 }
-                None => lines.extend([line.to_owned(), note]),
+                None => {
+                    lines.extend([line.to_owned(), note]);
+                }
             }
             continue;
         }

@@ -95,6 +95,13 @@ async fn options_are_checked_each() {
         ("stream", "pipe".into()),
     ]);
     ask(&client, "hello", every).await.unwrap();
+    still_answers(&client).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_integer_is_a_number() {
+    let daemon = Daemon::start("").await;
+    let client = daemon.client().await;
     // What a language makes of a plain 1 does for any number.
     for one in [
         Variant::U8(1),

@@ -156,7 +156,7 @@ async fn complete_answers_in_its_reply_and_keeps_to_its_time() {
             .await
         {
             Err(Error::InvalidOption(why) | Error::InvalidMessages(why)) => {
-                assert!(why.contains(hint), "{why}")
+                assert!(why.contains(hint), "{why}");
             }
             other => panic!("{hint}: {other:?}"),
         }

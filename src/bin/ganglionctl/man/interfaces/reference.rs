@@ -131,7 +131,7 @@ text, offset, done = await request.call_read(0)"#,
     },
     Example {
         method: "Request.Cancel",
-        python: r#"await request.call_cancel()    # bus.disconnect() cancels as well, and ends sessions"#,
+        python: "await request.call_cancel()    # bus.disconnect() cancels as well, and ends sessions",
         shell: "timeout 2 ganglionctl ask 'Tell a long story.'    # leaving the bus cancels as well",
     },
     Example {
