@@ -24,6 +24,7 @@ mod info;
 mod link;
 mod manager;
 mod messages;
+mod option_table;
 mod options;
 mod output;
 mod own_name;
@@ -47,7 +48,7 @@ pub use config::BusConfig;
 pub use connect::{Bus, BusError, serve};
 pub use error::{ERRORS, Error, METHOD_ERRORS};
 pub use frame::Frame;
-pub use options::{Allowed, OPTIONS, Of, OptionKey};
+pub use option_table::{Allowed, OPTIONS, Of, OptionKey};
 pub use own_name::OwnName;
 pub use reload::ReloadCall;
 
