@@ -25,7 +25,7 @@ ARCH     ?= arm64
 # Where `make install` lays the tree; empty is this system.
 DESTDIR  ?=
 
-.PHONY: build install demo test booted gpu cross deb reproduce deps deps-build deps-demo deps-test
+.PHONY: build install demo test booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
 # For this machine: its own CUDA toolkit compiles the kernels, if it has one. What `make deb` packs is for others, too.
 build: deps-build
 	@KERNELS=own cross/build.sh $(HOST)
@@ -42,6 +42,10 @@ demo: deps-demo build
 # The service in booted Debian 11, 12 and 13; needs root.
 booted: deps-build
 	tests/systemd/run.sh
+
+# Clients in many languages, with all that these need.
+clients: deps-test
+	@tests/clients/run.sh
 
 gpu: deps-test
 	cargo build --release --locked --bins --example $(CHECK)
@@ -70,7 +74,7 @@ deps-demo: deps-build
 	@target/venv/bin/python tests/deps/model.py $(MODEL)
 deps-test: deps-demo
 	@tests/deps/rust.sh fmt clippy
-	@tests/deps/packages.sh busctl=systemd groff=groff-base
+	@tests/deps/packages.sh busctl=systemd gdbus=libglib2.0-bin groff=groff-base pkg-config libsystemd-dev
 	@tests/deps/python.sh requirements
 
 # $(call stage,NAME,COMMAND): a heading, the command, and the seconds that it took.

@@ -1,5 +1,8 @@
 //! The D-Bus interfaces, on a private bus, by real clients.
 
+mod annotations;
+mod cancel;
+mod clients;
 mod contract;
 mod ending;
 mod errors;
@@ -13,8 +16,10 @@ mod owners;
 mod policy;
 mod python;
 mod quotas;
+mod seeds;
 mod sessions;
 mod streaming;
+mod submit;
 mod turns;
 mod window;
 

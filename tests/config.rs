@@ -34,6 +34,7 @@ fn the_shipped_file_is_the_default() {
 fn every_key_is_documented_with_its_default() {
     let mut config = parse(&uncommented()).expect("the shipped file with every key in force");
     assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
+    assert!(config.sampling.seed.take().is_some());
     assert_eq!(config, Config::default());
 
     let documented: toml::Table = uncommented().parse().expect("TOML");

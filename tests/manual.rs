@@ -6,8 +6,13 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ganglion::bus::{ERRORS, OPTIONS, OptionKey};
+use ganglion::bus::{ERRORS, METHOD_ERRORS, OPTIONS, OptionKey};
 use ganglion::config::Config;
+
+use crate::support::served::Served;
+
+/// `make deps` installs it.
+const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/venv/bin/python");
 
 const PAGES: [&str; 4] = [
     "gangliond.8",
@@ -124,6 +129,83 @@ fn every_member_option_and_error_of_the_bus_is_there() {
         let whole = format!("{what} Allowed is {allowed}.");
         assert!(entries.contains(name) && text.contains(&whole), "{name}");
     }
+}
+
+/// The examples of a page, as they are to be typed.
+fn examples(source: &str) -> Vec<String> {
+    let blocks = source.split("\n.EX\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split("\n.EE").next().unwrap_or_default());
+    let typed = blocks.map(|block| {
+        let escapes = [("\\*(Aq", "'"), ("\\-", "-"), ("\\&", ""), ("\\\\", "\\")];
+        escapes
+            .iter()
+            .fold(block.to_owned(), |text, (escape, typed)| {
+                text.replace(escape, typed)
+            })
+    });
+    typed.collect()
+}
+
+/// Those of a shell each by itself, those in Python as the one program that they are parts of.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_of_the_interfaces_work() {
+    let examples = examples(&page("org.ganglion.Llm1.5"));
+    let begins =
+        |example: &String, words: &[&str]| words.iter().any(|word| example.starts_with(word));
+    let shell: Vec<_> = examples
+        .iter()
+        .filter(|example| begins(example, &["busctl", "gdbus"]))
+        .collect();
+    let others = [
+        "busctl",
+        "gdbus",
+        "ganglionctl",
+        "sudo",
+        "printf",
+        "timeout",
+        "{",
+    ];
+    let python: Vec<_> = examples
+        .iter()
+        .filter(|example| !begins(example, &others))
+        .collect();
+    assert!(
+        !shell.is_empty() && python.len() > METHOD_ERRORS.len(),
+        "{examples:?}"
+    );
+
+    // A script records no graph; a model does.
+    let mut served = Served::new();
+    served
+        .start("kv.context = 512\nsampling.max_tokens = 16\n")
+        .await;
+    let run = |program: &str, argument: &str| {
+        let done = Command::new(program)
+            .args(["-c", argument])
+            .env("DBUS_SYSTEM_BUS_ADDRESS", served.bus.text())
+            .stdin(Stdio::null())
+            .output();
+        let done = done.expect(program);
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(
+            done.status.success(),
+            "{argument}\n{said}{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+        said
+    };
+    for example in shell {
+        let said = run("sh", &format!("set -eu\n{example}"));
+        assert!(said.contains("finish_reason"), "{example}: {said}");
+    }
+    let lines = python.iter().flat_map(|example| example.lines());
+    let lines: Vec<_> = lines.map(|line| format!("    {line}")).collect();
+    let program = format!(
+        "async def main():\n{}\nimport asyncio\nasyncio.run(main())\n",
+        lines.join("\n")
+    );
+    let said = run(PYTHON, &program);
+    assert!(said.matches(" length ").count() >= 3, "{said}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use serde::de::{
 };
 use zbus::{Signature, Type};
 
+use super::messages::{Messages, MessagesVisitor};
 use super::proxy::Info;
 
 /// Bytes of text in one call. It is held once for each request that waits; no context takes more.
@@ -71,6 +72,9 @@ pub(super) enum Value {
     Long(usize),
     /// At most `TEXTS`; an empty array of whatever type is one.
     Texts(Vec<String>),
+    /// How many texts, of which there are too many.
+    Many(usize),
+    Messages(Messages),
     /// Anything else, of which nothing is kept.
     Other,
 }
@@ -213,11 +217,21 @@ impl<'de> Visitor<'de> for ContentSeed<'_> {
         let mut texts = Vec::new();
         if self.kind == "as" {
             while let Some(text) = elements.next_element()? {
+                if texts.len() == TEXTS {
+                    let mut count = TEXTS + 1;
+                    while elements.next_element::<IgnoredAny>()?.is_some() {
+                        count += 1;
+                    }
+                    return Ok(Value::Many(count));
+                }
                 match kept(text, self.room) {
-                    Ok(text) if texts.len() < TEXTS => texts.push(text),
-                    _ => return IgnoredAny.visit_seq(elements).map(|_| Value::Other),
+                    Ok(text) => texts.push(text),
+                    Err(_) => return IgnoredAny.visit_seq(elements).map(|_| Value::Other),
                 }
             }
+        } else if self.kind == Messages::KIND {
+            let messages = MessagesVisitor { room: self.room }.visit_seq(elements)?;
+            return Ok(Value::Messages(messages));
         } else if elements.next_element::<IgnoredAny>()?.is_some() {
             return IgnoredAny.visit_seq(elements).map(|_| Value::Other);
         }

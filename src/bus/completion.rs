@@ -1,62 +1,77 @@
 //! `Complete`: a whole answer within one call, and within the time that callers wait for a reply.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout_at};
-use zbus::Connection;
 
 use super::authorize::Owner;
+use super::delivery::Call;
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{Error, error, info};
-use crate::engine::{Event, FinishReason, Message, Options, Outcome, Ticket, Usage};
+use crate::engine::{Event, FinishReason, Message, Options, Outcome, State, Ticket};
 
-/// What the engine gets to notice a cancellation: a step of a slow model, not a whole prefill.
-const GRACE: Duration = Duration::from_secs(2);
-
-/// Answers `messages`, or as much as there is at the deadline.
+/// Answers `messages` before the deadline.
 pub(super) async fn complete(
-    shared: &Arc<Shared>,
-    connection: &Connection,
-    Owner { caller, client }: &Owner,
+    call: Call<'_>,
     messages: Vec<Message>,
     options: Options,
 ) -> Result<(String, Info), Error> {
+    let (shared, Owner { caller, client }) = (call.shared, &call.owner);
     let _place = shared.admit(client)?;
-    let deadline = Instant::now() + shared.config().await.complete_timeout;
+    let limit = shared.config().await.complete_timeout;
+    let deadline = Instant::now() + limit;
+    let queue = shared.engine.generate(client.clone(), messages, options);
+    let Ok(queued) = timeout_at(deadline, queue).await else {
+        return Err(late(shared, limit, ""));
+    };
     let Ticket {
         id,
         mut events,
         cancel,
-    } = shared
-        .engine
-        .generate(client.clone(), messages, options)
-        .await
-        .map_err(|refusal| shared.refused(client, refusal))?;
-    shared.own_request(connection, caller, id, &cancel);
+    } = queued.map_err(|refusal| shared.refused(client, refusal))?;
+    shared.own_request(call.connection, caller, call.header, id, &cancel);
     let mut text = String::new();
     let collected = timeout_at(deadline, collect(&mut events, &mut text)).await;
-    let late = collected.is_err();
-    let outcome = if let Ok(outcome) = collected {
-        outcome
-    } else {
-        shared.engine.cancel(id, &cancel);
-        let rest = timeout_at(deadline + GRACE, collect(&mut events, &mut text)).await;
-        rest.unwrap_or_else(|_| unanswered())
-    };
     shared.owned.remove_request(caller, id);
+    let Ok(outcome) = collected else {
+        shared.engine.cancel(id, &cancel);
+        return Err(late(shared, limit, &text));
+    };
     // It has no object, and its caller waits: nobody else cancels it.
-    if outcome.reason == FinishReason::Cancelled && !late {
+    if outcome.reason == FinishReason::Cancelled {
         let message = "the daemon is stopping; ask again when it has started";
         return Err(Error::Cancelled(message.to_owned()));
     }
-    let mut info = info::outcome(&outcome);
-    info.insert("timeout".to_owned(), late.into());
+    let info = info::outcome(&outcome);
     outcome
         .error
         .map_or(Ok((text, info)), |error| Err(error.into()))
+}
+
+/// What became of the time.
+fn late(shared: &Shared, limit: Duration, text: &str) -> Error {
+    let status = shared.engine.status();
+    let status = status.borrow();
+    let seconds = limit.as_secs_f32();
+    Error::Timeout(if status.state == State::Loading {
+        format!(
+            "the model is still loading after {seconds} s ({}); ask again when State is \"ready\"",
+            status.detail
+        )
+    } else if text.is_empty() {
+        format!(
+            "there was no answer within {seconds} s, as others are answered before or the prompt is long; call \
+             Generate or Submit, which do not wait"
+        )
+    } else {
+        format!(
+            "the answer was not whole within {seconds} s ({} bytes of it were); lower max_tokens, or call Generate or \
+             Submit, which do not wait",
+            text.len()
+        )
+    })
 }
 
 async fn collect(events: &mut UnboundedReceiver<Event>, text: &mut String) -> Outcome {
@@ -66,14 +81,5 @@ async fn collect(events: &mut UnboundedReceiver<Event>, text: &mut String) -> Ou
             Some(Event::Done(outcome)) => return outcome,
             None => return error::engine_gone(),
         }
-    }
-}
-
-/// Of a request that the engine was too busy to end.
-fn unanswered() -> Outcome {
-    Outcome {
-        reason: FinishReason::Cancelled,
-        usage: Usage::default(),
-        error: None,
     }
 }

@@ -19,6 +19,8 @@ pub struct BusConfig {
     pub max_tokens_limit: usize,
     /// Sampling of a request that says nothing about it.
     pub sampling: Parameters,
+    /// Of a request that gives none; `None` is a fresh one for each.
+    pub seed: Option<u64>,
     /// Whether a model that can thinks first, where a request does not say; `None` leaves it to its template.
     pub thinking: Option<bool>,
 }
@@ -32,6 +34,7 @@ impl Default for BusConfig {
             max_tokens: 512,
             max_tokens_limit: 4096,
             sampling: Parameters::default(),
+            seed: None,
             thinking: None,
         }
     }

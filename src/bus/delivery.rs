@@ -12,62 +12,119 @@ use zbus::{Connection, OwnedObjectPath};
 use super::accounts::Load;
 use super::authorize::Owner;
 use super::options::Stream;
+use super::output::Output;
 use super::places::Place;
 use super::request::{Ending, Request, RequestSignals, Running};
 use super::shared::{Shared, remove_request, request_path};
 use super::stream::{self, Abandoned};
-use super::{Error, deltas};
+use super::{Error, deltas, undelivered};
 use crate::engine::{Event, FinishReason, Outcome, Refusal, Ticket};
 use crate::journal;
 
 /// The request's object; dropped once the reply has been sent, which `Finished` waits for.
 pub(super) type Replied = ResponseDispatchNotifier<OwnedObjectPath>;
 
-/// Queues a request and sees it through. `queue` is polled only once there is room for it.
-pub(super) async fn start(
-    shared: &Arc<Shared>,
-    connection: &Connection,
-    call: &Header<'_>,
-    owner: Owner,
-    stream: Stream,
-    queue: impl Future<Output = Result<Ticket, Refusal>>,
-) -> Result<(Replied, zbus::OwnedFd), Error> {
-    let place = shared.admit(&owner.client)?;
-    let one = Load {
-        bytes: 0,
-        descriptors: 1,
-    };
-    shared.accounts.room(&owner, call, one).await?;
-    let (pipe, reader) = stream::open().map_err(|error| {
-        Error::Busy(format!(
-            "no pipe could be made ({error}); try again when other requests have finished"
-        ))
-    })?;
-    let Ticket { id, events, cancel } = queue
-        .await
-        .map_err(|refusal| shared.refused(&owner.client, refusal))?;
-    let running = Arc::new(Running::new(id, owner, cancel));
-    let path = request_path(id);
-    let object = Request {
-        shared: shared.clone(),
-        running: running.clone(),
-    };
-    if let Err(error) = connection.object_server().at(&path, object).await {
-        shared.engine.cancel(id, &running.cancel);
-        return Err(error.into());
+/// A call that asks, and whose it is.
+pub(super) struct Call<'a> {
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) connection: &'a Connection,
+    pub(super) header: &'a Header<'a>,
+    pub(super) owner: Owner,
+}
+
+/// How text reaches the caller.
+enum Way {
+    Pipe(Sender),
+    Signals,
+    Calls,
+}
+
+impl Call<'_> {
+    /// Queues a request whose text goes through a pipe, and sees it through. `queue` is polled only once there is room
+    /// for it.
+    pub(super) async fn stream(
+        self,
+        stream: Stream,
+        queue: impl Future<Output = Result<Ticket, Refusal>>,
+    ) -> Result<(Replied, zbus::OwnedFd), Error> {
+        let shared = self.shared;
+        let place = shared.admit(&self.owner.client)?;
+        let caller = self.owner.caller.name();
+        if shared.accounts.is_without_descriptors(caller) {
+            return Err(undelivered::error());
+        }
+        let one = Load {
+            bytes: 0,
+            descriptors: 1,
+        };
+        shared.accounts.room(&self.owner, self.header, one).await?;
+        let (pipe, reader) = stream::open().map_err(|error| {
+            Error::Busy(format!(
+                "no pipe could be made ({error}); try again when other requests have finished"
+            ))
+        })?;
+        let way = match stream {
+            Stream::Pipe => Way::Pipe(pipe),
+            Stream::Signals => Way::Signals,
+        };
+        let reply = self.start(place, way, queue).await?;
+        Ok((reply, OwnedFd::from(reader).into()))
     }
-    shared.own_request(connection, &running.owner.caller, id, &running.cancel);
-    let (reply, replied) = ResponseDispatchNotifier::new(path);
-    let delivery = Delivery {
-        shared: shared.clone(),
-        connection: connection.clone(),
-        running,
-        events,
-        replied,
-        place,
-    };
-    tokio::spawn(delivery.run((stream == Stream::Pipe).then_some(pipe)));
-    Ok((reply, OwnedFd::from(reader).into()))
+
+    /// The same for a request whose text is read by calls, and sent by signals if they are wanted.
+    pub(super) async fn submit(
+        self,
+        signals: bool,
+        queue: impl Future<Output = Result<Ticket, Refusal>>,
+    ) -> Result<Replied, Error> {
+        let place = self.shared.admit(&self.owner.client)?;
+        let way = if signals { Way::Signals } else { Way::Calls };
+        self.start(place, way, queue).await
+    }
+
+    async fn start(
+        self,
+        place: Place,
+        way: Way,
+        queue: impl Future<Output = Result<Ticket, Refusal>>,
+    ) -> Result<Replied, Error> {
+        let Self {
+            shared,
+            connection,
+            header,
+            owner,
+        } = self;
+        let Ticket { id, events, cancel } = queue
+            .await
+            .map_err(|refusal| shared.refused(&owner.client, refusal))?;
+        let output = match way {
+            Way::Pipe(_) => None,
+            Way::Signals | Way::Calls => Some(Output::default()),
+        };
+        let running = Arc::new(Running::new(id, owner, cancel, output));
+        let path = request_path(id);
+        let object = Request {
+            shared: shared.clone(),
+            running: running.clone(),
+        };
+        if let Err(error) = connection.object_server().at(&path, object).await {
+            shared.engine.cancel(id, &running.cancel);
+            return Err(error.into());
+        }
+        let caller = &running.owner.caller;
+        shared.own_request(connection, caller, header, id, &running.cancel);
+        let (reply, replied) = ResponseDispatchNotifier::new(path);
+        let delivery = Delivery {
+            shared: shared.clone(),
+            connection: connection.clone(),
+            running,
+            events,
+            replied,
+            place,
+        };
+        tokio::spawn(delivery.run(way));
+        Ok(reply)
+    }
 }
 
 struct Delivery {
@@ -80,8 +137,10 @@ struct Delivery {
 }
 
 impl Delivery {
-    async fn run(mut self, pipe: Option<Sender>) {
-        let Running { id, owner, .. } = &*self.running;
+    async fn run(mut self, way: Way) {
+        let Running {
+            id, owner, output, ..
+        } = &*self.running;
         let path = request_path(*id);
         let emitter = SignalEmitter::from_parts(self.connection.clone(), path.into_inner())
             .set_destination(owner.caller.bus_name());
@@ -91,7 +150,7 @@ impl Delivery {
                 note: None,
             });
         };
-        if let Some(pipe) = pipe {
+        if let Way::Pipe(pipe) = way {
             let stall = self.shared.config().await.stream_stall;
             let written = stream::write(&mut self.events, &pipe, stall, end).await;
             if let Err(abandoned) = written {
@@ -100,11 +159,16 @@ impl Delivery {
             self.replied.await;
             // Its place is taken as long as there is something to read.
             tokio::spawn(stream::drained(pipe, self.place));
-        } else {
+        } else if let Some(output) = output {
             self.replied.await;
-            let stall = self.shared.config().await.stream_stall;
-            let taken = self.shared.accounts.taking(&owner.caller, stall);
-            if deltas::emit(&mut self.events, &emitter, &taken, end).await {
+            let truncated = if let Way::Signals = way {
+                let stall = self.shared.config().await.stream_stall;
+                let taken = self.shared.accounts.taking(&owner.caller, stall);
+                deltas::emit(&mut self.events, output, &emitter, &taken, end).await
+            } else {
+                deltas::keep(&mut self.events, output, end).await
+            };
+            if truncated {
                 annotate(
                     &self.running,
                     "the text exceeds 1 MiB, or its signals were not read; they stopped there",

@@ -1,4 +1,4 @@
-//! A request's text as unicast signals, for callers that cannot take a file descriptor.
+//! A request's text for callers that take no descriptor: kept for their calls, and if they want as unicast signals.
 //!
 //! The bus daemon buffers signals that nobody reads, and stops the sender when it has too many: so they
 //! are coalesced and capped, and the pipe remains the way for everything else.
@@ -11,22 +11,44 @@ use zbus::object_server::SignalEmitter;
 
 use super::accounts::Taking;
 use super::error;
+use super::output::Output;
 use super::request::RequestSignals;
 use crate::engine::{Event, Outcome};
 
 /// The least time between two signals of a request.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Bytes of text that a request may send this way.
-const CAP: usize = 1 << 20;
 
-/// Emits all text as `Delta` signals, as far as the cap allows and the owner takes them; says whether some was left out.
+/// Keeps all text as far as there is room; says whether some was left out.
+pub(super) async fn keep(
+    events: &mut UnboundedReceiver<Event>,
+    output: &Output,
+    done: impl FnOnce(Outcome),
+) -> bool {
+    let mut truncated = false;
+    loop {
+        match events.recv().await {
+            Some(Event::Text(text)) => truncated = truncated || !output.push(&text),
+            Some(Event::Done(outcome)) => {
+                done(outcome);
+                return truncated;
+            }
+            None => {
+                done(error::engine_gone());
+                return truncated;
+            }
+        }
+    }
+}
+
+/// The same, and emits all text as `Delta` signals as far as the owner takes them.
 pub(super) async fn emit(
     events: &mut UnboundedReceiver<Event>,
+    output: &Output,
     emitter: &SignalEmitter<'_>,
     owner: &Taking<'_>,
     mut done: impl FnMut(Outcome),
 ) -> bool {
-    let (mut seq, mut sent, mut text) = (0, 0, String::new());
+    let (mut seq, mut text) = (0, String::new());
     let (mut last, mut truncated) = (false, false);
     let mut next = Instant::now();
     while !last {
@@ -35,9 +57,7 @@ pub(super) async fn emit(
         sleep_until(next).await;
         while let Some(said) = event {
             match said {
-                Event::Text(more) if !truncated && sent + text.len() + more.len() <= CAP => {
-                    text.push_str(&more);
-                }
+                Event::Text(more) if !truncated && output.push(&more) => text.push_str(&more),
                 Event::Text(_) => truncated = true,
                 Event::Done(outcome) => {
                     last = true;
@@ -54,7 +74,6 @@ pub(super) async fn emit(
             // A caller that has left is noticed elsewhere.
             let _ = emitter.delta(seq, &text).await;
             seq += 1;
-            sent += text.len();
             text.clear();
             next = Instant::now() + PAUSE;
         }

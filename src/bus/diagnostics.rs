@@ -58,7 +58,7 @@ impl Diagnostics {
     /// Since the start: tokens, steps (t), and of the steps the microseconds from token to token
     /// (step_), of these the device's idle ones (gap_) and the engine thread's working ones (host_):
     /// each p50_us, p90_us, p99_us, max_us (d), all 0 before the first step. After the first request
-    /// also what the last finished one cost, as Request.Finished tells it.
+    /// also what the last finished one cost, as Request.Finished tells it, without its seed.
     #[zbus(property(emits_changed_signal = "false"))]
     fn timing(&self) -> Info {
         let receipt = self.shared.engine.status().borrow().receipt;

@@ -39,9 +39,11 @@ errors! {
     OutOfMemory,
     /// The daemon stopped before the answer was whole.
     Cancelled,
-    /// The object belongs to another connection, or is closed.
+    /// Of Complete: there was no whole answer within 20 s.
+    Timeout,
+    /// The object belongs to another connection; one that is closed, or gone, is the standard UnknownObject.
     NotOwner,
-    /// This daemon, or what it computes with, cannot do it.
+    /// This daemon, what it computes with, or the caller's connection cannot do it.
     NotSupported,
     /// The device or the system failed; others go on.
     EngineFailed,
@@ -58,15 +60,19 @@ macro_rules! refusals {
 /// its stream and its signal.
 #[rustfmt::skip] // a table
 pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
-    ("Manager.Generate", refusals!()),
-    ("Manager.Complete", refusals!("Cancelled", "EngineFailed")),
+    ("Manager.Generate", refusals!("NotSupported")),
+    ("Manager.Submit", refusals!()),
+    ("Manager.Complete", refusals!("Cancelled", "Timeout", "EngineFailed")),
     ("Manager.OpenSession", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidOption", "InvalidMessages"]),
     ("Manager.Reload", &["NotReady", "Busy", "InvalidOption", "OutOfMemory", "NotSupported", "EngineFailed"]),
-    ("Session.Send", refusals!("NotOwner")),
+    ("Session.Send", refusals!("NotOwner", "NotSupported")),
+    ("Session.Submit", refusals!("NotOwner")),
     ("Session.Rewind", &["Busy", "InvalidOption", "NotOwner"]),
     ("Session.Clear", &["Busy", "NotOwner"]),
     ("Session.Close", &["NotOwner"]),
     ("Session.History", &["NotOwner", "QuotaExceeded"]),
+    ("Session.Messages", &["NotOwner", "QuotaExceeded"]),
+    ("Request.Read", &["InvalidOption", "NotOwner", "NotSupported"]),
     ("Request.Cancel", &["NotOwner"]),
     ("Diagnostics.ResetGraph", &["NotReady", "NotSupported"]),
     ("Diagnostics.DumpGraph", &["NotReady", "NotSupported", "EngineFailed"]),

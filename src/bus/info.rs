@@ -48,6 +48,7 @@ pub(super) fn usage(usage: &Usage) -> Info {
         ("first_token_us", usage.first_token_us.into()),
         ("tokens_per_second", usage.tokens_per_second.into()),
         ("gigabytes_per_second", usage.gigabytes_per_second.into()),
+        ("seed", usage.seed.into()),
     ])
 }
 
@@ -75,6 +76,8 @@ pub(super) fn timing(live: &Snapshot, receipt: Option<Receipt>) -> Info {
     }
     if let Some(receipt) = receipt {
         info.extend(usage(&receipt.usage));
+        // Who asked may keep it.
+        info.remove("seed");
         info.insert("finish_reason".to_owned(), text(receipt.reason.name()));
     }
     info

@@ -17,7 +17,7 @@ use super::diagnostics::Diagnostics;
 use super::manager::Manager;
 use super::shared::Shared;
 use super::transport::{BusSocket, Inbox, Outbox, Refused};
-use super::{NAME, PATH, publish, unread};
+use super::{NAME, PATH, publish, undelivered, unread};
 
 /// A connection that owns the name; dropping it stops those who watch it.
 #[derive(Debug)]
@@ -58,6 +58,7 @@ impl Link {
         if let Some(own) = connection.unique_name() {
             accounts.set_own(own);
         }
+        let errors = undelivered::errors(&connection).await.map_err(failed)?;
         let bus = DBusProxy::new(&connection).await.map_err(failed)?;
         // Whoever leaves has no name any more; names that only change hands are of no interest.
         let leaving = bus
@@ -73,6 +74,7 @@ impl Link {
             accounts,
             questions.unread,
         ));
+        watchers.spawn(undelivered::run(connection.clone(), shared.clone(), errors));
         watchers.spawn(watch_leaving(connection.clone(), shared.clone(), leaving));
         watchers.spawn(publish::run(connection.clone(), shared.engine.status()));
         watchers.spawn(sweep(connection.clone(), shared.clone()));

@@ -13,7 +13,7 @@ use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
 use super::argument::{Entries, Text};
 use super::completion;
-use super::delivery::{self, Replied};
+use super::delivery::{Call, Replied};
 use super::messages::Messages;
 use super::proxy::Info;
 use super::session::Session;
@@ -22,14 +22,17 @@ use super::{Error, info, messages, options};
 use crate::engine::Status;
 
 /// What clients may rely on; a name stays once it is here.
-const FEATURES: [&str; 7] = [
+const FEATURES: [&str; 10] = [
     "complete",
+    "complete.messages",
     "decode_graph",
     "sessions",
     "sessions.clear",
+    "sessions.messages",
     "sessions.rewind",
     "stream.pipe",
     "stream.signals",
+    "submit",
 ];
 
 #[derive(Debug)]
@@ -47,7 +50,8 @@ impl Manager {
 #[interface(name = "org.ganglion.Llm1.Manager")]
 impl Manager {
     /// Queues one conversation and answers at once, also while the model loads; nothing of it is kept.
-    /// A message is its role ("system", "user", "assistant" or "tool") and its fields: "content" (s).
+    /// A message is its role ("system", "user", "assistant" or "tool") and its fields: "content" (s), and "partial" (b),
+    /// as Session.Messages tells it, which changes nothing.
     ///
     /// Options: max_tokens (u), temperature (d), top_k (u), top_p (d), min_p (d),
     /// repetition_penalty (d), seed (t), stop (s or as), thinking (b), stream (s: "pipe" or "signals").
@@ -56,13 +60,16 @@ impl Manager {
     /// The stream is a pipe of JSON objects, one a line: {"seq":0,"text":"Hel"}, and at last
     /// {"seq":n,"done":true,"finish_reason":"stop","usage":{...}}, with error and message if it failed.
     /// Closing it cancels the request; so does not reading from it for a while. With
-    /// stream="signals" it is empty, and the text comes by Request.Delta.
+    /// stream="signals" it is empty, and the text comes by Request.Delta and Request.Read.
+    ///
+    /// Error.NotSupported, at once, to connections that did not ask the bus for file descriptors: they cannot have a
+    /// pipe, and call Submit.
     ///
     /// One request is answered at a time. Of those that wait, users take turns, then the connections of one user;
-    /// those of one connection are answered in the order of their calls. Session.Send and Complete wait likewise.
+    /// those of one connection are answered in the order of their calls. All others that ask wait likewise.
     ///
     /// For group ganglion. Error.Busy if all callers have as much as there is, Error.QuotaExceeded if the caller's
-    /// user has as much as one user may have; Complete, OpenSession and Session.Send likewise.
+    /// user has as much as one user may have; all others that ask, and OpenSession, likewise.
     #[zbus(out_args("request", "stream"))]
     async fn generate(
         &self,
@@ -76,12 +83,45 @@ impl Manager {
         let messages = messages.read()?;
         let client = owner.client.clone();
         let queue = self.shared.engine.generate(client, messages, options);
-        delivery::start(&self.shared, connection, &header, owner, kind, queue).await
+        let call = Call {
+            shared: &self.shared,
+            connection,
+            header: &header,
+            owner,
+        };
+        call.stream(kind, queue).await
     }
 
-    /// Answers one prompt within the reply, for shells: at most max_tokens, and what there is after 20 s,
-    /// waiting included; "timeout" in info tells. Options are those of Generate, but for stream.
-    /// Error.Cancelled if the daemon stopped before the answer was whole.
+    /// As Generate, without a pipe, for callers that take no file descriptors: Request.Read has the text, and with
+    /// signals=true Request.Delta too. Options are those of Generate, with signals (b) instead of stream.
+    #[zbus(out_args("request"))]
+    async fn submit(
+        &self,
+        messages: Messages,
+        options: Entries,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<Replied, Error> {
+        let owner = self.shared.caller(connection, &header).await?;
+        let (options, signals) = options::submitted(&options, &*self.shared.config().await)?;
+        let messages = messages.read()?;
+        let client = owner.client.clone();
+        let queue = self.shared.engine.generate(client, messages, options);
+        let call = Call {
+            shared: &self.shared,
+            connection,
+            header: &header,
+            owner,
+        };
+        call.submit(signals, queue).await
+    }
+
+    /// Answers one prompt within the reply, for shells. Options are those of Generate without stream, and system (s), its
+    /// system message, and messages (a(sa{sv})), what was said before; with an empty prompt they are all that was said.
+    /// info is what Request.Finished tells.
+    ///
+    /// Error.Timeout if the answer is not whole after 20 s, waiting included: what was made of it is lost.
+    /// Error.Cancelled if the daemon stopped before.
     #[zbus(out_args("text", "info"))]
     async fn complete(
         &self,
@@ -91,9 +131,16 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(String, Info), Error> {
         let owner = self.shared.caller(connection, &header).await?;
-        let options = options::complete(&options, &*self.shared.config().await)?;
-        let messages = messages::user(prompt)?;
-        completion::complete(&self.shared, connection, &owner, messages, options).await
+        let config = self.shared.config().await;
+        let (options, system, before) = options::complete(&options, &config)?;
+        let messages = messages::conversation(system, before, prompt)?;
+        let call = Call {
+            shared: &self.shared,
+            connection,
+            header: &header,
+            owner,
+        };
+        completion::complete(call, messages, options).await
     }
 
     /// Opens a conversation that the daemon remembers, until Session.Close or until the caller leaves

@@ -6,21 +6,24 @@ use std::fmt;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
-use zbus::{Signature, Type};
+use zbus::{Signature, Str, Type};
 
 use super::Error;
 use super::argument::{TEXT_BYTES, Text, Value, VariantSeed, shortened};
 use super::proxy::Info;
-use crate::engine::{Message, Role};
+use crate::engine::{Message, Role, Said};
 
 /// Messages of one call; those of the shortest kind fill a context of 40,000 tokens.
 const MESSAGES: usize = 8192;
 
 /// The messages, or what is wrong with one of them.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Messages(Result<Vec<Message>, String>);
 
 impl Messages {
+    /// Their D-Bus type.
+    pub(super) const KIND: &str = "a(sa{sv})";
+
     pub(super) fn read(self) -> Result<Vec<Message>, Error> {
         self.0.map_err(Error::InvalidMessages)
     }
@@ -31,12 +34,34 @@ pub(super) fn text(Text(text): Text) -> Result<String, Error> {
     text.map_err(|bytes| too_long("text", bytes))
 }
 
-/// A single message of the user.
-pub(super) fn user(prompt: Text) -> Result<Vec<Message>, Error> {
-    Ok(vec![Message {
-        role: Role::User,
-        content: text(prompt)?,
-    }])
+/// What was said before, and what the user says now, if that is anything.
+pub(super) fn conversation(
+    system: Option<String>,
+    mut before: Vec<Message>,
+    prompt: Text,
+) -> Result<Vec<Message>, Error> {
+    let prompt = text(prompt)?;
+    if let Some(content) = system {
+        let role = Role::System;
+        before.insert(0, Message { role, content });
+    }
+    if !prompt.is_empty() || before.iter().all(|message| message.role == Role::System) {
+        before.push(Message {
+            role: Role::User,
+            content: prompt,
+        });
+    }
+    Ok(before)
+}
+
+/// A message of a session as callers give messages, too.
+pub(super) fn written(Said { message, partial }: Said) -> (String, Info) {
+    let Message { role, content } = message;
+    let mut fields = Info::from([("content".to_owned(), Str::from(content).into())]);
+    if partial {
+        fields.insert("partial".to_owned(), true.into());
+    }
+    (role.name().to_owned(), fields)
 }
 
 /// Of a text that was not kept.
@@ -52,13 +77,17 @@ impl Type for Messages {
 
 impl<'de> Deserialize<'de> for Messages {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(MessagesVisitor)
+        let mut room = TEXT_BYTES;
+        deserializer.deserialize_seq(MessagesVisitor { room: &mut room })
     }
 }
 
-struct MessagesVisitor;
+/// `room` is what may still be kept of texts.
+pub(super) struct MessagesVisitor<'a> {
+    pub(super) room: &'a mut usize,
+}
 
-impl<'de> Visitor<'de> for MessagesVisitor {
+impl<'de> Visitor<'de> for MessagesVisitor<'_> {
     type Value = Messages;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,7 +96,6 @@ impl<'de> Visitor<'de> for MessagesVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Messages, A::Error> {
         let mut messages = Vec::new();
-        let mut room = TEXT_BYTES;
         let problem = loop {
             if messages.len() == MESSAGES {
                 if elements.next_element::<IgnoredAny>()?.is_none() {
@@ -77,7 +105,10 @@ impl<'de> Visitor<'de> for MessagesVisitor {
                     "there are more than {MESSAGES} messages, which is the most of one call"
                 );
             }
-            match elements.next_element_seed(MessageSeed { room: &mut room })? {
+            let seed = MessageSeed {
+                room: &mut *self.room,
+            };
+            match elements.next_element_seed(seed)? {
                 Some(Ok(message)) => messages.push(message),
                 Some(Err(problem)) => break format!("message {}: {problem}", messages.len()),
                 None => return Ok(Messages(Ok(messages))),
@@ -124,7 +155,7 @@ impl<'de> Visitor<'de> for MessageSeed<'_> {
     }
 }
 
-/// Reads the fields of a message: its content.
+/// Reads the fields of a message: its content, and whether it is partial.
 struct FieldsSeed<'a> {
     room: &'a mut usize,
 }
@@ -150,10 +181,22 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
             let Some(name) = fields.next_key::<&str>()? else {
                 return Ok(content.ok_or_else(|| "it has no \"content\"".to_owned()));
             };
+            if name == "partial" {
+                // As `Session.Messages` tells it; a model is told nothing of it.
+                match fields.next_value_seed(VariantSeed { room: &mut 0 })? {
+                    (Value::Bool(_), _) => continue,
+                    (_, kind) => {
+                        let kind = shortened(&kind);
+                        break format!(
+                            "its \"partial\" is of type {kind}; it must be true or false (b)"
+                        );
+                    }
+                }
+            }
             if name != "content" {
                 fields.next_value::<IgnoredAny>()?;
                 let name = shortened(name);
-                break format!("unknown field {name:?}; known is \"content\"");
+                break format!("unknown field {name:?}; known are \"content\" and \"partial\"");
             }
             if content.is_some() {
                 fields.next_value::<IgnoredAny>()?;

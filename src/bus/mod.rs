@@ -3,7 +3,8 @@
 //! Nothing here computes, and nothing here waits for the model: the engine is known by its `Handle` alone.
 //! A call's way: `transport` sifts it and puts it to its sender's account (`accounts`, `unread`); what is kept of it is
 //! bounded as it is decoded (`argument`), an interface (`manager`, `session`) reads
-//! `options` and `messages`, `delivery` queues it and makes its object, `stream` writes its frames. `owned` remembers
+//! `options` and `messages`, `delivery` queues it and makes its object, `stream` writes its frames,
+//! `deltas` sends signals, `output` keeps what calls read; `undelivered` answers who can take no pipe. `owned` remembers
 //! what ends when a connection leaves; `places` counts what each user has, whom `users` knows.
 
 mod accounts;
@@ -23,7 +24,9 @@ mod info;
 mod link;
 mod manager;
 mod messages;
+mod option_table;
 mod options;
+mod output;
 mod own_name;
 mod owned;
 mod places;
@@ -36,6 +39,7 @@ mod session;
 mod shared;
 mod stream;
 mod transport;
+mod undelivered;
 mod unread;
 mod users;
 
@@ -44,7 +48,7 @@ pub use config::BusConfig;
 pub use connect::{Bus, BusError, serve};
 pub use error::{ERRORS, Error, METHOD_ERRORS};
 pub use frame::Frame;
-pub use options::{Allowed, OPTIONS, Of, OptionKey};
+pub use option_table::{Allowed, OPTIONS, Of, OptionKey};
 pub use own_name::OwnName;
 pub use reload::ReloadCall;
 

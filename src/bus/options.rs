@@ -1,126 +1,11 @@
-//! Options: the table of them, and who reads them. Nothing is ignored: what is unknown, mistyped or out of range is an
+//! Reads the options of a call. Nothing is ignored: what is unknown, mistyped or out of range is an
 //! error that names it.
 
-use std::fmt::{self, Display};
-
-use super::argument::{ENTRIES, Entries, Entry, TEXTS, Value, shortened};
+use super::argument::{ENTRIES, Entries, Entry, Value, shortened};
+use super::option_table::{Allowed, OPTIONS, Of, OptionKey, STOP_BYTES, whole};
 use super::{BusConfig, Error, messages};
-use crate::engine::Options;
+use crate::engine::{Message, Options};
 use crate::sampler::Parameters;
-
-const STOP_BYTES: usize = 1024;
-
-/// An option of a call.
-#[derive(Debug)]
-pub struct OptionKey {
-    pub name: &'static str,
-    /// Its D-Bus type.
-    pub kind: &'static str,
-    pub of: Of,
-    pub allowed: Allowed,
-    pub what: &'static str,
-}
-
-/// Which calls take an option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
-    /// All that ask.
-    Requests,
-    /// Those that answer by a stream.
-    Streams,
-    /// `OpenSession`.
-    Sessions,
-}
-
-/// What an option may be. It is displayed as errors and the manual say it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Allowed {
-    /// As many as the configuration allows.
-    Tokens,
-    Whole {
-        least: u64,
-        most: u64,
-    },
-    Number {
-        least: f32,
-        most: f32,
-    },
-    Truth,
-    Stops,
-    Stream,
-    Text,
-}
-
-const fn option(
-    of: Of,
-    name: &'static str,
-    kind: &'static str,
-    allowed: Allowed,
-    what: &'static str,
-) -> OptionKey {
-    OptionKey {
-        name,
-        kind,
-        of,
-        allowed,
-        what,
-    }
-}
-
-const fn whole(least: u64, most: u64) -> Allowed {
-    Allowed::Whole { least, most }
-}
-
-const fn number(least: f32, most: f32) -> Allowed {
-    Allowed::Number { least, most }
-}
-
-/// Every option, in the order in which they are told.
-#[rustfmt::skip] // a table
-pub const OPTIONS: &[OptionKey] = &[
-    option(Of::Requests, "max_tokens", "u", Allowed::Tokens,
-        "The most tokens of the answer."),
-    option(Of::Requests, "temperature", "d", number(0.0, 2.0),
-        "How far from the most probable token others may be chosen; with 0 none is."),
-    option(Of::Requests, "top_k", "u", whole(0, 0xFFFF_FFFF),
-        "Keep this many of the most probable tokens; 0 keeps all."),
-    option(Of::Requests, "top_p", "d", number(0.0, 1.0),
-        "Keep the most probable tokens up to this probability; 1 keeps all."),
-    option(Of::Requests, "min_p", "d", number(0.0, 1.0),
-        "Drop tokens less probable than this share of the most probable one; 0 keeps all."),
-    option(Of::Requests, "repetition_penalty", "d", number(0.1, 10.0),
-        "Above 1, tokens of the text so far become less probable."),
-    option(Of::Requests, "seed", "t", whole(0, u64::MAX),
-        "The same seed, request and model give the same answer."),
-    option(Of::Requests, "stop", "s or as", Allowed::Stops,
-        "What ends the answer where it appears."),
-    option(Of::Requests, "thinking", "b", Allowed::Truth,
-        "Whether a model that can think before it answers does."),
-    option(Of::Streams, "stream", "s", Allowed::Stream,
-        "How the text comes: through the pipe, or by Request.Delta. Not of Complete."),
-    option(Of::Sessions, "system", "s", Allowed::Text,
-        "Of OpenSession alone: the system message of the conversation."),
-];
-
-impl Display for Allowed {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const WHOLE: &str = "a whole number (u, i, t or x)";
-        match self {
-            Self::Tokens => write!(formatter, "{WHOLE} from 1 to limits.max_tokens"),
-            Self::Whole { least, most } => write!(formatter, "{WHOLE} from {least} to {most}"),
-            Self::Number { least, most } => {
-                write!(formatter, "a number (d) from {least} to {most}")
-            }
-            Self::Truth => formatter.write_str("true or false (b)"),
-            Self::Stops => write!(
-                formatter,
-                "up to {TEXTS} texts (s or as), none empty or longer than {STOP_BYTES} bytes"
-            ),
-            Self::Stream => formatter.write_str("\"pipe\" or \"signals\" (s)"),
-            Self::Text => formatter.write_str("a text (s)"),
-        }
-    }
-}
 
 /// How the text reaches the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,20 +22,45 @@ pub(super) fn streamed(given: &Entries, config: &BusConfig) -> Result<(Options, 
     Ok((request, stream))
 }
 
-/// Options of a request that answers in its reply.
-pub(super) fn complete(given: &Entries, config: &BusConfig) -> Result<Options, Error> {
-    Ok(read(given, config, &[Of::Requests])?.request)
+/// Options of a request whose text is read by calls, and whether it also comes by signals.
+pub(super) fn submitted(given: &Entries, config: &BusConfig) -> Result<(Options, bool), Error> {
+    let Read {
+        request, signals, ..
+    } = read(given, config, &[Of::Requests, Of::Submissions])?;
+    Ok((request, signals))
+}
+
+/// Options of a request that answers in its reply: what it starts from, and its system message and other messages.
+pub(super) fn complete(
+    given: &Entries,
+    config: &BusConfig,
+) -> Result<(Options, Option<String>, Vec<Message>), Error> {
+    let of = [Of::Requests, Of::Beginnings, Of::Completions];
+    let Read {
+        request,
+        system,
+        messages,
+        ..
+    } = read(given, config, &of)?;
+    Ok((request, system, messages))
 }
 
 /// Options of `OpenSession`: its system message.
 pub(super) fn session(given: &Entries) -> Result<Option<String>, Error> {
-    Ok(read(given, &BusConfig::default(), &[Of::Sessions])?.system)
+    let config = BusConfig {
+        // It needs none.
+        seed: Some(0),
+        ..BusConfig::default()
+    };
+    Ok(read(given, &config, &[Of::Beginnings])?.system)
 }
 
 struct Read {
     request: Options,
     stream: Stream,
+    signals: bool,
     system: Option<String>,
+    messages: Vec<Message>,
 }
 
 fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
@@ -162,15 +72,18 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             thinking: config.thinking,
         },
         stream: Stream::Pipe,
+        signals: false,
         system: None,
+        messages: Vec::new(),
     };
+    let mut chosen = config.seed;
     let Parameters {
         temperature,
         top_k,
         top_p,
         min_p,
         repetition_penalty,
-        seed,
+        seed: _,
     } = &mut read.request.sampling;
     for entry in &given.kept {
         let Some(key) = known(of).find(|key| key.name == entry.name) else {
@@ -188,11 +101,13 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             "top_p" => *top_p = one.number()?,
             "min_p" => *min_p = one.number()?,
             "repetition_penalty" => *repetition_penalty = one.number()?,
-            "seed" => *seed = one.whole()?,
+            "seed" => chosen = Some(one.whole()?),
             "stop" => read.request.stop = one.stops()?,
             "thinking" => read.request.thinking = Some(one.truth()?),
             "stream" => read.stream = one.stream()?,
+            "signals" => read.signals = one.truth()?,
             "system" => read.system = Some(one.text()?),
+            "messages" => read.messages = one.messages()?,
             _ => return Err(unknown(&entry.name, of)),
         }
     }
@@ -202,7 +117,21 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             names(of)
         )));
     }
+    read.request.sampling.seed = match chosen {
+        Some(seed) => seed,
+        None => fresh_seed()?,
+    };
     Ok(read)
+}
+
+/// A seed that nobody chose. JSON readers take numbers for doubles: of 53 bits they lose none.
+fn fresh_seed() -> Result<u64, Error> {
+    let random = getrandom::u64().map_err(|error| {
+        Error::EngineFailed(format!(
+            "the system has no random numbers ({error}); give a seed"
+        ))
+    })?;
+    Ok(random >> 11)
 }
 
 /// An option as it was given, and what it may be.
@@ -224,13 +153,27 @@ impl Given<'_> {
     }
 
     fn number(&self) -> Result<f32, Error> {
-        match (&self.entry.value, self.allowed) {
-            (Value::Number(n), Allowed::Number { least, most })
-                if (f64::from(least)..=f64::from(most)).contains(n) =>
+        let number = match self.entry.value {
+            Value::Number(number) => Some(number),
+            // In JSON and in many languages 1 is a number as 1.0 is.
+            #[allow(clippy::cast_precision_loss)] // what loses any is far out of range
+            Value::Whole(number) => Some(number as f64),
+            _ => None,
+        };
+        match (number, self.allowed) {
+            (Some(n), Allowed::Number { least, most })
+                if (f64::from(least)..=f64::from(most)).contains(&n) =>
             {
                 #[allow(clippy::cast_possible_truncation)] // in range; the sampler computes in f32
-                Ok((*n as f32).clamp(least, most))
+                Ok((n as f32).clamp(least, most))
             }
+            _ => Err(self.wrong()),
+        }
+    }
+
+    fn messages(&self) -> Result<Vec<Message>, Error> {
+        match &self.entry.value {
+            Value::Messages(messages) => messages.clone().read(),
             _ => Err(self.wrong()),
         }
     }
@@ -278,7 +221,8 @@ impl Given<'_> {
             Value::Bool(value) => format!("{value} ({kind})"),
             Value::Whole(value) => format!("{value} ({kind})"),
             Value::Number(value) => format!("{value} ({kind})"),
-            Value::Texts(_) | Value::Other => format!("of type {kind}"),
+            Value::Many(texts) => format!("{texts} texts ({kind})"),
+            Value::Texts(_) | Value::Messages(_) | Value::Other => format!("of type {kind}"),
         };
         let allowed = self.allowed;
         Error::InvalidOption(format!("option {name:?} is {given}; allowed is {allowed}"))

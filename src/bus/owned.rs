@@ -14,7 +14,7 @@ const FINISHED: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Belongings {
     pub(super) sessions: HashSet<SessionId>,
-    pub(super) running: HashMap<u64, Cancel>,
+    pub(super) running: HashMap<u64, Asked>,
     /// Oldest first, with the time until which they are kept.
     pub(super) finished: VecDeque<(u64, Instant)>,
 }
@@ -23,6 +23,14 @@ impl Belongings {
     fn is_empty(&self) -> bool {
         self.sessions.is_empty() && self.running.is_empty() && self.finished.is_empty()
     }
+}
+
+/// A request, by the call that made it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The call's serial, of the caller's own counting.
+    pub(super) call: u32,
+    pub(super) cancel: Cancel,
 }
 
 /// The belongings of all connections.
@@ -46,10 +54,18 @@ impl Owned {
         })
     }
 
-    pub(super) fn add_request(&self, caller: &Caller, id: u64, cancel: Cancel) -> Known {
+    pub(super) fn add_request(&self, caller: &Caller, id: u64, asked: Asked) -> Known {
         self.add(caller, |belongings| {
-            belongings.running.insert(id, cancel);
+            belongings.running.insert(id, asked);
         })
+    }
+
+    /// The running request that a call has made.
+    pub(super) fn asked_by(&self, caller: &Caller, call: u32) -> Option<(u64, Cancel)> {
+        let callers = self.lock();
+        let mut running = callers.get(caller)?.running.iter();
+        let (id, asked) = running.find(|(_, asked)| asked.call == call)?;
+        Some((*id, asked.cancel.clone()))
     }
 
     pub(super) fn remove_session(&self, caller: &Caller, session: SessionId) {

@@ -22,6 +22,11 @@ pub trait Manager {
         messages: &[(&str, Fields<'_>)],
         options: Fields<'_>,
     ) -> Result<(OwnedObjectPath, OwnedFd), Error>;
+    fn submit(
+        &self,
+        messages: &[(&str, Fields<'_>)],
+        options: Fields<'_>,
+    ) -> Result<OwnedObjectPath, Error>;
     fn complete(&self, prompt: &str, options: Fields<'_>) -> Result<(String, Info), Error>;
     fn open_session(&self, options: Fields<'_>) -> Result<OwnedObjectPath, Error>;
     fn reload(&self) -> Result<(), Error>;
@@ -53,10 +58,12 @@ pub trait Manager {
 )]
 pub trait Session {
     fn send(&self, text: &str, options: Fields<'_>) -> Result<(OwnedObjectPath, OwnedFd), Error>;
+    fn submit(&self, text: &str, options: Fields<'_>) -> Result<OwnedObjectPath, Error>;
     fn rewind(&self, turns: u32) -> Result<(), Error>;
     fn clear(&self) -> Result<(), Error>;
     fn close(&self) -> Result<(), Error>;
     fn history(&self) -> Result<Vec<(String, String)>, Error>;
+    fn messages(&self) -> Result<Vec<(String, Info)>, Error>;
 
     #[zbus(property(emits_changed_signal = "false"))]
     fn turns(&self) -> Result<u32, Error>;
@@ -74,6 +81,7 @@ pub trait Session {
     assume_defaults = false
 )]
 pub trait Request {
+    fn read(&self, offset: u64) -> Result<(String, u64, bool), Error>;
     fn cancel(&self) -> Result<(), Error>;
 
     #[zbus(property(emits_changed_signal = "false"))]

@@ -11,7 +11,9 @@ use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
 use zbus::{Str, interface};
 
+use super::accounts::Load;
 use super::authorize::Owner;
+use super::output::{Output, Piece};
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{Error, info};
@@ -23,6 +25,8 @@ pub(super) struct Running {
     pub(super) id: u64,
     pub(super) owner: Owner,
     pub(super) cancel: Cancel,
+    /// Its text, if that is read by calls.
+    pub(super) output: Option<Output>,
     ending: Mutex<Option<Ending>>,
 }
 
@@ -46,11 +50,12 @@ impl Ending {
 }
 
 impl Running {
-    pub(super) fn new(id: u64, owner: Owner, cancel: Cancel) -> Self {
+    pub(super) fn new(id: u64, owner: Owner, cancel: Cancel, output: Option<Output>) -> Self {
         Self {
             id,
             owner,
             cancel,
+            output,
             ending: Mutex::default(),
         }
     }
@@ -74,10 +79,45 @@ pub(super) struct Request {
     pub(super) running: Arc<Running>,
 }
 
+impl Request {
+    fn piece(&self, offset: u64) -> Result<Piece, Error> {
+        // First: what is added after that is not looked for.
+        let ended = self.running.ending().is_some();
+        let output = self.running.output.as_ref().ok_or_else(|| {
+            let why = "the text of this request goes through its pipe; Submit makes requests that are read by calls";
+            Error::NotSupported(why.to_owned())
+        })?;
+        output.read(offset, ended)
+    }
+}
+
 /// One answer being made, or made within the last minute. Only the connection that asked may use it.
 #[interface(name = "org.ganglion.Llm1.Request")]
 impl Request {
-    /// Ends the request: at once if it still waits, else at its next token. The stream ends with
+    /// The text of a request that Submit made, or one with stream="signals", from a byte on: at most 64 KiB of it, and in
+    /// next where to go on. done says that nothing follows; until then there may be nothing new, and four calls a second
+    /// do. The text is kept as long as this object, up to 1 MiB of it: for 60 s after its end.
+    /// Error.InvalidOption if no character begins at that byte, Error.NotSupported if the text goes through a pipe.
+    #[zbus(out_args("text", "next", "done"))]
+    async fn read(
+        &self,
+        offset: u64,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<(String, u64, bool), Error> {
+        self.running.owner.admit(&header)?;
+        let piece = self.piece(offset)?;
+        let need = Load {
+            bytes: piece.text.len(),
+            descriptors: 0,
+        };
+        // Nothing more is put on the bus while the caller has not taken what it asked for before.
+        let accounts = &self.shared.accounts;
+        accounts.room(&self.running.owner, &header, need).await?;
+        let Piece { text, next, done } = piece;
+        Ok((text, next, done))
+    }
+
+    /// Ends the request: at once if it still waits, else at its next token. Its text ends with
     /// finish_reason "cancelled". Cancelling what has finished does nothing.
     fn cancel(&self, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
         let Running {
@@ -107,16 +147,16 @@ impl Request {
         Ok(ending.as_ref().map_or_else(Info::new, Ending::info))
     }
 
-    /// Only with the option stream "signals": the next piece of text. Sent to the owner only, at
+    /// Only with the option stream="signals", or signals of Submit: the next piece of text. Sent to the owner only, at
     /// most every 50 ms; after 1 MiB no more is sent.
     #[zbus(signal)]
     async fn delta(emitter: &SignalEmitter<'_>, seq: u64, text: &str) -> zbus::Result<()>;
 
     /// The request has ended, and its stream holds all that it will. Sent to the owner only, after the
-    /// reply of the call that made the request. The reason is "stop", "length", "cancelled" or "error";
-    /// info holds finish_reason, prompt_tokens, cached_tokens, completion_tokens, queue_us,
-    /// first_token_us, tokens_per_second, gigabytes_per_second, and where they apply error (a D-Bus
-    /// error name) and message.
+    /// reply of the call that made the request. The reason is "stop", "length" (max_tokens), "context" (the
+    /// context is full), "cancelled" or "error"; info holds finish_reason, prompt_tokens, cached_tokens,
+    /// completion_tokens (u), queue_us, first_token_us, seed (t), tokens_per_second, gigabytes_per_second (d), and
+    /// where they apply error (a D-Bus error name) and message.
     #[zbus(signal)]
     async fn finished(emitter: &SignalEmitter<'_>, reason: &str, info: Info) -> zbus::Result<()>;
 }

@@ -13,10 +13,11 @@ use zbus::{Connection, OwnedFd, interface};
 use super::accounts::Load;
 use super::argument::{Entries, Text};
 use super::authorize::Owner;
-use super::delivery::{self, Replied};
+use super::delivery::{Call, Replied};
+use super::proxy::Info;
 use super::shared::{Shared, remove_session};
 use super::{Error, messages, options, unread};
-use crate::engine::{Message, Refusal, SessionId, SessionStatus};
+use crate::engine::{Message, Refusal, Said, SessionId, SessionStatus};
 
 /// Bytes of an answer that only one who reads may have: dbus-daemon takes 2 KiB in each turn of its loop, and the answers
 /// of all others come behind.
@@ -34,6 +35,35 @@ impl Session {
         Self { shared, owner, id }
     }
 
+    fn call<'a>(&'a self, connection: &'a Connection, header: &'a Header<'a>) -> Call<'a> {
+        Call {
+            shared: &self.shared,
+            connection,
+            header,
+            owner: self.owner.clone(),
+        }
+    }
+
+    /// The messages for one who may read them, when there is room for them on the bus.
+    async fn said(&self, connection: &Connection, header: &Header<'_>) -> Result<Vec<Said>, Error> {
+        self.owner.admit(header)?;
+        let Shared {
+            engine, accounts, ..
+        } = &*self.shared;
+        let read = || engine.history(self.id).ok_or(Refusal::SessionClosed);
+        let sizes = |said: Vec<Said>| said.iter().map(|said| said.message.content.len()).sum();
+        let need = Load {
+            bytes: sizes(read()?),
+            descriptors: 0,
+        };
+        // They may be long: nothing of them is kept while the caller has not taken what it asked for before.
+        accounts.room(&self.owner, header, need).await?;
+        if need.bytes > LONG {
+            unread::nothing(connection, &self.owner.caller).await?;
+        }
+        Ok(read()?)
+    }
+
     fn read(&self, header: Option<&Header<'_>>) -> Result<SessionStatus, Error> {
         self.owner.admit_reader(header)?;
         let status = self.shared.engine.session(self.id);
@@ -45,9 +75,12 @@ impl Session {
 /// when that connection leaves the bus.
 #[interface(name = "org.ganglion.Llm1.Session")]
 impl Session {
-    /// Queues one turn of the user; the options are those of Generate. A session answers one turn at a
-    /// time: Error.Busy until the request before has finished. A turn that was cancelled or failed
-    /// leaves the history as it was.
+    /// Queues one turn of the user; the options and the stream are those of Generate. A session answers one turn at a
+    /// time: Error.Busy until the request before has finished.
+    ///
+    /// A turn that is cancelled, by whatever way, keeps what was made of its answer, also what was not read: Messages
+    /// marks it as partial, the next turn goes on from there, and Rewind takes it back. If nothing was made yet, or if it
+    /// failed, the session is as before the turn.
     #[zbus(out_args("request", "stream"))]
     async fn send(
         &self,
@@ -60,8 +93,24 @@ impl Session {
         let text = messages::text(text)?;
         let (options, kind) = options::streamed(&options, &*self.shared.config().await)?;
         let queue = self.shared.engine.send(self.id, text, options);
-        let owner = self.owner.clone();
-        delivery::start(&self.shared, connection, &header, owner, kind, queue).await
+        self.call(connection, &header).stream(kind, queue).await
+    }
+
+    /// As Send, without a pipe, for callers that take no file descriptors: Request.Read has the text, and with
+    /// signals=true Request.Delta too. Options are those of Manager.Submit.
+    #[zbus(out_args("request"))]
+    async fn submit(
+        &self,
+        text: Text,
+        options: Entries,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<Replied, Error> {
+        self.owner.admit(&header)?;
+        let text = messages::text(text)?;
+        let (options, signals) = options::submitted(&options, &*self.shared.config().await)?;
+        let queue = self.shared.engine.send(self.id, text, options);
+        self.call(connection, &header).submit(signals, queue).await
     }
 
     /// Takes back the last turns, with their answers. Error.Busy while a turn waits or is being answered,
@@ -77,7 +126,34 @@ impl Session {
         Ok(self.shared.engine.clear_session(self.id)?)
     }
 
-    /// Ends the session, and its request with it, whether that waits or runs. The object goes away.
+    /// The messages so far, oldest first: role and text.
+    #[zbus(out_args("messages"))]
+    async fn history(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<Vec<(String, String)>, Error> {
+        let named = |Said { message, .. }| {
+            let Message { role, content } = message;
+            (role.name().to_owned(), content)
+        };
+        let said = self.said(connection, &header).await?;
+        Ok(said.into_iter().map(named).collect())
+    }
+
+    /// The same as Generate takes them: role, and content (s); an answer that was cancelled has partial=true, too.
+    #[zbus(out_args("messages"))]
+    async fn messages(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<Vec<(String, Info)>, Error> {
+        let said = self.said(connection, &header).await?;
+        Ok(said.into_iter().map(messages::written).collect())
+    }
+
+    /// Ends the session, and its request with it, whether that waits or runs. The object goes away: who calls it then
+    /// gets org.freedesktop.DBus.Error.UnknownObject.
     async fn close(
         &self,
         #[zbus(header)] header: Header<'_>,
@@ -90,36 +166,6 @@ impl Session {
             .remove_session(&self.owner.caller, self.id);
         remove_session(connection, self.id).await;
         Ok(())
-    }
-
-    /// The messages so far, oldest first: role and text.
-    #[zbus(out_args("messages"))]
-    async fn history(
-        &self,
-        #[zbus(header)] header: Header<'_>,
-        #[zbus(connection)] connection: &Connection,
-    ) -> Result<Vec<(String, String)>, Error> {
-        self.owner.admit(&header)?;
-        let read = || {
-            self.shared
-                .engine
-                .history(self.id)
-                .ok_or(Refusal::SessionClosed)
-        };
-        let need = Load {
-            bytes: read()?.iter().map(|message| message.content.len()).sum(),
-            descriptors: 0,
-        };
-        // It may be long: nothing of it is kept while the caller has not taken what it asked for before.
-        self.shared
-            .accounts
-            .room(&self.owner, &header, need)
-            .await?;
-        if need.bytes > LONG {
-            unread::nothing(connection, &self.owner.caller).await?;
-        }
-        let named = |message: Message| (message.role.name().to_owned(), message.content);
-        Ok(read()?.into_iter().map(named).collect())
     }
 
     /// Finished turns: each is one message of the user and one answer. Rewind and Clear take turns back.

@@ -10,7 +10,7 @@ use zbus::{Connection, OwnedObjectPath, fdo};
 use super::accounts::Accounts;
 use super::authorize::{Caller, Owner};
 use super::complaints::Complaints;
-use super::owned::{Belongings, Known, Owned};
+use super::owned::{Asked, Belongings, Known, Owned};
 use super::places::{Place, Places};
 use super::reload::Reloads;
 use super::request::Request;
@@ -122,10 +122,15 @@ impl Shared {
         self: &Arc<Self>,
         connection: &Connection,
         caller: &Caller,
+        call: &Header<'_>,
         id: u64,
         cancel: &Cancel,
     ) {
-        let known = self.owned.add_request(caller, id, cancel.clone());
+        let asked = Asked {
+            call: call.primary().serial_num().get(),
+            cancel: cancel.clone(),
+        };
+        let known = self.owned.add_request(caller, id, asked);
         self.confirm(connection, caller, known);
     }
 
@@ -176,8 +181,8 @@ impl Shared {
     }
 
     fn end(&self, belongings: &Belongings) {
-        for (id, cancel) in &belongings.running {
-            self.engine.cancel(*id, cancel);
+        for (id, asked) in &belongings.running {
+            self.engine.cancel(*id, &asked.cancel);
         }
         for session in &belongings.sessions {
             self.engine.close_session(*session);

@@ -18,6 +18,8 @@ const MOST_SECONDS: f32 = 3600.0;
 const MOST_MIB: u64 = 1 << 20;
 /// Rows of one step.
 const MOST_ROWS: usize = 8192;
+/// TOML's integers end there.
+const MOST_SEED: u64 = i64::MAX as u64;
 /// A second of spinning is a core lost to the robot.
 const MOST_SPIN_US: u64 = 1_000_000;
 
@@ -74,6 +76,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         sampling.top_p: number(0.0..=1.0);
         sampling.min_p: number(0.0..=1.0);
         sampling.repetition_penalty: number(0.1..=10.0);
+        sampling.seed: whole_or_unset(0..=MOST_SEED);
         stream.stall_seconds => stream.stall: seconds(0.1..=MOST_SECONDS);
         stop.grace_seconds => stop.grace: seconds(0.0..=MOST_SECONDS);
         watchdog.stall_seconds => watchdog.stall: seconds(0.1..=MOST_SECONDS);
@@ -125,6 +128,17 @@ where
 {
     key.put(value, numbers("a whole number", &range), |typed| {
         within(typed, &range)
+    })
+}
+
+/// Where not being set means something too.
+fn whole_or_unset(
+    key: Key,
+    value: &mut Option<u64>,
+    range: RangeInclusive<u64>,
+) -> Result<(), Fault> {
+    key.put(value, numbers("a whole number", &range), |typed| {
+        within(typed, &range).map(Some)
     })
 }
 

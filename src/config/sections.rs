@@ -108,6 +108,8 @@ pub struct Sampling {
     pub top_p: f32,
     pub min_p: f32,
     pub repetition_penalty: f32,
+    /// `None`: a fresh one for each request.
+    pub seed: Option<u64>,
     pub max_tokens: usize,
 }
 
@@ -135,7 +137,7 @@ pub struct Log {
 }
 
 impl Sampling {
-    /// As the sampler takes them, with seed 0.
+    /// As the sampler takes them; a request without a seed gets one of its own.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
         Parameters {
@@ -144,7 +146,7 @@ impl Sampling {
             top_p: self.top_p,
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty,
-            seed: 0,
+            seed: self.seed.unwrap_or_default(),
         }
     }
 }
@@ -226,6 +228,7 @@ impl Default for Sampling {
             top_p,
             min_p,
             repetition_penalty,
+            seed: None,
             max_tokens: 512,
         }
     }

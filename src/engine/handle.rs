@@ -12,9 +12,9 @@ use super::limits::Limits;
 use super::live::{Live, Snapshot};
 use super::queue::{Control, Queue};
 use super::served::Recipe;
-use super::session::{SessionId, SessionStatus, Sessions};
+use super::session::{Said, SessionId, SessionStatus, Sessions};
 use super::status::{State, Status};
-use super::{Cancel, Client, FinishReason, Message, Refusal, RequestError, Usage};
+use super::{Cancel, Client, FinishReason, Refusal, RequestError, Usage};
 
 /// State that callers and the engine thread share.
 #[derive(Debug)]
@@ -214,7 +214,7 @@ impl Handle {
 
     /// The messages of a session, oldest first; `None` once it is closed.
     #[must_use]
-    pub fn history(&self, session: SessionId) -> Option<Vec<Message>> {
+    pub fn history(&self, session: SessionId) -> Option<Vec<Said>> {
         self.shared.sessions().history(session)
     }
 

@@ -29,6 +29,24 @@ pub struct Answer {
     pub tokens: Option<Vec<u32>>,
 }
 
+/// A message of a conversation, as its owner may read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub message: Message,
+    /// An answer that was cancelled before the model had ended it.
+    pub partial: bool,
+}
+
+/// A turn that has ended with an answer.
+#[derive(Debug)]
+pub(super) struct Answered {
+    /// The conversation up to the question.
+    pub(super) messages: Vec<Message>,
+    pub(super) prompt: Encoded,
+    pub(super) answer: Answer,
+    pub(super) partial: bool,
+}
+
 /// A conversation: its messages, and the tokens that they became.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -42,9 +60,11 @@ pub(super) struct Session {
     before: Vec<Before>,
 }
 
-/// A conversation as it was before a turn.
+/// A conversation as it was before a turn, and what became of the turn.
 #[derive(Debug)]
 struct Before {
+    /// Whether its answer is partial.
+    partial: bool,
     messages: usize,
     context_used: u32,
     /// Only of the latest turns: these hold all tokens of their past.
@@ -124,8 +144,18 @@ impl Sessions {
         })
     }
 
-    pub(super) fn history(&self, id: SessionId) -> Option<Vec<Message>> {
-        Some(self.open.get(&id)?.messages.clone())
+    pub(super) fn history(&self, id: SessionId) -> Option<Vec<Said>> {
+        let session = self.open.get(&id)?;
+        let mut said: Vec<_> = session.messages.iter().cloned().map(Said::whole).collect();
+        let ends = session.before.iter().skip(1).map(|before| before.messages);
+        // Each turn ends with its answer.
+        let ends = ends.chain([session.messages.len()]);
+        for (before, end) in session.before.iter().zip(ends) {
+            if let Some(answer) = end.checked_sub(1).and_then(|last| said.get_mut(last)) {
+                answer.partial = before.partial;
+            }
+        }
+        Some(said)
     }
 
     /// The session is busy with this turn until `end_turn`.
@@ -145,21 +175,24 @@ impl Sessions {
     }
 
     /// Ends a turn; with an answer the conversation grows by it. `false` if the session was closed meanwhile.
-    pub(super) fn end_turn(
-        &mut self,
-        id: SessionId,
-        turn: Option<(Vec<Message>, Encoded, Answer)>,
-    ) -> bool {
+    pub(super) fn end_turn(&mut self, id: SessionId, answered: Option<Answered>) -> bool {
         let Some(session) = self.open.get_mut(&id) else {
             return false;
         };
         session.turn = None;
-        if let Some((mut messages, encoded, answer)) = turn {
+        if let Some(Answered {
+            mut messages,
+            prompt: encoded,
+            answer,
+            partial,
+        }) = answered
+        {
             messages.push(Message {
                 role: Role::Assistant,
                 content: answer.text.clone(),
             });
             let before = Before {
+                partial,
                 messages: session.messages.len(),
                 context_used: session.context_used,
                 last: session.last.take(),
@@ -200,6 +233,15 @@ impl Sessions {
             return Err(Refusal::SessionBusy);
         }
         Ok(session)
+    }
+}
+
+impl Said {
+    fn whole(message: Message) -> Self {
+        Self {
+            message,
+            partial: false,
+        }
     }
 }
 

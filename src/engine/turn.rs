@@ -9,7 +9,7 @@ use super::encoder::{Encoded, Encoder};
 use super::fair::Waits;
 use super::handle::Shared;
 use super::observe;
-use super::session::{Answer, SessionId};
+use super::session::{Answer, Answered, SessionId};
 use super::{Cancel, Client, Event, FinishReason, Message, Options, Outcome};
 use super::{Refusal, RequestError, Usage};
 use crate::journal;
@@ -58,7 +58,8 @@ impl Turn {
         let _ = self.events.send(Event::Text(text));
     }
 
-    /// Ends the turn. A session keeps `answer` as its newest message; without one its history is as before.
+    /// Ends the turn. A session keeps `answer` as its newest message, as a partial one if the turn was cancelled; without
+    /// one its history is as before.
     pub fn finish(self, reason: FinishReason, usage: Usage, answer: Option<Answer>) {
         self.end(
             Outcome {
@@ -82,20 +83,27 @@ impl Turn {
         );
     }
 
-    fn end(self, outcome: Outcome, answer: Option<Answer>) {
+    fn end(self, mut outcome: Outcome, answer: Option<Answer>) {
         let Self {
             id: turn,
             client,
             session,
             messages,
             prompt,
+            options,
             events,
             shared,
             ..
         } = self;
+        outcome.usage.seed = options.sampling.seed;
         if let Some(id) = session {
-            let answer = answer.and_then(|answer| prompt.map(|prompt| (messages, prompt, answer)));
-            let open = shared.sessions().end_turn(id, answer);
+            let answered = answer.zip(prompt).map(|(answer, prompt)| Answered {
+                messages,
+                prompt,
+                answer,
+                partial: outcome.reason == FinishReason::Cancelled,
+            });
+            let open = shared.sessions().end_turn(id, answered);
             if !open {
                 shared.queue.forget(id);
             }

@@ -221,9 +221,11 @@ impl<'a> Generation<'a> {
             if self.show(&text) {
                 return Ok(FinishReason::Stop);
             }
-            if self.tokens.len() >= self.turn.options.max_tokens || runner.len() >= runner.context()
-            {
+            if self.tokens.len() >= self.turn.options.max_tokens {
                 return Ok(FinishReason::Length);
+            }
+            if runner.len() >= runner.context() {
+                return Ok(FinishReason::Context);
             }
             if self.turn.is_cancelled() {
                 return Ok(FinishReason::Cancelled);

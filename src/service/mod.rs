@@ -159,6 +159,7 @@ fn bus_config(config: &Config) -> BusConfig {
         max_tokens: config.sampling.max_tokens,
         max_tokens_limit: config.limits.max_tokens,
         sampling: config.sampling.parameters(),
+        seed: config.sampling.seed,
         thinking: config.model.thinking,
         ..BusConfig::default()
     }

@@ -12,8 +12,10 @@ pub use timing::{Percentiles, Timing};
 pub enum FinishReason {
     /// An end-of-turn token or a stop string.
     Stop,
-    /// `max_tokens`, or the end of the context.
+    /// `max_tokens`.
     Length,
+    /// The end of the context.
+    Context,
     Cancelled,
     Error,
 }
@@ -24,6 +26,7 @@ impl FinishReason {
         match self {
             Self::Stop => "stop",
             Self::Length => "length",
+            Self::Context => "context",
             Self::Cancelled => "cancelled",
             Self::Error => "error",
         }
@@ -47,6 +50,9 @@ pub struct Usage {
     pub tokens_per_second: f64,
     /// Bytes that decoding had to move, per second, in 10^9.
     pub gigabytes_per_second: f64,
+    /// What the choices started from: given again, the same request has the same answer.
+    #[serde(default)]
+    pub seed: u64,
 }
 
 /// What one finished request cost.

@@ -1,10 +1,12 @@
-//! The shipped interface XML is the contract: it equals what the daemon introspects, docs included.
+//! The shipped interface XML is the contract: it equals what the daemon introspects, docs included, with annotations for
+//! generators of code.
 
 use std::path::Path;
 use std::{env, fs};
 
 use ganglion::bus::{NAME, PATH};
 
+use super::annotations::annotate;
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon};
 
@@ -46,7 +48,7 @@ async fn the_shipped_interfaces_are_those_of_the_daemon() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("config/interfaces")
             .join(format!("{interface}.xml"));
-        let introspected = introspect(&client, path, &interface).await;
+        let introspected = annotate(&introspect(&client, path, &interface).await);
         // A change of the contract must be deliberate: GANGLION_WRITE_INTERFACES=1 writes the files.
         if env::var_os("GANGLION_WRITE_INTERFACES").is_some() {
             fs::write(&file, &introspected).unwrap();
@@ -70,5 +72,8 @@ fn no_method_takes_a_path() {
     taken.sort();
     taken.dedup();
     // Texts for the model, numbers, and options, of which none names a file either: whoever adds one looks here.
-    assert_eq!(taken, ["messages", "options", "prompt", "text", "turns"]);
+    assert_eq!(
+        taken,
+        ["messages", "offset", "options", "prompt", "text", "turns"]
+    );
 }

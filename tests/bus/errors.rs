@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use ganglion::bus::proxy::{DiagnosticsProxy, Fields, RequestProxy, SessionProxy};
@@ -11,6 +12,7 @@ use zbus::DBusError as _;
 
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon, LIMITS, eventually, until};
+use crate::support::plain;
 use crate::support::private_bus::PrivateBus;
 
 /// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only one who does not
@@ -60,6 +62,11 @@ impl Seen {
             ask(client, text, options()).await,
             error,
         );
+        let message = ("user", fields([("content", text.into())]));
+        let submitted = client.manager.submit(&[message], options()).await;
+        self.saw("Manager.Submit", submitted, error);
+        let submitted = session.submit(text, options()).await;
+        self.saw("Session.Submit", submitted, error);
         let completed = client.manager.complete(text, options()).await;
         self.saw("Manager.Complete", completed, error);
         self.saw("Session.Send", session.send(text, options()).await, error);
@@ -124,14 +131,35 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
         theirs.send("a", fields([])).await,
         "NotOwner",
     );
+    let submitted = theirs.submit("a", fields([])).await;
+    seen.saw("Session.Submit", submitted, "NotOwner");
+    seen.saw("Session.Messages", theirs.messages().await, "NotOwner");
     seen.saw("Session.Rewind", theirs.rewind(1).await, "NotOwner");
     seen.saw("Session.Clear", theirs.clear().await, "NotOwner");
     seen.saw("Session.Close", theirs.close().await, "NotOwner");
     seen.saw("Session.History", theirs.history().await, "NotOwner");
+    let own = client.request(request.clone()).await;
+    seen.saw("Request.Read", own.read(0).await, "NotSupported");
+    let message = ("user", fields([("content", "a".into())]));
+    let own = client.manager.submit(&[message], fields([])).await.unwrap();
+    let own = client.request(own).await;
+    seen.saw("Request.Read", own.read(1 << 20).await, "InvalidOption");
     let request = RequestProxy::new(&stranger.connection, request)
         .await
         .unwrap();
     seen.saw("Request.Cancel", request.cancel().await, "NotOwner");
+    seen.saw("Request.Read", request.read(0).await, "NotOwner");
+
+    let plain = Client::on(plain::connect(&daemon.bus).await).await;
+    let own = plain.manager.open_session(fields([])).await.unwrap();
+    let own = plain.session(own).await;
+    let generated = ask(&plain, "a", fields([])).await;
+    seen.saw("Manager.Generate", generated, "NotSupported");
+    seen.saw(
+        "Session.Send",
+        own.send("a", fields([])).await,
+        "NotSupported",
+    );
 
     seen.saw(
         "Manager.Reload",
@@ -166,6 +194,21 @@ async fn refused_while_one_is_answered(seen: &mut Seen) {
     };
     let (completed, ()) = tokio::join!(complete, stop);
     seen.saw("Manager.Complete", completed, "Cancelled");
+}
+
+async fn refused_when_it_takes_too_long(seen: &mut Seen) {
+    let config = BusConfig {
+        complete_timeout: Duration::from_millis(1),
+        ..BusConfig::default()
+    };
+    let daemon = Daemon::with("first=3600s", 8, config).await;
+    let completed = daemon
+        .client()
+        .await
+        .manager
+        .complete("a", fields([]))
+        .await;
+    seen.saw("Manager.Complete", completed, "Timeout");
 }
 
 async fn refused_without_a_model(seen: &mut Seen) {
@@ -245,6 +288,7 @@ async fn methods_answer_with_the_errors_of_the_table() {
     let mut seen = Seen::default();
     refused_by_arguments_and_limits(&mut seen).await;
     refused_while_one_is_answered(&mut seen).await;
+    refused_when_it_takes_too_long(&mut seen).await;
     refused_without_a_model(&mut seen).await;
     failed_by_the_engine(&mut seen).await;
     let table = METHOD_ERRORS.iter().flat_map(|(method, errors)| {

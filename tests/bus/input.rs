@@ -17,7 +17,8 @@ async fn still_answers(client: &Client) {
 async fn options_are_checked_each() {
     let daemon = Daemon::start("").await;
     let client = daemon.client().await;
-    let cases: [(&str, Variant<'_>, &str); 17] = [
+    let too_many = vec!["x"; 17];
+    let cases: [(&str, Variant<'_>, &str); 21] = [
         (
             "temprature",
             0.5.into(),
@@ -36,8 +37,16 @@ async fn options_are_checked_each() {
         (
             "temperature",
             true.into(),
-            "true (b); allowed is a number (d)",
+            "true (b); allowed is a number (d",
         ),
+        ("temperature", 3.into(), "3 (i); allowed"),
+        ("repetition_penalty", 0u8.into(), "from 0.1 to 10"),
+        (
+            "stop",
+            too_many.into(),
+            "is 17 texts (as); allowed is up to 16",
+        ),
+        ("signals", true.into(), "known are max_tokens, temperature"),
         ("top_k", (-5i64).into(), "from 0 to 4294967295"),
         ("top_p", 1.5.into(), "from 0 to 1"),
         ("min_p", (-0.1).into(), "from 0 to 1"),
@@ -90,6 +99,35 @@ async fn options_are_checked_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn any_integer_is_a_number() {
+    let daemon = Daemon::start("").await;
+    let client = daemon.client().await;
+    // What a language makes of a plain 1 does for any number.
+    for one in [
+        Variant::U8(1),
+        1i16.into(),
+        1u16.into(),
+        1i32.into(),
+        1u32.into(),
+        1i64.into(),
+        1u64.into(),
+    ] {
+        let names = [
+            "temperature",
+            "top_p",
+            "min_p",
+            "repetition_penalty",
+            "top_k",
+            "seed",
+            "max_tokens",
+        ];
+        let options = names.map(|name| (name, one.try_clone().unwrap()));
+        ask(&client, "hello", fields(options)).await.unwrap();
+    }
+    still_answers(&client).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn messages_are_checked_each() {
     let daemon = Daemon::start("context=100").await;
     let client = daemon.client().await;
@@ -109,6 +147,13 @@ async fn messages_are_checked_each() {
                 fields([("content", "a".into()), ("name", "b".into())]),
             )],
             "unknown field \"name\"",
+        ),
+        (
+            vec![(
+                "user",
+                fields([("partial", "yes".into()), ("content", "a".into())]),
+            )],
+            "its \"partial\" is of type s",
         ),
         (
             vec![("user", content("a")), ("assistant", content("b"))],

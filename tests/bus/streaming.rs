@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ganglion::bus::{BusConfig, Frame};
+use ganglion::bus::{BusConfig, Error, Frame};
 use ganglion::telemetry::FinishReason;
 use zbus::Variant;
 
 use super::{ask, fields};
-use crate::support::daemon::Daemon;
+use crate::support::daemon::{Daemon, until};
 use crate::support::signals::Signals;
 use crate::support::stream::Reader;
 
@@ -107,7 +107,60 @@ async fn complete_answers_in_its_reply_and_keeps_to_its_time() {
     let (text, info) = client.manager.complete("a b", fields([])).await.unwrap();
     assert_eq!(text, "sim: a b");
     assert_eq!(*info["finish_reason"], Variant::from("stop"));
-    assert_eq!(*info["timeout"], Variant::from(false));
+    assert_eq!(*info["completion_tokens"], Variant::from(3u32));
+
+    let before =
+        |role: &'static str, text: &'static str| (role, fields([("content", text.into())]));
+    let messages = || vec![before("user", "one two"), before("assistant", "three")];
+    for (prompt, more, prompt_tokens) in [
+        ("a b", vec![("system", "be brief".into())], 4u32),
+        ("a b", vec![("messages", Variant::from(messages()))], 5),
+        (
+            "a b",
+            vec![("messages", messages().into()), ("system", "x".into())],
+            6,
+        ),
+        (
+            "",
+            vec![("messages", vec![before("user", "a b")].into())],
+            2,
+        ),
+    ] {
+        let (text, info) = client
+            .manager
+            .complete(prompt, more.into_iter().collect())
+            .await
+            .unwrap();
+        assert_eq!(text, "sim: a b");
+        assert_eq!(*info["prompt_tokens"], Variant::from(prompt_tokens));
+    }
+    for (prompt, name, value, hint) in [
+        ("a", "messages", Variant::from("b"), "messages (a(sa{sv}))"),
+        (
+            "a",
+            "messages",
+            vec![("root", fields([]))].into(),
+            "unknown role",
+        ),
+        (
+            "",
+            "messages",
+            messages().into(),
+            "the last message is by \"assistant\"",
+        ),
+        ("", "system", "be brief".into(), "the last message is empty"),
+    ] {
+        match client
+            .manager
+            .complete(prompt, fields([(name, value)]))
+            .await
+        {
+            Err(Error::InvalidOption(why) | Error::InvalidMessages(why)) => {
+                assert!(why.contains(hint), "{why}");
+            }
+            other => panic!("{hint}: {other:?}"),
+        }
+    }
 
     let config = BusConfig {
         complete_timeout: Duration::from_secs(1),
@@ -115,10 +168,11 @@ async fn complete_answers_in_its_reply_and_keeps_to_its_time() {
     };
     let slow = Daemon::with("tokens=100,delay=100ms", 8, config).await;
     let client = slow.client().await;
-    let (text, info) = client.manager.complete("a b", fields([])).await.unwrap();
-    assert!(text.len() < 100, "{text}");
-    assert_eq!(*info["finish_reason"], Variant::from("cancelled"));
-    assert_eq!(*info["timeout"], Variant::from(true));
+    match client.manager.complete("a b", fields([])).await {
+        Err(Error::Timeout(why)) => assert!(why.contains("lower max_tokens"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    until(async || client.manager.queue_length().await.unwrap() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -82,7 +82,10 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(bus: &PrivateBus) -> Self {
-        let connection = bus.connect().await;
+        Self::on(bus.connect().await).await
+    }
+
+    pub(crate) async fn on(connection: Connection) -> Self {
         let manager = ManagerProxy::builder(&connection)
             .cache_properties(CacheProperties::No)
             .build()

@@ -33,6 +33,8 @@ pub(super) struct Account {
     /// Of its calls that wait for room, the one that is next.
     pub(super) next: Arc<tokio::sync::Mutex<()>>,
     pub(super) watched: bool,
+    /// Whether the bus is known to pass it none.
+    pub(super) without_descriptors: bool,
     /// Calls without an answer.
     pub(super) dropped: u64,
 }

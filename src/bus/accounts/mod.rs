@@ -7,6 +7,7 @@
 
 mod books;
 mod limits;
+mod passed;
 mod room;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,6 +20,8 @@ use crate::journal;
 use books::{Account, Begun, Books};
 pub(in crate::bus) use limits::Load;
 use limits::{CALLS, LITTLE, UNCERTAIN, UNREAD, WORK};
+use passed::Passed;
+pub(in crate::bus) use passed::Undelivered;
 pub(in crate::bus) use room::Taking;
 
 /// The bus itself, as a sender.
@@ -61,6 +64,8 @@ pub(in crate::bus) struct Accounts {
     newcomers: mpsc::UnboundedSender<String>,
     /// The daemon's own unique name.
     own: OnceLock<String>,
+    /// Answers that the bus may still send back.
+    passed: Passed,
 }
 
 /// What the bus said of a connection comes to.
@@ -94,6 +99,7 @@ impl Accounts {
             uncertain,
             newcomers,
             own: OnceLock::new(),
+            passed: Passed::default(),
         };
         (Arc::new(accounts), Questions { unread, whose })
     }

@@ -15,7 +15,7 @@ use zbus::names::BusName;
 
 use super::inbox::Inbox;
 use super::outbox::{Outbox, Outgoing, To, load};
-use crate::bus::accounts::{Accounts, BUS};
+use crate::bus::accounts::{Accounts, BUS, Undelivered};
 
 /// Dropping it writes what was sent, and then lets go of the socket.
 #[derive(Debug)]
@@ -55,6 +55,14 @@ impl Writer {
             Some(_) => return Some(To::Bus),
         };
         let wanted = if let Some(serial) = header.reply_serial() {
+            if load(message).descriptors > 0 {
+                let call = Undelivered {
+                    caller: to.to_string(),
+                    serial: serial.get(),
+                };
+                let own = header.primary().serial_num().get();
+                self.accounts.pass(own, call);
+            }
             let wanted = self.accounts.answer(to, serial.get(), load(message));
             self.inbox.settle(to, serial.get());
             wanted

@@ -27,10 +27,10 @@ impl Scripted {
             .chain(words.cycle().map(|word| format!(" {word}")))
             .take(wanted.min(limit))
             .collect();
-        let mut reason = if wanted > limit {
-            FinishReason::Length
-        } else {
-            FinishReason::Stop
+        let mut reason = match wanted > limit {
+            true if room < options.max_tokens => FinishReason::Context,
+            true => FinishReason::Length,
+            false => FinishReason::Stop,
         };
         let text = pieces.concat();
         let stop = options.stop.iter().filter_map(|stop| text.find(stop)).min();
@@ -52,8 +52,9 @@ impl Scripted {
         }
     }
 
-    pub(super) fn answer(&self) -> Answer {
-        let text = self.pieces.concat();
+    /// As far as it was said.
+    pub(super) fn answer(&self, pieces: usize) -> Answer {
+        let text = self.pieces[..pieces.min(self.pieces.len())].concat();
         let tokens = Prompt::from_words(text.split_whitespace()).tokens;
         Answer {
             tokens: (!self.cut).then_some(tokens),
@@ -79,17 +80,19 @@ mod tests {
             stop: stop.iter().map(ToString::to_string).collect(),
             thinking: None,
         };
-        let scripted = Scripted::new(tokens, 100, &messages, &options);
-        let answer = scripted.answer();
+        let scripted = Scripted::new(tokens, 7, &messages, &options);
+        let answer = scripted.answer(scripted.pieces.len());
         (answer.text, scripted.reason, answer.tokens.is_some())
     }
 
     #[test]
     fn answers_end_by_themselves_by_length_and_by_stop_strings() {
-        use FinishReason::{Length, Stop};
+        use FinishReason::{Context, Length, Stop};
         assert_eq!(say(0, 9, &[]), ("sim: one two".into(), Stop, true));
         assert_eq!(say(5, 9, &[]), ("sim: one two one two".into(), Stop, true));
         assert_eq!(say(5, 2, &[]), ("sim: one".into(), Length, true));
+        assert_eq!(say(9, 8, &["two o"]).1, Stop);
+        assert_eq!((say(9, 8, &[]).1, say(9, 7, &[]).1), (Context, Length));
         assert_eq!(say(5, 9, &["e t"]), ("sim: on".into(), Stop, false));
         assert_eq!(say(5, 9, &["zz", " two"]), ("sim: one".into(), Stop, true));
         assert_eq!(say(5, 9, &["sim"]), (String::new(), Stop, true));

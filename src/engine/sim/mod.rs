@@ -13,7 +13,7 @@ pub use script::{Script, ScriptError};
 
 use super::encoder::Encoder;
 use super::{
-    Codec, Command, Control, FinishReason, Inbox, ModelInfo, Phase, Refusal, RequestError,
+    Answer, Codec, Command, Control, FinishReason, Inbox, ModelInfo, Phase, Refusal, RequestError,
     SessionId, Turn, Usage,
 };
 use answer::Scripted;
@@ -122,7 +122,12 @@ fn serve(
     let room = script.context.saturating_sub(prompt.len());
     let scripted = Scripted::new(script.tokens, room, &turn.messages, &turn.options);
     match speak(&turn, script, &scripted, &mut usage) {
-        Err(Interrupted::Cancelled) => turn.finish(FinishReason::Cancelled, usage, None),
+        Err(Interrupted::Cancelled) => {
+            let answer = scripted.answer(usage.completion_tokens as usize);
+            let answer = (!answer.text.is_empty()).then_some(answer);
+            keep(kept, &turn, &prompt, answer.as_ref());
+            turn.finish(FinishReason::Cancelled, usage, answer);
+        }
         Err(Interrupted::Failed(message)) => {
             turn.fail(RequestError::EngineFailed(message), usage);
         }
@@ -132,14 +137,25 @@ fn serve(
             return Then::End;
         }
         Ok(()) => {
-            let answer = scripted.answer();
-            if let (Some(session), Some(said)) = (turn.session, &answer.tokens) {
-                kept.insert(session, [prompt, said.clone()].concat());
-            }
+            let answer = scripted.answer(scripted.pieces.len());
+            keep(kept, &turn, &prompt, Some(&answer));
             turn.finish(scripted.reason, usage, Some(answer));
         }
     }
     Then::GoOn
+}
+
+/// What a KV cache would hold of a session after its turn.
+fn keep(
+    kept: &mut HashMap<SessionId, Vec<u32>>,
+    turn: &Turn,
+    prompt: &[u32],
+    answer: Option<&Answer>,
+) {
+    let said = answer.and_then(|answer| answer.tokens.as_ref());
+    if let (Some(session), Some(said)) = (turn.session, said) {
+        kept.insert(session, [prompt, said].concat());
+    }
 }
 
 /// What the engine does after a turn.

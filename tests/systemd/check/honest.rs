@@ -155,7 +155,7 @@ async fn ask(question: &str) -> Result<(Option<Instant>, Option<String>), Failed
                 if let Some(error) = error {
                     return Err(error.into());
                 }
-                let whole = matches!(finish_reason.name(), "stop" | "length");
+                let whole = matches!(finish_reason.name(), "stop" | "length" | "context");
                 return if whole {
                     Ok((first, Some(text)))
                 } else {

@@ -21,7 +21,7 @@ const HELP: &str = "/help     this list
 /clear    take back all turns; the system message stays
 /new      forget the conversation and begin another
 /quit     leave, as Ctrl-D does
-Ctrl-C cancels an answer. Any other line is sent to the model.
+Ctrl-C cancels an answer; what there is of it stays. Any other line is sent to the model.
 ";
 
 #[derive(Debug, Parser)]

@@ -125,7 +125,9 @@ fn parse(line: std::io::Result<Option<String>>) -> Result<(String, Frame), Failu
 
 fn end(receipt: Receipt, error: Option<&str>, message: Option<String>) -> Result<Ending, Failure> {
     match receipt.reason {
-        FinishReason::Stop | FinishReason::Length => Ok(Ending::Complete(receipt)),
+        FinishReason::Stop | FinishReason::Length | FinishReason::Context => {
+            Ok(Ending::Complete(receipt))
+        }
         FinishReason::Cancelled => Err(Failure::new(
             Exit::Failed,
             "the answer was cancelled by the daemon: it is stopping, or this reader stalled",

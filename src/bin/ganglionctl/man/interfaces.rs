@@ -7,7 +7,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use ganglion::bus::{ERRORS, METHOD_ERRORS, OPTIONS};
 
-use self::reference::EXAMPLES;
+use self::reference::{EXAMPLES, SETUP};
 use super::page::Page;
 use crate::failure::{Exit, Failure};
 
@@ -50,6 +50,7 @@ pub(super) fn page() -> Result<String, Failure> {
          itself with messages to others (`max_connections_per_user`, `max_outgoing_bytes` in system.conf; see \
          dbus-daemon(1)), which slows the bus for every service, this one included.",
     );
+    calling(&mut page);
     for text in SHIPPED {
         let options = ParsingOptions {
             allow_dtd: true,
@@ -67,7 +68,7 @@ pub(super) fn page() -> Result<String, Failure> {
     }
     page.section("OPTIONS OF REQUESTS");
     page.paragraph(
-        "For Generate, Complete and Session.Send, as an a{sv}. Any integer type does for a whole number. What is left \
+        "For Generate, Submit, Complete and Session.Send, as an a{sv}. Any integer type does for any number. What is left \
          out is as gangliond.toml(5) says; what is unknown, of another type or out of range is Error.InvalidOption.",
     );
     for option in OPTIONS {
@@ -97,6 +98,59 @@ pub(super) fn page() -> Result<String, Failure> {
         "gangliond.toml(5)",
         "busctl(1)",
     ]))
+}
+
+/// What holds for all calls.
+fn calling(page: &mut Page) {
+    page.section("CALLING");
+    page.paragraph(
+        "Three kinds of call ask. Generate and Session.Send answer at once with a request and the read end of a pipe; the \
+         connection must take file descriptors, which some libraries ask the bus for only if they are told to \
+         (negotiate_unix_fd, enable_fds, usocket), and a call on another one is Error.NotSupported. Submit answers at once \
+         with a request alone, whose text Request.Read has. Complete answers with the whole text, for shells: a tool such \
+         as busctl(1) leaves the bus when its call is answered, and with it go the requests and sessions that it began.",
+    );
+    page.paragraph(
+        "The descriptor is the caller's own from the reply on: it is the only read end, to be closed by who received it. \
+         Some libraries duplicate it when they hand it over, and close theirs with the message or its list of descriptors \
+         (GUnixFDList of GDBus, unix_fds of dbus-fast, the message of sd-bus: keep one with fcntl F_DUPFD_CLOEXEC and drop \
+         the message). The pipe ends when every duplicate of its write end is closed, which only the daemon has; the \
+         request is cancelled when every duplicate of the read end is.",
+    );
+    page.paragraph(
+        "Each line of the pipe is a JSON object. With seq and text: the next piece, whole characters. With seq, done, \
+         finish_reason and usage: the last one. finish_reason is \"stop\", \"length\" (max_tokens), \"context\" (the context is \
+         full), \"cancelled\" or \"error\"; an error has error, a name of those below, and message as well. usage has \
+         prompt_tokens, of these cached_tokens that the cache held already, completion_tokens, queue_us (microseconds from \
+         acceptance until the prompt was begun), first_token_us (from there until the first token), tokens_per_second \
+         after it, gigabytes_per_second that decoding moved, in 10^9 bytes, and seed. An end of the pipe without such a \
+         line means that the daemon died.",
+    );
+    page.example(
+        r#"{"seq":0,"text":"Odometry"}
+{"seq":1,"done":true,"finish_reason":"error","usage":{"prompt_tokens":31,"cached_tokens":0,
+  "completion_tokens":1,"queue_us":40,"first_token_us":21000,"tokens_per_second":0.0,
+  "gigabytes_per_second":0.0,"seed":5263408912377190},
+  "error":"org.ganglion.Llm1.Error.EngineFailed","message":"logits are not finite"}"#,
+    );
+    page.paragraph(
+        "Request.Finished never comes before the reply of the call that made the request, but it may come before a program \
+         has told its library to listen. Without a race: listen first, to all objects of the interface \
+         org.ganglion.Llm1.Request, and compare paths once the reply is there; or listen after the reply, and then read \
+         Result once, which is empty only while the request runs.",
+    );
+    page.paragraph(
+        "A request without a seed gets a fresh one, below 2^53, unless the configuration sets `sampling.seed`. With the \
+         seed that usage tells, the same request to the same model has the same answer. With temperature 0, the default, \
+         the seed changes nothing.",
+    );
+    page.paragraph(
+        "After a restart of the daemon its objects are gone: calls to them are UnknownObject, and the name has another \
+         owner (NameOwnerChanged). Open a session anew; Session.Messages, kept by the program, is what Generate needs to go \
+         on from. The next call of Manager starts the daemon if it is not running.",
+    );
+    page.paragraph("The examples in Python are parts of one program, which begins with:");
+    page.example(SETUP);
 }
 
 fn write(page: &mut Page, interface: Node) {
@@ -146,8 +200,11 @@ fn member(page: &mut Page, interface: &str, node: Node, comment: &str) {
     if let Some((_, errors)) = METHOD_ERRORS.iter().find(|(method, _)| *method == full) {
         page.paragraph(&format!("Errors: {}.", errors.join(", ")));
     }
-    if let Some((_, example)) = EXAMPLES.iter().find(|(method, _)| *method == full) {
-        page.example(example);
+    if let Some(example) = EXAMPLES.iter().find(|example| example.method == full) {
+        page.example(example.python);
+        if !example.shell.is_empty() {
+            page.example(example.shell);
+        }
     }
 }
 
@@ -182,7 +239,7 @@ mod tests {
         };
         let with_errors = METHOD_ERRORS.iter().map(|(method, _)| *method);
         assert_eq!(sorted(with_errors.collect()), methods);
-        let with_examples = EXAMPLES.iter().map(|(method, _)| *method);
+        let with_examples = EXAMPLES.iter().map(|example| example.method);
         assert_eq!(sorted(with_examples.collect()), methods);
         for (method, errors) in METHOD_ERRORS {
             for error in *errors {
@@ -190,6 +247,6 @@ mod tests {
                 assert!(known, "{method}: {error}");
             }
         }
-        assert!(EXAMPLES.iter().all(|(_, example)| !example.is_empty()));
+        assert!(EXAMPLES.iter().all(|example| !example.python.is_empty()));
     }
 }

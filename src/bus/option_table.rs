@@ -1,0 +1,134 @@
+//! The table of options: which there are, which calls take them, and what they may be. `options` reads them, and the manual
+//! prints it.
+
+use std::fmt::{self, Display};
+
+use super::argument::TEXTS;
+
+pub(super) const STOP_BYTES: usize = 1024;
+
+/// An option of a call.
+#[derive(Debug)]
+pub struct OptionKey {
+    pub name: &'static str,
+    /// Its D-Bus type.
+    pub kind: &'static str,
+    pub of: Of,
+    pub allowed: Allowed,
+    pub what: &'static str,
+}
+
+/// Which calls take an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// All that ask.
+    Requests,
+    /// Those that answer by a stream.
+    Streams,
+    /// Those whose answer is read by calls.
+    Submissions,
+    /// `Complete`.
+    Completions,
+    /// Those that begin a conversation: `OpenSession` and `Complete`.
+    Beginnings,
+}
+
+/// What an option may be. It is displayed as errors and the manual say it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Allowed {
+    /// As many as the configuration allows.
+    Tokens,
+    Whole {
+        least: u64,
+        most: u64,
+    },
+    Number {
+        least: f32,
+        most: f32,
+    },
+    Truth,
+    Stops,
+    Stream,
+    Text,
+    Messages,
+}
+
+const fn option(
+    of: Of,
+    name: &'static str,
+    kind: &'static str,
+    allowed: Allowed,
+    what: &'static str,
+) -> OptionKey {
+    OptionKey {
+        name,
+        kind,
+        of,
+        allowed,
+        what,
+    }
+}
+
+pub(super) const fn whole(least: u64, most: u64) -> Allowed {
+    Allowed::Whole { least, most }
+}
+
+const fn number(least: f32, most: f32) -> Allowed {
+    Allowed::Number { least, most }
+}
+
+/// Every option, in the order in which they are told.
+#[rustfmt::skip] // a table
+pub const OPTIONS: &[OptionKey] = &[
+    option(Of::Requests, "max_tokens", "u", Allowed::Tokens,
+        "The most tokens of the answer."),
+    option(Of::Requests, "temperature", "d", number(0.0, 2.0),
+        "How far from the most probable token others may be chosen; with 0 none is."),
+    option(Of::Requests, "top_k", "u", whole(0, 0xFFFF_FFFF),
+        "Keep this many of the most probable tokens; 0 keeps all."),
+    option(Of::Requests, "top_p", "d", number(0.0, 1.0),
+        "Keep the most probable tokens up to this probability; 1 keeps all."),
+    option(Of::Requests, "min_p", "d", number(0.0, 1.0),
+        "Drop tokens less probable than this share of the most probable one; 0 keeps all."),
+    option(Of::Requests, "repetition_penalty", "d", number(0.1, 10.0),
+        "Above 1, tokens of the text so far become less probable."),
+    option(Of::Requests, "seed", "t", whole(0, u64::MAX),
+        "The same seed, request and model give the same answer. Without one sampling.seed, or else a fresh one, which \
+         usage tells."),
+    option(Of::Requests, "stop", "s or as", Allowed::Stops,
+        "What ends the answer where it appears."),
+    option(Of::Requests, "thinking", "b", Allowed::Truth,
+        "Whether a model that can think before it answers does."),
+    option(Of::Streams, "stream", "s", Allowed::Stream,
+        "Of Generate and Session.Send alone: how the text comes, through the pipe or by Request.Delta."),
+    option(Of::Submissions, "signals", "b", Allowed::Truth,
+        "Of Submit alone: whether the text also comes by Request.Delta."),
+    option(Of::Beginnings, "system", "s", Allowed::Text,
+        "Of OpenSession and Complete alone: the system message of the conversation."),
+    option(Of::Completions, "messages", "a(sa{sv})", Allowed::Messages,
+        "Of Complete alone: what was said before the prompt. With an empty prompt it is all that was said."),
+];
+
+impl Display for Allowed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const WHOLE: &str = "a whole number (u, i, t or x)";
+        match self {
+            Self::Tokens => write!(formatter, "{WHOLE} from 1 to limits.max_tokens"),
+            Self::Whole { least, most } => write!(formatter, "{WHOLE} from {least} to {most}"),
+            Self::Number { least, most } => {
+                write!(
+                    formatter,
+                    "a number (d, or a whole one) from {least} to {most}"
+                )
+            }
+            Self::Truth => formatter.write_str("true or false (b)"),
+            Self::Stops => write!(
+                formatter,
+                "up to {TEXTS} texts (s or as), none empty or longer than {STOP_BYTES} bytes"
+            ),
+            Self::Stream => formatter.write_str("\"pipe\" or \"signals\" (s)"),
+            Self::Text => formatter.write_str("a text (s)"),
+            Self::Messages => formatter.write_str("messages (a(sa{sv})), as those of Generate"),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What generators of code need beside the interfaces themselves: annotations, which only the shipped files have.
+//!
+//! qdbusxml2cpp knows no name for a dictionary or a structure unless it is told one; gdbus-codegen leaves descriptors out
+//! of functions unless it is told that a method has some.
+
+/// The names that Qt's types get. `QVariantMap` is Qt's own; a program declares the others.
+const QT: [(&str, &str); 3] = [
+    ("a{sv}", "QVariantMap"),
+    ("a(sa{sv})", "GanglionMessages"),
+    ("a(ss)", "GanglionHistory"),
+];
+const QT_NAME: &str = "org.qtproject.QtDBus.QtTypeName";
+
+fn qt_name(line: &str) -> Option<&'static str> {
+    let kind = attribute(line, "type")?;
+    QT.iter().find(|(of, _)| *of == kind).map(|(_, name)| *name)
+}
+
+fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let rest = line.split(&format!(" {name}=\"")).nth(1)?;
+    rest.split('"').next()
+}
+
+fn annotation(name: &str, value: &str) -> String {
+    format!("      <annotation name=\"{name}\" value=\"{value}\"/>")
+}
+
+/// The text of an interface, as the daemon introspects it, with annotations.
+pub(super) fn annotate(xml: &str) -> String {
+    let (mut lines, mut notes) = (Vec::new(), Vec::new());
+    let mut counts = [0, 0];
+    for line in xml.lines() {
+        let element = line.trim_start();
+        if element.starts_with("<arg ") {
+            // Those of signals have no direction: they go out.
+            let (direction, count) = match attribute(line, "direction") {
+                Some("in") => ("In", &mut counts[0]),
+                _ => ("Out", &mut counts[1]),
+            };
+            if let Some(name) = qt_name(line) {
+                notes.push(annotation(&format!("{QT_NAME}.{direction}{count}"), name));
+            }
+            *count += 1;
+            if attribute(line, "type") == Some("h") {
+                notes.push(annotation("org.gtk.GDBus.C.UnixFD", "true"));
+            }
+        } else if element.starts_with("</method>") || element.starts_with("</signal>") {
+            lines.append(&mut notes);
+            counts = [0, 0];
+        } else if element.starts_with("<property ")
+            && let Some(name) = qt_name(line)
+        {
+            let note = annotation(QT_NAME, name);
+            match line.strip_suffix("/>") {
+                Some(open) => {
+                    lines.extend([format!("{open}>"), note, "    </property>".to_owned()]);
+                }
+                None => {
+                    lines.extend([line.to_owned(), note]);
+                }
+            }
+            continue;
+        }
+        lines.push(line.to_owned());
+    }
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,214 @@
+//! Callers that take no file descriptors: they are told at once, and have ways of their own.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ganglion::bus::proxy::{DiagnosticsProxy, Fields};
+use ganglion::bus::{BusConfig, Error, serve};
+use ganglion::engine::{Codec, Command, Control, channel};
+use tokio::time::timeout;
+use zbus::OwnedObjectPath;
+
+use super::fields;
+use crate::support::daemon::{Client, Daemon, LIMITS, eventually, until};
+use crate::support::plain;
+use crate::support::private_bus::PrivateBus;
+use crate::support::signals::Signals;
+
+fn question(text: &str) -> [(&'static str, Fields<'_>); 1] {
+    [("user", HashMap::from([("content", text.into())]))]
+}
+
+async fn plain_client(daemon: &Daemon) -> Client {
+    Client::on(plain::connect(&daemon.bus).await).await
+}
+
+/// Polls until nothing follows; also tells how it ended.
+async fn read(client: &Client, path: OwnedObjectPath) -> (String, String) {
+    let request = client.request(path).await;
+    let (mut text, mut offset) = (String::new(), 0);
+    eventually(async {
+        loop {
+            let (piece, next, done) = request.read(offset).await.unwrap();
+            assert_eq!(next, offset + piece.len() as u64);
+            text += &piece;
+            offset = next;
+            if done {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    let result = request.result().await.unwrap();
+    let reason = String::try_from(result["finish_reason"].try_clone().unwrap());
+    (text, reason.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_descriptors_calls_that_need_one_fail_at_once_and_leave_nothing() {
+    let daemon = Daemon::start("first=3600s").await;
+    let client = plain_client(&daemon).await;
+    let session = client.manager.open_session(fields([])).await.unwrap();
+    let session = client.session(session).await;
+    let signals = || fields([("stream", "signals".into())]);
+    // Before the daemon knows what kind of connection it is, and after.
+    for options in [signals(), fields([]), signals()] {
+        let again: HashMap<_, _> = options
+            .iter()
+            .map(|(k, v)| (*k, v.try_clone().unwrap()))
+            .collect();
+        let message = question("hello");
+        let asked = async {
+            let generated = client.manager.generate(&message, options).await.map(drop);
+            let sent = session.send("hello", again).await.map(drop);
+            [generated, sent]
+        };
+        // The bus itself would let them wait for ever.
+        let refused = timeout(Duration::from_secs(20), asked).await;
+        for refused in refused.expect("each has an answer") {
+            match refused {
+                Err(Error::NotSupported(why)) => assert!(why.contains("Submit"), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        until(async || client.manager.queue_length().await.unwrap() == 0).await;
+    }
+    assert!(!session.busy().await.unwrap());
+
+    // Another connection that takes them is as welcome as before.
+    let other = daemon.client().await;
+    other
+        .manager
+        .generate(&question("a"), fields([]))
+        .await
+        .unwrap();
+}
+
+/// Two are under way before either has been answered: both fail, and nothing else of the connection does.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_submitted_goes_on_when_a_call_without_descriptors_fails() {
+    let daemon = Daemon::start("tokens=300,delay=1ms").await;
+    let client = plain_client(&daemon).await;
+    let message = question("word");
+    let submitted = client.manager.submit(&message, fields([])).await.unwrap();
+    let [one, two] = [fields([]), fields([("stream", "signals".into())])]
+        .map(|options| client.manager.generate(&message, options));
+    let (one, two) = eventually(async { tokio::join!(one, two) }).await;
+    assert!(matches!(one, Err(Error::NotSupported(_))), "{one:?}");
+    assert!(matches!(two, Err(Error::NotSupported(_))), "{two:?}");
+    let (text, reason) = read(&client, submitted).await;
+    assert_eq!((text.len(), reason.as_str()), (4 + 299 * 5, "stop"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_submitted_is_read_by_calls_and_if_wanted_by_signals() {
+    let daemon = Daemon::start("tokens=40,delay=1ms").await;
+    let client = plain_client(&daemon).await;
+    let whole = format!("sim:{}", " grüße".repeat(39));
+    let path = client
+        .manager
+        .submit(&question("grüße"), fields([]))
+        .await
+        .unwrap();
+    assert_eq!(
+        read(&client, path.clone()).await,
+        (whole.clone(), "stop".into())
+    );
+    assert_eq!(read(&client, path.clone()).await.0, whole, "it is kept");
+    let request = client.request(path).await;
+    for nowhere in [8, 1 << 40] {
+        let refused = request.read(nowhere).await;
+        assert!(
+            matches!(refused, Err(Error::InvalidOption(_))),
+            "{refused:?}"
+        );
+    }
+
+    let mut signals = Signals::listen(&client).await;
+    let wanted = fields([("signals", true.into())]);
+    let path = client
+        .manager
+        .submit(&question("grüße"), wanted)
+        .await
+        .unwrap();
+    let (reason, _) = signals.finished(&path).await;
+    assert_eq!((signals.text.as_str(), reason.as_str()), (&*whole, "stop"));
+    assert_eq!(read(&client, path).await.0, whole);
+
+    let session = client.manager.open_session(fields([])).await.unwrap();
+    let session = client.session(session).await;
+    for _ in 0..2 {
+        let path = session.submit("grüße", fields([])).await.unwrap();
+        assert_eq!(read(&client, path).await.0, whole);
+    }
+    assert_eq!(session.turns().await.unwrap(), 2);
+
+    // What goes through a pipe is not kept.
+    let other = daemon.client().await;
+    let (path, _stream) = other
+        .manager
+        .generate(&question("a"), fields([]))
+        .await
+        .unwrap();
+    let refused = other.request(path).await.read(0).await;
+    assert!(
+        matches!(refused, Err(Error::NotSupported(_))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_submitted_ends_by_its_caller_and_its_text_goes_with_its_object() {
+    let config = BusConfig {
+        finished_linger: Duration::from_millis(50),
+        ..BusConfig::default()
+    };
+    let daemon = Daemon::with("delay=1ms,tokens=100000", 8, config).await;
+    let client = plain_client(&daemon).await;
+    let options = || fields([("max_tokens", 4096u32.into())]);
+    let path = client
+        .manager
+        .submit(&question("word"), options())
+        .await
+        .unwrap();
+    let request = client.request(path).await;
+    until(async || request.read(0).await.unwrap().1 > 9).await;
+    request.cancel().await.unwrap();
+    until(async || request.read(0).await.is_err()).await;
+
+    client
+        .manager
+        .submit(&question("word"), options())
+        .await
+        .unwrap();
+    let other = daemon.client().await;
+    assert_eq!(other.manager.queue_length().await.unwrap(), 1);
+    drop(client);
+    until(async || other.manager.queue_length().await.unwrap() == 0).await;
+}
+
+/// Nothing is under way of it, and who called is told all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_cannot_be_passed_is_an_error_too() {
+    let bus = PrivateBus::start();
+    let (engine, inbox) = channel(LIMITS);
+    let served = serve(&bus.address(), engine.clone()).await;
+    let served = served.expect("the name is free");
+    served.configure(BusConfig::default());
+    let thread = std::thread::spawn(move || {
+        let _ = inbox.ready(Codec::Words, 64);
+        while let Some(command) = inbox.next() {
+            if let Command::Control(Control::DumpGraph(reply)) = command {
+                let _ = reply.send(Ok("digraph {}".to_owned()));
+            }
+        }
+    });
+    let client = Client::on(plain::connect(&bus).await).await;
+    until(async || client.manager.state().await.unwrap() == "ready").await;
+    let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
+    let dumped = eventually(diagnostics.dump_graph()).await;
+    assert!(matches!(dumped, Err(Error::NotSupported(_))), "{dumped:?}");
+    engine.close();
+    thread.join().expect("it ends");
+}

@@ -1,0 +1,57 @@
+// What the shipped interfaces call Qt's types by: qdbusxml2cpp -i ganglion_types.h
+#pragma once
+
+#include <QDBusArgument>
+#include <QDBusMetaType>
+#include <QList>
+#include <QString>
+#include <QVariantMap>
+
+struct GanglionMessage {
+    QString role;
+    QVariantMap fields;
+};
+struct GanglionSaid {
+    QString role;
+    QString text;
+};
+using GanglionMessages = QList<GanglionMessage>;
+using GanglionHistory = QList<GanglionSaid>;
+Q_DECLARE_METATYPE(GanglionMessage)
+Q_DECLARE_METATYPE(GanglionSaid)
+
+inline QDBusArgument& operator<<(QDBusArgument& to, const GanglionMessage& message) {
+    to.beginStructure();
+    to << message.role << message.fields;
+    to.endStructure();
+    return to;
+}
+
+inline const QDBusArgument& operator>>(const QDBusArgument& from, GanglionMessage& message) {
+    from.beginStructure();
+    from >> message.role >> message.fields;
+    from.endStructure();
+    return from;
+}
+
+inline QDBusArgument& operator<<(QDBusArgument& to, const GanglionSaid& said) {
+    to.beginStructure();
+    to << said.role << said.text;
+    to.endStructure();
+    return to;
+}
+
+inline const QDBusArgument& operator>>(const QDBusArgument& from, GanglionSaid& said) {
+    from.beginStructure();
+    from >> said.role >> said.text;
+    from.endStructure();
+    return from;
+}
+
+// Once, before the first call.
+inline void registerGanglionTypes() {
+    qDBusRegisterMetaType<GanglionMessage>();
+    qDBusRegisterMetaType<GanglionSaid>();
+    qDBusRegisterMetaType<GanglionMessages>();
+    qDBusRegisterMetaType<GanglionHistory>();
+}

@@ -1,0 +1,187 @@
+#!/usr/bin/env bash
+# run.sh [NAME...]: installs what the clients need (Debian's packages; the rest below target/clients), makes code of the
+# shipped interfaces with four generators, compiles it, and runs each client, or those named, against the daemon with a
+# tiny model on a private bus. Prints a table, which is also target/clients/table.md; fails if any cell does.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD
+here=$root/tests/clients
+made=$root/target/clients
+interfaces=$root/config/interfaces
+bin=${CARGO_TARGET_DIR:-$root/target}/debug
+verbs=(generate session cancel complete signals reconnect)
+
+# Each client: its name in the table, and the function that readies it and sets $run.
+clients=(
+    'dbus-fast (Python, asyncio)=python' 'sd-bus (C)=c' 'sdbus-c++=cpp' 'zbus (Rust)=rust' 'dbus-next (Node)=node'
+    'ganglionctl, busctl, gdbus (shell)=shell'
+    'PyGObject=gi' 'dasbus=dasbus' 'pydbus=pydbus' 'dbus-python=dbus_python' 'jeepney=jeepney' 'sdbus (Python)=sdbus'
+    'QtDBus, qdbusxml2cpp=qt' 'GDBus, gdbus-codegen=codegen' 'busctl=busctl' 'gdbus=gdbus'
+)
+
+packages() { "$root/tests/deps/packages.sh" "$@"; }
+flags() { pkg-config --cflags --libs "$@"; }
+
+# What pip installs, in a place of its own that also sees Debian's modules.
+venv() {
+    packages python3 python3-venv
+    [ -x "$made/venv/bin/python" ] || /usr/bin/python3 -m venv --system-site-packages "$made/venv"
+    [ $# = 0 ] || "$made/venv/bin/pip" install --quiet --disable-pip-version-check "$@"
+}
+python() {
+    venv dbus-fast
+    run=("$made/venv/bin/python" "$here/python/client.py")
+}
+c() {
+    packages cc=build-essential pkg-config libsystemd-dev
+    # shellcheck disable=SC2046
+    cc -Wall -Wextra -Werror "$here/c/client.c" $(flags libsystemd) -o "$made/c"
+    run=("$made/c")
+}
+cpp() {
+    packages c++=build-essential pkg-config libsdbus-c++-dev sdbus-c++-xml2cpp=libsdbus-c++-bin
+    mkdir -p "$made/sdbus-c++"
+    for one in Manager Session Request Diagnostics; do
+        sdbus-c++-xml2cpp "$interfaces/org.ganglion.Llm1.$one.xml" --proxy="$made/sdbus-c++/${one,,}.h" >/dev/null
+    done
+    # shellcheck disable=SC2046
+    c++ -std=c++17 -Wall -Wextra -I"$made/sdbus-c++" "$here/cpp/client.cpp" $(flags sdbus-c++) -lpthread -o "$made/cpp"
+    run=("$made/cpp")
+}
+rust() {
+    [ -x "$made/xmlgen/bin/zbus-xmlgen" ] || cargo install --quiet zbus_xmlgen --root "$made/xmlgen"
+    mkdir -p "$made/rust/src"
+    cp "$here/rust/Cargo.toml" "$made/rust/"
+    cp "$here/rust/main.rs" "$made/rust/src/"
+    for one in Manager Session Request Diagnostics; do
+        "$made/xmlgen/bin/zbus-xmlgen" file "$interfaces/org.ganglion.Llm1.$one.xml" \
+            --output "$made/rust/src/${one,,}.rs" >/dev/null
+    done
+    CARGO_TARGET_DIR=$made/rust/target cargo build --quiet --manifest-path "$made/rust/Cargo.toml"
+    run=("$made/rust/target/debug/client")
+}
+node() {
+    packages node=nodejs npm=npm
+    [ -d "$made/node/node_modules/dbus-next" ] || npm install --silent --prefix "$made/node" dbus-next
+    run=(env NODE_PATH="$made/node/node_modules" "$(type -P node)" "$here/node/client.js")
+}
+shell() {
+    packages busctl=systemd gdbus=libglib2.0-bin
+    run=(env PATH="$bin:$PATH" "$here/shell/client.sh")
+}
+with() { run=("$made/venv/bin/python" "$here/more/try.py" "with_$1"); }
+gi() { packages python3-gi && venv && with gi; }
+dasbus() { packages python3-gi python3-dasbus && venv && with dasbus; }
+pydbus() { packages python3-gi python3-pydbus && venv && with pydbus; }
+dbus_python() { packages python3-gi python3-dbus && venv && with dbus_python; }
+jeepney() { venv jeepney && with jeepney; }
+sdbus() { venv sdbus && with sdbus; }
+qt() {
+    packages c++=build-essential pkg-config qtbase5-dev qtbase5-dev-tools
+    mkdir -p "$made/qt"
+    for one in Manager Session Request Diagnostics; do
+        (
+            cd "$made/qt"
+            qdbusxml2cpp -i ganglion_types.h -p "${one,,}" "$interfaces/org.ganglion.Llm1.$one.xml"
+            moc -I"$here/more" "${one,,}.h" -o "${one,,}.moc.cpp"
+        )
+    done
+    # shellcheck disable=SC2046
+    c++ -std=c++17 -fPIC -Wall -I"$made/qt" -I"$here/more" "$here/more/qt.cpp" "$made"/qt/*.cpp \
+        $(flags Qt5DBus Qt5Core) -o "$made/qt/client"
+    run=("$made/qt/client")
+}
+codegen() {
+    packages cc=build-essential pkg-config libglib2.0-dev gdbus-codegen=libglib2.0-dev-bin
+    mkdir -p "$made/codegen"
+    (
+        cd "$made/codegen"
+        gdbus-codegen --interface-prefix org.ganglion.Llm1. --c-namespace Ganglion --generate-c-code ganglion \
+            "$interfaces"/org.ganglion.Llm1.{Manager,Session,Request,Diagnostics}.xml
+    )
+    # shellcheck disable=SC2046
+    cc -Wall -Wextra -I"$made/codegen" "$here/more/codegen.c" "$made/codegen/ganglion.c" $(flags gio-unix-2.0) \
+        -o "$made/codegen/client"
+    run=("$made/codegen/client")
+}
+# They leave the bus with each call, and take along what they began: what lasts is not for them.
+busctl() { packages busctl=systemd && run=("$here/shell/one-call.sh" busctl); }
+gdbus() { packages gdbus=libglib2.0-bin && run=("$here/shell/one-call.sh" gdbus); }
+
+# What a client does not do, by itself or at all.
+has() {
+    case $1 in
+    python | c | cpp | rust | node) true ;;
+    shell) [ "$2" != signals ] ;;
+    busctl | gdbus) [ "$2" = complete ] ;;
+    *) [ "$2" != reconnect ] ;;
+    esac
+}
+
+# try NAME VERB: its output goes to $folder/output.
+try() {
+    if [ "$2" != reconnect ]; then
+        timeout 60 "${run[@]}" "$2" >"$folder/output" 2>&1
+        return
+    fi
+    export RESTARTED=$folder/restarted
+    rm -f "$RESTARTED"
+    timeout 60 "${run[@]}" reconnect >"$folder/output" 2>&1 &
+    local client=$!
+    until grep -q 'restart the daemon' "$folder/output"; do
+        kill -0 "$client" 2>/dev/null || break
+        sleep 0.1
+    done
+    end_daemon || true
+    start_daemon "$bin" "$folder/gangliond.toml" 30
+    touch "$RESTARTED"
+    wait "$client"
+}
+
+export PYTHONDONTWRITEBYTECODE=1
+mkdir -p "$made"
+packages dbus-daemon=dbus
+cargo build --quiet --bins --example systemd-check
+folder=$(mktemp -d -t ganglion-clients.XXXXXX)
+# shellcheck source-path=SCRIPTDIR/../..
+. tests/support/daemon.sh
+trap 'end_daemon || true; end_bus; rm -rf "$folder"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+"$bin/examples/systemd-check" model "$folder/tiny.gguf"
+cat >"$folder/gangliond.toml" <<TOML
+backend = 'cpu'
+model.path = '$folder/tiny.gguf'
+kv.context = 512
+TOML
+start_bus tests/support/bus.conf config/org.ganglion.Llm1.conf dbus-daemon
+start_daemon "$bin" "$folder/gangliond.toml" 30
+
+failed=0
+{
+    echo "| client | ${verbs[*]} |" | sed 's/\([a-z]\) \([a-z]\)/\1 | \2/g'
+    echo '|---|---|---|---|---|---|---|'
+} >"$made/table.md"
+for client in "${clients[@]}"; do
+    name=${client#*=}
+    [ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
+    echo "==> ${client%=*}"
+    run=()
+    "$name"
+    row="| ${client%=*} |"
+    for verb in "${verbs[@]}"; do
+        cell='-'
+        if has "$name" "$verb"; then
+            if try "$name" "$verb"; then
+                cell=ok
+            else
+                cell=FAIL
+                failed=1
+                sed "s/^/    $verb: /" "$folder/output" | tail -n 20
+            fi
+        fi
+        row+=" $cell |"
+    done
+    echo "$row" | tee -a "$made/table.md"
+done
+exit "$failed"

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# What a shell does: ganglionctl for all that lasts, and busctl or gdbus for one whole answer. They leave the bus when
+# their call is answered, and with them goes what they have begun.
+#
+# client.sh generate | session | cancel | complete | signals | reconnect
+set -euo pipefail
+
+complete() {
+    busctl call org.ganglion.Llm1 /org/ganglion/Llm1 org.ganglion.Llm1.Manager \
+        Complete 'sa{sv}' "$1" 2 max_tokens u 10 system s 'Be brief.'
+    gdbus call --system --dest org.ganglion.Llm1 --object-path /org/ganglion/Llm1 \
+        --method org.ganglion.Llm1.Manager.Complete "$1" "{'max_tokens': <10>}"
+}
+
+case ${1:-} in
+generate) ganglionctl ask --max-tokens 20 hello ;;
+session) printf 'hello\nand again\n/history\n' | ganglionctl chat --max-tokens 10 --system 'Be brief.' ;;
+# Ctrl-C does the same.
+cancel) ! timeout --signal INT 1 ganglionctl ask --max-tokens 400 hello || echo 'it was faster than that' ;;
+complete) complete hello ;;
+signals) # the daemon's own, not a request's: a tool that has left the bus hears none of those
+    timeout 2 gdbus monitor --system --dest org.ganglion.Llm1 --object-path /org/ganglion/Llm1 >/dev/null || [ $? = 124 ] ;;
+reconnect)
+    complete hello
+    echo 'restart the daemon'
+    until [ "$(busctl get-property org.ganglion.Llm1 /org/ganglion/Llm1 org.ganglion.Llm1.Manager State 2>/dev/null)" = 's "ready"' ] &&
+        [ -e "${RESTARTED:?a file that is there once it has restarted}" ]; do sleep 0.2; done
+    complete 'hello again'
+    ;;
+*)
+    echo 'client.sh generate | session | cancel | complete | signals | reconnect' >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,38 @@
+//! gangliond with a tiny model on a bus of its own, started as often as a test wants.
+
+use super::daemon::Client;
+use super::private_bus::PrivateBus;
+use super::process::Process;
+use super::tiny_gguf;
+
+pub(crate) struct Served {
+    pub(crate) bus: PrivateBus,
+    /// Of the test's own, too.
+    pub(crate) folder: tempfile::TempDir,
+    daemon: Option<Process>,
+}
+
+impl Served {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let model = folder.path().join("tiny.gguf");
+        std::fs::write(model, tiny_gguf::with_vocabulary().file()).expect("it is written");
+        Self {
+            bus: PrivateBus::start(),
+            folder,
+            daemon: None,
+        }
+    }
+
+    /// Starts it, anew if it runs, with more lines of configuration: keys of no section first.
+    pub(crate) async fn start(&mut self, more: &str) -> Client {
+        drop(self.daemon.take());
+        let model = self.folder.path().join("tiny.gguf");
+        let config = format!(
+            "backend = 'cpu'\nmodel.path = '{}'\n{more}",
+            model.display()
+        );
+        self.daemon = Some(Process::serving(&self.bus, &config).await);
+        Client::connect(&self.bus).await
+    }
+}
