@@ -47,14 +47,15 @@ fn build(out: &Path) -> Result<()> {
     fs::write(out.join("abi.rs"), format!("parameters! {{\n{header}\n}}"))?;
 
     let nvrtc = &Nvrtc::find()?;
-    let of = |folder| listed(folder, |name| name.ends_with(".cu"));
+    let kind = |name: &str| name.split_once('.').is_some_and(|(_, kind)| kind == "cu");
+    let of = |folder| listed(folder, kind);
     let sources = [of("kernels"), of("kernels/prompt"), of("kernels/step")].concat();
     let jobs: Vec<_> = ["sm_87", "sm_90"]
         .iter()
         .flat_map(|arch| sources.iter().map(move |path| (path, *arch)))
         .collect();
     let next = AtomicUsize::new(0);
-    let work = || {
+    let work = || -> Result<()> {
         while let Some((path, arch)) = jobs.get(next.fetch_add(1, Relaxed)) {
             compile(nvrtc, path, arch, out)?;
         }
@@ -63,10 +64,8 @@ fn build(out: &Path) -> Result<()> {
     thread::scope(|scope| {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined
-            .map(|done| done.expect("it does not panic"))
-            .collect::<Result<()>>()
+        let mut joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        joined.try_for_each(|done| done.expect("it does not panic"))
     })?;
 
     let (mut images, mut resources) = (String::new(), String::new());

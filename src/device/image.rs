@@ -68,7 +68,7 @@ pub(super) struct Module {
 pub struct Modules {
     kind: Kind,
     context: Rc<Context>,
-    modules: Vec<OnceCell<Rc<Module>>>,
+    loaded: Vec<OnceCell<Rc<Module>>>,
 }
 
 impl Modules {
@@ -81,12 +81,12 @@ impl Modules {
         Ok(Self {
             kind: Kind::of(context.properties().capability, choice.as_deref())?,
             context: Rc::clone(context),
-            modules: IMAGES.iter().map(|_| OnceCell::new()).collect(),
+            loaded: IMAGES.iter().map(|_| OnceCell::new()).collect(),
         })
     }
 
     fn module(&self, at: usize) -> Result<&Rc<Module>> {
-        if let Some(module) = self.modules[at].get() {
+        if let Some(module) = self.loaded[at].get() {
             return Ok(module);
         }
         let image = &IMAGES[at];
@@ -115,7 +115,7 @@ impl Modules {
             handle,
             _context: Rc::clone(&self.context),
         };
-        Ok(self.modules[at].get_or_init(|| Rc::new(module)))
+        Ok(self.loaded[at].get_or_init(|| Rc::new(module)))
     }
 
     /// Which of the images was loaded, for people.

@@ -139,15 +139,15 @@ impl Work<'_> {
             } => {
                 let matrices = projections.map(|Projection { weight, .. }| self.whole(weight));
                 let biases = projections.map(|p| p.bias.map_or(0, |bias| self.vector(bias)));
-                let outs = outputs.map(|out| self.slot(out));
+                let filled = outputs.map(|out| self.slot(out));
                 if !step {
                     let prompt = self.prompt(tape);
                     let input = prompt.norm(queue, (x, norm, epsilon))?;
-                    return prompt.linear(queue, input, &matrices, &biases, &outs);
+                    return prompt.linear(queue, input, &matrices, &biases, &filled);
                 }
                 let [weight0, weight1, weight2] = matrices;
                 let [bias0, bias1, bias2] = biases;
-                let [out0, out1, out2] = outs;
+                let [out0, out1, out2] = filled;
                 let args = StepArgs {
                     weight0,
                     weight1,

@@ -88,14 +88,14 @@ impl Prompt<'_> {
         &self,
         queue: &mut Queue<'_>,
         input: Inputs,
-        weights: &[Tiles; 3],
-        biases: &[u64; 3],
-        outs: &[u64; 3],
+        matrices: &[Tiles; 3],
+        added: &[u64; 3],
+        filled: &[u64; 3],
     ) -> Result<(), Error> {
-        for run in runs(weights) {
-            let [weight0, weight1, weight2] = of_run(*weights, &run);
-            let [bias0, bias1, bias2] = of_run(*biases, &run);
-            let [out0, out1, out2] = of_run(*outs, &run);
+        for run in runs(matrices) {
+            let [weight0, weight1, weight2] = of_run(*matrices, &run);
+            let [bias0, bias1, bias2] = of_run(*added, &run);
+            let [out0, out1, out2] = of_run(*filled, &run);
             let args = PromptArgs {
                 weight0,
                 weight1,

@@ -99,12 +99,12 @@ impl Storage {
             Self::ScaledF16 => {
                 let (tile, scales) =
                     out.split_at_mut(padded(columns) / UNIT * self.layout().unit());
-                let mut scaled = Vec::with_capacity(rows.len());
+                let mut values = Vec::with_capacity(rows.len());
                 scales.fill(0);
                 for (row, scale) in rows.chunks_exact(2 * columns).zip(scales.as_chunks_mut().0) {
-                    *scale = scale_row(row, &mut scaled).to_le_bytes();
+                    *scale = scale_row(row, &mut values).to_le_bytes();
                 }
-                super::tiles::repack(Format::F16, columns, &scaled, tile);
+                super::tiles::repack(Format::F16, columns, &values, tile);
             }
         }
     }

@@ -236,7 +236,6 @@ fn head(
 }
 
 /// What is too large for a quick test: tables of a real vocabulary, one of them of two chunks of memory.
-#[must_use]
 pub fn large() -> impl Iterator<Item = World> {
     const COLUMNS: usize = 1024;
     let mut b = Builder::new(41, unused_cache(), (Format::F32, VOCABULARY, COLUMNS));
