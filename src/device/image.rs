@@ -101,10 +101,7 @@ impl Modules {
             deflated_bytes = bytes.len(),
             "loading kernels"
         );
-        let mut inflated = Vec::new();
-        ZlibDecoder::new(bytes)
-            .read_to_end(&mut inflated)
-            .map_err(|_| Error::DamagedImage { name: image.name })?;
+        let inflated = inflate(bytes).map_err(|_| Error::DamagedImage { name: image.name })?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the context is current on this thread. A cubin says how long it is, and PTX ends in
         // a NUL: the build keeps the one that the compiler writes.
@@ -159,6 +156,12 @@ impl Modules {
     }
 }
 
+fn inflate(deflated: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    ZlibDecoder::new(deflated).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 impl Drop for Module {
     fn drop(&mut self) {
         // SAFETY: it was loaded once, and no kernel of it is held.
@@ -198,9 +201,11 @@ mod tests {
         assert!(!IMAGES.is_empty());
         for image in IMAGES {
             for cubin in [image.sm_87, image.sm_90] {
+                let cubin = inflate(cubin).expect(image.name);
                 assert!(cubin.starts_with(b"\x7fELF"), "{}", image.name);
             }
-            let ptx = std::str::from_utf8(image.ptx_87).expect("PTX is text");
+            let ptx = inflate(image.ptx_87).expect(image.name);
+            let ptx = std::str::from_utf8(&ptx).expect("PTX is text");
             assert!(
                 ptx.contains(".target sm_87") && ptx.ends_with('\0'),
                 "{}",

@@ -32,7 +32,9 @@ fn find<R: Read>(open: impl Fn() -> Option<R>, address: usize, mut tell: impl Fn
     });
     each_line(open(), |line| {
         let mapping = Mapping::of(line).filter(|mapping| mapping.file == file.text());
-        if mapping.is_some_and(|it| it.offset == 0 || it.range.contains(&address)) {
+        // A program may also lie above, read as a file: for its symbols, say.
+        let base = |it: &Mapping| it.offset == 0 && it.range.start <= address;
+        if mapping.is_some_and(|it| base(&it) || it.range.contains(&address)) {
             tell(line);
         }
     });
@@ -122,7 +124,8 @@ mod tests {
              200200000-200201000 rw-s 00000000 00:06 431                        /dev/nvidiactl\n\
              {BASE}\n{CODE}\n\
              55d020000-55d021000 rw-p 00014000 08:02 173521                    /usr/bin/gangliond\n\
-             7f0000000-7f0001000 r--p 00000000 08:02 99                        /usr/lib/libc.so.6\n"
+             7f0000000-7f0001000 r--p 00000000 08:02 99                        /usr/lib/libc.so.6\n\
+             7f1000000-7f1020000 r--p 00000000 08:02 173521                    /usr/bin/gangliond\n"
         )
     }
 
