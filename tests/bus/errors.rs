@@ -17,11 +17,12 @@ use crate::support::private_bus::PrivateBus;
 
 /// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only one who does not
 /// read: `turns.rs` has that.
-const ELSEWHERE: [(&str, &str); 4] = [
+const ELSEWHERE: [(&str, &str); 5] = [
     ("Manager.Reload", "EngineFailed"),
     ("Manager.Reload", "InvalidOption"),
     ("Manager.Reload", "OutOfMemory"),
     ("Session.History", "QuotaExceeded"),
+    ("Session.Messages", "QuotaExceeded"),
 ];
 
 /// What was seen.

@@ -158,9 +158,6 @@ impl Model {
 
     /// A chunk of a prompt, in a region of the cache.
     pub(super) fn prompt(&mut self, rows: usize, ending: Ending, region: usize) -> Outcome {
-        if rows == 1 && ending == Ending::Token {
-            return self.step(region);
-        }
         let operations = self.operations(ending);
         let size = SIZES.into_iter().find(|size| *size >= rows);
         let (Mode::Full, Some(size)) = (self.mode, size) else {

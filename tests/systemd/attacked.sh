@@ -58,6 +58,25 @@ attacked() {
         "$named; $(grep -E '^(wrong|error)' /run/honest.log | paste -sd ';')"
 }
 
+# The same attack at a service that does nothing but answer: what then remains is not the daemon's.
+bare() {
+    local title=$1 service attack
+    shift
+    systemctl stop $unit
+    as ganglion $check bare &
+    service=$!
+    within 10 busctl status $name
+    "$@" &
+    attack=$!
+    sleep 1
+    as both $check honest "$ATTACK_SECONDS" 0 >/run/honest.log 2>&1
+    wait $attack
+    kill $service
+    wait $service 2>/dev/null
+    # shellcheck disable=SC2059
+    printf "$row" "$title" - "$(what ping p50 p99 max of)" "$(what bus p50 p99)" - - - "$(grep -E '^error' /run/honest.log | paste -sd ';')"
+}
+
 together() {
     as member $check attack members "$ATTACK_SECONDS" &
     as stranger $check attack strangers "$ATTACK_SECONDS" &
@@ -82,9 +101,13 @@ fi
 printf "$row" attack 'first token p50/p99/max/number' 'ping p50/p99/max/number (ms)' 'bus p50/p99' 'RSS base/high/after' restarts stalls \
     'named in the journal; what honest clients saw'
 attacked 'alone (1 honest)' 1 true
+[ -z "${BARE:-}" ] || bare '  a bare service' true
 for attack in "$@"; do
     case $attack in
     together) attacked 'together (4 honest)' 4 together ;;
-    *) attacked "$attack" 1 one "$attack" ;;
+    *)
+        attacked "$attack" 1 one "$attack"
+        [ -z "${BARE:-}" ] || bare '  a bare service' one "$attack"
+        ;;
     esac
 done

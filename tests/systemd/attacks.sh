@@ -7,6 +7,7 @@
 #   OUT=target/attacked        logs and journals
 #   MODEL=FILE                 a model answers instead of a script
 #   ATTACK_SECONDS=10          how long each attack goes on; REST_SECONDS=10, and how long the daemon rests after it
+#   BARE=1                     a second row for each: the same at a service that does nothing but answer
 # systemd-check attacks lists them. "together" is all of them at once, beside four honest clients.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -41,7 +42,7 @@ for release in "${releases[@]}"; do
     boot "attacked-$$-$release" "$PWD/$roots/$release" "$PWD/$out/tree" "$PWD/$out/$release"
     inside bash /usr/lib/ganglion-check/prepare.sh >"$out/$release/prepare.log" 2>&1
     printf '\nDebian %s, %s, %s\n' "$release" "$(inside dbus-daemon --version | head -n 1)" "${MODEL:-scripted}"
-    inside env ATTACK_SECONDS="${ATTACK_SECONDS:-10}" REST_SECONDS="${REST_SECONDS:-10}" \
+    inside env BARE="${BARE:-}" ATTACK_SECONDS="${ATTACK_SECONDS:-10}" REST_SECONDS="${REST_SECONDS:-10}" \
         bash /usr/lib/ganglion-check/attacked.sh "${attacks[@]}" 2>"$out/$release/errors" || cat "$out/$release/errors" >&2
     inside journalctl --boot --unit=gangliond --output=short-precise --no-pager >"$out/$release/journal" || true
     halt

@@ -19,6 +19,8 @@ mod wire;
 
 #[path = "check/attack.rs"]
 mod attacks;
+#[path = "check/bare.rs"]
+mod bare;
 #[path = "check/freeze.rs"]
 mod freeze;
 #[path = "check/fuzz.rs"]
@@ -54,6 +56,7 @@ const USAGE: &str = "usage: systemd-check CHECK [ARGUMENT...]
   attack NAME SECONDS    is that hostile user, or all \"members\" or \"strangers\" at once
   fuzz-wire SEED SECONDS sends frames made at random
   honest SECONDS COUNT   so many clients that ask all the time, and one that pings: times, and what went wrong
+  bare                   owns the daemon's name, and answers each call at once with nothing
   leaks PID FILE RELOADS CANCELLED SESSIONS
                          what that process holds before and after so many of each; FILE is a drop-in to overwrite";
 
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         ["leaks", pid, file, reloads, cancelled, sessions] => {
             leaking::run(pid, file, [reloads, cancelled, sessions])
         }
+        ["bare"] => bare::run(),
         ["honest", seconds, count] => honest::run(seconds, count),
         _ => {
             eprintln!("{USAGE}");

@@ -14,6 +14,8 @@ const UNIX_FDS: u8 = 9;
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) kind: u8,
+    #[allow(dead_code)] // only a service looks at them
+    pub(crate) flags: u8,
     pub(crate) serial: u32,
     pub(crate) path: String,
     pub(crate) interface: String,
@@ -33,13 +35,19 @@ pub(crate) struct Received {
 
 /// How long the frame is that begins so; `None` if that cannot be told yet.
 pub(super) fn length(begin: &[u8]) -> Option<usize> {
+    lengths(begin).map(|(head, body)| head + body)
+}
+
+/// The same of its header, and of its body.
+pub(super) fn lengths(begin: &[u8]) -> Option<(usize, usize)> {
     let mut reader = Reader {
         bytes: begin.get(..FIXED)?,
         at: 4,
         big_endian: begin[0] == b'B',
     };
     let (body, _serial, fields) = (reader.u32()?, reader.u32()?, reader.u32()?);
-    Some((FIXED + fields as usize).next_multiple_of(8) + body as usize)
+    let head = (FIXED + fields as usize).next_multiple_of(8);
+    Some((head, body as usize))
 }
 
 impl Received {
@@ -54,6 +62,7 @@ impl Received {
         let body = frame.len() - reader.u32()? as usize;
         let mut received = Self {
             kind: frame[1],
+            flags: frame[2],
             serial: reader.u32()?,
             body: frame[body..].to_vec(),
             big_endian,
