@@ -1,6 +1,9 @@
 //! Compiles every kernels/*.cu ahead of time to cubins for `sm_87` and `sm_90`, and to PTX for what is later.
 //! A kernel that spills more than a few registers fails the build. What the compiler makes is kept in target/kernels under
 //! a hash of all that went into it, so that builds of every profile and target share it.
+//!
+//! Without a compiler for them the program is built all the same, and says that it has no kernels when it is to use a GPU.
+//! Whoever needs them sets `$GANGLION_NVRTC`, as cross/cargo.sh does: then it is an error.
 
 mod nvrtc;
 
@@ -46,7 +49,13 @@ fn build(out: &Path) -> Result<()> {
     let header = fs::read_to_string("kernels/abi.h")?.replace("//", "///");
     fs::write(out.join("abi.rs"), format!("parameters! {{\n{header}\n}}"))?;
 
-    let nvrtc = &Nvrtc::find()?;
+    let Some(nvrtc) = &Nvrtc::find()? else {
+        println!(
+            "cargo::warning=no kernels for a GPU: NVRTC, which compiles them, is neither in $GANGLION_NVRTC nor in a \
+             CUDA toolkit nor in target/venv; `make deps` brings it"
+        );
+        return write_images(out, "", "");
+    };
     let kind = |name: &str| name.split_once('.').is_some_and(|(_, kind)| kind == "cu");
     let of = |folder| listed(folder, kind);
     let sources = [of("kernels"), of("kernels/prompt"), of("kernels/step")].concat();
@@ -85,10 +94,13 @@ fn build(out: &Path) -> Result<()> {
         }
         images += " },\n";
     }
-    fs::write(
-        out.join("images.rs"),
-        format!("static IMAGES: &[Image] = &[\n{images}];\n"),
-    )?;
+    write_images(out, &images, &resources)
+}
+
+/// The table of what was compiled, and what the compiler said of each kernel.
+fn write_images(out: &Path, images: &str, resources: &str) -> Result<()> {
+    let images = format!("static IMAGES: &[Image] = &[\n{images}];\n");
+    fs::write(out.join("images.rs"), images)?;
     Ok(fs::write(out.join("resources.txt"), resources)?)
 }
 

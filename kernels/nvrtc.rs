@@ -25,8 +25,9 @@ pub(crate) struct Compiled {
 
 impl Nvrtc {
     /// In `$GANGLION_NVRTC` if it is set, else in a CUDA toolkit, else in the Python wheels of target/venv. The compiler
-    /// and the headers are of one root, as tests/deps/nvrtc.sh has it.
-    pub(crate) fn find() -> Result<Self> {
+    /// and the headers are of one root, as tests/deps/nvrtc.sh has it. None if it is nowhere; an error if it is not
+    /// where the variable says.
+    pub(crate) fn find() -> Result<Option<Self>> {
         let set = env::var_os("GANGLION_NVRTC").filter(|root| !root.is_empty());
         let roots: Vec<PathBuf> = if let Some(root) = &set {
             vec![root.into()]
@@ -56,10 +57,10 @@ impl Nvrtc {
             if let (Some(library), Some(headers)) = (library, headers) {
                 // SAFETY: NVRTC needs nothing of the process that opens it.
                 let library = unsafe { Library::new(library) }?;
-                return Ok(Self {
+                return Ok(Some(Self {
                     library,
                     headers: headers.clone(),
-                });
+                }));
             }
         }
         if let Some(root) = set {
@@ -69,8 +70,7 @@ impl Nvrtc {
             )
             .into());
         }
-        Err("NVRTC, which compiles the kernels, is neither in $GANGLION_NVRTC nor in a CUDA toolkit nor in \
-            target/venv: run `make deps`, or build without CUDA by --no-default-features".into())
+        Ok(None)
     }
 
     /// Major and minor.

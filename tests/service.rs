@@ -1,7 +1,6 @@
 //! The daemon as systemd and its operators meet it.
 
 mod backends;
-#[cfg(feature = "cuda")]
 mod bus_lost;
 mod catalog;
 #[cfg(feature = "cuda")]

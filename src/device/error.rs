@@ -30,6 +30,10 @@ pub enum Error {
          later; use backend = \"cpu\" here"
     )]
     NoImage { major: i32, minor: i32 },
+    #[error(
+        "this program was built without kernels, as NVRTC was not there: build it by `make`, or use backend = \"cpu\""
+    )]
+    NoKernels,
     #[error("GANGLION_CUDA_IMAGE={value:?} is neither \"ptx\" nor \"cubin\"")]
     ImageChoice { value: String },
     #[error("{} MiB of device memory are needed and {} MiB are free: lower kv.context, or stop what else uses the GPU", .need >> 20, .free >> 20)]

@@ -356,7 +356,8 @@ fn unusable(error: LoadError) -> Result<String, LoadError> {
             | Error::OldDriver { .. }
             | Error::NoDevice
             | Error::Permission { .. }
-            | Error::NoImage { .. }),
+            | Error::NoImage { .. }
+            | Error::NoKernels),
         ) => Ok(error.to_string()),
         other => Err(other),
     }

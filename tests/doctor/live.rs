@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::support::daemon::Daemon;
 use crate::support::fake_driver;
+#[cfg(feature = "cuda")]
 use crate::support::private_bus::PrivateBus;
 
 /// What it finds, as "mark check: what".

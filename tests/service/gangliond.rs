@@ -40,6 +40,7 @@ pub(super) struct End {
     /// `None` if a signal ended it.
     pub(super) status: Option<i32>,
     /// Which one, then.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // last words come with the driver
     pub(super) signal: Option<i32>,
     pub(super) output: String,
     pub(super) journal: String,

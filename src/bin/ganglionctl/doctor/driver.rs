@@ -32,7 +32,7 @@ pub(super) fn open(backend: Backend, expected: bool) -> Opened {
         }
         Err(error) => {
             let check = match error {
-                Error::NoImage { .. } => "kernels",
+                Error::NoImage { .. } | Error::NoKernels => "kernels",
                 _ => CHECK,
             };
             let findings = vec![Finding::new(Mark::Fail, check, error.to_string())];
