@@ -1,13 +1,22 @@
-//! Scaled dot-product attention over the cache, one query head of one row at a time.
+//! Scaled dot-product attention over the cache: for all query heads that share a head of the cache, of several rows, one
+//! tile of positions after the other, with a running softmax (FlashAttention: Dao et al. 2022).
+//!
+//! Tiles begin at multiples of their length, whatever the chunk, and a query never meets a position that it does not see:
+//! so the bits of a row do not depend on the rows beside it.
 
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::cache::Cache;
-use super::matmul::dot;
+use super::dots::Dots;
+use super::softmax::{Softmax, TILE, Weighted};
+use crate::model::Format;
 use crate::tape::KvInfo;
 
-/// Positions whose K or V are decoded at a time.
-const TILE: usize = 32;
+/// The most rows that share a decoded tile.
+const ROWS: usize = 16;
 
 /// The query heads of one run.
 #[derive(Clone, Copy, Debug)]
@@ -18,91 +27,185 @@ pub(super) struct Heads {
     pub(super) position: usize,
 }
 
-/// Bytes that a thread takes while it attends: a score for each position, in a vector that grows by doubling,
-/// and a tile.
-pub(super) fn thread_bytes(kv: KvInfo) -> usize {
-    4 * (2 * kv.context + TILE * kv.head_dim)
+/// Bytes that a thread takes while it attends, with `columns` in a row of q.
+pub(super) fn thread_bytes(kv: KvInfo, columns: usize) -> usize {
+    Scratch::bytes(ROWS * columns / kv.heads / kv.head_dim, kv.head_dim)
 }
 
 /// `out = softmax(q K^T / sqrt(head_dim)) V`; q and out are (rows, columns).
 pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads, q: &[f32], out: &mut [f32]) {
-    let head_dim = cache.info.head_dim;
-    let per_row = heads.columns / head_dim;
-    let group = per_row / cache.info.heads;
+    let KvInfo {
+        head_dim,
+        heads: shared,
+        ..
+    } = cache.info;
+    let Heads { columns, position } = heads;
+    // Of the query heads that share a head of the cache.
+    let (rows, width) = (q.len() / columns, columns / shared);
     let arch = pulp::Arch::new();
-    out.par_chunks_exact_mut(head_dim)
-        .zip(q.par_chunks_exact(head_dim))
-        .enumerate()
-        .for_each_init(
-            || (Vec::new(), vec![0.0; TILE * head_dim]),
-            |(scores, tile), (index, (out, q))| {
-                let (row, head) = (index / per_row, index % per_row);
-                let (k, v) = cache.head(layer, head / group, heads.position + row + 1);
-                arch.dispatch(One {
+    let scratch = || Scratch::new(ROWS * width / head_dim, head_dim);
+    if rows == 1 {
+        q.par_chunks_exact(width)
+            .zip(out.par_chunks_exact_mut(width))
+            .enumerate()
+            .for_each_init(scratch, |scratch, (head, (q, out))| {
+                arch.dispatch(Queries {
                     cache,
+                    place: (layer, head),
+                    position,
                     q,
-                    k,
-                    v,
-                    scores,
-                    tile,
                     out,
+                    columns: width,
+                    shared: 0..width,
+                    scratch,
                 });
-            },
-        );
+            });
+        return;
+    }
+    // Enough blocks for every thread.
+    let block = rows.div_ceil(2 * rayon::current_num_threads()).min(ROWS);
+    q.par_chunks(block * columns)
+        .zip(out.par_chunks_mut(block * columns))
+        .enumerate()
+        .for_each_init(scratch, |scratch, (index, (q, out))| {
+            for head in 0..shared {
+                arch.dispatch(Queries {
+                    cache,
+                    place: (layer, head),
+                    position: position + index * block,
+                    q,
+                    out,
+                    columns,
+                    shared: head * width..(head + 1) * width,
+                    scratch,
+                });
+            }
+        });
 }
 
-/// One query head of one row.
-struct One<'a> {
+/// What a thread computes in.
+struct Scratch {
+    /// (queries, head_dim)
+    q: Vec<f32>,
+    /// (TILE, head_dim)
+    tile: Vec<f32>,
+    /// (queries, TILE): scores, then their weights.
+    scores: Vec<f32>,
+    /// (queries, head_dim): sums of V, not yet divided.
+    sums: Vec<f32>,
+    softmax: Vec<Softmax>,
+}
+
+impl Scratch {
+    fn new(queries: usize, head_dim: usize) -> Self {
+        Self {
+            q: vec![0.0; queries * head_dim],
+            tile: vec![0.0; TILE * head_dim],
+            scores: vec![0.0; queries * TILE],
+            sums: vec![0.0; queries * head_dim],
+            softmax: vec![Softmax::default(); queries],
+        }
+    }
+
+    fn bytes(queries: usize, head_dim: usize) -> usize {
+        4 * (2 * queries * head_dim + TILE * (head_dim + queries)) + queries * size_of::<Softmax>()
+    }
+
+    fn begin(&mut self, queries: usize) {
+        self.sums.fill(0.0);
+        self.softmax[..queries].fill(Softmax::default());
+    }
+}
+
+/// The query heads of some rows that share a head of the cache.
+struct Queries<'a> {
     cache: &'a Cache,
+    /// Layer and head of the cache.
+    place: (usize, usize),
+    /// Of the first row.
+    position: usize,
+    /// Rows of `columns`, of which the `shared` ones are theirs.
     q: &'a [f32],
-    /// Of the positions that it sees.
-    k: &'a [u8],
-    v: &'a [u8],
-    scores: &'a mut Vec<f32>,
-    tile: &'a mut [f32],
     out: &'a mut [f32],
+    columns: usize,
+    shared: Range<usize>,
+    scratch: &'a mut Scratch,
 }
 
-impl pulp::NullaryFnOnce for One<'_> {
+impl WithSimd for Queries<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn call(self) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Self {
             cache,
+            place: (layer, head),
+            position,
             q,
-            k,
-            v,
-            scores,
-            tile,
             out,
+            columns,
+            shared,
+            scratch,
         } = self;
-        let (head_dim, format) = (q.len(), cache.format());
-        let tile_bytes = TILE * format.row_bytes(head_dim);
+        let (head_dim, format) = (cache.info.head_dim, cache.format());
+        let (rows, group) = (q.len() / columns, shared.len() / head_dim);
+        let queries = rows * group;
+        let stride = format.row_bytes(head_dim);
+        let (k, v) = cache.head(layer, head, position + rows);
         #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
         let scale = 1.0 / (head_dim as f32).sqrt();
-        scores.clear();
-        for k in k.chunks(tile_bytes) {
-            let tile = &mut tile[..k.len() / format.row_bytes(head_dim) * head_dim];
-            format.dequantize(k, tile);
-            scores.extend(tile.chunks_exact(head_dim).map(|k| dot(q, k) * scale));
+
+        scratch.begin(queries);
+        let gathered = scratch.q.chunks_exact_mut(shared.len());
+        for (to, q) in gathered.zip(q.chunks_exact(columns)) {
+            to.copy_from_slice(&q[shared.clone()]);
         }
-        let greatest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let mut sum = 0.0;
-        for score in scores.iter_mut() {
-            *score = (*score - greatest).exp();
-            sum += *score;
+        let tiles = k.chunks(TILE * stride).zip(v.chunks(TILE * stride));
+        for (index, (k, v)) in tiles.enumerate() {
+            decode(format, k, &mut scratch.tile);
+            Dots {
+                left: &scratch.q[..queries * head_dim],
+                right: &scratch.tile,
+                columns: head_dim,
+                out: &mut scratch.scores[..queries * TILE],
+            }
+            .with_simd(simd);
+            let scores = scratch.scores.as_chunks_mut().0.iter_mut();
+            let sums = scratch.sums.chunks_exact_mut(head_dim);
+            let softmax = scratch.softmax[..queries].iter_mut();
+            for (query, ((scores, sums), softmax)) in scores.zip(sums).zip(softmax).enumerate() {
+                // A row sees itself and what came before it.
+                let seen = (position + query / group + 1).saturating_sub(index * TILE);
+                softmax.add(scores, seen.min(TILE), scale, sums);
+            }
+            decode(format, v, &mut scratch.tile);
+            Weighted {
+                weights: scratch.scores[..queries * TILE].as_chunks().0,
+                values: &scratch.tile,
+                head_dim,
+                sums: &mut scratch.sums[..queries * head_dim],
+            }
+            .with_simd(simd);
         }
-        out.fill(0.0);
-        for (v, scores) in v.chunks(tile_bytes).zip(scores.chunks(TILE)) {
-            let tile = &mut tile[..scores.len() * head_dim];
-            format.dequantize(v, tile);
-            for (v, score) in tile.chunks_exact(head_dim).zip(scores) {
-                for (out, v) in out.iter_mut().zip(v) {
-                    *out += score * v;
+        let sums = scratch.sums.chunks_exact(head_dim);
+        let mut attended = sums.zip(&scratch.softmax);
+        for row in out.chunks_exact_mut(columns) {
+            for out in row[shared.clone()].chunks_exact_mut(head_dim) {
+                let Some((sums, softmax)) = attended.next() else {
+                    return;
+                };
+                for (out, sum) in out.iter_mut().zip(sums) {
+                    *out = sum / softmax.sum;
                 }
             }
         }
-        out.iter_mut().for_each(|out| *out /= sum);
     }
+}
+
+/// Positions of the cache as numbers; where a tile has fewer, the others are zeros.
+#[inline(always)]
+fn decode(format: Format, bytes: &[u8], tile: &mut [f32]) {
+    let there = bytes.len() / format.block_bytes() * format.block_len();
+    format.dequantize(bytes, &mut tile[..there]);
+    tile[there..].fill(0.0);
 }

@@ -23,16 +23,16 @@ impl Lengths {
                 }
                 lengths.slots[index] = lengths.slots[index].max(length);
             }
-            let columns = |slots: Vec<Slot>| {
-                let columns = slots.iter().map(|slot| tape.slot(*slot).columns);
-                columns.max().unwrap_or(0)
+            let length = |slots: Vec<Slot>| {
+                let slots = slots.into_iter().map(|slot| tape.slot(slot));
+                slots.map(|info| info.rows * info.columns).max()
             };
-            let widest = |of: fn(&Op) -> Vec<Slot>| {
-                let columns = tape.ops.iter().map(|op| columns(of(op)));
-                tape.rows * columns.max().unwrap_or(0)
+            let longest = |of: fn(&Op) -> Vec<Slot>| {
+                let lengths = tape.ops.iter().filter_map(|op| length(of(op)));
+                lengths.max().unwrap_or(0)
             };
-            lengths.normed = lengths.normed.max(widest(|op| op.slots().0));
-            lengths.product = lengths.product.max(widest(|op| op.slots().1));
+            lengths.normed = lengths.normed.max(longest(|op| op.slots().0));
+            lengths.product = lengths.product.max(longest(|op| op.slots().1));
         }
         lengths
     }
@@ -52,12 +52,22 @@ pub fn footprint(tapes: &[&Tape], threads: usize) -> Footprint {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let activations = Lengths::of(tapes).bytes() + threads * attention::thread_bytes(tape.kv);
+    let activations =
+        Lengths::of(tapes).bytes() + threads * attention::thread_bytes(tape.kv, queried(tape));
     Footprint {
         weights: tape.weights.iter().map(bytes).sum(),
         kv: tape.kv.bytes() as u64,
         activations: activations as u64,
     }
+}
+
+/// Columns of the queries.
+fn queried(tape: &Tape) -> usize {
+    let columns = |op: &Op| match op {
+        Op::Attend { q, .. } => Some(tape.slot(*q).columns),
+        _ => None,
+    };
+    tape.ops.iter().find_map(columns).unwrap_or_default()
 }
 
 /// A matrix lies there as in its file, a vector as f32.

@@ -1,49 +1,66 @@
 //! Products of quantized matrices with rows of activations.
 //!
-//! Each weight row is decoded once into a buffer that stays in the cache and multiplied with every
-//! input row. Products are (outputs, rows), so that threads write to places of their own.
-//! A dot product always adds in the same order, without fused multiply-add: its bits depend neither
-//! on the number of rows, nor on the threads, nor on the machine.
+//! A few weight rows at a time are decoded into a buffer that stays in the cache and multiplied with every input row.
+//! Products are (outputs, rows), so that threads write to places of their own; they are transposed as they are merged.
+//! The bits of a product depend neither on the number of rows, nor on the threads, nor on the machine: see `dots`.
 
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::Matrix;
+use super::dots::Dots;
+use super::exp::exp;
 
 /// Weight rows that a thread takes at a time.
 const BLOCK: usize = 16;
-/// Partial sums of a dot product.
-const LANES: usize = 32;
+/// Rows of a product that a thread transposes at a time: as many floats as a cache line has.
+const TRANSPOSED: usize = 16;
 
 /// `product = weight input^T`: input is (rows, columns), product (outputs, rows).
 pub(super) fn multiply(weight: &Matrix, input: &[f32], rows: usize, product: &mut [f32]) {
-    for_each_output(
-        product,
-        rows,
-        weight.columns(),
-        #[inline(always)]
-        |output, buffer, out| {
-            weight.dequantize_row(output, buffer);
-            dots(buffer, input, out);
-        },
-    );
+    let columns = weight.columns();
+    let arch = pulp::Arch::new();
+    product
+        .par_chunks_mut(BLOCK * rows)
+        .enumerate()
+        .for_each_init(
+            || vec![0.0; BLOCK * columns],
+            |buffer, (block, out)| {
+                let outputs = out.len() / rows;
+                arch.dispatch(Outputs {
+                    weight,
+                    first: block * BLOCK,
+                    input,
+                    buffer: &mut buffer[..outputs * columns],
+                    out,
+                });
+            },
+        );
 }
 
 /// `product = silu(gate input^T) * (up input^T)`, shapes as in `multiply`.
 pub(super) fn gate_up(gate: &Matrix, up: &Matrix, input: &[f32], rows: usize, product: &mut [f32]) {
-    for_each_output(
-        product,
-        rows,
-        gate.columns(),
-        #[inline(always)]
-        |output, buffer, out| {
-            gate.dequantize_row(output, buffer);
-            dots(buffer, input, out);
-            up.dequantize_row(output, buffer);
-            for (out, input) in out.iter_mut().zip(input.chunks_exact(buffer.len())) {
-                *out = silu(*out) * dot(buffer, input);
-            }
-        },
-    );
+    let columns = gate.columns();
+    let arch = pulp::Arch::new();
+    product
+        .par_chunks_mut(BLOCK * rows)
+        .enumerate()
+        .for_each_init(
+            || (vec![0.0; BLOCK * columns], vec![0.0; BLOCK * rows]),
+            |(buffer, gates), (block, out)| {
+                let outputs = out.len() / rows;
+                for (weight, out) in [(gate, &mut gates[..out.len()]), (up, &mut *out)] {
+                    arch.dispatch(Outputs {
+                        weight,
+                        first: block * BLOCK,
+                        input,
+                        buffer: &mut buffer[..outputs * columns],
+                        out,
+                    });
+                }
+                arch.dispatch(Gated { gates, out });
+            },
+        );
 }
 
 /// Calls `merge(out, product, output)` for each element: product is (outputs, rows), out (rows, outputs).
@@ -51,104 +68,72 @@ pub(super) fn transpose(
     product: &[f32],
     rows: usize,
     out: &mut [f32],
-    merge: impl Fn(&mut f32, f32, usize),
+    merge: impl Fn(&mut f32, f32, usize) + Sync,
 ) {
     let outputs = product.len() / rows;
-    for (row, out) in out.chunks_exact_mut(outputs).take(rows).enumerate() {
-        for (output, (out, products)) in out.iter_mut().zip(product.chunks_exact(rows)).enumerate()
-        {
-            merge(out, products[row], output);
+    out[..outputs * rows]
+        .par_chunks_mut(TRANSPOSED * outputs)
+        .enumerate()
+        .for_each(|(block, out)| {
+            let first = block * TRANSPOSED;
+            let count = out.len() / outputs;
+            for (output, products) in product.chunks_exact(rows).enumerate() {
+                for (row, product) in products[first..first + count].iter().enumerate() {
+                    merge(&mut out[row * outputs + output], *product, output);
+                }
+            }
+        });
+}
+
+/// A thread's share of a product: a type of its own, because only what is inlined into `with_simd` is
+/// compiled for the vector instructions of the machine at hand.
+struct Outputs<'a> {
+    weight: &'a Matrix,
+    /// The first of its outputs.
+    first: usize,
+    input: &'a [f32],
+    /// For as many decoded weight rows as there are outputs.
+    buffer: &'a mut [f32],
+    out: &'a mut [f32],
+}
+
+impl WithSimd for Outputs<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let columns = self.weight.columns();
+        for (index, row) in self.buffer.chunks_exact_mut(columns).enumerate() {
+            self.weight.dequantize_row(self.first + index, row);
         }
+        Dots {
+            left: self.buffer,
+            right: self.input,
+            columns,
+            out: self.out,
+        }
+        .with_simd(simd);
     }
 }
 
-fn for_each_output(
-    product: &mut [f32],
-    rows: usize,
-    columns: usize,
-    compute: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
-) {
-    let arch = pulp::Arch::new();
-    product
-        .par_chunks_mut(BLOCK * rows)
-        .enumerate()
-        .for_each_init(
-            || vec![0.0; columns],
-            |buffer, (block, product)| {
-                arch.dispatch(Outputs {
-                    compute: &compute,
-                    first: block * BLOCK,
-                    rows,
-                    buffer,
-                    product,
-                });
-            },
-        );
+/// `out = silu(gates) * out`
+struct Gated<'a> {
+    gates: &'a [f32],
+    out: &'a mut [f32],
 }
 
-/// A thread's share of a product: a type of its own, because only what is inlined into `call` is
-/// compiled for the vector instructions of the machine at hand.
-struct Outputs<'a, F> {
-    compute: &'a F,
-    first: usize,
-    rows: usize,
-    buffer: &'a mut [f32],
-    product: &'a mut [f32],
-}
-
-impl<F: Fn(usize, &mut [f32], &mut [f32])> pulp::NullaryFnOnce for Outputs<'_, F> {
+impl pulp::NullaryFnOnce for Gated<'_> {
     type Output = ();
 
     #[inline(always)]
     fn call(self) {
-        for (index, out) in self.product.chunks_exact_mut(self.rows).enumerate() {
-            (self.compute)(self.first + index, self.buffer, out);
+        for (out, gate) in self.out.iter_mut().zip(self.gates) {
+            *out *= silu(*gate);
         }
     }
 }
 
 #[inline(always)]
-fn dots(weight: &[f32], input: &[f32], out: &mut [f32]) {
-    for (out, input) in out.iter_mut().zip(input.chunks_exact(weight.len())) {
-        *out = dot(weight, input);
-    }
-}
-
-/// The dot product of two rows of the same length.
-#[inline(always)]
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let (a, a_rest) = a.as_chunks::<LANES>();
-    let (b, b_rest) = b.as_chunks::<LANES>();
-    let mut lanes = [0.0; LANES];
-    for (a, b) in a.iter().zip(b) {
-        lanes = add_products(lanes, a, b);
-    }
-    if !a_rest.is_empty() {
-        // Zeros add nothing; a loop of unknown length over the lanes would keep them out of registers.
-        let (mut a, mut b) = ([0.0; LANES], [0.0; LANES]);
-        a[..a_rest.len()].copy_from_slice(a_rest);
-        b[..b_rest.len()].copy_from_slice(b_rest);
-        lanes = add_products(lanes, &a, &b);
-    }
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for lane in 0..width {
-            lanes[lane] += lanes[lane + width];
-        }
-    }
-    lanes[0]
-}
-
-/// `lanes + a * b`, lane by lane.
-#[inline(always)]
-fn add_products(mut lanes: [f32; LANES], a: &[f32; LANES], b: &[f32; LANES]) -> [f32; LANES] {
-    for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
-        *lane += a * b;
-    }
-    lanes
-}
-
 fn silu(x: f32) -> f32 {
-    x / (1.0 + (-x).exp())
+    x / (1.0 + exp(-x))
 }

@@ -5,11 +5,14 @@
 mod attention;
 mod cache;
 mod core;
+mod dots;
+mod exp;
 mod footprint;
 mod inspect;
 mod matmul;
 mod norm;
 mod rope;
+mod softmax;
 mod step;
 mod weight;
 

@@ -1,6 +1,8 @@
 //! Rotary position embedding (Su et al. 2021), and the norm of each head before it (Qwen3).
 
-use super::norm::rms_norm_in_place;
+use rayon::prelude::*;
+
+use super::norm::Norm;
 
 /// How to rotate the rows of one run.
 #[derive(Clone, Copy, Debug)]
@@ -17,22 +19,31 @@ impl Rope<'_> {
     /// there are frequencies, and element `i` pairs with `i + head_dim / 2`.
     pub(super) fn rotate(self, rows: &mut [f32], columns: usize, norm: Option<&[f32]>) {
         let pairs = self.frequencies.len();
-        let mut angles = vec![(0.0_f32, 0.0_f32); pairs];
-        for (row, heads) in rows.chunks_exact_mut(columns).enumerate() {
-            #[allow(clippy::cast_precision_loss)] // as the reference computes it, in f32
-            let position = (self.position + row) as f32;
-            for (angle, frequency) in angles.iter_mut().zip(self.frequencies) {
-                *angle = (position * frequency).sin_cos();
-            }
-            for head in heads.chunks_exact_mut(2 * pairs) {
-                if let Some(norm) = norm {
-                    rms_norm_in_place(head, norm, self.epsilon);
-                }
-                let (first, second) = head.split_at_mut(pairs);
-                for ((a, b), (sin, cos)) in first.iter_mut().zip(second).zip(&angles) {
-                    (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-                }
-            }
-        }
+        let arch = pulp::Arch::new();
+        rows.par_chunks_exact_mut(columns)
+            .enumerate()
+            .for_each_init(
+                || vec![(0.0_f32, 0.0_f32); pairs],
+                |angles, (row, heads)| {
+                    #[allow(clippy::cast_precision_loss)] // as the reference computes it, in f32
+                    let position = (self.position + row) as f32;
+                    for (angle, frequency) in angles.iter_mut().zip(self.frequencies) {
+                        *angle = (position * frequency).sin_cos();
+                    }
+                    for head in heads.chunks_exact_mut(2 * pairs) {
+                        if let Some(weight) = norm {
+                            arch.dispatch(Norm {
+                                x: head,
+                                weight,
+                                epsilon: self.epsilon,
+                            });
+                        }
+                        let (first, second) = head.split_at_mut(pairs);
+                        for ((a, b), (sin, cos)) in first.iter_mut().zip(second).zip(&*angles) {
+                            (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
+                        }
+                    }
+                },
+            );
     }
 }

@@ -1,0 +1,164 @@
+//! The running softmax of one query, and the sums that it weighs (Milakov and Gimelshein 2018).
+
+use pulp::{Simd, WithSimd};
+
+use super::exp::exp;
+
+/// Positions whose scores come at a time.
+pub(super) const TILE: usize = 32;
+/// Partial sums of the weights, and of the columns that are summed at once.
+const LANES: usize = 16;
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Softmax {
+    greatest: f32,
+    /// Of the weights.
+    pub(super) sum: f32,
+}
+
+impl Default for Softmax {
+    fn default() -> Self {
+        Self {
+            greatest: f32::NEG_INFINITY,
+            sum: 0.0,
+        }
+    }
+}
+
+impl Softmax {
+    /// Scores times `scale` become weights, zero for those not seen; what was summed before is weighed anew if one of
+    /// them is the greatest so far.
+    #[inline(always)]
+    pub(super) fn add(
+        &mut self,
+        scores: &mut [f32; TILE],
+        seen: usize,
+        scale: f32,
+        sums: &mut [f32],
+    ) {
+        for score in scores.iter_mut() {
+            *score *= scale;
+        }
+        scores[seen..].fill(f32::NEG_INFINITY);
+        let greatest = greater(self.greatest, fold(scores, greater));
+        if greatest > self.greatest {
+            // Of nothing there is nothing to weigh.
+            let less = if self.sum > 0.0 {
+                exp(self.greatest - greatest)
+            } else {
+                0.0
+            };
+            self.sum *= less;
+            sums.iter_mut().for_each(|sum| *sum *= less);
+            self.greatest = greatest;
+        }
+        for score in scores.iter_mut() {
+            *score = exp(*score - greatest);
+        }
+        scores[seen..].fill(0.0);
+        self.sum += fold(scores, |a, b| a + b);
+    }
+}
+
+#[inline(always)]
+fn greater(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
+}
+
+/// All of them, in pairs: an order that vectors have.
+#[inline(always)]
+fn fold(values: &[f32; TILE], of: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut parts = *values;
+    let mut width = TILE;
+    while width > 1 {
+        width /= 2;
+        for i in 0..width {
+            parts[i] = of(parts[i], parts[i + width]);
+        }
+    }
+    parts[0]
+}
+
+/// `sums += weights values`: weights are (queries, TILE), values (TILE, head_dim), sums (queries, head_dim).
+pub(super) struct Weighted<'a> {
+    pub(super) weights: &'a [[f32; TILE]],
+    pub(super) values: &'a [f32],
+    pub(super) head_dim: usize,
+    pub(super) sums: &'a mut [f32],
+}
+
+impl WithSimd for Weighted<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // As many queries at once as there are registers for their sums.
+        match S::F32_LANES {
+            16 => self.grouped::<S, 1, 8>(simd),
+            8 => self.grouped::<S, 2, 4>(simd),
+            4 => self.grouped::<S, 4, 4>(simd),
+            _ => self.grouped::<S, LANES, 1>(simd),
+        }
+    }
+}
+
+impl Weighted<'_> {
+    #[inline(always)]
+    fn grouped<S: Simd, const V: usize, const Q: usize>(self, simd: S) {
+        let Self {
+            weights,
+            values,
+            head_dim,
+            sums,
+        } = self;
+        let whole = weights.len() / Q * Q;
+        for query in (0..whole).step_by(Q) {
+            let sums = &mut sums[query * head_dim..][..Q * head_dim];
+            add::<S, V, Q>(simd, &weights[query..][..Q], values, head_dim, sums);
+        }
+        for query in whole..weights.len() {
+            let sums = &mut sums[query * head_dim..][..head_dim];
+            add::<S, V, 1>(simd, &weights[query..][..1], values, head_dim, sums);
+        }
+    }
+}
+
+#[inline(always)]
+fn add<S: Simd, const V: usize, const Q: usize>(
+    simd: S,
+    weights: &[[f32; TILE]],
+    values: &[f32],
+    head_dim: usize,
+    sums: &mut [f32],
+) {
+    let whole = head_dim / LANES * LANES;
+    for column in (0..whole).step_by(LANES) {
+        let mut parts = [[simd.splat_f32s(0.0); V]; Q];
+        for (query, parts) in parts.iter_mut().enumerate() {
+            let sums = &sums[query * head_dim + column..][..LANES];
+            parts.copy_from_slice(S::as_simd_f32s(sums).0);
+        }
+        for (position, values) in values.chunks_exact(head_dim).enumerate() {
+            let (values, _) = S::as_simd_f32s(&values[column..][..LANES]);
+            for query in 0..Q {
+                let weight = simd.splat_f32s(weights[query][position]);
+                for v in 0..V {
+                    parts[query][v] = simd.mul_add_f32s(weight, values[v], parts[query][v]);
+                }
+            }
+        }
+        for (query, parts) in parts.iter().enumerate() {
+            let sums = &mut sums[query * head_dim + column..][..LANES];
+            S::as_mut_simd_f32s(sums).0.copy_from_slice(parts);
+        }
+    }
+    for (query, weights) in weights.iter().enumerate() {
+        let sums = &mut sums[query * head_dim + whole..][..head_dim - whole];
+        for (values, weight) in values.chunks_exact(head_dim).zip(weights) {
+            for (sum, value) in sums.iter_mut().zip(&values[whole..]) {
+                *sum = weight.mul_add(*value, *sum);
+            }
+        }
+    }
+}
