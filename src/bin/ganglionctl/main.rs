@@ -2,7 +2,7 @@
 //!
 //! `ask`, `chat`, `status`, `graph`, `reload` and `top` are plain D-Bus clients and know nothing of models;
 //! `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus; `doctor` looks at all of it,
-//! `pull` and `setup` prepare it. The manual is made here as well.
+//! `pull`, `models`, `setup` and `use` prepare it. The manual is made here as well.
 
 mod arguments;
 mod ask;

@@ -170,9 +170,12 @@ fn timelines(
     Ok(steps)
 }
 
+/// What a column is called, and its figure of a mode.
+type Column = (&'static str, fn(&Anatomy) -> Option<String>);
+
 /// A table, a row for each mode. What has a figure in none of them has no column.
 pub(super) fn table(modes: &[Anatomy], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let columns: [(&str, fn(&Anatomy) -> Option<String>); 13] = [
+    let columns: [Column; 13] = [
         ("tok/s", |row| figure(row.tokens_per_second, 1)),
         ("p50 ms", |row| figure(row.step_milliseconds_p50, 3)),
         ("p99 ms", |row| figure(row.step_milliseconds_p99, 3)),
@@ -200,7 +203,7 @@ pub(super) fn table(modes: &[Anatomy], f: &mut fmt::Formatter<'_>) -> fmt::Resul
         let column: Vec<_> = [heading].into_iter().chain(cells).collect();
         let width = column.iter().map(|cell| cell.len()).max().unwrap_or(0);
         for (line, cell) in lines.iter_mut().zip(column) {
-            line.push_str(&format!("  {cell:>width$}"));
+            *line += &format!("  {cell:>width$}");
         }
     }
     lines.iter().try_for_each(|line| writeln!(f, "{line}"))
