@@ -3,6 +3,7 @@
 mod asking;
 mod mistakes;
 mod reload;
+mod stored;
 mod talking;
 mod watching;
 
@@ -426,6 +427,8 @@ async fn completions_know_every_verb() {
             "graph",
             "top",
             "pull",
+            "models",
+            "use",
             "setup",
             "doctor",
             "tokenize",

@@ -235,7 +235,7 @@ fn every_verb_and_exit_code_is_there() {
     for verb in verbs.filter(|verb| *verb != "help") {
         assert!(text.contains(&format!("ganglionctl {verb}")), "{verb}");
     }
-    for entry in ["/set", "/save FILE", "--wait"] {
+    for entry in ["ganglionctl models remove", "/set", "/save FILE", "--wait"] {
         let there = text
             .lines()
             .any(|line| line.trim_start().starts_with(entry));

@@ -48,6 +48,16 @@ pub(crate) enum Verb {
     Top(top::Arguments),
     /// Fetch a model
     Pull(pull::Arguments),
+    /// List the models that are here, or remove one.
+    ///
+    /// They are what is in the folder where pull puts them: name, size, the format of most of their weights, and which one
+    /// is served, or would be after the next start.
+    Models(stored::Arguments),
+    /// Have the daemon serve another of them.
+    ///
+    /// Its path is written where setup writes, and the configuration is reloaded: requests go on meanwhile. How long and how
+    /// many conversations are stays as it is; what then does not fit is refused, and the model from before stays.
+    Use(setup::switch::Arguments),
     /// Write a configuration for this board's memory, and start the daemon with it
     Setup(setup::Arguments),
     /// Check what the daemon needs of this machine, and say what to do

@@ -23,6 +23,7 @@ mod reload;
 mod score;
 mod setup;
 mod status;
+mod stored;
 mod tokenize;
 mod top;
 
@@ -56,6 +57,8 @@ fn run(Cli { bus, verb }: Cli) -> Result<Exit, Failure> {
         Verb::Top(arguments) => top::run(bus, &arguments),
         Verb::Pull(arguments) => pull::run(&arguments),
         Verb::Setup(arguments) => setup::run(&arguments),
+        Verb::Models(arguments) => stored::run(bus, &arguments),
+        Verb::Use(arguments) => setup::switch::run(bus, &arguments),
         Verb::Doctor(arguments) => doctor::run(bus, &arguments),
         Verb::Tokenize(arguments) => tokenize::run(&arguments),
         Verb::Score(arguments) => score::run(&arguments),
