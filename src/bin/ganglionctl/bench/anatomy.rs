@@ -5,7 +5,7 @@
 //! What lies between operations is then the length of the former without what the latter were busy, for a note takes time
 //! of its own between two operations.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
@@ -203,7 +203,7 @@ pub(super) fn table(modes: &[Anatomy], f: &mut fmt::Formatter<'_>) -> fmt::Resul
         let column: Vec<_> = [heading].into_iter().chain(cells).collect();
         let width = column.iter().map(|cell| cell.len()).max().unwrap_or(0);
         for (line, cell) in lines.iter_mut().zip(column) {
-            *line += &format!("  {cell:>width$}");
+            write!(line, "  {cell:>width$}")?;
         }
     }
     lines.iter().try_for_each(|line| writeln!(f, "{line}"))
