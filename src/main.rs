@@ -64,7 +64,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         script: arguments.sim,
     };
     if arguments.check_config {
-        origin.check()?;
+        origin.check_model()?;
         println!("{}: ok", origin.file().display());
         return Ok(());
     }

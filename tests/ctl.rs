@@ -1,6 +1,10 @@
 //! `ganglionctl` as its users run it: a process with arguments, pipes, signals and exit codes.
 
+mod asking;
+mod mistakes;
 mod reload;
+mod stored;
+mod talking;
 mod watching;
 
 use std::path::{Path, PathBuf};
@@ -92,7 +96,7 @@ async fn ask_prints_the_answer_and_its_receipt() {
     assert_eq!(piped.stdout, "sim: from a pipe\n");
     assert_eq!(piped.stderr, "");
 
-    let frames = run(&["--bus", bus, "ask", "--json", "--max-tokens", "2", "one"]).await;
+    let frames = run(&["--bus", bus, "ask", "--frames", "--max-tokens", "2", "one"]).await;
     let last = frames.stdout.lines().last().expect("frames are printed");
     let last: Value = serde_json::from_str(last).expect("a frame is JSON");
     assert_eq!(last["finish_reason"], "stop");
@@ -108,6 +112,7 @@ async fn ask_streams_and_is_cancelled_by_ctrl_c_and_by_a_reader_that_leaves() {
             "--bus",
             daemon.bus.text(),
             "ask",
+            "--quiet",
             "--max-tokens",
             "1000",
             "word",
@@ -314,6 +319,22 @@ async fn score_compares_with_a_reference_and_refuses_a_falsified_one() {
     assert!(foreign.stderr.contains("1000000"), "{foreign:?}");
 }
 
+/// A CPU has no clock for its operations, and mode none records nothing.
+#[tokio::test]
+async fn bench_has_no_column_without_a_figure() {
+    let model = golden("tiny-llama");
+    let bench = ["bench", "--backend", "cpu", "--model", text(&model)];
+    let sizes = ["--prompt", "4", "--generate", "2", "--reps", "1"];
+    let bench = run(&[&bench[..], &sizes, &["--mode", "none"]].concat()).await;
+    let heading = bench.stdout.lines().find(|line| line.starts_with("mode "));
+    let columns: Vec<_> = heading.expect("a table").split("  ").collect();
+    for (column, is_there) in [("p50 ms", true), ("gap us", false), ("record us", false)] {
+        let found = columns.iter().any(|heading| heading.trim() == column);
+        assert_eq!(found, is_there, "{column}: {bench:?}");
+    }
+    assert!(!bench.stdout.contains(" - "), "{bench:?}");
+}
+
 /// Scripts read these keys, `tests/gpu/run.sh` among them.
 #[tokio::test]
 async fn bench_keeps_its_keys_and_tells_what_loading_took() {
@@ -406,6 +427,8 @@ async fn completions_know_every_verb() {
             "graph",
             "top",
             "pull",
+            "models",
+            "use",
             "setup",
             "doctor",
             "tokenize",

@@ -235,6 +235,15 @@ fn every_verb_and_exit_code_is_there() {
     for verb in verbs.filter(|verb| *verb != "help") {
         assert!(text.contains(&format!("ganglionctl {verb}")), "{verb}");
     }
+    for entry in ["ganglionctl models remove", "/set", "/save FILE", "--wait"] {
+        let there = text
+            .lines()
+            .any(|line| line.trim_start().starts_with(entry));
+        assert!(there, "{entry}");
+    }
+    for told in ["</dev/null", "q and Ctrl-C end it", "78 if that has failed"] {
+        assert!(text.contains(told), "{told}");
+    }
     for code in ["65", "69", "75", "77", "78", "130"] {
         assert!(
             text.lines()

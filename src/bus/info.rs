@@ -28,6 +28,7 @@ pub(super) fn model(model: &ModelInfo) -> Info {
         ("vocabulary", model.vocabulary.into()),
         ("context", model.context.into()),
         ("weight_bytes", model.weight_bytes.into()),
+        ("thinking", model.thinking.into()),
     ])
 }
 

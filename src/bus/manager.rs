@@ -202,7 +202,7 @@ impl Manager {
         self.status(|status| status.detail.clone())
     }
 
-    /// name, architecture, path (s), layers, hidden, vocabulary, context (u), weight_bytes (t).
+    /// name, architecture, path (s), layers, hidden, vocabulary, context (u), weight_bytes (t), thinking (b): whether it can.
     #[zbus(property)]
     fn model(&self) -> Info {
         self.status(|status| info::model(&status.model))

@@ -98,7 +98,7 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Of::Requests, "stop", "s or as", Allowed::Stops,
         "What ends the answer where it appears."),
     option(Of::Requests, "thinking", "b", Allowed::Truth,
-        "Whether a model that can think before it answers does."),
+        "Whether a model that can think before it answers does; Manager.Model tells whether it can."),
     option(Of::Streams, "stream", "s", Allowed::Stream,
         "Of Generate and Session.Send alone: how the text comes, through the pipe or by Request.Delta."),
     option(Of::Submissions, "signals", "b", Allowed::Truth,

@@ -351,9 +351,10 @@ fn unusable(error: LoadError) -> Result<String, LoadError> {
     use cuda::Error;
     match error {
         LoadError::Unsuited(unsuited) => Ok(unsuited.to_string()),
+        // A machine without a GPU lacks nothing, and this is told at each of its starts.
+        LoadError::Device(Error::NoDriver) => Ok("there is no NVIDIA driver here".into()),
         LoadError::Device(
-            error @ (Error::NoDriver
-            | Error::OldDriver { .. }
+            error @ (Error::OldDriver { .. }
             | Error::NoDevice
             | Error::Permission { .. }
             | Error::NoImage { .. }

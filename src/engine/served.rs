@@ -117,6 +117,7 @@ impl Served {
             vocabulary: count(shape.vocabulary),
             context: count(runner.context()),
             weight_bytes: checkpoint.weight_bytes(),
+            thinking: language.can_think(),
         };
         Ok(Self {
             runner,

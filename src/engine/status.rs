@@ -37,6 +37,8 @@ pub struct ModelInfo {
     pub context: u32,
     /// Bytes of the weights as stored.
     pub weight_bytes: u64,
+    /// Whether it can think before it answers: its template asks whether it is to.
+    pub thinking: bool,
 }
 
 /// Bytes in use.

@@ -25,7 +25,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Check the configuration file and its drop-ins, say what is wrong with it, and start nothing
+    /// Check the configuration file, its drop-ins and the headers of the model's files, say what is wrong with them, and
+    /// start nothing
     #[arg(long)]
     pub check_config: bool,
 

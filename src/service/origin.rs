@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Failure;
 use super::Source;
 use crate::config::{self, Config, ConfigError};
 use crate::engine::sim::Script;
+use crate::model::Checkpoint;
 
 /// What the arguments say.
 #[derive(Clone, Debug, Default)]
@@ -48,5 +50,21 @@ impl Origin {
             None => Source::Model(config.model_path(file)?.to_owned()),
         };
         Ok((config, source))
+    }
+
+    /// The same, and the headers of the model's files must be those of one that can be served. No weight is read.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, or with the model that it names.
+    pub fn check_model(&self) -> Result<(), Failure> {
+        let (_, Source::Model(model)) = self.check()? else {
+            return Ok(());
+        };
+        let failed =
+            |why: String| Failure::Model(format!("model.path in {}: {why}", self.file().display()));
+        let checkpoint = Checkpoint::open(&model).map_err(|error| failed(error.to_string()))?;
+        let spoken = checkpoint.language_source();
+        spoken.map_err(|error| failed(error.to_string()))?;
+        Ok(())
     }
 }

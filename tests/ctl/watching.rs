@@ -83,6 +83,69 @@ async fn graph_is_shown_saved_and_reset() {
     }
 }
 
+/// A script asks no more than this; and it can wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn status_says_by_its_exit_code_whether_the_daemon_is_ready() {
+    let nobody = PrivateBus::start();
+    let loading = Daemon::start("load=3600s").await;
+    let failed = Daemon::start("load_error=no such file").await;
+    let soon = Daemon::start("load=300ms").await;
+    for (bus, wait, code, shown) in [
+        (nobody.text(), "--wait=0.1", 69, ""),
+        (loading.bus.text(), "--json", 75, "\"loading\""),
+        (loading.bus.text(), "--wait=0.1", 75, "state  loading"),
+        (failed.bus.text(), "--wait", 78, "state  failed"),
+        (soon.bus.text(), "--wait", 0, "state  ready"),
+        (soon.bus.text(), "--json", 0, "\"ready\""),
+    ] {
+        let status = run(&["--bus", bus, "status", wait]).await;
+        assert_eq!(status.code, Some(code), "{wait}: {status:?}");
+        let words: Vec<_> = status.stdout.split_whitespace().collect();
+        let wanted: Vec<_> = shown.split_whitespace().collect();
+        assert!(words.join(" ").contains(&wanted.join(" ")), "{status:?}");
+    }
+}
+
+/// The terminal is as it was before.
+#[tokio::test(flavor = "multi_thread")]
+async fn top_in_a_terminal_ends_with_q() {
+    use nix::pty::openpty;
+    use nix::sys::termios::{LocalFlags, tcgetattr};
+    use std::io::{Read as _, Write as _};
+
+    let daemon = Daemon::start("").await;
+    let pty = openpty(None, None).expect("a terminal");
+    let end = || pty.slave.try_clone().expect("a descriptor");
+    let top = ["--bus", daemon.bus.text(), "top", "--interval", "0.1"];
+    // It must own the terminal to take its keys: a session of its own, as a shell's jobs have.
+    let mut top = tokio::process::Command::new("setsid")
+        .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_ganglionctl")])
+        .args(top)
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("setsid runs");
+    let mut keyboard = std::fs::File::from(pty.master);
+    let mut screen = keyboard.try_clone().expect("a descriptor");
+    let shown = tokio::task::spawn_blocking(move || {
+        let mut shown = Vec::new();
+        let mut piece = [0; 1024];
+        while !String::from_utf8_lossy(&shown).contains("tokens/s") {
+            let read = screen.read(&mut piece).expect("it draws");
+            shown.extend_from_slice(&piece[..read]);
+        }
+    });
+    eventually(shown).await.expect("a reading is shown");
+    keyboard.write_all(b"xq").expect("it is pressed");
+    let ended = eventually(top.wait()).await.expect("it ends");
+    assert_eq!(ended.code(), Some(0));
+    let after = tcgetattr(&pty.slave).expect("its settings");
+    let typed = LocalFlags::ICANON | LocalFlags::ECHO;
+    assert!(after.local_flags.contains(typed), "{after:?}");
+}
+
 /// One line a reading where nobody looks; the tokens that were made in between are counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn top_writes_readings_until_ctrl_c() {

@@ -40,5 +40,5 @@ if [ $# -gt 0 ]; then
     "$@"
 else
     printf '\n> %s\n\n' "$ASK"
-    "$bin/ganglionctl" ask "$ASK"
+    "$bin/ganglionctl" ask "$ASK" </dev/null
 fi

@@ -83,6 +83,32 @@ fn a_drivers_errors_are_told_with_their_codes() {
     }
 }
 
+/// Of the folder that it is run in; and a machine that has no GPU is not told to bring a driver.
+#[test]
+fn a_relative_file_is_found_and_a_machine_without_a_gpu_lacks_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("mine.toml");
+    std::fs::write(&file, "kv.context = 64\n").expect("it is written");
+    let output = Command::new(super::CTL)
+        .args(["--bus", "unix:path=/nonexistent/bus", "doctor", "--config"])
+        .arg("mine.toml")
+        .current_dir(folder.path())
+        .output()
+        .expect("ganglionctl runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let unset = format!("{}: model.path is not set", file.display());
+    assert!(text.contains(&unset), "{text}");
+    let gpus = ["/dev/nvidiactl", "/dev/nvmap"];
+    if !gpus.iter().any(|node| Path::new(node).exists()) {
+        let driver = text.lines().find(|line| line.contains("  driver: "));
+        let driver = driver.expect("a line");
+        assert!(
+            driver.starts_with("ok ") && !driver.contains("install"),
+            "{driver}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_daemon_is_asked_how_it_is() {
     let daemon = Daemon::start("").await;

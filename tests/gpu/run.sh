@@ -165,7 +165,7 @@ stage_sanitize() {
 # reload_daemon NAME: another context is another engine, loaded beside the one that answers.
 reload_daemon() {
     local name=$1 counting says status
-    timeout 300 $ctl ask --quiet --max-tokens 64 'Count to one hundred.' >"$folder/counted" 2>&1 &
+    timeout 300 $ctl ask --quiet --max-tokens 64 'Count to one hundred.' </dev/null >"$folder/counted" 2>&1 &
     counting=$!
     printf '%s\n' '[kv]' 'context = 1024' >>"$folder/gangliond.toml"
     says=$(timeout 300 $ctl reload 2>&1)
@@ -180,7 +180,7 @@ status = json.load(sys.stdin)
 print(status["model"]["context"], status["backend"], "graph", status["graph_state"])')
     [[ $says == "1024 "* ]]
     judge "$name: in force" $? "$says"
-    says=$(timeout 120 $ctl ask --quiet --max-tokens 16 'Name three sensors of a robot.' 2>&1)
+    says=$(timeout 120 $ctl ask --quiet --max-tokens 16 'Name three sensors of a robot.' </dev/null 2>&1)
     judge "$name: ask afterwards" $? "$(tr -s '[:space:]' ' ' <<<"$says")"
 }
 
@@ -228,7 +228,7 @@ print(status["backend"] + ";", status.get("device", "no device"))')
         else
             failing "$name: status" "$says"
         fi
-        answer=$(timeout 120 $ctl ask --quiet --max-tokens 32 'Name three sensors of a robot.' 2>&1)
+        answer=$(timeout 120 $ctl ask --quiet --max-tokens 32 'Name three sensors of a robot.' </dev/null 2>&1)
         status=$?
         [ -n "$answer" ] || status="$status, and no answer"
         judge "$name: ask" "$status" "$(tr -s '[:space:]' ' ' <<<"$answer")"

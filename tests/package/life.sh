@@ -54,7 +54,7 @@ as member ganglionctl status
 # 1: it finds fault with this machine, which is no Jetson.
 ganglionctl doctor || [ $? = 1 ]
 as member "${complete[@]}"
-as member ganglionctl ask --max-tokens 8 hello
+as member ganglionctl ask --max-tokens 8 hello </dev/null
 refused other 'AccessDenied|Access denied|rejected' "${complete[@]}"
 
 say 'an upgrade restarts what runs, and asks nothing'

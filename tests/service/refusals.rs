@@ -182,7 +182,12 @@ async fn wrong_arguments_end_with_64() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_config_starts_nothing() {
-    let good = Gangliond::start(NOWHERE, &["--check-config"], "model.path = 'a.gguf'\n");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let in_folder = |name: &str| folder.path().join(name).display().to_string();
+    let model = in_folder("tiny.gguf");
+    std::fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
+    let key = format!("model.path = '{model}'\n");
+    let good = Gangliond::start(NOWHERE, &["--check-config"], &key);
     let ok = format!("{}: ok\n", good.config().display());
     let end = good.end().await;
     assert_eq!(
@@ -199,4 +204,26 @@ async fn check_config_starts_nothing() {
         "{}",
         end.journal
     );
+
+    // It is the model that is wrong: what is there, and what is not.
+    std::fs::write(in_folder("text.gguf"), "no model").expect("it is written");
+    std::fs::write(
+        in_folder("cut.gguf"),
+        &tiny_gguf::with_vocabulary().file()[..200],
+    )
+    .expect("it is written");
+    for (name, why) in [
+        ("none.gguf", "No such file"),
+        ("", "is no model: give a .gguf file"),
+        ("text.gguf", "is no model: give a .gguf file"),
+        ("cut.gguf", "the file is damaged or incomplete"),
+    ] {
+        let key = format!("model.path = '{}'\n", in_folder(name));
+        let end = Gangliond::start(NOWHERE, &["--check-config"], &key)
+            .end()
+            .await;
+        assert_eq!(end.status, Some(78), "{name}: {end:?}");
+        assert!(end.journal.contains(why), "{name}: {}", end.journal);
+        assert!(end.journal.contains(&in_folder(name)), "{}", end.journal);
+    }
 }

@@ -122,3 +122,9 @@ fn the_token_that_begins_a_text_comes_first_and_once() {
         assert_eq!(language.encode_plain("the"), [257], "plain text has none");
     }
 }
+
+#[test]
+fn a_model_can_think_if_its_template_asks_whether_it_is_to() {
+    assert!(load(qwen3_style()).can_think());
+    assert!(!load(smollm2()).can_think());
+}

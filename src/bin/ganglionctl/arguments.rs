@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
 use crate::{
-    ask, bench, chat, completions, doctor, graph, man, pull, reload, score, setup, status,
+    ask, bench, chat, completions, doctor, graph, man, pull, reload, score, setup, status, stored,
     tokenize, top,
 };
 
@@ -21,29 +21,56 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Ask one question and print the answer as it is made
+    /// Ask one question and print the answer as it is made.
+    ///
+    /// Standard input that is no terminal belongs to the question: it is read to its end, at most 1 MiB of it, and comes
+    /// after the words, or where - stands among them. An empty one adds nothing; a script that has a use of its own for
+    /// its input gives </dev/null.
     Ask(ask::Arguments),
-    /// Hold a conversation
+    /// Hold a conversation.
+    ///
+    /// What is typed is sent to the model, with all that was said before. Lines that begin with a slash are commands;
+    /// /help lists them.
     Chat(chat::Arguments),
-    /// Show what the daemon is doing
+    /// Show what the daemon is doing.
+    ///
+    /// The exit code is 0 if it is ready, 75 while its model is being loaded, 78 if that has failed, and 69 if it stops or
+    /// is not there.
     Status(status::Arguments),
     /// Show, save or reset the decode graph
     Graph(graph::Arguments),
     /// Have the daemon read its configuration again, and wait until it is in force
     Reload(reload::Arguments),
-    /// Watch the daemon at work
+    /// Watch the daemon at work.
+    ///
+    /// State, model, speed, decode graph, queue and memory: in place in a terminal, else one line a reading. Tokens per
+    /// second are those between two readings; times of steps are since the daemon's start. q and Ctrl-C end it.
     Top(top::Arguments),
     /// Fetch a model
     Pull(pull::Arguments),
+    /// List the models that are here, or remove one.
+    ///
+    /// They are what is in the folder where pull puts them: name, size, the format of most of their weights, and which one
+    /// is served, or would be after the next start.
+    Models(stored::Arguments),
+    /// Have the daemon serve another of them.
+    ///
+    /// Its path is written where setup writes, and the configuration is reloaded: requests go on meanwhile. How long and how
+    /// many conversations are stays as it is; what then does not fit is refused, and the model from before stays.
+    Use(setup::switch::Arguments),
     /// Write a configuration for this board's memory, and start the daemon with it
     Setup(setup::Arguments),
     /// Check what the daemon needs of this machine, and say what to do
     Doctor(doctor::Arguments),
-    /// Print the ids of plain text
+    /// Print the ids of plain text.
+    ///
+    /// On one line: no token is put before it, and the spellings of special tokens are text.
     Tokenize(tokenize::Arguments),
     /// Score token ids, and compare the scores with a reference's
     Score(score::Arguments),
-    /// Measure how fast a model runs on this machine
+    /// Measure how fast a model runs on this machine.
+    ///
+    /// Prompts and steps, with random token ids; no tokenizer is loaded.
     Bench(bench::Arguments),
     /// Print what a shell needs to complete this command line
     Completions(completions::Arguments),

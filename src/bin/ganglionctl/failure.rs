@@ -28,11 +28,11 @@ pub(crate) enum Exit {
 /// For `--help`; the same table as `Exit`.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
     0  ok
-    1  the answer, the comparison, the download or a step of setup failed; doctor found what must be mended
+    1  the answer, the comparison, the download or a step of setup, use or models failed; doctor found what must be mended
     2  the command line is wrong
    65  a file or a text is wrong
    69  no bus, no daemon, or one that cannot do this
-   75  busy: try again
+   75  busy, or still loading: try again
    77  not permitted, or not the owner
    78  the daemon's configuration or model is wrong
   130  interrupted";

@@ -2,7 +2,7 @@
 //!
 //! `ask`, `chat`, `status`, `graph`, `reload` and `top` are plain D-Bus clients and know nothing of models;
 //! `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus; `doctor` looks at all of it,
-//! `pull` and `setup` prepare it. The manual is made here as well.
+//! `pull`, `models`, `setup` and `use` prepare it. The manual is made here as well.
 
 mod arguments;
 mod ask;
@@ -23,6 +23,7 @@ mod reload;
 mod score;
 mod setup;
 mod status;
+mod stored;
 mod tokenize;
 mod top;
 
@@ -56,6 +57,8 @@ fn run(Cli { bus, verb }: Cli) -> Result<Exit, Failure> {
         Verb::Top(arguments) => top::run(bus, &arguments),
         Verb::Pull(arguments) => pull::run(&arguments),
         Verb::Setup(arguments) => setup::run(&arguments),
+        Verb::Models(arguments) => stored::run(bus, &arguments),
+        Verb::Use(arguments) => setup::switch::run(bus, &arguments),
         Verb::Doctor(arguments) => doctor::run(bus, &arguments),
         Verb::Tokenize(arguments) => tokenize::run(&arguments),
         Verb::Score(arguments) => score::run(&arguments),

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use ganglion::engine::LoadError;
 use ganglion::engine::runner::{self, CudaSettings, Placement, RunError, Runner, Settings};
 use ganglion::graph::Mode;
-use ganglion::model::{Checkpoint, ModelError};
+use ganglion::model::{Checkpoint, Defect, ModelError};
 use ganglion::sampler::Parameters;
 use ganglion::tape::{DType, Ending, GraphOptions};
 
@@ -200,9 +200,13 @@ pub(crate) fn forget(runner: &mut Runner) -> Result<(), RunError> {
     runner.begin(None, 0, &[], Parameters::default()).map(drop)
 }
 
-/// Files that no model can be made of.
+/// Files that no model can be made of. It is the option that named them, not a key of the configuration.
 pub(crate) fn bad_model(error: &ModelError) -> Failure {
-    Failure::new(Exit::Data, error.to_string())
+    let message = match &error.defect {
+        Defect::Io(why) => format!("--model {}: {why}", error.path.display()),
+        _ => format!("--model {error}"),
+    };
+    Failure::new(Exit::Data, message)
 }
 
 /// A run that failed fails on its input: ids, or values that the weights lead to.

@@ -1,19 +1,42 @@
-//! `ganglionctl status`: what the daemon tells about itself.
+//! `ganglionctl status`: what the daemon tells about itself, and by the exit code whether it is ready.
+
+use std::time::Duration;
 
 use clap::Parser;
+use ganglion::bus::proxy::ManagerProxy;
 use serde::Serialize;
+use tokio::time::{sleep, timeout};
 use zbus::Connection;
+use zbus::proxy::CacheProperties;
 
 use crate::client::info::{Object, megabytes, object, plain, table};
+use crate::client::waiting::Waiting;
 use crate::client::{self, refused};
 use crate::failure::{Exit, Failure};
 use crate::output;
+
+/// Between two looks at a daemon that is not ready yet.
+const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// First wait until it is ready or has failed, for at most so many seconds
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "inf",
+        value_parser = seconds)]
+    wait: Option<Duration>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(f64::INFINITY) => Ok(Duration::MAX),
+        Ok(seconds) if seconds >= 0.0 => {
+            Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+        }
+        _ => Err("it must be a number from 0".into()),
+    }
 }
 
 /// The keys are stable: scripts read them.
@@ -39,6 +62,9 @@ struct Status {
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
     let status = client::block_on(async {
         let connection = client::connect(bus).await?;
+        if let Some(limit) = arguments.wait {
+            wait(&connection, limit).await?;
+        }
         client::at_once(Status::read(&connection)).await
     })?;
     if arguments.json {
@@ -46,7 +72,47 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Fa
     } else {
         output::print(&status.table())?;
     }
-    Ok(Exit::Ok)
+    Ok(match status.state.as_str() {
+        "ready" => Exit::Ok,
+        "loading" => Exit::Busy,
+        "failed" => Exit::Config,
+        _ => Exit::Unavailable,
+    })
+}
+
+/// Until it is ready or has failed. A daemon that is away may come back; only the first look starts one.
+///
+/// # Errors
+/// If the bus lets nobody look.
+async fn wait(connection: &Connection, limit: Duration) -> Result<(), Failure> {
+    let settled = async {
+        let mut may_start = true;
+        loop {
+            if may_start || client::is_there(connection).await? {
+                may_start = false;
+                match client::at_once(state(connection)).await {
+                    Ok(state) if ["ready", "failed"].contains(&state.as_str()) => return Ok(()),
+                    Err(failure) if failure.exit != Exit::Unavailable => return Err(failure),
+                    _ => {}
+                }
+            }
+            sleep(LOOK).await;
+        }
+    };
+    let mut waiting = Waiting::new(false);
+    let waited = waiting.during(Some(connection), timeout(limit, settled));
+    // What it is when the time is over is for the table to say.
+    waited.await.unwrap_or(Ok(()))
+}
+
+/// As it is now.
+async fn state(connection: &Connection) -> Result<String, Failure> {
+    let manager = ManagerProxy::builder(connection)
+        .cache_properties(CacheProperties::No)
+        .build()
+        .await
+        .map_err(|error| refused(error.into()))?;
+    manager.state().await.map_err(refused)
 }
 
 impl Status {

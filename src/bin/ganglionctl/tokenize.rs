@@ -9,8 +9,6 @@ use crate::failure::{Exit, Failure};
 use crate::offline::bad_model;
 use crate::output;
 
-/// Prints the ids of plain text on one line: no token is put before it, and the spellings of special
-/// tokens are text
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
     /// A .gguf file, or a directory with config.json and tokenizer.json

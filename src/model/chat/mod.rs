@@ -79,6 +79,11 @@ impl ChatTemplate {
         }
     }
 
+    /// Whether it asks for `enable_thinking`.
+    pub(super) fn knows_thinking(&self) -> bool {
+        self.source.contains("enable_thinking")
+    }
+
     /// Protects the messages of one rendering.
     pub(super) fn guard<'a>(
         &self,

@@ -132,6 +132,13 @@ impl Language {
         self.tokenizer.is_end(token)
     }
 
+    /// Whether `thinking` makes a difference.
+    #[must_use]
+    pub fn can_think(&self) -> bool {
+        let template = self.template.as_ref();
+        template.is_some_and(|template| template.knows_thinking())
+    }
+
     /// Turns tokens into text as they come.
     #[must_use]
     pub fn decoder(&self) -> Decoder {

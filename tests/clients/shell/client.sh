@@ -4,6 +4,7 @@
 #
 # client.sh generate | session | cancel | complete | signals | reconnect
 set -euo pipefail
+exec </dev/null # what ganglionctl ask finds on its standard input belongs to the question
 
 complete() {
     busctl call org.ganglion.Llm1 /org/ganglion/Llm1 org.ganglion.Llm1.Manager \

@@ -47,6 +47,15 @@ for after in 0.02 0.05 0.1 0.2 0.4 0.8; do
     equal 'what holds it' "$(property LoadState)" loaded
 done
 
+# Another is put in force without a restart; what is served is not removed.
+before=$(pid)
+ganglionctl use mine.gguf
+matches 'the model' "$(manager Model)" '/mine.gguf'
+equal 'the process' "$(pid)" "$before"
+matches 'the list' "$(ganglionctl models)" '^mine.gguf .* served'
+! said=$(ganglionctl models remove mine.gguf 2>&1) || fail 'what is served is removed'
+matches 'the refusal' "$said" 'mine.gguf is served: sudo ganglionctl use ANOTHER'
+
 # What cannot serve is refused, and what served before serves on.
 before=$(pid)
 mkdir -p /home/robot && cp /var/lib/ganglion/models/mine.gguf /home/robot/
@@ -55,6 +64,8 @@ matches 'the refusal' "$said" 'ProtectHome=.*BindReadOnlyPaths='
 install -m 0600 -o root /var/lib/ganglion/models/mine.gguf /var/lib/ganglion/models/private.gguf
 ! said=$(ganglionctl setup --model /var/lib/ganglion/models/private.gguf 2>&1) || fail "root's own file is set up"
 matches 'the refusal' "$said" 'user ganglion cannot read'
+ganglionctl models remove private.gguf
+[ ! -e /var/lib/ganglion/models/private.gguf ] || fail 'what is not served stays'
 equal 'the process' "$(pid)" "$before"
 
 echo 'model.path = "/var/lib/ganglion/models/other.gguf"' >/etc/ganglion/gangliond.toml.d/60-local.toml

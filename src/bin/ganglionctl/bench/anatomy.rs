@@ -5,7 +5,7 @@
 //! What lies between operations is then the length of the former without what the latter were busy, for a note takes time
 //! of its own between two operations.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
@@ -170,52 +170,47 @@ fn timelines(
     Ok(steps)
 }
 
-/// A table, a row for each mode.
+/// What a column is called, and its figure of a mode.
+type Column = (&'static str, fn(&Anatomy) -> Option<String>);
+
+/// A table, a row for each mode. What has a figure in none of them has no column.
 pub(super) fn table(modes: &[Anatomy], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(
-        f,
-        "{:<16}  {:>7}  {:>8}  {:>8}  {:>7}  {:>8}  {:>7}  {:>5}  {:>6}  {:>7}  {:>7}  {:>5}  {:>8}  {:>9}",
-        "mode",
-        "tok/s",
-        "p50 ms",
-        "p99 ms",
-        "kernels",
-        "GPU us",
-        "gap us",
-        "gap %",
-        "a node",
-        "host us",
-        "CPU us",
-        "CPU %",
-        "first ms",
-        "record us"
-    )?;
-    for row in modes {
-        let device = &row.device;
-        writeln!(
-            f,
-            "{:<16}  {:>7.1}  {:>8.3}  {:>8.3}  {:>7}  {:>8}  {:>7}  {:>5}  {:>6}  {:>7.1}  {:>7.1}  {:>5.1}  {:>8.2}  {:>9}",
-            row.mode,
-            row.tokens_per_second,
-            row.step_milliseconds_p50,
-            row.step_milliseconds_p99,
-            row.kernels_per_step,
-            shown(device.gpu_microseconds, 1),
-            shown(device.gap_microseconds, 1),
-            shown(device.gap_percent, 1),
-            shown(device.gap_microseconds_per_node, 3),
-            row.host_microseconds_per_token,
-            row.cpu_microseconds_per_token,
-            row.cpu_percent,
-            row.first_token_milliseconds,
-            shown(row.recording_microseconds, 1),
-        )?;
+    let columns: [Column; 13] = [
+        ("tok/s", |row| figure(row.tokens_per_second, 1)),
+        ("p50 ms", |row| figure(row.step_milliseconds_p50, 3)),
+        ("p99 ms", |row| figure(row.step_milliseconds_p99, 3)),
+        ("kernels", |row| Some(row.kernels_per_step.to_string())),
+        ("GPU us", |row| figure(row.device.gpu_microseconds, 1)),
+        ("gap us", |row| figure(row.device.gap_microseconds, 1)),
+        ("gap %", |row| figure(row.device.gap_percent, 1)),
+        ("a node", |row| {
+            figure(row.device.gap_microseconds_per_node, 3)
+        }),
+        ("host us", |row| figure(row.host_microseconds_per_token, 1)),
+        ("CPU us", |row| figure(row.cpu_microseconds_per_token, 1)),
+        ("CPU %", |row| figure(row.cpu_percent, 1)),
+        ("first ms", |row| figure(row.first_token_milliseconds, 2)),
+        ("record us", |row| figure(row.recording_microseconds, 1)),
+    ];
+    let mut lines = vec![format!("{:<16}", "mode")];
+    lines.extend(modes.iter().map(|row| format!("{:<16}", row.mode)));
+    for (heading, cell) in columns {
+        let cells: Vec<_> = modes.iter().map(cell).collect();
+        if cells.iter().all(Option::is_none) {
+            continue;
+        }
+        let cells = cells.iter().map(|cell| cell.as_deref().unwrap_or("-"));
+        let column: Vec<_> = [heading].into_iter().chain(cells).collect();
+        let width = column.iter().map(|cell| cell.len()).max().unwrap_or(0);
+        for (line, cell) in lines.iter_mut().zip(column) {
+            write!(line, "  {cell:>width$}")?;
+        }
     }
-    Ok(())
+    lines.iter().try_for_each(|line| writeln!(f, "{line}"))
 }
 
-fn shown(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
+fn figure(value: impl Into<Option<f64>>, digits: usize) -> Option<String> {
+    value.into().map(|value| format!("{value:.digits$}"))
 }
 
 #[cfg(test)]

@@ -26,7 +26,6 @@ use report::{Ceiling, Measured, Report, Speed};
 use resident::Resident;
 use turn::Turn;
 
-/// Measures prefill and decode with random token ids; loads no tokenizer
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
     #[command(flatten)]

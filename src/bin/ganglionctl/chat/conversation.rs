@@ -53,6 +53,25 @@ impl Conversation {
         self.connection.is_closed()
     }
 
+    pub(super) const fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// The system message.
+    pub(super) fn system(&self) -> Option<&str> {
+        self.setting.system.as_deref()
+    }
+
+    /// Begins another conversation, with that system message.
+    pub(super) async fn begin_with(&mut self, system: Option<&str>) -> Result<(), Failure> {
+        let system = system.map(str::to_owned);
+        let before = std::mem::replace(&mut self.setting.system, system);
+        self.begin_anew().await.inspect_err(|_| {
+            // The session of before is still open.
+            self.setting.system = before;
+        })
+    }
+
     /// Opens another session, and closes this one.
     pub(super) async fn begin_anew(&mut self) -> Result<(), Failure> {
         let session = open(&self.connection, &self.setting).await?;

@@ -11,6 +11,7 @@ use tokio::signal::unix::Signal;
 use tokio::time::timeout;
 use zbus::{Connection, OwnedFd, OwnedObjectPath};
 
+use super::waiting::Waiting;
 use super::{exit_of, refused};
 use crate::failure::{Exit, Failure};
 
@@ -20,6 +21,7 @@ const CANCEL_WAIT: Duration = Duration::from_secs(2);
 /// An answer that the daemon is making.
 #[derive(Debug)]
 pub(crate) struct Answer {
+    connection: Connection,
     request: RequestProxy<'static>,
     lines: Lines<BufReader<Receiver>>,
 }
@@ -47,24 +49,27 @@ impl Answer {
         let pipe = Receiver::from_owned_fd(pipe.into())
             .map_err(|error| Failure::new(Exit::Unavailable, format!("the stream: {error}")))?;
         Ok(Self {
+            connection: connection.clone(),
             request,
             lines: BufReader::new(pipe).lines(),
         })
     }
 
     /// Hands every line and its frame to `show` until the answer ends, or `interrupt` cancels it. An
-    /// error of `show` drops the pipe, which cancels too.
+    /// error of `show` drops the pipe, which cancels too. `waiting` is told until the first line comes.
     ///
     /// # Errors
     /// Those of `show`; an answer that ended with an error; a daemon that died.
     pub(crate) async fn follow(
         mut self,
+        waiting: Waiting,
         interrupt: &mut Signal,
         mut show: impl FnMut(&str, &Frame) -> Result<(), Failure>,
     ) -> Result<Ending, Failure> {
+        let mut waiting = Some(waiting);
         loop {
             let line = tokio::select! {
-                line = self.lines.next_line() => line,
+                line = self.next(waiting.take()) => line,
                 _ = interrupt.recv() => {
                     // Best effort: leaving closes the pipe, and that cancels as well.
                     let _ = timeout(CANCEL_WAIT, self.cancelled(interrupt)).await;
@@ -87,6 +92,14 @@ impl Answer {
                 };
                 return end(receipt, error.as_deref(), message);
             }
+        }
+    }
+
+    async fn next(&mut self, waiting: Option<Waiting>) -> std::io::Result<Option<String>> {
+        let line = self.lines.next_line();
+        match waiting {
+            Some(mut waiting) => waiting.during(Some(&self.connection), line).await,
+            None => line.await,
         }
     }
 

@@ -2,15 +2,20 @@
 
 pub(crate) mod answer;
 pub(crate) mod info;
+mod membership;
 pub(crate) mod options;
 mod refusal;
 pub(crate) mod screen;
+pub(crate) mod thinking;
+pub(crate) mod waiting;
 
 use std::future::Future;
 use std::time::Duration;
 
 use ganglion::bus;
 use zbus::Connection;
+use zbus::fdo::DBusProxy;
+use zbus::names::BusName;
 
 use crate::failure::{Exit, Failure};
 
@@ -101,6 +106,19 @@ pub(crate) async fn diagnostics(
     bus::proxy::DiagnosticsProxy::new(connection)
         .await
         .map_err(|error| refused(error.into()))
+}
+
+/// Whether there is a daemon; none is started.
+///
+/// # Errors
+/// If the bus does not answer.
+pub(crate) async fn is_there(connection: &Connection) -> Result<bool, Failure> {
+    let asked = async {
+        let name = BusName::try_from(bus::NAME)?;
+        let bus = DBusProxy::new(connection).await?;
+        bus.name_has_owner(name).await.map_err(zbus::Error::from)
+    };
+    asked.await.map_err(|error| refused(error.into()))
 }
 
 /// What a request that was not accepted means: a daemon whose model cannot be loaded waits for a

@@ -3,6 +3,7 @@
 use ganglion::bus;
 use zbus::{DBusError as _, fdo};
 
+use super::membership;
 use crate::failure::{Exit, Failure};
 
 /// The exit code of an error, by its D-Bus name.
@@ -51,12 +52,8 @@ fn standard(error: &fdo::Error) -> Failure {
             "nobody owns {} on this bus; is gangliond running? see systemctl status gangliond",
             bus::NAME
         ),
-        fdo::Error::AccessDenied(_) => {
-            let user = "sudo usermod -aG GROUP USER and a new login let a person in";
-            format!(
-                "{why}; asking takes group ganglion, reload and graph --reset or --dot ganglion-admin: {user}"
-            )
-        }
+        // What the bus says of it is three hundred characters about its own rules.
+        fdo::Error::AccessDenied(_) => membership::remedy(),
         fdo::Error::NoReply(_) | fdo::Error::Disconnected(_) => {
             format!("the daemon went away: {why}; see journalctl -u gangliond")
         }

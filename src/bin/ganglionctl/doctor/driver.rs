@@ -27,8 +27,9 @@ pub(super) fn open(backend: Backend, expected: bool) -> Opened {
     let needed = expected || backend == Backend::Cuda;
     let device = match Device::open(false) {
         Ok(device) => device,
-        Err(error @ (Error::NoDriver | Error::NoDevice)) if !needed => {
-            return cpu(&format!("the CPU computes here, for {error}"));
+        // A machine without one lacks nothing: what would bring a driver is for those that have a GPU.
+        Err(Error::NoDriver | Error::NoDevice) if !needed => {
+            return cpu("none is needed: there is no NVIDIA GPU, and the CPU computes");
         }
         Err(error) => {
             let check = match error {

@@ -55,11 +55,17 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(address: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
     let tree = Tree::new(arguments.root.as_deref());
-    let config = read(&tree, &arguments.config);
+    let file = if tree.is_live() {
+        let file = std::path::absolute(&arguments.config);
+        file.map_err(|error| Failure::new(Exit::Usage, format!("--config: {error}")))?
+    } else {
+        arguments.config.clone()
+    };
+    let config = read(&tree, &file);
     let findings = if arguments.inside {
         inside(&tree, &config)
     } else {
-        all(&tree, &config, address, &arguments.config)
+        all(&tree, &config, address, &file)
     };
     if arguments.json {
         output::print_json(&findings)?;

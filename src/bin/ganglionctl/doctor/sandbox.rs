@@ -84,8 +84,6 @@ pub(super) fn run(tree: &Tree, config: &Path) -> Result<Vec<Finding>, String> {
         )
         .ok_or("systemd does not know the unit")?;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    // It is another folder that the unit starts in.
-    let config = std::path::absolute(config).map_err(|error| error.to_string())?;
     let output = Command::new("systemd-run")
         .args(["--quiet", "--wait", "--pipe", "--collect"])
         .args(limits(&unit).map(|limit| format!("--property={limit}")))

@@ -7,6 +7,7 @@ use clap_mangen::roff::{bold, italic, roman};
 
 use super::page::Page;
 use crate::arguments::Cli;
+use crate::chat;
 use crate::failure::EXIT_CODES;
 
 pub(super) fn gangliond() -> String {
@@ -91,16 +92,23 @@ pub(super) fn ganglionctl() -> String {
         .usage("ganglionctl", "[OPTIONS] VERB ...");
     page.section("DESCRIPTION");
     page.paragraph(
-        "ganglionctl asks gangliond(8) over D-Bus, measures models without it, fetches them, and checks what they need \
-         of the machine. Asking needs membership of the group ganglion.",
+        "ganglionctl asks gangliond(8) over D-Bus, measures models without it, fetches them, keeps them, and checks what \
+         they need of the machine. Asking needs membership of the group ganglion.",
     );
     options(&mut page, command.clone(), ".SH OPTIONS");
     page.section("VERBS");
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        page.subsection(&format!("ganglionctl {}", verb.get_name()));
-        page.paragraph(&sentence(verb.get_long_about().or(verb.get_about())));
-        options(&mut page, verb.clone().disable_help_flag(true), ".PP");
+        let name = format!("ganglionctl {}", verb.get_name());
+        describe(&mut page, &name, verb);
+        for part in verb.get_subcommands() {
+            describe(&mut page, &format!("{name} {}", part.get_name()), part);
+        }
     }
+    page.section("COMMANDS OF CHAT");
+    for (command, what) in chat::COMMANDS {
+        page.entry([bold(*command)], &sentence_of(what));
+    }
+    page.paragraph(chat::REST);
     exit_codes(&mut page, EXIT_CODES);
     page.section("ENVIRONMENT");
     page.entry(
@@ -122,8 +130,10 @@ pub(super) fn ganglionctl() -> String {
     );
     page.section("EXAMPLES");
     page.example(
-        "ganglionctl ask \"What is odometry?\"\nganglionctl status --json\nsudo ganglionctl doctor\n\
-         ganglionctl doctor --report report.txt\nsudo ganglionctl pull qwen3-4b\nsudo ganglionctl setup --model qwen3-4b",
+        "ganglionctl ask \"What is odometry?\"\njournalctl -b -p err | ganglionctl ask \"What went wrong?\"\n\
+         ganglionctl status --wait=60 && ganglionctl ask --json hello\nsudo ganglionctl doctor\n\
+         ganglionctl doctor --report report.txt\nsudo ganglionctl pull qwen3-4b\nsudo ganglionctl setup --model qwen3-4b\n\
+         ganglionctl models\nsudo ganglionctl use qwen3-0.6b",
     );
     page.see_also(&["gangliond(8)", "gangliond.toml(5)", "org.ganglion.Llm1(5)"])
 }
@@ -136,6 +146,20 @@ fn options(page: &mut Page, command: Command, heading: &str) {
     let _ = Man::new(command).render_options_section(&mut made);
     let made = String::from_utf8_lossy(&made).into_owned();
     page.append(&made.replacen(MADE, heading, 1));
+}
+
+fn describe(page: &mut Page, name: &str, command: &Command) {
+    page.subsection(name);
+    page.paragraph(&sentence(command.get_long_about().or(command.get_about())));
+    options(page, command.clone().disable_help_flag(true), ".PP");
+}
+
+fn sentence_of(what: &str) -> String {
+    let mut letters = what.chars();
+    let first = letters
+        .next()
+        .map(|letter| letter.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
 }
 
 fn sentence(help: Option<&StyledStr>) -> String {

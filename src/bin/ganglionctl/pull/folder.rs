@@ -5,9 +5,9 @@
 //! there can then lead only where its owner may go. What is root's stays root's.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -34,7 +34,7 @@ const WRITTEN: Mode = Mode::from_bits_truncate(0o644);
 const ATTEMPTS: usize = 10;
 
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     held: OwnedFd,
     /// Who root has become.
@@ -44,6 +44,7 @@ pub(super) struct Folder {
 /// On the way to it.
 struct Entering<'a> {
     path: &'a Path,
+    makes: bool,
     trusted: Trusted,
     became: Option<String>,
 }
@@ -66,6 +67,9 @@ impl Follow for Entering<'_> {
     }
 
     fn make(&self, parent: &OwnedFd, name: &OsStr, is_last: bool) -> Result<(), Errno> {
+        if !self.makes {
+            return Err(Errno::ENOENT);
+        }
         match mkdirat(parent, name, MADE) {
             Err(Errno::EEXIST) => Ok(()),
             Ok(()) if is_last => hand_over(parent, name),
@@ -127,10 +131,23 @@ impl Folder {
     /// # Errors
     /// If it cannot be entered or made.
     pub(super) fn enter(path: &Path) -> Result<Self, Failure> {
+        Self::open(path, true)
+    }
+
+    /// Enters one that is there.
+    ///
+    /// # Errors
+    /// If it is not, or cannot be entered.
+    pub(crate) fn existing(path: &Path) -> Result<Self, Failure> {
+        Self::open(path, false)
+    }
+
+    fn open(path: &Path, makes: bool) -> Result<Self, Failure> {
         // The service passes through all that is made here, whatever the umask of whoever runs this.
         umask(Mode::from_bits_truncate(0o022));
         let mut entering = Entering {
             path,
+            makes,
             trusted: Trusted::default(),
             became: None,
         };
@@ -160,7 +177,7 @@ impl Folder {
     }
 
     /// An error of the disk about a file in it, with what helps.
-    pub(super) fn failed(&self, name: &OsStr, error: &io::Error) -> Failure {
+    pub(crate) fn failed(&self, name: &OsStr, error: &io::Error) -> Failure {
         let failure = failed(&self.at(name), error);
         match error.kind() {
             io::ErrorKind::PermissionDenied => told(failure, &self.path, self.became()),
@@ -169,7 +186,7 @@ impl Folder {
     }
 
     /// Whether anything has that name.
-    pub(super) fn has(&self, name: &OsStr) -> bool {
+    pub(crate) fn has(&self, name: &OsStr) -> bool {
         fstatat(&self.held, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
     }
 
@@ -257,11 +274,37 @@ impl Folder {
     ///
     /// # Errors
     /// If the disk refuses.
-    pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
+    pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         match unlinkat(&self.held, name, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The same of a folder with all that is in it. No link in it is followed.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub(crate) fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
+        // Below what is held, whatever has its path now.
+        let held = PathBuf::from(format!("/proc/self/fd/{}", self.held.as_raw_fd()));
+        fs::remove_dir_all(held.join(name))
+    }
+
+    /// Whether it is a folder itself, not a link to one.
+    pub(crate) fn has_folder(&self, name: &OsStr) -> bool {
+        let found = fstatat(&self.held, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        found.is_ok_and(|stat| is(&stat, SFlag::S_IFDIR))
+    }
+
+    /// Whether another `pull` is at work on a file of that name.
+    pub(crate) fn is_locked(&self, name: &OsStr) -> bool {
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let opened = openat(&self.held, name, flags, Mode::empty());
+        opened.is_ok_and(|file| {
+            let locked = File::from(file).try_lock();
+            matches!(locked, Err(TryLockError::WouldBlock))
+        })
     }
 
     /// # Errors
@@ -286,7 +329,7 @@ impl Folder {
 }
 
 /// `name`, and what ends it.
-pub(super) fn beside(name: &OsStr, ending: &str) -> OsString {
+pub(crate) fn beside(name: &OsStr, ending: &str) -> OsString {
     let mut name = name.to_owned();
     name.push(ending);
     name

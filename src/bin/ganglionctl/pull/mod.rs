@@ -7,7 +7,7 @@
 //! up root's rights. Only a folder that is root's own is written to by root.
 
 mod address;
-mod folder;
+pub(crate) mod folder;
 mod http;
 mod part;
 mod source;
@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         ));
     }
     output::tell(&format!(
-        "next: sudo ganglionctl setup --model {}",
+        "next: sudo ganglionctl setup --model {0}; or, where gangliond is set up already, sudo ganglionctl use {0}",
         file.display()
     ));
     output::print(&format!("{}\n", file.display()))?;

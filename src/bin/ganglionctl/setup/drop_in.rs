@@ -1,4 +1,4 @@
-//! The drop-in that `setup` owns, beside the configuration file. It is replaced at once, or not at all.
+//! The drop-in that `setup` and `use` own, beside the configuration file. It is replaced at once, or not at all.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,7 +9,7 @@ use nix::sys::stat::{Mode, umask};
 use super::choice::Choice;
 use crate::failure::{Exit, Failure};
 
-const NAME: &str = "gangliond.toml.d/50-setup.toml";
+const NAME: &str = "50-setup.toml";
 
 pub(super) struct DropIn {
     file: PathBuf,
@@ -20,13 +20,38 @@ pub(super) struct DropIn {
 impl DropIn {
     /// The one of that configuration file.
     pub(super) fn of(configuration: &Path) -> Self {
-        let file = configuration.with_file_name(NAME);
+        let mut folder = configuration.as_os_str().to_owned();
+        folder.push(".d");
+        let file = PathBuf::from(folder).join(NAME);
         let before = fs::read(&file).ok();
         Self { file, before }
     }
 
     pub(super) fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// What it says, but for its comments, with another model.
+    ///
+    /// # Errors
+    /// If what it says is no configuration.
+    pub(super) fn with_model(&self, model: &Path) -> Result<String, Failure> {
+        let before = String::from_utf8_lossy(self.before.as_deref().unwrap_or_default());
+        let wrong = |why: &dyn std::fmt::Display| {
+            Failure::new(Exit::Config, format!("{}: {why}", self.file.display()))
+        };
+        let mut said: toml::Table = before.parse().map_err(|error| wrong(&error))?;
+        let section = said
+            .entry("model")
+            .or_insert_with(|| toml::Table::new().into());
+        let section = section
+            .as_table_mut()
+            .ok_or_else(|| wrong(&"model must be a section"))?;
+        section.insert("path".into(), model.display().to_string().into());
+        Ok(format!(
+            "# Written by `ganglionctl use`. It is written anew when that or `ganglionctl setup` is run again;\n# your own \
+             settings belong in a file that comes after it, such as 60-local.toml.\n{said}"
+        ))
     }
 
     /// # Errors

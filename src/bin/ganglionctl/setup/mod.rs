@@ -6,6 +6,7 @@
 mod bus;
 mod choice;
 mod drop_in;
+pub(crate) mod switch;
 mod unit;
 
 use std::fs;

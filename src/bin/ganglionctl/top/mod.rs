@@ -1,5 +1,6 @@
 //! `ganglionctl top`: the daemon at work, reading after reading.
 
+mod keys;
 mod reading;
 
 use std::io::{self, IsTerminal as _};
@@ -13,11 +14,9 @@ use zbus::Connection;
 use crate::client;
 use crate::failure::{Exit, Failure};
 use crate::output;
+use keys::Keys;
 use reading::Reading;
 
-/// Shows state, model, speed, decode graph, queue and memory: in place in a terminal, else one line a
-/// reading. Tokens per second are those between two readings; times of steps are since the daemon's start.
-/// Ctrl-C ends it
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
     /// Seconds between two readings, from 0.1 to 3600
@@ -39,15 +38,29 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
     client::block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())
-            .map_err(|error| Failure::new(Exit::Failed, format!("Ctrl-C: {error}")))?;
-        // Ctrl-C is how it is meant to end.
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::new(Exit::Failed, format!("Ctrl-C: {error}")))
+        };
+        let mut interrupt = listen(SignalKind::interrupt())?;
+        // The terminal must be put back then, too.
+        let mut terminate = listen(SignalKind::terminate())?;
+        let mut keys = if arguments.once { None } else { Keys::open() };
+        // These are how it is meant to end.
         tokio::select! {
             watched = watch(bus, arguments) => watched?,
             _ = interrupt.recv() => (),
+            _ = terminate.recv() => (),
+            () = quit(keys.as_mut()) => (),
         }
         Ok(Exit::Ok)
     })
+}
+
+async fn quit(keys: Option<&mut Keys>) {
+    match keys {
+        Some(keys) => keys.quit().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn watch(bus: Option<String>, arguments: &Arguments) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! `ganglionctl ask`: one question, one answer, streamed as it is made.
 
-use std::io::{self, IsTerminal as _, Read as _};
+mod question;
+mod whole;
 
 use clap::Parser;
 use ganglion::bus::Frame;
@@ -12,8 +13,11 @@ use crate::client;
 use crate::client::answer::{Answer, Ending};
 use crate::client::options::Options;
 use crate::client::screen::Screen;
+use crate::client::thinking;
+use crate::client::waiting::Waiting;
 use crate::failure::{Exit, Failure};
 use crate::output;
+use whole::Whole;
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -22,18 +26,21 @@ pub(crate) struct Arguments {
     system: Option<String>,
     #[command(flatten)]
     options: Options,
-    /// Print the stream's frames, one JSON object a line
+    /// Print one JSON object at the end: text, finish_reason, seed, usage, and error and message if it failed
     #[arg(long)]
     json: bool,
-    /// Print no receipt on standard error
+    /// Print the stream's frames as they come, one JSON object a line
+    #[arg(long, conflicts_with = "json")]
+    frames: bool,
+    /// Print no receipt on standard error, nor what is waited for
     #[arg(long, short)]
     quiet: bool,
-    /// The question; - or nothing reads standard input
+    /// The question; - is standard input
     text: Vec<String>,
 }
 
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
-    let question = question(&arguments.text)?;
+    let question = question::read(&arguments.text, arguments.quiet)?;
     client::block_on(ask(bus, arguments, &question))
 }
 
@@ -49,69 +56,50 @@ async fn ask(bus: Option<String>, arguments: &Arguments, question: &str) -> Resu
         .chain([("user", question)])
         .map(|(role, content)| (role, Fields::from([("content", Variant::from(content))])))
         .collect();
+    let wonders = arguments.options.wants_thinking();
     let asked = async {
         let connection = client::connect(bus).await?;
         let manager = client::manager(&connection).await?;
+        let known = !wonders || thinking::tell_if_impossible(&manager).await;
         match manager
             .generate(&messages, arguments.options.fields())
             .await
         {
-            Ok(accepted) => Answer::new(&connection, accepted).await,
+            Ok(accepted) => {
+                let answer = Answer::new(&connection, accepted).await?;
+                Ok((answer, (!known).then_some(manager)))
+            }
             Err(error) => Err(client::not_accepted(&connection, error).await),
         }
     };
-    let answer = tokio::select! {
-        answer = asked => answer?,
+    let mut waiting = Waiting::new(arguments.quiet);
+    let (answer, wonders) = tokio::select! {
+        answer = waiting.during(None, asked) => answer?,
         _ = interrupt.recv() => return Err(Failure::quiet(Exit::Interrupted)),
     };
 
     let mut screen = Screen::new();
+    let mut whole = Whole::default();
     let ending = answer
-        .follow(&mut interrupt, |line, frame| match frame {
-            _ if arguments.json => output::print(&format!("{line}\n")),
+        .follow(waiting, &mut interrupt, |line, frame| match frame {
+            _ if arguments.frames => output::print(&format!("{line}\n")),
+            _ if arguments.json => whole.take(frame),
             Frame::Text { text, .. } => screen.show(text),
             Frame::Done { .. } => Ok(()),
         })
         .await;
     screen.end_line()?;
+    if let Some(manager) = wonders {
+        // It was being loaded when it was asked.
+        thinking::tell_if_impossible(&manager).await;
+    }
     match ending? {
         Ending::Complete(receipt) => {
-            if !arguments.quiet {
-                eprintln!("{receipt}");
+            if !arguments.quiet && !arguments.json {
+                output::tell(&receipt.to_string());
             }
             Ok(Exit::Ok)
         }
         Ending::Interrupted => Ok(Exit::Interrupted),
     }
-}
-
-/// The words of the command line, or standard input.
-fn question(words: &[String]) -> Result<String, Failure> {
-    let text = match words {
-        [] if io::stdin().is_terminal() => {
-            return Err(Failure::new(
-                Exit::Usage,
-                "give a question, or pipe one into standard input",
-            ));
-        }
-        [] => read_input()?,
-        [dash] if dash == "-" => read_input()?,
-        words => words.join(" "),
-    };
-    if text.contains('\0') {
-        return Err(Failure::new(
-            Exit::Data,
-            "the question holds a NUL character, which D-Bus cannot carry",
-        ));
-    }
-    Ok(text)
-}
-
-fn read_input() -> Result<String, Failure> {
-    let mut text = String::new();
-    io::stdin()
-        .read_to_string(&mut text)
-        .map_err(|error| Failure::new(Exit::Data, format!("standard input: {error}")))?;
-    text.truncate(text.trim_end_matches(['\r', '\n']).len());
-    Ok(text)
 }

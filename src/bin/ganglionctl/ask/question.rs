@@ -1,0 +1,129 @@
+//! The question: the words of the command line, and what is piped in.
+//!
+//! Whoever pipes something in means it, so nothing of it is dropped, and it is waited for: a command may take minutes
+//! before it prints. Nobody can tell such a pipe from one that a service or ssh has left open and that never ends; so
+//! after a second it is said what is waited for, and how to end it. What is too long for a request is refused early.
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use crate::failure::{Exit, Failure};
+use crate::output;
+
+/// The daemon takes no more text in one call.
+const MOST: u64 = 1 << 20;
+
+/// Stands for standard input.
+const DASH: &str = "-";
+
+/// Before a word is said about input that does not end.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is asked.
+///
+/// # Errors
+/// If there is no question, or standard input cannot be one.
+pub(super) fn read(words: &[String], quiet: bool) -> Result<String, Failure> {
+    let named = words.iter().any(|word| word == DASH);
+    let typed = io::stdin().is_terminal();
+    let input = if named || !typed {
+        // Where nobody asked for it, an input that is closed is as good as an empty one.
+        input(named || words.is_empty(), quiet || typed)?
+    } else {
+        String::new()
+    };
+    let text = compose(words, &input);
+    if text.is_empty() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "there is no question: give one, or pipe one into standard input",
+        ));
+    }
+    if text.contains('\0') {
+        return Err(Failure::new(
+            Exit::Data,
+            "the question holds a NUL character, which D-Bus cannot carry",
+        ));
+    }
+    Ok(text)
+}
+
+/// Standard input in the place of each dash, or after all words; an empty line between it and them.
+fn compose(words: &[String], input: &str) -> String {
+    let mut blocks = Vec::new();
+    for (at, words) in words.split(|word| word == DASH).enumerate() {
+        if at > 0 {
+            blocks.push(input.to_owned());
+        }
+        blocks.push(words.join(" "));
+    }
+    if blocks.len() == 1 {
+        blocks.push(input.to_owned());
+    }
+    blocks.retain(|block| !block.is_empty());
+    blocks.join("\n\n")
+}
+
+/// To its end.
+fn input(needed: bool, quiet: bool) -> Result<String, Failure> {
+    let (done, read) = mpsc::channel();
+    let reading = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = io::stdin().lock().take(MOST + 1).read_to_end(&mut bytes);
+        drop::<mpsc::Sender<()>>(done);
+        read.map(|_| bytes)
+    });
+    if !quiet && read.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        output::tell(
+            "ganglionctl: standard input is no terminal and has not ended: waiting for the rest of the question \
+             (</dev/null gives none)",
+        );
+    }
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::new(Exit::Data, format!("standard input: {error}"))
+    };
+    let bytes = match reading.join() {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(error)) if !needed && error.raw_os_error() == Some(Errno::EBADF as i32) => {
+            Vec::new()
+        }
+        Ok(Err(error)) => return Err(failed(&error)),
+        Err(_) => return Err(failed(&"it cannot be read")),
+    };
+    if bytes.len() as u64 > MOST {
+        return Err(failed(
+            &"it is longer than 1 MiB, which is the most that a request may hold: give a part of it",
+        ));
+    }
+    let mut text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        failed(&format_args!("it is no UTF-8 text from byte {at} on"))
+    })?;
+    text.truncate(text.trim_end_matches(['\r', '\n']).len());
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compose;
+
+    #[test]
+    fn what_is_piped_comes_after_the_words_or_where_the_dash_stands() {
+        for (words, input, question) in [
+            (&["Sum", "up:"][..], "a\nb", "Sum up:\n\na\nb"),
+            (&["Sum up:"], "", "Sum up:"),
+            (&[], "a", "a"),
+            (&["-"], "a", "a"),
+            (&["-", "in", "a", "word"], "a", "a\n\nin a word"),
+            (&["Sum", "-", "up"], "a", "Sum\n\na\n\nup"),
+            (&[], "", ""),
+        ] {
+            let words: Vec<_> = words.iter().map(ToString::to_string).collect();
+            assert_eq!(compose(&words, input), question, "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Why the bus lets somebody's call not through, and what does, in one line.
+
+use nix::unistd::{Gid, Group, User, getegid, geteuid, getgroups};
+
+const ASKS: &str = "ganglion";
+const OPERATES: &str = "ganglion-admin";
+
+/// For whoever runs this.
+pub(super) fn remedy() -> String {
+    let id = geteuid();
+    if id.is_root() {
+        return "the bus refuses root: the policy is not in force: sudo systemctl reload dbus, or install the package \
+                again"
+            .into();
+    }
+    let known = User::from_uid(id).ok().flatten();
+    let user = known.map_or_else(|| id.to_string(), |user| user.name);
+    let Some(group) = Group::from_name(ASKS).ok().flatten() else {
+        return joins(&user, ASKS);
+    };
+    if is_in(group.gid) {
+        return format!(
+            "{user} may ask, and not operate: {}",
+            joins(&user, OPERATES)
+        );
+    }
+    if group.mem.contains(&user) {
+        return format!(
+            "{user} is in group {ASKS} now, but was not when this login began: log in again, or newgrp {ASKS}"
+        );
+    }
+    joins(&user, ASKS)
+}
+
+fn joins(user: &str, group: &str) -> String {
+    format!("{user} is not in group {group}: sudo usermod -aG {group} {user}, then log in again")
+}
+
+/// This very process: what the system's files say counts from the next login on.
+fn is_in(group: Gid) -> bool {
+    getegid() == group || getgroups().is_ok_and(|groups| groups.contains(&group))
+}

@@ -1,0 +1,110 @@
+//! `ask`: what it takes from standard input, its one JSON object, and what it says while nothing comes.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+
+use super::{ctl, finish, run, run_with_input};
+use crate::support::daemon::{Daemon, eventually};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_piped_belongs_to_the_question() {
+    let daemon = Daemon::start("").await;
+    let bus = daemon.bus.text();
+    for (words, input, answer) in [
+        (
+            &["Summarise:"][..],
+            "one\ntwo\n",
+            "sim: Summarise: one two\n",
+        ),
+        (&["-", "in", "short"], "one\n", "sim: one in short\n"),
+        (&["alone"], "", "sim: alone\n"),
+        (&[], "one\n", "sim: one\n"),
+    ] {
+        let ask = [&["--bus", bus, "ask", "--quiet"], words].concat();
+        let asked = run_with_input(&ask, input).await;
+        assert_eq!(asked.code, Some(0), "{words:?}: {asked:?}");
+        let said: Vec<_> = asked.stdout.split_whitespace().collect();
+        assert_eq!(said.join(" "), answer.trim_end(), "{words:?}");
+    }
+    let long = "x".repeat((1 << 20) + 1);
+    for (words, input, code, why) in [
+        (&["Summarise:"][..], long.as_str(), 65, "longer than 1 MiB"),
+        (&[], "\n", 2, "there is no question"),
+        (&["one"], "a\0b", 65, "NUL"),
+    ] {
+        let asked = run_with_input(&[&["--bus", bus, "ask"], words].concat(), input).await;
+        assert_eq!(asked.code, Some(code), "{words:?}: {asked:?}");
+        assert!(asked.stderr.contains(why), "{asked:?}");
+    }
+}
+
+/// A pipe that somebody has left open is told apart from a daemon that hangs, and nothing of it is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn input_that_does_not_end_is_waited_for_aloud() {
+    let daemon = Daemon::start("").await;
+    let mut asking = ctl(&["--bus", daemon.bus.text(), "ask", "Summarise:"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("ganglionctl runs");
+    let stderr = asking.stderr.as_mut().expect("it is piped");
+    let mut told = String::new();
+    eventually(BufReader::new(stderr).read_line(&mut told))
+        .await
+        .expect("it says something");
+    assert!(
+        told.contains("standard input") && told.contains("</dev/null"),
+        "{told}"
+    );
+    let mut stdin = asking.stdin.take().expect("it is piped");
+    stdin.write_all(b"late\n").await.expect("it reads");
+    drop(stdin);
+    let asked = finish(asking).await;
+    assert!(asked.stdout.ends_with("late\n"), "{asked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_is_one_object_that_tells_what_the_receipt_tells() {
+    let daemon = Daemon::start("").await;
+    let json = ["--bus", daemon.bus.text(), "ask", "--json"];
+    let asked = run(&[&json[..], &["--seed", "7", "one", "two"]].concat()).await;
+    let whole: Value = serde_json::from_str(&asked.stdout).expect("one object");
+    assert_eq!(whole["text"], "sim: one two");
+    assert_eq!(whole["finish_reason"], "stop");
+    assert_eq!(
+        (&whole["seed"], &whole["usage"]["seed"]),
+        (&7.into(), &7.into())
+    );
+    assert_eq!(whole["usage"]["completion_tokens"], 3);
+    assert_eq!((asked.code, asked.stderr.as_str()), (Some(0), ""));
+
+    let breaking = Daemon::start("fail_after=1").await;
+    let asked = run(&["--bus", breaking.bus.text(), "ask", "--json", "hi"]).await;
+    let whole: Value = serde_json::from_str(&asked.stdout).expect("one object");
+    assert_eq!(
+        (asked.code, &whole["finish_reason"]),
+        (Some(1), &"error".into())
+    );
+    let error = whole["error"].as_str().expect("its name");
+    assert!(error.starts_with("org.ganglion.Llm1.Error."), "{whole}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_is_told_to_whoever_waits_for_it() {
+    let daemon = Daemon::start("load=3600s").await;
+    let mut asking = ctl(&["--bus", daemon.bus.text(), "ask", "hello"])
+        .spawn()
+        .expect("ganglionctl runs");
+    let stderr = asking.stderr.as_mut().expect("it is piped");
+    let mut lines = BufReader::new(stderr).lines();
+    loop {
+        let told = eventually(lines.next_line())
+            .await
+            .expect("it says something");
+        let told = told.expect("it waits");
+        if told.contains("the model is being loaded") {
+            break;
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What is said to whoever got something wrong: one line, about what was typed, with what helps.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+use super::{finish, run};
+use crate::support::daemon::Daemon;
+
+/// Nobody's, in no group that the policy knows.
+const NOBODY: u32 = 65_534;
+
+#[tokio::test]
+async fn a_value_that_is_wrong_is_no_option_that_nobody_knows() {
+    for option in ["--seed", "--max-tokens", "--top-k"] {
+        let asked = run(&["ask", option, "-1", "hi"]).await;
+        assert_eq!(asked.code, Some(2), "{asked:?}");
+        let named = format!("invalid value '-1' for '{option} <");
+        assert!(asked.stderr.contains(&named), "{asked:?}");
+        assert!(
+            asked.stderr.contains("a whole number from 0 to "),
+            "{asked:?}"
+        );
+        assert!(!asked.stderr.contains("tip:"), "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_an_option_names_is_blamed_on_the_option() {
+    for verb in [
+        &["tokenize", "--model", "/nope", "text"][..],
+        &["bench", "--model", "/nope"],
+    ] {
+        let done = run(verb).await;
+        assert_eq!(done.code, Some(65), "{done:?}");
+        assert!(
+            done.stderr.contains("--model /nope: No such file"),
+            "{done:?}"
+        );
+        assert!(!done.stderr.contains("model.path"), "{done:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_cannot_think_is_told_to_whoever_wants_it_to() {
+    let daemon = Daemon::start("").await;
+    let ask = ["--bus", daemon.bus.text(), "ask", "--thinking", "hi"];
+    let asked = run(&ask).await;
+    assert_eq!(asked.code, Some(0), "{asked:?}");
+    assert!(asked.stderr.contains("scripted cannot think"), "{asked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_reads_one_line_with_the_remedy() {
+    if !nix::unistd::getuid().is_root() {
+        eprintln!("NOT RUN: only root can call as another user");
+        return;
+    }
+    let daemon = Daemon::start("").await;
+    // Where it was built, others may be unable to go.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).expect("its mode");
+    let program = folder.path().join("ganglionctl");
+    std::fs::copy(env!("CARGO_BIN_EXE_ganglionctl"), &program).expect("a copy");
+    for verb in [&["ask", "hi"][..], &["status"], &["top", "--once"]] {
+        let asking = Command::new("setpriv")
+            .args([&format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}")])
+            .arg("--clear-groups")
+            .arg(&program)
+            .args(["--bus", daemon.bus.text()])
+            .args(verb)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let asked = finish(asking.expect("setpriv runs")).await;
+        assert_eq!(asked.code, Some(77), "{asked:?}");
+        let lines: Vec<_> = asked.stderr.lines().collect();
+        let [line] = lines[..] else {
+            panic!("{asked:?}")
+        };
+        assert!(
+            line.contains("sudo usermod -aG ganglion nobody, then log in again"),
+            "{line}"
+        );
+        assert!(line.len() < 120, "{line}");
+    }
+}
