@@ -35,12 +35,26 @@ fn main() {
     let out = env::var_os("OUT_DIR")
         .map(PathBuf::from)
         .unwrap_or_default();
+    find_bus();
     if env::var_os("CARGO_FEATURE_CUDA").is_some()
         && let Err(failure) = build(&out)
     {
         for line in failure.to_string().lines() {
             println!("cargo::error={line}");
         }
+    }
+}
+
+/// Whether the tests that need a message bus are built.
+fn find_bus() {
+    println!("cargo::rustc-check-cfg=cfg(dbus_daemon)");
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut found = env::split_paths(&path).map(|folder| folder.join("dbus-daemon"));
+    if found.any(|program| program.exists()) {
+        println!("cargo::rustc-cfg=dbus_daemon");
+    } else {
+        // Where Debian puts it.
+        println!("cargo::rerun-if-changed=/usr/bin");
     }
 }
 

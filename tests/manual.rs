@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use ganglion::bus::{ERRORS, METHOD_ERRORS, OPTIONS, OptionKey};
 use ganglion::config::Config;
 
+use crate::support::needs;
 use crate::support::served::Served;
 
 /// `make deps` installs it.
@@ -49,6 +50,9 @@ fn formatted(source: &str) -> (String, String) {
 
 #[test]
 fn pages_are_formatted_without_a_warning() {
+    if !needs::programs(&["groff"]) {
+        return;
+    }
     for name in PAGES {
         let (text, warnings) = formatted(&page(name));
         assert_eq!(warnings, "", "{name}");
@@ -149,6 +153,9 @@ fn examples(source: &str) -> Vec<String> {
 /// Those of a shell each by itself, those in Python as the one program that they are parts of.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_examples_of_the_interfaces_work() {
+    if !(needs::python() && needs::programs(&["busctl", "gdbus"])) {
+        return;
+    }
     let examples = examples(&page("org.ganglion.Llm1.5"));
     let begins =
         |example: &String, words: &[&str]| words.iter().any(|word| example.starts_with(word));

@@ -7,6 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
 
 use crate::support::daemon::eventually;
+use crate::support::needs;
 use crate::support::served::Served;
 
 const VERBS: [&str; 5] = ["generate", "session", "cancel", "complete", "signals"];
@@ -65,12 +66,18 @@ async fn run(program: &Path, argument: Option<PathBuf>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_in_python_works() {
+    if !needs::python() {
+        return;
+    }
     let client = root().join("tests/clients/python/client.py");
     run(&root().join("target/venv/bin/python"), Some(client)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_in_c_works() {
+    if !needs::programs(&["pkg-config"]) {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let built = folder.path().join("client");
     let script =
@@ -91,5 +98,8 @@ async fn the_program_in_c_works() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_script_works() {
+    if !needs::programs(&["busctl"]) {
+        return;
+    }
     run(&root().join("tests/clients/shell/client.sh"), None).await;
 }

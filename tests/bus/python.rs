@@ -6,6 +6,7 @@ use std::process::Stdio;
 use tokio::process::Command;
 
 use crate::support::daemon::{Daemon, eventually};
+use crate::support::needs;
 
 /// Runs `tests/clients/NAME.py` against the daemon.
 async fn run(daemon: &Daemon, name: &str) {
@@ -29,12 +30,18 @@ async fn run(daemon: &Daemon, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn python_streams_cancels_and_converses() {
+    if !needs::python() {
+        return;
+    }
     let daemon = Daemon::start("tokens=200,delay=5ms").await;
     run(&daemon, "converse").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_python_clients_at_once() {
+    if !needs::python() {
+        return;
+    }
     let daemon = Daemon::start("tokens=50").await;
     run(&daemon, "eight").await;
 }

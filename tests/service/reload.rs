@@ -11,6 +11,7 @@ use zbus::Variant;
 
 use super::gangliond::{Gangliond, ask, client};
 use crate::support::daemon::{eventually, until};
+use crate::support::needs;
 use crate::support::private_bus::PrivateBus;
 use crate::support::stream::{Answer, Reader};
 use crate::support::tiny_gguf;
@@ -144,6 +145,9 @@ async fn limits_defaults_and_the_log_level_change_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_is_replaced_behind_the_running_request_and_sessions_go_on() {
+    if !needs::smollm2() {
+        return;
+    }
     let (bus, models) = (PrivateBus::start(), Models::new());
     let long = [("user".to_owned(), "Count to fifty.".to_owned())];
     let daemon = Gangliond::start(bus.text(), &[], &serving(&Models::smollm2(), ""));

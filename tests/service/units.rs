@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
+use crate::support::needs;
+
 const UNIT: &str = include_str!("../../systemd/gangliond.service");
 const DEVICES: &str = include_str!("../../systemd/DEVICES.md");
 const GENERATOR: &str = include_str!("../../systemd/gangliond-generator");
@@ -22,6 +24,9 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn the_unit_is_valid_without_a_warning() {
+    if !needs::programs(&["systemd-analyze"]) {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("gangliond.service");
     let built = UNIT
@@ -197,6 +202,9 @@ fn the_unit_opens_the_devices_that_are_documented() {
 
 #[test]
 fn the_unit_runs_as_a_user_that_is_made() {
+    if !needs::programs(&["systemd-sysusers"]) {
+        return;
+    }
     let root = tempfile::tempdir().expect("a temporary folder");
     fs::create_dir(root.path().join("etc")).expect("a folder");
     let file = root.path().join("gangliond.conf");

@@ -5,6 +5,7 @@ pub(crate) mod daemon;
 pub(crate) mod fake_driver;
 pub(crate) mod gguf_writer;
 pub(crate) mod leaks;
+pub(crate) mod needs;
 pub(crate) mod peer_bus;
 pub(crate) mod plain;
 pub(crate) mod private_bus;

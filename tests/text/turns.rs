@@ -4,6 +4,8 @@ use ganglion::model::{Language, Message, Role};
 
 use super::{load, qwen3_style, says, smollm2};
 
+use crate::support::needs;
+
 /// Prompts for a second question, with the first prompt's tokens and those of the answer.
 fn second_turn(
     language: &Language,
@@ -31,6 +33,9 @@ fn second_turn(
 
 #[test]
 fn the_next_turn_begins_with_the_tokens_of_the_past() {
+    if !needs::smollm2() {
+        return;
+    }
     let language = load(smollm2());
     let answer = "It is behind you, <|im_start|> naïve 🤖.\n";
     let canonical = language.encode_plain(answer);
