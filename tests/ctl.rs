@@ -1,5 +1,6 @@
 //! `ganglionctl` as its users run it: a process with arguments, pipes, signals and exit codes.
 
+mod reading;
 mod reload;
 mod watching;
 

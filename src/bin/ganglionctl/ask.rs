@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// Print the stream's frames, one JSON object a line
     #[arg(long)]
     json: bool,
-    /// Print no receipt on standard error
+    /// Print no receipt on standard error, nor how the reading of a long question goes
     #[arg(long, short)]
     quiet: bool,
     /// The question; - or nothing reads standard input
@@ -60,11 +60,14 @@ async fn ask(bus: Option<String>, arguments: &Arguments, question: &str) -> Resu
             Err(error) => Err(client::not_accepted(&connection, error).await),
         }
     };
-    let answer = tokio::select! {
+    let mut answer = tokio::select! {
         answer = asked => answer?,
         _ = interrupt.recv() => return Err(Failure::quiet(Exit::Interrupted)),
     };
 
+    if !arguments.quiet {
+        answer.tell_reading();
+    }
     let mut screen = Screen::new();
     let ending = answer
         .follow(&mut interrupt, |line, frame| match frame {

@@ -11,7 +11,7 @@ use tokio::signal::unix::Signal;
 use tokio::time::timeout;
 use zbus::{Connection, OwnedFd, OwnedObjectPath};
 
-use super::{exit_of, refused};
+use super::{exit_of, reading, refused};
 use crate::failure::{Exit, Failure};
 
 /// How long a cancelled answer may take to end before nobody waits for it any more.
@@ -22,6 +22,8 @@ const CANCEL_WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct Answer {
     request: RequestProxy<'static>,
     lines: Lines<BufReader<Receiver>>,
+    /// Whether the reading of the prompt is to be told, until the first line comes.
+    tells: bool,
 }
 
 /// How an answer ended.
@@ -49,7 +51,13 @@ impl Answer {
         Ok(Self {
             request,
             lines: BufReader::new(pipe).lines(),
+            tells: false,
         })
+    }
+
+    /// Says on standard error how the reading of the prompt goes, once it takes longer than a second.
+    pub(crate) fn tell_reading(&mut self) {
+        self.tells = true;
     }
 
     /// Hands every line and its frame to `show` until the answer ends, or `interrupt` cancels it. An
@@ -64,7 +72,7 @@ impl Answer {
     ) -> Result<Ending, Failure> {
         loop {
             let line = tokio::select! {
-                line = self.lines.next_line() => line,
+                line = self.next() => line,
                 _ = interrupt.recv() => {
                     // Best effort: leaving closes the pipe, and that cancels as well.
                     let _ = timeout(CANCEL_WAIT, self.cancelled(interrupt)).await;
@@ -87,6 +95,15 @@ impl Answer {
                 };
                 return end(receipt, error.as_deref(), message);
             }
+        }
+    }
+
+    async fn next(&mut self) -> std::io::Result<Option<String>> {
+        let line = self.lines.next_line();
+        if std::mem::take(&mut self.tells) {
+            reading::during(&self.request, line).await
+        } else {
+            line.await
         }
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod answer;
 pub(crate) mod info;
 pub(crate) mod options;
+pub(crate) mod reading;
 mod refusal;
 pub(crate) mod screen;
 
