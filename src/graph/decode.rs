@@ -6,8 +6,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::life::{LifeCycle, Reason, State};
-use super::{Mode, Renewal, Stepper, Trace};
+use super::life::LifeCycle;
+use super::{Mode, Reason, Renewal, State, Stepper, Trace};
 
 /// How a step came to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! It knows tapes, kernels and memory: not what a model is, nor where its weights come from. An address
 //! never changes once it has been launched with, so what was recorded stays good.
 
+mod copy;
 mod footprint;
 mod inspect;
 mod kernels;
@@ -41,7 +42,7 @@ use self::step::Step;
 use super::{DType, Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape, WeightInfo};
 pub use crate::device::Error;
 pub use crate::device::Memory;
-use crate::device::{Arena, Context, Event, Rows, StepMailbox, Stream, TokenMailbox};
+use crate::device::{Arena, Context, Event, StepMailbox, Stream, TokenMailbox};
 use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran, Stepper};
 use crate::sampler::{History, Parameters};
 
@@ -221,34 +222,6 @@ impl Cuda {
         self.scratch
             .arena
             .write(self.scratch.state, &state.to_bytes(), &mut self.stream)
-    }
-
-    /// Copies the first positions of a region of the cache to another, before whatever is queued next.
-    ///
-    /// # Errors
-    /// If the device has failed.
-    pub fn copy(&mut self, from: usize, to: usize, positions: usize) -> Result<(), Error> {
-        self.drain()?;
-        let KvInfo {
-            layers,
-            heads,
-            head_dim,
-            context,
-            dtype,
-            ..
-        } = self.kv;
-        let row = head_dim * dtype.bytes();
-        let rows = Rows {
-            pitch: context * row,
-            bytes: positions * row,
-            count: heads,
-        };
-        let Cache { arena, memory, .. } = &mut self.cache;
-        for layer in 0..2 * layers {
-            let [from, to] = [from, to].map(|region| memory[2 * layers * region + layer]);
-            arena.copy(from, to, rows, &mut self.stream)?;
-        }
-        Ok(())
     }
 
     /// Gives unified weights over to the stream when they are first needed: a discrete device begins to move them
