@@ -108,14 +108,14 @@ impl Waiting {
         }
         let turn = self.turns.take(|_| true)?;
         self.held.extend(turn.session);
-        Some(Command::Turn(turn))
+        Some(Command::Turn(Box::new(turn)))
     }
 }
 
 /// What the engine thread does next.
 #[derive(Debug)]
 pub enum Command {
-    Turn(Turn),
+    Turn(Box<Turn>),
     Control(Control),
 }
 

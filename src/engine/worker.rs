@@ -41,7 +41,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
     let (mut runner, mut encoder) = replace::put_in_force(inbox, served);
     while let Some(command) = inbox.next() {
         match command {
-            Command::Turn(turn) => serve(inbox, &mut runner, &encoder, turn)?,
+            Command::Turn(turn) => serve(inbox, &mut runner, &encoder, *turn)?,
             // Here alone: a turn that runs keeps its model to its end.
             Command::Control(Control::Replace(replacement)) => {
                 if let Some(another) = replacement.take_place(inbox, &mut runner) {

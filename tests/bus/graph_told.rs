@@ -171,6 +171,7 @@ fn in_words(entry: &Entry) -> Option<String> {
 }
 
 /// One life: turns, what is taken back, another session, a reset, another cache, a graph that is given up.
+#[allow(clippy::too_many_lines)] // a life is told from its beginning to its end
 async fn live(mode: Mode) {
     let mut daemon = Daemon::start(mode).await;
     let none = mode == Mode::None;

@@ -81,7 +81,7 @@ async fn block(engine: &Handle) -> [mpsc::Sender<()>; 2] {
 
 fn turn(inbox: &Inbox) -> Turn {
     match inbox.next() {
-        Some(Command::Turn(turn)) => turn,
+        Some(Command::Turn(turn)) => *turn,
         other => panic!("no turn: {other:?}"),
     }
 }

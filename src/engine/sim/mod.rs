@@ -46,7 +46,7 @@ pub fn run(inbox: &Inbox, script: &Script) {
         match (command, &loaded) {
             (Command::Control(control), _) => obey(control, &mut kept),
             (Command::Turn(turn), Ok(encoder)) => {
-                if serve(turn, script, encoder, &mut kept) == Then::End {
+                if serve(*turn, script, encoder, &mut kept) == Then::End {
                     return;
                 }
             }
