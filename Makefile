@@ -1,4 +1,4 @@
-# `make demo` asks a real model a question over D-Bus; `make test` runs every check.
+# `make demo` asks a real model a question over D-Bus; `make check` is for every change, `make test` runs every check.
 # Both install what they need: Debian's packages (with sudo unless root), and Python's in target/venv.
 
 SHELL       := /bin/bash
@@ -20,12 +20,15 @@ GPU      := target/gpu-pack
 # The example in it that checks kernels and the graph.
 CHECK    := gpu-check
 
+# Tests of minutes where the compiler has optimised little; `make test` runs them.
+SLOW     := conversations_keep_their_slots smollm2_meets_its_reference a_template_that_wants_too_much
+
 # What `make cross` builds and `make deb` packs for: arm64 or amd64.
 ARCH     ?= arm64
 # Where `make install` lays the tree; empty is this system.
 DESTDIR  ?=
 
-.PHONY: build install demo test booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
+.PHONY: build install demo check test booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
 # For this machine: its own CUDA toolkit compiles the kernels, if it has one. What `make deb` packs is for others, too.
 build: deps-build
 	@KERNELS=own cross/build.sh $(HOST)
@@ -82,12 +85,20 @@ define stage
 @printf '\n==> %s\n' '$(1)'; $(2); printf '==> %s: %s s\n' '$(1)' "$$SECONDS"
 endef
 
+# For every change. It installs nothing: a test that needs what is not here says NOT RUN.
+check:
+	$(call stage,format,cargo fmt --check)
+	$(call stage,lint,cargo clippy --all-targets -- -D warnings)
+	$(call stage,tests,cargo test -- $(SLOW:%=--skip %))
+	@printf '\n==> all checks passed, but for those that say NOT RUN, and: %s\n' '$(SLOW)'
+
 test:
 	$(call stage,dependencies,$(MAKE) deps)
 	$(call stage,format,cargo fmt --check)
 	$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings)
-	$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --lib --bins -- -D warnings)
+	$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings)
 	$(call stage,tests,$(CARGO) test)
+	$(call stage,tests without CUDA,$(CARGO) test --no-default-features)
 	$(call stage,arm64 build,$(MAKE) cross ARCH=arm64)
 	$(call stage,demo,$(MAKE) demo ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)

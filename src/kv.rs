@@ -46,8 +46,10 @@ impl Change {
 pub struct Turn {
     /// Which region it runs in.
     pub region: usize,
-    /// Tokens of its prompt that the region holds.
+    /// Tokens of its prompt that the region holds, once what is to be copied has been.
     pub cached: usize,
+    /// Another region that holds more of its prompt: the first `cached` positions are to be copied from there.
+    pub source: Option<usize>,
     pub change: Change,
 }
 
@@ -94,6 +96,12 @@ impl Kv {
         self.regions[self.active].tokens.len()
     }
 
+    /// Which region that is.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.active
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -104,26 +112,32 @@ impl Kv {
         self.epoch
     }
 
-    /// Starts a turn of a user: finds its region, and cuts that to what it shares with the prompt. At least the prompt's
-    /// last token is left to run.
+    /// Starts a turn of a user: finds its region, and cuts that to what it shares with the prompt, or has it hold what
+    /// another region shares with it, if that is more. At least the prompt's last token is left to run.
     pub fn begin(&mut self, owner: Option<Owner>, user: u32, prompt: &[u32]) -> Turn {
         let region = self.place(owner, user, prompt);
         let restored = owner.is_some_and(|owner| self.take_lost(owner));
+        let most = prompt.len().saturating_sub(1);
+        let shared = |region: &Region| region.common_prefix(user, prompt).min(most);
+        let kept = shared(&self.regions[region]);
+        let others = self.regions.iter().map(shared).enumerate();
+        let source = others
+            .filter(|(_, shared)| *shared > kept)
+            .max_by_key(|(_, shared)| *shared);
+        let cached = source.map_or(kept, |(_, shared)| shared);
         let held = &mut self.regions[region];
         let before = held.tokens.len();
-        let cached = held
-            .common_prefix(user, prompt)
-            .min(prompt.len().saturating_sub(1));
-        held.tokens.truncate(cached);
+        held.tokens.truncate(kept);
+        held.tokens.extend_from_slice(&prompt[kept..cached]);
         let switched =
             region != self.active || (held.used > 0 && (held.owner, held.user) != (owner, user));
         let change = if restored {
             Change::Restored
         } else if switched {
             Change::Switched
-        } else if cached == before {
+        } else if kept == before {
             Change::NewTurn
-        } else if cached == 0 {
+        } else if kept == 0 {
             Change::Cleared
         } else {
             Change::Rewound
@@ -137,8 +151,14 @@ impl Kv {
         Turn {
             region,
             cached,
+            source: source.map(|(region, _)| region),
             change,
         }
+    }
+
+    /// What the active region holds is lost: what was to be copied there could not be.
+    pub fn lose(&mut self) {
+        self.regions[self.active].tokens.clear();
     }
 
     /// Keeps only the first `keep` tokens of a conversation; `None` if the cache held no more of it.
@@ -255,6 +275,7 @@ mod tests {
             region,
             cached,
             change,
+            ..
         } = kv.begin(owner, user, prompt);
         kv.extend(&prompt[cached..]);
         (region, cached, change)
@@ -264,14 +285,35 @@ mod tests {
     fn conversations_keep_their_regions_while_there_are_enough() {
         let mut kv = Kv::new(2);
         assert_eq!(turn(&mut kv, A, &[1, 2, 3]), (0, 0, Change::NewTurn));
-        assert_eq!(turn(&mut kv, B, &[1, 2, 4]), (1, 0, Change::Switched));
+        assert_eq!(turn(&mut kv, B, &[1, 2, 4]), (1, 2, Change::Switched));
         assert_eq!(turn(&mut kv, A, &[1, 2, 3, 5]), (0, 3, Change::Switched));
         assert_eq!(turn(&mut kv, A, &[1, 2, 3, 5, 6]), (0, 4, Change::NewTurn));
         assert_eq!(turn(&mut kv, B, &[1, 2, 4, 7]), (1, 3, Change::Switched));
         // A third takes the region that has not been used for the longest time.
         assert_eq!(turn(&mut kv, None, &[9, 9]), (0, 0, Change::Switched));
         assert_eq!(turn(&mut kv, None, &[9, 9, 8]), (0, 2, Change::NewTurn));
-        assert_eq!(turn(&mut kv, A, &[1, 2]), (0, 0, Change::Switched));
+        assert_eq!(turn(&mut kv, A, &[1, 2]), (0, 1, Change::Switched));
+    }
+
+    /// Two conversations that begin alike pay for that once, though each goes on in a region of its own.
+    #[test]
+    fn what_another_region_holds_is_copied_for_the_same_user() {
+        let mut kv = Kv::new(3);
+        turn(&mut kv, A, &[1, 2, 3, 4]);
+        let begun = kv.begin(B, 0, &[1, 2, 3, 9]);
+        assert_eq!((begun.region, begun.source), (1, Some(0)));
+        assert_eq!((begun.cached, kv.len()), (3, 3));
+        kv.extend(&[9]);
+        // What is there already is not copied, and nothing of another user is.
+        assert_eq!(kv.begin(A, 0, &[1, 2, 3, 4, 5]).source, None);
+        let other = kv.begin(Some(Owner(3)), 7, &[1, 2, 3, 4]);
+        assert_eq!((other.region, other.source, other.cached), (2, None, 0));
+        // A conversation that begins anew as another did.
+        let again = kv.begin(B, 0, &[1, 2, 3, 4, 5]);
+        assert_eq!((again.region, again.source, again.cached), (1, Some(0), 4));
+        assert_eq!(again.change, Change::Switched);
+        kv.lose();
+        assert_eq!(kv.len(), 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod contract;
 mod ending;
 mod errors;
 mod flood;
+mod graph_told;
 mod hostile_wire;
 mod input;
 mod leaks;

@@ -2,6 +2,7 @@
 
 mod asking;
 mod mistakes;
+mod reading;
 mod reload;
 mod stored;
 mod talking;

@@ -6,6 +6,7 @@ mod faults;
 mod lives;
 mod model;
 mod random;
+mod told;
 
 use std::path::Path;
 

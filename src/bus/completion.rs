@@ -30,6 +30,7 @@ pub(super) async fn complete(
         id,
         mut events,
         cancel,
+        ..
     } = queued.map_err(|refusal| shared.refused(client, refusal))?;
     shared.own_request(call.connection, caller, call.header, id, &cancel);
     let mut text = String::new();

@@ -94,14 +94,19 @@ impl Call<'_> {
             header,
             owner,
         } = self;
-        let Ticket { id, events, cancel } = queue
+        let Ticket {
+            id,
+            events,
+            cancel,
+            reading,
+        } = queue
             .await
             .map_err(|refusal| shared.refused(&owner.client, refusal))?;
         let output = match way {
             Way::Pipe(_) => None,
             Way::Signals | Way::Calls => Some(Output::default()),
         };
-        let running = Arc::new(Running::new(id, owner, cancel, output));
+        let running = Arc::new(Running::new(id, owner, (cancel, reading), output));
         let path = request_path(id);
         let object = Request {
             shared: shared.clone(),

@@ -45,8 +45,9 @@ impl Diagnostics {
         self.shared.engine.status().borrow().graph_state.to_owned()
     }
 
-    /// The decode graph: state, mode, reason (why it is or was last invalid), last_error (s); epoch
-    /// (changes of the key-value cache), nodes (of one replay), recordings, updates (recordings that the
+    /// The decode graph: state, mode, reason (why it is or was last invalid, or the change of the cache that it
+    /// has stayed valid after), last_error (s); epoch (changes of the key-value cache), nodes (of one replay),
+    /// recordings, verified (such changes after which nothing had to be recorded), updates (recordings that the
     /// living graph took), instantiations, launches, eager_steps, failures, failures_in_a_row,
     /// recording_us (of the last recording), and of short prompts prompt_graphs (held now),
     /// prompt_recordings, prompt_launches (t).

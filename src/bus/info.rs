@@ -102,6 +102,7 @@ pub(super) fn decode_graph(graph: &GraphStatus) -> Info {
         ("epoch", graph.epoch.into()),
         ("nodes", graph.nodes.into()),
         ("recordings", counters.recordings.into()),
+        ("verified", counters.verified.into()),
         ("updates", counters.updates.into()),
         ("instantiations", counters.instantiations.into()),
         ("launches", counters.launches.into()),

@@ -181,7 +181,8 @@ impl Manager {
     async fn reload(&self) -> Result<(), Error> {
         // The first reading comes first.
         self.shared.config().await;
-        self.shared.reloads.call().await
+        let engine = &self.shared.engine;
+        self.shared.reloads.call(|| engine.closed().into()).await
     }
 
     /// The daemon's version.

@@ -88,6 +88,8 @@ pub trait Request {
     fn state(&self) -> Result<String, Error>;
     #[zbus(property(emits_changed_signal = "false"))]
     fn result(&self) -> Result<Info, Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn reading(&self) -> Result<(u32, u32), Error>;
 
     #[zbus(signal)]
     fn delta(&self, seq: u64, text: &str) -> Result<(), Error>;

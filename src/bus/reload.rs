@@ -9,7 +9,7 @@ use super::Error;
 /// Calls that may wait for the one before.
 const WAITING: usize = 8;
 
-/// One call; dropped unanswered, it tells its caller that the daemon is stopping.
+/// One call; dropped unanswered, it tells its caller why nothing is accepted any more.
 #[derive(Debug)]
 pub struct ReloadCall(oneshot::Sender<Result<(), Error>>);
 
@@ -45,13 +45,12 @@ impl Reloads {
         taken.unwrap_or_else(|| mpsc::channel(1).1)
     }
 
-    /// Waits its turn, and for its answer.
-    pub(super) async fn call(&self) -> Result<(), Error> {
+    /// Waits its turn, and for its answer. `closed` says why there is nobody any more to give one.
+    pub(super) async fn call(&self, closed: impl Fn() -> Error) -> Result<(), Error> {
         if self.taker().is_some() {
             let message = "nobody here reads a configuration";
             return Err(Error::NotSupported(message.to_owned()));
         }
-        let stopping = || Error::NotReady("the daemon is stopping".to_owned());
         let (reply, answer) = oneshot::channel();
         self.calls
             .try_send(ReloadCall(reply))
@@ -59,9 +58,9 @@ impl Reloads {
                 mpsc::error::TrySendError::Full(_) => Error::Busy(format!(
                     "{WAITING} reloads wait already; each reads all of the configuration, so one is enough"
                 )),
-                mpsc::error::TrySendError::Closed(_) => stopping(),
+                mpsc::error::TrySendError::Closed(_) => closed(),
             })?;
-        answer.await.unwrap_or_else(|_| Err(stopping()))
+        answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
     fn taker(&self) -> std::sync::MutexGuard<'_, Option<mpsc::Receiver<ReloadCall>>> {

@@ -17,7 +17,7 @@ use super::output::{Output, Piece};
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{Error, info};
-use crate::engine::{Cancel, Outcome};
+use crate::engine::{Cancel, Outcome, Reading};
 
 /// A request, as its object and its delivery know it.
 #[derive(Debug)]
@@ -25,6 +25,7 @@ pub(super) struct Running {
     pub(super) id: u64,
     pub(super) owner: Owner,
     pub(super) cancel: Cancel,
+    reading: Reading,
     /// Its text, if that is read by calls.
     pub(super) output: Option<Output>,
     ending: Mutex<Option<Ending>>,
@@ -50,11 +51,17 @@ impl Ending {
 }
 
 impl Running {
-    pub(super) fn new(id: u64, owner: Owner, cancel: Cancel, output: Option<Output>) -> Self {
+    pub(super) fn new(
+        id: u64,
+        owner: Owner,
+        (cancel, reading): (Cancel, Reading),
+        output: Option<Output>,
+    ) -> Self {
         Self {
             id,
             owner,
             cancel,
+            reading,
             output,
             ending: Mutex::default(),
         }
@@ -145,6 +152,14 @@ impl Request {
         self.running.owner.admit_reader(header.as_ref())?;
         let ending = self.running.ending();
         Ok(ending.as_ref().map_or_else(Info::new, Ending::info))
+    }
+
+    /// How far the reading of the prompt has got: tokens that are read, those in the cache among them, and all tokens of it.
+    /// 0 of 0 while the request waits. No signal tells of it: to be read when a person waits, once or twice a second.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn reading(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<(u32, u32), Error> {
+        self.running.owner.admit_reader(header.as_ref())?;
+        Ok(self.running.reading.get())
     }
 
     /// Only with the option stream="signals", or signals of Submit: the next piece of text. Sent to the owner only, at

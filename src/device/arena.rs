@@ -27,6 +27,16 @@ struct Chunk {
     bytes: usize,
 }
 
+/// The beginnings of rows that lie at equal distances from the start of a region on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// Bytes from one to the next.
+    pub pitch: usize,
+    /// Of each.
+    pub bytes: usize,
+    pub count: usize,
+}
+
 /// Through which the CPU fills device memory, piece by piece. Memory is pinned for it on its first use: unified
 /// memory is filled in place, in pieces as large, and never needs it.
 #[derive(Debug)]
@@ -248,6 +258,51 @@ impl Arena {
         };
         check("cuMemcpyDtoHAsync", result)?;
         stream.synchronize()
+    }
+
+    /// Queues that the beginnings of a region's rows are copied to another region; unified memory must have been
+    /// attached.
+    ///
+    /// # Errors
+    /// If they do not lie in both regions, or the driver refuses.
+    pub fn copy(
+        &mut self,
+        from: Region,
+        to: Region,
+        rows: Rows,
+        stream: &mut Stream,
+    ) -> Result<()> {
+        let Rows {
+            pitch,
+            bytes,
+            count,
+        } = rows;
+        let all = pitch * count;
+        if bytes > pitch || all > from.bytes || all > to.bytes {
+            return Err(Error::Bounds { bytes: all });
+        }
+        let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        let copy = sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: device,
+            srcHost: std::ptr::null(),
+            srcDevice: self.address(from)?,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: pitch,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: device,
+            dstHost: std::ptr::null_mut(),
+            dstDevice: self.address(to)?,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: pitch,
+            WidthInBytes: bytes,
+            Height: count,
+        };
+        // SAFETY: the bounds of both sides were checked, and the driver copies the description.
+        let result = unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream.handle()) };
+        check("cuMemcpy2DAsync", result)
     }
 
     /// Queues that every byte of a region becomes `value`; unified memory must have been attached.

@@ -24,7 +24,7 @@ mod stream;
 mod template;
 
 pub use abi::*;
-pub use arena::{Arena, Staging};
+pub use arena::{Arena, Rows, Staging};
 pub use bandwidth::copy_bandwidth;
 pub use context::{Context, Properties};
 pub use crash::{LAST_WORDS_SECONDS, report_crashes};

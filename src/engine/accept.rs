@@ -11,7 +11,7 @@ use super::handle::Shared;
 use super::queue::Place;
 use super::request::check;
 use super::session::{Answer, Past, SessionId};
-use super::{Cancel, Client, Handle, Message, Options, Refusal, Role, Ticket, Turn};
+use super::{Cancel, Client, Handle, Message, Options, Reading, Refusal, Role, Ticket, Turn};
 
 /// What is asked, and by whom.
 struct Request {
@@ -142,6 +142,7 @@ impl Handle {
             cancel,
         } = request;
         let (sender, events) = mpsc::unbounded_channel();
+        let reading = Reading::default();
         let turn = Turn {
             id,
             client: client.into(),
@@ -152,6 +153,7 @@ impl Handle {
             accepted: Instant::now(),
             events: sender,
             cancelled: cancel.clone(),
+            reading: reading.clone(),
             shared: self.shared.clone(),
         };
         // Counted before it is queued: the engine may finish it before this thread goes on.
@@ -175,7 +177,12 @@ impl Handle {
             self.shared.running().retain(|(running, _)| *running != id);
             return Err(refusal);
         }
-        Ok(Ticket { id, events, cancel })
+        Ok(Ticket {
+            id,
+            events,
+            cancel,
+            reading,
+        })
     }
 }
 

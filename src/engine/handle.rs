@@ -59,6 +59,22 @@ impl Shared {
         self.status.borrow().state.clone()
     }
 
+    /// Whether requests are accepted.
+    pub(super) fn accepting(&self) -> Result<(), Refusal> {
+        let status = self.status.borrow();
+        match status.state {
+            State::Loading | State::Ready => Ok(()),
+            State::Failed => Err(Refusal::NotReady(status.detail.clone())),
+            State::Stopping => Err(Refusal::NotReady("the daemon is stopping".into())),
+        }
+    }
+
+    /// Why the queue is closed: what everyone was told, or else its engine has ended by itself.
+    pub(super) fn closed(&self) -> Refusal {
+        let ended = || Refusal::NotReady("the engine has ended; the service restarts it".into());
+        self.accepting().err().unwrap_or_else(ended)
+    }
+
     /// Bytes of memory that the model in force takes.
     pub(super) fn held(&self) -> u64 {
         let memory = self.status.borrow().memory;
@@ -202,8 +218,9 @@ impl Handle {
         self.loaded()?;
         let (reply, answer) = oneshot::channel();
         self.shared.queue.control(control(reply));
-        let ended = |_| Err(Refusal::NotReady("the engine has ended".into()).into());
-        answer.await.unwrap_or_else(ended)
+        answer
+            .await
+            .unwrap_or_else(|_| Err(self.shared.closed().into()))
     }
 
     /// `None` once the session is closed.
@@ -233,9 +250,19 @@ impl Handle {
         self.shared.status.subscribe()
     }
 
-    /// Accepts no more requests; those accepted go on.
+    /// Accepts no more requests; those accepted go on. Where the load has failed that stays the reason.
     pub fn begin_stop(&self) {
-        self.shared.publish(|status| status.state = State::Stopping);
+        self.shared.publish(|status| {
+            if status.state != State::Failed {
+                status.state = State::Stopping;
+            }
+        });
+    }
+
+    /// Why nothing is accepted any more.
+    #[must_use]
+    pub fn closed(&self) -> Refusal {
+        self.shared.closed()
     }
 
     /// Cancels every request, waiting or running.
@@ -269,12 +296,7 @@ impl Handle {
     }
 
     pub(super) fn accepting(&self) -> Result<(), Refusal> {
-        let status = self.shared.status.borrow();
-        match status.state {
-            State::Loading | State::Ready => Ok(()),
-            State::Failed => Err(Refusal::NotReady(status.detail.clone())),
-            State::Stopping => Err(Refusal::NotReady("the daemon is stopping".into())),
-        }
+        self.shared.accepting()
     }
 
     /// Of the next request.

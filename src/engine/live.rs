@@ -11,7 +11,7 @@ use crate::telemetry::Timing;
 pub struct GraphStatus {
     /// invalid, recording, valid or disabled; empty while there is no engine with one.
     pub state: &'static str,
-    /// Why it is or was last invalid.
+    /// Why it is or was last invalid, or what it has stayed valid after.
     pub reason: String,
     pub mode: &'static str,
     /// Changes of the KV cache so far.

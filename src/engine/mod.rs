@@ -50,7 +50,7 @@ pub use load::LoadError;
 pub use progress::{Phase, Progress, Pulse};
 pub use queue::{Command, Control};
 pub use replace::{ReplaceError, Replaced, Replacement};
-pub use request::{Cancel, Event, Limit, Options, Outcome, Refusal, RequestError, Ticket};
+pub use request::{Cancel, Event, Limit, Options, Outcome, Reading, Refusal, RequestError, Ticket};
 pub use session::{Answer, Said, SessionId, SessionStatus};
 pub use status::{Memory, ModelInfo, State, Status};
 pub use turn::Turn;

@@ -6,7 +6,7 @@ use super::Inbox;
 use super::live::GraphStatus;
 use super::load::LoadError;
 use super::runner::Runner;
-use crate::graph::Event;
+use crate::graph::{Event, Renewal};
 use crate::journal;
 
 /// Watches the steps of one turn.
@@ -56,15 +56,19 @@ pub(super) fn graph(inbox: &Inbox, runner: &mut Runner) {
     if events.is_empty() {
         return;
     }
-    publish(inbox, runner);
-    let epoch = runner.graph().epoch();
     for event in events {
         match event {
+            Event::Changed {
+                change,
+                epoch,
+                state,
+            } => journal::kv_changed(change.name(), epoch, state.name()),
             Event::Invalidated { reason, epoch } => {
                 journal::graph_invalid(&reason.to_string(), epoch);
             }
             Event::Recorded {
                 reason,
+                epoch,
                 nodes,
                 updated,
                 time,
@@ -72,14 +76,40 @@ pub(super) fn graph(inbox: &Inbox, runner: &mut Runner) {
                 let how = if updated { "updated" } else { "instantiated" };
                 journal::graph_recorded(&reason.to_string(), epoch, nodes, how, time.as_micros());
             }
-            Event::Failed { error, failures } => {
-                journal::graph_failed(&error, cuda_error(&error), epoch, failures);
+            Event::Verified {
+                reason,
+                epoch,
+                nodes,
+            } => journal::graph_verified(&reason.to_string(), epoch, nodes),
+            Event::Renewed {
+                segment,
+                renewal,
+                nodes,
+                time,
+            } => {
+                let how = match renewal {
+                    Renewal::Updated => "updated",
+                    Renewal::Instantiated => "instantiated",
+                };
+                journal::graph_renewed(segment, nodes, how, time.as_micros());
             }
-            Event::Disabled { error } => {
+            Event::Failed {
+                error,
+                epoch,
+                failures,
+                state,
+            } => {
+                let name = cuda_error(&error);
+                journal::graph_failed(&error, name, epoch, state.name(), failures);
+            }
+            Event::Disabled { error, epoch } => {
                 journal::graph_disabled(&error, cuda_error(&error), epoch);
             }
+            Event::Off { epoch } => journal::graph_off(epoch),
         }
     }
+    // Last: what is shown has been told.
+    publish(inbox, runner);
 }
 
 /// Tells why a model cannot be loaded, where that is the memory's fault or the GPU's.

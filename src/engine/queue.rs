@@ -28,7 +28,12 @@ impl Place {
     /// One for `user`, if it and all together have fewer than the limits say.
     pub(super) fn take(shared: &Arc<Shared>, user: u32) -> Result<Self, Refusal> {
         let limits = *shared.limits();
-        shared.queue.lock().admit(user, &limits)?;
+        let mut waiting = shared.queue.lock();
+        if waiting.closed {
+            return Err(shared.closed());
+        }
+        waiting.admit(user, &limits)?;
+        drop(waiting);
         Ok(Self {
             shared: shared.clone(),
             user,
@@ -69,9 +74,6 @@ struct Waiting {
 impl Waiting {
     /// Keeps a place for a turn of `user`.
     fn admit(&mut self, user: u32, limits: &Limits) -> Result<(), Refusal> {
-        if self.closed {
-            return Err(Refusal::NotReady("the daemon is stopping".into()));
-        }
         if self.turns.len() + self.places.len() >= limits.queue {
             return Err(Refusal::Busy {
                 capacity: limits.queue,
@@ -106,14 +108,14 @@ impl Waiting {
         }
         let turn = self.turns.take(|_| true)?;
         self.held.extend(turn.session);
-        Some(Command::Turn(turn))
+        Some(Command::Turn(Box::new(turn)))
     }
 }
 
 /// What the engine thread does next.
 #[derive(Debug)]
 pub enum Command {
-    Turn(Turn),
+    Turn(Box<Turn>),
     Control(Control),
 }
 
@@ -161,7 +163,8 @@ impl Queue {
         waiting.leave(place.user);
         place.kept = false;
         if waiting.closed {
-            return Err(Refusal::NotReady("the daemon is stopping".into()));
+            drop(waiting);
+            return Err(place.shared.closed());
         }
         waiting.turns.push(turn);
         self.progress.set_idle(false);

@@ -97,7 +97,7 @@ fn replace(shared: &Shared, settings: &Settings) -> Result<Replaced, ReplaceErro
             let (reply, answer) = oneshot::channel();
             let mode = settings.runner.graph.mode;
             shared.queue.control(Control::SetMode(mode, reply));
-            let answer = answer.blocking_recv().map_err(|_| ended())?;
+            let answer = answer.blocking_recv().map_err(|_| shared.closed())?;
             answer.map_err(ReplaceError::NotSupported)?;
             *shared.recipe() = Some(next);
             Ok(Replaced::GraphMode)
@@ -115,7 +115,7 @@ fn replace(shared: &Shared, settings: &Settings) -> Result<Replaced, ReplaceErro
             shared
                 .queue
                 .control(Control::Replace(Box::new(replacement)));
-            answer.blocking_recv().map_err(|_| ended())??;
+            answer.blocking_recv().map_err(|_| shared.closed())??;
             Ok(Replaced::Model)
         }
     }
@@ -149,10 +149,6 @@ fn load(shared: &Shared, settings: &Settings) -> Result<Served, ReplaceError> {
             },
         }
     })
-}
-
-fn ended() -> ReplaceError {
-    Refusal::NotReady("the engine has ended".into()).into()
 }
 
 impl Replacement {

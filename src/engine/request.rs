@@ -1,7 +1,7 @@
 //! What a caller asks of the engine, and what it is told.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -154,6 +154,27 @@ impl Cancel {
     }
 }
 
+/// How far the reading of a request's prompt has got, for whoever looks; nobody waits for it.
+#[derive(Clone, Debug, Default)]
+pub struct Reading(Arc<[AtomicU32; 2]>);
+
+impl Reading {
+    /// So many tokens of so many are in the cache.
+    pub(super) fn set(&self, read: usize, of: usize) {
+        let count = |tokens| u32::try_from(tokens).unwrap_or(u32::MAX);
+        // In this order: nobody sees more read than there are.
+        self.0[1].store(count(of), Ordering::Release);
+        self.0[0].store(count(read), Ordering::Release);
+    }
+
+    /// Tokens of the prompt that are read, and all of them; 0 of 0 until the reading begins.
+    #[must_use]
+    pub fn get(&self) -> (u32, u32) {
+        let read = self.0[0].load(Ordering::Acquire);
+        (read, self.0[1].load(Ordering::Acquire))
+    }
+}
+
 /// An accepted request.
 #[derive(Debug)]
 pub struct Ticket {
@@ -162,6 +183,7 @@ pub struct Ticket {
     /// Bounded by the request's `max_tokens`: the engine never waits for it.
     pub events: UnboundedReceiver<Event>,
     pub cancel: Cancel,
+    pub reading: Reading,
 }
 
 /// What every conversation must be, whatever the model.

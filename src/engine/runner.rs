@@ -147,6 +147,12 @@ impl Runner {
         }
     }
 
+    /// The region of the cache that the turn runs in.
+    #[must_use]
+    pub fn slot(&self) -> usize {
+        self.kv.active()
+    }
+
     /// Tokens in the cache.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -158,8 +164,8 @@ impl Runner {
         self.kv.is_empty()
     }
 
-    /// Starts a turn of a user's conversation: keeps what its region of the cache already holds of `prompt`, and returns
-    /// how many tokens that are; the rest, at least one token, is for `prefill`.
+    /// Starts a turn of a user's conversation: keeps what its region of the cache already holds of `prompt`, or copies what
+    /// another region of that user holds of it, and returns how many tokens that are; the rest, at least one token, is for `prefill`.
     ///
     /// # Errors
     /// If the device has failed.
@@ -173,9 +179,14 @@ impl Runner {
         let kv::Turn {
             region,
             cached,
+            source,
             change,
         } = self.kv.begin(owner, user, prompt);
         self.changed(change);
+        if let Some(source) = source {
+            let copied = self.executor.copy(source, region, cached);
+            copied.inspect_err(|_| self.kv.lose())?;
+        }
         self.executor.begin((region, cached), parameters, prompt)?;
         Ok(cached)
     }

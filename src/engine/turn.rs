@@ -10,7 +10,7 @@ use super::fair::Waits;
 use super::handle::Shared;
 use super::observe;
 use super::session::{Answer, Answered, SessionId};
-use super::{Cancel, Client, Event, FinishReason, Message, Options, Outcome};
+use super::{Cancel, Client, Event, FinishReason, Message, Options, Outcome, Reading};
 use super::{Refusal, RequestError, Usage};
 use crate::journal;
 use crate::telemetry::Receipt;
@@ -29,6 +29,7 @@ pub struct Turn {
     pub accepted: Instant,
     pub(super) events: UnboundedSender<Event>,
     pub(super) cancelled: Cancel,
+    pub(super) reading: Reading,
     pub(super) shared: Arc<Shared>,
 }
 

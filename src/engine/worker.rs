@@ -41,7 +41,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
     let (mut runner, mut encoder) = replace::put_in_force(inbox, served);
     while let Some(command) = inbox.next() {
         match command {
-            Command::Turn(turn) => serve(inbox, &mut runner, &encoder, turn)?,
+            Command::Turn(turn) => serve(inbox, &mut runner, &encoder, *turn)?,
             // Here alone: a turn that runs keeps its model to its end.
             Command::Control(Control::Replace(replacement)) => {
                 if let Some(another) = replacement.take_place(inbox, &mut runner) {
@@ -71,7 +71,9 @@ fn obey(inbox: &Inbox, runner: &mut Runner, control: Control) {
         // Whoever asked may have gone.
         Control::ResetGraph(reply) => {
             runner.reset_graph();
-            journal::graph_reset(runner.graph().epoch());
+            let life = runner.graph();
+            journal::graph_reset(life.epoch(), life.state().name());
+            tell(inbox, runner);
             drop(reply.send(Ok(())));
         }
         Control::DumpGraph(reply) => {
@@ -83,12 +85,18 @@ fn obey(inbox: &Inbox, runner: &mut Runner, control: Control) {
         }
         Control::SetMode(mode, reply) => {
             runner.set_graph_mode(mode);
-            observe::publish(inbox, runner);
+            tell(inbox, runner);
             drop(reply.send(Ok(())));
         }
         // Never between tokens; whoever asked is told by its end.
         Control::Replace(_) => {}
     }
+    observe::graph(inbox, runner);
+}
+
+/// Before whoever asked hears that it is done: the decode graph as it is, and what happened to it.
+fn tell(inbox: &Inbox, runner: &mut Runner) {
+    observe::publish(inbox, runner);
     observe::graph(inbox, runner);
 }
 
@@ -175,6 +183,16 @@ impl<'a> Generation<'a> {
         let cached = runner.begin(self.owner(), user, prompt, sampling)?;
         self.usage.prompt_tokens = count(prompt.len());
         self.usage.cached_tokens = count(cached);
+        self.turn.reading.set(cached, prompt.len());
+        let client = &self.turn.client;
+        journal::turn_began(
+            self.turn.id,
+            client.user,
+            runner.slot(),
+            prompt.len(),
+            cached,
+        );
+        observe::graph(self.inbox, runner);
 
         let mut rest = &prompt[cached..];
         while !rest.is_empty() {
@@ -192,6 +210,9 @@ impl<'a> Generation<'a> {
             )?;
             rest = after;
             self.inbox.progress().advance();
+            let read = prompt.len() - rest.len();
+            self.turn.reading.set(read, prompt.len());
+            journal::prompt_read(self.turn.id, client.user, read, prompt.len());
             self.obey_urgent(runner);
         }
         self.usage.first_token_us = micros(started.elapsed());

@@ -3,8 +3,8 @@
 //! They hold addresses, as the decode graph does, but no turn's state: only another address or geometry makes
 //! one useless. The least recently used goes when there are too many or they take too much.
 
-use super::life::{LifeCycle, State};
-use super::{Mode, Stepper};
+use super::life::LifeCycle;
+use super::{Mode, State, Stepper};
 
 /// How much may be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

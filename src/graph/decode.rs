@@ -6,8 +6,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::life::{LifeCycle, Reason, State};
-use super::{Mode, Renewal, Stepper, Trace};
+use super::life::LifeCycle;
+use super::{Mode, Reason, Renewal, State, Stepper, Trace};
 
 /// How a step came to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,17 +119,20 @@ impl<E> DecodeGraph<E> {
         Ok(Ran::Eagerly)
     }
 
-    /// Invalidates what was recorded against other addresses or geometries.
+    /// Invalidates what was recorded against other addresses or geometries; looks at each of them where that may be, after
+    /// a change of the cache that has left it valid, and always if a test asks for it.
     fn check<S: Stepper>(&mut self, step: &mut S) {
         if self.life.state() != State::Valid {
             return;
         }
         let differs = self.layout != step.layout();
-        let what = (differs || self.verify)
+        let what = (differs || self.verify || self.life.is_unverified())
             .then(|| self.trace.difference(&step.trace()))
             .flatten();
         if differs || what.is_some() {
             self.life.moved(what);
+        } else {
+            self.life.verified();
         }
     }
 
@@ -170,11 +173,12 @@ impl<E> DecodeGraph<E> {
                 self.execs.push(step.instantiate(recording)?);
                 Renewal::Instantiated
             };
-            self.life.renewed(renewal);
+            let took = begun.elapsed();
             updated &= renewal == Renewal::Updated;
             let exec = &mut self.execs[index];
+            self.life.renewed(index, renewal, S::nodes(exec), took);
             nodes += S::nodes(exec);
-            time += begun.elapsed();
+            time += took;
             // It is recorded before it is known whether it can be launched.
             if Some(at) == last {
                 self.life.recorded(nodes, updated, time);

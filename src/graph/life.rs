@@ -2,134 +2,14 @@
 //!
 //! It records and launches nothing: `decode` does, and reports here. Every transition is one method.
 
-use std::fmt;
 use std::time::Duration;
 
+use super::event::{Counters, Event, Reason, State};
 use super::{Mode, Renewal};
 use crate::kv::Change;
 
 /// Failures in a row after which no more recording is tried.
 pub const MOST_FAILURES: u32 = 3;
-
-/// Where the decode graph stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    /// The next step records it.
-    Invalid,
-    Recording,
-    /// The next step replays it.
-    Valid,
-    /// Steps run eagerly until a reset.
-    Disabled,
-}
-
-impl State {
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Invalid => "invalid",
-            Self::Recording => "recording",
-            Self::Valid => "valid",
-            Self::Disabled => "disabled",
-        }
-    }
-}
-
-/// Why it stands there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// Nothing has been recorded yet.
-    Start,
-    /// Earlier turns no longer are what it was recorded after.
-    Kv(Change),
-    /// An address or a launch geometry differs; what, if it was looked at.
-    Moved(Option<String>),
-    /// The driver refused a call.
-    Refused,
-    /// It was reset by an operator.
-    Reset,
-    /// The mode was changed; `none` keeps it disabled.
-    Mode,
-}
-
-impl Reason {
-    /// One word, for programs.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Kv(change) => change.name(),
-            Self::Moved(_) => "moved",
-            Self::Refused => "refused",
-            Self::Reset => "reset",
-            Self::Mode => "mode",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Moved(Some(what)) => write!(f, "moved: {what}"),
-            reason => f.write_str(reason.name()),
-        }
-    }
-}
-
-/// What happened since the process started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Recordings that were made executable.
-    pub recordings: u64,
-    /// Executable graphs, or segments of them, that took a new recording in place.
-    pub updates: u64,
-    /// Executable graphs, or segments of them, that were made anew.
-    pub instantiations: u64,
-    /// Steps that were replayed.
-    pub launches: u64,
-    /// Steps that ran kernel by kernel.
-    pub eager_steps: u64,
-    /// Refused calls.
-    pub failures: u64,
-}
-
-impl Counters {
-    fn and(self, more: Self) -> Self {
-        Self {
-            recordings: self.recordings + more.recordings,
-            updates: self.updates + more.updates,
-            instantiations: self.instantiations + more.instantiations,
-            launches: self.launches + more.launches,
-            eager_steps: self.eager_steps + more.eager_steps,
-            failures: self.failures + more.failures,
-        }
-    }
-}
-
-/// What an operator should read of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    Invalidated {
-        reason: Reason,
-        epoch: u64,
-    },
-    Recorded {
-        /// Why it had become invalid.
-        reason: Reason,
-        nodes: usize,
-        /// Whether every executable graph took it in place.
-        updated: bool,
-        time: Duration,
-    },
-    Failed {
-        error: String,
-        /// Failures in a row, with this one.
-        failures: u32,
-    },
-    Disabled {
-        error: String,
-    },
-}
 
 /// The state and its history.
 #[derive(Clone, Debug)]
@@ -148,6 +28,10 @@ pub struct LifeCycle {
     last_recording: Duration,
     /// The first step of an executor runs eagerly, and its token counts.
     warm: bool,
+    /// The change of the cache that a valid graph has not been verified after.
+    unverified: Option<Change>,
+    /// What was told last: the state, and whether the mode `none` is why.
+    told: (State, bool),
     events: Vec<Event>,
 }
 
@@ -165,11 +49,15 @@ impl LifeCycle {
             last_error: None,
             last_recording: Duration::ZERO,
             warm: false,
+            unverified: None,
+            told: (State::Invalid, false),
             events: Vec::new(),
         };
         if mode == Mode::None {
             new.to(State::Disabled, Reason::Mode);
         }
+        // As it begins, nothing has happened yet.
+        new.told = new.to_tell();
         new
     }
 
@@ -236,6 +124,8 @@ impl LifeCycle {
         }
         let later = std::mem::replace(&mut self.events, before.take_events());
         self.events.extend(later);
+        // The change of the cache that comes with it makes the transition.
+        self.told = before.told;
     }
 
     /// Whether the next step is to be recorded or replayed at all.
@@ -243,24 +133,47 @@ impl LifeCycle {
         self.warm && self.state != State::Disabled
     }
 
-    /// The cache changed other than by one more token of the turn. Segments do not hold what that changes.
+    /// The cache changed other than by one more token of the turn. Segments do not hold what that changes, so they stay
+    /// valid until their addresses are found to differ; they are looked at before they are replayed.
     pub fn change(&mut self, change: Change, epoch: u64) {
         self.epoch = epoch;
-        if self.state == State::Valid && self.mode != Mode::Piecewise {
-            self.to(State::Invalid, Reason::Kv(change));
-        } else if self.state == State::Invalid {
-            self.reason = Reason::Kv(change);
+        match self.state {
+            State::Valid if self.mode == Mode::Piecewise => self.unverified = Some(change),
+            State::Valid | State::Invalid => self.to(State::Invalid, Reason::Kv(change)),
+            State::Recording | State::Disabled => {}
         }
-        let reason = Reason::Kv(change);
-        self.events.push(Event::Invalidated { reason, epoch });
+        self.events.push(Event::Changed {
+            change,
+            epoch,
+            state: self.state,
+        });
+        self.tell();
+    }
+
+    /// Whether its addresses must be looked at before it is replayed.
+    pub(super) fn is_unverified(&self) -> bool {
+        self.unverified.is_some()
+    }
+
+    /// Every address and launch geometry is as it was recorded.
+    pub(super) fn verified(&mut self) {
+        if let Some(change) = self.unverified.take() {
+            let (reason, epoch, nodes) = (Reason::Kv(change), self.epoch, self.nodes);
+            self.reason = reason.clone();
+            self.counters.verified += 1;
+            self.events.push(Event::Verified {
+                reason,
+                epoch,
+                nodes,
+            });
+        }
     }
 
     /// An address or a launch geometry is not what it was recorded with.
     pub(super) fn moved(&mut self, what: Option<String>) {
         if self.state == State::Valid {
-            let (reason, epoch) = (Reason::Moved(what), self.epoch);
-            self.to(State::Invalid, reason.clone());
-            self.events.push(Event::Invalidated { reason, epoch });
+            self.to(State::Invalid, Reason::Moved(what));
+            self.tell();
         }
     }
 
@@ -269,21 +182,35 @@ impl LifeCycle {
     }
 
     /// An executable graph, or a segment of it, does what was recorded.
-    pub(super) fn renewed(&mut self, renewal: Renewal) {
+    pub(super) fn renewed(
+        &mut self,
+        segment: usize,
+        renewal: Renewal,
+        nodes: usize,
+        time: Duration,
+    ) {
         match renewal {
             Renewal::Updated => self.counters.updates += 1,
             Renewal::Instantiated => self.counters.instantiations += 1,
         }
+        self.events.push(Event::Renewed {
+            segment,
+            renewal,
+            nodes,
+            time,
+        });
     }
 
     /// All of it has been recorded; `updated` if every executable graph took it in place.
     pub(super) fn recorded(&mut self, nodes: usize, updated: bool, time: Duration) {
         self.state = State::Valid;
+        self.told = self.to_tell();
         self.nodes = nodes;
         self.last_recording = time;
         self.counters.recordings += 1;
         self.events.push(Event::Recorded {
             reason: self.reason.clone(),
+            epoch: self.epoch,
             nodes,
             updated,
             time,
@@ -315,27 +242,37 @@ impl LifeCycle {
 
     /// The driver refused a call of a recording or a replay.
     pub(super) fn refused(&mut self, error: String) {
-        self.failures += 1;
-        self.counters.failures += 1;
-        self.last_error = Some(error.clone());
-        if self.failures < MOST_FAILURES {
-            self.to(State::Invalid, Reason::Refused);
-            let failures = self.failures;
-            self.events.push(Event::Failed { error, failures });
-        } else {
-            self.to(State::Disabled, Reason::Refused);
-            self.events.push(Event::Disabled { error });
-        }
+        self.failed(State::Invalid, Reason::Refused, error);
     }
 
     /// The driver refused a call of a recorded prompt: the decode graph is as good as before, until that has
     /// happened too often.
     pub(super) fn prompt_refused(&mut self, error: String) {
-        let (state, reason) = (self.state, self.reason.clone());
-        self.refused(error);
-        if self.state != State::Disabled {
-            self.to(state, reason);
-        }
+        self.failed(self.state, self.reason.clone(), error);
+    }
+
+    /// One failure more, after which it is as said unless it is one too many.
+    fn failed(&mut self, state: State, reason: Reason, error: String) {
+        self.failures += 1;
+        self.counters.failures += 1;
+        self.last_error = Some(error.clone());
+        let (epoch, failures) = (self.epoch, self.failures);
+        let event = if failures < MOST_FAILURES {
+            if (state, &reason) != (self.state, &self.reason) {
+                self.to(state, reason);
+            }
+            Event::Failed {
+                error,
+                epoch,
+                failures,
+                state,
+            }
+        } else {
+            self.to(State::Disabled, Reason::Refused);
+            Event::Disabled { error, epoch }
+        };
+        self.told = self.to_tell();
+        self.events.push(event);
     }
 
     /// Starts anew, whatever has failed before; the mode `none` stays disabled.
@@ -344,15 +281,39 @@ impl LifeCycle {
         self.failures = 0;
         self.nodes = 0;
         if mode == Mode::None {
-            return self.to(State::Disabled, Reason::Mode);
+            self.to(State::Disabled, Reason::Mode);
+        } else {
+            self.to(State::Invalid, reason);
         }
-        let epoch = self.epoch;
-        self.to(State::Invalid, reason.clone());
-        self.events.push(Event::Invalidated { reason, epoch });
+        self.tell();
     }
 
     fn to(&mut self, state: State, reason: Reason) {
         self.state = state;
         self.reason = reason;
+        self.unverified = None;
+    }
+
+    /// Tells of another state than the one that was told last. Why an invalid graph is invalid may change without a word,
+    /// for it is recorded but once.
+    fn tell(&mut self) {
+        if self.told == self.to_tell() {
+            return;
+        }
+        let epoch = self.epoch;
+        match self.state {
+            State::Invalid => {
+                let reason = self.reason.clone();
+                self.events.push(Event::Invalidated { reason, epoch });
+            }
+            State::Disabled if self.mode == Mode::None => self.events.push(Event::Off { epoch }),
+            // Told where they happen, with what is known of them there.
+            State::Recording | State::Valid | State::Disabled => return,
+        }
+        self.told = self.to_tell();
+    }
+
+    fn to_tell(&self) -> (State, bool) {
+        (self.state, self.mode == Mode::None)
     }
 }

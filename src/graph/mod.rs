@@ -5,6 +5,7 @@
 
 mod buckets;
 mod decode;
+mod event;
 mod life;
 mod mode;
 #[cfg(feature = "cuda")]
@@ -16,7 +17,8 @@ mod trace;
 
 pub use buckets::{Buckets, Budget, Counts, Key};
 pub use decode::{DecodeGraph, Ran};
-pub use life::{Counters, Event, LifeCycle, MOST_FAILURES, Reason, State};
+pub use event::{Counters, Event, Reason, State};
+pub use life::{LifeCycle, MOST_FAILURES};
 pub use mode::Mode;
 #[cfg(feature = "cuda")]
 pub use recording::Recording;

@@ -1,5 +1,8 @@
 //! How much of the journal callers can fill: each user a burst of events, then one a second.
 //!
+//! What `log.level` adds below "info" has an account of its own, with a higher rate: an operator has asked for it, and it
+//! takes no room from the rest.
+//!
 //! A request that is cancelled as soon as it is made costs its caller next to nothing; an entry of the journal costs
 //! everybody room in it. What is beyond the rate is not told, but counted, and the counts are told once a minute. Events
 //! that no caller causes are never held back.
@@ -16,6 +19,9 @@ const BURST: u32 = 60;
 const FOR_WARNINGS: u32 = 20;
 /// A user may cause one more each.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The same for each user's events below "info", of which a request causes several.
+const FINE_BURST: u32 = 1000;
+const FINE_INTERVAL: Duration = Duration::from_millis(10);
 /// The least time between two summaries of one user.
 const PAUSE: Duration = Duration::from_secs(60);
 
@@ -25,9 +31,12 @@ pub(super) type Cause = Option<u32>;
 /// Callers cause it, and nothing tells which.
 pub(super) const ANY: Cause = None;
 
+/// Whose events, and whether those below "info".
+type Key = (Cause, bool);
+
 /// What users have caused of late.
 #[derive(Debug, Default)]
-pub(super) struct Callers(BTreeMap<Cause, Account>);
+pub(super) struct Callers(BTreeMap<Key, Account>);
 
 #[derive(Debug)]
 struct Account {
@@ -53,21 +62,23 @@ impl Callers {
         level: Level,
         now: Instant,
     ) -> bool {
-        if !self.0.contains_key(&cause) {
+        let key = (cause, level > Level::INFO);
+        if !self.0.contains_key(&key) {
             // Who has been quiet for so long is as one who never came.
             self.0
                 .retain(|_, account| now < account.paid_until || account.left_out.is_some());
         }
-        let account = self.0.entry(cause).or_insert(Account {
+        let account = self.0.entry(key).or_insert(Account {
             paid_until: now,
             left_out: None,
         });
-        let burst = match level {
-            Level::ERROR | Level::WARN => BURST,
-            _ => BURST - FOR_WARNINGS,
+        let (burst, interval) = match level {
+            Level::ERROR | Level::WARN => (BURST, INTERVAL),
+            Level::INFO => (BURST - FOR_WARNINGS, INTERVAL),
+            _ => (FINE_BURST, FINE_INTERVAL),
         };
-        let paid_until = account.paid_until.max(now) + INTERVAL;
-        if paid_until <= now + burst * INTERVAL {
+        let paid_until = account.paid_until.max(now) + interval;
+        if paid_until <= now + burst * interval {
             account.paid_until = paid_until;
             return true;
         }
@@ -97,8 +108,16 @@ impl Callers {
         self.take(|_| true)
     }
 
+    /// What of a user was left out.
+    #[cfg(test)]
+    fn last_of(&mut self, cause: Cause) -> Option<String> {
+        let account = self.0.get_mut(&(cause, true))?;
+        let (_, events) = account.left_out.take()?;
+        Some(LeftOut { cause, events }.to_string())
+    }
+
     fn take(&mut self, is_due: impl Fn(Instant) -> bool) -> Option<LeftOut> {
-        self.0.iter_mut().find_map(|(cause, account)| {
+        self.0.iter_mut().find_map(|((cause, _), account)| {
             let (_, events) = account.left_out.take_if(|(since, _)| is_due(*since))?;
             Some(LeftOut {
                 cause: *cause,
@@ -150,6 +169,15 @@ mod tests {
         // Another user is not concerned, nor is what nobody in particular has caused.
         assert!(told(2, "finished", Level::INFO, 8000));
         assert!(callers.admit(ANY, "graph", Level::INFO, at(8000)));
+
+        // Nor does what log.level adds take room from it, or have none because of it.
+        for n in 0..1001 {
+            let told = callers.admit(Some(2), "began", Level::DEBUG, at(8000));
+            assert_eq!(told, n < 1000);
+        }
+        assert!(callers.admit(Some(2), "finished", Level::INFO, at(8000)));
+        let left_out = callers.last_of(Some(2));
+        assert_eq!(left_out.as_deref(), Some("began 1"));
 
         let since = callers.next().expect("something was left out");
         assert_eq!(callers.due(at(8000)), None);

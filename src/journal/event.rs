@@ -23,6 +23,7 @@ pub struct Event {
 /// which caller it was: it is then told within that user's rate, and counted beyond. An event with a field client_uid
 /// must say so.
 ///
+/// What is less severe than "info" costs nothing unless `log.level` asks for it.
 /// Everything is written out where it happens, and told by the journal's own thread: reporting never waits. A field
 /// whose expression is an empty text is left out.
 macro_rules! events {
@@ -44,6 +45,9 @@ macro_rules! events {
             $(#[$doc])*
             #[allow(clippy::let_unit_value, clippy::ignored_unit_patterns, clippy::useless_format, clippy::useless_conversion)]
             pub fn $name($($argument: $type),*) {
+                if !super::queue::is_wanted(tracing::Level::$level) {
+                    return;
+                }
                 $(if !super::queue::admits(
                     $cause.into(),
                     stringify!($name),

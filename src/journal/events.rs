@@ -138,6 +138,32 @@ events! {
     "cb188c2aec9e4a1eaafe07265b4e5049" "{error}"
     { error = error }
 
+    /// A turn begins: where in the cache, and how much of its prompt is there already.
+    DEBUG turn_began(request_id: u64, client_uid: u32, slot: usize, prompt_tokens: usize, cached_tokens: usize) by (client_uid)
+    "1ccf29eb3f144cc793b3fc3aa1e86570" "request {request_id} of user {client_uid} begins in slot {slot}, which holds {cached_tokens} of the {prompt_tokens} tokens of its prompt"
+    {
+        request_id = request_id,
+        client_uid = client_uid,
+        slot = slot,
+        prompt_tokens = prompt_tokens,
+        cached_tokens = cached_tokens,
+    }
+
+    /// A part of a prompt has been read.
+    TRACE prompt_read(request_id: u64, client_uid: u32, read_tokens: usize, prompt_tokens: usize) by (client_uid)
+    "6315753e5d564e5b99bd389690e9dc18" "request {request_id} of user {client_uid}: {read_tokens} of {prompt_tokens} tokens are read"
+    {
+        request_id = request_id,
+        client_uid = client_uid,
+        read_tokens = read_tokens,
+        prompt_tokens = prompt_tokens,
+    }
+
+    /// The KV cache changed otherwise than by one more token of the turn.
+    DEBUG kv_changed(reason: &str, epoch: u64, graph_state: &str) by (ANY)
+    "1a5ecca0a5184701ad3222f3a96c2fda" "the key-value cache changed for the {epoch}. time: {reason}; the decode graph is {graph_state}"
+    { reason = reason, kv_epoch = epoch, graph_state = graph_state }
+
     /// The KV cache changed, or an address moved: the decode graph is recorded anew by the next step.
     INFO graph_invalid(reason: &str, epoch: u64) by (ANY)
     "b7b1c3b0e0d14e7f9a1f3f2bb6f5d0c4" "the decode graph is invalid: {reason}"
@@ -155,14 +181,31 @@ events! {
         recording_us = micros,
     }
 
-    /// The driver refused to record or replay; the step ran eagerly, and no token was lost.
-    WARN graph_failed(error: &str, cuda_error: Option<&str>, epoch: u64, failures: u32)
+    /// The KV cache changed, and the decode graph is as good as before: its segments hold nothing that this changes, and
+    /// every address is where it was.
+    INFO graph_verified(reason: &str, epoch: u64, nodes: usize) by (ANY)
+    "455c9c6f18f04da3b1b1df91f789b34c" "the decode graph is still valid after {reason}: the addresses of its {nodes} nodes are as they were"
+    { reason = reason, kv_epoch = epoch, graph_state = "valid", nodes = nodes }
+
+    /// One executable graph does what was recorded: the whole of the decode graph, or a segment of it.
+    TRACE graph_renewed(segment: usize, nodes: usize, how: &str, micros: u128) by (ANY)
+    "7ec5c3acd32140fea4e0a86ecda3743d" "segment {segment} of the decode graph: {nodes} nodes, {how} in {micros} us"
+    { segment = segment, nodes = nodes, how = how, recording_us = micros }
+
+    /// From now on no step is recorded, as the configuration says.
+    INFO graph_off(epoch: u64)
+    "395b6b9f30514819b29cf5c4a69775de" "the decode graph is disabled: the mode is none"
+    { kv_epoch = epoch, graph_state = "disabled" }
+
+    /// The driver refused to record or replay; the step ran eagerly, and no token was lost. `state` is the graph's, which a
+    /// refused prompt leaves as it was.
+    WARN graph_failed(error: &str, cuda_error: Option<&str>, epoch: u64, state: &str, failures: u32)
     "e90d5f7b6a4b4d2c8f31a7c05b9e6d18" "the decode graph failed ({failures} in a row): {error}"
     {
         error = error,
         cuda_error = or_nothing(cuda_error),
         kv_epoch = epoch,
-        graph_state = "invalid",
+        graph_state = state,
         failures = failures,
     }
 
@@ -177,9 +220,9 @@ events! {
     }
 
     /// An operator has reset it.
-    INFO graph_reset(epoch: u64)
-    "a46d0e3f7c5b49d8927e1b8f4c6a30d2" "the decode graph was reset"
-    { kv_epoch = epoch, graph_state = "invalid" }
+    INFO graph_reset(epoch: u64, state: &str)
+    "a46d0e3f7c5b49d8927e1b8f4c6a30d2" "the decode graph was reset: it is {state}"
+    { kv_epoch = epoch, graph_state = state }
 
     /// A request has ended as its caller wanted, or was cancelled.
     INFO request_finished(request: &Request<'_>, receipt: &Receipt) by (request.client_uid)

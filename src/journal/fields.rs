@@ -74,7 +74,14 @@ pub const FIELDS: &[(&str, &str)] = &[
         "QUEUE_US",
         "microseconds from acceptance to the start of the prompt's reading",
     ),
-    ("REASON", "why the decode graph is or was invalid"),
+    (
+        "READ_TOKENS",
+        "tokens of the prompt that are read, those in the cache among them",
+    ),
+    (
+        "REASON",
+        "why the decode graph is or was invalid, or what changed in the cache",
+    ),
     ("RECORDING_US", "microseconds that the recording took"),
     (
         "REFUSALS",
@@ -87,8 +94,16 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     ("SECONDS", "how long it took"),
     (
+        "SEGMENT",
+        "of the decode graph, counted from 0; the only one unless graph.mode is piecewise",
+    ),
+    (
         "SESSION",
         "number of the session, the last part of its object path; absent without one",
+    ),
+    (
+        "SLOT",
+        "region of the key-value cache, of kv.slots, counted from 0",
     ),
     ("STALL_SECONDS", "how long nothing was read"),
     ("TEXT", "the panic's message, if it is a constant"),

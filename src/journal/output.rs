@@ -42,6 +42,7 @@ pub fn init(level: Level) -> io::Result<Journal> {
         .with(Libraries.with_filter(LevelFilter::WARN))
         .try_init()
         .map_err(io::Error::other)?;
+    queue::want(self::filter(level));
     queue::open(queue);
     Ok(Journal { filter: handle })
 }
@@ -49,6 +50,7 @@ pub fn init(level: Level) -> io::Result<Journal> {
 impl Journal {
     /// From now on events below `level` are not reported.
     pub fn set_level(&self, level: Level) {
+        queue::want(filter(level));
         let filter = self.filter.clone();
         // In its place among the events: those before it are told as they were reported.
         queue::change(Box::new(move || {
@@ -59,14 +61,17 @@ impl Journal {
 }
 
 fn targets(level: Level) -> Targets {
-    let level = match level {
+    Targets::new().with_target(TARGET, filter(level))
+}
+
+const fn filter(level: Level) -> LevelFilter {
+    match level {
         Level::Error => LevelFilter::ERROR,
         Level::Warn => LevelFilter::WARN,
         Level::Info => LevelFilter::INFO,
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
-    };
-    Targets::new().with_target(TARGET, level)
+    }
 }
 
 fn output() -> Box<dyn Layer<Registry> + Send + Sync> {

@@ -6,10 +6,12 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::Level;
+use tracing::level_filters::LevelFilter;
 
 use super::callers::{Callers, Cause, LeftOut};
 
@@ -21,6 +23,9 @@ const CAPACITY: usize = 4096;
 
 /// What the end of the process may wait for a journal that does not read.
 const FLUSH: Duration = Duration::from_secs(1);
+
+/// Whether events below "info" are reported: "debug", and "trace" too. Without a journal, as in tests and tools, they are.
+static FINE: [AtomicBool; 2] = [const { AtomicBool::new(true) }; 2];
 
 /// Where the process reports; without it, as in tests and tools, events are told where they happen.
 static WAY: OnceLock<Arc<Queue>> = OnceLock::new();
@@ -161,6 +166,22 @@ impl Queue {
 pub(super) fn open(queue: Arc<Queue>) {
     // Only the first of a process counts, as with its subscriber.
     let _ = WAY.set(queue);
+}
+
+/// Whether an event of this level is worth being written out. Those from "info" up always are: their filter stands where
+/// they are told, so that a change of it has its place among them.
+pub(super) fn is_wanted(level: Level) -> bool {
+    match level {
+        Level::DEBUG => FINE[0].load(Ordering::Relaxed),
+        Level::TRACE => FINE[1].load(Ordering::Relaxed),
+        _ => true,
+    }
+}
+
+/// From now on only events of at least this level are wanted.
+pub(super) fn want(level: LevelFilter) {
+    FINE[0].store(level >= LevelFilter::DEBUG, Ordering::Relaxed);
+    FINE[1].store(level >= LevelFilter::TRACE, Ordering::Relaxed);
 }
 
 /// Whether an event that a caller has caused is told; without a queue every one is.

@@ -77,6 +77,8 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
         Ok(read) => read,
         Err(error) => {
             inbox.fail(&error.to_string());
+            // Nobody is going to read another one.
+            drop(reloads);
             bus.configure(BusConfig::default());
             tokio::time::sleep(LINGER).await;
             stop::tell(bus).await;

@@ -15,6 +15,8 @@ use crate::journal;
 const CANCEL: Duration = Duration::from_secs(2);
 /// What readers get to take what has been generated; one that does not read is left behind.
 const FLUSH: Duration = Duration::from_secs(1);
+/// The same where a failure is all there is to be read, on a machine that has other things to do.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Lets requests run for `grace`, or until a second signal, or as long as the engine does; then cancels them.
 pub(super) async fn stop(
@@ -46,8 +48,9 @@ pub(super) async fn stop(
     let _ = timeout(FLUSH, bus.leave()).await;
 }
 
-/// Lets everyone who waits read how it ended, after a failure.
+/// Lets everyone who waits read how it ended, after a failure. Nobody waits for the end of such a process, and the answer
+/// is all that its callers get.
 pub(super) async fn tell(bus: Bus) {
     let _ = timeout(FLUSH, bus.delivered()).await;
-    let _ = timeout(FLUSH, bus.leave()).await;
+    let _ = timeout(FAREWELL, bus.leave()).await;
 }

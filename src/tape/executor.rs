@@ -69,6 +69,19 @@ impl Executor {
         Ok(())
     }
 
+    /// Copies the first positions of a region of the cache to another.
+    ///
+    /// # Errors
+    /// If the device has failed; what the other region holds is then unknown.
+    pub fn copy(&mut self, from: usize, to: usize, positions: usize) -> Result<(), ExecuteError> {
+        match self {
+            Self::Cpu(cpu) => cpu.copy(from, to, positions),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.copy(from, to, positions)?,
+        }
+        Ok(())
+    }
+
     /// The next step starts with `token` rather than the one chosen last.
     pub fn post(&mut self, token: u32) {
         match self {

@@ -212,3 +212,32 @@ async fn a_file_that_cannot_be_passed_is_an_error_too() {
     engine.close();
     thread.join().expect("it ends");
 }
+
+/// How far a prompt has been read is told to whoever looks, if it is the one who asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_owner_sees_how_far_the_prompt_is_read() {
+    let daemon = Daemon::start("first=3600s").await;
+    let (mine, other) = (daemon.client().await, daemon.client().await);
+    let ask = async |text| {
+        let asked = mine.manager.submit(&question(text), fields([])).await;
+        asked.unwrap()
+    };
+    let path = ask("one two three").await;
+    let (running, waiting) = (mine.request(path.clone()).await, ask("four").await);
+    let waiting = mine.request(waiting).await;
+    until(async || running.reading().await.unwrap() == (0, 3)).await;
+    assert_eq!(waiting.reading().await.unwrap(), (0, 0));
+    let refused = other.request(path).await.reading().await;
+    assert!(matches!(refused, Err(Error::NotOwner(_))), "{refused:?}");
+
+    let daemon = Daemon::start("").await;
+    let client = daemon.client().await;
+    let text = question("one two three");
+    let asked = client.manager.submit(&text, fields([]));
+    let request = asked.await.unwrap();
+    read(&client, request.clone()).await;
+    assert_eq!(
+        client.request(request).await.reading().await.unwrap(),
+        (3, 3)
+    );
+}

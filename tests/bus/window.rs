@@ -201,6 +201,40 @@ async fn a_reset_is_seen_and_the_graph_can_be_drawn() {
     states.reaches("valid").await;
 }
 
+/// Sessions with one system text read it once, while each is open and has a slot of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_session_does_not_pay_for_the_same_system_text_again() {
+    let bus = PrivateBus::start();
+    let _daemon = start(&bus, 2).await;
+    let client = Client::connect(&bus).await;
+    let rules = "You answer questions about seas and trees in one word, and in no more than one. "
+        .repeat(6);
+    let open = async |client: &Client| {
+        let system = fields([("system", rules.as_str().into())]);
+        let path = client.manager.open_session(system).await.unwrap();
+        client.session(path).await
+    };
+    let (sea, tree) = (open(&client).await, open(&client).await);
+    let first = say(&sea, SEA).await;
+    assert_eq!(first.usage.cached_tokens, 0);
+    let second = say(&tree, TREE).await;
+    let computed = second.usage.prompt_tokens - second.usage.cached_tokens;
+    let question = u32::try_from(TREE.len()).unwrap();
+    assert!(
+        computed < 16 + question && second.usage.prompt_tokens > 100,
+        "{computed} tokens were computed of {second:?}"
+    );
+    // Both go on where they are, and say what they say alone.
+    assert!(say(&sea, SALT).await.usage.cached_tokens > first.usage.prompt_tokens);
+    assert!(say(&tree, TALL).await.usage.cached_tokens > second.usage.prompt_tokens);
+    let bus = PrivateBus::start();
+    let _daemon = start(&bus, 1).await;
+    let client = Client::connect(&bus).await;
+    let alone = say(&open(&client).await, TREE).await;
+    assert_eq!(alone.usage.cached_tokens, 0);
+    assert_eq!(second.text, alone.text);
+}
+
 /// What the bus is told of `GraphState`.
 struct States(MessageStream);
 

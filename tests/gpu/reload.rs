@@ -129,7 +129,12 @@ fn load(model: &Path, backend: Backend, slots: usize) -> Result<Runner, String> 
 fn say(runner: &mut Runner, owner: Owner, prompt: &[u32]) -> Result<Vec<u32>, String> {
     let failed = |error: ganglion::engine::runner::RunError| error.to_string();
     let cached = runner
-        .begin(Some(owner), 0, prompt, Parameters::default())
+        .begin(
+            Some(owner),
+            u32::from(owner == OTHER),
+            prompt,
+            Parameters::default(),
+        )
         .map_err(failed)?;
     let chunk = runner.prefill_chunk();
     let mut rest = &prompt[cached..];

@@ -56,8 +56,8 @@ impl Cache {
     }
 
     /// A turn keeps its conversation's region; a new one takes a free region that has the most in common with it,
-    /// and if none is free the one that has not been used for the longest time. What other users have said is nothing
-    /// in common.
+    /// and if none is free the one that has not been used for the longest time; there it has what any region has in
+    /// common with it. What other users have said is nothing in common.
     pub(super) fn begin(
         &mut self,
         owner: Option<u64>,
@@ -80,6 +80,11 @@ impl Cache {
             chosen = best.or(places.first().copied());
         }
         let chosen = chosen.expect("there is a region");
+        let shared = self
+            .regions
+            .iter()
+            .map(|region| region.shared(user, prompt));
+        let found = shared.max().unwrap_or(0).min(prompt.len() - 1);
         let region = &mut self.regions[chosen];
         let held = region.tokens.len();
         let kept = region.shared(user, prompt).min(prompt.len() - 1);
@@ -96,9 +101,9 @@ impl Cache {
         self.turns += 1;
         self.epoch += 1;
         self.active = chosen;
-        region.tokens.truncate(kept);
+        region.tokens = prompt[..found].to_vec();
         (region.owner, region.user, region.last_turn) = (owner, user, self.turns);
-        (kept, change)
+        (found, change)
     }
 
     pub(super) fn rewind(&mut self, owner: u64, keep: usize) -> Option<Change> {

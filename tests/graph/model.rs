@@ -52,6 +52,8 @@ pub(super) struct Model {
     in_a_row: u32,
     counters: Counters,
     warm: bool,
+    /// The change of the cache that segments have not been held against.
+    unverified: Option<Change>,
     /// Executable graphs that can be updated, each by the region that its template is of; `None` if that is unknown.
     living: Vec<Option<usize>>,
     /// Of the cache: what they were recorded against.
@@ -76,6 +78,7 @@ impl Model {
             in_a_row: 0,
             counters: Counters::default(),
             warm: false,
+            unverified: None,
             living: Vec::new(),
             region: 0,
             prompts: Vec::new(),
@@ -112,16 +115,13 @@ impl Model {
         self.begin_anew(mode, Reason::Start);
     }
 
-    /// The cache has changed: segments do not depend on it, nor do recorded prompts.
+    /// The cache has changed. Segments do not depend on it, nor do recorded prompts; but segments are held against it.
     pub(super) fn change(&mut self, change: Change, epoch: u64) {
         self.epoch = epoch;
-        let depends = match self.state {
-            State::Valid => self.mode != Mode::Piecewise,
-            State::Invalid | State::Recording => true,
-            State::Disabled => false,
-        };
-        if depends {
-            self.to(State::Invalid, Reason::Kv(change));
+        match (self.state, self.mode) {
+            (State::Disabled, _) => {}
+            (State::Valid, Mode::Piecewise) => self.unverified = Some(change),
+            _ => self.to(State::Invalid, Reason::Kv(change)),
         }
     }
 
@@ -135,6 +135,10 @@ impl Model {
             self.to(State::Invalid, Reason::Moved(None));
         }
         self.region = region;
+        if let Some(change) = self.unverified.take() {
+            self.counters.verified += 1;
+            self.reason = Reason::Kv(change);
+        }
         let tried = if self.state == State::Valid {
             self.replay()
         } else {
@@ -144,7 +148,7 @@ impl Model {
             Err(No::Lost) => return Outcome::Lost,
             Ok(()) => true,
             Err(No::Refused { token }) => {
-                self.failed(State::Invalid, Reason::Refused);
+                self.failed(Some(Reason::Refused));
                 token
             }
         };
@@ -183,7 +187,7 @@ impl Model {
             Err(No::Lost) => Outcome::Lost,
             Err(No::Refused { token }) => {
                 // The decode graph itself is as good as it was.
-                self.failed(self.state, self.reason.clone());
+                self.failed(None);
                 if token {
                     Outcome::Ran
                 } else {
@@ -229,15 +233,17 @@ impl Model {
 
     fn to(&mut self, state: State, reason: Reason) {
         (self.state, self.reason) = (state, reason);
+        self.unverified = None;
     }
 
-    fn failed(&mut self, state: State, reason: Reason) {
+    /// With a reason it is the decode graph's own failure.
+    fn failed(&mut self, reason: Option<Reason>) {
         self.in_a_row += 1;
         self.counters.failures += 1;
         if self.in_a_row == 3 {
             self.to(State::Disabled, Reason::Refused);
-        } else {
-            self.to(state, reason);
+        } else if let Some(reason) = reason {
+            self.to(State::Invalid, reason);
         }
     }
 

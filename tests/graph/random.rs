@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::fault::{Call, Fault, How};
-use ganglion::graph::{Budget, Event, Mode, State};
+use ganglion::graph::{Budget, Mode, State};
 use ganglion::kv::{Change, Owner};
 use ganglion::sampler::Parameters;
 use ganglion::tape::GraphOptions;
@@ -15,6 +15,7 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunne
 use super::cache::Cache;
 use super::lives::{Act, Engine, Keep, Life, TOKENS, Turn, life};
 use super::model::{Model, Outcome};
+use super::told::Told;
 use super::{CONTEXT, SIZES, TINY, chunks, runner};
 use crate::support::refusals::{prefill, same};
 
@@ -40,7 +41,7 @@ struct World<'a> {
     cache: Cache,
     /// All that each owner has said and heard.
     texts: HashMap<Option<u64>, Vec<u32>>,
-    events: (u64, u64),
+    told: Told,
     met: &'a mut Met,
 }
 
@@ -189,15 +190,9 @@ impl World<'_> {
         self.check_life()?;
         same("tokens held", self.runner.len(), self.cache.held())?;
         for event in self.runner.take_graph_events() {
-            match event {
-                Event::Recorded { .. } => self.events.0 += 1,
-                Event::Failed { .. } | Event::Disabled { .. } => self.events.1 += 1,
-                Event::Invalidated { .. } => {}
-            }
+            self.told.hear(event)?;
         }
-        let counters = self.runner.graph().counters();
-        let told = (counters.recordings, counters.failures);
-        same("recordings and failures told of", self.events, told)?;
+        self.told.check(self.runner.graph())?;
         let mode = self.runner.graph().mode();
         self.met.states.insert((mode, self.model.state()));
         self.met.steps += 1;
@@ -256,7 +251,7 @@ fn live(life: &Life, eager: &mut [Runner], met: &mut Met) -> Result<(), String> 
         model: Model::new(engine.mode, layers, engine.most_prompts),
         cache: Cache::new(engine.slots),
         texts: HashMap::new(),
-        events: (0, 0),
+        told: Told::default(),
         met,
     };
     for (index, act) in life.acts.iter().enumerate() {

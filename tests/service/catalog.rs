@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 
 use ganglion::journal::{self, EVENTS, FIELDS};
 use ganglion::telemetry::{FinishReason, Receipt, Usage};
-use tracing::field::{Field, Visit};
-use tracing::{Level, Subscriber};
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing::Level;
+
+use crate::support::journal::Journal;
 
 use crate::support::needs;
 
@@ -118,35 +117,11 @@ fn the_journal_accepts_the_catalog() {
     assert_eq!(listed.lines().count(), EVENTS.len(), "{listed}");
 }
 
-/// Keeps the fields of every event.
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<BTreeMap<&'static str, String>>>>);
-
-impl<S: Subscriber> Layer<S> for Kept {
-    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        let mut fields = Fields(BTreeMap::new());
-        event.record(&mut fields);
-        self.0.lock().unwrap().push(fields.0);
-    }
-}
-
-struct Fields(BTreeMap<&'static str, String>);
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.insert(field.name(), format!("{value:?}"));
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name(), value.to_owned());
-    }
-}
-
 /// What `report` tells when there is no queue: at once, on this thread.
 fn told(report: impl FnOnce()) -> BTreeMap<&'static str, String> {
-    let kept = Kept::default();
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(kept.clone()), report);
-    let mut events = kept.0.lock().unwrap();
+    let journal = Journal::default();
+    journal.during(report);
+    let mut events = journal.take();
     let event = events.pop().expect("an event");
     assert!(events.is_empty(), "only one");
     event
@@ -200,9 +175,10 @@ fn an_event_carries_its_id_and_the_fields_of_its_row() {
 
 #[test]
 fn a_field_without_a_value_is_left_out() {
-    let fields = told(|| journal::graph_failed("refused", None, 4, 1));
+    let fields = told(|| journal::graph_failed("refused", None, 4, "invalid", 1));
     assert!(!fields.contains_key("cuda_error"), "{fields:?}");
     assert_eq!(fields["kv_epoch"], "4");
-    let fields = told(|| journal::graph_failed("refused", Some("CUDA_ERROR_UNKNOWN"), 4, 1));
+    let fields =
+        told(|| journal::graph_failed("refused", Some("CUDA_ERROR_UNKNOWN"), 4, "valid", 1));
     assert_eq!(fields["cuda_error"], "CUDA_ERROR_UNKNOWN");
 }

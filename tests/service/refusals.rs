@@ -1,8 +1,12 @@
 //! What the daemon cannot start with, and how it says so.
 
+use std::collections::HashMap;
+
 use futures_util::future::join_all;
 use ganglion::bus::Error;
+use ganglion::bus::proxy::{DiagnosticsProxy, Fields};
 use nix::sys::signal::Signal;
+use zbus::fdo;
 
 use super::gangliond::{Gangliond, ask, client};
 use crate::support::daemon::eventually;
@@ -12,6 +16,12 @@ use crate::support::tiny_gguf;
 
 const NOT_READY: &str = "org.ganglion.Llm1.Error.NotReady";
 const NOWHERE: &str = "unix:path=/nonexistent/bus";
+/// Room for the requests of one user.
+const ROOM: &str = "[queue]\ncapacity = 64\n[limits]\nqueue_percent_per_user = 100\n";
+
+fn hello() -> [(&'static str, Fields<'static>); 1] {
+    [("user", HashMap::from([("content", "hello".into())]))]
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_configuration_is_told_to_systemd_and_ends_with_78() {
@@ -77,6 +87,51 @@ async fn nobody_is_left_without_an_answer_when_the_daemon_ends() {
         let (name, text) = answer.expect("it is accepted").expect("it fails");
         assert_eq!((&*name, &*text), (NOT_READY, "the file is cut off"));
     }
+    assert_eq!(daemon.end().await.status, Some(78));
+}
+
+/// While it ends, whatever it is asked, until it has gone: the reason, and never another one, nor none.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_reads_why_as_long_as_there_is_somebody_to_answer() {
+    let bus = PrivateBus::start();
+    let script = "load=500ms,load_error=the file is cut off";
+    let daemon = Gangliond::scripted(&bus, script, ROOM);
+    daemon.told("STATUS=loading").await;
+    let manager = client(&bus).await;
+    let connection = manager.inner().connection();
+    let diagnostics = DiagnosticsProxy::new(connection).await.expect("a proxy");
+    let all = join_all((0..40).map(async |at| {
+        let mut read = 0;
+        loop {
+            let none = HashMap::new();
+            let answer = match at % 5 {
+                0 => manager.complete("hello", none).await.map(drop),
+                1 => manager.open_session(none).await.map(drop),
+                2 => manager.reload().await,
+                3 => diagnostics.reset_graph().await,
+                _ => manager.submit(&hello(), none).await.map(drop),
+            };
+            match answer {
+                Err(Error::NotReady(why)) if why == "the file is cut off" => read += 1,
+                // It still loads.
+                Err(Error::NotReady(why)) if why == "the model is still loading" => {}
+                // Of what may be held at once there is so much.
+                Ok(()) | Err(Error::Busy(_) | Error::QuotaExceeded(_)) => {}
+                // It has gone.
+                Err(Error::Bus(zbus::Error::FDO(error)))
+                    if matches!(
+                        *error,
+                        fdo::Error::ServiceUnknown(_) | fdo::Error::NameHasNoOwner(_)
+                    ) =>
+                {
+                    return read;
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }));
+    let read: Vec<u32> = eventually(all).await;
+    assert!(read.iter().all(|read| *read > 0), "{read:?}");
     assert_eq!(daemon.end().await.status, Some(78));
 }
 

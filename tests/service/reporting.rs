@@ -13,6 +13,7 @@ use super::gangliond::{End, Gangliond, ask, client};
 use crate::support::daemon::{eventually, until};
 use crate::support::private_bus::PrivateBus;
 use crate::support::stream::Reader;
+use crate::support::tiny_gguf;
 
 /// What nobody may find in any line.
 const SENTINEL: &str = "cormorant";
@@ -105,6 +106,49 @@ async fn the_journal_holds_no_prompts_and_no_answers() {
     let End { journal, .. } = daemon.end().await;
     assert!(journal.contains("request 1 failed: "), "{journal}");
     assert!(!found(&journal), "{journal}");
+}
+
+/// With a model of its own, at every level: what each adds is there, and never a prompt.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fine_levels_tell_of_turns_slots_and_renewals_and_of_no_prompt() {
+    const TURN: &str = "debug: request 1 of user ";
+    const CHANGE: &str =
+        "debug: the key-value cache changed for the 1. time: new_turn; the decode graph is ";
+    const READ: &str = "trace: request 1 of user ";
+    const RENEWED: &str = "trace: segment 0 of the decode graph: ";
+    let (bus, folder) = (PrivateBus::start(), tempfile::tempdir().unwrap());
+    let model = folder.path().join("tiny.gguf");
+    std::fs::write(&model, tiny_gguf::with_vocabulary().file()).unwrap();
+    for (level, told, not_told) in [
+        ("trace", &[TURN, CHANGE, READ, RENEWED][..], &[][..]),
+        ("debug", &[TURN, CHANGE], &["trace:"]),
+        ("info", &["info: request 1: "], &["debug:", "trace:"]),
+    ] {
+        let config = format!(
+            "backend = 'cpu'\nlog.level = '{level}'\nmodel.path = '{}'\nkv.context = 256\n",
+            model.display()
+        );
+        let daemon = Gangliond::start(bus.text(), &[], &config);
+        daemon.told("READY=1").await;
+        let manager = client(&bus).await;
+        let answer = Reader::new(ask(&manager, SENTINEL).await.unwrap());
+        assert_eq!(answer.answer().await.error, None);
+        daemon.signal(Signal::SIGTERM);
+        let End { journal, .. } = daemon.end().await;
+        for start in told {
+            assert!(
+                journal.lines().any(|line| line.starts_with(start)),
+                "{start}: {journal}"
+            );
+        }
+        for start in not_told {
+            assert!(
+                !journal.lines().any(|line| line.starts_with(start)),
+                "{start}: {journal}"
+            );
+        }
+        assert!(!journal.to_lowercase().contains(SENTINEL), "{journal}");
+    }
 }
 
 /// Has it tell `count` events that no caller's rate holds back.

@@ -8,12 +8,17 @@ use crate::support::needs;
 
 const UNIT: &str = include_str!("../../systemd/gangliond.service");
 const DEVICES: &str = include_str!("../../systemd/DEVICES.md");
+const TEGRA: &str = include_str!("../../systemd/drop-ins/40-tegra.conf");
 const GENERATOR: &str = include_str!("../../systemd/gangliond-generator");
 const SYSUSERS: &str = include_str!("../../systemd/sysusers.d/gangliond.conf");
 
-/// The values of `key`.
+/// The values of `key` in the unit.
 fn values(key: &str) -> impl Iterator<Item = &'static str> + '_ {
-    UNIT.lines()
+    values_of(UNIT, key)
+}
+
+fn values_of<'a>(text: &'static str, key: &'a str) -> impl Iterator<Item = &'static str> + 'a {
+    text.lines()
         .filter_map(move |line| line.strip_prefix(key)?.strip_prefix('='))
 }
 
@@ -79,8 +84,12 @@ fn newest_key(text: &str) -> (u32, &str) {
 #[test]
 fn a_key_is_where_the_systemd_that_reads_it_knows_it() {
     assert_eq!(newest_key(UNIT).0, OLDEST, "{}", newest_key(UNIT).1);
+    assert_eq!(newest_key(TEGRA).0, OLDEST, "{}", newest_key(TEGRA).1);
     for (name, text) in drop_ins() {
-        let (_, of) = name.rsplit_once("-v").expect("it says from when on");
+        let Some((_, of)) = name.rsplit_once("-v") else {
+            assert_eq!(name, "40-tegra.conf");
+            continue;
+        };
         let of: u32 = of.trim_end_matches(".conf").parse().expect("a number");
         let (since, key) = newest_key(&text);
         assert_eq!(since, of, "{name}: {key}");
@@ -104,12 +113,26 @@ fn drop_ins() -> Vec<(String, String)> {
 
 /// Runs it where systemd `running` runs and `installed` lies on the disk; gives the drop-ins that are in force then.
 fn generated(running: &str, installed: &str) -> Vec<String> {
+    generated_on("", running, installed)
+}
+
+/// The same on a board that the device tree says is compatible with something.
+fn generated_on(compatible: &str, running: &str, installed: &str) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [templates, out] = ["templates", "out"].map(|name| folder.path().join(name));
     fs::create_dir(&templates).expect("a folder");
-    for name in ["40-v247.conf", "50-v250.conf", "50-v254.conf", "README"] {
+    let names = [
+        "40-tegra.conf",
+        "40-v247.conf",
+        "50-v250.conf",
+        "50-v254.conf",
+        "README",
+    ];
+    for name in names {
         fs::write(templates.join(name), "").expect("a file");
     }
+    let board = folder.path().join("compatible");
+    fs::write(&board, compatible).expect("a file");
     let program = |name: &str, says: &str| {
         let file = folder.path().join(name);
         let text = format!("#!/bin/sh\necho '{says}'\necho '+PAM'\n");
@@ -124,6 +147,10 @@ fn generated(running: &str, installed: &str) -> Vec<String> {
             &templates.display().to_string(),
         )
         .replace("/proc/1/exe", &first)
+        .replace(
+            "/sys/firmware/devicetree/base/compatible",
+            &board.display().to_string(),
+        )
         .replace("version systemctl", &format!("version {systemctl}"));
     let ran = Command::new("sh")
         .args(["-c", &script, "generator"])
@@ -175,6 +202,19 @@ fn drop_ins_are_those_that_the_running_systemd_knows() {
     assert!(generated("busybox", "").is_empty(), "nobody knows");
 }
 
+/// Elsewhere systemd would say of each of its nodes, at every start, that it is not there.
+#[test]
+fn the_nodes_of_a_jetson_are_asked_for_on_a_jetson_alone() {
+    let orin = "nvidia,p3737-0000+p3701-0005\0nvidia,p3701-0005\0nvidia,tegra234\0";
+    assert_eq!(generated_on(orin, "busybox", ""), ["40-tegra.conf"]);
+    let other = "raspberrypi,5-model-b\0brcm,bcm2712\0";
+    assert!(generated_on(other, "busybox", "").is_empty());
+    let paths: Vec<_> = values("DeviceAllow")
+        .filter(|device| device.starts_with('/'))
+        .collect();
+    assert!(paths.is_empty(), "{paths:?}");
+}
+
 #[test]
 fn the_unit_names_what_the_code_names() {
     assert_eq!(values("BusName").collect::<Vec<_>>(), [ganglion::bus::NAME]);
@@ -196,7 +236,8 @@ fn the_unit_opens_the_devices_that_are_documented() {
         .map(|(node, rest)| format!("{node} {}", rest.split(' ').next().unwrap_or_default()))
         .collect();
     assert!(!documented.is_empty());
-    assert_eq!(values("DeviceAllow").collect::<Vec<_>>(), documented);
+    let allowed = values("DeviceAllow").chain(values_of(TEGRA, "DeviceAllow"));
+    assert_eq!(allowed.collect::<Vec<_>>(), documented);
     assert_eq!(values("DevicePolicy").collect::<Vec<_>>(), ["closed"]);
 }
 

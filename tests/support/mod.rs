@@ -4,6 +4,7 @@ pub(crate) mod attack;
 pub(crate) mod daemon;
 pub(crate) mod fake_driver;
 pub(crate) mod gguf_writer;
+pub(crate) mod journal;
 pub(crate) mod leaks;
 pub(crate) mod needs;
 pub(crate) mod peer_bus;

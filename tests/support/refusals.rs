@@ -73,7 +73,8 @@ fn turn_of(
         ..Parameters::default()
     };
     runner.rewind(owner, 0);
-    runner.begin(Some(owner), 0, &PROMPT, parameters)?;
+    // Each owner is a user of its own: what one holds is not copied for the other.
+    runner.begin(Some(owner), u32::from(owner == OTHER), &PROMPT, parameters)?;
     at(runner, 0);
     prefill(runner, &PROMPT)?;
     let mut tokens = vec![runner.token()];

@@ -21,7 +21,7 @@ for scenario in "$@"; do
     mkdir "$folder/$scenario.taken" 2>/dev/null || continue
     begun=$SECONDS
     result=ok
-    inside timeout --kill-after=5 150 bash /usr/lib/ganglion-check/scenario.sh "$scenario" \
+    inside timeout --kill-after=5 600 bash /usr/lib/ganglion-check/scenario.sh "$scenario" \
         >"$folder/$scenario.log" 2>&1 </dev/null &
     # In the background, so that this script can be ended meanwhile.
     wait $! || result=FAILED

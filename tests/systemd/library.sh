@@ -12,9 +12,10 @@ fail() {
 }
 trap 'echo "FAILED at line $LINENO of ${BASH_SOURCE[0]##*/}: $BASH_COMMAND" >&2' ERR
 
-# within SECONDS COMMAND...: waits until it succeeds.
+# within SECONDS COMMAND...: waits until it succeeds. So long it takes at most where nothing else runs; it is waited for
+# several times as long, so that nothing depends on what else does.
 within() {
-    local until=$((SECONDS + $1))
+    local until=$((SECONDS + 6 * $1))
     shift
     until "$@" >/dev/null 2>&1; do
         [ "$SECONDS" -lt "$until" ] || fail "this did not become true: $*"

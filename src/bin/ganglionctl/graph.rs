@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure};
 use crate::output;
 
 /// Names first, then figures; what a newer daemon tells besides follows.
-const ORDER: [&str; 14] = [
+const ORDER: [&str; 15] = [
     "state",
     "mode",
     "reason",
@@ -22,6 +22,7 @@ const ORDER: [&str; 14] = [
     "epoch",
     "nodes",
     "recordings",
+    "verified",
     "updates",
     "instantiations",
     "recording_us",

@@ -10,7 +10,7 @@ use zbus::Connection;
 use zbus::proxy::CacheProperties;
 
 use crate::client::info::{Object, megabytes, object, plain, table};
-use crate::client::waiting::Waiting;
+use crate::client::waiting::{Ask, Waiting};
 use crate::client::{self, refused};
 use crate::failure::{Exit, Failure};
 use crate::output;
@@ -100,7 +100,7 @@ async fn wait(connection: &Connection, limit: Duration) -> Result<(), Failure> {
         }
     };
     let mut waiting = Waiting::new(false);
-    let waited = waiting.during(Some(connection), timeout(limit, settled));
+    let waited = waiting.during(Ask::Daemon(connection), timeout(limit, settled));
     // What it is when the time is over is for the table to say.
     waited.await.unwrap_or(Ok(()))
 }

@@ -81,7 +81,7 @@ async fn block(engine: &Handle) -> [mpsc::Sender<()>; 2] {
 
 fn turn(inbox: &Inbox) -> Turn {
     match inbox.next() {
-        Some(Command::Turn(turn)) => turn,
+        Some(Command::Turn(turn)) => *turn,
         other => panic!("no turn: {other:?}"),
     }
 }
@@ -147,6 +147,34 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
     assert_eq!(controls(&engine), waits);
     running.finish(FinishReason::Cancelled, Usage::default(), None);
     assert_eq!(controls(&engine), waits, "each is forgotten once");
+}
+
+/// A call that was let in while the model loaded, and goes on when that has failed and its thread has ended, reads why.
+#[tokio::test]
+async fn whoever_comes_while_a_load_fails_reads_the_reason() {
+    let (engine, inbox) = engine();
+    let why = || Refusal::NotReady("no such file: m.gguf".into());
+    let place = Place::take(&engine.shared, 1).expect("it loads");
+    inbox.fail("no such file: m.gguf");
+    drop(inbox);
+    assert_eq!(Place::take(&engine.shared, 1).err(), Some(why()));
+    let turn = Turn {
+        id: 1,
+        client: CLIENT().into(),
+        session: None,
+        messages: Vec::new(),
+        prompt: None,
+        options: options(),
+        accepted: std::time::Instant::now(),
+        events: tokio::sync::mpsc::unbounded_channel().0,
+        cancelled: crate::engine::Cancel::default(),
+        reading: crate::engine::Reading::default(),
+        shared: engine.shared.clone(),
+    };
+    assert_eq!(engine.shared.queue.push(turn, place).err(), Some(why()));
+    engine.begin_stop();
+    let asked = engine.open_session(CLIENT(), None);
+    assert_eq!(asked.err(), Some(why()));
 }
 
 /// Wherever the turn is by then, nothing of it runs on.

@@ -46,7 +46,7 @@ pub fn run(inbox: &Inbox, script: &Script) {
         match (command, &loaded) {
             (Command::Control(control), _) => obey(control, &mut kept),
             (Command::Turn(turn), Ok(encoder)) => {
-                if serve(turn, script, encoder, &mut kept) == Then::End {
+                if serve(*turn, script, encoder, &mut kept) == Then::End {
                     return;
                 }
             }
@@ -119,6 +119,7 @@ fn serve(
         queue_us: micros(turn.accepted.elapsed()),
         ..Usage::default()
     };
+    turn.reading.set(usage.cached_tokens as usize, prompt.len());
     let room = script.context.saturating_sub(prompt.len());
     let scripted = Scripted::new(script.tokens, room, &turn.messages, &turn.options);
     match speak(&turn, script, &scripted, &mut usage) {
@@ -206,6 +207,8 @@ fn speak(
             "a panic of the script's"
         );
         if usage.completion_tokens == 0 {
+            let of = usage.prompt_tokens as usize;
+            turn.reading.set(of, of);
             usage.first_token_us = micros(started.elapsed());
         }
         usage.completion_tokens += 1;

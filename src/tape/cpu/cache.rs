@@ -55,6 +55,20 @@ impl Cache {
         }
     }
 
+    /// Copies the first positions of a region to another.
+    pub(super) fn copy(&mut self, from: usize, to: usize, positions: usize) {
+        let (layers, heads) = (self.info.layers, self.info.heads);
+        let bytes = positions * self.stride();
+        for layer in 0..layers {
+            for head in 0..heads {
+                let [from, to] = [from, to].map(|region| self.start(region * layers + layer, head));
+                for cache in [&mut self.k, &mut self.v] {
+                    cache.copy_within(from..from + bytes, to);
+                }
+            }
+        }
+    }
+
     /// K and V of the first `positions` positions of a head, to be decoded by `format`.
     pub(super) fn head(&self, layer: usize, head: usize, positions: usize) -> (&[u8], &[u8]) {
         let (at, len) = (self.start(layer, head), positions * self.stride());

@@ -88,6 +88,11 @@ impl Cpu {
         self.core.sampler.begin(parameters, prompt);
     }
 
+    /// Copies the first positions of a region of the cache to another.
+    pub fn copy(&mut self, from: usize, to: usize, positions: usize) {
+        self.core.cache.copy(from, to, positions);
+    }
+
     /// The next step starts with `token` rather than the one chosen last.
     pub fn post(&mut self, token: u32) {
         self.core.state.token = token;

@@ -3,6 +3,7 @@
 //! It knows tapes, kernels and memory: not what a model is, nor where its weights come from. An address
 //! never changes once it has been launched with, so what was recorded stays good.
 
+mod copy;
 mod footprint;
 mod inspect;
 mod kernels;

@@ -1,13 +1,25 @@
 # shellcheck shell=bash
-# With a model that is missing or a configuration that is wrong, the call that starts the service learns why at once
-# instead of waiting for 25 s, and systemd does not try again.
+# With a model that is missing or a configuration that is wrong, the call that starts the service learns why instead of
+# waiting in vain, as do all that come while it ends, and systemd does not try again.
+drop_in '[Unit]' 'StartLimitIntervalSec=0'
 in_vain() {
     local event=$1 pattern=$2 said
     mark
     systemctl reset-failed $unit 2>/dev/null || true
-    said=$(as member busctl call --timeout=5 $name $path $name.Manager Complete 'sa{sv}' 'Name a colour.' 0 2>&1) &&
+    said=$(as member busctl call --timeout=60 $name $path $name.Manager Complete 'sa{sv}' 'Name a colour.' 0 2>&1) &&
         fail "the call was answered: $said"
     matches 'what the caller reads' "$said" "$pattern"
+    within 10 has_failed
+    # Many at once, each at another moment of its short life.
+    systemctl reset-failed $unit
+    for caller in 1 2 3 4 5 6 7 8; do
+        (sleep "0.0$caller" && as member busctl call --timeout=60 $name $path $name.Manager Complete 'sa{sv}' hello 0 2>&1 || true) \
+            >"/run/caller-$caller" &
+    done
+    wait
+    for caller in 1 2 3 4 5 6 7 8; do
+        matches "what caller $caller reads" "$(cat "/run/caller-$caller")" "$pattern"
+    done
     within 10 has_failed
     equal 'the exit status' "$(property ExecMainStatus)" 78
     reported "$event" "$pattern"

@@ -51,6 +51,15 @@ systemctl restart $unit
 converse
 reported graph_disabled
 
+# What the fine levels add; a graph of segments, which outlives a turn, until there is to be none.
+configure 'log.level = "trace"' 'graph.mode = "piecewise"' 'sampling.max_tokens = 8'
+systemctl restart $unit
+printf '%s\n' hello again | as member timeout 30 ganglionctl chat >/dev/null 2>&1 || true
+reported graph_verified
+configure 'log.level = "trace"' 'graph.mode = "none"'
+systemctl reload $unit
+reported graph_off
+
 # Faults of the engine, libraries that complain, a reader that does not read, a standstill that passes, and a bus that goes.
 configure 'watchdog.stall_seconds = 2' 'stream.stall_seconds = 1' 'sampling.max_tokens = 4000'
 for fault in fail_after=1 lost_after=1 panic_after=1 library=complains; do
@@ -63,8 +72,8 @@ systemctl restart $unit
 as member $check hold 1 "$(printf 'word%.0s' {1..200})" >/dev/null &
 reported slow_reader
 kill %%
-as member $check hold 1 hello >/dev/null &
-sleep 1
+as member $check hold 1 hello >/run/hold.log &
+within 10 grep -q holding /run/hold.log
 $check freeze "$(pid)" engine >/dev/null &
 reported stalled
 kill %%

@@ -8,8 +8,8 @@ start
 kill -STOP "$journald"
 trap 'kill -CONT "$journald"' EXIT
 # No caller can cause as many events as the queue holds; an operator can.
-timeout 100 $check reload 5000
-ended=$(as member timeout 100 $check ask 20 'Name a colour.' 30)
+timeout 250 $check reload 5000
+ended=$(as member timeout 250 $check ask 20 'Name a colour.' 30)
 kill -CONT "$journald"
 equal 'how the requests ended' "$ended" '600 stop'
 reported reloaded

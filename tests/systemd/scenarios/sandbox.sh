@@ -9,7 +9,8 @@ listed=/dev/nvmap
 chgrp video $listed
 # Someone's home, which would be writable if it were not hidden.
 install -d -o ganglion -m 0777 /home/robot
-drop_in '[Service]' "ExecStartPre=$check sandbox $unlisted $listed" "ExecStartPre=!$check sandbox $unlisted $listed" \
+# With what is in force on a Jetson.
+drop_in '[Service]' "$(grep '^DeviceAllow=' /usr/share/ganglion/drop-ins/40-tegra.conf)" "ExecStartPre=$check sandbox $unlisted $listed" "ExecStartPre=!$check sandbox $unlisted $listed" \
     'SyslogIdentifier=sandbox'
 systemctl start $unit || fail "it did not start: $(journal --output=cat SYSLOG_IDENTIFIER=sandbox)"
 journal --output=cat SYSLOG_IDENTIFIER=sandbox >/run/probe
@@ -25,4 +26,10 @@ equal 'what the sandbox lets through' "$(grep -vE "^($own|$devices|$pressure|end
 memory='write (/dev|/dev/[a-z]+)'
 equal 'what it lets root through' "$(sed -n 's/^root: //p' /run/probe | grep -vE "^($own|$devices|$pressure|$memory)\$" | sort -u)" ''
 grep -qx "device $listed" /run/probe || fail 'a documented device is closed to it'
+
+# A device is open by what its driver is called in /proc/devices, for which a pattern may stand.
+systemctl stop $unit
+drop_in '[Service]' 'DeviceAllow=char-m?sc rw' "ExecStartPre=$check sandbox $unlisted" 'SyslogIdentifier=pattern'
+systemctl start $unit || fail "it did not start: $(journal --output=cat SYSLOG_IDENTIFIER=pattern)"
+journal --output=cat SYSLOG_IDENTIFIER=pattern | grep -qx "device $unlisted" || fail 'a driver by its name is closed'
 rm $unlisted $listed

@@ -8,9 +8,8 @@ within 10 grep -q holding /run/hold.log
 as member $check ask 2 'Name a colour.' >/run/ask.log &
 reader=$!
 sleep 1
-begun=$SECONDS
 systemctl stop $unit
-[ $((SECONDS - begun)) -le 12 ] || fail "the stop took $((SECONDS - begun)) s"
+# Else systemd would have ended it.
 equal 'the result' "$(property Result)" success
 wait $reader
 matches 'how the readers ended' "$(cat /run/ask.log)" '^[12] (cancelled|length|stop)'

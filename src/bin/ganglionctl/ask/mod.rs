@@ -14,7 +14,7 @@ use crate::client::answer::{Answer, Ending};
 use crate::client::options::Options;
 use crate::client::screen::Screen;
 use crate::client::thinking;
-use crate::client::waiting::Waiting;
+use crate::client::waiting::{Ask, Waiting};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use whole::Whole;
@@ -74,7 +74,7 @@ async fn ask(bus: Option<String>, arguments: &Arguments, question: &str) -> Resu
     };
     let mut waiting = Waiting::new(arguments.quiet);
     let (answer, wonders) = tokio::select! {
-        answer = waiting.during(None, asked) => answer?,
+        answer = waiting.during(Ask::Nobody, asked) => answer?,
         _ = interrupt.recv() => return Err(Failure::quiet(Exit::Interrupted)),
     };
 

@@ -11,7 +11,7 @@ use tokio::signal::unix::Signal;
 use tokio::time::timeout;
 use zbus::{Connection, OwnedFd, OwnedObjectPath};
 
-use super::waiting::Waiting;
+use super::waiting::{Ask, Waiting};
 use super::{exit_of, refused};
 use crate::failure::{Exit, Failure};
 
@@ -21,7 +21,6 @@ const CANCEL_WAIT: Duration = Duration::from_secs(2);
 /// An answer that the daemon is making.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    connection: Connection,
     request: RequestProxy<'static>,
     lines: Lines<BufReader<Receiver>>,
 }
@@ -49,7 +48,6 @@ impl Answer {
         let pipe = Receiver::from_owned_fd(pipe.into())
             .map_err(|error| Failure::new(Exit::Unavailable, format!("the stream: {error}")))?;
         Ok(Self {
-            connection: connection.clone(),
             request,
             lines: BufReader::new(pipe).lines(),
         })
@@ -98,7 +96,7 @@ impl Answer {
     async fn next(&mut self, waiting: Option<Waiting>) -> std::io::Result<Option<String>> {
         let line = self.lines.next_line();
         match waiting {
-            Some(mut waiting) => waiting.during(Some(&self.connection), line).await,
+            Some(mut waiting) => waiting.during(Ask::Request(&self.request), line).await,
             None => line.await,
         }
     }

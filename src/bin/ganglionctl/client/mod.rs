@@ -4,6 +4,7 @@ pub(crate) mod answer;
 pub(crate) mod info;
 mod membership;
 pub(crate) mod options;
+pub(crate) mod reading;
 mod refusal;
 pub(crate) mod screen;
 pub(crate) mod thinking;

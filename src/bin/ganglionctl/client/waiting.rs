@@ -10,6 +10,7 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use ganglion::bus;
+use ganglion::bus::proxy::RequestProxy;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::sleep;
 use zbus::Connection;
@@ -17,7 +18,7 @@ use zbus::fdo::PropertiesProxy;
 use zbus::names::InterfaceName;
 
 use super::info::{Object, object, plain};
-use super::is_there;
+use super::{is_there, reading};
 use crate::output;
 
 /// What comes sooner needs no word; a line that flashed by would only disturb.
@@ -28,6 +29,16 @@ const TURN: Duration = Duration::from_millis(100);
 /// Between two questions to the daemon.
 const TURNS: usize = 5;
 
+/// Whom to ask what takes the time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ask<'a> {
+    /// Nobody yet: nothing was accepted.
+    Nobody,
+    Daemon(&'a Connection),
+    /// Also how far its prompt is read.
+    Request(&'a RequestProxy<'static>),
+}
+
 /// What is waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Situation {
@@ -35,16 +46,26 @@ enum Situation {
     NoDaemon,
     Loading(String),
     Others(u64),
-    /// The prompt is being read. How far that is belongs here, where the daemon tells it.
-    Reading,
+    /// The prompt is being read; how far, where that is known.
+    Reading(Option<String>),
     State(String),
 }
 
 impl Situation {
-    async fn now(connection: &Connection) -> Option<Self> {
+    async fn now(ask: Ask<'_>) -> Option<Self> {
+        let connection = match ask {
+            Ask::Nobody => return Some(Self::Acceptance),
+            Ask::Daemon(connection) => connection,
+            Ask::Request(request) => request.inner().connection(),
+        };
         // A look must not start it.
         if !is_there(connection).await.ok()? {
             return Some(Self::NoDaemon);
+        }
+        if let Ask::Request(request) = ask
+            && let Some(line) = reading::line(request).await
+        {
+            return Some(Self::Reading(Some(line)));
         }
         let properties = PropertiesProxy::new(connection, bus::NAME, bus::PATH).await;
         let interface = InterfaceName::from_static_str_unchecked("org.ganglion.Llm1.Manager");
@@ -62,7 +83,7 @@ impl Situation {
             // A reload.
             "ready" if !text("StateDetail").is_empty() => Self::State(text("StateDetail")),
             "ready" => match waiting.unwrap_or_default() {
-                0 | 1 => Self::Reading,
+                0 | 1 => Self::Reading(None),
                 requests => Self::Others(requests - 1),
             },
             state => Self::State(state.into()),
@@ -77,7 +98,8 @@ impl Situation {
             Self::Loading(detail) => format!("the model is being loaded: {detail}"),
             Self::Others(1) => "another request is under way".into(),
             Self::Others(requests) => format!("{requests} other requests wait or are under way"),
-            Self::Reading => "the prompt is being read".into(),
+            Self::Reading(Some(line)) => line.clone(),
+            Self::Reading(None) => "the prompt is being read".into(),
             Self::State(state) => format!("gangliond: {state}"),
         }
     }
@@ -100,32 +122,25 @@ impl Waiting {
         }
     }
 
-    /// Awaits `future`, and says meanwhile what takes its time; without a connection, that nothing was accepted yet.
-    pub(crate) async fn during<T>(
-        &mut self,
-        connection: Option<&Connection>,
-        future: impl Future<Output = T>,
-    ) -> T {
+    /// Awaits `future`, and says meanwhile what takes its time.
+    pub(crate) async fn during<T>(&mut self, ask: Ask<'_>, future: impl Future<Output = T>) -> T {
         let result = tokio::select! {
             biased;
             result = future => result,
-            never = self.say(connection) => match never {},
+            never = self.say(ask) => match never {},
         };
         self.clear();
         result
     }
 
-    async fn say(&mut self, connection: Option<&Connection>) -> Infallible {
+    async fn say(&mut self, ask: Ask<'_>) -> Infallible {
         if self.quiet {
             return pending().await;
         }
         let turns = io::stderr().is_terminal();
         sleep(if turns { PATIENCE } else { PATIENCE_OF_LOGS }).await;
         loop {
-            let situation = match connection {
-                Some(connection) => Situation::now(connection).await,
-                None => Some(Situation::Acceptance),
-            };
+            let situation = Situation::now(ask).await;
             match situation {
                 Some(situation) if turns => self.turn(&situation),
                 Some(situation) => self.log(situation),

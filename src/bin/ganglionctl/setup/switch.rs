@@ -10,6 +10,7 @@ use ganglion::config::Config;
 use ganglion::model::Checkpoint;
 
 use super::drop_in::DropIn;
+use crate::client::waiting::{Ask, Waiting};
 use crate::client::{self, refused};
 use crate::doctor::Machine;
 use crate::failure::{Exit, Failure};
@@ -89,8 +90,8 @@ async fn reload(bus: Option<String>, named: &str) -> Result<bool, Failure> {
         return Ok(false);
     }
     let manager = client::manager(&connection).await?;
-    let mut waiting = client::waiting::Waiting::new(false);
-    let reloading = waiting.during(Some(&connection), manager.reload());
+    let mut waiting = Waiting::new(false);
+    let reloading = waiting.during(Ask::Daemon(&connection), manager.reload());
     reloading.await.map_err(|error| {
         let Failure { exit, message } = refused(error);
         let message = message.unwrap_or_default();

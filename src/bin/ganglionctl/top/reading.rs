@@ -63,11 +63,7 @@ impl Reading {
         if graph("state") != "none" {
             rows.push((
                 "",
-                format!(
-                    "mode {}, last invalid by {}",
-                    graph("mode"),
-                    graph("reason")
-                ),
+                format!("mode {}, reason {}", graph("mode"), graph("reason")),
             ));
             let counted = ["recordings", "launches", "eager_steps", "failures"];
             let counted = counted.map(|key| format!("{} {}", graph(key), key.replace('_', " ")));

@@ -1,0 +1,89 @@
+//! What is told of the decode graph, held against what it is: whoever hears every event knows its life cycle.
+
+use ganglion::graph::{Counters, Event, LifeCycle, Mode, Reason, Renewal, State};
+
+use crate::support::refusals::same;
+
+/// What one who heard all events believes.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// `None` until something was told.
+    state: Option<State>,
+    /// Why it was recorded, or what it was verified after.
+    reason: Option<Reason>,
+    epoch: u64,
+    counters: Counters,
+}
+
+impl Told {
+    pub(super) fn hear(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Changed { epoch, .. } => {
+                same("the next epoch", epoch, self.epoch + 1)?;
+                self.epoch = epoch;
+            }
+            Event::Invalidated { epoch, .. } => {
+                if self.state == Some(State::Invalid) {
+                    return Err("no transition: it was invalid".into());
+                }
+                self.at(State::Invalid, epoch)?;
+            }
+            Event::Recorded { reason, epoch, .. } => {
+                self.counters.recordings += 1;
+                self.reason = Some(reason);
+                self.at(State::Valid, epoch)?;
+            }
+            Event::Verified { reason, epoch, .. } => {
+                same("verified", self.state, Some(State::Valid))?;
+                self.counters.verified += 1;
+                self.reason = Some(reason);
+                self.at(State::Valid, epoch)?;
+            }
+            Event::Renewed { renewal, .. } => match renewal {
+                Renewal::Updated => self.counters.updates += 1,
+                Renewal::Instantiated => self.counters.instantiations += 1,
+            },
+            Event::Failed { epoch, state, .. } => {
+                self.counters.failures += 1;
+                self.at(state, epoch)?;
+            }
+            Event::Disabled { epoch, .. } => {
+                self.counters.failures += 1;
+                self.at(State::Disabled, epoch)?;
+            }
+            Event::Off { epoch } => self.at(State::Disabled, epoch)?,
+        }
+        Ok(())
+    }
+
+    fn at(&mut self, state: State, epoch: u64) -> Result<(), String> {
+        self.state = Some(state);
+        same("the epoch that is told", epoch, self.epoch)
+    }
+
+    pub(super) fn check(&self, life: &LifeCycle) -> Result<(), String> {
+        let first = match life.mode() {
+            Mode::None => State::Disabled,
+            _ => State::Invalid,
+        };
+        same(
+            "the state that was told",
+            self.state.unwrap_or(first),
+            life.state(),
+        )?;
+        if life.state() == State::Valid {
+            same(
+                "the reason that was told",
+                self.reason.as_ref(),
+                Some(life.reason()),
+            )?;
+        }
+        same("the epoch that was told", self.epoch, life.epoch())?;
+        let counted = Counters {
+            launches: 0,
+            eager_steps: 0,
+            ..life.counters()
+        };
+        same("what was counted and told", self.counters, counted)
+    }
+}

@@ -1,0 +1,47 @@
+//! The journal of a thread, in place of systemd's: every event with its fields.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use tracing::Subscriber;
+use tracing::field::{Field, Visit};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// The fields of an event, its message among them.
+pub(crate) type Entry = BTreeMap<&'static str, String>;
+
+#[derive(Clone, Default)]
+pub(crate) struct Journal(Arc<Mutex<Vec<Entry>>>);
+
+impl Journal {
+    /// Keeps what this thread reports while it does `work`.
+    pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        let subscriber = tracing_subscriber::registry().with(self.clone());
+        tracing::subscriber::with_default(subscriber, work)
+    }
+
+    /// What was reported since the last call.
+    pub(crate) fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut *self.0.lock().expect("nobody panicked"))
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Journal {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields(BTreeMap::new());
+        event.record(&mut fields);
+        self.0.lock().expect("nobody panicked").push(fields.0);
+    }
+}
+
+struct Fields(Entry);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+}
