@@ -112,11 +112,9 @@ fn tile<S: Simd, const V: usize, const A: usize, const B: usize>(
     }
     // What follows works on a copy in memory: otherwise the compiler keeps the sums there all the while.
     let mut parts = [[[0.0; SUMS]; B]; A];
-    for a in 0..A {
-        for b in 0..B {
-            for v in 0..V {
-                S::as_mut_simd_f32s(&mut parts[a][b]).0[v] = sums[a][b][v];
-            }
+    for (parts, sums) in parts.iter_mut().zip(&sums) {
+        for (parts, sums) in parts.iter_mut().zip(sums) {
+            S::as_mut_simd_f32s(parts).0.copy_from_slice(sums);
         }
     }
     for (a, parts) in parts.iter_mut().enumerate() {

@@ -34,12 +34,12 @@ pub(crate) fn run() -> Result<(), Failed> {
             continue;
         };
         if call.kind == CALL && call.flags & NO_REPLY_EXPECTED == 0 {
-            answer(&mut wire, call)?;
+            answer(&mut wire, &call)?;
         }
     }
 }
 
-fn answer(wire: &mut Wire, call: Received) -> io::Result<()> {
+fn answer(wire: &mut Wire, call: &Received) -> io::Result<()> {
     let answer = Message::new(RETURN)
         .field(DESTINATION, (&*call.sender).into())
         .field(REPLY_SERIAL, Value::U32(call.serial))
