@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use ganglion::engine::runner::{Backend, CudaSettings, Runner, Settings};
 use ganglion::graph::Mode;
+use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
 use ganglion::tape::{DType, Ending, GraphOptions};
@@ -83,7 +84,7 @@ fn compare(model: &Path, backend: Backend, activations: DType) -> Result<String,
         for length in PROMPTS {
             let mut expected = None;
             for way in &mut ways {
-                let tokens = generate(way, length, parameters)?;
+                let (tokens, _) = generate(way, None, 0, length, parameters)?;
                 let expected = expected.get_or_insert_with(|| tokens.clone());
                 if let Some(at) = (0..TOKENS).find(|&at| tokens[at] != expected[at]) {
                     return Err(format!(
@@ -96,6 +97,9 @@ fn compare(model: &Path, backend: Backend, activations: DType) -> Result<String,
             texts += 1;
             distinct.extend(expected);
         }
+    }
+    for way in &mut ways {
+        takes_over(way)?;
     }
     let mut replays = 0;
     for way in &ways {
@@ -112,6 +116,25 @@ fn compare(model: &Path, backend: Backend, activations: DType) -> Result<String,
     ))
 }
 
+/// A conversation that begins as another does copies that from the other's region, and says the same.
+fn takes_over(way: &mut Way) -> Result<(), Box<dyn Error>> {
+    for (user, length) in (1..).zip(PROMPTS) {
+        let [first, second] = [1, 2].map(|owner| Some(Owner(owner)));
+        let greedy = Parameters::default();
+        let (alone, _) = generate(way, first, user, length, greedy)?;
+        let (copied, cached) = generate(way, second, user, length, greedy)?;
+        way.runner.release(Owner(1));
+        way.runner.release(Owner(2));
+        if (cached, &copied) != (length - 1, &alone) {
+            let name = way.name();
+            return Err(
+                format!("{name}: {cached} of {length} tokens were taken over, or wrongly").into(),
+            );
+        }
+    }
+    Ok(())
+}
+
 fn load(
     model: &Path,
     backend: Backend,
@@ -122,6 +145,7 @@ fn load(
         backend,
         kv_type: activations,
         context: 256,
+        slots: 2,
         prefill_chunk,
         graph: GraphOptions {
             mode,
@@ -149,16 +173,19 @@ fn prompt(length: usize, vocabulary: usize) -> Vec<u32> {
         .collect()
 }
 
+/// The tokens, and how many of the prompt were in the cache.
 fn generate(
     way: &mut Way,
+    owner: Option<Owner>,
+    user: u32,
     length: usize,
     parameters: Parameters,
-) -> Result<Vec<u32>, Box<dyn Error>> {
+) -> Result<(Vec<u32>, usize), Box<dyn Error>> {
     // Whoever records nothing launches nothing ahead either.
     let ahead = way.mode != Mode::None;
     let runner = &mut way.runner;
     let prompt = prompt(length, runner.shape().vocabulary);
-    let cached = runner.begin(None, 0, &prompt, parameters)?;
+    let cached = runner.begin(owner, user, &prompt, parameters)?;
     let mut chunks = prompt[cached..].chunks(way.chunk).peekable();
     while let Some(chunk) = chunks.next() {
         let ending = if chunks.peek().is_some() {
@@ -172,5 +199,5 @@ fn generate(
     while tokens.len() < TOKENS {
         tokens.push(runner.step(ahead && tokens.len() + 1 < TOKENS)?);
     }
-    Ok(tokens)
+    Ok((tokens, cached))
 }
