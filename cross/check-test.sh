@@ -28,22 +28,27 @@ images() {
 mkdir "$folder/images"
 cp "$built"/*.{cubin,ptx} "$folder/images/"
 cd "$folder/images"
-# As CUDA 13 makes them.
+# As CUDA 13 makes them. What the build made is deflated.
 new=$folder/smoke
-cp smoke.sm_87.cubin "$new.cubin"
+zlib() { "$OLDPWD/target/venv/bin/python" -c "import sys, zlib; sys.stdout.buffer.write(zlib.$1(sys.stdin.buffer.read()$2))"; }
+zlib decompress '' <smoke.sm_87.cubin >"$new.cubin"
 printf '\x08' | dd of="$new.cubin" bs=1 seek=8 conv=notrunc status=none # the ABI
 printf '\x00\x57' | dd of="$new.cubin" bs=1 seek=48 conv=notrunc status=none # sm_87, where ABI 8 has it
-sed '0,/^\.version 8\.5$/s//.version 9.0/' smoke.sm_87.ptx >"$new.ptx"
+zlib decompress '' <smoke.sm_87.ptx | sed '0,/^\.version 8\.5$/s//.version 9.0/' >"$new.ptx"
+for kind in cubin ptx; do
+    zlib compress ', 9' <"$new.$kind" >"$new.deflated"
+    mv "$new.deflated" "$new.$kind"
+done
 all=(*.cubin *.sm_87.ptx)
 images all "${all[@]/#/$PWD/}"
 images lacks-one "${all[@]/#/$PWD/}"
-sed -i '/attend\.sm_87\.cubin/d' "$folder/lacks-one.s"
+sed -i '/\/attend\.sm_87\.cubin/d' "$folder/lacks-one.s"
 images twice-another "${all[@]/#/$PWD/}" "$PWD/norm.sm_87.cubin"
-sed -i '/attend\.sm_87\.cubin/d' "$folder/twice-another.s"
+sed -i '/\/attend\.sm_87\.cubin/d' "$folder/twice-another.s"
 images other-gpu "${all[@]/#/$PWD/}"
 sed -i '/sm_87\.cubin/d' "$folder/other-gpu.s"
 images lacks-ptx "${all[@]/#/$PWD/}"
-sed -i '/attend\.sm_87\.ptx/d' "$folder/lacks-ptx.s"
+sed -i '/\/attend\.sm_87\.ptx/d' "$folder/lacks-ptx.s"
 for kind in cubin ptx; do
     sed "s,\".*/smoke\.sm_87\.$kind\",\"$new.$kind\"," "$folder/all.s" >"$folder/new-$kind.s"
 done

@@ -1,19 +1,41 @@
 """images.py BINARY [own]: finds the GPU's code in a binary, by what it contains, and prints what is wrong with it.
 
+The build deflates each image (zlib), so all that inflates to one is one.
+
 Each source of kernels must have exactly one image for sm_87, and one of PTX; and the driver of JetPack 6.2 must load
 them all, unless the binary is for this machine alone ("own"). Prints "ok: ..." where all is well. It runs nothing.
 """
 
+import collections
+import itertools
 import pathlib
 import re
 import struct
 import sys
+import zlib
 
 # JetPack 6.2's driver is that of CUDA 12.6: it loads cubins whose ELF ABI is 7, and PTX up to 8.5.
 NEWEST_ABI, NEWEST_PTX = 7, (8, 5)
 # An ELF header of 64 bits, for CUDA (machine 190).
 CUBIN = re.compile(rb"\x7fELF\x02\x01\x01.{9}\x02\x00\xbe\x00", re.DOTALL)
 PTX = re.compile(rb"\.version +(\d+)\.(\d+)\s+\.target +(\w+)")
+
+
+# What zlib writes first, at its best.
+DEFLATED = re.compile(rb"\x78\xda")
+
+
+def images(data):
+    """What was deflated of the GPU's code, inflated."""
+    for found in DEFLATED.finditer(data):
+        rest = memoryview(data)[found.start() :]
+        try:
+            # Most of what is found is nothing of that kind.
+            begin = zlib.decompressobj().decompress(rest[:4096], 256)
+            if CUBIN.match(begin) or PTX.search(begin):
+                yield zlib.decompressobj().decompress(rest)
+        except zlib.error:
+            continue
 
 
 def cubins(data):
@@ -35,42 +57,37 @@ def cubins(data):
 def ptx(data):
     """The version, the target and the kernels of each PTX."""
     for found in PTX.finditer(data):
-        text = data[found.start() : data.index(b"\0", found.end())]
+        text = data[found.start() :]
         kernels = re.findall(rb"\.entry +(\w+)", text)
         yield (int(found[1]), int(found[2])), found[3].decode(), [name.decode() for name in kernels]
 
 
-def faults(data, sources, is_own):
-    """What is wrong, and how many images there are of each source: a kernel is named like its source, or begins so."""
-    counts = {(source, kind): 0 for source in sources for kind in ("images", "PTX")}
-
-    def count(kind, kernels):
-        owners = {max((s for s in sources if f"{name}_".startswith(f"{s}_")), key=len, default=name) for name in kernels}
-        for owner in owners or {"nothing"}:
-            if owner in sources:
-                counts[owner, kind] += 1
-            else:
-                yield f"has sm_87 {kind} of {owner}, which is no source of kernels"
-
-    for abi, architecture, kernels in cubins(data):
+def faults(found, sources, is_own):
+    """What is wrong; a source is told by its kernels, and named by the first of them."""
+    counts = collections.defaultdict(lambda: {"images": 0, "PTX": 0})
+    for abi, architecture, kernels in itertools.chain.from_iterable(map(cubins, found)):
         if abi > NEWEST_ABI and not is_own:
             yield f"has an {architecture} image of ABI {abi}, of CUDA 13 or later: JetPack 6.2's driver loads ABI {NEWEST_ABI}"
         if architecture == "sm_87":
-            yield from count("images", kernels)
-    for version, target, kernels in ptx(data):
+            counts[frozenset(kernels)]["images"] += 1
+    for version, target, kernels in itertools.chain.from_iterable(map(ptx, found)):
         if version > NEWEST_PTX and not is_own:
             yield "has PTX %d.%d: JetPack 6.2's driver takes up to %d.%d" % (version + NEWEST_PTX)
         if target == "sm_87":
-            yield from count("PTX", kernels)
-    for (source, kind), found in counts.items():
-        if found != 1:
-            yield f"has {found} sm_87 {kind} of {source}, not one"
+            counts[frozenset(kernels)]["PTX"] += 1
+    for kernels, kinds in counts.items():
+        for kind, number in kinds.items():
+            if number != 1:
+                yield f"has {number} sm_87 {kind} of {min(kernels, default='nothing')}, not one"
+    if len(counts) != sources:
+        yield f"has sm_87 kernels of {len(counts)} sources, and there are {sources}"
 
 
 def main(binary, *own):
-    sources = sorted(path.stem for path in pathlib.Path(__file__).parent.parent.glob("kernels/*.cu"))
-    wrong = list(faults(pathlib.Path(binary).read_bytes(), sources, own == ("own",)))
-    print("\n".join(wrong) if wrong else f"ok: {len(sources)} sm_87 images, each with PTX")
+    sources = sum(1 for _ in (pathlib.Path(__file__).parent.parent / "kernels").rglob("*.cu"))
+    found = list(images(pathlib.Path(binary).read_bytes()))
+    wrong = list(faults(found, sources, own == ("own",)))
+    print("\n".join(wrong) if wrong else f"ok: {sources} sm_87 images, each with PTX")
 
 
 main(*sys.argv[1:])
