@@ -75,6 +75,9 @@ pub(super) const UNREAD: Shares<Load> = Shares {
     },
 };
 
+/// So many times its share one connection may have been sent, until the bus has said how much of it is read.
+pub(super) const UNTOLD: usize = 8;
+
 /// While all together have no more unread, a connection that has none may have one beyond its user's share: programs of
 /// a robot often run as one user, and one of them that does not read must not stop the others.
 pub(super) const FIRST: usize = 32;

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::journal;
 use books::{Account, Begun, Books};
 pub(in crate::bus) use limits::Load;
-use limits::{CALLS, LITTLE, UNCERTAIN, UNREAD, WORK};
+use limits::{CALLS, LITTLE, UNCERTAIN, UNREAD, UNTOLD, WORK};
 use passed::Passed;
 pub(in crate::bus) use passed::Undelivered;
 pub(in crate::bus) use room::Taking;
@@ -133,8 +133,11 @@ impl Accounts {
         }
         let account = books.account(sender);
         let held = account.held();
-        // Descriptors are not looked at: answers with one wait until there is room.
-        let full = held.bytes > UNREAD.connection.bytes
+        // Descriptors are not looked at: answers with one wait until there is room. What was sent since the bus was asked
+        // may have been read: who calls again and again, and reads, is not to lose an answer by that.
+        let told = account.unread.minus(account.since);
+        let full = told.bytes > UNREAD.connection.bytes
+            || held.bytes > UNTOLD * UNREAD.connection.bytes
             || user.held.bytes > UNREAD.user.bytes
             || all.held.bytes > UNREAD.all.bytes;
         if full && held.bytes > UNCERTAIN.bytes {
