@@ -28,6 +28,7 @@ mv "$stage/etc/ganglion/gangliond.toml" "$stage/usr/share/ganglion/"
 
 doc=$stage/usr/share/doc/ganglion
 install -D --mode=0644 cross/debian/copyright "$doc/copyright"
+install -D --mode=0644 cross/debian/lintian-overrides "$stage/usr/share/lintian/overrides/ganglion"
 target/venv/bin/python -X utf8 cross/debian/licences.py "$arch" | gzip -9n >"$doc/third-party.gz"
 gzip -9n <cross/debian/changelog >"$doc/changelog.gz"
 # Manual pages are compressed in Debian.
