@@ -24,7 +24,9 @@ pub(super) struct Account {
     pub(super) work: usize,
     /// Sent, and not known to have been taken.
     pub(super) unread: Load,
-    /// Of this, what was sent since the bus was asked.
+    /// Of this, what the bus said to be unread when it was asked last.
+    pub(super) confirmed: Load,
+    /// Of what was sent, that since the bus was asked.
     pub(super) since: Load,
     /// Of this, what is not even written.
     pub(super) queued: Load,

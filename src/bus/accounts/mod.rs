@@ -135,8 +135,7 @@ impl Accounts {
         let held = account.held();
         // Descriptors are not looked at: answers with one wait until there is room. What was sent since the bus was asked
         // may have been read: who calls again and again, and reads, is not to lose an answer by that.
-        let told = account.unread.minus(account.since);
-        let full = told.bytes > UNREAD.connection.bytes
+        let full = account.confirmed.bytes > UNREAD.connection.bytes
             || held.bytes > UNTOLD * UNREAD.connection.bytes
             || user.held.bytes > UNREAD.user.bytes
             || all.held.bytes > UNREAD.all.bytes;
@@ -275,7 +274,8 @@ impl Accounts {
         let waiting = books.waiting > 0;
         books.change(name, |account| {
             let before = account.unread.minus(account.since);
-            let unread = before.min(left).plus(account.since);
+            account.confirmed = before.min(left);
+            let unread = account.confirmed.plus(account.since);
             taking = account.unread.exceeds(unread);
             account.unread = unread;
             account.watched = unread.exceeds(UNCERTAIN) || (waiting && unread != Load::default());
@@ -306,6 +306,7 @@ impl Accounts {
         books.change(name, |account| {
             account.work = 0;
             account.unread = Load::default();
+            account.confirmed = Load::default();
             account.promised = Load::default();
         });
         books.accounts.remove(name);

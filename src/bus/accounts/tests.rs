@@ -115,12 +115,13 @@ fn who_reads_before_the_bus_is_asked_loses_no_answer() {
     };
     assert!(calls(0), "nobody has asked");
     accounts.ask(":1.1");
+    assert!(calls(20), "nor has the bus said anything");
     accounts.told(":1.1", Load::default());
-    assert!(calls(20), "all was read");
+    assert!(calls(40), "all was read");
     accounts.ask(":1.1");
     let held = accounts.books().all.held;
     accounts.told(":1.1", held);
-    assert!(!calls(40), "none was");
+    assert!(!calls(60), "none was");
 }
 
 #[test]
