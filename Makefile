@@ -99,7 +99,7 @@ test:
 	$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings)
 	$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings)
 	$(call stage,tests,$(CARGO) test)
-	$(call stage,tests without CUDA,$(CARGO) test --no-default-features)
+	$(call stage,tests without CUDA,$(CARGO) test --no-default-features -- $(SLOW:%=--skip %))
 	$(call stage,arm64 build,$(MAKE) cross ARCH=arm64)
 	$(call stage,demo,$(MAKE) demo ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)

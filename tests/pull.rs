@@ -2,6 +2,7 @@
 
 mod hostile;
 mod server;
+#[cfg(feature = "cuda")]
 mod setup;
 
 use std::fs;

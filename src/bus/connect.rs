@@ -118,18 +118,14 @@ impl Bus {
     /// Gives the name back, and returns when every call that came before has been answered. Calls from then on start
     /// another daemon, where systemd may.
     pub async fn leave(self) {
-        // What was sent before this has been read when it is answered.
-        self.own_name().answers().await;
-        let Some(link) = self.link.borrow().clone() else {
+        let Some(link) = self.link.send_replace(None) else {
             return;
         };
-        // It has been handed in when that is over, and taken up when this is answered.
-        let _ = timeout(PATIENCE, link.inbox.passed()).await;
-        self.own_name().answers().await;
-        self.link.send_replace(None);
         let connection = link.connection.clone();
         let name = WellKnownName::from_static_str_unchecked(NAME);
         let _ = connection.release_name(name).await;
+        // All that came for the name has been read by now. zbus would drop what it has not yet taken up.
+        let _ = timeout(PATIENCE, link.shared.accounts.answered()).await;
         let outbox = link.outbox.clone();
         drop(link);
         // Each call that is being answered keeps the connection.

@@ -16,7 +16,7 @@ use super::connect::BusError;
 use super::diagnostics::Diagnostics;
 use super::manager::Manager;
 use super::shared::Shared;
-use super::transport::{BusSocket, Inbox, Outbox, Refused};
+use super::transport::{BusSocket, Outbox, Refused};
 use super::{NAME, PATH, publish, undelivered, unread};
 
 /// A connection that owns the name; dropping it stops those who watch it.
@@ -24,7 +24,6 @@ use super::{NAME, PATH, publish, undelivered, unread};
 pub(super) struct Link {
     pub(super) connection: Connection,
     pub(super) shared: Arc<Shared>,
-    pub(super) inbox: Arc<Inbox>,
     pub(super) outbox: Arc<Outbox>,
     /// Aborted when it is dropped.
     _watchers: JoinSet<()>,
@@ -42,7 +41,7 @@ impl Link {
         let target = address.target().map_err(failed)?;
         let socket = BusSocket::connect(&target, accounts.clone()).await;
         let (socket, refused) = socket.map_err(failed)?;
-        let (inbox, outbox) = socket.queues();
+        let outbox = socket.outbox();
         let manager = Manager {
             shared: shared.clone(),
         };
@@ -82,7 +81,6 @@ impl Link {
         Ok(Self {
             connection,
             shared,
-            inbox,
             outbox,
             _watchers: watchers,
         })

@@ -182,7 +182,10 @@ impl Manager {
         // The first reading comes first.
         self.shared.config().await;
         let engine = &self.shared.engine;
-        self.shared.reloads.call(|| engine.closed().into()).await
+        engine.accepting()?;
+        self.shared.reloads.call(|| engine.closed().into()).await?;
+        // Meanwhile it may have failed to load, and what was read never serves.
+        Ok(engine.accepting()?)
     }
 
     /// The daemon's version.

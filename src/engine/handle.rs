@@ -295,7 +295,12 @@ impl Handle {
         self.accepting()
     }
 
-    pub(super) fn accepting(&self) -> Result<(), Refusal> {
+    /// Whether it is worth asking: not once a load has failed, nor while it stops.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NotReady`] with the reason.
+    pub fn accepting(&self) -> Result<(), Refusal> {
         self.shared.accepting()
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod attack;
 pub(crate) mod daemon;
+#[cfg(feature = "cuda")]
 pub(crate) mod fake_driver;
 pub(crate) mod gguf_writer;
 pub(crate) mod journal;

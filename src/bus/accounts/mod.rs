@@ -58,6 +58,8 @@ pub(in crate::bus) struct Accounts {
     books: Mutex<Books>,
     /// Something was taken.
     freed: Notify,
+    /// A call has ended.
+    ended: Notify,
     /// Of whom the bus is to be asked what is unread.
     uncertain: mpsc::UnboundedSender<String>,
     /// Of whom it is to be asked whose they are.
@@ -96,6 +98,7 @@ impl Accounts {
         let accounts = Self {
             books: Mutex::default(),
             freed: Notify::new(),
+            ended: Notify::new(),
             uncertain,
             newcomers,
             own: OnceLock::new(),
@@ -186,6 +189,7 @@ impl Accounts {
     /// A call will have no answer after all.
     pub(in crate::bus) fn forgo(&self, sender: &str, serial: u32) {
         self.books().end(sender, serial);
+        self.ended.notify_waiters();
     }
 
     /// A call is answered; `false` if its caller wants no answer.
@@ -197,11 +201,28 @@ impl Accounts {
             self.add(&mut books, to, load);
         }
         drop(books);
+        self.ended.notify_waiters();
         // An answer without what was kept for it: there is room again.
         if silent || begun.promised.exceeds(load) {
             self.freed.notify_waiters();
         }
         !silent
+    }
+
+    /// Returns when every call that has come is answered, or never will be.
+    pub(in crate::bus) async fn answered(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self
+                .books()
+                .accounts
+                .values()
+                .all(|account| account.calls.is_empty())
+            {
+                return;
+            }
+            ended.await;
+        }
     }
 
     /// A connection is sent something that answers nothing.
@@ -311,6 +332,7 @@ impl Accounts {
         });
         books.accounts.remove(name);
         drop(books);
+        self.ended.notify_waiters();
         self.freed.notify_waiters();
     }
 

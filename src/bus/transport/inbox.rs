@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use zbus::Message;
 
@@ -36,13 +36,6 @@ pub(super) struct IncomingCall {
     pub(super) message: Message,
 }
 
-#[derive(Debug)]
-enum Waiting {
-    Call(IncomingCall),
-    /// Wants to know when all before it have been handed in.
-    Passed(oneshot::Sender<()>),
-}
-
 /// A call that was handed in a moment ago, and is not answered.
 #[derive(Debug)]
 struct Young {
@@ -56,7 +49,7 @@ struct Young {
 struct State {
     /// From the bus.
     told: VecDeque<Vec<u8>>,
-    calls: Turns<Waiting>,
+    calls: Turns<IncomingCall>,
     /// The oldest is first.
     young: VecDeque<Young>,
     /// Nothing more will come.
@@ -65,7 +58,7 @@ struct State {
 
 /// Of one connection to the bus.
 #[derive(Debug)]
-pub(in crate::bus) struct Inbox {
+pub(super) struct Inbox {
     state: Mutex<State>,
     changed: Notify,
     accounts: Arc<Accounts>,
@@ -86,7 +79,7 @@ impl Inbox {
             Incoming::Told(bytes) => state.told.push_back(bytes),
             Incoming::Call(call) => {
                 let (whose, name) = (self.whose(&call.name), call.name.clone());
-                state.calls.push(whose, &name, Waiting::Call(call));
+                state.calls.push(whose, &name, call);
             }
         }
         drop(state);
@@ -137,11 +130,7 @@ impl Inbox {
             });
             match waiting {
                 None => break,
-                Some(Waiting::Passed(passed)) => {
-                    // Whoever asked may have gone.
-                    let _ = passed.send(());
-                }
-                Some(Waiting::Call(call)) => {
+                Some(call) => {
                     // Its caller may have left meanwhile.
                     if !self.accounts.is_begun(&call.name, call.serial) {
                         continue;
@@ -171,23 +160,6 @@ impl Inbox {
             drop(state);
             self.changed.notify_one();
         }
-    }
-
-    /// Returns when everything that is here now has been handed in.
-    pub(in crate::bus) async fn passed(&self) {
-        let (passed, pass) = oneshot::channel();
-        self.put_behind(Waiting::Passed(passed));
-        // Without an answer, nothing will be handed in any more.
-        let _ = pass.await;
-    }
-
-    fn put_behind(&self, waiting: Waiting) {
-        let mut state = self.lock();
-        if state.ended.is_none() {
-            state.calls.push_behind(waiting);
-        }
-        drop(state);
-        self.changed.notify_one();
     }
 
     fn whose(&self, name: &str) -> Whose {

@@ -28,7 +28,7 @@ use zbus::address::transport::{Transport, UnixSocket};
 use zbus::connection::socket::{Socket, Split};
 
 use super::accounts::Accounts;
-pub(super) use inbox::Inbox;
+use inbox::Inbox;
 pub(super) use outbox::Outbox;
 use reader::Reader;
 use source::Source;
@@ -88,9 +88,9 @@ impl BusSocket {
         Ok((socket, refused))
     }
 
-    /// What waits to be dealt with, and what waits to be written.
-    pub(super) fn queues(&self) -> (Arc<Inbox>, Arc<Outbox>) {
-        (self.inbox.clone(), self.outbox.clone())
+    /// What waits to be written.
+    pub(super) fn outbox(&self) -> Arc<Outbox> {
+        self.outbox.clone()
     }
 }
 
