@@ -1,6 +1,6 @@
 //! The number formats that a weight can be stored in.
 
-use super::dequantize;
+use super::dequantize::{self, blocks, numbers};
 
 /// Formats as GGUF names them; safetensors files use the first three.
 #[allow(non_camel_case_types)] // the field writes them so
@@ -67,27 +67,43 @@ impl Format {
         columns / self.block_len() * self.block_bytes()
     }
 
-    /// Writes the values of the blocks in `bytes` to `out`, bit for bit as the reference
-    /// implementation in the Python package `gguf` does.
+    /// Hands on the values of the blocks in `bytes`, some multiple of 16 at a time but for the last ones, bit for bit as
+    /// the reference implementation in the Python package `gguf` makes them.
+    #[allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined
+    #[inline(always)]
+    pub fn decode(self, bytes: &[u8], sink: impl FnMut(&[f32])) {
+        match self {
+            Self::F32 => numbers::<dequantize::F32, _>(bytes, sink),
+            Self::F16 => numbers::<dequantize::F16, _>(bytes, sink),
+            Self::BF16 => numbers::<dequantize::BF16, _>(bytes, sink),
+            Self::Q8_0 => blocks::<dequantize::Q8_0, _, _, _>(bytes, sink),
+            Self::Q4_0 => blocks::<dequantize::Q4_0, _, _, _>(bytes, sink),
+            Self::Q4_1 => blocks::<dequantize::Q4_1, _, _, _>(bytes, sink),
+            Self::Q5_0 => blocks::<dequantize::Q5_0, _, _, _>(bytes, sink),
+            Self::Q5_1 => blocks::<dequantize::Q5_1, _, _, _>(bytes, sink),
+            Self::Q4_K => blocks::<dequantize::Q4_K, _, _, _>(bytes, sink),
+            Self::Q5_K => blocks::<dequantize::Q5_K, _, _, _>(bytes, sink),
+            Self::Q6_K => blocks::<dequantize::Q6_K, _, _, _>(bytes, sink),
+        }
+    }
+
+    /// Writes the values of the blocks in `bytes` to `out`.
     ///
     /// # Panics
     /// If `bytes` is not as long as `row_bytes(out.len())`.
-    #[allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined
+    #[allow(clippy::inline_always)] // as above
     #[inline(always)]
     pub fn dequantize(self, bytes: &[u8], out: &mut [f32]) {
         assert_eq!(bytes.len(), self.row_bytes(out.len()));
-        match self {
-            Self::F32 => dequantize::f32(bytes, out),
-            Self::F16 => dequantize::f16(bytes, out),
-            Self::BF16 => dequantize::bf16(bytes, out),
-            Self::Q8_0 => dequantize::q8_0(bytes, out),
-            Self::Q4_0 => dequantize::q4_0(bytes, out),
-            Self::Q4_1 => dequantize::q4_1(bytes, out),
-            Self::Q5_0 => dequantize::q5_0(bytes, out),
-            Self::Q5_1 => dequantize::q5_1(bytes, out),
-            Self::Q4_K => dequantize::q4_k(bytes, out),
-            Self::Q5_K => dequantize::q5_k(bytes, out),
-            Self::Q6_K => dequantize::q6_k(bytes, out),
-        }
+        let mut rest = out;
+        self.decode(
+            bytes,
+            #[inline(always)]
+            |values| {
+                let (here, after) = std::mem::take(&mut rest).split_at_mut(values.len());
+                here.copy_from_slice(values);
+                rest = after;
+            },
+        );
     }
 }

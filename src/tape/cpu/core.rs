@@ -246,15 +246,17 @@ impl Core {
                 norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
                 tape.activation.round(normed);
                 let product = &mut product[..len(out)];
+                let slot = &mut slots[out.0][..len(out)];
                 matmul::gate_up(
                     weights[gate.0].matrix(),
                     weights[up.0].matrix(),
                     normed,
                     rows,
+                    slot,
                     product,
                 );
-                matmul::transpose(product, rows, &mut slots[out.0], |out, y, _| *out = y);
-                tape.slot(out).dtype.round(&mut slots[out.0][..len(out)]);
+                matmul::transpose(product, rows, slot, |out, y, _| *out = y);
+                tape.slot(out).dtype.round(slot);
             }
             Op::Head {
                 x,

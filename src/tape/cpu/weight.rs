@@ -60,8 +60,18 @@ impl Matrix {
 
     #[inline(always)]
     pub(super) fn dequantize_row(&self, row: usize, out: &mut [f32]) {
+        self.format.dequantize(self.row(row), out);
+    }
+
+    /// Hands on a row's values as [`Format::decode`] does.
+    #[inline(always)]
+    pub(super) fn decode_row(&self, row: usize, sink: impl FnMut(&[f32])) {
+        self.format.decode(self.row(row), sink);
+    }
+
+    #[inline(always)]
+    fn row(&self, row: usize) -> &[u8] {
         let stride = self.format.row_bytes(self.columns);
-        self.format
-            .dequantize(&self.bytes[row * stride..][..stride], out);
+        &self.bytes[row * stride..][..stride]
     }
 }
