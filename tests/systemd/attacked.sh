@@ -71,7 +71,8 @@ bare() {
     sleep 1
     as both $check honest "$ATTACK_SECONDS" 0 >/run/honest.log 2>&1
     wait $attack
-    kill $service
+    # What was started only changes users: its child holds the name.
+    kill "$(busctl status $name | sed -n 's/^PID=//p')"
     wait $service 2>/dev/null
     # shellcheck disable=SC2059
     printf "$row" "$title" - "$(what ping p50 p99 max of)" "$(what bus p50 p99)" - - - "$(grep -E '^error' /run/honest.log | paste -sd ';')"
