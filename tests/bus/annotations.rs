@@ -4,16 +4,20 @@
 //! of functions unless it is told that a method has some.
 
 /// The names that Qt's types get. `QVariantMap` is Qt's own; a program declares the others.
-const QT: [(&str, &str); 3] = [
+const QT: [(&str, &str); 4] = [
     ("a{sv}", "QVariantMap"),
     ("a(sa{sv})", "GanglionMessages"),
     ("a(ss)", "GanglionHistory"),
+    ("(uu)", "GanglionReading"),
 ];
 const QT_NAME: &str = "org.qtproject.QtDBus.QtTypeName";
 
 fn qt_name(line: &str) -> Option<&'static str> {
     let kind = attribute(line, "type")?;
-    QT.iter().find(|(of, _)| *of == kind).map(|(_, name)| *name)
+    let name = QT.iter().find(|(of, _)| *of == kind).map(|(_, name)| *name);
+    let built = kind.contains(['(', '{']);
+    assert!(!built || name.is_some(), "Qt needs a name for {kind}");
+    name
 }
 
 fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {

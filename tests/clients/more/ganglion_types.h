@@ -15,10 +15,15 @@ struct GanglionSaid {
     QString role;
     QString text;
 };
+struct GanglionReading {
+    uint read;
+    uint of;
+};
 using GanglionMessages = QList<GanglionMessage>;
 using GanglionHistory = QList<GanglionSaid>;
 Q_DECLARE_METATYPE(GanglionMessage)
 Q_DECLARE_METATYPE(GanglionSaid)
+Q_DECLARE_METATYPE(GanglionReading)
 
 inline QDBusArgument& operator<<(QDBusArgument& to, const GanglionMessage& message) {
     to.beginStructure();
@@ -48,10 +53,25 @@ inline const QDBusArgument& operator>>(const QDBusArgument& from, GanglionSaid& 
     return from;
 }
 
+inline QDBusArgument& operator<<(QDBusArgument& to, const GanglionReading& reading) {
+    to.beginStructure();
+    to << reading.read << reading.of;
+    to.endStructure();
+    return to;
+}
+
+inline const QDBusArgument& operator>>(const QDBusArgument& from, GanglionReading& reading) {
+    from.beginStructure();
+    from >> reading.read >> reading.of;
+    from.endStructure();
+    return from;
+}
+
 // Once, before the first call.
 inline void registerGanglionTypes() {
     qDBusRegisterMetaType<GanglionMessage>();
     qDBusRegisterMetaType<GanglionSaid>();
+    qDBusRegisterMetaType<GanglionReading>();
     qDBusRegisterMetaType<GanglionMessages>();
     qDBusRegisterMetaType<GanglionHistory>();
 }
