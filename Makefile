@@ -20,7 +20,7 @@ GPU      := target/gpu-pack
 # The example in it that checks kernels and the graph.
 CHECK    := gpu-check
 
-# Left to `make test`: what a real model computes, without much optimisation here, and what hostile users do for seconds each.
+# Left to the tests with CUDA of `make test`: what a real model computes, without much optimisation here, and what hostile users do for seconds each.
 SLOW     := bus::window service::reload golden::smollm2 bus::hostile_wire bus::flood bus::leaks hostile::templates \
             graph::random every_pre_tokenizer self_test::tests
 
