@@ -2,7 +2,7 @@
 // declared: the build makes the Rust side from this file. Fields are u32, u64, f32, or a struct of
 // them; a pointer into device memory is a u64. 8-byte fields come first, so that no compiler pads.
 //
-// `count`: the address of how many rows of a prompt are real; those after them only fill it up to a size
+// `count`: the address of how many rows of a prompt are real, in its `Row`; those after them only fill it up to a size
 // that was recorded. 0: all are. `stamp`: where the kernel notes when it began and ended; 0: nowhere.
 #pragma once
 typedef unsigned int u32;
@@ -19,21 +19,36 @@ struct Tiles {
     u32 pad;
 };
 
-// x = table[token], for the tokens of which this part of the table holds the row.
+// Where conversations are: `Conversation`, `Row` and their pages of state.cuh.
+struct Places {
+    u64 conversations;
+    // (conversations, pages): addresses of pages.
+    u64 tables;
+    // (STEP_ROWS) of a step; of a prompt one.
+    u64 rows;
+    // Pages of a table.
+    u32 pages;
+    // 1 of a step, whose rows are each of their own; 0 of a prompt.
+    u32 step;
+};
+
+// x = table[token], for the tokens of which this part of the table holds the row; the first part takes commands before.
 struct EmbedArgs {
     Tiles table;
-    u64 state;
-    u64 mailbox;
+    Places places;
+    // In pinned memory, (COMMANDS, STEP_ROWS) of steps; of a prompt its one command.
+    u64 commands;
+    // The host's copy of the tables, in pinned memory.
+    u64 host_tables;
+    // Number of the token that was chosen last.
+    u64 sequence;
+    // Of a prompt, in pinned memory.
     u64 tokens;
-    u64 count;
     u64 x;
     u64 stamp;
     u32 hidden;
     // Row of the whole table that this part begins with.
     u32 first;
-    // Where tokens come from: 0 `tokens`, 1 the state, once the mailbox has been taken, 2 the state.
-    u32 source;
-    u32 pad;
 };
 
 // out = T(x / sqrt(mean(x^2) + epsilon) * weight), (rows, stride)
@@ -61,8 +76,8 @@ struct SumsArgs {
     u32 pad;
 };
 
-// out[i] = weight[i] y + bias[i] of a step's row, y the input, or rmsnorm(x) where `input` is null; weights of one
-// format and width.
+// out[i] = weight[i] y + bias[i] of the rows of a step, y the input, or rmsnorm(x) where `input` is null; weights of
+// one format and width.
 struct StepArgs {
     Tiles weight0;
     Tiles weight1;
@@ -84,6 +99,9 @@ struct StepArgs {
     f32 epsilon;
     // As in PromptArgs.
     u32 outcome;
+    u32 rows;
+    // Elements from one row of the outputs to the next, where that is not the rows of their weight; else 0.
+    u32 out_stride;
 };
 
 // out[i] = weight[i] input + bias[i] of all rows of a prompt, or what `outcome` says; weights of one format and
@@ -112,65 +130,76 @@ struct PromptArgs {
     u32 outcome;
 };
 
-// Rotated q, and k and v into the cache.
+// Where a layer's K and V lie in the pages of a cache, and how queries meet them.
+struct Cache {
+    Places places;
+    // Of the layer within a page: (kv_heads, PAGE, head_dim) each.
+    u64 k;
+    u64 v;
+    u32 heads;
+    u32 kv_heads;
+    u32 head_dim;
+    // Elements of a head that are rotated, its first ones.
+    u32 rotated;
+};
+
+// Rotated q, and k and v into the cache, of a prompt.
 struct RopeStoreArgs {
+    Cache cache;
     u64 q;
     u64 k;
     u64 v;
     u64 q_norm;
     u64 k_norm;
     u64 angles;
-    u64 rotated;
-    u64 cache_k;
-    u64 cache_v;
-    u64 position;
-    u64 count;
+    u64 out;
     u64 stamp;
-    u32 rows;
-    u32 heads;
-    u32 kv_heads;
-    u32 head_dim;
-    u32 context;
     u32 stride;
     f32 epsilon;
-    u32 pad;
 };
 
-// out = softmax(q K^T / sqrt(head_dim)) V
+// out = softmax(q K^T / sqrt(head_dim)) V. Of a step q, k and v may come as they left their product: they are rotated,
+// and k and v stored, on the way.
 struct AttendArgs {
+    Cache cache;
+    // Rotated, in the activations' type; f32 where there is `k`.
     u64 q;
-    u64 cache_k;
-    u64 cache_v;
+    u64 k;
+    u64 v;
+    u64 q_norm;
+    u64 k_norm;
+    u64 angles;
     u64 out;
     u64 partials;
     u64 arrivals;
-    u64 position;
-    u64 count;
     u64 stamp;
-    u32 heads;
-    u32 kv_heads;
-    u32 head_dim;
-    u32 context;
+    // f32 (heads): what each head gives to nothing, as the logarithm of a weight; or null.
+    u64 sinks;
+    u32 rows;
     u32 stride;
     f32 scale;
-    // Of a prompt: how many.
-    u32 rows;
+    f32 epsilon;
+    // Into which the positions of a row may be split.
+    u32 splits;
+    // How many positions a row sees, itself among them; 0: all.
+    u32 window;
+    // Scores become cap * tanh(score / cap), where it is not 0.
+    f32 softcap;
     u32 pad;
 };
 
-// The next token, by the sampler's state.
+// The next token of each row, by its conversation's sampler.
 struct ChooseArgs {
+    Places places;
     u64 logits;
     u64 partials;
     u64 arrivals;
-    u64 state;
-    u64 token_mailbox;
-    // Of the run's first row; the state's advances to the one after its last.
-    u64 position;
-    u64 count;
+    u64 sequence;
+    // (TOKENS, STEP_ROWS), in pinned memory.
+    u64 tokens;
     u64 stamp;
     u32 vocabulary;
-    u32 rows;
+    u32 pad;
 };
 
 // The example kernels of smoke.cu.

@@ -1,7 +1,7 @@
-// The choice of the next token: penalty, then greedy; or temperature, top-k, top-p, min-p and one draw.
-// All parameters are device state, so that one recorded step serves every request.
+// The choice of each row's next token: penalty, then greedy; or temperature, top-k, top-p, min-p and one draw.
+// All parameters are of the row's conversation, so that one recorded step serves every request.
 //
-// Blocks share the scan for the greatest logit; the last to arrive decides. It selects by radix over the
+// Blocks of a row share the scan for the greatest logit; the last to arrive decides. It selects by radix over the
 // bits of the logits instead of sorting, and adds weights as integers, so that the order in which threads
 // add them changes nothing.
 #include "common.cuh"
@@ -44,7 +44,7 @@ __device__ __forceinline__ u32 key_of(float logit) {
 }
 
 // Philox4x32-10 (Salmon et al. 2011), as src/sampler/philox.rs: a number in 0..1.
-__device__ float uniform(const State *state) {
+__device__ float uniform(const Sampler *state) {
     u32 key0 = state->seed_low, key1 = state->seed_high, c0 = state->counter_low, c1 = state->counter_high, c2 = 0, c3 = 0;
     for (int round = 0; round < 10; ++round) {
         u32 low0 = 0xD2511F53u * c0, high0 = __umulhi(0xD2511F53u, c0), low1 = 0xCD9E8D57u * c2, high1 = __umulhi(0xCD9E8D57u, c2);
@@ -97,8 +97,12 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_co
     __shared__ u64 histogram[256];
     __shared__ u64 found[2];
     __shared__ bool last;
-    State *state = at<State>(a.state);
-    float *logits = at<float>(a.logits);
+    u32 index = blockIdx.y;
+    const Row *row = at<const Row>(a.places.rows) + index;
+    if (row->entry == NOBODY) return;
+    Conversation *conversation = at<Conversation>(a.places.conversations) + row->entry;
+    Sampler *state = &conversation->sampler;
+    float *logits = at<float>(a.logits) + (u64)index * a.vocabulary;
     u32 each = (a.vocabulary + gridDim.x - 1) / gridDim.x, first = blockIdx.x * each, end = min(first + each, a.vocabulary);
     if (threadIdx.x < HISTORY) {
         u32 held = min(state->pushed, (u32)HISTORY), token = state->history[threadIdx.x];
@@ -114,12 +118,13 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_co
         best = better(best, isfinite(logit) ? Best{logit, i} : Best{INFINITY, NOT_FINITE});
     }
     best = best_of_block(best, scratch);
-    Best *partials = at<Best>(a.partials);
+    Best *partials = at<Best>(a.partials) + index * gridDim.x;
     if (threadIdx.x == 0) {
+        u32 *arrivals = at<u32>(a.arrivals) + index;
         partials[blockIdx.x] = best;
         __threadfence();
-        last = atomicAdd(at<u32>(a.arrivals), 1) == gridDim.x - 1;
-        if (last) *at<u32>(a.arrivals) = 0;
+        last = atomicAdd(arrivals, 1) == gridDim.x - 1;
+        if (last) *arrivals = 0;
     }
     __syncthreads();
     if (!last) return;
@@ -182,18 +187,19 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_co
         }
     }
     if (threadIdx.x == 0) {
-        u32 position = *at<const u32>(a.position) + (a.count ? *at<const u32>(a.count) : a.rows);
-        if (token != NOT_FINITE) {
-            state->token = token;
-            state->position = position;
+        u32 sequence = row->sequence;
+        if (token != NOT_FINITE && row->advances) {
+            conversation->token = token;
+            conversation->position = row->position + (a.places.step ? 1 : row->count);
             state->history[state->pushed % HISTORY] = token;
             state->pushed += 1;
             if (++state->counter_low == 0) state->counter_high += 1;
         }
-        u32 sequence = ++state->sequence;
-        // Token n goes to word n % 8, so that one chosen ahead overwrites none unread; everything before it must be
-        // visible when the host sees the number.
+        // Other rows know theirs already.
+        if (index == 0) *at<u32>(a.sequence) = sequence;
+        // Those of step n go to place n % TOKENS, so that one chosen ahead overwrites none unread; everything before it
+        // must be visible when the host sees the number.
         __threadfence_system();
-        at<volatile u64>(a.token_mailbox)[sequence % 8] = ((u64)sequence << 32) | token;
+        at<volatile u64>(a.tokens)[sequence % TOKENS * STEP_ROWS + index] = ((u64)sequence << 32) | token;
     }
 }

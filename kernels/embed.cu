@@ -1,34 +1,72 @@
-// x = table[token], one block a row. In a step it first takes the mailbox, the only kernel that does.
+// x = table[token], one block a row. The first part of the table takes commands before: of a step each row its own, of
+// a prompt its only one.
 #include "state.cuh"
 #include "tile.cuh"
 
-extern "C" __global__ void __launch_bounds__(THREADS) embed(const __grid_constant__ EmbedArgs a) {
-    Stopwatch stopwatch(a.stamp);
-    if (is_padding(a.count, blockIdx.x)) return;
-    State *state = at<State>(a.state);
-    __shared__ u32 token;
+// Whoever a command is of goes on as it says; by a whole block.
+__device__ __forceinline__ void obey(const EmbedArgs &a, const volatile Command *command, u32 says, u32 entry) {
+    Conversation *conversation = at<Conversation>(a.places.conversations) + entry;
     if (threadIdx.x == 0) {
-        if (a.source == 1) {
-            const volatile StepMailbox *mailbox = at<const volatile StepMailbox>(a.mailbox);
-            u32 generation = mailbox->generation;
-            if (generation != state->generation) {
-                // The host wrote the generation after the rest.
-                __threadfence_system();
-                state->token = mailbox->token;
-                state->position = mailbox->position;
-                state->generation = generation;
-            }
-        }
-        if (a.source) {
-            token = state->token;
-        } else {
-            token = at<const u32>(a.tokens)[blockIdx.x];
-        }
+        if (says & SAYS_TOKEN) conversation->token = command->row.token;
+        if (says & SAYS_POSITION) conversation->position = command->row.position;
+    }
+    if (says & SAYS_SAMPLER) {
+        const volatile u32 *from = reinterpret_cast<const volatile u32 *>(&command->sampler);
+        u32 *to = reinterpret_cast<u32 *>(&conversation->sampler);
+        for (u32 i = threadIdx.x; i < sizeof(Sampler) / 4; i += THREADS) to[i] = from[i];
+    }
+    if (says & SAYS_PAGES) {
+        u64 skip = (u64)entry * a.places.pages;
+        u32 first = command->first_page, end = first + command->pages;
+        for (u32 i = first + threadIdx.x; i < end; i += THREADS) at<u64>(a.places.tables)[skip + i] = at<const volatile u64>(a.host_tables)[skip + i];
     }
     __syncthreads();
-    if (token - a.first >= a.table.rows) return;
+}
+
+__device__ __forceinline__ u32 take(const EmbedArgs &a) {
+    u32 index = a.places.step ? blockIdx.x : 0, sequence = *at<const u32>(a.sequence) + 1;
+    Row *row = at<Row>(a.places.rows) + index;
+    const volatile Command *command = at<const volatile Command>(a.commands) + (a.places.step ? sequence % COMMANDS * STEP_ROWS + index : 0);
+    if (!a.places.step) {
+        // What other blocks need of it is their token; the kernels that follow find its row in device memory.
+        if (blockIdx.x == 0) {
+            const volatile u32 *from = reinterpret_cast<const volatile u32 *>(&command->row);
+            if (threadIdx.x < sizeof(Row) / 4) reinterpret_cast<u32 *>(row)[threadIdx.x] = from[threadIdx.x];
+            obey(a, command, command->says, command->row.entry);
+        }
+        return at<const volatile u32>(a.tokens)[blockIdx.x];
+    }
+    u32 entry = row->entry, first = row->first;
+    if (command->row.sequence == sequence) {
+        // The host wrote the sequence after the rest.
+        __threadfence_system();
+        entry = command->row.entry, first = command->row.first;
+        if (entry != NOBODY) obey(a, command, command->says, entry);
+        if (threadIdx.x == 0) row->entry = entry, row->first = first, row->advances = command->row.advances;
+    }
+    if (entry == NOBODY) return NOBODY;
+    // Where the conversation stands is for its first row to read; the host says it to the others in every step.
+    const Conversation *conversation = at<const Conversation>(a.places.conversations) + entry;
+    u32 token = index == first ? conversation->token : command->row.token;
+    if (threadIdx.x == 0) {
+        row->position = index == first ? conversation->position : command->row.position;
+        row->token = token, row->sequence = sequence;
+    }
+    return token;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) embed(const __grid_constant__ EmbedArgs a) {
+    Stopwatch stopwatch(a.stamp);
+    const Row *rows = at<const Row>(a.places.rows);
+    if (!a.places.step && blockIdx.x >= at<const volatile Command>(a.commands)->row.count) return;
+    u32 token;
+    if (a.first == 0) token = take(a);
+    else token = a.places.step ? rows[blockIdx.x].entry == NOBODY ? NOBODY : rows[blockIdx.x].token : at<const volatile u32>(a.tokens)[blockIdx.x];
     float *x = at<float>(a.x) + (u64)blockIdx.x * a.hidden;
     const u8 *table = at<const u8>(a.table.data);
+    if (token == NOBODY && a.first == 0)
+        for (u32 i = threadIdx.x; i < a.hidden; i += THREADS) x[i] = 0.0f;
+    if (token - a.first >= a.table.rows) return;
 #define CASE(F) case F: for (u32 i = threadIdx.x; i < a.hidden; i += THREADS) x[i] = element<F>(table, a.table.columns, token - a.first, i); break;
     switch (a.table.format) {
         CASE(F32) CASE(F16) CASE(BF16) CASE(Q8_0) CASE(Q4_0) CASE(Q4_1) CASE(Q5_0) CASE(Q5_1) CASE(Q4_K) CASE(Q5_K) CASE(Q6_K) CASE(SCALED_F16)

@@ -1,5 +1,5 @@
 // What tests/gpu/smoke.rs tries the device layer with. No model runs these.
-#include "abi.h"
+#include "state.cuh"
 
 // data[i] = factor data[i] + i
 extern "C" __global__ void smoke_scale(const __grid_constant__ SmokeArgs a) {
@@ -7,23 +7,21 @@ extern "C" __global__ void smoke_scale(const __grid_constant__ SmokeArgs a) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < a.count; i += gridDim.x * blockDim.x) data[i] = a.factor * data[i] + i;
 }
 
-// One step in the shape of a model's: takes the mailbox, advances the state, sends the token.
+// One step in the shape of a model's: takes its command, advances the state, sends the token.
 extern "C" __global__ void smoke_step(const __grid_constant__ SmokeArgs a) {
-    volatile u32 *mailbox = reinterpret_cast<volatile u32 *>(a.step_mailbox);
-    // Token, position, generation, sequence.
-    u32 *state = reinterpret_cast<u32 *>(a.state);
-    u32 generation = mailbox[3];
-    if (generation != state[2]) {
+    // Token, position, sequence.
+    u32 *state = reinterpret_cast<u32 *>(a.state), sequence = state[2] + 1;
+    const volatile Command *command = reinterpret_cast<const volatile Command *>(a.step_mailbox) + sequence % COMMANDS * STEP_ROWS;
+    if (command->row.sequence == sequence) {
         __threadfence_system();
-        state[0] = mailbox[0];
-        state[1] = mailbox[1];
-        state[2] = generation;
+        state[0] = command->row.token;
+        state[1] = command->row.position;
     }
     state[0] = a.factor * state[0] + state[1];
     state[1] += 1;
-    u32 sequence = ++state[3];
+    state[2] = sequence;
     __threadfence_system();
-    reinterpret_cast<volatile u64 *>(a.token_mailbox)[sequence % 8] = (u64)sequence << 32 | state[0];
+    reinterpret_cast<volatile u64 *>(a.token_mailbox)[sequence % TOKENS * STEP_ROWS] = (u64)sequence << 32 | state[0];
 }
 
 // Keeps the stream busy for count microseconds.

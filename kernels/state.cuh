@@ -1,25 +1,44 @@
-// What a step reads and advances, in device memory, and the two mailboxes to the host.
+// What steps and prompts read and advance: a conversation each in device memory, the rows of the step that runs, and
+// the mailboxes to the host, in pinned memory.
+//
+// Everything of a conversation is found by its entry, which is a number that a row names: so a step that was recorded
+// serves whoever its rows name then. Rows join and leave, and a conversation gets another token, sampler or page, by a
+// command for one row of one step; a kernel at the step's head takes it, the only one that reads the mailbox.
 #pragma once
 #include "abi.h"
 
+// Rows of a step, at most.
+#define STEP_ROWS 8
+// Tokens that the penalty remembers.
 #define HISTORY 64
+// Positions of a page of the cache.
+#define PAGE 64
+// Steps whose commands are there at once; more than may be launched ahead.
+#define COMMANDS 4
+// Steps whose tokens are there at once.
+#define TOKENS 8
+// A row that only fills a step up to a recorded size.
+#define NOBODY 0xffffffffu
 
-// The host writes `generation` last; the head kernel takes the rest when it differs from the state's.
-struct StepMailbox {
-    u32 token;
+// One row of a step, or all rows of a prompt.
+struct Row {
+    u32 entry;
+    // Of the row, or of a prompt's first.
     u32 position;
-    u32 flags;
-    u32 generation;
-    u32 unused[12];
+    u32 token;
+    // The first row of this step that is of the same conversation; later ones follow it, at the next positions.
+    u32 first;
+    // Whether the conversation goes on from here: its last row of this step.
+    u32 advances;
+    // Number of the token that it ends with, counted from 1. Of a command: of the step that is to take it, written last.
+    u32 sequence;
+    // Rows of a prompt that are real.
+    u32 count;
+    u32 unused;
 };
 
-struct State {
-    u32 token;
-    u32 position;
-    u32 generation;
-    // Tokens chosen since the process started: the TokenMailbox carries it.
-    u32 sequence;
-    // The sampler: parameters, counter of the random numbers, latest tokens.
+// The sampler: parameters, counter of the random numbers, latest tokens.
+struct Sampler {
     f32 temperature;
     f32 top_p;
     f32 min_p;
@@ -30,6 +49,26 @@ struct State {
     u32 seed_low;
     u32 seed_high;
     u32 pushed;
-    u32 unused[2];
     u32 history[HISTORY];
+};
+
+struct Conversation {
+    // What the next step starts with.
+    u32 token;
+    u32 position;
+    Sampler sampler;
+};
+
+// What a command says.
+enum Says { SAYS_TOKEN = 1, SAYS_POSITION = 2, SAYS_SAMPLER = 4, SAYS_PAGES = 8 };
+
+struct Command {
+    Row row;
+    u32 says;
+    // Pages of the conversation's table that are new, in the host's copy of it.
+    u32 first_page;
+    u32 pages;
+    u32 unused;
+    Sampler sampler;
+    u32 unused_too[10];
 };

@@ -3,6 +3,7 @@
 // KEYS at absolute positions, one after the other: so a row's bits depend on nothing but its own position. The
 // weights of the softmax are rounded to the cache's type twice, the second time what the first has lost.
 #include "prompt/product.cuh"
+#include "rope.cuh"
 
 #define ATTEND_WARPS 4
 
@@ -29,28 +30,32 @@ __device__ __forceinline__ u32 thread_in_block() {
 template <typename T, int D, int M, u32 KEYS> __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     Stopwatch stopwatch(a.stamp);
     constexpr u32 PITCH = 2 * D + 16, PIECES = D / 8, ROWS = 16 * M * ATTEND_WARPS, THREADS_ = 32 * ATTEND_WARPS;
-    u32 group = a.heads / a.kv_heads, kv_head = blockIdx.y, tokens = real_rows(a.count, a.rows);
+    const Cache &c = a.cache;
+    const Row *prompt = at<const Row>(c.places.rows);
+    u32 group = c.heads / c.kv_heads, kv_head = blockIdx.y, tokens = prompt->count;
     // The last tokens see the most keys: theirs go first.
     u32 first = (gridDim.x - 1 - blockIdx.x) * ROWS, all = tokens * group;
     if (first >= all) return;
-    u32 position = *at<const u32>(a.position), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    u32 position = prompt->position, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     u32 last_position = position + (min(first + ROWS, all) - 1) / group, tiles = last_position / KEYS + 1;
     u32 base = (u32)__cvta_generic_to_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + KEYS * PITCH;
-    const T *cache_k = at<const T>(a.cache_k) + (u64)kv_head * a.context * D, *cache_v = at<const T>(a.cache_v) + (u64)kv_head * a.context * D;
-    auto load = [&](u32 to, const T *cache, u32 tile) {
+    const u64 *table = table_of(c, prompt->entry);
+    // Keys of a tile lie in one page.
+    auto load = [&](u32 to, u64 side, u32 tile) {
+        const T *page = in_page<T>(table[tile * KEYS / PAGE], side, c, kv_head, tile * KEYS);
 #pragma unroll 1
-        for (u32 c = threadIdx.x; c < KEYS * PIECES; c += THREADS_) {
-            u32 key = tile * KEYS + c / PIECES, piece = c % PIECES;
-            bool there = key <= last_position;
-            copy_16_or_zero(to + c / PIECES * PITCH + piece * 16, cache + (u64)(there ? key : 0) * D + piece * 8, there);
+        for (u32 i = threadIdx.x; i < KEYS * PIECES; i += THREADS_) {
+            u32 key = i / PIECES, piece = i % PIECES;
+            bool there = tile * KEYS + key <= last_position;
+            copy_16_or_zero(to + key * PITCH + piece * 16, page + (there ? key : 0) * D + piece * 8, there);
         }
         copies_end();
     };
-    for (u32 c = threadIdx.x; c < ROWS * PIECES; c += THREADS_) {
-        u32 row = min(first + c / PIECES, all - 1), piece = c % PIECES;
-        copy_16(base + c / PIECES * PITCH + piece * 16, at<const T>(a.q) + (u64)(row / group) * a.stride + (kv_head * group + row % group) * D + piece * 8);
+    for (u32 i = threadIdx.x; i < ROWS * PIECES; i += THREADS_) {
+        u32 row = min(first + i / PIECES, all - 1), piece = i % PIECES;
+        copy_16(base + i / PIECES * PITCH + piece * 16, at<const T>(a.q) + (u64)(row / group) * a.stride + (kv_head * group + row % group) * D + piece * 8);
     }
-    load(at_k, cache_k, 0);
+    load(at_k, c.k, 0);
     // Of rows g and g + 8 of each tile.
     float greatest[M][2], sum[M][2];
     float out[M][D / 8][4] = {};
@@ -68,7 +73,7 @@ template <typename T, int D, int M, u32 KEYS> __device__ __forceinline__ void pr
     for (u32 tile = 0; tile < tiles; ++tile) {
         copies_wait<0>();
         __syncthreads();
-        load(at_v, cache_v, tile);
+        load(at_v, c.v, tile);
         float scores[M][KEYS / 8][4] = {};
 // Keys are loaded once for all: what a scheduler would load ahead does not fit.
 #pragma unroll 1
@@ -89,14 +94,14 @@ template <typename T, int D, int M, u32 KEYS> __device__ __forceinline__ void pr
         }
         copies_wait<0>();
         __syncthreads();
-        if (tile + 1 < tiles) load(at_k, cache_k, tile + 1);
+        if (tile + 1 < tiles) load(at_k, c.k, tile + 1);
         if (tile >= seen_whole) {
             u32 thread = thread_in_block(), warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
 #pragma unroll
             for (int m = 0; m < M; ++m)
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    u32 seen = *at<const u32>(a.position) + min(first + (warp * M + m) * 16 + g + 8 * e, all - 1) / group;
+                    u32 seen = at<const Row>(a.cache.places.rows)->position + min(first + (warp * M + m) * 16 + g + 8 * e, all - 1) / group;
 #pragma unroll
                     for (u32 n = 0; n < KEYS / 8; ++n)
 #pragma unroll

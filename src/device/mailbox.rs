@@ -1,7 +1,7 @@
-//! The two mailboxes between the CPU and a running graph: pinned, 64 bytes each, written by one side only.
+//! The mailboxes between the CPU and a running graph: pinned, each written by one side only.
 //!
-//! Exactly one kernel reads the first and one writes the second, with one warp: pinned memory is not
-//! cached by an integrated GPU, and many warps polling it cost more than the work.
+//! Exactly one kernel reads commands and one writes tokens: pinned memory is not cached by an integrated GPU, and many
+//! warps polling it cost more than the work. What a command and a row are stands in `kernels/state.cuh`.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,24 +9,158 @@ use std::time::{Duration, Instant};
 
 use super::{Context, Error, Pinned, Result};
 
-const BYTES: usize = 64;
+/// Rows of a step, at most: those of `kernels/state.cuh`.
+pub const STEP_ROWS: usize = 8;
+/// The entry of a row that only fills a step up to a recorded size.
+pub const NOBODY: u32 = u32::MAX;
 
-/// CPU to GPU: where the next step starts, if not where the last one ended. Words: token, position,
-/// flags, generation; a kernel takes the first three when the fourth differs from what it took last.
+/// Steps whose commands are there at once, more than may be launched ahead.
+const COMMANDS: u32 = 4;
+/// Steps whose tokens are there at once.
+const TOKENS: u32 = 8;
+
+/// One row of a step, or all rows of a prompt.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The conversation, by its place on the device.
+    pub entry: u32,
+    /// Of the row, or of a prompt's first.
+    pub position: u32,
+    pub token: u32,
+    /// The first row of this step that is of the same conversation.
+    pub first: u32,
+    /// 1 if the conversation goes on from here: its last row of this step.
+    pub advances: u32,
+    /// Number of the token that it ends with.
+    pub sequence: u32,
+    /// Rows of a prompt that are real.
+    pub count: u32,
+    pub unused: u32,
+}
+
+impl Row {
+    pub const BYTES: usize = size_of::<Self>();
+    /// Where `count` is in it.
+    pub const COUNT_AT: u64 = std::mem::offset_of!(Self, count) as u64;
+
+    const fn words(self) -> [u32; 8] {
+        [
+            self.entry,
+            self.position,
+            self.token,
+            self.first,
+            self.advances,
+            self.sequence,
+            self.count,
+            self.unused,
+        ]
+    }
+}
+
+/// The sampler of a conversation.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SamplerState {
+    pub temperature: f32,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub repetition_penalty: f32,
+    pub top_k: u32,
+    /// Of the random numbers, low half first.
+    pub counter: [u32; 2],
+    pub seed: [u32; 2],
+    /// Tokens that `history` has seen.
+    pub pushed: u32,
+    pub history: [u32; 64],
+}
+
+impl SamplerState {
+    const WORDS: usize = size_of::<Self>() / 4;
+    /// Bytes of what a conversation keeps on the device: token, position, sampler.
+    pub const CONVERSATION_BYTES: usize = 8 + size_of::<Self>();
+
+    fn words(&self) -> impl Iterator<Item = u32> + '_ {
+        let floats = [
+            self.temperature,
+            self.top_p,
+            self.min_p,
+            self.repetition_penalty,
+        ];
+        let integers = [self.top_k].into_iter().chain(self.counter);
+        let integers = integers.chain(self.seed).chain([self.pushed]);
+        floats
+            .map(f32::to_bits)
+            .into_iter()
+            .chain(integers)
+            .chain(self.history)
+    }
+}
+
+/// What a row, and the conversation it names, are to start from.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Command {
+    pub row: Row,
+    /// Whether the conversation's token and position are the row's from now on, rather than where it stands.
+    pub moves: bool,
+    pub sampler: Option<SamplerState>,
+    /// Pages of the conversation's table that are new in the host's copy: the first, and how many.
+    pub pages: (u32, u32),
+}
+
+impl Command {
+    /// In words: a row; what it says, pages and a pad; a sampler; a pad.
+    const WORDS: usize = 96;
+    const BYTES: usize = 4 * Self::WORDS;
+    const SEQUENCE_AT: usize = 5;
+    const SAYS_AT: usize = size_of::<Row>() / 4;
+    const SAMPLER_AT: usize = Self::SAYS_AT + 4;
+
+    fn store(&self, words: &[AtomicU32]) {
+        const TOKEN_AND_POSITION: u32 = 1 | 2;
+        const SAMPLER: u32 = 4;
+        const PAGES: u32 = 8;
+        let mut says = 0;
+        if self.moves {
+            says |= TOKEN_AND_POSITION;
+        }
+        if let Some(sampler) = &self.sampler {
+            says |= SAMPLER;
+            for (word, value) in words[Self::SAMPLER_AT..].iter().zip(sampler.words()) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        if self.pages.1 > 0 {
+            says |= PAGES;
+        }
+        let (first, pages) = self.pages;
+        for (word, value) in words[Self::SAYS_AT..].iter().zip([says, first, pages]) {
+            word.store(value, Ordering::Relaxed);
+        }
+        for (at, value) in self.row.words().into_iter().enumerate() {
+            if at != Self::SEQUENCE_AT {
+                words[at].store(value, Ordering::Relaxed);
+            }
+        }
+        // Last: whoever sees it sees the rest.
+        words[Self::SEQUENCE_AT].store(self.row.sequence, Ordering::Release);
+    }
+}
+
+const _: () = assert!(Command::SAMPLER_AT + SamplerState::WORDS <= Command::WORDS);
+
+/// CPU to GPU: what rows of a step start from, if not from where the last step left them.
 #[derive(Debug)]
 pub struct StepMailbox {
     memory: Pinned,
-    generation: u32,
 }
 
 impl StepMailbox {
     /// # Errors
     /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>) -> Result<Self> {
-        Ok(Self {
-            memory: Pinned::new(context, BYTES)?,
-            generation: 0,
-        })
+        let memory = Pinned::new(context, COMMANDS as usize * STEP_ROWS * Command::BYTES)?;
+        Ok(Self { memory })
     }
 
     /// Where the GPU sees it.
@@ -35,39 +169,102 @@ impl StepMailbox {
         self.memory.address()
     }
 
-    /// Puts a step's start in, and returns its generation. The caller has seen a token of the last
-    /// generation arrive, or nothing runs: a step in flight may be reading.
-    pub fn post(&mut self, token: u32, position: u32, flags: u32) -> u32 {
-        self.generation = self.generation.wrapping_add(1);
-        let words = self.words();
-        words[0].store(token, Ordering::Relaxed);
-        words[1].store(position, Ordering::Relaxed);
-        words[2].store(flags, Ordering::Relaxed);
-        // Last: whoever sees it sees the rest.
-        words[3].store(self.generation, Ordering::Release);
-        self.generation
-    }
-
-    fn words(&self) -> &[AtomicU32; 4] {
-        // SAFETY: 64 aligned bytes that live as long as `self`; the CPU touches them here only, atomically.
-        unsafe { self.memory.host().cast().as_ref() }
+    /// Puts in what a row of step `command.row.sequence` is to take. The caller has not launched that step yet, and has
+    /// seen the token of the one `COMMANDS` before it.
+    pub fn post(&mut self, row: usize, command: &Command) {
+        let place = (command.row.sequence % COMMANDS) as usize * STEP_ROWS + row % STEP_ROWS;
+        command.store(&words(&self.memory)[place * Command::WORDS..][..Command::WORDS]);
     }
 }
 
-/// GPU to CPU: chosen tokens, each with its number in one 8-byte store. Token n is in word n % `SLOTS`,
-/// so that one queued ahead does not overwrite one not yet read.
+/// CPU to GPU: a prompt's rows and tokens.
+#[derive(Debug)]
+pub struct PromptMailbox {
+    memory: Pinned,
+    rows: usize,
+}
+
+impl PromptMailbox {
+    /// For prompts of at most `rows` rows.
+    ///
+    /// # Errors
+    /// If there is no memory left to pin.
+    pub fn new(context: &Rc<Context>, rows: usize) -> Result<Self> {
+        let memory = Pinned::new(context, Command::BYTES + 4 * rows)?;
+        Ok(Self { memory, rows })
+    }
+
+    /// Where the GPU sees the command.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.memory.address()
+    }
+
+    /// Where the GPU sees the tokens.
+    #[must_use]
+    pub fn tokens_address(&self) -> u64 {
+        self.memory.address() + Command::BYTES as u64
+    }
+
+    /// Puts a prompt in. The caller knows that the one before it has been read.
+    ///
+    /// # Errors
+    /// If there are more tokens than it was made for.
+    pub fn post(&mut self, command: &Command, tokens: &[u32]) -> Result<()> {
+        if tokens.len() > self.rows {
+            return Err(Error::Bounds {
+                bytes: 4 * tokens.len(),
+            });
+        }
+        let words = words(&self.memory);
+        for (word, token) in words[Command::WORDS..].iter().zip(tokens) {
+            word.store(*token, Ordering::Relaxed);
+        }
+        command.store(&words[..Command::WORDS]);
+        Ok(())
+    }
+}
+
+/// CPU to GPU: the pages of each conversation, of which a command says what is new.
+#[derive(Debug)]
+pub struct PageTables {
+    memory: Pinned,
+}
+
+impl PageTables {
+    /// # Errors
+    /// If there is no memory left to pin.
+    pub fn new(context: &Rc<Context>, addresses: usize) -> Result<Self> {
+        let memory = Pinned::new(context, 8 * addresses)?;
+        Ok(Self { memory })
+    }
+
+    /// Where the GPU sees them.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.memory.address()
+    }
+
+    /// Puts an address in, where no command that was launched says that it is new.
+    pub fn set(&mut self, index: usize, address: u64) {
+        if let Some(word) = wide_words(&self.memory).get(index) {
+            word.store(address, Ordering::Relaxed);
+        }
+    }
+}
+
+/// GPU to CPU: chosen tokens, each with its number in one 8-byte store. Those of step n are in place n % `TOKENS`, so that
+/// one queued ahead does not overwrite one not yet read.
 #[derive(Debug)]
 pub struct TokenMailbox {
     memory: Pinned,
 }
 
 impl TokenMailbox {
-    pub const SLOTS: u32 = 8;
-
     /// # Errors
     /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>) -> Result<Self> {
-        Pinned::new(context, BYTES).map(|memory| Self { memory })
+        Pinned::new(context, TOKENS as usize * STEP_ROWS * 8).map(|memory| Self { memory })
     }
 
     /// Where the GPU sees it.
@@ -76,39 +273,55 @@ impl TokenMailbox {
         self.memory.address()
     }
 
-    /// Token `sequence`, counted from 1, if it has arrived.
+    /// What a row of step `sequence`, counted from 1, has chosen, if it has arrived.
     #[must_use]
-    pub fn peek(&self, sequence: u32) -> Option<u32> {
-        // SAFETY: 64 aligned bytes that live as long as `self`; the CPU only reads them, atomically.
-        let words: &[AtomicU64; 8] = unsafe { self.memory.host().cast().as_ref() };
-        let word = words[(sequence % Self::SLOTS) as usize].load(Ordering::Acquire);
+    pub fn peek(&self, sequence: u32, row: usize) -> Option<u32> {
+        let place = (sequence % TOKENS) as usize * STEP_ROWS + row % STEP_ROWS;
+        let word = wide_words(&self.memory)[place].load(Ordering::Acquire);
         #[allow(clippy::cast_possible_truncation)] // the low half
         let token = word as u32;
         (word >> 32 == u64::from(sequence)).then_some(token)
     }
 
-    /// Token `sequence`: spins for at most `spin`, then waits by `block`, which returns once the step has
-    /// ended, and fails if it has failed.
+    /// What the first `rows` rows of step `sequence` have chosen: spins for at most `spin`, then waits by `block`, which
+    /// returns once the step has ended, and fails if it has failed.
     ///
     /// # Errors
-    /// What `block` says; or that the step ended without its token.
+    /// What `block` says; or that the step ended without its tokens.
     pub fn wait(
         &self,
         sequence: u32,
+        rows: usize,
         spin: Duration,
         block: impl FnOnce() -> Result<()>,
-    ) -> Result<u32> {
+    ) -> Result<[u32; STEP_ROWS]> {
+        let mut tokens = [0; STEP_ROWS];
         let start = Instant::now();
-        loop {
-            if let Some(token) = self.peek(sequence) {
-                return Ok(token);
-            }
-            if start.elapsed() >= spin {
-                break;
-            }
-            std::hint::spin_loop();
+        let mut block = Some(block);
+        for (row, token) in tokens.iter_mut().enumerate().take(rows) {
+            *token = loop {
+                if let Some(token) = self.peek(sequence, row) {
+                    break token;
+                }
+                if start.elapsed() < spin {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                let block = block.take().ok_or(Error::NoToken { sequence })?;
+                block()?;
+            };
         }
-        block()?;
-        self.peek(sequence).ok_or(Error::NoToken { sequence })
+        Ok(tokens)
     }
+}
+
+/// What the CPU touches atomically only.
+fn words(memory: &Pinned) -> &[AtomicU32] {
+    // SAFETY: page-aligned bytes that live as long as `memory`, whose owners in this file touch them atomically only.
+    unsafe { std::slice::from_raw_parts(memory.host().as_ptr().cast(), memory.bytes() / 4) }
+}
+
+fn wide_words(memory: &Pinned) -> &[AtomicU64] {
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts(memory.host().as_ptr().cast(), memory.bytes() / 8) }
 }

@@ -33,7 +33,9 @@ pub use event::Event;
 pub use exec::Exec;
 pub use image::Modules;
 pub use kernel::{Carveout, Geometry, Kernel};
-pub use mailbox::{StepMailbox, TokenMailbox};
+pub use mailbox::{
+    Command, NOBODY, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState, StepMailbox, TokenMailbox,
+};
 pub use pinned::Pinned;
 pub use plan::{CHUNK_BYTES, Memory, Plan, Region};
 pub use stream::{Idle, Stream};

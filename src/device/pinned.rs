@@ -12,6 +12,7 @@ use super::{Context, Error, Result};
 #[derive(Debug)]
 pub struct Pinned {
     host: NonNull<u8>,
+    bytes: usize,
     device: u64,
     _context: Rc<Context>,
 }
@@ -31,6 +32,7 @@ impl Pinned {
         unsafe { host.write_bytes(0, bytes) };
         let mut pinned = Self {
             host,
+            bytes,
             device: 0,
             _context: Rc::clone(context),
         };
@@ -46,6 +48,10 @@ impl Pinned {
     #[must_use]
     pub fn address(&self) -> u64 {
         self.device
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Where the CPU sees it. The GPU may be reading or writing it: an owner says who does when.

@@ -13,7 +13,7 @@ use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
 use crate::tape::{
-    Ending, ExecuteError, Executor, GraphOptions, Input, Noted, Pace, Tape, TapeError,
+    Ending, ExecuteError, Executor, GraphOptions, Input, Noted, Op, Pace, Tape, TapeError,
 };
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
@@ -28,6 +28,8 @@ pub struct Runner {
     description: String,
     kv: Kv,
     step: Tape,
+    /// Of 2, 4 and 8 rows, each written on its first use.
+    steps: HashMap<usize, Tape>,
     /// Tapes of a prompt's rows, each written on its first use.
     prompts: HashMap<(usize, Ending), Tape>,
     prefill_chunk: usize,
@@ -61,6 +63,7 @@ impl Runner {
             description,
             kv: Kv::new(settings.slots),
             step,
+            steps: HashMap::new(),
             prompts: HashMap::new(),
             prefill_chunk,
             capture_sizes: sizes(&settings.graph, prefill_chunk),
@@ -264,6 +267,33 @@ impl Runner {
         Ok(self.executor.state().token)
     }
 
+    /// The same of several conversations at once, each with the token that was chosen last in its region of the cache:
+    /// what follows each. The same conversations step together until `more` is false.
+    ///
+    /// # Errors
+    /// As `step`.
+    pub fn step_rows(&mut self, regions: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
+        let rows = regions.len().next_power_of_two();
+        if !self.steps.contains_key(&rows) {
+            let tape = self.forward.tape(rows, Input::Step, Ending::Token);
+            tape.check()?;
+            self.executor.prepare(&tape)?;
+            self.steps.insert(rows, tape);
+        }
+        self.executor.step_rows(&self.steps[&rows], regions, more)?;
+        let tokens = regions.iter().map(|at| self.executor.state_of(*at).token);
+        Ok(tokens.collect())
+    }
+
+    /// The logits of each row of the last `step_rows` of so many conversations.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn row_logits(&mut self, conversations: usize) -> Result<Vec<f32>, RunError> {
+        let tape = &self.steps[&conversations.next_power_of_two()];
+        Ok(self.executor.step_logits(tape)?)
+    }
+
     /// How the last step spent its time.
     #[must_use]
     pub fn pace(&self) -> Pace {
@@ -319,13 +349,29 @@ impl Runner {
         Ok(self.executor.measure(&self.step, noted)?)
     }
 
-    /// When operations of the last step began and ended, in nanoseconds; empty where nothing was measured. Meant
-    /// for steps that are run one at a time, not ahead.
+    /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;
+    /// empty where nothing was measured. Meant for steps that are run one at a time, not ahead.
     ///
     /// # Errors
     /// If the device has failed.
-    pub fn take_spans(&mut self) -> Result<Vec<(u64, u64)>, RunError> {
+    pub fn take_spans(&mut self) -> Result<Vec<Option<(u64, u64)>>, RunError> {
         Ok(self.executor.take_spans()?)
+    }
+
+    /// What each operation of the next `step` must move.
+    #[must_use]
+    pub fn step_costs(&self) -> Vec<OpCost> {
+        let cost = |op: &Op| OpCost {
+            // A layer has two projections, by what they take.
+            kind: match *op {
+                Op::Project { input, .. } => {
+                    format!("{} {}", op.name(), self.step.slot(input).name)
+                }
+                _ => op.name().into(),
+            },
+            bytes: op.bytes(&self.step, self.kv.len()),
+        };
+        self.step.ops.iter().map(cost).collect()
     }
 
     /// Bytes that the next `step` must move.
@@ -364,6 +410,13 @@ fn sizes(graph: &GraphOptions, prefill_chunk: usize) -> Vec<usize> {
     sizes.retain(|size| *size <= prefill_chunk);
     sizes.sort_unstable();
     sizes
+}
+
+/// An operation of a step: what it does, and what it must read and write once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpCost {
+    pub kind: String,
+    pub bytes: u64,
 }
 
 /// Why a run failed.

@@ -19,11 +19,11 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// The tape of a step, which is one row, or of `rows` rows of a prompt.
+    /// The tape of a step or of a prompt, of `rows` rows.
     /// Slots have the same order in every tape, so that tapes of fewer rows run in the same buffers.
     #[must_use]
     pub fn tape(&self, rows: usize, input: Input, ending: Ending) -> Tape {
-        let (slots, [x, q, k, v, rotated, attended, mlp, logits]) = self.slots(rows, ending);
+        let (slots, [x, q, k, v, rotated, attended, mlp, logits]) = self.slots(rows, input, ending);
         let epsilon = self.shape.norm_epsilon;
         let mut ops = vec![Op::Embed {
             table: self.weights.embedding,
@@ -100,9 +100,10 @@ impl Forward {
     }
 
     /// The slots of a tape, and their names in `tape`.
-    fn slots(&self, rows: usize, ending: Ending) -> (Vec<SlotInfo>, [Slot; 8]) {
+    fn slots(&self, rows: usize, input: Input, ending: Ending) -> (Vec<SlotInfo>, [Slot; 8]) {
         let (shape, activation) = (&self.shape, self.activation);
-        let scored = if ending == Ending::Logits { rows } else { 1 };
+        let all = ending == Ending::Logits || input == Input::Step;
+        let scored = if all { rows } else { 1 };
         let slot = |name, rows, columns, dtype| SlotInfo {
             name,
             rows,

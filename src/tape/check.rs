@@ -34,8 +34,8 @@ impl Tape {
             op: "end",
             reason: reason.into(),
         };
-        if self.input == Input::Step && self.rows != 1 {
-            return Err(fail("a step has one row"));
+        if self.input == Input::Step && self.rows > super::STEP_ROWS {
+            return Err(fail("a step has at most 8 rows"));
         }
         let chooses = matches!(self.ops.last(), Some(Op::Choose { .. }));
         if chooses != (self.ending == Ending::Token) {
@@ -198,7 +198,16 @@ impl Tape {
                 self.matrix(*norm, 1, self.slot(*x).columns)?;
                 self.matrix(*weight, self.slot(*logits).columns, self.slot(*x).columns)
             }
-            Op::Choose { logits } => self.rows_of(*logits, 1),
+            Op::Choose { logits } => self.rows_of(*logits, self.chosen()),
+        }
+    }
+
+    /// Rows that a token is chosen for.
+    fn chosen(&self) -> usize {
+        if self.input == Input::Step {
+            self.rows
+        } else {
+            1
         }
     }
 

@@ -128,6 +128,47 @@ impl Executor {
         }
     }
 
+    /// The same of several conversations, each a row, from where `begin` and `post` left their regions of the cache; a
+    /// tape of more rows is filled up.
+    ///
+    /// # Errors
+    /// As `run`.
+    #[cfg_attr(not(feature = "cuda"), allow(unused_variables))] // a CPU runs nothing ahead
+    pub fn step_rows(
+        &mut self,
+        tape: &Tape,
+        regions: &[usize],
+        more: bool,
+    ) -> Result<(), ExecuteError> {
+        match self {
+            Self::Cpu(cpu) => cpu.step_rows(tape, regions),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.step_rows(tape, regions, more),
+        }
+    }
+
+    /// Where generation of a region of the cache stands.
+    #[must_use]
+    pub fn state_of(&self, region: usize) -> StepState {
+        match self {
+            Self::Cpu(cpu) => cpu.state_of(region),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.state_of(region),
+        }
+    }
+
+    /// The rows of logits that the last step left, (rows, vocabulary).
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError> {
+        match self {
+            Self::Cpu(cpu) => Ok((0..step.rows).flat_map(|row| cpu.logits(step, row)).copied().collect()),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => Ok(cuda.step_logits(step)?),
+        }
+    }
+
     /// How the last step spent its time.
     #[must_use]
     pub fn pace(&self) -> Pace {
@@ -254,11 +295,12 @@ impl Executor {
         }
     }
 
-    /// When operations of the last step began and ended, in nanoseconds; empty where nothing was measured.
+    /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;
+    /// empty where nothing was measured.
     ///
     /// # Errors
     /// If the device has failed.
-    pub fn take_spans(&mut self) -> Result<Vec<(u64, u64)>, ExecuteError> {
+    pub fn take_spans(&mut self) -> Result<Vec<Option<(u64, u64)>>, ExecuteError> {
         match self {
             Self::Cpu(_) => Ok(Vec::new()),
             #[cfg(feature = "cuda")]

@@ -84,6 +84,12 @@ pub struct WeightInfo {
     pub format: Format,
 }
 
+/// Rows of a step, at most.
+pub const STEP_ROWS: usize = 8;
+
+/// Positions of a page of the cache.
+pub const PAGE: usize = 64;
+
 /// The key-value cache that a tape reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvInfo {
@@ -114,7 +120,7 @@ impl KvInfo {
 /// Where a tape's tokens come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// One row: the token and position of `StepState`.
+    /// Rows of conversations, each with the token and position of its own `StepState`.
     Step,
     /// The prompt's rows, in order, from the position of `StepState`.
     Prompt,
@@ -125,7 +131,7 @@ pub enum Input {
 pub enum Ending {
     /// Nothing: more of the prompt follows.
     Kv,
-    /// The token that follows the last row, chosen and left in `StepState`.
+    /// The token that follows the last row of a prompt, or each row of a step, chosen and left in `StepState`.
     Token,
     /// The logits of every row.
     Logits,

@@ -60,7 +60,7 @@ pub enum Op {
         weight: WeightId,
         logits: Slot,
     },
-    /// Chooses a token from the one row of logits by the sampler's state, and advances `StepState`.
+    /// Chooses a token from each row of logits by its conversation's sampler, and advances its `StepState`.
     Choose { logits: Slot },
 }
 

@@ -5,6 +5,7 @@ mod diff;
 mod lifecycle;
 mod modes;
 mod reload;
+mod rows;
 mod smoke;
 
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   lifecycle [--cost] [--cpu] MODEL...
                           the decode graph's life cycle with refused calls, its memory and its cost; --cost: only that,
                           and the time to a short prompt's first token
+  rows [--cpu] MODEL...   conversations that step together have the bits that each has alone, whoever joins or leaves
   reload [--cpu] MODEL... another thread loads the model again while it answers, and it takes its own place";
 
 fn main() -> ExitCode {
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         Some((check, rest)) if check == "diff" => diff::run(rest),
         Some((check, rest)) if check == "modes" && !rest.is_empty() => modes::run(rest),
         Some((check, rest)) if check == "lifecycle" && !rest.is_empty() => lifecycle::run(rest),
+        Some((check, rest)) if check == "rows" && !rest.is_empty() => rows::run(rest),
         Some((check, rest)) if check == "reload" && !rest.is_empty() => reload::run(rest),
         _ => {
             eprintln!("{USAGE}");

@@ -63,7 +63,7 @@ fn compare(model: &Path, backend: Backend, activations: DType) -> Result<String,
         Mode::Piecewise,
     ] {
         for chunk in CHUNKS {
-            let runner = load(model, backend, activations, (mode, chunk))?;
+            let runner = load(model, backend, activations, (mode, chunk), 2)?;
             ways.push(Way {
                 mode,
                 chunk,
@@ -135,17 +135,18 @@ fn takes_over(way: &mut Way) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn load(
+pub(crate) fn load(
     model: &Path,
     backend: Backend,
     activations: DType,
     (mode, prefill_chunk): (Mode, usize),
+    slots: usize,
 ) -> Result<Runner, Box<dyn Error>> {
     let settings = Settings {
         backend,
         kv_type: activations,
         context: 256,
-        slots: 2,
+        slots,
         prefill_chunk,
         graph: GraphOptions {
             mode,

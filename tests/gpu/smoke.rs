@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ganglion::device::{
-    Arena, Context, Error, Geometry, Memory, Modules, Plan, Region, Result, SmokeArgs, Staging,
-    StepMailbox, Stream, TokenMailbox,
+    Arena, Command, Context, Error, Geometry, Memory, Modules, Plan, Region, Result, Row, SmokeArgs,
+    Staging, StepMailbox, Stream, TokenMailbox,
 };
 use ganglion::graph::{Graph, Recording, Renewal, Trace};
 
@@ -263,7 +263,18 @@ fn graph(context: &Rc<Context>) -> Result<()> {
     assert_eq!(graph.dot()?.matches("smoke_scale").count().min(1), 1);
 
     let (mut token, mut position, mut sequence) = (7_u32, 100_u32, 0);
-    mailbox.post(token, position, 0);
+    mailbox.post(
+        0,
+        &Command {
+            row: Row {
+                token,
+                position,
+                sequence: 1,
+                ..Row::default()
+            },
+            ..Command::default()
+        },
+    );
     let mut waited = Vec::new();
     let mut run = |graph: &mut Graph, stream: &mut Stream, steps: u32, factor: u32| -> Result<()> {
         graph.launch(stream)?;
@@ -274,7 +285,7 @@ fn graph(context: &Rc<Context>) -> Result<()> {
             sequence += 1;
             let start = Instant::now();
             let arrived =
-                tokens.wait(sequence, Duration::from_micros(50), || stream.synchronize())?;
+                tokens.wait(sequence, 1, Duration::from_micros(50), || stream.synchronize())?[0];
             waited.push(start.elapsed());
             token = token.wrapping_mul(factor).wrapping_add(position);
             position += 1;

@@ -110,11 +110,11 @@ impl Setup {
         Checkpoint::open(&self.model).map_err(|error| bad_model(&error))
     }
 
-    /// Loads the weights, for `context` positions.
+    /// Loads the weights, for so many conversations of `context` positions each.
     pub(crate) fn load(
         &self,
         checkpoint: &Checkpoint,
-        context: usize,
+        (context, slots): (usize, usize),
         mode: Mode,
     ) -> Result<Runner, Failure> {
         let trained = checkpoint.shape.context;
@@ -135,7 +135,7 @@ impl Setup {
             },
             kv_type: self.kv_type(),
             context,
-            slots: 1,
+            slots,
             graph: GraphOptions {
                 mode,
                 ..GraphOptions::default()

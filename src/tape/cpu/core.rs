@@ -21,15 +21,25 @@ pub(super) struct Core {
     rope_frequencies: Vec<f32>,
     pub(super) cache: Cache,
     pub(super) buffers: Buffers,
-    pub(super) state: StepState,
-    pub(super) sampler: Sampler,
+    /// Of each region of the cache.
+    pub(super) conversations: Vec<Conversation>,
     /// The rows of a prompt; those of a tape beyond them are padding.
     pub(super) prompt: Vec<u32>,
     /// Of the cache: where the turn runs.
     pub(super) region: usize,
+    /// The conversations of a step's rows; those of a tape beyond them are padding.
+    pub(super) rows: Vec<usize>,
+    runs: Vec<Run>,
     /// Tokens chosen since the start.
     pub(super) chosen: u64,
     pool: Arc<rayon::ThreadPool>,
+}
+
+/// Where generation of a conversation stands, and how its tokens are chosen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conversation {
+    pub(super) state: StepState,
+    pub(super) sampler: Sampler,
 }
 
 /// Allocated by `prepare`, never moved by `run`.
@@ -59,10 +69,11 @@ impl Core {
             rope_frequencies,
             cache: Cache::new(kv),
             buffers: Buffers::default(),
-            state: StepState::default(),
-            sampler: Sampler::default(),
+            conversations: vec![Conversation::default(); kv.slots],
             prompt: Vec::new(),
             region: 0,
+            rows: vec![0],
+            runs: Vec::new(),
             chosen: 0,
             pool: Arc::new(pool),
         })
@@ -94,7 +105,11 @@ impl Core {
 
     /// The row of logits that a tape of `Ending::Logits` left.
     pub(super) fn logits(&self, tape: &Tape, row: usize) -> &[f32] {
-        let Some(Op::Head { logits, .. }) = tape.ops.last() else {
+        let head = tape.ops.iter().find_map(|op| match op {
+            Op::Head { logits, .. } => Some(logits),
+            _ => None,
+        });
+        let Some(logits) = head else {
             return &[];
         };
         let columns = tape.slot(*logits).columns;
@@ -115,16 +130,36 @@ impl Core {
         region: usize,
     ) -> Result<(), ExecuteError> {
         let pool = self.pool.clone();
-        pool.install(|| {
+        let mut runs = std::mem::take(&mut self.runs);
+        self.fill(&mut runs, tape, region);
+        let ran = pool.install(|| {
             let mut ops = operations.map(|index| &tape.ops[index]);
-            ops.try_for_each(|op| self.execute(tape, op, region))
-        })
+            ops.try_for_each(|op| self.execute(tape, op, &runs))
+        });
+        self.runs = runs;
+        ran
+    }
+
+    /// All real rows of a prompt are one run, and each row of a step is.
+    fn fill(&self, runs: &mut Vec<Run>, tape: &Tape, region: usize) {
+        let run = |region: usize, rows: Range<usize>| Run {
+            region,
+            state: self.conversations[region].state,
+            rows,
+        };
+        runs.clear();
+        match tape.input {
+            Input::Prompt => runs.push(run(region, 0..self.prompt.len())),
+            Input::Step if tape.rows == 1 => runs.push(run(region, 0..1)),
+            Input::Step => {
+                let rows = self.rows.iter().enumerate();
+                runs.extend(rows.map(|(row, region)| run(*region, row..row + 1)));
+            }
+        }
     }
 
     #[allow(clippy::too_many_lines)] // one arm an operation: it reads beside op.rs
-    fn execute(&mut self, tape: &Tape, op: &Op, region: usize) -> Result<(), ExecuteError> {
-        let StepState { token, position } = self.state;
-        let step = [token];
+    fn execute(&mut self, tape: &Tape, op: &Op, runs: &[Run]) -> Result<(), ExecuteError> {
         let Self {
             weights,
             buffers:
@@ -137,13 +172,8 @@ impl Core {
             prompt,
             ..
         } = self;
-        let tokens = if tape.input == Input::Step {
-            &step[..]
-        } else {
-            &prompt[..]
-        };
-        // Rows that only fill a prompt up are computed where that does no harm, and never stored.
-        let (rows, real) = (tape.rows, tokens.len());
+        // Rows that only fill a tape up are computed where that does no harm, and never stored.
+        let (rows, real) = (tape.rows, runs.iter().map(|run| run.rows.len()).sum::<usize>());
         let len = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns;
         let real_len = |slot: Slot| real * tape.slot(slot).columns;
         let layers = tape.kv.layers;
@@ -151,7 +181,12 @@ impl Core {
             Op::Embed { table, x } => {
                 let table = weights[table.0].matrix();
                 let vocabulary = table.rows();
-                for (out, &token) in slots[x.0].chunks_exact_mut(table.columns()).zip(tokens) {
+                let all = slots[x.0].chunks_exact_mut(table.columns());
+                for (row, out) in all.take(real).enumerate() {
+                    let token = match tape.input {
+                        Input::Prompt => prompt[row],
+                        Input::Step => runs[row].state.token,
+                    };
                     let row = usize::try_from(token).ok().filter(|row| *row < vocabulary);
                     table
                         .dequantize_row(row.ok_or(ExecuteError::Token { token, vocabulary })?, out);
@@ -186,41 +221,35 @@ impl Core {
                 let norms = norms.map(|norms| norms.map(|WeightId(norm)| weights[norm].vector()));
                 let mut out = std::mem::take(&mut slots[rotated.0]);
                 out[..len(q)].copy_from_slice(&slots[q.0][..len(q)]);
-                let rope = rope::Rope {
-                    frequencies: &self.rope_frequencies,
-                    epsilon,
-                    position,
-                };
-                rope.rotate(
-                    &mut out[..len(q)],
-                    tape.slot(q).columns,
-                    norms.map(|[q, _]| q),
-                );
                 let rotated_k = &mut product[..len(k)];
                 rotated_k.copy_from_slice(&slots[k.0][..len(k)]);
-                rope.rotate(rotated_k, tape.slot(k).columns, norms.map(|[_, k]| k));
+                for run in runs {
+                    let rope = rope::Rope {
+                        frequencies: &self.rope_frequencies,
+                        epsilon,
+                        position: run.state.position,
+                    };
+                    let (wide, narrow) = (tape.slot(q).columns, tape.slot(k).columns);
+                    rope.rotate(&mut out[run.of(wide)], wide, norms.map(|[q, _]| q));
+                    let k = &mut rotated_k[run.of(narrow)];
+                    rope.rotate(k, narrow, norms.map(|[_, k]| k));
+                    let (layer, v) = (run.region * layers + layer, &slots[v.0][run.of(narrow)]);
+                    cache.store(layer, run.state.position, k, v);
+                }
                 tape.slot(rotated).dtype.round(&mut out[..len(q)]);
                 slots[rotated.0] = out;
-                cache.store(
-                    region * layers + layer,
-                    position,
-                    &rotated_k[..real_len(k)],
-                    &slots[v.0][..real_len(v)],
-                );
             }
             Op::Attend { layer, q, out } => {
                 let mut attended = std::mem::take(&mut slots[out.0]);
-                let shape = attention::Heads {
-                    columns: tape.slot(q).columns,
-                    position,
-                };
-                attention::attend(
-                    cache,
-                    region * layers + layer,
-                    shape,
-                    &slots[q.0][..real_len(q)],
-                    &mut attended[..real_len(out)],
-                );
+                for run in runs {
+                    let shape = attention::Heads {
+                        columns: tape.slot(q).columns,
+                        position: run.state.position,
+                    };
+                    let (layer, rows) = (run.region * layers + layer, run.of(shape.columns));
+                    let (q, out) = (&slots[q.0][rows.clone()], &mut attended[rows]);
+                    attention::attend(cache, layer, shape, q, out);
+                }
                 tape.slot(out).dtype.round(&mut attended[..real_len(out)]);
                 slots[out.0] = attended;
             }
@@ -267,6 +296,8 @@ impl Core {
             } => {
                 let (last, hidden) = (tape.slot(logits).rows, tape.slot(x).columns);
                 let normed = &mut normed[..last * hidden];
+                // Of a prompt the last real ones; of a step all, whoever they are of.
+                let real = if tape.input == Input::Step { rows } else { real };
                 let x = &slots[x.0][..real * hidden];
                 norm::rms_norm(
                     &x[(real - last) * hidden..],
@@ -280,20 +311,39 @@ impl Core {
                 matmul::transpose(product, last, &mut slots[logits.0], |out, y, _| *out = y);
             }
             Op::Choose { logits } => {
-                let logits = &mut slots[logits.0][..len(logits)];
-                let last = position + real - 1;
-                let token = self
-                    .sampler
-                    .choose(logits)
-                    .ok_or(ExecuteError::NonFinite { position: last })?;
-                self.state = StepState {
-                    token,
-                    position: last + 1,
-                };
-                self.chosen += 1;
+                let logits = slots[logits.0].chunks_exact_mut(tape.slot(logits).columns);
+                for (run, logits) in runs.iter().zip(logits) {
+                    let conversation = &mut self.conversations[run.region];
+                    let position = run.state.position + run.rows.len();
+                    let token = conversation.sampler.choose(logits);
+                    let failed = ExecuteError::NonFinite {
+                        position: position - 1,
+                    };
+                    conversation.state = StepState {
+                        token: token.ok_or(failed)?,
+                        position,
+                    };
+                    self.chosen += 1;
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// Rows of one conversation, from a position of its region of the cache on.
+#[derive(Debug)]
+struct Run {
+    region: usize,
+    /// As it began.
+    state: StepState,
+    rows: Range<usize>,
+}
+
+impl Run {
+    /// Its elements of rows of `columns`.
+    fn of(&self, columns: usize) -> Range<usize> {
+        self.rows.start * columns..self.rows.end * columns
     }
 }
 

@@ -43,11 +43,20 @@ impl Cpu {
     }
 
     /// Runs a step that chooses no token, which is no step of generation: its operations, as they are.
-    pub(in crate::tape) fn run_part(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
-        self.fits(1, 1)?;
-        let region = self.core.region;
-        self.core.run(tape, 0..tape.ops.len(), region)?;
-        self.core.state.position += 1;
+    pub(in crate::tape) fn run_part(
+        &mut self,
+        tape: &Tape,
+        regions: &[usize],
+    ) -> Result<(), ExecuteError> {
+        for region in regions {
+            self.fits(*region, 1, tape.rows)?;
+        }
+        self.core.rows.clear();
+        self.core.rows.extend_from_slice(regions);
+        self.core.run(tape, 0..tape.ops.len(), regions[0])?;
+        for region in regions {
+            self.core.conversations[*region].state.position += 1;
+        }
         Ok(())
     }
 }

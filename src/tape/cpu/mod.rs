@@ -84,8 +84,9 @@ impl Cpu {
         prompt: &[u32],
     ) {
         self.core.region = region;
-        self.core.state.position = position;
-        self.core.sampler.begin(parameters, prompt);
+        let conversation = &mut self.core.conversations[region];
+        conversation.state.position = position;
+        conversation.sampler.begin(parameters, prompt);
     }
 
     /// Copies the first positions of a region of the cache to another.
@@ -95,13 +96,19 @@ impl Cpu {
 
     /// The next step starts with `token` rather than the one chosen last.
     pub fn post(&mut self, token: u32) {
-        self.core.state.token = token;
+        self.core.conversations[self.core.region].state.token = token;
     }
 
-    /// Where generation stands.
+    /// Where generation of the turn that runs stands.
     #[must_use]
     pub fn state(&self) -> StepState {
-        self.core.state
+        self.state_of(self.core.region)
+    }
+
+    /// Where generation of a region stands.
+    #[must_use]
+    pub fn state_of(&self, region: usize) -> StepState {
+        self.core.conversations[region].state
     }
 
     /// The row of logits that a tape of `Ending::Logits` left.
@@ -187,7 +194,7 @@ impl Cpu {
     /// A token outside the vocabulary, a position outside the context, logits that are not finite.
     /// The state is then as before.
     pub fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
-        self.fits(tokens.len(), tape.rows)?;
+        self.fits(self.core.region, tokens.len(), tape.rows)?;
         self.core.prompt.clear();
         self.core.prompt.extend_from_slice(tokens);
         let key = self.key(tape);
@@ -200,17 +207,32 @@ impl Cpu {
             step.eager(0..tape.ops.len())?;
         }
         if tape.ending != Ending::Token {
-            self.core.state.position += tokens.len();
+            self.core.conversations[self.core.region].state.position += tokens.len();
         }
         Ok(())
     }
 
-    /// Runs one step.
+    /// Runs one step of the turn that runs.
     ///
     /// # Errors
     /// As `run`.
     pub fn step(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
-        self.fits(1, 1)?;
+        self.step_rows(tape, &[self.core.region])
+    }
+
+    /// The same of several conversations, each a row; a tape of more rows is filled up.
+    ///
+    /// # Errors
+    /// As `run`; one that does not fit is said before anything runs.
+    pub fn step_rows(&mut self, tape: &Tape, regions: &[usize]) -> Result<(), ExecuteError> {
+        for region in regions {
+            self.fits(*region, 1, tape.rows)?;
+        }
+        if let [region] = regions {
+            self.core.region = *region;
+        }
+        self.core.rows.clear();
+        self.core.rows.extend_from_slice(regions);
         let begun = Instant::now();
         let (mut step, graph, _) = self.split(tape);
         if graph.step(&mut step)? == Ran::Replayed {
@@ -221,8 +243,9 @@ impl Cpu {
         Ok(())
     }
 
-    fn fits(&self, tokens: usize, rows: usize) -> Result<(), ExecuteError> {
-        let (position, context) = (self.core.state.position, self.kv.context);
+    fn fits(&self, region: usize, tokens: usize, rows: usize) -> Result<(), ExecuteError> {
+        let position = self.core.conversations[region].state.position;
+        let context = self.kv.context;
         if (1..=rows).contains(&tokens) && position + tokens <= context {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use super::memory::{self, Slots};
 use super::{Cuda, Error};
 use crate::graph::Stepper;
-use crate::tape::{ExecuteError, Slot, Tape};
+use crate::tape::{DType, ExecuteError, Op, Slot, SlotInfo, Tape, WeightId};
 
 impl Cuda {
     /// Elements from one row of a slot to the next.
@@ -45,21 +45,20 @@ impl Cuda {
         region: usize,
         bytes: &[Vec<u8>; 2],
     ) -> Result<(), Error> {
-        for (side, bytes) in bytes.iter().enumerate() {
-            let region = self.cache.memory[self.kv.layers * (2 * region + side)];
-            self.cache.arena.write(region, bytes, &mut self.stream)?;
-        }
-        Ok(())
+        self.pages.write(region, bytes, &mut self.stream)
     }
 
     pub(in crate::tape) fn read_cache(&mut self, region: usize) -> Result<[Vec<u8>; 2], Error> {
-        let mut out = [Vec::new(), Vec::new()];
-        for (side, bytes) in out.iter_mut().enumerate() {
-            let region = self.cache.memory[self.kv.layers * (2 * region + side)];
-            bytes.resize(region.bytes(), 0);
-            self.cache.arena.read(region, bytes, &mut self.stream)?;
-        }
-        Ok(out)
+        self.pages.read(region, &mut self.stream)
+    }
+
+    /// Gives each conversation other pages, in no order.
+    pub(in crate::tape) fn scatter_pages(
+        &mut self,
+        random: impl FnMut(usize) -> usize,
+    ) -> Result<(), Error> {
+        self.pages.scatter(random);
+        self.give_tables()
     }
 
     /// Fills what operations keep to themselves with bytes that are a NaN in every type.
@@ -77,13 +76,41 @@ impl Cuda {
         Ok(())
     }
 
+    /// The tape with what comes first in every run: it tells the device of its rows.
+    pub(in crate::tape) fn with_beginning(&mut self, tape: &Tape) -> Result<Tape, Error> {
+        let mut whole = tape.clone();
+        if !matches!(tape.ops[0], Op::Embed { .. }) {
+            let table = WeightId(0);
+            whole.slots.push(SlotInfo {
+                name: "embedded",
+                rows: tape.rows,
+                columns: tape.weight(table).columns,
+                dtype: DType::F32,
+            });
+            let x = Slot(tape.slots.len());
+            whole.ops.insert(0, Op::Embed { table, x });
+        }
+        self.prepare(&whole)?;
+        Ok(whole)
+    }
+
     /// Runs a step that chooses no token, which is no step of generation: its operations, as they are.
-    pub(in crate::tape) fn run_part(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
+    pub(in crate::tape) fn run_part(
+        &mut self,
+        tape: &Tape,
+        regions: &[usize],
+    ) -> Result<(), ExecuteError> {
         self.drain()?;
-        self.fits(1)?;
+        for region in regions {
+            self.fits(*region, 1)?;
+        }
+        self.command(tape, regions);
         self.split(tape).0.eager(0..tape.ops.len())?;
         self.stream.synchronize()?;
-        self.state.position += 1;
+        for region in regions {
+            self.conversations[*region].state.position += 1;
+            self.conversations[*region].moved();
+        }
         Ok(())
     }
 }

@@ -6,8 +6,8 @@ use super::product;
 use super::shapes::SHAPES;
 use super::storage::Storage;
 use crate::device::{
-    AttendArgs, Carveout, ChooseArgs, EmbedArgs, Error, Kernel, Modules, NormArgs, Parameters,
-    PromptArgs, RopeStoreArgs, StepArgs, SumsArgs,
+    AttendArgs, Carveout, ChooseArgs, EmbedArgs, Error, Kernel, Modules, NormArgs,
+    PromptArgs, RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
 };
 use crate::tape::DType;
 
@@ -15,8 +15,6 @@ use crate::tape::DType;
 pub(super) const WIDEST_ROW: usize = 32 << 10;
 /// Blocks of a step's product on a multiprocessor.
 pub(super) const STEP_BLOCKS: u32 = 2;
-/// Shared memory of attention at its widest.
-const ATTEND_SHARED: usize = 40 << 10;
 
 /// All kernels that a model's tapes may need, for one device and one type of activations.
 #[derive(Debug)]
@@ -26,10 +24,10 @@ pub(super) struct Kernels {
     pub(super) norm: Kernel<NormArgs>,
     pub(super) sums: Kernel<SumsArgs>,
     rope_store: Vec<Kernel<RopeStoreArgs>>,
-    prompt_rope_store: Vec<Kernel<RopeStoreArgs>>,
-    attend: Vec<Kernel<AttendArgs>>,
-    /// Of each form of weights.
-    step: HashMap<Storage, Kernel<StepArgs>>,
+    /// Of each type of the cache, by width.
+    attend: Vec<Vec<Kernel<AttendArgs>>>,
+    /// Of each form of weights, of one row and of several.
+    step: HashMap<Storage, [Kernel<StepArgs>; 2]>,
     /// Of each form of weights, by shape.
     prompt: HashMap<Storage, Vec<Option<Kernel<PromptArgs>>>>,
     /// Of a cache in the activations' type.
@@ -64,28 +62,35 @@ impl Kernels {
             Ok::<_, Error>((head_dim, kernel))
         };
         let step = |of: Storage| {
-            let kernel = format!("step_{name}_{}", of.name());
-            let shared = product::shared(WIDEST_ROW);
-            Ok::<_, Error>((of, modules.kernel(&kernel, shared)?))
+            let kernel = |rows: usize, shared: usize| {
+                modules.kernel(&format!("step_{name}_{}_x{rows}", of.name()), shared)
+            };
+            let one = kernel(1, product::shared(of, 1, WIDEST_ROW))?;
+            let several = kernel(STEP_ROWS, product::MOST_SHARED)?;
+            Ok::<_, Error>((of, [one, several]))
+        };
+        let attend = |cache: DType| {
+            let widths = attend::widths(cache).iter();
+            let kernels = widths.map(|width| {
+                let kernel = format!("attend_{name}_{}_{}", cache.name(), width.name);
+                modules.kernel(&kernel, width.shared(width.head_dim))
+            });
+            kernels.collect::<Result<Vec<_>, Error>>()
         };
         Ok(Self {
             embed: modules.kernel("embed", 0)?,
             choose: modules.kernel("choose", 0)?,
             norm: modules.kernel_with(&format!("norm_{name}"), 0, Carveout::Whole)?,
             sums: modules.kernel_with(&format!("column_sums_{name}"), 0, Carveout::Whole)?,
-            rope_store: by_cache(modules, &format!("rope_store_{name}"), 0, Carveout::Half)?,
-            prompt_rope_store: by_cache(
-                modules,
-                &format!("prompt_rope_store_{name}"),
-                0,
-                Carveout::Whole,
-            )?,
-            attend: by_cache(
-                modules,
-                &format!("attend_{name}"),
-                ATTEND_SHARED,
-                Carveout::Half,
-            )?,
+            rope_store: DType::ALL
+                .map(|cache| format!("rope_store_{name}_{}", cache.name()))
+                .iter()
+                .map(|name| modules.kernel_with(name, 0, Carveout::Whole))
+                .collect::<Result<_, _>>()?,
+            attend: DType::ALL
+                .into_iter()
+                .map(attend)
+                .collect::<Result<_, _>>()?,
             step: storages
                 .iter()
                 .map(|of| step(*of))
@@ -102,22 +107,23 @@ impl Kernels {
         })
     }
 
-    pub(super) fn rope_store(&self, step: bool, kv: DType) -> &Kernel<RopeStoreArgs> {
-        let kernels = if step {
-            &self.rope_store
-        } else {
-            &self.prompt_rope_store
-        };
-        &kernels[kv as usize]
+    pub(super) fn rope_store(&self, kv: DType) -> &Kernel<RopeStoreArgs> {
+        &self.rope_store[kv as usize]
     }
 
-    pub(super) fn attend(&self, kv: DType) -> &Kernel<AttendArgs> {
-        &self.attend[kv as usize]
+    /// Attention of a step, and its shared memory.
+    pub(super) fn attend(&self, kv: DType, head_dim: usize) -> (&Kernel<AttendArgs>, usize) {
+        let widths = attend::widths(kv);
+        let fits = widths.iter().position(|width| head_dim <= width.head_dim);
+        let index = fits.unwrap_or(widths.len() - 1);
+        let shared = widths[index].shared(head_dim);
+        (&self.attend[kv as usize][index], shared)
     }
 
-    /// Products of a step.
-    pub(super) fn step(&self, of: Storage) -> Option<&Kernel<StepArgs>> {
-        self.step.get(&of)
+    /// Products of a step of so many rows.
+    pub(super) fn step(&self, of: Storage, rows: u32) -> Option<&Kernel<StepArgs>> {
+        let [one, several] = self.step.get(&of)?;
+        Some(if rows == 1 { one } else { several })
     }
 
     /// Products of a prompt in a shape that suits the weights.
@@ -149,16 +155,41 @@ pub(super) mod prompt_attend {
     }
 }
 
-/// By the cache's type, in the order of `DType`.
-fn by_cache<A: Parameters>(
-    modules: &Modules,
-    name: &str,
-    shared: usize,
-    carveout: Carveout,
-) -> Result<Vec<Kernel<A>>, Error> {
-    let names = DType::ALL.map(|kv| format!("{name}_{}", kv.name()));
-    names
-        .into_iter()
-        .map(|name| modules.kernel_with(&name, shared, carveout))
-        .collect()
+/// `kernels/step/attend.cu`.
+mod attend {
+    use crate::tape::DType;
+
+    /// How heads of the cache are spread over the lanes of a warp.
+    #[derive(Debug)]
+    pub(super) struct Width {
+        pub(super) name: &'static str,
+        /// The widest head.
+        pub(super) head_dim: usize,
+    }
+
+    const NARROW: [Width; 3] = [
+        Width { name: "8x1", head_dim: 64 },
+        Width { name: "16x1", head_dim: 128 },
+        Width { name: "32x1", head_dim: 256 },
+    ];
+    const WIDE: [Width; 4] = [
+        Width { name: "8x1", head_dim: 32 },
+        Width { name: "16x1", head_dim: 64 },
+        Width { name: "32x1", head_dim: 128 },
+        Width { name: "32x2", head_dim: 256 },
+    ];
+
+    pub(super) fn widths(cache: DType) -> &'static [Width] {
+        match cache {
+            DType::F32 => &WIDE,
+            DType::F16 | DType::BF16 => &NARROW,
+        }
+    }
+
+    impl Width {
+        /// Bytes of shared memory: four queries, and what eight warps have made of them.
+        pub(super) const fn shared(&self, head_dim: usize) -> usize {
+            4 * self.head_dim * 2 + 8 * 4 * head_dim * 4
+        }
+    }
 }

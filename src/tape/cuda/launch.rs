@@ -8,8 +8,11 @@ use super::narrow;
 use super::product::Outcome;
 use super::prompt::Prompt;
 use super::queue::Queue;
+use super::pages::Pages;
+use super::scratch;
 use crate::device::{
-    AttendArgs, ChooseArgs, EmbedArgs, Error, Geometry, RopeStoreArgs, StepArgs, Tiles,
+    AttendArgs, Cache, ChooseArgs, EmbedArgs, Error, Geometry, Places, RopeStoreArgs, Row, StepArgs,
+    Tiles,
 };
 use crate::graph::Trace;
 use crate::tape::{Ending, Input, KvInfo, Op, Projection, Slot, Tape, WeightId};
@@ -20,30 +23,82 @@ const WARPS: u32 = 8;
 /// `choose.cu`
 const CHOOSE_THREADS: u32 = 1024;
 pub(super) const CHOOSE_BLOCKS: u32 = 64;
-/// `attend.cu`: positions at a time, the most splits of a row, query heads taken at a time, groups of threads that
-/// share a chunk.
-const CHUNK: usize = 128;
-const MOST_SPLITS: usize = 64;
+/// `step/attend.cu`: query heads taken at a time, the most splits of a row.
 const GROUP: usize = 4;
-const MOST_SHARES: usize = 32;
+const MOST_SPLITS: usize = 64;
+/// Blocks that a row's attention is split into, where it is long: enough to keep any device busy, and the same on all.
+const SPLIT_BLOCKS: usize = 256;
 
 /// Addresses that never change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Addresses {
-    pub(super) state: u64,
-    /// The first row's position, how many rows there are, then their tokens.
-    pub(super) prompt: u64,
+    pub(super) conversations: u64,
+    pub(super) tables: u64,
+    /// Of a step.
+    pub(super) rows: u64,
+    pub(super) prompt_row: u64,
+    pub(super) sequence: u64,
     pub(super) angles: u64,
     pub(super) arrivals: u64,
     pub(super) best: u64,
-    pub(super) step_mailbox: u64,
-    pub(super) token_mailbox: u64,
+    /// In pinned memory: commands of steps, of a prompt and its tokens, chosen tokens, the host's tables.
+    pub(super) steps: u64,
+    pub(super) prompts: u64,
+    pub(super) prompt_tokens: u64,
+    pub(super) tokens: u64,
+    pub(super) host_tables: u64,
+}
+
+/// Heads of a cache times the groups of query heads that share one.
+const fn subgroups(kv: KvInfo, heads: usize) -> usize {
+    kv.heads * (heads / kv.heads).div_ceil(GROUP)
+}
+
+/// Into how many parts a row may be split.
+fn splits(kv: KvInfo, heads: usize) -> usize {
+    (SPLIT_BLOCKS / subgroups(kv, heads)).clamp(16, MOST_SPLITS)
 }
 
 /// Bytes of the parts that a step's attention of `columns` of q leaves for its merge: of each head and split
 /// a maximum, a sum and an output.
-pub(super) fn partial_bytes(kv: KvInfo, columns: usize) -> usize {
-    4 * columns / kv.head_dim * MOST_SPLITS * (kv.head_dim + 2)
+pub(super) fn partial_bytes(kv: KvInfo, rows: usize, columns: usize) -> usize {
+    4 * rows * subgroups(kv, columns / kv.head_dim) * GROUP * MOST_SPLITS * (kv.head_dim + 2)
+}
+
+/// Counters at which blocks of a step leave their arrival: a row's attention has one for each group of heads, and a
+/// head of the cache has no more of those than `MOST_GROUPS`.
+pub(super) const fn most_arrivals(kv: KvInfo) -> usize {
+    const MOST_GROUPS: usize = 64;
+    crate::device::STEP_ROWS * kv.heads * MOST_GROUPS
+}
+
+/// What a step's attention does on the way: q, k and v as they left their product.
+struct Raw {
+    inputs: [Slot; 3],
+    norms: Option<[WeightId; 2]>,
+    epsilon: f32,
+}
+
+/// What attention of a step takes on, where it follows the rotation of what it attends to: both are one kernel then.
+fn raw(tape: &Tape, index: usize) -> Option<Raw> {
+    let before = index.checked_sub(1)?;
+    match (&tape.ops[before], &tape.ops[index]) {
+        (
+            &Op::RopeStore {
+                layer,
+                inputs,
+                norms,
+                epsilon,
+                rotated,
+            },
+            &Op::Attend { layer: of, q, .. },
+        ) if tape.input == Input::Step && layer == of && rotated == q => Some(Raw {
+            inputs,
+            norms,
+            epsilon,
+        }),
+        _ => None,
+    }
 }
 
 /// All that a launch needs; nothing here changes while a tape runs.
@@ -54,7 +109,7 @@ pub(super) struct Work<'a> {
     pub(super) weights: &'a [Weight],
     pub(super) slots: &'a Slots,
     pub(super) addresses: &'a Addresses,
-    pub(super) cache: (&'a [u64], &'a [u64]),
+    pub(super) pages: &'a Pages,
     pub(super) kv: KvInfo,
 }
 
@@ -67,10 +122,9 @@ impl Work<'_> {
         trace.place("normed", self.slots.normed());
         trace.place("sums", self.slots.sums());
         trace.place("partials", self.slots.partials());
-        trace.place("state", self.addresses.state);
-        trace.place("prompt", self.addresses.prompt);
+        trace.place("conversations", self.addresses.conversations);
+        trace.place("tables", self.addresses.tables);
         trace.place("angles", self.addresses.angles);
-        trace.place("kv", self.cache.0.first().copied().unwrap_or(0));
     }
 
     /// Queues operations of a tape.
@@ -80,15 +134,26 @@ impl Work<'_> {
         operations: Range<usize>,
         queue: &mut Queue<'_>,
     ) -> Result<(), Error> {
-        operations.into_iter().try_for_each(|index| {
-            let op = &tape.ops[index];
-            queue.begin(index, op.name());
-            self.launch(tape, op, queue)
+        let Range { start, end } = operations;
+        (start..end).try_for_each(|index| {
+            queue.begin(index, tape.ops[index].name());
+            // What is one kernel is launched by the second of both.
+            if index + 1 < end && raw(tape, index + 1).is_some() {
+                return Ok(());
+            }
+            let raw = raw(tape, index).filter(|_| index > start);
+            self.launch(tape, index, raw, queue)
         })
     }
 
     #[allow(clippy::too_many_lines)] // one arm an operation: it reads beside op.rs
-    fn launch(&self, tape: &Tape, op: &Op, queue: &mut Queue<'_>) -> Result<(), Error> {
+    fn launch(
+        &self,
+        tape: &Tape,
+        index: usize,
+        raw: Option<Raw>,
+        queue: &mut Queue<'_>,
+    ) -> Result<(), Error> {
         let Self {
             kernels,
             addresses: at,
@@ -97,34 +162,24 @@ impl Work<'_> {
         } = *self;
         let rows = narrow(tape.rows);
         let step = tape.input == Input::Step;
-        let (position, count) = if step {
-            (at.state + 4, 0)
-        } else {
-            (at.prompt, at.prompt + 4)
-        };
+        let places = self.places_of(step);
+        // How many rows of a prompt are real.
+        let count = if step { 0 } else { at.prompt_row + Row::COUNT_AT };
         let columns = |slot: Slot| narrow(tape.slot(slot).columns);
-        match *op {
+        match tape.ops[index] {
             Op::Embed { table, x } => {
-                for (index, Part { first, tiles }) in self.parts(table).iter().enumerate() {
-                    let source = if !step {
-                        0
-                    } else if index == 0 {
-                        1
-                    } else {
-                        2
-                    };
+                for Part { first, tiles } in self.parts(table) {
                     let args = EmbedArgs {
                         table: *tiles,
-                        state: at.state,
-                        mailbox: at.step_mailbox,
-                        tokens: at.prompt + 8,
-                        count,
+                        places,
+                        commands: if step { at.steps } else { at.prompts },
+                        host_tables: at.host_tables,
+                        sequence: at.sequence,
+                        tokens: at.prompt_tokens,
                         x: self.slot(x),
                         stamp: queue.stamp(),
                         hidden: columns(x),
                         first: narrow(*first),
-                        source,
-                        pad: 0,
                     };
                     queue.launch(&kernels.embed, Geometry::new(rows, THREADS), &args)?;
                 }
@@ -171,57 +226,43 @@ impl Work<'_> {
             } => {
                 let [q_norm, k_norm] =
                     norms.map_or([0, 0], |norms| norms.map(|norm| self.vector(norm)));
-                let heads = columns(q) / narrow(kv.head_dim);
+                let cache = self.cache(places, layer, columns(q));
                 let args = RopeStoreArgs {
+                    cache,
                     q: self.slot(q),
                     k: self.slot(k),
                     v: self.slot(v),
                     q_norm,
                     k_norm,
                     angles: at.angles,
-                    rotated: self.slot(rotated),
-                    cache_k: self.cache.0[layer],
-                    cache_v: self.cache.1[layer],
-                    position,
-                    count,
+                    out: self.slot(rotated),
                     stamp: queue.stamp(),
-                    rows,
-                    heads,
-                    kv_heads: narrow(kv.heads),
-                    head_dim: narrow(kv.head_dim),
-                    context: narrow(kv.context),
                     stride: narrow(stride(tape, rotated)),
                     epsilon,
-                    pad: 0,
                 };
-                let all = heads + 2 * narrow(kv.heads);
+                let all = cache.heads + 2 * cache.kv_heads;
                 let geometry = Geometry {
                     grid: [all.div_ceil(WARPS), rows, 1],
                     ..Geometry::new(1, THREADS)
                 };
-                queue.launch(kernels.rope_store(step, kv.dtype), geometry, &args)
+                queue.launch(kernels.rope_store(kv.dtype), geometry, &args)
             }
             Op::Attend { layer, q, out } => {
                 #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
                 let scale = 1.0 / (kv.head_dim as f32).sqrt();
-                let args = AttendArgs {
+                let cache = self.cache(places, layer, columns(q));
+                let mut args = AttendArgs {
+                    cache,
                     q: self.slot(q),
-                    cache_k: self.cache.0[layer],
-                    cache_v: self.cache.1[layer],
                     out: self.slot(out),
                     partials: self.slots.partials(),
                     arrivals: at.arrivals,
-                    position,
-                    count,
                     stamp: queue.stamp(),
-                    heads: columns(q) / narrow(kv.head_dim),
-                    kv_heads: narrow(kv.heads),
-                    head_dim: narrow(kv.head_dim),
-                    context: narrow(kv.context),
+                    rows,
                     stride: narrow(stride(tape, q)),
                     scale,
-                    rows,
-                    pad: 0,
+                    splits: 1,
+                    ..AttendArgs::default()
                 };
                 if !step && let Some(kernel) = kernels.prompt_attend(kv.dtype, kv.head_dim) {
                     let group = tape.slot(q).columns / kv.head_dim / kv.heads;
@@ -233,22 +274,34 @@ impl Work<'_> {
                     };
                     return queue.launch(kernel, geometry, &args);
                 }
-                let piece = 16 / kv.dtype.bytes();
-                let shares = (THREADS as usize * piece / kv.head_dim).min(MOST_SHARES);
-                let bytes = 4 * GROUP * (kv.head_dim + CHUNK + shares * kv.head_dim);
+                if let Some(raw) = raw {
+                    let [q, k, v] = raw.inputs.map(|slot| self.slot(slot));
+                    let [q_norm, k_norm] = raw
+                        .norms
+                        .map_or([0, 0], |norms| norms.map(|norm| self.vector(norm)));
+                    args = AttendArgs {
+                        q,
+                        k,
+                        v,
+                        q_norm,
+                        k_norm,
+                        angles: at.angles,
+                        epsilon: raw.epsilon,
+                        ..args
+                    };
+                }
+                let heads = cache.heads as usize;
                 // A prompt has enough rows to keep the device busy without splitting them.
-                let splits = if step {
-                    narrow(kv.context.div_ceil(CHUNK).min(MOST_SPLITS))
-                } else {
-                    1
-                };
-                let grid = [narrow(kv.heads), rows, splits];
+                if step {
+                    args.splits = narrow(splits(kv, heads));
+                }
+                let (kernel, shared) = kernels.attend(kv.dtype, kv.head_dim);
                 let geometry = Geometry {
-                    grid,
-                    shared: narrow(bytes),
+                    grid: [args.splits, narrow(subgroups(kv, heads)), rows],
+                    shared: narrow(shared),
                     ..Geometry::new(1, THREADS)
                 };
-                queue.launch(kernels.attend(kv.dtype), geometry, &args)
+                queue.launch(kernel, geometry, &args)
             }
             Op::Project { input, weight, x } => {
                 let weight = self.whole(weight);
@@ -264,6 +317,7 @@ impl Work<'_> {
                     stamp: queue.stamp(),
                     stride: narrow(stride(tape, input)),
                     outcome: Outcome::Added as u32,
+                    rows,
                     ..StepArgs::default()
                 };
                 self.product(queue, args)
@@ -287,6 +341,7 @@ impl Work<'_> {
                     weight0: gate,
                     weight1: up,
                     out0: self.slot(out),
+                    out_stride,
                     ..self.of_normed(tape, (x, norm, epsilon), queue)
                 };
                 self.gated(queue, args)
@@ -301,7 +356,7 @@ impl Work<'_> {
                 let scored = tape.slot(logits).rows;
                 let (logits, out_stride) = (self.slot(logits), columns(logits));
                 // A row of a prompt has one family's bits, also where it is the only one.
-                if scored > 1 || tape.ending == Ending::Logits {
+                if !step && (scored > 1 || tape.ending == Ending::Logits) {
                     let prompt = self.prompt(tape);
                     let input = prompt.norm(queue, (x, norm, epsilon))?;
                     for Part { first, tiles } in self.parts(weight) {
@@ -310,11 +365,12 @@ impl Work<'_> {
                     }
                     return Ok(());
                 }
-                // One row is the last real one, which the device knows.
+                // Of a prompt the last real row, which the device knows.
                 for Part { first, tiles } in self.parts(weight) {
                     let args = StepArgs {
                         weight0: *tiles,
                         out0: logits + 4 * *first as u64,
+                        out_stride,
                         count,
                         ..self.of_normed(tape, (x, norm, epsilon), queue)
                     };
@@ -324,23 +380,48 @@ impl Work<'_> {
             }
             Op::Choose { logits } => {
                 let args = ChooseArgs {
+                    places,
                     logits: self.slot(logits),
                     partials: at.best,
                     arrivals: at.arrivals,
-                    state: at.state,
-                    token_mailbox: at.token_mailbox,
-                    position,
-                    count,
+                    sequence: at.sequence,
+                    tokens: at.tokens,
                     stamp: queue.stamp(),
                     vocabulary: columns(logits),
-                    rows,
+                    pad: 0,
                 };
-                queue.launch(
-                    &kernels.choose,
-                    Geometry::new(CHOOSE_BLOCKS, CHOOSE_THREADS),
-                    &args,
-                )
+                let geometry = Geometry {
+                    grid: [CHOOSE_BLOCKS, narrow(tape.slot(logits).rows), 1],
+                    ..Geometry::new(1, CHOOSE_THREADS)
+                };
+                queue.launch(&kernels.choose, geometry, &args)
             }
+        }
+    }
+
+    fn places_of(&self, step: bool) -> Places {
+        let at = self.addresses;
+        Places {
+            conversations: at.conversations,
+            tables: at.tables,
+            rows: if step { at.rows } else { at.prompt_row },
+            pages: narrow(scratch::pages(self.kv)),
+            step: step.into(),
+        }
+    }
+
+    /// A layer's cache, met by queries of so many columns.
+    fn cache(&self, places: Places, layer: usize, columns: u32) -> Cache {
+        let [k, v] = self.pages.within(layer);
+        let head_dim = narrow(self.kv.head_dim);
+        Cache {
+            places,
+            k,
+            v,
+            heads: columns / head_dim,
+            kv_heads: narrow(self.kv.heads),
+            head_dim,
+            rotated: head_dim,
         }
     }
 
@@ -359,6 +440,12 @@ impl Work<'_> {
             hidden,
             stride: hidden.next_multiple_of(64),
             epsilon,
+            // Of a prompt the last one.
+            rows: if tape.input == Input::Step {
+                narrow(tape.rows)
+            } else {
+                1
+            },
             ..StepArgs::default()
         }
     }

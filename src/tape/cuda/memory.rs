@@ -237,11 +237,11 @@ impl Needs {
                 0
             },
             gates: tape.rows * gates * 4,
-            // Only a step splits its row.
+            // Only a step splits its rows.
             partials: if prompt {
                 0
             } else {
-                launch::partial_bytes(tape.kv, queries)
+                launch::partial_bytes(tape.kv, tape.rows, queries)
             },
         }
     }
@@ -328,7 +328,11 @@ impl Slots {
         out: &mut [f32],
         stream: &mut Stream,
     ) -> Result<(), Error> {
-        let Some(Op::Head { logits, .. }) = tape.ops.last() else {
+        let head = tape.ops.iter().find_map(|op| match op {
+            Op::Head { logits, .. } => Some(logits),
+            _ => None,
+        });
+        let Some(logits) = head else {
             return Ok(());
         };
         let Some((arena, region, _)) = self.held.get(logits.0) else {

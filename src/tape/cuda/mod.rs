@@ -12,6 +12,7 @@ mod limits;
 mod memory;
 mod observe;
 mod opened;
+mod pages;
 mod product;
 mod prompt;
 mod quants;
@@ -35,14 +36,17 @@ pub use self::limits::{Unsuited, suits};
 pub use self::memory::{Places, Reader};
 use self::memory::{Slots, Weight};
 pub use self::opened::Device;
-use self::scratch::{Cache, Scratch};
+use self::pages::Pages;
+use self::scratch::Scratch;
 use self::stamps::Stamps;
-use self::state::State;
+use self::state::{Conversation, Listed};
 use self::step::Step;
 use super::{DType, Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape, WeightInfo};
+
+const _: () = assert!(STEP_ROWS == super::STEP_ROWS);
 pub use crate::device::Error;
 pub use crate::device::Memory;
-use crate::device::{Arena, Context, Event, StepMailbox, Stream, TokenMailbox};
+use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
 use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran, Stepper};
 use crate::sampler::{History, Parameters};
 
@@ -62,6 +66,14 @@ pub struct Options {
 /// Steps that may be launched before the first one's token has been taken.
 const AHEAD: usize = 2;
 
+/// A step whose tokens have not been taken.
+#[derive(Debug)]
+struct Launched {
+    ran: Ran,
+    /// The conversation of each row.
+    regions: Vec<usize>,
+}
+
 /// A model's weights, cache and activations on a device, and the graph of its step.
 #[derive(Debug)]
 pub struct Cuda {
@@ -69,31 +81,32 @@ pub struct Cuda {
     graph: DecodeGraph<Graph>,
     prompts: Buckets<Graph>,
     /// Steps launched whose tokens have not been taken, oldest first.
-    pending: VecDeque<Ran>,
+    pending: VecDeque<Launched>,
     /// The end of step n is marked in place n % AHEAD.
     ends: [Event; AHEAD],
+    /// The end of the last prompt: its mailbox is free then.
+    prompt_end: Event,
     kernels: Kernels,
     weights: Vec<Weight>,
     slots: Slots,
-    cache: Cache,
-    /// Of the cache: where the turn runs.
+    pages: Pages,
+    /// Of each region of the cache.
+    conversations: Vec<Conversation>,
+    /// The one whose turn runs.
     region: usize,
+    listed: Listed,
     /// How often an address has changed.
     moves: u64,
     scratch: Scratch,
     stamps: Option<Stamps>,
     weight_arena: Arena,
-    step_mailbox: StepMailbox,
-    token_mailbox: TokenMailbox,
     stream: Stream,
     context: Rc<Context>,
     image: &'static str,
     options: Options,
     kv: KvInfo,
     vocabulary: usize,
-    state: StepState,
-    generation: u32,
-    /// Tokens taken since the start.
+    /// Steps and prompts that have ended with a token since the start, wanted or not.
     sequence: u32,
     pace: Pace,
     /// When the last token was taken while nothing more was queued.
@@ -126,43 +139,52 @@ impl Cuda {
             &mut stream,
             read,
         )?;
-        let cache = Cache::new(&context, options.places.kv(integrated), kv, &mut stream)?;
+        let pages = Pages::new(&context, options.places.kv(integrated), kv, &mut stream)?;
         let vocabulary = infos.first().map_or(0, |table| table.rows);
-        let mut scratch = Scratch::new(&context, rope_frequencies, kv, options.rows, &mut stream)?;
-        let (step_mailbox, token_mailbox) =
-            (StepMailbox::new(&context)?, TokenMailbox::new(&context)?);
-        scratch.addresses.step_mailbox = step_mailbox.address();
-        scratch.addresses.token_mailbox = token_mailbox.address();
+        let scratch = Scratch::new(&context, rope_frequencies, kv, options.rows, &mut stream)?;
         let graph = &options.graph;
-        Ok(Self {
+        let mut cuda = Self {
             graph: DecodeGraph::new(graph.mode, graph.verify_addresses),
             prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
             pending: VecDeque::with_capacity(AHEAD),
             ends: [Event::new(&context)?, Event::new(&context)?],
+            prompt_end: Event::new(&context)?,
             kernels,
             weights,
             slots: Slots::default(),
-            cache,
+            pages,
+            conversations: vec![Conversation::default(); kv.slots],
             region: 0,
+            listed: Listed::default(),
             moves: 0,
             scratch,
             stamps: None,
             weight_arena,
-            step_mailbox,
-            token_mailbox,
             stream,
             image: modules.kind(),
             context,
             options,
             kv,
             vocabulary,
-            state: StepState::default(),
-            generation: 0,
             sequence: 0,
             pace: Pace::default(),
             idle_since: None,
             logits: Vec::new(),
-        })
+        };
+        cuda.prompt_end.record(&mut cuda.stream)?;
+        cuda.give_tables()?;
+        Ok(cuda)
+    }
+
+    /// Has the device know the pages of all conversations, before any of them begins.
+    fn give_tables(&mut self) -> Result<(), Error> {
+        let addresses = self.pages.addresses()?;
+        for (index, address) in addresses.iter().enumerate() {
+            self.scratch.tables.set(index, *address);
+        }
+        let bytes: Vec<u8> = addresses.iter().flat_map(|at| at.to_le_bytes()).collect();
+        let tables = self.scratch.device_tables;
+        self.scratch.arena.write(tables, &bytes, &mut self.stream)
     }
 
     /// The device and the image that runs on it, for people.
@@ -172,10 +194,16 @@ impl Cuda {
         format!("{}, {}", properties.name, self.image)
     }
 
-    /// Where generation stands.
+    /// Where generation of the turn that runs stands.
     #[must_use]
     pub fn state(&self) -> StepState {
-        self.state
+        self.state_of(self.region)
+    }
+
+    /// Where generation of a region stands.
+    #[must_use]
+    pub fn state_of(&self, region: usize) -> StepState {
+        self.conversations[region].state
     }
 
     /// Makes room for a tape.
@@ -195,7 +223,8 @@ impl Cuda {
         self.slots.bytes() + self.scratch.arena.bytes()
     }
 
-    /// Starts a request at `position` of a region of the cache, once all that was queued has ended.
+    /// Starts a request at `position` of a region of the cache: what the device is to know of it goes along with what
+    /// is launched next.
     ///
     /// # Errors
     /// If the device has failed.
@@ -205,23 +234,12 @@ impl Cuda {
         parameters: Parameters,
         history: &History,
     ) -> Result<(), Error> {
-        self.drain()?;
-        // A step that failed may have left a token that nobody took: its number is not used again.
-        self.sequence = self.sequence.wrapping_add(narrow(AHEAD));
         self.give_weights()?;
+        self.forget_launched();
         self.idle_since = None;
         self.region = region;
-        self.state.position = position;
-        let state = State::new(
-            self.state,
-            self.generation,
-            self.sequence,
-            parameters,
-            history,
-        );
-        self.scratch
-            .arena
-            .write(self.scratch.state, &state.to_bytes(), &mut self.stream)
+        self.conversations[region].begin(position, parameters, history);
+        Ok(())
     }
 
     /// Gives unified weights over to the stream when they are first needed: a discrete device begins to move them
@@ -230,22 +248,28 @@ impl Cuda {
         self.weight_arena.attach(&mut self.stream)
     }
 
-    /// Waits for steps that were launched ahead; nobody wants their tokens.
+    /// Nobody wants the tokens of steps that were launched ahead; whatever is launched next runs after them.
+    fn forget_launched(&mut self) {
+        self.sequence = self.sequence.wrapping_add(narrow(self.pending.len()));
+        for region in self.pending.drain(..).flat_map(|step| step.regions) {
+            self.conversations[region].moved();
+        }
+    }
+
+    /// Waits for steps that were launched ahead.
     fn drain(&mut self) -> Result<(), Error> {
         if !self.pending.is_empty() {
             self.stream.synchronize()?;
-            self.sequence = self.sequence.wrapping_add(narrow(self.pending.len()));
-            self.pending.clear();
+            self.forget_launched();
         }
         Ok(())
     }
 
     /// The next step starts with `token` rather than the one chosen last.
     pub fn post(&mut self, token: u32) {
-        self.state.token = token;
-        self.generation = self
-            .step_mailbox
-            .post(token, narrow(self.state.position), 0);
+        let conversation = &mut self.conversations[self.region];
+        conversation.state.token = token;
+        conversation.moved();
     }
 
     /// Runs a prepared tape of a prompt; fewer `tokens` than it has rows are padded.
@@ -254,19 +278,18 @@ impl Cuda {
     /// A token outside the vocabulary, a position outside the context, logits that are not finite, a
     /// device that fails.
     pub fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
-        self.drain()?;
-        let (rows, position) = (tokens.len(), self.state.position);
-        self.fits(rows)?;
+        self.forget_launched();
+        let rows = tokens.len();
+        self.fits(self.region, rows)?;
         let vocabulary = self.vocabulary;
         if let Some(&token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
             return Err(ExecuteError::Token { token, vocabulary });
         }
-        let words = [narrow(position), narrow(rows)].into_iter();
-        let words = words.chain(tokens.iter().copied());
-        let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
-        self.scratch
-            .arena
-            .write(self.scratch.prompt, &bytes, &mut self.stream)?;
+        self.prompt_end.synchronize()?;
+        let sequence = self.sequence.wrapping_add(1);
+        let region = self.region;
+        let command = self.conversations[region].prompt(region, rows, sequence);
+        self.scratch.prompts.post(&command, tokens)?;
         let key = self.key(tape);
         let recorded =
             tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
@@ -276,51 +299,103 @@ impl Cuda {
         } else {
             step.eager(0..tape.ops.len())?;
         }
+        self.prompt_end.record(&mut self.stream)?;
+        let conversation = &mut self.conversations[region];
         match tape.ending {
             Ending::Token => {
+                conversation.settled();
                 self.mark()?;
-                self.pending.push_back(Ran::Eagerly);
-                self.take_token(rows)?;
+                self.pending.push_back(Launched {
+                    ran: Ran::Eagerly,
+                    regions: vec![region],
+                });
+                self.take_tokens(rows)?;
             }
-            Ending::Kv => self.state.position += rows,
+            Ending::Kv => conversation.state.position += rows,
             Ending::Logits => {
+                conversation.state.position += rows;
                 self.logits.resize(rows * vocabulary, 0.0);
                 self.slots
                     .read_logits(tape, &mut self.logits, &mut self.stream)?;
-                self.state.position += rows;
             }
         }
         Ok(())
     }
 
-    /// Runs one step, and with `more` launches the one after it before it waits for this one's token: the
-    /// device then has no time to idle. A step that was launched ahead and is not wanted costs its time, no more.
+    /// Runs one step of the turn that runs, and with `more` launches the one after it before it waits for this one's
+    /// token: the device then has no time to idle. A step that was launched ahead and is not wanted costs its time, no
+    /// more.
     ///
     /// # Errors
     /// As `run`.
     pub fn step(&mut self, tape: &Tape, more: bool) -> Result<(), ExecuteError> {
-        self.fits(1)?;
+        self.step_rows(tape, &[self.region], more)
+    }
+
+    /// The same of several conversations, each a row; a tape of more rows is filled up.
+    ///
+    /// # Errors
+    /// As `run`; one that does not fit is said before anything runs.
+    pub fn step_rows(
+        &mut self,
+        tape: &Tape,
+        regions: &[usize],
+        more: bool,
+    ) -> Result<(), ExecuteError> {
+        for region in regions {
+            self.fits(*region, 1)?;
+        }
+        if self.pending.front().is_some_and(|step| step.regions != regions) {
+            self.forget_launched();
+        }
         let idle = self.idle_since.take().filter(|_| self.pending.is_empty());
         self.pace.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
-        let wanted = if more && self.fits(2).is_ok() {
+        let further = |region: &usize| self.fits(*region, 2).is_ok();
+        let wanted = if more && regions.iter().all(further) {
             AHEAD
         } else {
             1
         };
         while self.pending.len() < wanted {
+            self.command(tape, regions);
             let (mut step, graph, _) = self.split(tape);
-            let ran = graph.step(&mut step)?;
+            let ran = graph.step(&mut step).inspect_err(|_| self.lose(regions))?;
             self.mark()?;
-            self.pending.push_back(ran);
+            self.pending.push_back(Launched {
+                ran,
+                regions: regions.to_vec(),
+            });
         }
-        self.take_token(1)
+        self.take_tokens(1)
+    }
+
+    /// Has the rows of the next step be those of `regions`.
+    fn command(&mut self, tape: &Tape, regions: &[usize]) {
+        let ahead = narrow(self.pending.len());
+        let sequence = self.sequence.wrapping_add(ahead + 1);
+        let steps = &mut self.scratch.steps;
+        self.listed.commands(
+            (regions, tape.rows),
+            sequence,
+            &mut self.conversations,
+            |row, command| steps.post(row, command),
+        );
+    }
+
+    /// What the device knows of its rows is not known any more.
+    fn lose(&mut self, regions: &[usize]) {
+        self.listed.forget();
+        for region in regions {
+            self.conversations[*region].moved();
+        }
     }
 
     fn key(&self, tape: &Tape) -> Key {
         Key {
             rows: tape.rows,
             token: tape.ending == Ending::Token,
-            region: self.region,
+            // It is found on the device.
+            region: 0,
             moves: self.moves,
         }
     }
@@ -331,8 +406,9 @@ impl Cuda {
         self.ends[number % AHEAD].record(&mut self.stream)
     }
 
-    fn fits(&self, rows: usize) -> Result<(), ExecuteError> {
-        let (position, context) = (self.state.position, self.kv.context);
+    fn fits(&self, region: usize, rows: usize) -> Result<(), ExecuteError> {
+        let position = self.conversations[region].state.position;
+        let context = self.kv.context;
         if rows > 0 && position + rows <= context {
             return Ok(());
         }
@@ -356,40 +432,52 @@ impl Cuda {
                 weights: &self.weights,
                 slots: &self.slots,
                 addresses: &self.scratch.addresses,
-                cache: self.cache.region(self.region),
+                pages: &self.pages,
                 kv: self.kv,
             },
             stream: &mut self.stream,
             tape,
-            layout: self.moves * self.kv.slots as u64 + self.region as u64,
+            layout: self.moves * (STEP_ROWS + 1) as u64 + tape.rows.min(STEP_ROWS) as u64,
             notes: self.stamps.as_ref().map(Stamps::notes),
-            mailbox: &self.token_mailbox,
+            mailbox: &self.scratch.tokens,
             sequence: self.sequence.wrapping_add(ahead + 1),
         };
         (step, &mut self.graph, &mut self.prompts)
     }
 
-    fn take_token(&mut self, rows: usize) -> Result<(), ExecuteError> {
+    /// Waits for the oldest step that was launched, of `rows` rows of each conversation.
+    fn take_tokens(&mut self, rows: usize) -> Result<(), ExecuteError> {
+        let Some(Launched { ran, regions }) = self.pending.front() else {
+            return Ok(());
+        };
         let end = &self.ends[self.sequence as usize % AHEAD];
         let spin = self.pace.spin(self.options.spin);
         let begun = Instant::now();
         let next = self.sequence.wrapping_add(1);
-        let token = self.token_mailbox.wait(next, spin, || end.synchronize())?;
+        let block = || end.synchronize();
+        let tokens = self.scratch.tokens.wait(next, regions.len(), spin, block)?;
         self.pace.waited = begun.elapsed();
         self.sequence = next;
-        if self.pending.pop_front() == Some(Ran::Replayed) {
+        if *ran == Ran::Replayed {
             self.graph.life_mut().arrived();
         }
-        self.idle_since = self.pending.is_empty().then(Instant::now);
-        let last = self.state.position + rows - 1;
-        if token == state::NOT_FINITE {
-            return Err(ExecuteError::NonFinite { position: last });
+        let mut failed = None;
+        for (region, token) in regions.iter().zip(tokens) {
+            let conversation = &mut self.conversations[*region];
+            let last = conversation.state.position + rows - 1;
+            if token == state::NOT_FINITE {
+                conversation.moved();
+                failed.get_or_insert(ExecuteError::NonFinite { position: last });
+                continue;
+            }
+            conversation.state = StepState {
+                token,
+                position: last + 1,
+            };
         }
-        self.state = StepState {
-            token,
-            position: last + 1,
-        };
-        Ok(())
+        self.pending.pop_front();
+        self.idle_since = self.pending.is_empty().then(Instant::now);
+        failed.map_or(Ok(()), Err)
     }
 }
 

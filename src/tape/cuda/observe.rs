@@ -16,6 +16,17 @@ impl Cuda {
             .unwrap_or(&[])
     }
 
+    /// The rows of logits that the last step left, once it has ended.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, Error> {
+        let mut logits = vec![0.0; step.rows * self.vocabulary];
+        self.slots
+            .read_logits(step, &mut logits, &mut self.stream)?;
+        Ok(logits)
+    }
+
     #[must_use]
     pub fn pace(&self) -> Pace {
         self.pace
@@ -97,7 +108,7 @@ impl Cuda {
     ///
     /// # Errors
     /// If the device has failed.
-    pub fn take_spans(&mut self) -> Result<Vec<(u64, u64)>, Error> {
+    pub fn take_spans(&mut self) -> Result<Vec<Option<(u64, u64)>>, Error> {
         self.drain()?;
         let Some(stamps) = &mut self.stamps else {
             return Ok(Vec::new());

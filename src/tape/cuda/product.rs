@@ -8,7 +8,7 @@ use super::launch::Work;
 use super::narrow;
 use super::queue::Queue;
 use super::storage::Storage;
-use crate::device::{Error, Geometry, StepArgs, Tiles};
+use crate::device::{Error, Geometry, STEP_ROWS, StepArgs, Tiles};
 
 /// Threads of a block.
 const THREADS: u32 = 256;
@@ -28,10 +28,19 @@ pub(super) enum Outcome {
     Multiplied = 4,
 }
 
-/// Bytes of shared memory: the row, its sums, and what eight warps have summed, twice. `Row` of
-/// `kernels/step/product.cuh`.
-pub(super) const fn shared(columns: usize) -> usize {
-    2 * columns + columns / 32 * 4 + 2 * 8 * 16 * 4
+/// The most shared memory that a step of several rows takes.
+pub(super) const MOST_SHARED: usize = 163 << 10;
+
+/// Bytes of shared memory: the rows, their sums if the weights need them, and what eight warps have summed, twice.
+/// `Rows` of `kernels/step/product.cuh`.
+pub(super) fn shared(of: Storage, rows: usize, columns: usize) -> usize {
+    let (apart, places) = if rows == 1 { (0, 1) } else { (32, STEP_ROWS) };
+    let sums = if of.has_minimum() {
+        columns / 32 * 4 * places
+    } else {
+        0
+    };
+    2 * (columns + apart) * rows + sums + 2 * 8 * 16 * 4 * places
 }
 
 /// Runs of neighbours of one form; what there is none of has no rows.
@@ -103,11 +112,19 @@ impl Work<'_> {
         self.alike(queue, multiplied)
     }
 
+    /// Rows that do not fit shared memory together go one half after the other.
     fn alike(&self, queue: &mut Queue<'_>, args: StepArgs) -> Result<(), Error> {
-        let kernel = Storage::of_code(args.weight0.format).and_then(|of| self.kernels.step(of));
-        let kernel = kernel.ok_or_else(|| Error::NoKernel {
+        let storage = Storage::of_code(args.weight0.format);
+        let missing = || Error::NoKernel {
             kernel: format!("step of format {}", args.weight0.format),
-        })?;
+        };
+        let storage = storage.ok_or_else(missing)?;
+        let mut at_once = args.rows;
+        while at_once > 1
+            && shared(storage, at_once as usize, args.stride as usize) > MOST_SHARED
+        {
+            at_once /= 2;
+        }
         let tiles = |weight: Tiles| weight.rows.div_ceil(16);
         let all = if args.outcome == Outcome::Gated as u32 {
             tiles(args.weight0)
@@ -117,9 +134,51 @@ impl Work<'_> {
         // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
         let blocks = all.min(self.multiprocessors.max(1) * STEP_BLOCKS);
         let geometry = Geometry {
-            shared: narrow(shared(args.stride as usize)),
+            shared: narrow(shared(storage, at_once as usize, args.stride as usize)),
             ..Geometry::new(blocks, THREADS)
         };
-        queue.launch(kernel, geometry, &args)
+        let kernel = self.kernels.step(storage, at_once).ok_or_else(missing)?;
+        for first in (0..args.rows).step_by(at_once as usize) {
+            queue.launch(kernel, geometry, &part(args, first, at_once))?;
+        }
+        Ok(())
+    }
+}
+
+/// `rows` rows of a step, from one of them on.
+fn part(args: StepArgs, first: u32, rows: u32) -> StepArgs {
+    let skip = |address: u64, columns: u32, bytes: u64| {
+        if address == 0 {
+            0
+        } else {
+            address + u64::from(first) * u64::from(columns) * bytes
+        }
+    };
+    let wide = |weight: Tiles| {
+        if args.out_stride > 0 {
+            args.out_stride
+        } else {
+            weight.rows
+        }
+    };
+    let rounded = |outcome: Outcome| args.outcome == outcome as u32;
+    let bytes = if rounded(Outcome::Gated) || rounded(Outcome::Multiplied) {
+        2
+    } else {
+        4
+    };
+    StepArgs {
+        out0: skip(args.out0, wide(args.weight0), bytes),
+        // Of `Multiplied` the gates, which lie as the outputs do.
+        out1: if rounded(Outcome::Multiplied) {
+            skip(args.out1, wide(args.weight0), 4)
+        } else {
+            skip(args.out1, wide(args.weight1), 4)
+        },
+        out2: skip(args.out2, wide(args.weight2), 4),
+        x: skip(args.x, args.hidden, 4),
+        input: skip(args.input, args.stride, 2),
+        rows,
+        ..args
     }
 }

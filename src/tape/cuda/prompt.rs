@@ -10,7 +10,7 @@ use super::product::{Outcome, of_run, runs};
 use super::queue::Queue;
 use super::shapes::{self, SHAPES};
 use super::storage::Storage;
-use crate::device::{Error, Geometry, NormArgs, PromptArgs, SumsArgs, Tiles};
+use crate::device::{Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
 use crate::tape::{Slot, Tape, WeightId};
 
 /// Threads of a block of the small kernels.
@@ -220,6 +220,6 @@ impl Prompt<'_> {
 
     /// Where the number of real rows is.
     fn count(&self) -> u64 {
-        self.work.addresses.prompt + 4
+        self.work.addresses.prompt_row + Row::COUNT_AT
     }
 }

@@ -1,86 +1,52 @@
-//! The cache, and what kernels share besides weights and slots; all allocated once.
+//! What kernels share besides weights and slots; all allocated once.
 
 use std::rc::Rc;
 
 use super::launch;
-use super::state::State;
-use crate::device::{Arena, Context, Error, Memory, Plan, Region, Stream};
-use crate::tape::KvInfo;
+use crate::device::{
+    Arena, Context, Error, Memory, PageTables, Plan, PromptMailbox, Region, Row, STEP_ROWS,
+    SamplerState, StepMailbox, Stream, TokenMailbox,
+};
+use crate::tape::{KvInfo, PAGE};
 
-/// K and V of each region and layer, each (head, position, head_dim).
-#[derive(Debug)]
-pub(super) struct Cache {
-    pub(super) arena: Arena,
-    layers: usize,
-    /// Of region after region: K of its layers, then V.
-    pub(super) memory: Vec<Region>,
-    addresses: Vec<u64>,
-}
-
-/// What kernels share besides slots.
+/// In device memory, and the mailboxes in pinned memory.
 #[derive(Debug)]
 pub(super) struct Scratch {
     pub(super) arena: Arena,
-    pub(super) state: Region,
-    pub(super) prompt: Region,
     pub(super) addresses: launch::Addresses,
+    pub(super) steps: StepMailbox,
+    pub(super) prompts: PromptMailbox,
+    pub(super) tokens: TokenMailbox,
+    pub(super) tables: PageTables,
+    /// (conversations, pages)
+    pub(super) device_tables: Region,
 }
 
-impl Cache {
-    /// A region for K of each layer, then for V of each.
-    pub(super) fn plan(kv: KvInfo) -> Result<(Plan, Vec<Region>), Error> {
-        let bytes = kv.bytes_per_position() / 2 / kv.layers * kv.context;
-        let mut plan = Plan::new();
-        let regions: Result<_, _> = (0..2 * kv.layers * kv.slots)
-            .map(|_| plan.add(bytes))
-            .collect();
-        regions.map(|regions| (plan, regions))
-    }
-
-    pub(super) fn new(
-        context: &Rc<Context>,
-        memory: Memory,
-        kv: KvInfo,
-        stream: &mut Stream,
-    ) -> Result<Self, Error> {
-        let (plan, regions) = Self::plan(kv)?;
-        let mut arena = Arena::new(context, memory, &plan)?;
-        arena.attach(stream)?;
-        // Written once, so that memory which is only promised is there before anyone relies on it.
-        for region in &regions {
-            arena.set(*region, 0, stream)?;
-        }
-        stream.synchronize()?;
-        let addresses = regions
-            .iter()
-            .map(|region| arena.address(*region))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Self {
-            arena,
-            layers: kv.layers,
-            memory: regions,
-            addresses,
-        })
-    }
-
-    /// K and V of a region, by layer.
-    pub(super) fn region(&self, region: usize) -> (&[u64], &[u64]) {
-        let at = 2 * self.layers * region;
-        self.addresses[at..at + 2 * self.layers].split_at(self.layers)
-    }
+/// Where each thing lies.
+#[derive(Debug)]
+pub(super) struct Regions {
+    conversations: Region,
+    tables: Region,
+    /// Of a step, then the one of a prompt.
+    rows: Region,
+    sequence: Region,
+    pub(super) angles: Region,
+    arrivals: Region,
+    best: Region,
 }
 
 impl Scratch {
-    /// State, prompt, angles, arrivals, the parts of `choose`.
-    pub(super) fn plan(kv: KvInfo, rows: usize) -> Result<(Plan, [Region; 5]), Error> {
+    pub(super) fn plan(kv: KvInfo) -> Result<(Plan, Regions), Error> {
         let mut plan = Plan::new();
-        let regions = [
-            plan.add(State::BYTES)?,
-            plan.add(4 * (2 + rows))?,
-            plan.add(8 * kv.context * (kv.head_dim / 2))?,
-            plan.add(4 * (rows * kv.heads + 1))?,
-            plan.add(8 * launch::CHOOSE_BLOCKS as usize)?,
-        ];
+        let regions = Regions {
+            conversations: plan.add(kv.slots * SamplerState::CONVERSATION_BYTES)?,
+            tables: plan.add(8 * kv.slots * pages(kv))?,
+            rows: plan.add((STEP_ROWS + 1) * Row::BYTES)?,
+            sequence: plan.add(4)?,
+            angles: plan.add(8 * kv.context * (kv.head_dim / 2))?,
+            arrivals: plan.add(4 * launch::most_arrivals(kv))?,
+            best: plan.add(8 * launch::CHOOSE_BLOCKS as usize * STEP_ROWS)?,
+        };
         Ok((plan, regions))
     }
 
@@ -91,7 +57,7 @@ impl Scratch {
         rows: usize,
         stream: &mut Stream,
     ) -> Result<Self, Error> {
-        let (plan, [state, prompt, angles, arrivals, best]) = Self::plan(kv, rows)?;
+        let (plan, at) = Self::plan(kv)?;
         let mut arena = Arena::new(context, Memory::Device, &plan)?;
         // (cos, sin), computed as the reference computes them.
         let angle = |position: usize, frequency: &f32| {
@@ -102,25 +68,46 @@ impl Scratch {
         let table =
             (0..kv.context).flat_map(|p| rope_frequencies.iter().flat_map(move |f| angle(p, f)));
         arena.write(
-            angles,
+            at.angles,
             &table.flat_map(f32::to_le_bytes).collect::<Vec<u8>>(),
             stream,
         )?;
-        arena.set(arrivals, 0, stream)?;
-        arena.set(state, 0, stream)?;
+        for region in [at.conversations, at.tables, at.rows, at.sequence, at.arrivals] {
+            arena.set(region, 0, stream)?;
+        }
+        let steps = StepMailbox::new(context)?;
+        let prompts = PromptMailbox::new(context, rows)?;
+        let tokens = TokenMailbox::new(context)?;
+        let tables = PageTables::new(context, kv.slots * pages(kv))?;
+        let rows = arena.address(at.rows)?;
         let addresses = launch::Addresses {
-            state: arena.address(state)?,
-            prompt: arena.address(prompt)?,
-            angles: arena.address(angles)?,
-            arrivals: arena.address(arrivals)?,
-            best: arena.address(best)?,
-            ..launch::Addresses::default()
+            conversations: arena.address(at.conversations)?,
+            tables: arena.address(at.tables)?,
+            rows,
+            prompt_row: rows + (STEP_ROWS * Row::BYTES) as u64,
+            sequence: arena.address(at.sequence)?,
+            angles: arena.address(at.angles)?,
+            arrivals: arena.address(at.arrivals)?,
+            best: arena.address(at.best)?,
+            steps: steps.address(),
+            prompts: prompts.address(),
+            prompt_tokens: prompts.tokens_address(),
+            tokens: tokens.address(),
+            host_tables: tables.address(),
         };
         Ok(Self {
             arena,
-            state,
-            prompt,
             addresses,
+            steps,
+            prompts,
+            tokens,
+            tables,
+            device_tables: at.tables,
         })
     }
+}
+
+/// Pages of a conversation's table.
+pub(super) fn pages(kv: KvInfo) -> usize {
+    kv.context.div_ceil(PAGE)
 }

@@ -72,8 +72,8 @@ impl Stamps {
             .write(self.begins_and_ends, &unset.repeat(stamps), stream)
     }
 
-    /// Begin and end of each operation that ran since they were cleared, in order.
-    pub(super) fn read(&self, stream: &mut Stream) -> Result<Vec<(u64, u64)>, Error> {
+    /// Begin and end of each operation; `None` if it has not run since they were cleared.
+    pub(super) fn read(&self, stream: &mut Stream) -> Result<Vec<Option<(u64, u64)>>, Error> {
         let mut bytes = vec![0; self.begins_and_ends.bytes()];
         self.arena.read(self.begins_and_ends, &mut bytes, stream)?;
         let words = bytes
@@ -87,6 +87,6 @@ impl Stamps {
             let end = ends.iter().copied().max().unwrap_or(0);
             (*begin, end)
         });
-        Ok(spans.filter(|(begin, end)| begin <= end).collect())
+        Ok(spans.map(|span| Some(span).filter(|(begin, end)| begin <= end)).collect())
     }
 }

@@ -1,55 +1,118 @@
-//! `State` of `kernels/state.cuh`, as the host writes it at the start of a request.
+//! What the device knows of conversations: where each stands, its sampler, and which of them the rows of a step name.
 
 use super::narrow;
+use crate::device::{Command, NOBODY, Row, STEP_ROWS, SamplerState};
 use crate::sampler::{History, Parameters};
 use crate::tape::StepState;
 
 /// The token that stands for logits that are not finite.
 pub(super) const NOT_FINITE: u32 = u32::MAX;
 
-/// Words in the order of the struct.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct State([u32; Self::BYTES / 4]);
+/// A conversation as the host has it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conversation {
+    pub(super) state: StepState,
+    /// What the device has yet to be told.
+    sampler: Option<SamplerState>,
+    /// Whether it stands elsewhere on the device.
+    moved: bool,
+}
 
-impl State {
-    pub(super) const BYTES: usize = 4 * (16 + crate::sampler::WINDOW);
-
-    pub(super) fn new(
-        step: StepState,
-        generation: u32,
-        sequence: u32,
-        parameters: Parameters,
-        history: &History,
-    ) -> Self {
+impl Conversation {
+    pub(super) fn begin(&mut self, position: usize, parameters: Parameters, history: &History) {
+        self.state.position = position;
+        self.moved = true;
         let (tokens, pushed) = history.ring();
         let [seed_low, seed_high] = [parameters.seed, parameters.seed >> 32].map(|half| {
             #[allow(clippy::cast_possible_truncation)] // each is half of the seed
             let half = half as u32;
             half
         });
-        let mut words = [0; Self::BYTES / 4];
-        let head = [
-            step.token,
-            narrow(step.position),
-            generation,
-            sequence,
-            parameters.temperature.to_bits(),
-            parameters.top_p.to_bits(),
-            parameters.min_p.to_bits(),
-            parameters.repetition_penalty.to_bits(),
-            parameters.top_k,
-            0,
-            0,
-            seed_low,
-            seed_high,
-            narrow(pushed),
-        ];
-        words[..head.len()].copy_from_slice(&head);
-        words[16..].copy_from_slice(tokens);
-        Self(words)
+        self.sampler = Some(SamplerState {
+            temperature: parameters.temperature,
+            top_p: parameters.top_p,
+            min_p: parameters.min_p,
+            repetition_penalty: parameters.repetition_penalty,
+            top_k: parameters.top_k,
+            counter: [0; 2],
+            seed: [seed_low, seed_high],
+            pushed: narrow(pushed),
+            history: *tokens,
+        });
     }
 
-    pub(super) fn to_bytes(self) -> Vec<u8> {
-        self.0.iter().flat_map(|word| word.to_le_bytes()).collect()
+    /// It stands elsewhere than the device has it.
+    pub(super) fn moved(&mut self) {
+        self.moved = true;
+    }
+
+    /// A prompt from where it stands, whose token will have that number.
+    pub(super) fn prompt(&mut self, entry: usize, rows: usize, sequence: u32) -> Command {
+        Command {
+            row: Row {
+                entry: narrow(entry),
+                position: narrow(self.state.position),
+                advances: 1,
+                sequence,
+                count: narrow(rows),
+                ..Row::default()
+            },
+            sampler: self.sampler.take(),
+            ..Command::default()
+        }
+    }
+
+    /// It stands where the device has it: a prompt has ended with a token.
+    pub(super) fn settled(&mut self) {
+        self.moved = false;
+    }
+}
+
+/// Which conversation each row of a step names on the device, once all that was launched has run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Listed([Option<u32>; STEP_ROWS]);
+
+impl Listed {
+    /// Nothing is known any more.
+    pub(super) fn forget(&mut self) {
+        self.0 = [None; STEP_ROWS];
+    }
+
+    /// The commands without which rows of step `sequence` would not be those of `entries`; rows beyond only fill it up
+    /// to `rows`.
+    pub(super) fn commands(
+        &mut self,
+        (entries, rows): (&[usize], usize),
+        sequence: u32,
+        conversations: &mut [Conversation],
+        mut post: impl FnMut(usize, &Command),
+    ) {
+        for row in 0..rows.min(STEP_ROWS) {
+            let entry = entries.get(row).map_or(NOBODY, |entry| narrow(*entry));
+            let named = self.0[row] == Some(entry);
+            let mut command = Command {
+                row: Row {
+                    entry,
+                    first: narrow(row),
+                    advances: 1,
+                    sequence,
+                    ..Row::default()
+                },
+                ..Command::default()
+            };
+            if let Some(conversation) = entries.get(row).and_then(|at| conversations.get_mut(*at)) {
+                if named && !conversation.moved && conversation.sampler.is_none() {
+                    continue;
+                }
+                command.row.token = conversation.state.token;
+                command.row.position = narrow(conversation.state.position);
+                command.moves = std::mem::take(&mut conversation.moved);
+                command.sampler = conversation.sampler.take();
+            } else if named {
+                continue;
+            }
+            self.0[row] = Some(entry);
+            post(row, &command);
+        }
     }
 }

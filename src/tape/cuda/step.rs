@@ -97,7 +97,7 @@ impl Stepper for Step<'_> {
 
     fn settle(&mut self) -> Result<bool, Error> {
         self.stream.synchronize()?;
-        Ok(self.mailbox.peek(self.sequence).is_some())
+        Ok(self.mailbox.peek(self.sequence, 0).is_some())
     }
 
     fn is_refusal(error: &Error) -> bool {

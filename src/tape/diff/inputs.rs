@@ -1,5 +1,7 @@
 //! The random values of a case, rounded as both executors hold them.
 
+use std::collections::HashMap;
+
 use super::compare::ulp;
 use super::random::Random;
 use super::world::{Case, Logits, World};
@@ -10,8 +12,8 @@ use crate::tape::{DType, Op, Slot, WeightId};
 pub(super) struct Inputs {
     /// Whatever is not here holds nothing that is a number.
     pub(super) slots: Vec<(Slot, Vec<f32>)>,
-    /// K and V of all heads, (head, position, head_dim); not numbers beyond what the case may read.
-    pub(super) cache: [Vec<f32>; 2],
+    /// K and V of all heads, (head, position, head_dim), by region; not numbers beyond what the case may read.
+    pub(super) cache: [HashMap<usize, Vec<f32>>; 2],
 }
 
 impl World {
@@ -20,18 +22,25 @@ impl World {
         let slots = case.op().slots().0.into_iter();
         let slots = slots.map(|slot| (slot, self.slot(case, slot, &mut random)));
         let slots = slots.collect();
-        let readable = match case.op() {
-            Op::Attend { .. } => case.position + case.tokens.len(),
-            _ => 0,
-        };
-        let cache = [(); 2].map(|()| self.cache(readable, &mut random));
+        let reads = matches!(case.op(), Op::Attend { .. });
+        let cache = [(); 2].map(|()| {
+            let runs = case.runs().into_iter();
+            runs.map(|(region, positions)| {
+                let readable = if reads { positions.end } else { 0 };
+                (region, self.cache(readable, &mut random))
+            })
+            .collect()
+        });
         Inputs { slots, cache }
     }
 
     fn slot(&self, case: &Case, slot: Slot, random: &mut Random) -> Vec<f32> {
         let info = case.tape.slot(slot);
         let mut values = match *case.op() {
-            Op::Choose { .. } => return logits(case, info.columns),
+            Op::Choose { .. } => {
+                let rows = 0..info.rows as u64;
+                return rows.flat_map(|row| logits(case, case.seed ^ (row << 32), info.columns)).collect();
+            }
             _ => random.normals(info.rows * info.columns),
         };
         match *case.op() {
@@ -108,21 +117,21 @@ pub(super) fn peaks(seed: u64, vocabulary: usize) -> Vec<u32> {
     peaks
 }
 
-fn logits(case: &Case, vocabulary: usize) -> Vec<f32> {
-    let mut random = Random::new(case.seed);
+fn logits(case: &Case, seed: u64, vocabulary: usize) -> Vec<f32> {
+    let mut random = Random::new(seed);
     let mut logits: Vec<f32> = (0..vocabulary).map(|_| 3.0 * random.normal()).collect();
     match case.logits {
         Logits::Normal => {}
         Logits::Peaked => {
             logits.iter_mut().for_each(|logit| *logit -= 80.0);
             let mut logit = 12.0;
-            for token in peaks(case.seed, vocabulary) {
+            for token in peaks(seed, vocabulary) {
                 logits[token as usize] = logit;
                 logit -= 0.05 + 0.5 * random.uniform();
             }
         }
         Logits::Tied => {
-            for token in peaks(case.seed, vocabulary) {
+            for token in peaks(seed, vocabulary) {
                 logits[token as usize] = 20.0;
             }
         }

@@ -54,8 +54,9 @@ pub trait Inspect {
         prompt: &[u32],
     ) -> Result<(), ExecuteError>;
     fn post(&mut self, token: u32);
-    fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError>;
-    fn state(&self) -> StepState;
+    /// A prompt of `tokens` in the first of `regions`, or a step of a row in each.
+    fn run(&mut self, tape: &Tape, tokens: &[u32], regions: &[usize]) -> Result<(), ExecuteError>;
+    fn state(&self, region: usize) -> StepState;
     fn layout(&self, tape: &Tape, slot: Slot) -> Layout;
     /// Bytes that a slot has, of which a tape uses the first.
     fn slot_bytes(&self, slot: Slot) -> usize;
@@ -85,20 +86,27 @@ impl Inspect for Executor {
         Self::post(self, token);
     }
 
-    fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
+    fn run(&mut self, tape: &Tape, tokens: &[u32], regions: &[usize]) -> Result<(), ExecuteError> {
+        #[cfg(feature = "cuda")]
+        let whole = match self {
+            Self::Cuda(cuda) => Some(cuda.with_beginning(tape)?),
+            Self::Cpu(_) => None,
+        };
+        #[cfg(feature = "cuda")]
+        let tape = whole.as_ref().unwrap_or(tape);
         match (tape.input, tape.ending) {
             (Input::Prompt, _) => Self::run(self, tape, tokens),
-            (Input::Step, Ending::Token) => Self::step(self, tape, false),
+            (Input::Step, Ending::Token) => self.step_rows(tape, regions, false),
             (Input::Step, _) => match self {
-                Self::Cpu(cpu) => cpu.run_part(tape),
+                Self::Cpu(cpu) => cpu.run_part(tape, regions),
                 #[cfg(feature = "cuda")]
-                Self::Cuda(cuda) => cuda.run_part(tape),
+                Self::Cuda(cuda) => cuda.run_part(tape, regions),
             },
         }
     }
 
-    fn state(&self) -> StepState {
-        Self::state(self)
+    fn state(&self, region: usize) -> StepState {
+        self.state_of(region)
     }
 
     fn layout(&self, tape: &Tape, slot: Slot) -> Layout {

@@ -22,7 +22,6 @@ pub use world::{Case, World};
 
 use self::compare::worst;
 use self::inputs::Inputs;
-use self::world::REGIONS;
 use super::{DType, ExecuteError, Op, Slot, StepState, TapeError};
 
 /// Why nothing could be compared.
@@ -41,7 +40,7 @@ pub enum DiffError {
 /// What a case leaves on one executor.
 struct Left {
     /// What each run ended with.
-    ends: Vec<Result<StepState, ExecuteError>>,
+    ends: Vec<Result<Vec<StepState>, ExecuteError>>,
     layouts: Vec<Layout>,
     /// Of each slot, with what follows it: before the last run, and after it.
     before: Vec<Vec<u8>>,
@@ -137,16 +136,14 @@ impl World {
                 image
             })
             .collect();
-        let cache_before: Vec<[Vec<u8>; 2]> = (0..REGIONS)
+        let cache_before: Vec<[Vec<u8>; 2]> = (0..self.kv.slots)
             .map(|region| {
                 [0, 1].map(|side| {
-                    let bytes = encode(self.kv.dtype, &inputs.cache[side]);
-                    // Only one is to be read.
-                    if region == case.region {
-                        bytes
-                    } else {
-                        vec![POISON; bytes.len()]
-                    }
+                    // Others are not to be read.
+                    let of = |values: &Vec<f32>| encode(self.kv.dtype, values);
+                    let held = inputs.cache[side].get(&region).map(of);
+                    let bytes = self.kv.bytes() / 2 / self.kv.slots / self.kv.layers;
+                    held.unwrap_or_else(|| vec![POISON; bytes])
                 })
             })
             .collect();
@@ -154,23 +151,27 @@ impl World {
             executor.write_cache(region, cache)?;
         }
         executor.poison_scratch()?;
-        executor.begin((case.region, case.position), case.parameters, &case.history)?;
-        executor.post(case.tokens[0]);
+        // The first of them last: it is the one that a prompt is of.
+        for (place, token) in case.places().into_iter().zip(&case.tokens).rev() {
+            executor.begin(place, case.parameters, &case.history)?;
+            executor.post(*token);
+        }
+        let regions: Vec<usize> = case.places().iter().map(|(region, _)| *region).collect();
         let mut ends = Vec::new();
         for _ in 0..case.runs {
             for (slot, image) in slots.iter().zip(&before) {
                 executor.write_slot(*slot, image)?;
             }
-            let end = executor.run(tape, &case.tokens);
-            ends.push(end.map(|()| executor.state()));
+            let end = executor.run(tape, &case.tokens, &regions);
+            let states = || regions.iter().map(|at| executor.state(*at)).collect();
+            ends.push(end.map(|()| states()));
         }
         let after = slots
             .iter()
             .zip(&before)
             .map(|(slot, image)| executor.read_slot(*slot, image.len()))
             .collect::<Result<_, _>>()?;
-        let regions = 0..REGIONS;
-        let cache_after = regions
+        let cache_after = (0..self.kv.slots)
             .map(|region| executor.read_cache(region))
             .collect::<Result<_, _>>()?;
         Ok(Left {
@@ -230,8 +231,8 @@ impl World {
         }
         if matches!(case.op(), Op::RopeStore { .. }) {
             for (side, name) in ["cached k", "cached v"].into_iter().enumerate() {
-                let [ours, theirs] = [reference, subject]
-                    .map(|left| self.stored(case, &left.cache_after[case.region][side]));
+                let [ours, theirs] =
+                    [reference, subject].map(|left| self.stored(case, left, side));
                 hold(name, self.kv.head_dim, self.kv.dtype, [&ours, &theirs]);
             }
         }
@@ -263,19 +264,17 @@ impl World {
             }
         }
         let stride = self.kv.head_dim * self.kv.dtype.bytes();
-        let positions = if matches!(case.op(), Op::RopeStore { .. }) {
-            case.position..case.position + case.tokens.len()
-        } else {
-            0..0
-        };
+        let stores = matches!(case.op(), Op::RopeStore { .. });
         for (region, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate()
         {
             for (before, after) in before.iter().zip(after) {
                 let pairs = before.chunks(stride).zip(after.chunks(stride));
                 for (index, (before, after)) in pairs.enumerate() {
                     let position = index % self.kv.context;
-                    let stored = region == case.region && positions.contains(&position);
-                    if !stored && before != after {
+                    let stored = |(of, positions): &(usize, std::ops::Range<usize>)| {
+                        *of == region && positions.contains(&position)
+                    };
+                    if !(stores && case.runs().iter().any(stored)) && before != after {
                         return Some(format!(
                             "changed the cache at position {position} of region {region}"
                         ));
@@ -286,15 +285,17 @@ impl World {
         None
     }
 
-    /// The positions that a case has stored, (head, position, head_dim).
-    fn stored(&self, case: &Case, cache: &[u8]) -> Vec<f32> {
-        let values = decode(self.kv.dtype, cache);
+    /// The positions that a case has stored, of each conversation (head, position, head_dim).
+    fn stored(&self, case: &Case, left: &Left, side: usize) -> Vec<f32> {
         let head_dim = self.kv.head_dim;
-        values
-            .chunks_exact(self.kv.context * head_dim)
-            .flat_map(|head| &head[case.position * head_dim..][..case.tokens.len() * head_dim])
-            .copied()
-            .collect()
+        let mut stored = Vec::new();
+        for (region, positions) in case.runs() {
+            let values = decode(self.kv.dtype, &left.cache_after[region][side]);
+            for head in values.chunks_exact(self.kv.context * head_dim) {
+                stored.extend(&head[positions.start * head_dim..positions.end * head_dim]);
+            }
+        }
+        stored
     }
 }
 

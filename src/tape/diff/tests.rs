@@ -91,13 +91,13 @@ impl Inspect for Faulty {
         self.executor.post(token);
     }
 
-    fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
-        Inspect::run(&mut self.executor, tape, tokens)?;
+    fn run(&mut self, tape: &Tape, tokens: &[u32], regions: &[usize]) -> Result<(), ExecuteError> {
+        Inspect::run(&mut self.executor, tape, tokens, regions)?;
         self.fault.map_or(Ok(()), |fault| self.change(tape, fault))
     }
 
-    fn state(&self) -> StepState {
-        self.executor.state()
+    fn state(&self, region: usize) -> StepState {
+        self.executor.state_of(region)
     }
 
     fn layout(&self, tape: &Tape, slot: Slot) -> Layout {

@@ -29,6 +29,8 @@ pub struct Case {
     pub(super) region: usize,
     /// Of its first row.
     pub position: usize,
+    /// Region and position of a step's other rows.
+    pub(super) others: Vec<(usize, usize)>,
     /// Of its first rows; the others only fill it up, and what becomes of them does not matter.
     pub(super) tokens: Vec<u32>,
     pub(super) parameters: Parameters,
@@ -116,7 +118,7 @@ impl World {
             graph: eager(),
             spin: std::time::Duration::from_micros(50),
         };
-        let cuda = Cuda::new(
+        let mut cuda = Cuda::new(
             device,
             &self.infos,
             &self.frequencies,
@@ -129,6 +131,8 @@ impl World {
                 Ok::<_, cuda::Error>(())
             },
         )?;
+        let mut random = Random::new(self.kv.head_dim as u64);
+        cuda.scatter_pages(|n| random.below(n))?;
         Ok(Executor::Cuda(Box::new(cuda)))
     }
 
@@ -258,6 +262,10 @@ impl Builder {
             tape,
             region: 0,
             position: 0,
+            others: match run.input {
+                Input::Step => (1..run.rows).map(|row| (row, 0)).collect(),
+                Input::Prompt => Vec::new(),
+            },
             tokens: vec![0; run.rows],
             parameters: Parameters::default(),
             history: Vec::new(),
@@ -293,6 +301,23 @@ impl Case {
         &self.tape.ops[0]
     }
 
+    /// Region and position of each row of a step; of a prompt its first.
+    pub(super) fn places(&self) -> Vec<(usize, usize)> {
+        let first = std::iter::once((self.region, self.position));
+        first.chain(self.others.iter().copied()).collect()
+    }
+
+    /// The positions of its rows, by region.
+    pub(super) fn runs(&self) -> Vec<(usize, std::ops::Range<usize>)> {
+        let rows = if self.tape.input == Input::Step {
+            1
+        } else {
+            self.tokens.len()
+        };
+        let places = self.places().into_iter();
+        places.map(|(region, at)| (region, at..at + rows)).collect()
+    }
+
     /// Gives a slot its own number of rows.
     pub(super) fn set_rows(&mut self, Slot(slot): Slot, rows: usize) {
         self.tape.slots[slot].rows = rows;
@@ -302,6 +327,7 @@ impl Case {
     pub(super) fn pad(&mut self, rows: usize) {
         if rows > 0 {
             self.tokens.truncate(self.tape.rows - rows);
+            self.others.truncate(self.tokens.len() - 1);
             self.name = format!("{} padded by {rows}", self.name);
         }
     }

@@ -161,7 +161,8 @@ fn timelines(
     let mut steps = Vec::with_capacity(MEASURED);
     for _ in 0..generate.min(MEASURED) {
         runner.step(false)?;
-        steps.extend(Timeline::new(&runner.take_spans()?));
+        let spans: Vec<_> = runner.take_spans()?.into_iter().flatten().collect();
+        steps.extend(Timeline::new(&spans));
     }
     // The first one records.
     if steps.len() > 1 {

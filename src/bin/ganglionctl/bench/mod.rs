@@ -3,16 +3,18 @@
 mod anatomy;
 mod available;
 mod ceiling;
+mod kinds;
 mod loading;
 mod report;
 mod resident;
 mod statistics;
+mod together;
 mod turn;
 
 use std::io;
 use std::path::Path;
 
-use clap::Parser;
+use clap::{Parser, value_parser};
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
 use ganglion::tape::Executor;
@@ -43,6 +45,9 @@ pub(crate) struct Arguments {
     #[arg(long = "mode", value_name = "MODE,...", value_delimiter = ',', value_parser = offline::mode(),
         default_value = Mode::default().name())]
     modes: Vec<Mode>,
+    /// Conversations that step together, each after a prompt of its own; several numbers are measured one after another
+    #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = value_parser!(u8).range(1..=8))]
+    rows: Vec<u8>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -62,13 +67,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         prompt,
         generate,
         modes,
+        rows,
         json,
         ..
     } = arguments;
     let checkpoint = setup.open()?;
     let (runner, watched) = loading::watch(setup.may_use_gpu(), || {
         let context = prompt.saturating_add(*generate);
-        setup.load(&checkpoint, context, modes[0])
+        let conversations = rows.iter().max().map_or(1, |rows| usize::from(*rows));
+        setup.load(&checkpoint, (context, conversations), modes[0])
     });
     let mut runner = runner?;
     let ids = random_ids(*prompt, checkpoint.shape.vocabulary);
@@ -118,34 +125,43 @@ fn measure(
         generate,
         reps,
         modes,
+        rows,
         ..
     }: &Arguments,
 ) -> Result<Measured, RunError> {
     let mut speeds = Vec::new();
     let mut step_nodes = None;
-    let mut rows = Vec::new();
+    let mut anatomies = Vec::new();
     for &mode in modes {
         runner.set_graph_mode(mode);
         let turns: Vec<Turn> = (0..*reps)
             .map(|_| Turn::run(runner, prompt, *generate))
             .collect::<Result<_, _>>()?;
-        if rows.is_empty() {
+        if anatomies.is_empty() {
             speeds = turns.iter().map(|turn| speed(turn, prompt.len())).collect();
             step_nodes = Some(runner.graph().nodes()).filter(|nodes| *nodes > 0);
         }
-        rows.push(Anatomy::new(mode, &turns, runner));
+        anatomies.push(Anatomy::new(mode, &turns, runner));
     }
+    let rows: Vec<usize> = rows.iter().copied().map(usize::from).collect();
+    runner.set_graph_mode(modes[0]);
+    let together = together::measure(runner, &rows, prompt, *generate)?;
+    let mut kinds = Vec::new();
     // A CPU has no clock for its operations.
     if !matches!(runner.executor(), Executor::Cpu(_)) {
-        for (&mode, row) in modes.iter().zip(&mut rows) {
+        for (&mode, row) in modes.iter().zip(&mut anatomies) {
             runner.set_graph_mode(mode);
             row.look_inside(runner, prompt, *generate)?;
         }
+        runner.set_graph_mode(modes[0]);
+        kinds = kinds::measure(runner, prompt, *generate)?;
     }
     Ok(Measured {
         speeds,
         step_nodes,
-        modes: rows,
+        modes: anatomies,
+        together,
+        kinds,
     })
 }
 

@@ -5,9 +5,11 @@ use std::fmt;
 use serde::Serialize;
 
 use super::anatomy::{self, Anatomy};
+use super::kinds::{self, Kind};
 use super::loading::Loading;
 use super::resident::Resident;
 use super::statistics::median;
+use super::together::{self, Together};
 
 /// What one repetition reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -30,6 +32,8 @@ pub(crate) struct Measured {
     /// Kernels, or operations of the CPU's, that a replayed step launches; `None` where none is replayed.
     pub(crate) step_nodes: Option<usize>,
     pub(super) modes: Vec<Anatomy>,
+    pub(super) together: Vec<Together>,
+    pub(super) kinds: Vec<Kind>,
 }
 
 /// What was measured.
@@ -68,6 +72,10 @@ pub(crate) struct Report {
     best: Speed,
     median: Speed,
     modes: Vec<Anatomy>,
+    /// Of several conversations at once, for each number of rows that was asked for.
+    rows: Vec<Together>,
+    /// Of a step, on a device with a clock.
+    operations: Vec<Kind>,
     #[serde(flatten)]
     loading: Loading,
     /// What this machine reads sequentially with as many threads, in 10^9 bytes per second (CPU backend).
@@ -87,6 +95,8 @@ impl Report {
             speeds: repetitions,
             step_nodes,
             modes,
+            together,
+            mut kinds,
         }: Measured,
         ceiling: Option<Ceiling>,
         setting: Setting,
@@ -113,12 +123,17 @@ impl Report {
             Some(Ceiling::Copy(bytes)) => (None, Some(bytes / 1e9)),
             None => (None, None),
         };
+        if let Some(gigabytes) = read.or(copy) {
+            kinds::hold_against(&mut kinds, gigabytes * 1e9);
+        }
         Self {
             setting,
             step_nodes,
             best,
             median,
             modes,
+            rows: together,
+            operations: kinds,
             repetitions,
             loading,
             read_gigabytes_per_second: read,
@@ -164,6 +179,8 @@ impl fmt::Display for Report {
         writeln!(f)?;
         anatomy::table(&self.modes, f)?;
         writeln!(f)?;
+        together::table(&self.rows, f)?;
+        kinds::table(&self.operations, f)?;
         if let Some(nodes) = self.step_nodes {
             writeln!(f, "a step replays {nodes} nodes")?;
         }

@@ -12,10 +12,11 @@ pub(super) fn world() -> World {
     let mut b = Builder::new(31, unused_cache(), (Format::F16, 2, 64));
     let mut vocabularies = Deck::new(32, &[2, 17, 300, 1000, 32_000, VOCABULARY]);
     let mut rows = Deck::new(33, &[0, 1, 7]);
+    let mut steps = Deck::new(39, &[1, 8, 2, 4]);
     let mut choose = |b: &mut Builder, name: &str, logits: Logits, parameters: Parameters| {
         let (vocabulary, rows) = (vocabularies.deal(), rows.deal());
         let run = Run {
-            rows: rows.max(1),
+            rows: if rows == 0 { steps.deal() } else { rows },
             // No rows of a prompt: a step.
             input: if rows == 0 {
                 Input::Step
@@ -27,8 +28,10 @@ pub(super) fn world() -> World {
         let op = Op::Choose { logits: Slot(0) };
         let name = format!("{name} of {vocabulary}");
         let case = b.case(&name, run, &[("logits", vocabulary, false)], op);
-        case.set_rows(Slot(0), 1);
-        case.pad(rows / 3);
+        if run.input == Input::Prompt {
+            case.set_rows(Slot(0), 1);
+        }
+        case.pad(run.rows / 3);
         (case.logits, case.parameters) = (logits, parameters);
         (case.position, case.runs) = (3, 12);
         history(case, vocabulary);

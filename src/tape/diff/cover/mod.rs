@@ -30,6 +30,12 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 dtype,
             })
     };
+    // Of as many conversations as a step has rows.
+    let together = |kv: KvInfo| KvInfo {
+        context: 1024,
+        slots: crate::tape::STEP_ROWS,
+        ..kv
+    };
     let mut deal = positions::Deal::new();
     [products::world, choices::world]
         .into_iter()
@@ -39,6 +45,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 .into_iter()
                 .enumerate()
                 .flat_map(heads)
+                .flat_map(move |kv| [kv, together(kv)])
                 .map(move |kv| positions::world(kv, &mut deal)),
         )
         .flat_map(World::split)
@@ -51,7 +58,7 @@ fn unused_cache() -> KvInfo {
         heads: 1,
         head_dim: 16,
         context: 512,
-        slots: REGIONS,
+        slots: crate::tape::STEP_ROWS,
         dtype: DType::F16,
     }
 }

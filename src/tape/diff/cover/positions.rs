@@ -8,7 +8,7 @@ use crate::tape::{Input, KvInfo, Op, Slot};
 
 /// The last is more than attention takes at a time.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 5, 7, 8, 16];
-const LENGTHS: [usize; 5] = [1, 2, 127, 128, 4095];
+const LENGTHS: [usize; 8] = [1, 2, 127, 4095, 128, 65, 513, 1000];
 
 /// What cases of a position and a length are dealt from, over all caches.
 pub(super) struct Deal {
@@ -18,6 +18,8 @@ pub(super) struct Deal {
     normed: Deck<bool>,
     padding: Deck<usize>,
     regions: Deck<usize>,
+    /// Rows of a step.
+    steps: Deck<usize>,
 }
 
 impl Deal {
@@ -29,6 +31,7 @@ impl Deal {
             normed: Deck::new(24, &[true, false]),
             padding: Deck::new(25, &[0, 1, 0, 11]),
             regions: Deck::new(26, &[0, 1]),
+            steps: Deck::new(27, &[1, 8, 2, 4]),
         }
     }
 }
@@ -50,11 +53,11 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
             (true, Input::Prompt),
         ] {
             let rows = if input == Input::Step {
-                1
+                deal.steps.deal().min(kv.slots)
             } else {
                 deal.rows.deal()
             };
-            let length = deal.lengths.deal().max(rows);
+            let length = deal.lengths.deal().min(kv.context - 1).max(rows);
             let group = deal.groups.deal();
             let (wide, narrow) = (group * heads * head_dim, heads * head_dim);
             let run = Run {
@@ -96,14 +99,19 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
                 let name = format!("{name}{}", if normed { " normed" } else { "" });
                 b.case(&name, run, &slots, op)
             };
-            let padding = if input == Input::Step {
-                0
+            case.pad(deal.padding.deal().min(rows - 1));
+            case.region = deal.regions.deal() % kv.slots;
+            if input == Input::Step {
+                case.position = length - 1;
+                case.others = (1..case.tokens.len())
+                    .map(|row| {
+                        let length = deal.lengths.deal().min(kv.context - 1);
+                        ((case.region + row) % kv.slots, length - 1)
+                    })
+                    .collect();
             } else {
-                deal.padding.deal()
-            };
-            case.pad(padding.min(rows - 1));
-            case.position = length - case.tokens.len();
-            case.region = deal.regions.deal();
+                case.position = length - case.tokens.len();
+            }
         }
     }
     b.finish()

@@ -22,6 +22,7 @@ fn columns_of(block_len: usize) -> &'static [usize] {
 
 /// Runs of each kind: a step, few rows, many rows; each with both activation types.
 struct Runs {
+    steps: Deck<usize>,
     few: Deck<usize>,
     many: Deck<usize>,
 }
@@ -29,6 +30,7 @@ struct Runs {
 impl Runs {
     fn new(seed: u64) -> Self {
         Self {
+            steps: Deck::new(seed + 2, &[1, 8, 1, 2, 4]),
             few: Deck::new(seed, &FEW),
             many: Deck::new(seed + 1, &MANY),
         }
@@ -37,7 +39,7 @@ impl Runs {
     fn each(&mut self) -> Vec<Run> {
         let each = ACTIVATIONS.map(|activation| {
             [
-                (1, Input::Step),
+                (self.steps.deal(), Input::Step),
                 (self.few.deal(), Input::Prompt),
                 (self.many.deal(), Input::Prompt),
             ]
@@ -131,15 +133,18 @@ pub(super) fn world() -> World {
         }
         for run in runs.each() {
             let weight = (sizes.outputs.deal(), sizes.columns(format));
-            // All rows are scored, or the last of them.
-            let mut scored = vec![run.rows, 1];
+            // All rows are scored, or of a prompt the last of them.
+            let mut scored = vec![run.rows];
+            if run.input == Input::Prompt {
+                scored.push(1);
+            }
             // One row runs as a step's does, which both types have.
             scored.truncate(if run.activation == DType::F16 { 2 } else { 1 });
             scored.dedup();
             for scored in scored {
                 let weight_id = b.matrix(format, weight.0, weight.1);
                 let case = head(&mut b, (weight_id, format, weight), run, scored);
-                if scored == 1 {
+                if scored == 1 && run.input == Input::Prompt {
                     // The last real row is scored.
                     case.pad((run.rows - 1).min(3));
                 }

@@ -1,0 +1,30 @@
+// Rotated q, and k and v into the cache, of a prompt's rows; and of a step's where it is not one kernel with attention.
+// One warp a head, one block column a row.
+#include "rope.cuh"
+
+template <typename T, typename C> __device__ __forceinline__ void rope_store(const RopeStoreArgs &a) {
+    Stopwatch stopwatch(a.stamp);
+    const Cache &c = a.cache;
+    u32 lane = threadIdx.x % 32, head = blockIdx.x * WARPS + threadIdx.x / 32, row = blockIdx.y;
+    const Row *mine = at<const Row>(c.places.rows) + (c.places.step ? row : 0);
+    if ((c.places.step ? mine->entry == NOBODY : row >= mine->count) || head >= c.heads + 2 * c.kv_heads) return;
+    u32 position = mine->position + (c.places.step ? 0 : row);
+    bool is_q = head < c.heads, is_k = !is_q && head < c.heads + c.kv_heads;
+    u32 index = head - (is_q ? 0 : is_k ? c.heads : c.heads + c.kv_heads), heads = is_q ? c.heads : c.kv_heads;
+    Head values(c, at<const float>(is_q ? a.q : is_k ? a.k : a.v) + ((u64)row * heads + index) * c.head_dim, lane);
+    u64 norm = is_q ? a.q_norm : is_k ? a.k_norm : 0;
+    if (norm) values.normalize(c, at<const float>(norm), a.epsilon, lane);
+    if (is_q || is_k) values.rotate(c, a.angles, position, lane);
+    if (is_q) {
+        values.put<T>(c, at<T>(a.out) + (u64)row * a.stride + index * c.head_dim, lane);
+    } else {
+        u64 page = table_of(c, mine->entry)[position / PAGE];
+        values.put<C>(c, in_page<C>(page, is_k ? c.k : c.v, c, index, position), lane);
+    }
+}
+
+#define KERNEL(T, NAME, C, CACHE) \
+    extern "C" __global__ void __launch_bounds__(THREADS) rope_store_##NAME##_##CACHE(const __grid_constant__ RopeStoreArgs a) { rope_store<T, C>(a); }
+#define KERNELS(T, NAME) KERNEL(T, NAME, float, f32) KERNEL(T, NAME, half, f16) KERNEL(T, NAME, __nv_bfloat16, bf16)
+KERNELS(half, f16)
+KERNELS(__nv_bfloat16, bf16)
