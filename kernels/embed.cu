@@ -28,13 +28,9 @@ __device__ __forceinline__ u32 take(const EmbedArgs &a) {
     Row *row = at<Row>(a.places.rows) + index;
     const volatile Command *command = at<const volatile Command>(a.commands) + (a.places.step ? sequence % COMMANDS * STEP_ROWS + index : 0);
     if (!a.places.step) {
-        // What other blocks need of it is their token; the kernels that follow find its row in device memory.
-        if (blockIdx.x == 0) {
-            const volatile u32 *from = reinterpret_cast<const volatile u32 *>(&command->row);
-            if (threadIdx.x < sizeof(Row) / 4) reinterpret_cast<u32 *>(row)[threadIdx.x] = from[threadIdx.x];
-            obey(a, command, command->says, command->row.entry);
-        }
-        return at<const volatile u32>(a.tokens)[blockIdx.x];
+        // It lies in device memory, its row is the prompt's. What other blocks need of it is their token.
+        if (blockIdx.x == 0) obey(a, command, command->says, command->row.entry);
+        return at<const u32>(a.tokens)[blockIdx.x];
     }
     u32 entry = row->entry, first = row->first;
     if (command->row.sequence == sequence) {
@@ -58,10 +54,10 @@ __device__ __forceinline__ u32 take(const EmbedArgs &a) {
 extern "C" __global__ void __launch_bounds__(THREADS) embed(const __grid_constant__ EmbedArgs a) {
     Stopwatch stopwatch(a.stamp);
     const Row *rows = at<const Row>(a.places.rows);
-    if (!a.places.step && blockIdx.x >= at<const volatile Command>(a.commands)->row.count) return;
+    if (!a.places.step && blockIdx.x >= rows->count) return;
     u32 token;
     if (a.first == 0) token = take(a);
-    else token = a.places.step ? rows[blockIdx.x].entry == NOBODY ? NOBODY : rows[blockIdx.x].token : at<const volatile u32>(a.tokens)[blockIdx.x];
+    else token = a.places.step ? rows[blockIdx.x].entry == NOBODY ? NOBODY : rows[blockIdx.x].token : at<const u32>(a.tokens)[blockIdx.x];
     float *x = at<float>(a.x) + (u64)blockIdx.x * a.hidden;
     const u8 *table = at<const u8>(a.table.data);
     if (token == NOBODY && a.first == 0)

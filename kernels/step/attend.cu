@@ -1,6 +1,6 @@
 // Attention of a step's rows over the cache, each over its own conversation's. The positions of a row are split: a block
-// serves the query heads that share a KV head, at most GROUP of them, at the positions of one split, and leaves its part
-// to the last block of its heads to arrive, which merges the parts (Flash-Decoding, Dao et al. 2023). Where splits begin
+// serves the query heads that share a KV head, at most GROUP of them, at the positions of every so many splits, and leaves
+// its parts to the last block of its heads to arrive, which merges them (Flash-Decoding, Dao et al. 2023). Where splits begin
 // depends on the row's own position alone, and parts are merged in one order: so a row's bits depend neither on the grid,
 // nor on where its pages lie, nor on other rows.
 //
@@ -18,6 +18,14 @@
 #define GROUP 4
 // Less than any score, and a number.
 #define LEAST -1e30f
+// Exponentials are taken to base 2.
+#define LOG2_E 1.4426950408889634f
+
+__device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 
 // A KV head of 16-byte pieces over LANES lanes, PIECES each; LANES lanes take a position, a warp several.
 template <typename C, int LANES, int PIECES> struct Shape {
@@ -47,38 +55,52 @@ template <typename T> __device__ __forceinline__ void widened_pairs(u32 from, fl
     for (int n = 0; n < 4; ++n) to[n] = widen(each[n]);
 }
 
-// Merges the parts of `splits` splits of some heads, (split, head, head_dim + 2): maximum, sum, and what is to be divided by it.
-template <typename T> __device__ __forceinline__ void merge(const float *parts, u32 splits, u32 heads, u32 head_dim, const float *sinks, float *weights, T *out) {
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, part = head_dim + 2;
-    if (warp < heads) {
-        const float *of = parts + warp * part;
-        float greatest[MOST_SPLITS / 32], mine[MOST_SPLITS / 32], most = LEAST, sum = 0.0f;
+// Softmax over some positions: the greatest score, the sum of weights, and what they add up to, of two columns.
+struct Merged {
+    float greatest = LEAST, sum = 0.0f, first = 0.0f, second = 0.0f;
+
+    // N parts at once, in their order: whatever is waited for is waited for once.
+    template <int N> __device__ __forceinline__ void add(const float (&greatests)[N], const float (&sums)[N], const float2 (&columns)[N]) {
+        float most = greatest;
 #pragma unroll
-        for (int i = 0; i < MOST_SPLITS / 32; ++i) {
-            u32 s = lane + 32 * i;
-            greatest[i] = s < splits ? __ldcg(of + (u64)s * GROUP * part) : LEAST;
-            mine[i] = s < splits ? __ldcg(of + (u64)s * GROUP * part + 1) : 0.0f;
-            most = fmaxf(most, greatest[i]);
+        for (int n = 0; n < N; ++n) most = fmaxf(most, greatests[n]);
+        float before = power_of_two(greatest - most);
+        greatest = most, sum *= before, first *= before, second *= before;
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+            float weight = power_of_two(greatests[n] - most);
+            sum = fmaf(sums[n], weight, sum), first = fmaf(columns[n].x, weight, first), second = fmaf(columns[n].y, weight, second);
         }
-#pragma unroll
-        for (int offset = 16; offset > 0; offset /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, offset));
-#pragma unroll
-        for (int i = 0; i < MOST_SPLITS / 32; ++i) {
-            greatest[i] = expf(greatest[i] - most);
-            sum = fmaf(mine[i], greatest[i], sum);
-        }
-        sum = warp_sum(sum) + (sinks ? expf(sinks[warp] - most) : 0.0f);
-#pragma unroll
-        for (int i = 0; i < MOST_SPLITS / 32; ++i) weights[warp * MOST_SPLITS + lane + 32 * i] = greatest[i] / sum;
     }
-    __syncthreads();
-    for (u32 i = threadIdx.x; i < heads * head_dim; i += THREADS) {
+
+    template <typename T> __device__ __forceinline__ void put(T *to, const float *sink) const {
+        float share = 1.0f / (sum + (sink ? power_of_two(*sink * LOG2_E - greatest) : 0.0f));
+        to[0] = round_to<T>(first * share), to[1] = round_to<T>(second * share);
+    }
+};
+
+// Merges the parts of `splits` splits of some heads, (split, GROUP, head_dim + 2): its columns, maximum, sum.
+template <typename T> __device__ __forceinline__ void merge(const float *parts, u32 splits, u32 heads, u32 head_dim, const float *sinks, T *out) {
+    constexpr int AT_ONCE = 16;
+    u32 part = head_dim + 2;
+    for (u32 i = 2 * threadIdx.x; i < heads * head_dim; i += 2 * THREADS) {
         u32 h = i / head_dim;
-        const float *of = parts + h * part + 2 + i % head_dim;
-        float sum = 0.0f;
-#pragma unroll 8
-        for (u32 s = 0; s < splits; ++s) sum = fmaf(weights[h * MOST_SPLITS + s], __ldcg(of + (u64)s * GROUP * part), sum);
-        out[i] = round_to<T>(sum);
+        const float *of = parts + h * part;
+        Merged merged;
+        for (u32 first = 0; first < splits; first += AT_ONCE) {
+            float greatests[AT_ONCE], sums[AT_ONCE];
+            float2 columns[AT_ONCE];
+#pragma unroll
+            for (int n = 0; n < AT_ONCE; ++n) {
+                const float *from = of + (u64)(first + n) * GROUP * part;
+                bool there = first + n < splits;
+                float2 both = there ? __ldcg(reinterpret_cast<const float2 *>(from + head_dim)) : make_float2(LEAST, 0.0f);
+                columns[n] = there ? __ldcg(reinterpret_cast<const float2 *>(from + i % head_dim)) : make_float2(0.0f, 0.0f);
+                greatests[n] = both.x, sums[n] = both.y;
+            }
+            merged.add(greatests, sums, columns);
+        }
+        merged.put(out + i, sinks ? sinks + h : nullptr);
     }
 }
 
@@ -106,8 +128,8 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     while (split * a.splits < length) split *= 2;
     u32 seen_from = a.window && length > a.window ? length - a.window : 0, first_split = seen_from / split;
     u32 end_split = (length + split - 1) / split, splits = end_split - first_split;
-    if (blockIdx.x < first_split || blockIdx.x >= end_split) return;
-    u32 begin = blockIdx.x * split, end = min(length, begin + split);
+    if (first_split + blockIdx.x >= end_split) return;
+    u32 begin = (first_split + blockIdx.x) * split, end = min(length, begin + split);
     // From here on positions are of this step, and their k and v are in `fresh`.
     u32 fresh_from = !raw ? length : mine.first == row ? position : rows[mine.first].position;
     const u64 *table = table_of(c, mine.entry);
@@ -129,19 +151,19 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     load(k, c.k, begin);
     load(v, c.v, begin);
 
-    // (GROUP, padded) of T, then (rows of the step, K and V, head_dim) of this split, in whose place come the warps' parts.
+    // (GROUP, padded) of T, the warps' parts, and (rows of the step, K and V, head_dim).
     constexpr u32 padded = LANES * PIECES * N;
     T *queries = reinterpret_cast<T *>(memory);
     float *parts = memory + GROUP * padded / 2;
-    C *fresh = reinterpret_cast<C *>(parts);
-    u32 fresh_begin = max(begin, fresh_from);
+    C *fresh = reinterpret_cast<C *>(parts + WARPS * GROUP * head_dim);
+    bool stores = begun == 0 && blockIdx.x == (end_split - 1 - first_split) % gridDim.x;
     auto store = [&](Head &values, u32 p, u32 is_v) {
         if (!is_v) {
             if (a.k_norm) values.normalize(c, at<const float>(a.k_norm), a.epsilon, lane);
             values.rotate(c, a.angles, p, lane);
         }
-        values.put<C>(c, fresh + ((p - fresh_begin) * 2 + is_v) * head_dim, lane);
-        if (p == position && begun == 0) values.put<C>(c, in_page<C>(table[p / PAGE], is_v ? c.v : c.k, c, kv_head, p), lane);
+        values.put<C>(c, fresh + ((p - fresh_from) * 2 + is_v) * head_dim, lane);
+        if (p == position && stores) values.put<C>(c, in_page<C>(table[p / PAGE], is_v ? c.v : c.k, c, kv_head, p), lane);
     };
     if (warp < GROUP) {
         T *to = queries + warp * padded;
@@ -155,9 +177,9 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
             for (u32 i = lane; i < head_dim; i += 32) to[i] = q[i];
         }
     } else if (raw) {
-        if (takes_kv && position < end) store(taken, position, warp - GROUP);
+        if (takes_kv) store(taken, position, warp - GROUP);
         // Of the conversation's earlier rows of this step.
-        for (u32 task = 2 * fresh_begin + warp - GROUP; task < 2 * min(end, position); task += WARPS - GROUP) {
+        for (u32 task = 2 * fresh_from + warp - GROUP; task < 2 * position; task += WARPS - GROUP) {
             u32 p = task / 2, is_v = task % 2;
             Head values(c, at<const float>(is_v ? a.v : a.k) + (u64)(mine.first + p - fresh_from) * kv_columns + kv_head * head_dim, lane);
             store(values, p, is_v);
@@ -172,132 +194,150 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
 #pragma unroll
             for (int j = 0; j < PIECES; ++j) {
                 u32 p = chunk + warp * S::EACH + i * S::SIDE + side;
-                if (there(p, j) && p >= fresh_from) to[i][j] = *reinterpret_cast<const uint4 *>(fresh + ((p - fresh_begin) * 2 + is_v) * head_dim + (piece + j * LANES) * N);
+                if (there(p, j) && p >= fresh_from) to[i][j] = *reinterpret_cast<const uint4 *>(fresh + ((p - fresh_from) * 2 + is_v) * head_dim + (piece + j * LANES) * N);
             }
     };
-    // Of each head: of all positions of the warp the greatest, and of this lane's the sum, and what they add up to.
-    float greatest[GROUP], sum[GROUP] = {}, out[GROUP][PIECES][N] = {};
-#pragma unroll
-    for (int h = 0; h < GROUP; ++h) greatest[h] = LEAST;
-    for (u32 chunk = begin; chunk < end; chunk += S::CHUNK) {
-        float scores[LOADS][GROUP] = {};
-        renew(k, 0, chunk);
-#pragma unroll
-        for (u32 i = 0; i < LOADS; ++i)
-#pragma unroll
-            for (int j = 0; j < PIECES; ++j) {
-                float values[N];
-                widened<C>(k[i][j], values);
-#pragma unroll
-                for (int h = 0; h < GROUP; ++h) {
-                    float of[N];
-                    widened_pairs<T>(query + (h * padded + j * LANES * N) * sizeof(T), of);
-#pragma unroll
-                    for (u32 n = 0; n < N; ++n) scores[i][h] = fmaf(of[n], values[n], scores[i][h]);
-                }
-            }
-        load(k, c.k, chunk + S::CHUNK);
-#pragma unroll
-        for (int h = 0; h < GROUP; ++h) {
-            if (h >= heads) continue;
-            float most = greatest[h];
-#pragma unroll
-            for (u32 i = 0; i < LOADS; ++i) {
-#pragma unroll
-                for (int offset = LANES / 2; offset > 0; offset /= 2) scores[i][h] += __shfl_xor_sync(0xffffffffu, scores[i][h], offset);
-                u32 p = chunk + warp * S::EACH + i * S::SIDE + side;
-                scores[i][h] *= a.scale;
-                if (a.softcap != 0.0f) scores[i][h] = a.softcap * tanhf(scores[i][h] / a.softcap);
-                if (p >= end || p < seen_from) scores[i][h] = -INFINITY;
-                most = fmaxf(most, scores[i][h]);
-            }
-#pragma unroll
-            for (int offset = LANES; offset < 32; offset *= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, offset));
-            float before = expf(greatest[h] - most);
-            greatest[h] = most, sum[h] *= before;
-#pragma unroll
-            for (int j = 0; j < PIECES; ++j)
-#pragma unroll
-                for (u32 n = 0; n < N; ++n) out[h][j][n] *= before;
-#pragma unroll
-            for (u32 i = 0; i < LOADS; ++i) sum[h] += scores[i][h] = expf(scores[i][h] - most);
-        }
-        renew(v, 1, chunk);
-#pragma unroll
-        for (u32 i = 0; i < LOADS; ++i)
-#pragma unroll
-            for (int j = 0; j < PIECES; ++j) {
-                float values[N];
-                widened<C>(v[i][j], values);
-#pragma unroll
-                for (int h = 0; h < GROUP; ++h)
-#pragma unroll
-                    for (u32 n = 0; n < N; ++n) out[h][j][n] = fmaf(scores[i][h], values[n], out[h][j][n]);
-            }
-        load(v, c.v, chunk + S::CHUNK);
-    }
-    __syncthreads();
-    // Of `parts`: (WARPS, GROUP, head_dim).
-#pragma unroll
-    for (int h = 0; h < GROUP; ++h) {
-        if (h >= heads) continue;
-#pragma unroll
-        for (int offset = LANES; offset < 32; offset *= 2) sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], offset);
-#pragma unroll
-        for (int j = 0; j < PIECES; ++j)
-#pragma unroll
-            for (u32 n = 0; n < N; ++n) {
-#pragma unroll
-                for (int offset = LANES; offset < 32; offset *= 2) out[h][j][n] += __shfl_xor_sync(0xffffffffu, out[h][j][n], offset);
-            }
-        if (lane == 0) best[warp][h] = make_float2(greatest[h], sum[h]);
-        if (side == 0) {
-#pragma unroll
-            for (int j = 0; j < PIECES; ++j) {
-                u32 at_ = (piece + j * LANES) * N;
-                float *to = parts + (warp * GROUP + h) * head_dim + at_;
-#pragma unroll
-                for (u32 n = 0; n < N; n += 4)
-                    if (at_ < head_dim) *reinterpret_cast<float4 *>(to + n) = make_float4(out[h][j][n], out[h][j][n + 1], out[h][j][n + 2], out[h][j][n + 3]);
-            }
-        }
-    }
-    __syncthreads();
-    u32 of = row * gridDim.y + blockIdx.y, part = head_dim + 2;
+    // To base 2; a cap is met before.
+    float scale = a.softcap != 0.0f ? a.scale / a.softcap : a.scale * LOG2_E;
+    u32 of = row * gridDim.y + blockIdx.y, part = head_dim + 2, done = 0;
     const float *sinks = a.sinks ? at<const float>(a.sinks) + kv_head * group + begun : nullptr;
     T *to = at<T>(a.out) + (u64)row * a.stride + (kv_head * group + begun) * head_dim;
-    float *left = at<float>(a.partials) + ((u64)of * MOST_SPLITS + blockIdx.x) * GROUP * part;
-    for (u32 i = threadIdx.x; i < heads * head_dim; i += THREADS) {
-        u32 h = i / head_dim;
-        float most = LEAST, all = 0.0f, value = 0.0f;
-#pragma unroll
-        for (int w = 0; w < WARPS; ++w) most = fmaxf(most, best[w][h].x);
-#pragma unroll
-        for (int w = 0; w < WARPS; ++w) {
-            float weight = expf(best[w][h].x - most);
-            all = fmaf(best[w][h].y, weight, all);
-            value = fmaf(parts[w * GROUP * head_dim + i], weight, value);
+    float *left_by_all = at<float>(a.partials) + (u64)of * MOST_SPLITS * GROUP * part;
+    for (u32 s = first_split + blockIdx.x; s < end_split; s += gridDim.x, ++done) {
+        if (done) {
+            begin = s * split, end = min(length, begin + split);
+            load(k, c.k, begin);
+            load(v, c.v, begin);
         }
-        if (splits == 1) {
-            to[i] = round_to<T>(value / (all + (sinks ? expf(sinks[h] - most) : 0.0f)));
-            continue;
+        // Of each head: of all positions of the warp the greatest, and of this lane's the sum, and what they add up to.
+        float greatest[GROUP], sum[GROUP] = {}, out[GROUP][PIECES][N] = {};
+#pragma unroll
+        for (int h = 0; h < GROUP; ++h) greatest[h] = LEAST;
+        for (u32 chunk = begin; chunk < end; chunk += S::CHUNK) {
+            float scores[LOADS][GROUP] = {};
+            renew(k, 0, chunk);
+#pragma unroll
+            for (u32 i = 0; i < LOADS; ++i)
+#pragma unroll
+                for (int j = 0; j < PIECES; ++j) {
+                    float values[N];
+                    widened<C>(k[i][j], values);
+#pragma unroll
+                    for (int h = 0; h < GROUP; ++h) {
+                        float of[N];
+                        widened_pairs<T>(query + (h * padded + j * LANES * N) * sizeof(T), of);
+#pragma unroll
+                        for (u32 n = 0; n < N; ++n) scores[i][h] = fmaf(of[n], values[n], scores[i][h]);
+                    }
+                }
+            load(k, c.k, chunk + S::CHUNK);
+            // All sums at once, step by step: each waits for the one before.
+#pragma unroll
+            for (int offset = LANES / 2; offset > 0; offset /= 2)
+#pragma unroll
+                for (u32 i = 0; i < LOADS; ++i)
+#pragma unroll
+                    for (int h = 0; h < GROUP; ++h) scores[i][h] += __shfl_xor_sync(0xffffffffu, scores[i][h], offset);
+            float most[GROUP];
+#pragma unroll
+            for (int h = 0; h < GROUP; ++h) {
+                most[h] = greatest[h];
+#pragma unroll
+                for (u32 i = 0; i < LOADS; ++i) {
+                    u32 p = chunk + warp * S::EACH + i * S::SIDE + side;
+                    scores[i][h] *= scale;
+                    if (a.softcap != 0.0f) scores[i][h] = a.softcap * LOG2_E * tanhf(scores[i][h]);
+                    if (p >= end || p < seen_from) scores[i][h] = -INFINITY;
+                    most[h] = fmaxf(most[h], scores[i][h]);
+                }
+            }
+#pragma unroll
+            for (int offset = LANES; offset < 32; offset *= 2)
+#pragma unroll
+                for (int h = 0; h < GROUP; ++h) most[h] = fmaxf(most[h], __shfl_xor_sync(0xffffffffu, most[h], offset));
+#pragma unroll
+            for (int h = 0; h < GROUP; ++h) {
+                float before = power_of_two(greatest[h] - most[h]);
+                greatest[h] = most[h], sum[h] *= before;
+#pragma unroll
+                for (int j = 0; j < PIECES; ++j)
+#pragma unroll
+                    for (u32 n = 0; n < N; ++n) out[h][j][n] *= before;
+#pragma unroll
+                for (u32 i = 0; i < LOADS; ++i) sum[h] += scores[i][h] = power_of_two(scores[i][h] - most[h]);
+            }
+            renew(v, 1, chunk);
+#pragma unroll
+            for (u32 i = 0; i < LOADS; ++i)
+#pragma unroll
+                for (int j = 0; j < PIECES; ++j) {
+                    float values[N];
+                    widened<C>(v[i][j], values);
+#pragma unroll
+                    for (int h = 0; h < GROUP; ++h)
+#pragma unroll
+                        for (u32 n = 0; n < N; ++n) out[h][j][n] = fmaf(scores[i][h], values[n], out[h][j][n]);
+                }
+            load(v, c.v, chunk + S::CHUNK);
         }
-        left[h * part + 2 + i % head_dim] = value;
-        if (i % head_dim == 0) left[h * part] = most, left[h * part + 1] = all;
+        __syncthreads();
+        // Of `parts`: (WARPS, GROUP, head_dim).
+#pragma unroll
+        for (int offset = LANES; offset < 32; offset *= 2)
+#pragma unroll
+            for (int h = 0; h < GROUP; ++h) {
+                sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], offset);
+#pragma unroll
+                for (int j = 0; j < PIECES; ++j)
+#pragma unroll
+                    for (u32 n = 0; n < N; ++n) out[h][j][n] += __shfl_xor_sync(0xffffffffu, out[h][j][n], offset);
+            }
+#pragma unroll
+        for (int h = 0; h < GROUP; ++h) {
+            if (lane == 0) best[warp][h] = make_float2(greatest[h], sum[h]);
+            if (side != 0 || h >= heads) continue;
+#pragma unroll
+            for (int j = 0; j < PIECES; ++j) {
+                u32 column = (piece + j * LANES) * N;
+                float *to = parts + (warp * GROUP + h) * head_dim + column;
+#pragma unroll
+                for (u32 n = 0; n < N; n += 4)
+                    if (column < head_dim) *reinterpret_cast<float4 *>(to + n) = make_float4(out[h][j][n], out[h][j][n + 1], out[h][j][n + 2], out[h][j][n + 3]);
+            }
+        }
+        __syncthreads();
+        float *left = left_by_all + (u64)s * GROUP * part;
+        for (u32 i = 2 * threadIdx.x; i < heads * head_dim; i += 2 * THREADS) {
+            u32 h = i / head_dim, column = i % head_dim;
+            float greatests[WARPS], sums[WARPS];
+            float2 columns[WARPS];
+#pragma unroll
+            for (int w = 0; w < WARPS; ++w) {
+                greatests[w] = best[w][h].x, sums[w] = best[w][h].y;
+                columns[w] = *reinterpret_cast<const float2 *>(parts + w * GROUP * head_dim + i);
+            }
+            Merged merged;
+            merged.add(greatests, sums, columns);
+            if (splits == 1) {
+                merged.put(to + i, sinks ? sinks + h : nullptr);
+                continue;
+            }
+            *reinterpret_cast<float2 *>(left + h * part + column) = make_float2(merged.first, merged.second);
+            if (column == 0) *reinterpret_cast<float2 *>(left + h * part + head_dim) = make_float2(merged.greatest, merged.sum);
+        }
     }
     if (splits == 1) return;
     // Whoever arrives last sees what the others wrote.
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
-        u32 *arrivals = at<u32>(a.arrivals) + of;
-        last = atomicAdd(arrivals, 1) == splits - 1;
+        u32 *arrivals = at<u32>(a.arrivals) + of, before;
+        asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrivals), "r"(done) : "memory");
+        last = before + done == splits;
         if (last) *arrivals = 0;
     }
     __syncthreads();
     if (!last) return;
-    __threadfence();
-    merge(at<const float>(a.partials) + ((u64)of * MOST_SPLITS + first_split) * GROUP * part, splits, heads, head_dim, sinks, memory, to);
+    merge(left_by_all + (u64)first_split * GROUP * part, splits, heads, head_dim, sinks, to);
 }
 
 #define KERNEL(T, NAME, C, CACHE, LANES, PIECES) \

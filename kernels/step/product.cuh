@@ -1,55 +1,62 @@
 // The matrix products of a step: tiles of 16 weight rows by a block, its warps sharing the columns, for one row of input or
 // for up to eight.
 //
-// Reading the weights is all that takes time. So each warp has several units of them under way, from before the rows are
-// even normed until its last tile, and a block goes from tile to tile without letting them run dry. How many blocks
-// there are changes no bit: a tile is always summed by the same eight warps, each over its own columns in their order,
-// and then in the order of the warps. Nor does the number of rows: each is a column of its own of every mma.
+// Reading the weights is all that takes time. So each warp has several units of them under way to a ring in shared memory,
+// from before the rows are even there until its last tile, and goes from tile to tile without letting the ring run dry. It
+// takes them by twos, so that one is multiplied while the other is made.
+//
+// A tile is summed by the eight warps of one block, each over its own columns in their order, and then in the order of the
+// warps. So neither how many blocks there are nor the number of rows changes a bit: each is a column of its own of every mma.
 #pragma once
 #include "norm.cuh"
 #include "state.cuh"
 #include "step/unit.cuh"
 
-// Units under way in a warp; about 48 registers.
-template <int F> struct Depth {
-    static constexpr int value = F == F32 ? 1 : F <= BF16 || F == SCALED_F16 ? 3 : F == Q8_0 ? 4 : F == Q4_0 ? 8 : F == Q5_1 || F == Q5_K || F == Q6_K ? 5 : 6;
+// Twos in a warp's ring.
+template <int F, u32 R> struct Depth {
+    static constexpr u32 fits = 6528 / (2 * Slot<F>::bytes), least = F == F32 || R > 1 ? 2 : 3, value = fits < least ? least : fits > 4 ? 4 : fits;
 };
 
 // The rows in shared memory, in T. In 64 columns, lane 4 g + t of a warp takes the columns 4 t .. 4 t + 3 of each of four
-// steps: two steps in 16 bytes. Behind them lie their sums over 32 columns each, for formats with a minimum, and what the warps have summed.
-// R: 1, or as many as there may be, of which a power of two are there.
+// steps: two steps in 16 bytes. Behind them lie what goes off each block's sums, what the warps have summed, and the
+// warps' rings. R: 1, or as many as there may be, of which a power of two are there.
 template <int F, typename T, u32 R> struct Rows {
     // Rows lie apart by half of all banks, so that two are read at once.
     static constexpr u32 APART = R == 1 ? 0 : 32;
+    // Columns of a block, and fours of numbers that a block has.
+    static constexpr u32 BLOCK = F == Q6_K ? 16 : 32, FOURS = R == 1 ? 1 : R / 2;
     T *values;
     u32 pitch, rows;
-    // (columns / 32, R), for formats with a minimum.
-    float *sums;
+    // (columns / BLOCK, FOURS), for formats with blocks: what mma begins with, of the weight rows g and g + 8 and two rows
+    // each; minus the sum of the row's columns times what the integers are more than they stand for.
+    float4 *excess;
     // (2, WARPS, R, 16): by turns, so that a block waits once a tile.
     float *parts;
+    // (WARPS, Depth)
+    u8 *rings;
 
     __device__ __forceinline__ Rows(u8 *memory, u32 stride, u32 rows_)
-        : values(reinterpret_cast<T *>(memory)), pitch(stride + APART), rows(R == 1 ? 1 : rows_),
-          sums(reinterpret_cast<float *>(memory + 2 * pitch * rows)), parts(sums + (Blocks<F>::minimum ? stride / 32 * R : 0)) {}
+        : values(reinterpret_cast<T *>(memory)), pitch(stride + APART), rows(R == 1 ? 1 : rows_), excess(reinterpret_cast<float4 *>(memory + 2 * pitch * rows)),
+          parts(reinterpret_cast<float *>(excess + (Blocks<F>::scaled ? stride / BLOCK * FOURS : 0))), rings(reinterpret_cast<u8 *>(parts + 2 * WARPS * R * 16)) {}
 
-    // Eight columns side by side, if there are any; by all lanes of a warp, of which four at a time are of one row and
-    // lie side by side too.
-    __device__ __forceinline__ void put_if(bool there, u32 row, u32 column, const float (&eight)[8]) const {
+    // Eight columns side by side, as four pairs, if there are any; by all lanes of a warp, of which four at a time are of one
+    // row and lie side by side too.
+    __device__ __forceinline__ void put_if(bool there, u32 row, u32 column, const uint4 &four) const {
         u32 within = column % 64, step = within / 16;
-        u32 four[4];
+        uint2 *to = reinterpret_cast<uint2 *>(values + row * pitch + column - within + step / 2 * 32 + within % 16 / 4 * 8 + step % 2 * 4);
+        if (there) to[0] = make_uint2(four.x, four.y), to[2] = make_uint2(four.z, four.w);
+        if (!Blocks<F>::scaled) return;
+        const T *each = reinterpret_cast<const T *>(&four);
         float sum = 0.0f;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            four[i] = Mma<T>::pack(eight[2 * i], eight[2 * i + 1]);
-            const T *pair = reinterpret_cast<const T *>(&four[i]);
-            sum += widen(pair[0]) + widen(pair[1]);
-        }
-        uint2 *to = reinterpret_cast<uint2 *>(values + row * pitch + column - within + step / 2 * 32 + within % 16 / 4 * 8 + step % 2 * 4);
-        if (there) to[0] = make_uint2(four[0], four[1]), to[2] = make_uint2(four[2], four[3]);
-        if (!Blocks<F>::minimum) return;
+        for (int i = 0; i < 8; i += 2) sum += widen(each[i]) + widen(each[i + 1]);
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        if (there && column % 32 == 0) sums[column / 32 * R + row] = sum;
+        if (BLOCK == 32) sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        if (!there || column % BLOCK != 0) return;
+        float low = -Excess<F, T>::low * sum, high = -Excess<F, T>::high * sum;
+        float4 *of = excess + column / BLOCK * FOURS + (R == 1 ? 0 : row / 2);
+        if (R == 1) *of = make_float4(low, low, high, high);
+        else reinterpret_cast<float *>(of)[row % 2] = low, reinterpret_cast<float *>(of)[2 + row % 2] = high;
     }
 
     // Where the row of mma's column lane / 4 begins for this lane; where there are fewer, some come again.
@@ -61,11 +68,13 @@ template <int F, typename T, u32 R> struct Rows {
 // Adds a unit's products with the rows to the sums of the weight rows g and g + 8: of mma's columns 2 t and 2 t + 1, which
 // are the same where there is one row.
 template <int F, typename T, u32 R>
-__device__ __forceinline__ void multiply(const Unit<F> &w, const Rows<F, T, R> &rows, const uint4 *row, u32 unit, u32 lane, float (&sums)[4]) {
-    float block[4] = {};
+__device__ __forceinline__ void multiply(const Unit<F> &w, const float4 *excess, const uint4 *row, float (&sums)[4]) {
+    constexpr u32 STEPS = F == Q6_K ? 1 : 2, FOURS = Rows<F, T, R>::FOURS;
+    float4 first;
+    float block[4];
 #pragma unroll
     for (u32 s = 0; s < 4; ++s) {
-        uint4 two = row[unit * 8 + s / 2 * 4];
+        uint4 two = row[s / 2 * 4];
         u32 b0 = s % 2 ? two.z : two.x, b1 = s % 2 ? two.w : two.y;
         u32 a[4], rest[4];
         w.template step<T>(s, a, rest);
@@ -74,19 +83,22 @@ __device__ __forceinline__ void multiply(const Unit<F> &w, const Rows<F, T, R> &
             if constexpr (!Mma<T>::template holds<F>()) Mma<T>::run(sums, rest, b0, b1);
             continue;
         }
+        if (s % STEPS == 0) {
+            first = excess[s / STEPS * FOURS];
+            block[0] = first.x, block[1] = first.y, block[2] = first.z, block[3] = first.w;
+        }
         Mma<T>::run(block, a, b0, b1);
         if (!Blocks<F>::ends(s)) continue;
-        const float *of_rows = rows.sums + (unit * 2 + s / 2) * R + (R == 1 ? 0 : lane % 4 * 2);
 #pragma unroll
         for (u32 r = 0; r < 2; ++r) {
             float scale, minimum;
             w.scale(s, r, scale, minimum);
+            if (Blocks<F>::minimum) minimum *= -1.0f / Excess<F, T>::low;
 #pragma unroll
             for (u32 n = 0; n < (R == 1 ? 1 : 2); ++n) {
                 sums[2 * r + n] = fmaf(scale, block[2 * r + n], sums[2 * r + n]);
-                if (Blocks<F>::minimum) sums[2 * r + n] = fmaf(minimum, of_rows[n], sums[2 * r + n]);
+                if (Blocks<F>::minimum) sums[2 * r + n] = fmaf(minimum, n ? first.y : first.x, sums[2 * r + n]);
             }
-            block[2 * r] = block[2 * r + 1] = 0.0f;
         }
     }
 }
@@ -96,30 +108,50 @@ __device__ __forceinline__ void multiply(const Unit<F> &w, const Rows<F, T, R> &
 // was asked for while the tile was still being multiplied.
 template <int F, typename T, u32 R, typename Place, typename Prepare, typename Scale, typename Finish>
 __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Rows<F, T, R> &rows, Place place, Prepare prepare, Scale scale_of, Finish finish) {
-    constexpr int D = Depth<F>::value;
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, units = columns / 64, mine = units > warp ? (units - warp + WARPS - 1) / WARPS : 0;
-    Unit<F> ring[D];
-    const u8 *tile = place(0);
-#pragma unroll
-    for (u32 d = 0; d < D; ++d)
-        if (d < mine) ring[d].load(tile, warp + WARPS * d, lane);
+    constexpr u32 D = Depth<F, R>::value, BYTES = Slot<F>::bytes, RING = D * 2 * BYTES, STEP = WARPS / 4 * Slot<F>::four;
+    constexpr u32 UNIT_EXCESS = 64 / Rows<F, T, R>::BLOCK * Rows<F, T, R>::FOURS;
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, units = columns / 64;
+    // Units of each tile that are this warp's, eight apart, and where its first one lies.
+    u32 mine = units > warp ? (units - warp + WARPS - 1) / WARPS : 0, head_to_unit = Layout<F>::head + warp % 4 * Layout<F>::unit;
+    u32 skip = warp / 4 * Slot<F>::four + head_to_unit + lane * 16;
+    int rest = Copy<F>::rest(head_to_unit, lane);
+    u8 *ring = rows.rings + warp * RING;
+    u32 ring_at = (u32)__cvta_generic_to_shared(ring) + lane * 16, to = 0, left = tiles ? mine : 0, fetched_tile = 0;
+    const u8 *source = left ? place(0) + skip : nullptr;
+    auto fetch = [&]() {
+        if (left) {
+            Copy<F>::unit(ring_at + to, source, rest, lane);
+            if (left > 1) Copy<F>::unit(ring_at + to + BYTES, source + STEP, rest, lane);
+            source += 2 * STEP;
+            to = to == RING - 2 * BYTES ? 0 : to + 2 * BYTES;
+            left -= min(left, 2u);
+            if (left == 0 && ++fetched_tile < tiles) source = place(fetched_tile) + skip, left = mine;
+        }
+        // A group for every two, also where there are none left: so that the oldest is always as far behind.
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    };
+#pragma unroll 1
+    for (u32 d = 0; d < D - 1; ++d) fetch();
     prepare();
-    const uint4 *row = rows.of(lane);
+    const uint4 *row = rows.of(lane) + warp * 8;
+    const float4 *excess = rows.excess + warp * UNIT_EXCESS + (R == 1 ? 0 : lane % 4);
     bool finishes = threadIdx.x < 16 * rows.rows;
+    u32 from = 0;
     for (u32 i = 0; i < tiles; ++i) {
-        const u8 *next = i + 1 < tiles ? place(i + 1) : nullptr;
         float sums[4] = {}, scale = finishes ? scale_of(i, threadIdx.x % 16) : 1.0f;
-        for (u32 k = 0; k < mine; k += D) {
-            bool last = k + D >= mine;
-#pragma unroll
-            for (u32 d = 0; d < D; ++d) {
-                if (k + d < mine) multiply<F, T, R>(ring[d], rows, row, warp + WARPS * (k + d), lane, sums);
-                if (!last) {
-                    if (k + D + d < mine) ring[d].load(tile, warp + WARPS * (k + D + d), lane);
-                } else if (next && d < mine) {
-                    ring[d].load(next, warp + WARPS * d, lane);
-                }
-            }
+        const uint4 *x = row;
+        const float4 *e = excess;
+#pragma unroll 1
+        for (u32 k = 0; k < mine; k += 2) {
+            asm volatile("cp.async.wait_group %0;" ::"n"(D - 2) : "memory");
+            __syncwarp();
+            Unit<F> first(ring + from, lane), second(ring + from + BYTES, lane);
+            from = from == RING - 2 * BYTES ? 0 : from + 2 * BYTES;
+            // Into the place of the two before, which all lanes have read.
+            fetch();
+            multiply<F, T, R>(first, e, x, sums);
+            if (k + 1 < mine) multiply<F, T, R>(second, e + WARPS * UNIT_EXCESS, x + WARPS * 8, sums);
+            x += 2 * WARPS * 8, e += 2 * WARPS * UNIT_EXCESS;
         }
         float *parts = rows.parts + i % 2 * (WARPS * R * 16);
         if (R == 1) {
@@ -132,10 +164,9 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Row
         if (finishes) {
             float sum = 0.0f;
 #pragma unroll
-            for (int from = 0; from < WARPS; ++from) sum += parts[from * R * 16 + threadIdx.x];
+            for (u32 from = 0; from < WARPS; ++from) sum += parts[from * R * 16 + threadIdx.x];
             finish(i, threadIdx.x % 16, threadIdx.x / 16, sum, scale);
         }
-        tile = next;
     }
 }
 
@@ -178,11 +209,7 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
 #pragma unroll
             for (u32 c = 0; c < COPIED; ++c) {
                 u32 element = first + c * EACH + 8 * threadIdx.x, row = R == 1 ? 0 : element / a.stride;
-                const T *each = reinterpret_cast<const T *>(&bits[c]);
-                float eight[8];
-#pragma unroll
-                for (int i = 0; i < 8; ++i) eight[i] = widen(each[i]);
-                rows.put_if(element < all, row, element - row * a.stride, eight);
+                rows.put_if(element < all, row, element - row * a.stride, bits[c]);
             }
         }
     };
@@ -200,12 +227,15 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
 #pragma unroll
         for (int i = 0; i < 8; ++i) sum = fmaf(eight[i], eight[i], sum);
     };
-    auto put = [&](u32 row, u32 column, float scale, float(&eight)[8], const float(&by)[8]) {
+    auto put = [&](u32 column, float scale, float(&eight)[8], const float(&by)[8]) {
+        uint4 bits;
+        u32 *pairs = &bits.x;
 #pragma unroll
-        for (int i = 0; i < 8; ++i) eight[i] = eight[i] * scale * by[i];
-        rows.put_if(column < a.stride, row, column, eight);
+        for (int i = 0; i < 4; ++i) pairs[i] = Mma<T>::pack(eight[2 * i] * scale * by[2 * i], eight[2 * i + 1] * scale * by[2 * i + 1]);
+        rows.put_if(column < a.stride, 0, column, bits);
     };
-    auto normalize_one = [&]() {
+    // By THREADS threads.
+    auto normalize = [&]() {
         // Of a prompt's rows the last real one.
         const float *x = at<const float>(a.x) + (a.count ? (u64)a.hidden * (*at<const u32>(a.count) - 1) : 0);
         float kept[KEPT][8], weights[KEPT][8], sum = 0.0f;
@@ -223,55 +253,18 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
         float scale = 1.0f / sqrtf(block_sum(sum, rows.parts) / (float)a.hidden + a.epsilon);
 #pragma unroll
         for (u32 c = 0; c < KEPT; ++c)
-            if (c * EACH < a.stride) put(0, c * EACH + 8 * threadIdx.x, scale, kept[c], weights[c]);
+            if (c * EACH < a.stride) put(c * EACH + 8 * threadIdx.x, scale, kept[c], weights[c]);
         for (u32 first = KEPT * EACH; first < a.stride; first += EACH) {
             float eight[8], by[8];
             read(x, first + 8 * threadIdx.x, eight);
             read(weight, first + 8 * threadIdx.x, by);
-            put(0, first + 8 * threadIdx.x, scale, eight, by);
-        }
-    };
-    // The same sums in the same order, of all rows before anything is waited for; then all rows again, from the first cache.
-    auto normalize_all = [&]() {
-        const float *x = at<const float>(a.x);
-        float squares[R] = {};
-        for (u32 first = 0; first < a.hidden; first += EACH) {
-#pragma unroll
-            for (u32 row = 0; row < R; ++row) {
-                float eight[8];
-                if (row < rows.rows) read(x + row * a.hidden, first + 8 * threadIdx.x, eight), square(eight, squares[row]);
-            }
-        }
-        float *of_warps = rows.parts;
-#pragma unroll
-        for (u32 row = 0; row < R; ++row) {
-            float sum = warp_sum(squares[row]);
-            if (threadIdx.x % 32 == 0) of_warps[row * WARPS + threadIdx.x / 32] = sum;
-        }
-        __syncthreads();
-#pragma unroll
-        for (u32 row = 0; row < R; ++row) {
-            float sum = 0.0f;
-#pragma unroll
-            for (int warp = 0; warp < WARPS; ++warp) sum += of_warps[row * WARPS + warp];
-            squares[row] = 1.0f / sqrtf(sum / (float)a.hidden + a.epsilon);
-        }
-        for (u32 first = 0; first < a.stride; first += EACH) {
-            float by[8];
-            read(weight, first + 8 * threadIdx.x, by);
-#pragma unroll
-            for (u32 row = 0; row < R; ++row) {
-                float eight[8];
-                if (row >= rows.rows) continue;
-                read(x + row * a.hidden, first + 8 * threadIdx.x, eight);
-                put(row, first + 8 * threadIdx.x, squares[row], eight, by);
-            }
+            put(first + 8 * threadIdx.x, scale, eight, by);
         }
     };
     auto prepare = [&]() {
-        if (a.input) copy();
-        else if constexpr (R == 1) normalize_one();
-        else normalize_all();
+        // Several rows have been normed before.
+        if (R > 1 || a.input) copy();
+        else normalize();
         __syncthreads();
     };
     auto scale_of = [&](u32 i, u32 within) {

@@ -242,6 +242,35 @@ impl Arena {
         stream.synchronize()
     }
 
+    /// Queues that the start of pinned memory is copied to the start of a region; whoever writes there next waits for the
+    /// copy first.
+    ///
+    /// # Errors
+    /// If `bytes` are more than either holds, or the driver refuses.
+    pub(super) fn copy_pinned(
+        &mut self,
+        region: Region,
+        pinned: &Pinned,
+        bytes: usize,
+        stream: &mut Stream,
+    ) -> Result<()> {
+        if bytes > region.bytes || bytes > pinned.bytes() {
+            return Err(Error::Bounds { bytes });
+        }
+        let address = self.address(region)?;
+        // SAFETY: both sides hold `bytes` bytes and are freed by calls that wait for the copy; the mailbox that owns the
+        // pinned memory does not write to it before the copy has ended.
+        let result = unsafe {
+            sys::cuMemcpyHtoDAsync_v2(
+                address,
+                pinned.host().as_ptr().cast(),
+                bytes,
+                stream.handle(),
+            )
+        };
+        check("cuMemcpyHtoDAsync", result)
+    }
+
     /// Copies the start of a region to `out`, after all that the stream holds; unified memory must have been
     /// attached.
     ///

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Context, Error, Pinned, Result};
+use super::{Arena, Context, Error, Event, Pinned, Region, Result, Stream};
 
 /// Rows of a step, at most: those of `kernels/state.cuh`.
 pub const STEP_ROWS: usize = 8;
@@ -109,6 +109,9 @@ pub struct Command {
 }
 
 impl Command {
+    /// Of a command, in device memory.
+    pub const TOKENS_AT: u64 = Self::BYTES as u64;
+
     /// In words: a row; what it says, pages and a pad; a sampler; a pad.
     const WORDS: usize = 96;
     const BYTES: usize = 4 * Self::WORDS;
@@ -177,10 +180,13 @@ impl StepMailbox {
     }
 }
 
-/// CPU to GPU: a prompt's rows and tokens.
+/// CPU to GPU: a prompt's rows and tokens, which a copy takes to where kernels read them: each of many blocks reads its
+/// own token, and none over the bus.
 #[derive(Debug)]
 pub struct PromptMailbox {
     memory: Pinned,
+    /// The end of the last copy.
+    copied: Event,
     rows: usize,
 }
 
@@ -189,39 +195,46 @@ impl PromptMailbox {
     ///
     /// # Errors
     /// If there is no memory left to pin.
-    pub fn new(context: &Rc<Context>, rows: usize) -> Result<Self> {
-        let memory = Pinned::new(context, Command::BYTES + 4 * rows)?;
-        Ok(Self { memory, rows })
+    pub fn new(context: &Rc<Context>, rows: usize, stream: &mut Stream) -> Result<Self> {
+        let memory = Pinned::new(context, Self::bytes(rows))?;
+        let mut copied = Event::new(context)?;
+        copied.record(stream)?;
+        Ok(Self {
+            memory,
+            copied,
+            rows,
+        })
     }
 
-    /// Where the GPU sees the command.
+    /// What it takes on the device: a command, then tokens.
     #[must_use]
-    pub fn address(&self) -> u64 {
-        self.memory.address()
+    pub const fn bytes(rows: usize) -> usize {
+        Command::BYTES + 4 * rows
     }
 
-    /// Where the GPU sees the tokens.
-    #[must_use]
-    pub fn tokens_address(&self) -> u64 {
-        self.memory.address() + Command::BYTES as u64
-    }
-
-    /// Puts a prompt in. The caller knows that the one before it has been read.
+    /// Queues that a prompt comes to `to`, once the one before it has been copied.
     ///
     /// # Errors
-    /// If there are more tokens than it was made for.
-    pub fn post(&mut self, command: &Command, tokens: &[u32]) -> Result<()> {
+    /// If there are more tokens than it was made for, or the driver refuses.
+    pub fn send(
+        &mut self,
+        command: &Command,
+        tokens: &[u32],
+        (arena, to): (&mut Arena, Region),
+        stream: &mut Stream,
+    ) -> Result<()> {
+        let bytes = Self::bytes(tokens.len());
         if tokens.len() > self.rows {
-            return Err(Error::Bounds {
-                bytes: 4 * tokens.len(),
-            });
+            return Err(Error::Bounds { bytes });
         }
+        self.copied.synchronize()?;
         let words = words(&self.memory);
         for (word, token) in words[Command::WORDS..].iter().zip(tokens) {
             word.store(*token, Ordering::Relaxed);
         }
         command.store(&words[..Command::WORDS]);
-        Ok(())
+        arena.copy_pinned(to, &self.memory, bytes, stream)?;
+        self.copied.record(stream)
     }
 }
 

@@ -336,7 +336,7 @@ pub(super) fn admit_on_cuda(
     };
     let admitted = budget.admit(forward.kv.context, |context| {
         let [prompt, step] = tapes(&with_context(forward, context), settings);
-        cuda::footprint(&[&prompt, &step], own.is_none()).ok()
+        cuda::footprint(&[&prompt, &step], settings.prefill_chunk, own.is_none()).ok()
     })?;
     if own.is_some() && settings.cuda.weights == Placement::Unified {
         system()?.admit_passage(admitted.footprint.weights)?;

@@ -6,18 +6,18 @@ use super::scratch::Scratch;
 use crate::device::{Error, Plan, Staging};
 use crate::tape::{Footprint, Tape};
 
-/// What `Cuda` takes to run these tapes. `integrated` counts what the CPU's side
+/// What `Cuda` takes to run these tapes, prompts of at most `rows` rows. `integrated` counts what the CPU's side
 /// takes meanwhile, for there it is the same memory.
 ///
 /// # Errors
 /// If a part of the cache or of the activations would be larger than any allocation may be.
-pub fn footprint(tapes: &[&Tape], integrated: bool) -> Result<Footprint, Error> {
+pub fn footprint(tapes: &[&Tape], rows: usize, integrated: bool) -> Result<Footprint, Error> {
     let Some(tape) = tapes.first() else {
         return Ok(Footprint::default());
     };
     let weights = memory::plan(&tape.weights, tape.activation)?.0.bytes();
     let kv = Pages::plan(tape.kv)?.0.bytes();
-    let (scratch, regions) = Scratch::plan(tape.kv)?;
+    let (scratch, regions) = Scratch::plan(tape.kv, rows)?;
     let (mut activations, mut passing) = (scratch.bytes() + slots(tapes)?, 0);
     if integrated {
         // The table of angles is made before it is copied, and the slots come after it.

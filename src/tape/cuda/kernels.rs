@@ -9,10 +9,16 @@ use crate::device::{
     AttendArgs, Carveout, ChooseArgs, EmbedArgs, Error, Kernel, Modules, NormArgs,
     PromptArgs, RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
 };
+use crate::model::Format;
 use crate::tape::DType;
 
-/// The widest row that a step's product takes.
-pub(super) const WIDEST_ROW: usize = 32 << 10;
+/// The widest row that a step's product takes: rows of f32 leave less room.
+pub(super) const fn widest_row(format: Format) -> usize {
+    match format {
+        Format::F32 => 16 << 10,
+        _ => 32 << 10,
+    }
+}
 /// Blocks of a step's product on a multiprocessor.
 pub(super) const STEP_BLOCKS: u32 = 2;
 
@@ -22,6 +28,8 @@ pub(super) struct Kernels {
     pub(super) embed: Kernel<EmbedArgs>,
     pub(super) choose: Kernel<ChooseArgs>,
     pub(super) norm: Kernel<NormArgs>,
+    /// Of the rows of a step of several.
+    pub(super) step_norm: Kernel<NormArgs>,
     pub(super) sums: Kernel<SumsArgs>,
     rope_store: Vec<Kernel<RopeStoreArgs>>,
     /// Of each type of the cache, by width.
@@ -65,7 +73,7 @@ impl Kernels {
             let kernel = |rows: usize, shared: usize| {
                 modules.kernel(&format!("step_{name}_{}_x{rows}", of.name()), shared)
             };
-            let one = kernel(1, product::shared(of, 1, WIDEST_ROW))?;
+            let one = kernel(1, product::shared(of, 1, widest_row(of.format())))?;
             let several = kernel(STEP_ROWS, product::MOST_SHARED)?;
             Ok::<_, Error>((of, [one, several]))
         };
@@ -81,6 +89,7 @@ impl Kernels {
             embed: modules.kernel("embed", 0)?,
             choose: modules.kernel("choose", 0)?,
             norm: modules.kernel_with(&format!("norm_{name}"), 0, Carveout::Whole)?,
+            step_norm: modules.kernel(&format!("step_norm_{name}"), 0)?,
             sums: modules.kernel_with(&format!("column_sums_{name}"), 0, Carveout::Whole)?,
             rope_store: DType::ALL
                 .map(|cache| format!("rope_store_{name}_{}", cache.name()))
@@ -157,7 +166,7 @@ pub(super) mod prompt_attend {
 
 /// `kernels/step/attend.cu`.
 mod attend {
-    use crate::tape::DType;
+    use crate::tape::{DType, STEP_ROWS};
 
     /// How heads of the cache are spread over the lanes of a warp.
     #[derive(Debug)]
@@ -187,9 +196,9 @@ mod attend {
     }
 
     impl Width {
-        /// Bytes of shared memory: four queries, and what eight warps have made of them.
+        /// Bytes of shared memory: four queries, what eight warps have made of them, and K and V of a step's rows.
         pub(super) const fn shared(&self, head_dim: usize) -> usize {
-            4 * self.head_dim * 2 + 8 * 4 * head_dim * 4
+            4 * self.head_dim * 2 + 8 * 4 * head_dim * 4 + 2 * STEP_ROWS * head_dim * 4
         }
     }
 }

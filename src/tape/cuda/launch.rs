@@ -11,7 +11,7 @@ use super::queue::Queue;
 use super::pages::Pages;
 use super::scratch;
 use crate::device::{
-    AttendArgs, Cache, ChooseArgs, EmbedArgs, Error, Geometry, Places, RopeStoreArgs, Row, StepArgs,
+    AttendArgs, Cache, ChooseArgs, Command, EmbedArgs, Error, Geometry, NormArgs, Places, RopeStoreArgs, Row, StepArgs,
     Tiles,
 };
 use crate::graph::Trace;
@@ -36,15 +36,14 @@ pub(super) struct Addresses {
     pub(super) tables: u64,
     /// Of a step.
     pub(super) rows: u64,
-    pub(super) prompt_row: u64,
+    /// A command, whose row is the prompt's, then tokens.
+    pub(super) prompt: u64,
     pub(super) sequence: u64,
     pub(super) angles: u64,
     pub(super) arrivals: u64,
     pub(super) best: u64,
-    /// In pinned memory: commands of steps, of a prompt and its tokens, chosen tokens, the host's tables.
+    /// In pinned memory: commands of steps, chosen tokens, the host's tables.
     pub(super) steps: u64,
-    pub(super) prompts: u64,
-    pub(super) prompt_tokens: u64,
     pub(super) tokens: u64,
     pub(super) host_tables: u64,
 }
@@ -164,7 +163,7 @@ impl Work<'_> {
         let step = tape.input == Input::Step;
         let places = self.places_of(step);
         // How many rows of a prompt are real.
-        let count = if step { 0 } else { at.prompt_row + Row::COUNT_AT };
+        let count = if step { 0 } else { at.prompt + Row::COUNT_AT };
         let columns = |slot: Slot| narrow(tape.slot(slot).columns);
         match tape.ops[index] {
             Op::Embed { table, x } => {
@@ -172,10 +171,10 @@ impl Work<'_> {
                     let args = EmbedArgs {
                         table: *tiles,
                         places,
-                        commands: if step { at.steps } else { at.prompts },
+                        commands: if step { at.steps } else { at.prompt },
                         host_tables: at.host_tables,
                         sequence: at.sequence,
-                        tokens: at.prompt_tokens,
+                        tokens: at.prompt + Command::TOKENS_AT,
                         x: self.slot(x),
                         stamp: queue.stamp(),
                         hidden: columns(x),
@@ -213,7 +212,7 @@ impl Work<'_> {
                     out0,
                     out1,
                     out2,
-                    ..self.of_normed(tape, (x, norm, epsilon), queue)
+                    ..self.of_normed(tape, (x, norm, epsilon), queue)?
                 };
                 self.product(queue, args)
             }
@@ -296,8 +295,12 @@ impl Work<'_> {
                     args.splits = narrow(splits(kv, heads));
                 }
                 let (kernel, shared) = kernels.attend(kv.dtype, kv.head_dim);
+                // Blocks of a row go from split to split: all of them fit the device at once.
+                let groups = subgroups(kv, heads);
+                let blocks = (SPLIT_BLOCKS / groups / tape.rows).clamp(1, args.splits as usize);
+                let blocks = if step { narrow(blocks) } else { 1 };
                 let geometry = Geometry {
-                    grid: [args.splits, narrow(subgroups(kv, heads)), rows],
+                    grid: [blocks, narrow(groups), rows],
                     shared: narrow(shared),
                     ..Geometry::new(1, THREADS)
                 };
@@ -342,7 +345,7 @@ impl Work<'_> {
                     weight1: up,
                     out0: self.slot(out),
                     out_stride,
-                    ..self.of_normed(tape, (x, norm, epsilon), queue)
+                    ..self.of_normed(tape, (x, norm, epsilon), queue)?
                 };
                 self.gated(queue, args)
             }
@@ -366,13 +369,14 @@ impl Work<'_> {
                     return Ok(());
                 }
                 // Of a prompt the last real row, which the device knows.
+                let normed = self.of_normed(tape, (x, norm, epsilon), queue)?;
                 for Part { first, tiles } in self.parts(weight) {
                     let args = StepArgs {
                         weight0: *tiles,
                         out0: logits + 4 * *first as u64,
                         out_stride,
                         count,
-                        ..self.of_normed(tape, (x, norm, epsilon), queue)
+                        ..normed
                     };
                     self.product(queue, args)?;
                 }
@@ -404,7 +408,7 @@ impl Work<'_> {
         Places {
             conversations: at.conversations,
             tables: at.tables,
-            rows: if step { at.rows } else { at.prompt_row },
+            rows: if step { at.rows } else { at.prompt },
             pages: narrow(scratch::pages(self.kv)),
             step: step.into(),
         }
@@ -425,29 +429,49 @@ impl Work<'_> {
         }
     }
 
-    /// A product with a norm's row.
+    /// A product with a norm's rows: of one on the way, of several before.
     fn of_normed(
         &self,
         tape: &Tape,
         (x, norm, epsilon): (Slot, WeightId, f32),
-        queue: &Queue<'_>,
-    ) -> StepArgs {
+        queue: &mut Queue<'_>,
+    ) -> Result<StepArgs, Error> {
         let hidden = narrow(tape.slot(x).columns);
-        StepArgs {
+        // Of a prompt the last one.
+        let rows = if tape.input == Input::Step {
+            narrow(tape.rows)
+        } else {
+            1
+        };
+        let args = StepArgs {
             x: self.slot(x),
             norm: self.vector(norm),
             stamp: queue.stamp(),
             hidden,
             stride: hidden.next_multiple_of(64),
             epsilon,
-            // Of a prompt the last one.
-            rows: if tape.input == Input::Step {
-                narrow(tape.rows)
-            } else {
-                1
-            },
+            rows,
             ..StepArgs::default()
+        };
+        if rows == 1 {
+            return Ok(args);
         }
+        let before = NormArgs {
+            x: args.x,
+            weight: args.norm,
+            out: self.slots.normed(),
+            stamp: args.stamp,
+            hidden,
+            stride: args.stride,
+            epsilon,
+            ..NormArgs::default()
+        };
+        let geometry = Geometry::new(rows, THREADS);
+        queue.launch(&self.kernels.step_norm, geometry, &before)?;
+        Ok(StepArgs {
+            input: before.out,
+            ..args
+        })
     }
 
     /// What launches a prompt's products.

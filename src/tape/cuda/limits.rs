@@ -1,8 +1,8 @@
 //! What the kernels cannot do, said before a model is loaded rather than by a launch that fails.
 
-use super::kernels::WIDEST_ROW;
+use super::kernels::widest_row;
 use super::{memory, tiles};
-use crate::tape::{Op, Tape, WeightId};
+use crate::tape::{Op, Slot, Tape, WeightId};
 
 /// `rope_store.cu`: 4 pairs for each of 32 lanes.
 const WIDEST_HEAD: usize = 2 * 4 * 32;
@@ -43,22 +43,24 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
     for op in &tape.ops {
         match *op {
             Op::Qkv { x, projections, .. } => {
-                normed(tape.slot(x).columns)?;
                 for projection in projections {
+                    normed(tape, x, projection.weight)?;
                     whole(tape, projection.weight)?;
                 }
             }
             Op::GateUp { x, gate, up, .. } => {
-                normed(tape.slot(x).columns)?;
-                whole(tape, gate)?;
-                whole(tape, up)?;
+                for weight in [gate, up] {
+                    normed(tape, x, weight)?;
+                    whole(tape, weight)?;
+                }
             }
             Op::Project { input, weight, .. } => {
                 let columns = tiles::padded(tape.slot(input).columns);
-                within("an intermediate size", columns, WIDEST_ROW)?;
+                let widest = widest_row(tape.weight(weight).format);
+                within("an intermediate size", columns, widest)?;
                 whole(tape, weight)?;
             }
-            Op::Head { x, .. } => normed(tape.slot(x).columns)?,
+            Op::Head { x, weight, .. } => normed(tape, x, weight)?,
             Op::Embed { .. } | Op::RopeStore { .. } | Op::Attend { .. } | Op::Choose { .. } => {}
         }
     }
@@ -66,8 +68,9 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
 }
 
 /// A step keeps its row in shared memory.
-fn normed(columns: usize) -> Result<(), Unsuited> {
-    within("a hidden size", tiles::padded(columns), WIDEST_ROW)
+fn normed(tape: &Tape, x: Slot, weight: WeightId) -> Result<(), Unsuited> {
+    let columns = tiles::padded(tape.slot(x).columns);
+    within("a hidden size", columns, widest_row(tape.weight(weight).format))
 }
 
 fn within(what: &'static str, value: usize, most: usize) -> Result<(), Unsuited> {
@@ -92,7 +95,7 @@ fn whole(tape: &Tape, weight: WeightId) -> Result<(), Unsuited> {
 mod tests {
     use super::*;
     use crate::model::Format;
-    use crate::tape::{DType, Ending, Input, KvInfo, Slot, SlotInfo, WeightInfo};
+    use crate::tape::{DType, Ending, Input, KvInfo, SlotInfo, WeightInfo};
 
     fn projection(rows: usize, head_dim: usize) -> Tape {
         let columns = 8192;
@@ -139,10 +142,11 @@ mod tests {
         assert!(text(&projection(16384, 258)).contains("heads of at most 256"));
         // One tile more than 512 MiB: only its first part would be multiplied.
         assert!(text(&projection(16385, 256)).starts_with("blk.0.ffn_down.weight is larger"));
-        assert_eq!(normed(32768), Ok(()));
-        assert!(
-            normed(32769).is_err(),
-            "padded, it is wider than the kernels' room"
-        );
+        let mut wide = projection(16384, 256);
+        wide.slots[0].columns = 16384;
+        assert_eq!(normed(&wide, Slot(0), WeightId(0)), Ok(()));
+        wide.slots[0].columns = 16385;
+        let refused = normed(&wide, Slot(0), WeightId(0));
+        assert!(refused.is_err(), "padded, it is wider than the room");
     }
 }

@@ -230,7 +230,12 @@ impl Needs {
         let prompt = tape.input == Input::Prompt;
         Self {
             slots: tape.slots.iter().enumerate().map(bytes).collect(),
-            normed: if prompt { tape.rows * normed * 2 } else { 0 },
+            // A row alone is normed on the way.
+            normed: if prompt || tape.rows > 1 {
+                tape.rows * normed * 2
+            } else {
+                0
+            },
             sums: if prompt {
                 tape.rows * normed.max(widest) / 32 * 4
             } else {

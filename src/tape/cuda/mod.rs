@@ -84,8 +84,6 @@ pub struct Cuda {
     pending: VecDeque<Launched>,
     /// The end of step n is marked in place n % AHEAD.
     ends: [Event; AHEAD],
-    /// The end of the last prompt: its mailbox is free then.
-    prompt_end: Event,
     kernels: Kernels,
     weights: Vec<Weight>,
     slots: Slots,
@@ -148,7 +146,6 @@ impl Cuda {
             prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
             pending: VecDeque::with_capacity(AHEAD),
             ends: [Event::new(&context)?, Event::new(&context)?],
-            prompt_end: Event::new(&context)?,
             kernels,
             weights,
             slots: Slots::default(),
@@ -171,7 +168,6 @@ impl Cuda {
             idle_since: None,
             logits: Vec::new(),
         };
-        cuda.prompt_end.record(&mut cuda.stream)?;
         cuda.give_tables()?;
         Ok(cuda)
     }
@@ -285,11 +281,12 @@ impl Cuda {
         if let Some(&token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
             return Err(ExecuteError::Token { token, vocabulary });
         }
-        self.prompt_end.synchronize()?;
         let sequence = self.sequence.wrapping_add(1);
         let region = self.region;
         let command = self.conversations[region].prompt(region, rows, sequence);
-        self.scratch.prompts.post(&command, tokens)?;
+        let scratch = &mut self.scratch;
+        let to = (&mut scratch.arena, scratch.prompt);
+        scratch.prompts.send(&command, tokens, to, &mut self.stream)?;
         let key = self.key(tape);
         let recorded =
             tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
@@ -299,7 +296,6 @@ impl Cuda {
         } else {
             step.eager(0..tape.ops.len())?;
         }
-        self.prompt_end.record(&mut self.stream)?;
         let conversation = &mut self.conversations[region];
         match tape.ending {
             Ending::Token => {

@@ -8,6 +8,7 @@ use super::launch::Work;
 use super::narrow;
 use super::queue::Queue;
 use super::storage::Storage;
+use crate::model::Format;
 use crate::device::{Error, Geometry, STEP_ROWS, StepArgs, Tiles};
 
 /// Threads of a block.
@@ -31,16 +32,26 @@ pub(super) enum Outcome {
 /// The most shared memory that a step of several rows takes.
 pub(super) const MOST_SHARED: usize = 163 << 10;
 
-/// Bytes of shared memory: the rows, their sums if the weights need them, and what eight warps have summed, twice.
-/// `Rows` of `kernels/step/product.cuh`.
+/// Bytes of shared memory: the rows, what goes off the sums of each block of theirs, what eight warps have summed, twice,
+/// and the warps' rings. `Rows` and `Depth` of `kernels/step/product.cuh`.
 pub(super) fn shared(of: Storage, rows: usize, columns: usize) -> usize {
-    let (apart, places) = if rows == 1 { (0, 1) } else { (32, STEP_ROWS) };
-    let sums = if of.has_minimum() {
-        columns / 32 * 4 * places
+    let (apart, places, fours) = if rows == 1 {
+        (0, 1, 1)
     } else {
-        0
+        (32, STEP_ROWS, STEP_ROWS / 2)
     };
-    2 * (columns + apart) * rows + sums + 2 * 8 * 16 * 4 * places
+    let excess = of
+        .block_columns()
+        .map_or(0, |block| columns / block * 16 * fours);
+    let layout = of.layout();
+    let two = 2 * (layout.unit() + layout.head);
+    let least = if rows > 1 || of.format() == Format::F32 {
+        2
+    } else {
+        3
+    };
+    let depth = (6528 / two).clamp(least, 4);
+    2 * (columns + apart) * rows + excess + 2 * 8 * 16 * 4 * places + 8 * depth * two
 }
 
 /// Runs of neighbours of one form; what there is none of has no rows.
@@ -131,10 +142,14 @@ impl Work<'_> {
         } else {
             tiles(args.weight0) + tiles(args.weight1) + tiles(args.weight2)
         };
+        let shared = shared(storage, at_once as usize, args.stride as usize);
         // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
-        let blocks = all.min(self.multiprocessors.max(1) * STEP_BLOCKS);
+        // Where the rows are several, to make them ready takes longer than another block would help.
+        let fits = (MOST_SHARED / shared).clamp(1, STEP_BLOCKS as usize);
+        let each = if at_once > 1 { 1 } else { narrow(fits) };
+        let blocks = all.min(self.multiprocessors.max(1) * each);
         let geometry = Geometry {
-            shared: narrow(shared(storage, at_once as usize, args.stride as usize)),
+            shared: narrow(shared),
             ..Geometry::new(blocks, THREADS)
         };
         let kernel = self.kernels.step(storage, at_once).ok_or_else(missing)?;

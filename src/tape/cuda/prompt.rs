@@ -220,6 +220,6 @@ impl Prompt<'_> {
 
     /// Where the number of real rows is.
     fn count(&self) -> u64 {
-        self.work.addresses.prompt_row + Row::COUNT_AT
+        self.work.addresses.prompt + Row::COUNT_AT
     }
 }

@@ -20,6 +20,7 @@ pub(super) struct Scratch {
     pub(super) tables: PageTables,
     /// (conversations, pages)
     pub(super) device_tables: Region,
+    pub(super) prompt: Region,
 }
 
 /// Where each thing lies.
@@ -27,8 +28,9 @@ pub(super) struct Scratch {
 pub(super) struct Regions {
     conversations: Region,
     tables: Region,
-    /// Of a step, then the one of a prompt.
     rows: Region,
+    /// A command, whose row is the prompt's, and tokens.
+    prompt: Region,
     sequence: Region,
     pub(super) angles: Region,
     arrivals: Region,
@@ -36,12 +38,13 @@ pub(super) struct Regions {
 }
 
 impl Scratch {
-    pub(super) fn plan(kv: KvInfo) -> Result<(Plan, Regions), Error> {
+    pub(super) fn plan(kv: KvInfo, rows: usize) -> Result<(Plan, Regions), Error> {
         let mut plan = Plan::new();
         let regions = Regions {
             conversations: plan.add(kv.slots * SamplerState::CONVERSATION_BYTES)?,
             tables: plan.add(8 * kv.slots * pages(kv))?,
-            rows: plan.add((STEP_ROWS + 1) * Row::BYTES)?,
+            rows: plan.add(STEP_ROWS * Row::BYTES)?,
+            prompt: plan.add(PromptMailbox::bytes(rows))?,
             sequence: plan.add(4)?,
             angles: plan.add(8 * kv.context * (kv.head_dim / 2))?,
             arrivals: plan.add(4 * launch::most_arrivals(kv))?,
@@ -57,7 +60,7 @@ impl Scratch {
         rows: usize,
         stream: &mut Stream,
     ) -> Result<Self, Error> {
-        let (plan, at) = Self::plan(kv)?;
+        let (plan, at) = Self::plan(kv, rows)?;
         let mut arena = Arena::new(context, Memory::Device, &plan)?;
         // (cos, sin), computed as the reference computes them.
         let angle = |position: usize, frequency: &f32| {
@@ -72,26 +75,31 @@ impl Scratch {
             &table.flat_map(f32::to_le_bytes).collect::<Vec<u8>>(),
             stream,
         )?;
-        for region in [at.conversations, at.tables, at.rows, at.sequence, at.arrivals] {
+        for region in [
+            at.conversations,
+            at.tables,
+            at.rows,
+            at.prompt,
+            at.sequence,
+            at.arrivals,
+        ] {
             arena.set(region, 0, stream)?;
         }
         let steps = StepMailbox::new(context)?;
-        let prompts = PromptMailbox::new(context, rows)?;
+        let prompts = PromptMailbox::new(context, rows, stream)?;
         let tokens = TokenMailbox::new(context)?;
         let tables = PageTables::new(context, kv.slots * pages(kv))?;
-        let rows = arena.address(at.rows)?;
+        let prompt = arena.address(at.prompt)?;
         let addresses = launch::Addresses {
             conversations: arena.address(at.conversations)?,
             tables: arena.address(at.tables)?,
-            rows,
-            prompt_row: rows + (STEP_ROWS * Row::BYTES) as u64,
+            rows: arena.address(at.rows)?,
+            prompt,
             sequence: arena.address(at.sequence)?,
             angles: arena.address(at.angles)?,
             arrivals: arena.address(at.arrivals)?,
             best: arena.address(at.best)?,
             steps: steps.address(),
-            prompts: prompts.address(),
-            prompt_tokens: prompts.tokens_address(),
             tokens: tokens.address(),
             host_tables: tables.address(),
         };
@@ -103,6 +111,7 @@ impl Scratch {
             tokens,
             tables,
             device_tables: at.tables,
+            prompt: at.prompt,
         })
     }
 }

@@ -77,6 +77,15 @@ impl Storage {
         )
     }
 
+    /// Columns that share a scale, as kernels sum them; `None` where values are as they are.
+    pub(super) const fn block_columns(self) -> Option<usize> {
+        match self {
+            Self::ScaledF16 | Self::Stored(Format::F32 | Format::F16 | Format::BF16) => None,
+            Self::Stored(Format::Q6_K) => Some(16),
+            Self::Stored(_) => Some(32),
+        }
+    }
+
     /// Bytes of a tile of `columns` of a matrix.
     pub(super) const fn tile_bytes(self, columns: usize) -> usize {
         let scales = match self {
