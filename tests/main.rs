@@ -20,6 +20,7 @@ mod hostile;
 #[cfg(dbus_daemon)]
 mod manual;
 mod pull;
+mod rows;
 #[cfg(dbus_daemon)]
 mod service;
 mod support;

@@ -3,7 +3,7 @@
 //
 // Reading the weights is all that takes time. So each warp has several units of them under way to a ring in shared memory,
 // from before the rows are even there until its last tile, and goes from tile to tile without letting the ring run dry. It
-// takes them by twos, so that one is multiplied while the other is made.
+// takes small ones by twos, so that one is multiplied while the other is made.
 //
 // A tile is summed by the eight warps of one block, each over its own columns in their order, and then in the order of the
 // warps. So neither how many blocks there are nor the number of rows changes a bit: each is a column of its own of every mma.
@@ -12,9 +12,10 @@
 #include "state.cuh"
 #include "step/unit.cuh"
 
-// Twos in a warp's ring.
-template <int F, u32 R> struct Depth {
-    static constexpr u32 fits = 6528 / (2 * Slot<F>::bytes), least = F == F32 || R > 1 ? 2 : 3, value = fits < least ? least : fits > 4 ? 4 : fits;
+// Of a warp's ring: units that are taken together, and how many times that many it holds.
+template <int F, u32 R> struct Ring {
+    static constexpr u32 together = Slot<F>::bytes < 2048 ? 2 : 1, bytes = together * Slot<F>::bytes;
+    static constexpr u32 few = (R > 1 ? 6528 : 4608) / bytes, depth = F == F32 ? 4 : R == 1 && together == 1 ? 6 : few < 2 ? 2 : few > 4 ? 4 : few;
 };
 
 // The rows in shared memory, in T. In 64 columns, lane 4 g + t of a warp takes the columns 4 t .. 4 t + 3 of each of four
@@ -32,7 +33,7 @@ template <int F, typename T, u32 R> struct Rows {
     float4 *excess;
     // (2, WARPS, R, 16): by turns, so that a block waits once a tile.
     float *parts;
-    // (WARPS, Depth)
+    // (WARPS, Ring)
     u8 *rings;
 
     __device__ __forceinline__ Rows(u8 *memory, u32 stride, u32 rows_)
@@ -108,7 +109,7 @@ __device__ __forceinline__ void multiply(const Unit<F> &w, const float4 *excess,
 // was asked for while the tile was still being multiplied.
 template <int F, typename T, u32 R, typename Place, typename Prepare, typename Scale, typename Finish>
 __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Rows<F, T, R> &rows, Place place, Prepare prepare, Scale scale_of, Finish finish) {
-    constexpr u32 D = Depth<F, R>::value, BYTES = Slot<F>::bytes, RING = D * 2 * BYTES, STEP = WARPS / 4 * Slot<F>::four;
+    constexpr u32 D = Ring<F, R>::depth, N = Ring<F, R>::together, BYTES = Slot<F>::bytes, RING = D * N * BYTES, STEP = WARPS / 4 * Slot<F>::four;
     constexpr u32 UNIT_EXCESS = 64 / Rows<F, T, R>::BLOCK * Rows<F, T, R>::FOURS;
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, units = columns / 64;
     // Units of each tile that are this warp's, eight apart, and where its first one lies.
@@ -121,13 +122,13 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Row
     auto fetch = [&]() {
         if (left) {
             Copy<F>::unit(ring_at + to, source, rest, lane);
-            if (left > 1) Copy<F>::unit(ring_at + to + BYTES, source + STEP, rest, lane);
-            source += 2 * STEP;
-            to = to == RING - 2 * BYTES ? 0 : to + 2 * BYTES;
-            left -= min(left, 2u);
+            if (N == 2 && left > 1) Copy<F>::unit(ring_at + to + BYTES, source + STEP, rest, lane);
+            source += N * STEP;
+            to = to == RING - N * BYTES ? 0 : to + N * BYTES;
+            left -= min(left, N);
             if (left == 0 && ++fetched_tile < tiles) source = place(fetched_tile) + skip, left = mine;
         }
-        // A group for every two, also where there are none left: so that the oldest is always as far behind.
+        // A group each time, also where there is nothing left: so that the oldest is always as far behind.
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
 #pragma unroll 1
@@ -142,16 +143,16 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Row
         const uint4 *x = row;
         const float4 *e = excess;
 #pragma unroll 1
-        for (u32 k = 0; k < mine; k += 2) {
+        for (u32 k = 0; k < mine; k += N) {
             asm volatile("cp.async.wait_group %0;" ::"n"(D - 2) : "memory");
             __syncwarp();
-            Unit<F> first(ring + from, lane), second(ring + from + BYTES, lane);
-            from = from == RING - 2 * BYTES ? 0 : from + 2 * BYTES;
-            // Into the place of the two before, which all lanes have read.
+            Unit<F> first(ring + from, lane), second(ring + from + (N - 1) * BYTES, lane);
+            from = from == RING - N * BYTES ? 0 : from + N * BYTES;
+            // Into the place of what came before, which all lanes have read.
             fetch();
             multiply<F, T, R>(first, e, x, sums);
-            if (k + 1 < mine) multiply<F, T, R>(second, e + WARPS * UNIT_EXCESS, x + WARPS * 8, sums);
-            x += 2 * WARPS * 8, e += 2 * WARPS * UNIT_EXCESS;
+            if (N == 2 && k + 1 < mine) multiply<F, T, R>(second, e + WARPS * UNIT_EXCESS, x + WARPS * 8, sums);
+            x += N * WARPS * 8, e += N * WARPS * UNIT_EXCESS;
         }
         float *parts = rows.parts + i % 2 * (WARPS * R * 16);
         if (R == 1) {

@@ -34,7 +34,8 @@ pub use exec::Exec;
 pub use image::Modules;
 pub use kernel::{Carveout, Geometry, Kernel};
 pub use mailbox::{
-    Command, NOBODY, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState, StepMailbox, TokenMailbox,
+    Command, NOBODY, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState, StepMailbox,
+    TokenMailbox,
 };
 pub use pinned::Pinned;
 pub use plan::{CHUNK_BYTES, Memory, Plan, Region};

@@ -2,8 +2,11 @@
 //!
 //! It knows tokens and positions only: no queue, no sessions, no text. The offline tools use it directly.
 
+mod rows;
+
 use std::collections::HashMap;
 
+pub use self::rows::OpCost;
 pub use super::settings::{Backend, CudaSettings, Placement, Settings};
 use super::{Memory, load};
 use crate::fault::{Call, Fault, How};
@@ -13,7 +16,7 @@ use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
 use crate::tape::{
-    Ending, ExecuteError, Executor, GraphOptions, Input, Noted, Op, Pace, Tape, TapeError,
+    Ending, ExecuteError, Executor, GraphOptions, Input, Noted, Pace, Tape, TapeError,
 };
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
@@ -267,33 +270,6 @@ impl Runner {
         Ok(self.executor.state().token)
     }
 
-    /// The same of several conversations at once, each with the token that was chosen last in its region of the cache:
-    /// what follows each. The same conversations step together until `more` is false.
-    ///
-    /// # Errors
-    /// As `step`.
-    pub fn step_rows(&mut self, regions: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
-        let rows = regions.len().next_power_of_two();
-        if !self.steps.contains_key(&rows) {
-            let tape = self.forward.tape(rows, Input::Step, Ending::Token);
-            tape.check()?;
-            self.executor.prepare(&tape)?;
-            self.steps.insert(rows, tape);
-        }
-        self.executor.step_rows(&self.steps[&rows], regions, more)?;
-        let tokens = regions.iter().map(|at| self.executor.state_of(*at).token);
-        Ok(tokens.collect())
-    }
-
-    /// The logits of each row of the last `step_rows` of so many conversations.
-    ///
-    /// # Errors
-    /// If the device has failed.
-    pub fn row_logits(&mut self, conversations: usize) -> Result<Vec<f32>, RunError> {
-        let tape = &self.steps[&conversations.next_power_of_two()];
-        Ok(self.executor.step_logits(tape)?)
-    }
-
     /// How the last step spent its time.
     #[must_use]
     pub fn pace(&self) -> Pace {
@@ -358,22 +334,6 @@ impl Runner {
         Ok(self.executor.take_spans()?)
     }
 
-    /// What each operation of the next `step` must move.
-    #[must_use]
-    pub fn step_costs(&self) -> Vec<OpCost> {
-        let cost = |op: &Op| OpCost {
-            // A layer has two projections, by what they take.
-            kind: match *op {
-                Op::Project { input, .. } => {
-                    format!("{} {}", op.name(), self.step.slot(input).name)
-                }
-                _ => op.name().into(),
-            },
-            bytes: op.bytes(&self.step, self.kv.len()),
-        };
-        self.step.ops.iter().map(cost).collect()
-    }
-
     /// Bytes that the next `step` must move.
     #[must_use]
     pub fn step_bytes(&self) -> u64 {
@@ -410,13 +370,6 @@ fn sizes(graph: &GraphOptions, prefill_chunk: usize) -> Vec<usize> {
     sizes.retain(|size| *size <= prefill_chunk);
     sizes.sort_unstable();
     sizes
-}
-
-/// An operation of a step: what it does, and what it must read and write once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpCost {
-    pub kind: String,
-    pub bytes: u64,
 }
 
 /// Why a run failed.

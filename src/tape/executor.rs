@@ -163,7 +163,10 @@ impl Executor {
     /// If the device has failed.
     pub fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError> {
         match self {
-            Self::Cpu(cpu) => Ok((0..step.rows).flat_map(|row| cpu.logits(step, row)).copied().collect()),
+            Self::Cpu(cpu) => Ok((0..step.rows)
+                .flat_map(|row| cpu.logits(step, row))
+                .copied()
+                .collect()),
             #[cfg(feature = "cuda")]
             Self::Cuda(cuda) => Ok(cuda.step_logits(step)?),
         }

@@ -80,9 +80,9 @@ fn compare(
             // Once with steps launched ahead, once without.
             let steps = 1 + turn % 3;
             for step in 0..steps {
-                let more = step + 1 < steps;
-                let tokens = runner.step_rows(&rows, more)?;
-                let hashes = hashes(&mut runner, rows.len(), more)?;
+                let ahead = step + 1 < steps;
+                let tokens = runner.step_rows(&rows, ahead)?;
+                let hashes = hashes(&mut runner, rows.len(), ahead)?;
                 for ((conversation, token), hash) in conversations.iter().zip(tokens).zip(hashes) {
                     together[*conversation].push((token, hash));
                     compared += 1;
@@ -96,8 +96,7 @@ fn compare(
     for (conversation, (alone, together)) in alone.iter().zip(&together).enumerate() {
         for (step, (alone, together)) in alone.iter().zip(together).enumerate() {
             // What was launched ahead has overwritten the logits: then tokens alone are compared.
-            let same = alone.0 == together.0
-                && (alone.1 == together.1 || together.1 == 0);
+            let same = alone.0 == together.0 && (alone.1 == together.1 || together.1 == 0);
             if !same {
                 return Err(format!(
                     "conversation {conversation}, step {step}: {together:?} together, {alone:?} alone"
@@ -106,7 +105,10 @@ fn compare(
             }
         }
     }
-    Ok(format!("{compared} rows of {} conversations as alone", PROMPTS.len()))
+    Ok(format!(
+        "{compared} rows of {} conversations as alone",
+        PROMPTS.len()
+    ))
 }
 
 /// Begins all conversations, half of them greedy, and returns where they lie.
@@ -145,7 +147,8 @@ fn hashes(runner: &mut Runner, rows: usize, ahead: bool) -> Result<Vec<u64>, Box
     let logits = runner.row_logits(rows)?;
     let hash = |row: &[f32]| {
         let mut hasher = DefaultHasher::new();
-        row.iter().for_each(|value| value.to_bits().hash(&mut hasher));
+        row.iter()
+            .for_each(|value| value.to_bits().hash(&mut hasher));
         hasher.finish() | 1
     };
     Ok(logits.chunks_exact(columns).take(rows).map(hash).collect())

@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
 . ./daemon.sh
-stages=(goldens smollm2 device diff self_test modes equal sanitize daemon lifecycle figures anatomy)
+stages=(goldens smollm2 device diff self_test modes rows equal sanitize daemon lifecycle figures anatomy)
 ctl=./ganglionctl
 smol=SmolLM2-135M-Instruct.Q4_1.gguf
 tiny=(golden/tiny-*)
@@ -119,6 +119,14 @@ stage_modes() {
         else
             not_run "$model modes" "$model is not here"
         fi
+    done
+}
+
+# Conversations that step together have the bits that each has alone.
+stage_rows() {
+    local model
+    for model in "${tiny[@]}"; do
+        check "${model#golden/} rows" rows "$model"
     done
 }
 

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ganglion::device::{
-    Arena, Command, Context, Error, Geometry, Memory, Modules, Plan, Region, Result, Row, SmokeArgs,
-    Staging, StepMailbox, Stream, TokenMailbox,
+    Arena, Command, Context, Error, Geometry, Memory, Modules, Plan, Region, Result, Row,
+    SmokeArgs, Staging, StepMailbox, Stream, TokenMailbox,
 };
 use ganglion::graph::{Graph, Recording, Renewal, Trace};
 
@@ -284,8 +284,9 @@ fn graph(context: &Rc<Context>) -> Result<()> {
             }
             sequence += 1;
             let start = Instant::now();
-            let arrived =
-                tokens.wait(sequence, 1, Duration::from_micros(50), || stream.synchronize())?[0];
+            let arrived = tokens.wait(sequence, 1, Duration::from_micros(50), || {
+                stream.synchronize()
+            })?[0];
             waited.push(start.elapsed());
             token = token.wrapping_mul(factor).wrapping_add(position);
             position += 1;

@@ -173,7 +173,10 @@ impl Core {
             ..
         } = self;
         // Rows that only fill a tape up are computed where that does no harm, and never stored.
-        let (rows, real) = (tape.rows, runs.iter().map(|run| run.rows.len()).sum::<usize>());
+        let (rows, real) = (
+            tape.rows,
+            runs.iter().map(|run| run.rows.len()).sum::<usize>(),
+        );
         let len = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns;
         let real_len = |slot: Slot| real * tape.slot(slot).columns;
         let layers = tape.kv.layers;
@@ -297,7 +300,11 @@ impl Core {
                 let (last, hidden) = (tape.slot(logits).rows, tape.slot(x).columns);
                 let normed = &mut normed[..last * hidden];
                 // Of a prompt the last real ones; of a step all, whoever they are of.
-                let real = if tape.input == Input::Step { rows } else { real };
+                let real = if tape.input == Input::Step {
+                    rows
+                } else {
+                    real
+                };
                 let x = &slots[x.0][..real * hidden];
                 norm::rms_norm(
                     &x[(real - last) * hidden..],

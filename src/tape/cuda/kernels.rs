@@ -6,8 +6,8 @@ use super::product;
 use super::shapes::SHAPES;
 use super::storage::Storage;
 use crate::device::{
-    AttendArgs, Carveout, ChooseArgs, EmbedArgs, Error, Kernel, Modules, NormArgs,
-    PromptArgs, RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
+    AttendArgs, Carveout, ChooseArgs, EmbedArgs, Error, Kernel, Modules, NormArgs, PromptArgs,
+    RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
 };
 use crate::model::Format;
 use crate::tape::DType;
@@ -177,15 +177,36 @@ mod attend {
     }
 
     const NARROW: [Width; 3] = [
-        Width { name: "8x1", head_dim: 64 },
-        Width { name: "16x1", head_dim: 128 },
-        Width { name: "32x1", head_dim: 256 },
+        Width {
+            name: "8x1",
+            head_dim: 64,
+        },
+        Width {
+            name: "16x1",
+            head_dim: 128,
+        },
+        Width {
+            name: "32x1",
+            head_dim: 256,
+        },
     ];
     const WIDE: [Width; 4] = [
-        Width { name: "8x1", head_dim: 32 },
-        Width { name: "16x1", head_dim: 64 },
-        Width { name: "32x1", head_dim: 128 },
-        Width { name: "32x2", head_dim: 256 },
+        Width {
+            name: "8x1",
+            head_dim: 32,
+        },
+        Width {
+            name: "16x1",
+            head_dim: 64,
+        },
+        Width {
+            name: "32x1",
+            head_dim: 128,
+        },
+        Width {
+            name: "32x2",
+            head_dim: 256,
+        },
     ];
 
     pub(super) fn widths(cache: DType) -> &'static [Width] {

@@ -2,33 +2,26 @@
 
 use std::ops::Range;
 
-use super::kernels::{Kernels, prompt_attend};
+use super::attend::{Raw, raw};
+use super::kernels::Kernels;
 use super::memory::{Part, Slots, Weight, stride};
 use super::narrow;
+use super::pages::Pages;
 use super::product::Outcome;
 use super::prompt::Prompt;
 use super::queue::Queue;
-use super::pages::Pages;
 use super::scratch;
 use crate::device::{
-    AttendArgs, Cache, ChooseArgs, Command, EmbedArgs, Error, Geometry, NormArgs, Places, RopeStoreArgs, Row, StepArgs,
-    Tiles,
+    ChooseArgs, Command, EmbedArgs, Error, Geometry, NormArgs, Places, Row, StepArgs, Tiles,
 };
 use crate::graph::Trace;
 use crate::tape::{Ending, Input, KvInfo, Op, Projection, Slot, Tape, WeightId};
 
 /// Threads of a block of every kernel but `choose`.
-const THREADS: u32 = 256;
-const WARPS: u32 = 8;
+pub(super) const THREADS: u32 = 256;
 /// `choose.cu`
 const CHOOSE_THREADS: u32 = 1024;
 pub(super) const CHOOSE_BLOCKS: u32 = 64;
-/// `step/attend.cu`: query heads taken at a time, the most splits of a row.
-const GROUP: usize = 4;
-const MOST_SPLITS: usize = 64;
-/// Blocks that a row's attention is split into, where it is long: enough to keep any device busy, and the same on all.
-const SPLIT_BLOCKS: usize = 256;
-
 /// Addresses that never change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Addresses {
@@ -46,58 +39,6 @@ pub(super) struct Addresses {
     pub(super) steps: u64,
     pub(super) tokens: u64,
     pub(super) host_tables: u64,
-}
-
-/// Heads of a cache times the groups of query heads that share one.
-const fn subgroups(kv: KvInfo, heads: usize) -> usize {
-    kv.heads * (heads / kv.heads).div_ceil(GROUP)
-}
-
-/// Into how many parts a row may be split.
-fn splits(kv: KvInfo, heads: usize) -> usize {
-    (SPLIT_BLOCKS / subgroups(kv, heads)).clamp(16, MOST_SPLITS)
-}
-
-/// Bytes of the parts that a step's attention of `columns` of q leaves for its merge: of each head and split
-/// a maximum, a sum and an output.
-pub(super) fn partial_bytes(kv: KvInfo, rows: usize, columns: usize) -> usize {
-    4 * rows * subgroups(kv, columns / kv.head_dim) * GROUP * MOST_SPLITS * (kv.head_dim + 2)
-}
-
-/// Counters at which blocks of a step leave their arrival: a row's attention has one for each group of heads, and a
-/// head of the cache has no more of those than `MOST_GROUPS`.
-pub(super) const fn most_arrivals(kv: KvInfo) -> usize {
-    const MOST_GROUPS: usize = 64;
-    crate::device::STEP_ROWS * kv.heads * MOST_GROUPS
-}
-
-/// What a step's attention does on the way: q, k and v as they left their product.
-struct Raw {
-    inputs: [Slot; 3],
-    norms: Option<[WeightId; 2]>,
-    epsilon: f32,
-}
-
-/// What attention of a step takes on, where it follows the rotation of what it attends to: both are one kernel then.
-fn raw(tape: &Tape, index: usize) -> Option<Raw> {
-    let before = index.checked_sub(1)?;
-    match (&tape.ops[before], &tape.ops[index]) {
-        (
-            &Op::RopeStore {
-                layer,
-                inputs,
-                norms,
-                epsilon,
-                rotated,
-            },
-            &Op::Attend { layer: of, q, .. },
-        ) if tape.input == Input::Step && layer == of && rotated == q => Some(Raw {
-            inputs,
-            norms,
-            epsilon,
-        }),
-        _ => None,
-    }
 }
 
 /// All that a launch needs; nothing here changes while a tape runs.
@@ -156,7 +97,6 @@ impl Work<'_> {
         let Self {
             kernels,
             addresses: at,
-            kv,
             ..
         } = *self;
         let rows = narrow(tape.rows);
@@ -216,96 +156,8 @@ impl Work<'_> {
                 };
                 self.product(queue, args)
             }
-            Op::RopeStore {
-                layer,
-                inputs: [q, k, v],
-                norms,
-                epsilon,
-                rotated,
-            } => {
-                let [q_norm, k_norm] =
-                    norms.map_or([0, 0], |norms| norms.map(|norm| self.vector(norm)));
-                let cache = self.cache(places, layer, columns(q));
-                let args = RopeStoreArgs {
-                    cache,
-                    q: self.slot(q),
-                    k: self.slot(k),
-                    v: self.slot(v),
-                    q_norm,
-                    k_norm,
-                    angles: at.angles,
-                    out: self.slot(rotated),
-                    stamp: queue.stamp(),
-                    stride: narrow(stride(tape, rotated)),
-                    epsilon,
-                };
-                let all = cache.heads + 2 * cache.kv_heads;
-                let geometry = Geometry {
-                    grid: [all.div_ceil(WARPS), rows, 1],
-                    ..Geometry::new(1, THREADS)
-                };
-                queue.launch(kernels.rope_store(kv.dtype), geometry, &args)
-            }
-            Op::Attend { layer, q, out } => {
-                #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
-                let scale = 1.0 / (kv.head_dim as f32).sqrt();
-                let cache = self.cache(places, layer, columns(q));
-                let mut args = AttendArgs {
-                    cache,
-                    q: self.slot(q),
-                    out: self.slot(out),
-                    partials: self.slots.partials(),
-                    arrivals: at.arrivals,
-                    stamp: queue.stamp(),
-                    rows,
-                    stride: narrow(stride(tape, q)),
-                    scale,
-                    splits: 1,
-                    ..AttendArgs::default()
-                };
-                if !step && let Some(kernel) = kernels.prompt_attend(kv.dtype, kv.head_dim) {
-                    let group = tape.slot(q).columns / kv.head_dim / kv.heads;
-                    let blocks = (tape.rows * group).div_ceil(prompt_attend::rows(kv.head_dim));
-                    let geometry = Geometry {
-                        grid: [narrow(blocks), narrow(kv.heads), 1],
-                        shared: narrow(prompt_attend::shared(kv.head_dim)),
-                        ..Geometry::new(1, prompt_attend::THREADS)
-                    };
-                    return queue.launch(kernel, geometry, &args);
-                }
-                if let Some(raw) = raw {
-                    let [q, k, v] = raw.inputs.map(|slot| self.slot(slot));
-                    let [q_norm, k_norm] = raw
-                        .norms
-                        .map_or([0, 0], |norms| norms.map(|norm| self.vector(norm)));
-                    args = AttendArgs {
-                        q,
-                        k,
-                        v,
-                        q_norm,
-                        k_norm,
-                        angles: at.angles,
-                        epsilon: raw.epsilon,
-                        ..args
-                    };
-                }
-                let heads = cache.heads as usize;
-                // A prompt has enough rows to keep the device busy without splitting them.
-                if step {
-                    args.splits = narrow(splits(kv, heads));
-                }
-                let (kernel, shared) = kernels.attend(kv.dtype, kv.head_dim);
-                // Blocks of a row go from split to split: all of them fit the device at once.
-                let groups = subgroups(kv, heads);
-                let blocks = (SPLIT_BLOCKS / groups / tape.rows).clamp(1, args.splits as usize);
-                let blocks = if step { narrow(blocks) } else { 1 };
-                let geometry = Geometry {
-                    grid: [blocks, narrow(groups), rows],
-                    shared: narrow(shared),
-                    ..Geometry::new(1, THREADS)
-                };
-                queue.launch(kernel, geometry, &args)
-            }
+            Op::RopeStore { .. } => self.rope_store(tape, index, queue),
+            Op::Attend { .. } => self.attend(tape, index, raw, queue),
             Op::Project { input, weight, x } => {
                 let weight = self.whole(weight);
                 if !step {
@@ -403,7 +255,7 @@ impl Work<'_> {
         }
     }
 
-    fn places_of(&self, step: bool) -> Places {
+    pub(super) fn places_of(&self, step: bool) -> Places {
         let at = self.addresses;
         Places {
             conversations: at.conversations,
@@ -411,21 +263,6 @@ impl Work<'_> {
             rows: if step { at.rows } else { at.prompt },
             pages: narrow(scratch::pages(self.kv)),
             step: step.into(),
-        }
-    }
-
-    /// A layer's cache, met by queries of so many columns.
-    fn cache(&self, places: Places, layer: usize, columns: u32) -> Cache {
-        let [k, v] = self.pages.within(layer);
-        let head_dim = narrow(self.kv.head_dim);
-        Cache {
-            places,
-            k,
-            v,
-            heads: columns / head_dim,
-            kv_heads: narrow(self.kv.heads),
-            head_dim,
-            rotated: head_dim,
         }
     }
 

@@ -70,7 +70,11 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
 /// A step keeps its row in shared memory.
 fn normed(tape: &Tape, x: Slot, weight: WeightId) -> Result<(), Unsuited> {
     let columns = tiles::padded(tape.slot(x).columns);
-    within("a hidden size", columns, widest_row(tape.weight(weight).format))
+    within(
+        "a hidden size",
+        columns,
+        widest_row(tape.weight(weight).format),
+    )
 }
 
 fn within(what: &'static str, value: usize, most: usize) -> Result<(), Unsuited> {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use rayon::prelude::*;
 
-use super::launch;
+use super::attend;
 use super::storage::Storage;
 use super::tiles::{self, TILE_ROWS};
 use crate::device::{
@@ -246,7 +246,7 @@ impl Needs {
             partials: if prompt {
                 0
             } else {
-                launch::partial_bytes(tape.kv, tape.rows, queries)
+                attend::partial_bytes(tape.kv, tape.rows, queries)
             },
         }
     }

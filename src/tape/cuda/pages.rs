@@ -52,7 +52,9 @@ impl Pages {
     /// The addresses of all tables, one after the other.
     pub(super) fn addresses(&self) -> Result<Vec<u64>, Error> {
         let pages = self.tables.iter().flatten();
-        pages.map(|page| self.arena.address(self.held[*page])).collect()
+        pages
+            .map(|page| self.arena.address(self.held[*page]))
+            .collect()
     }
 
     /// Where a layer's K and V lie within a page.

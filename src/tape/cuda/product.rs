@@ -8,8 +8,8 @@ use super::launch::Work;
 use super::narrow;
 use super::queue::Queue;
 use super::storage::Storage;
-use crate::model::Format;
 use crate::device::{Error, Geometry, STEP_ROWS, StepArgs, Tiles};
+use crate::model::Format;
 
 /// Threads of a block.
 const THREADS: u32 = 256;
@@ -33,7 +33,7 @@ pub(super) enum Outcome {
 pub(super) const MOST_SHARED: usize = 163 << 10;
 
 /// Bytes of shared memory: the rows, what goes off the sums of each block of theirs, what eight warps have summed, twice,
-/// and the warps' rings. `Rows` and `Depth` of `kernels/step/product.cuh`.
+/// and the warps' rings. `Rows` and `Ring` of `kernels/step/product.cuh`.
 pub(super) fn shared(of: Storage, rows: usize, columns: usize) -> usize {
     let (apart, places, fours) = if rows == 1 {
         (0, 1, 1)
@@ -44,14 +44,15 @@ pub(super) fn shared(of: Storage, rows: usize, columns: usize) -> usize {
         .block_columns()
         .map_or(0, |block| columns / block * 16 * fours);
     let layout = of.layout();
-    let two = 2 * (layout.unit() + layout.head);
-    let least = if rows > 1 || of.format() == Format::F32 {
-        2
-    } else {
-        3
+    let unit = layout.unit() + layout.head;
+    let together = if unit < 2048 { 2 * unit } else { unit };
+    let depth = match (rows, of.format()) {
+        (_, Format::F32) => 4,
+        (1, _) if unit >= 2048 => 6,
+        (1, _) => (4608 / together).clamp(2, 4),
+        _ => (6528 / together).clamp(2, 4),
     };
-    let depth = (6528 / two).clamp(least, 4);
-    2 * (columns + apart) * rows + excess + 2 * 8 * 16 * 4 * places + 8 * depth * two
+    2 * (columns + apart) * rows + excess + 2 * 8 * 16 * 4 * places + 8 * depth * together
 }
 
 /// Runs of neighbours of one form; what there is none of has no rows.
@@ -131,9 +132,7 @@ impl Work<'_> {
         };
         let storage = storage.ok_or_else(missing)?;
         let mut at_once = args.rows;
-        while at_once > 1
-            && shared(storage, at_once as usize, args.stride as usize) > MOST_SHARED
-        {
+        while at_once > 1 && shared(storage, at_once as usize, args.stride as usize) > MOST_SHARED {
             at_once /= 2;
         }
         let tiles = |weight: Tiles| weight.rows.div_ceil(16);

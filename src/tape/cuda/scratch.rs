@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::launch;
+use super::{attend, launch};
 use crate::device::{
     Arena, Context, Error, Memory, PageTables, Plan, PromptMailbox, Region, Row, STEP_ROWS,
     SamplerState, StepMailbox, Stream, TokenMailbox,
@@ -47,7 +47,7 @@ impl Scratch {
             prompt: plan.add(PromptMailbox::bytes(rows))?,
             sequence: plan.add(4)?,
             angles: plan.add(8 * kv.context * (kv.head_dim / 2))?,
-            arrivals: plan.add(4 * launch::most_arrivals(kv))?,
+            arrivals: plan.add(4 * attend::most_arrivals(kv))?,
             best: plan.add(8 * launch::CHOOSE_BLOCKS as usize * STEP_ROWS)?,
         };
         Ok((plan, regions))

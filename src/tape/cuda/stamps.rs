@@ -87,6 +87,8 @@ impl Stamps {
             let end = ends.iter().copied().max().unwrap_or(0);
             (*begin, end)
         });
-        Ok(spans.map(|span| Some(span).filter(|(begin, end)| begin <= end)).collect())
+        Ok(spans
+            .map(|span| Some(span).filter(|(begin, end)| begin <= end))
+            .collect())
     }
 }

@@ -39,7 +39,9 @@ impl World {
         let mut values = match *case.op() {
             Op::Choose { .. } => {
                 let rows = 0..info.rows as u64;
-                return rows.flat_map(|row| logits(case, case.seed ^ (row << 32), info.columns)).collect();
+                return rows
+                    .flat_map(|row| logits(case, case.seed ^ (row << 32), info.columns))
+                    .collect();
             }
             _ => random.normals(info.rows * info.columns),
         };

@@ -231,8 +231,7 @@ impl World {
         }
         if matches!(case.op(), Op::RopeStore { .. }) {
             for (side, name) in ["cached k", "cached v"].into_iter().enumerate() {
-                let [ours, theirs] =
-                    [reference, subject].map(|left| self.stored(case, left, side));
+                let [ours, theirs] = [reference, subject].map(|left| self.stored(case, left, side));
                 hold(name, self.kv.head_dim, self.kv.dtype, [&ours, &theirs]);
             }
         }
@@ -271,10 +270,10 @@ impl World {
                 let pairs = before.chunks(stride).zip(after.chunks(stride));
                 for (index, (before, after)) in pairs.enumerate() {
                     let position = index % self.kv.context;
-                    let stored = |(of, positions): &(usize, std::ops::Range<usize>)| {
+                    let within = |(of, positions): &(usize, std::ops::Range<usize>)| {
                         *of == region && positions.contains(&position)
                     };
-                    if !(stores && case.runs().iter().any(stored)) && before != after {
+                    if !(stores && case.runs().iter().any(within)) && before != after {
                         return Some(format!(
                             "changed the cache at position {position} of region {region}"
                         ));

@@ -136,7 +136,11 @@ mod tests {
             bytes,
         };
         let costs = [cost("qkv", 1000), cost("attend", 500), cost("qkv", 1000)];
-        let steps = [vec![2.0, 5.0, 1.0], vec![2.0, 4.0, 2.0], vec![3.0, 3.0, 3.0]];
+        let steps = [
+            vec![2.0, 5.0, 1.0],
+            vec![2.0, 4.0, 2.0],
+            vec![3.0, 3.0, 3.0],
+        ];
         let mut kinds = kinds(&costs, &steps);
         hold_against(&mut kinds, 1e9);
         let [qkv, attend] = &kinds[..] else {
@@ -146,6 +150,9 @@ mod tests {
         let times = [qkv.microseconds, attend.microseconds, qkv.percent];
         let to_be = [4.0_f64, 4.0, 50.0];
         assert_eq!(times.map(f64::to_bits), to_be.map(f64::to_bits));
-        assert_eq!(qkv.floor_microseconds.map(f64::to_bits), Some(2.0_f64.to_bits()));
+        assert_eq!(
+            qkv.floor_microseconds.map(f64::to_bits),
+            Some(2.0_f64.to_bits())
+        );
     }
 }

@@ -47,7 +47,9 @@ pub(super) fn measure(
         // The first one records.
         let step = median(times.into_iter().skip(1));
         let milliseconds = step * 1e3;
-        let first = measured.first().map_or(milliseconds, |first| first.step_milliseconds);
+        let first = measured
+            .first()
+            .map_or(milliseconds, |first| first.step_milliseconds);
         #[allow(clippy::cast_precision_loss)] // at most eight
         measured.push(Together {
             rows,
@@ -74,7 +76,11 @@ fn begin(runner: &mut Runner, rows: usize, prompt: &[u32]) -> Result<Vec<usize>,
         let mut rest = &prompt[cached..];
         while !rest.is_empty() {
             let (chunk, after) = rest.split_at(rest.len().min(runner.prefill_chunk()));
-            let ending = if after.is_empty() { Ending::Token } else { Ending::Kv };
+            let ending = if after.is_empty() {
+                Ending::Token
+            } else {
+                Ending::Kv
+            };
             runner.prefill(chunk, ending)?;
             rest = after;
         }
@@ -88,7 +94,11 @@ pub(super) fn table(together: &[Together], f: &mut fmt::Formatter<'_>) -> fmt::R
     if together.is_empty() {
         return Ok(());
     }
-    writeln!(f, "{:<6}{:>12}{:>12}{:>18}", "rows", "ms a step", "tok/s", "times the first")?;
+    writeln!(
+        f,
+        "{:<6}{:>12}{:>12}{:>18}",
+        "rows", "ms a step", "tok/s", "times the first"
+    )?;
     for row in together {
         writeln!(
             f,

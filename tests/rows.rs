@@ -1,0 +1,97 @@
+//! Conversations that step together have the bits that each has alone, whoever joins or leaves. tests/gpu/rows.rs holds a
+//! GPU to the same.
+
+use std::path::Path;
+
+use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::kv::Owner;
+use ganglion::model::Checkpoint;
+use ganglion::sampler::Parameters;
+use ganglion::tape::Ending;
+
+const PROMPTS: [u32; 8] = [1, 2, 9, 63, 64, 65, 100, 130];
+const TOGETHER: [&[usize]; 5] = [
+    &[0, 1, 2, 3, 4, 5, 6, 7],
+    &[6, 2],
+    &[4, 2, 5, 3, 7],
+    &[7],
+    &[3, 0, 1],
+];
+
+/// A token, and the bits of the logits that it was chosen from.
+type Step = (u32, Vec<u32>);
+
+fn load() -> Runner {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
+    let checkpoint = Checkpoint::open(&model).expect("the golden models open");
+    let settings = Settings {
+        backend: Backend::Cpu,
+        context: 160,
+        slots: PROMPTS.len(),
+        threads: 2,
+        ..Settings::default()
+    };
+    Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it fits")
+}
+
+/// Begins all conversations, every other one sampled, and returns their regions.
+fn begin(runner: &mut Runner) -> Vec<usize> {
+    let begin_one = |(user, length): (u32, u32)| {
+        let prompt: Vec<u32> = (0..length)
+            .map(|at| (at * 37 + 11 * user + 5) % 512)
+            .collect();
+        let parameters = Parameters {
+            #[allow(clippy::cast_precision_loss)] // 0 or 1
+            temperature: (user % 2) as f32,
+            repetition_penalty: 1.1,
+            seed: user.into(),
+            ..Parameters::default()
+        };
+        let owner = Some(Owner(user.into()));
+        let cached = runner
+            .begin(owner, user, &prompt, parameters)
+            .expect("it begins");
+        let mut chunks = prompt[cached..].chunks(runner.prefill_chunk()).peekable();
+        while let Some(chunk) = chunks.next() {
+            let last = chunks.peek().is_none();
+            let ending = if last { Ending::Token } else { Ending::Kv };
+            runner.prefill(chunk, ending).expect("it is read");
+        }
+        runner.slot()
+    };
+    (0..).zip(PROMPTS).map(begin_one).collect()
+}
+
+fn step(runner: &mut Runner, regions: &[usize]) -> Vec<Step> {
+    let tokens = runner.step_rows(regions, false).expect("they step");
+    let logits = runner.row_logits(regions.len()).expect("they are there");
+    let rows = logits.chunks_exact(runner.shape().vocabulary);
+    let bits = rows.map(|row| row.iter().map(|logit| logit.to_bits()).collect());
+    tokens.into_iter().zip(bits).collect()
+}
+
+#[test]
+fn conversations_that_step_together_have_the_bits_of_each_alone() {
+    let mut runner = load();
+    let regions = begin(&mut runner);
+    let mut together = vec![Vec::<Step>::new(); PROMPTS.len()];
+    for conversations in TOGETHER.iter().cycle().take(3 * TOGETHER.len()) {
+        let rows: Vec<usize> = conversations.iter().map(|at| regions[*at]).collect();
+        for (conversation, step) in conversations.iter().zip(step(&mut runner, &rows)) {
+            together[*conversation].push(step);
+        }
+    }
+    let mut runner = load();
+    let regions = begin(&mut runner);
+    for (conversation, together) in together.iter().enumerate() {
+        for (index, together) in together.iter().enumerate() {
+            let alone = step(&mut runner, &regions[conversation..=conversation]);
+            assert!(
+                alone[0] == *together,
+                "conversation {conversation}, step {index}: {} alone, {} together",
+                alone[0].0,
+                together.0
+            );
+        }
+    }
+}
