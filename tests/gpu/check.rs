@@ -10,6 +10,8 @@ mod smoke;
 
 use std::process::ExitCode;
 
+use ganglion::engine::runner::Backend;
+
 const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   smoke [PART...]         the device layer, in parts
   diff [NAME...]          each operation against the CPU executor; only cases whose names hold all of NAME
@@ -33,6 +35,17 @@ fn main() -> ExitCode {
             eprintln!("{USAGE}");
             ExitCode::from(2)
         }
+    }
+}
+
+/// Where a check runs, and what it is to look at: `--cpu` tries it where there is no GPU.
+fn backend(arguments: &[String]) -> Result<(Backend, &[String]), ExitCode> {
+    match arguments.split_first() {
+        Some((flag, rest)) if flag == "--cpu" => Ok((Backend::Cpu, rest)),
+        _ => match ganglion::device::Context::open(false) {
+            Ok(_) => Ok((Backend::Cuda, arguments)),
+            Err(error) => Err(not_run(&error)),
+        },
     }
 }
 

@@ -32,15 +32,10 @@ type Steps = Vec<(u32, u64)>;
 
 /// Prints a line for each model and type. `--cpu` tries it where there is no GPU.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let (backend, models) = match arguments.split_first() {
-        Some((flag, models)) if flag == "--cpu" => (Backend::Cpu, models),
-        _ => (Backend::Cuda, arguments),
+    let (backend, models) = match super::backend(arguments) {
+        Ok(found) => found,
+        Err(code) => return code,
     };
-    if backend == Backend::Cuda
-        && let Err(error) = ganglion::device::Context::open(false)
-    {
-        return super::not_run(&error);
-    }
     let mut passed = true;
     for model in models {
         for activations in [DType::F16, DType::BF16] {
