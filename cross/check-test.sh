@@ -42,13 +42,13 @@ done
 all=(*.cubin *.sm_87.ptx)
 images all "${all[@]/#/$PWD/}"
 images lacks-one "${all[@]/#/$PWD/}"
-sed -i '/\/attend\.sm_87\.cubin/d' "$folder/lacks-one.s"
+sed -i '/\/embed\.sm_87\.cubin/d' "$folder/lacks-one.s"
 images twice-another "${all[@]/#/$PWD/}" "$PWD/norm.sm_87.cubin"
-sed -i '/\/attend\.sm_87\.cubin/d' "$folder/twice-another.s"
+sed -i '/\/embed\.sm_87\.cubin/d' "$folder/twice-another.s"
 images other-gpu "${all[@]/#/$PWD/}"
 sed -i '/sm_87\.cubin/d' "$folder/other-gpu.s"
 images lacks-ptx "${all[@]/#/$PWD/}"
-sed -i '/\/attend\.sm_87\.ptx/d' "$folder/lacks-ptx.s"
+sed -i '/\/embed\.sm_87\.ptx/d' "$folder/lacks-ptx.s"
 for kind in cubin ptx; do
     sed "s,\".*/smoke\.sm_87\.$kind\",\"$new.$kind\"," "$folder/all.s" >"$folder/new-$kind.s"
 done
@@ -145,10 +145,10 @@ for arch in amd64 arm64; do
 
     for source in lacks-one twice-another other-gpu lacks-ptx; do
         case $source in
-        lacks-one) words='has 0 sm_87 images of attend' ;;
-        twice-another) words='has 0 sm_87 images of attend|has 2 sm_87 images of norm' ;;
+        lacks-one) words='has 0 sm_87 images of embed' ;;
+        twice-another) words='has 0 sm_87 images of embed|has 2 sm_87 images of norm' ;;
         other-gpu) words='has 0 sm_87 images of' ;;
-        lacks-ptx) words='has 0 sm_87 PTX of attend' ;;
+        lacks-ptx) words='has 0 sm_87 PTX of embed' ;;
         esac
         refuse "$words" "$folder/main.c" "$folder/$source.s" -pie -s
     done

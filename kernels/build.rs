@@ -73,6 +73,11 @@ fn build(out: &Path) -> Result<()> {
     let kind = |name: &str| name.split_once('.').is_some_and(|(_, kind)| kind == "cu");
     let of = |folder| listed(folder, kind);
     let sources = [of("kernels"), of("kernels/prompt"), of("kernels/step")].concat();
+    // What was made of sources that are gone is nobody's.
+    let image = |name: &str| name.ends_with(".cubin") || name.ends_with(".ptx");
+    for stale in listed(out, image) {
+        fs::remove_file(stale)?;
+    }
     let jobs: Vec<_> = ["sm_87", "sm_90"]
         .iter()
         .flat_map(|arch| sources.iter().map(move |path| (path, *arch)))

@@ -4,7 +4,7 @@ use super::kernels::widest_row;
 use super::{memory, tiles};
 use crate::tape::{Op, Slot, Tape, WeightId};
 
-/// `rope_store.cu`: 4 pairs for each of 32 lanes.
+/// `rope.cuh`: 4 pairs for each of 32 lanes.
 const WIDEST_HEAD: usize = 2 * 4 * 32;
 
 /// A model that only another backend can run.

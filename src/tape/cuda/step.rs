@@ -72,7 +72,7 @@ impl Stepper for Step<'_> {
         Graph::new(captured, trace, self.stream)
     }
 
-    /// Of another region or turn few launches differ, often none: to set those takes a fraction of the time that
+    /// Of another turn few launches differ, most often none: to set those takes a fraction of the time that
     /// recording all of them takes, and gives the same template.
     fn renew(&mut self, exec: &mut Graph, operations: Range<usize>) -> Result<Renewal, Error> {
         let (work, tape, notes) = (self.work, self.tape, self.notes);
