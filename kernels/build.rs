@@ -74,7 +74,7 @@ fn build(out: &Path) -> Result<()> {
     let of = |folder| listed(folder, kind);
     let sources = [of("kernels"), of("kernels/prompt"), of("kernels/step")].concat();
     // What was made of sources that are gone is nobody's.
-    let image = |name: &str| name.ends_with(".cubin") || name.ends_with(".ptx");
+    let image = |name: &str| matches!(name.rsplit_once('.'), Some((_, "cubin" | "ptx")));
     for stale in listed(out, image) {
         fs::remove_file(stale)?;
     }
