@@ -44,12 +44,13 @@ use self::stamps::Stamps;
 use self::state::{Conversation, Listed};
 use self::step::Step;
 use super::{DType, Ending, GraphOptions, KvInfo, Pace, StepState, Tape, WeightInfo};
-
-const _: () = assert!(STEP_ROWS == super::STEP_ROWS);
 pub use crate::device::Error;
 pub use crate::device::Memory;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
 use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran};
+
+// A tape has as many rows as a mailbox takes.
+const _: () = assert!(STEP_ROWS == super::STEP_ROWS);
 
 /// How to run on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,12 +68,26 @@ pub struct Options {
 /// Steps that may be launched before the first one's token has been taken.
 const AHEAD: usize = 2;
 
-/// A step whose tokens have not been taken.
-#[derive(Debug)]
+/// A step whose tokens have not been taken. It is made for every token, so it lies in place.
+#[derive(Clone, Copy, Debug)]
 struct Launched {
     ran: Ran,
-    /// The conversation of each row.
-    regions: Vec<usize>,
+    /// The conversation of each of its rows.
+    rows: [usize; STEP_ROWS],
+    count: usize,
+}
+
+impl Launched {
+    fn new(ran: Ran, regions: &[usize]) -> Self {
+        let mut rows = [0; STEP_ROWS];
+        let count = regions.len().min(STEP_ROWS);
+        rows[..count].copy_from_slice(&regions[..count]);
+        Self { ran, rows, count }
+    }
+
+    fn regions(&self) -> &[usize] {
+        &self.rows[..self.count]
+    }
 }
 
 /// A model's weights, cache and activations on a device, and the graph of its step.

@@ -31,8 +31,10 @@ impl Cuda {
     /// Nobody wants the tokens of steps that were launched ahead; whatever is launched next runs after them.
     pub(super) fn forget_launched(&mut self) {
         self.sequence = self.sequence.wrapping_add(narrow(self.pending.len()));
-        for region in self.pending.drain(..).flat_map(|step| step.regions) {
-            self.conversations[region].moved();
+        for step in self.pending.drain(..) {
+            for region in step.regions() {
+                self.conversations[*region].moved();
+            }
         }
     }
 
@@ -88,10 +90,8 @@ impl Cuda {
             Ending::Token => {
                 conversation.settled();
                 self.mark()?;
-                self.pending.push_back(Launched {
-                    ran: Ran::Eagerly,
-                    regions: vec![region],
-                });
+                let launched = Launched::new(Ran::Eagerly, &[region]);
+                self.pending.push_back(launched);
                 self.take_tokens(rows)?;
             }
             Ending::Kv => conversation.state.position += rows,
@@ -131,7 +131,7 @@ impl Cuda {
         if self
             .pending
             .front()
-            .is_some_and(|step| step.regions != regions)
+            .is_some_and(|step| step.regions() != regions)
         {
             self.forget_launched();
         }
@@ -148,10 +148,7 @@ impl Cuda {
             let (mut step, graph, _) = self.split(tape);
             let ran = graph.step(&mut step).inspect_err(|_| self.lose(regions))?;
             self.mark()?;
-            self.pending.push_back(Launched {
-                ran,
-                regions: regions.to_vec(),
-            });
+            self.pending.push_back(Launched::new(ran, regions));
         }
         self.take_tokens(1)
     }
@@ -206,9 +203,10 @@ impl Cuda {
 
     /// Waits for the oldest step that was launched, of `rows` rows of each conversation.
     pub(super) fn take_tokens(&mut self, rows: usize) -> Result<(), ExecuteError> {
-        let Some(Launched { ran, regions }) = self.pending.front() else {
+        let Some(launched) = self.pending.front().copied() else {
             return Ok(());
         };
+        let regions = launched.regions();
         let end = &self.ends[self.sequence as usize % AHEAD];
         let spin = self.pace.spin(self.options.spin);
         let begun = Instant::now();
@@ -217,7 +215,7 @@ impl Cuda {
         let tokens = self.scratch.tokens.wait(next, regions.len(), spin, block)?;
         self.pace.waited = begun.elapsed();
         self.sequence = next;
-        if *ran == Ran::Replayed {
+        if launched.ran == Ran::Replayed {
             self.graph.life_mut().arrived();
         }
         let mut failed = None;
