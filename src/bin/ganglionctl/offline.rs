@@ -1,6 +1,7 @@
 //! The side of `ganglionctl` that opens a model itself: no daemon, no D-Bus, no tokenizer.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -8,6 +9,7 @@ use clap::{Args, ValueEnum};
 use ganglion::engine::LoadError;
 use ganglion::engine::runner::{self, CudaSettings, Placement, RunError, Runner, Settings};
 use ganglion::graph::Mode;
+use ganglion::kv::Owner;
 use ganglion::model::{Checkpoint, Defect, ModelError};
 use ganglion::sampler::Parameters;
 use ganglion::tape::{DType, Ending, GraphOptions};
@@ -176,12 +178,25 @@ impl Setup {
     }
 }
 
-/// Makes the cache hold `prompt` and chooses the first token after it, greedily.
+/// Reads a prompt, all of it whatever the cache holds, and chooses the first token after it, greedily.
 ///
 /// # Errors
 /// As `Runner::prefill`.
 pub(crate) fn prefill(runner: &mut Runner, prompt: &[u32]) -> Result<u32, RunError> {
-    let cached = runner.begin(None, 0, prompt, Parameters::default())?;
+    begin(runner, None, prompt)?;
+    Ok(runner.token())
+}
+
+/// The same for a conversation.
+///
+/// # Errors
+/// As `Runner::prefill`.
+pub(crate) fn begin(
+    runner: &mut Runner,
+    owner: Option<Owner>,
+    prompt: &[u32],
+) -> Result<(), RunError> {
+    let cached = runner.begin(owner, stranger(), prompt, Parameters::default())?;
     let mut rest = prompt.get(cached..).unwrap_or_default();
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at(rest.len().min(runner.prefill_chunk()));
@@ -189,15 +204,13 @@ pub(crate) fn prefill(runner: &mut Runner, prompt: &[u32]) -> Result<u32, RunErr
         runner.prefill(chunk, if last { Ending::Token } else { Ending::Kv })?;
         rest = after;
     }
-    Ok(runner.token())
+    Ok(())
 }
 
-/// Empties the cache.
-///
-/// # Errors
-/// As `Runner::begin`.
-pub(crate) fn forget(runner: &mut Runner) -> Result<(), RunError> {
-    runner.begin(None, 0, &[], Parameters::default()).map(drop)
+/// A user who has said nothing before: nothing that the cache holds serves them.
+fn stranger() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Files that no model can be made of. It is the option that named them, not a key of the configuration.

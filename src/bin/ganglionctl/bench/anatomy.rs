@@ -154,7 +154,6 @@ fn timelines(
     generate: usize,
 ) -> Result<Vec<Timeline>, RunError> {
     runner.measure(noted)?;
-    offline::forget(runner)?;
     offline::prefill(runner, prompt)?;
     // Its operations noted their times too.
     runner.take_spans()?;

@@ -40,7 +40,6 @@ pub(super) fn measure(
     generate: usize,
 ) -> Result<Vec<Kind>, RunError> {
     runner.measure(Noted::Operations)?;
-    offline::forget(runner)?;
     offline::prefill(runner, prompt)?;
     runner.take_spans()?;
     let costs = runner.step_costs();

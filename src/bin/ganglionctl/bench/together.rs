@@ -5,11 +5,10 @@ use std::time::Instant;
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::kv::Owner;
-use ganglion::sampler::Parameters;
-use ganglion::tape::Ending;
 use serde::Serialize;
 
 use super::statistics::median;
+use crate::offline;
 
 /// Of one number of rows. The keys are stable: scripts read them.
 #[derive(Debug, Serialize)]
@@ -64,26 +63,11 @@ pub(super) fn measure(
 fn begin(runner: &mut Runner, rows: usize, prompt: &[u32]) -> Result<Vec<usize>, RunError> {
     let mut regions = Vec::with_capacity(rows);
     for conversation in 0..rows {
-        let owner = Owner(conversation as u64);
-        runner.rewind(owner, 0);
         // As many tokens in another order.
         let mut prompt = prompt.to_vec();
         let by = conversation % prompt.len();
         prompt.rotate_left(by);
-        // Of users apart, who share nothing.
-        let user = u32::try_from(conversation).unwrap_or(u32::MAX);
-        let cached = runner.begin(Some(owner), user, &prompt, Parameters::default())?;
-        let mut rest = &prompt[cached..];
-        while !rest.is_empty() {
-            let (chunk, after) = rest.split_at(rest.len().min(runner.prefill_chunk()));
-            let ending = if after.is_empty() {
-                Ending::Token
-            } else {
-                Ending::Kv
-            };
-            runner.prefill(chunk, ending)?;
-            rest = after;
-        }
+        offline::begin(runner, Some(Owner(conversation as u64)), &prompt)?;
         regions.push(runner.slot());
     }
     Ok(regions)

@@ -39,7 +39,6 @@ impl Turn {
         generate: usize,
     ) -> Result<Self, RunError> {
         let mut steps = Vec::with_capacity(generate);
-        offline::forget(runner)?;
         let start = Instant::now();
         offline::prefill(runner, prompt)?;
         let prompt = start.elapsed();
