@@ -1,5 +1,7 @@
 //! The key-value cache in host memory.
 
+use std::ops::Range;
+
 use half::{bf16, f16};
 
 use crate::model::Format;
@@ -69,9 +71,15 @@ impl Cache {
         }
     }
 
-    /// K and V of the first `positions` positions of a head, to be decoded by `format`.
-    pub(super) fn head(&self, layer: usize, head: usize, positions: usize) -> (&[u8], &[u8]) {
-        let (at, len) = (self.start(layer, head), positions * self.stride());
+    /// K and V of some positions of a head, to be decoded by `format`.
+    pub(super) fn head(
+        &self,
+        layer: usize,
+        head: usize,
+        positions: Range<usize>,
+    ) -> (&[u8], &[u8]) {
+        let at = self.start(layer, head) + positions.start * self.stride();
+        let len = positions.len() * self.stride();
         (&self.k[at..][..len], &self.v[at..][..len])
     }
 

@@ -4,10 +4,10 @@
 //! bits do not depend on how many rows run, nor on the number of threads.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::cache::Cache;
 use super::footprint::Lengths;
+use super::threads::Threads;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
 use crate::sampler::Sampler;
@@ -32,7 +32,7 @@ pub(super) struct Core {
     runs: Vec<Run>,
     /// Tokens chosen since the start.
     pub(super) chosen: u64,
-    pool: Arc<rayon::ThreadPool>,
+    threads: Threads,
 }
 
 /// Where generation of a conversation stands, and how its tokens are chosen.
@@ -51,6 +51,8 @@ pub(super) struct Buffers {
     pub(super) normed: Vec<f32>,
     /// (outputs, rows): a product before it is transposed into its slot
     pub(super) product: Vec<f32>,
+    /// What the parts of a row's attention sum up to.
+    pub(super) sums: attention::Sums,
 }
 
 impl Core {
@@ -60,10 +62,6 @@ impl Core {
         kv: KvInfo,
         threads: usize,
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|index| format!("cpu-{index}"))
-            .build()?;
         Ok(Self {
             weights,
             rope_frequencies,
@@ -75,7 +73,7 @@ impl Core {
             rows: vec![0],
             runs: Vec::new(),
             chosen: 0,
-            pool: Arc::new(pool),
+            threads: Threads::new(threads)?,
         })
     }
 
@@ -91,6 +89,7 @@ impl Core {
         }
         grow(&mut buffers.normed, lengths.normed);
         grow(&mut buffers.product, lengths.product);
+        buffers.sums.prepare(tape.kv, lengths.queried);
     }
 
     /// Bytes of activations.
@@ -99,8 +98,10 @@ impl Core {
             slots,
             normed,
             product,
+            sums,
         } = &self.buffers;
-        4 * (slots.iter().map(Vec::len).sum::<usize>() + normed.len() + product.len())
+        let floats = slots.iter().map(Vec::len).sum::<usize>() + normed.len() + product.len();
+        size_of::<f32>() * floats + sums.bytes()
     }
 
     /// The row of logits that a tape of `Ending::Logits` left.
@@ -129,10 +130,10 @@ impl Core {
         operations: Range<usize>,
         region: usize,
     ) -> Result<(), ExecuteError> {
-        let pool = self.pool.clone();
+        let threads = self.threads.clone();
         let mut runs = std::mem::take(&mut self.runs);
         self.fill(&mut runs, tape, region);
-        let ran = pool.install(|| {
+        let ran = threads.run(|| {
             let mut ops = operations.map(|index| &tape.ops[index]);
             ops.try_for_each(|op| self.execute(tape, op, &runs))
         });
@@ -167,6 +168,7 @@ impl Core {
                     slots,
                     normed,
                     product,
+                    sums,
                 },
             cache,
             prompt,
@@ -205,10 +207,13 @@ impl Core {
                 let normed = &mut normed[..len(x)];
                 norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
                 tape.activation.round(normed);
-                for (Projection { weight, bias }, out) in projections.into_iter().zip(outputs) {
+                let matrices = projections.map(|each| weights[each.weight.0].matrix());
+                matmul::multiply_three(matrices, normed, rows, product);
+                let mut rest = &product[..];
+                for (Projection { bias, .. }, out) in projections.into_iter().zip(outputs) {
                     let bias = bias.map(|bias| weights[bias.0].vector());
-                    let (weight, product) = (weights[weight.0].matrix(), &mut product[..len(out)]);
-                    matmul::multiply(weight, normed, rows, product);
+                    let (product, after) = rest.split_at(len(out));
+                    rest = after;
                     matmul::transpose(product, rows, &mut slots[out.0], |out, y, output| {
                         *out = y + bias.map_or(0.0, |bias| bias[output]);
                     });
@@ -251,7 +256,7 @@ impl Core {
                     };
                     let (layer, rows) = (run.region * layers + layer, run.of(shape.columns));
                     let (q, out) = (&slots[q.0][rows.clone()], &mut attended[rows]);
-                    attention::attend(cache, layer, shape, q, out);
+                    attention::attend(cache, layer, shape, (q, out), sums);
                 }
                 tape.slot(out).dtype.round(&mut attended[..real_len(out)]);
                 slots[out.0] = attended;
