@@ -81,11 +81,11 @@ fn tile<F: Block<B, N>, const B: usize, const N: usize, const R: usize>(
     }
     let mut sums = [simd.avx512f._mm512_setzero_ps(); R];
     for (at, input) in input.iter().enumerate() {
-        for row in 0..R {
-            let block = &of_row[row][at];
+        for (row, sum) in of_row.iter().zip(&mut sums) {
+            let block = &row[at];
             let later = block.as_ptr().wrapping_add(AHEAD).cast();
             simd.sse._mm_prefetch::<_MM_HINT_T0>(later);
-            sums[row] = F::add(simd, block, input, sums[row]);
+            *sum = F::add(simd, block, input, *sum);
         }
     }
     let mut out = [0.0; R];
@@ -149,10 +149,9 @@ impl Block<34, 32> for Q8_0 {
         let scale = half(simd, [*low, *high]);
         let (quants, inputs) = (quants.as_chunks().0, input.as_chunks().0);
         let mut sum = sum;
-        for at in 0..2 {
-            let quants = signed(simd, quants[at]);
-            let values = simd.avx512f._mm512_mul_ps(quants, scale);
-            sum = simd.avx512f._mm512_fmadd_ps(values, lanes(inputs[at]), sum);
+        for (quants, input) in quants.iter().zip(inputs) {
+            let values = simd.avx512f._mm512_mul_ps(signed(simd, *quants), scale);
+            sum = simd.avx512f._mm512_fmadd_ps(values, lanes(*input), sum);
         }
         sum
     }
