@@ -11,7 +11,6 @@
 //
 // A prompt whose types the tensor cores do not multiply comes here too, rotated and stored, in one split.
 #include "rope.cuh"
-#include "tile.cuh"
 
 // Splits of a row, at most.
 #define MOST_SPLITS 64
@@ -27,25 +26,52 @@ __device__ __forceinline__ float power_of_two(float x) {
     return y;
 }
 
-// A KV head of 16-byte pieces over LANES lanes, PIECES each; LANES lanes take a position, a warp several.
+// What a lane loads at once of the cache: elements side by side, and their scale if they have one.
+template <typename C> struct Piece {
+    static constexpr u32 N = 16 / sizeof(C);
+    uint4 bits;
+
+    __device__ __forceinline__ Piece() : bits(make_uint4(0, 0, 0, 0)) {}
+    __device__ __forceinline__ Piece(const C *from, const half *, u32, u32) : bits(*reinterpret_cast<const uint4 *>(from)) {}
+    template <typename T> __device__ __forceinline__ void widened(float (&to)[N]) const {
+        const C *each = reinterpret_cast<const C *>(&bits);
+#pragma unroll
+        for (u32 n = 0; n < N; ++n) to[n] = widen(each[n]);
+    }
+};
+template <> struct Piece<Q8> {
+    static constexpr u32 N = 8;
+    uint2 bits;
+    half scale;
+
+    __device__ __forceinline__ Piece() : bits(make_uint2(0, 0)), scale(__ushort_as_half(0)) {}
+    // `column`: the first element's, of a head whose scales begin at `scales`.
+    __device__ __forceinline__ Piece(const Q8 *from, const half *scales, u32 column, u32 block) : bits(*reinterpret_cast<const uint2 *>(from)), scale(scales[column / block]) {}
+    template <typename T> __device__ __forceinline__ void widened(float (&to)[N]) const {
+#pragma unroll
+        for (u32 n = 0; n < N; n += 2) {
+            u32 pair = dequantized<T>(n < 4 ? bits.x : bits.y, n / 2 % 2, scale);
+            const T *each = reinterpret_cast<const T *>(&pair);
+            to[n] = widen(each[0]), to[n + 1] = widen(each[1]);
+        }
+    }
+};
+
+// A KV head of pieces over LANES lanes, PIECES each; LANES lanes take a position, a warp several.
 template <typename C, int LANES, int PIECES> struct Shape {
     // Elements of a piece.
-    static constexpr u32 N = 16 / sizeof(C);
+    static constexpr u32 N = Piece<C>::N;
     // Positions that a lane has under way; that a warp reads at once, that it has under way, and that a block has.
     static constexpr u32 LOADS = 4 / PIECES, SIDE = 32 / LANES, EACH = LOADS * SIDE, CHUNK = WARPS * EACH;
 };
-
-template <typename C, int N> __device__ __forceinline__ void widened(const uint4 &bits, float (&to)[N]) {
-    const C *each = reinterpret_cast<const C *>(&bits);
-#pragma unroll
-    for (int n = 0; n < N; ++n) to[n] = widen(each[n]);
-}
 
 // N elements in shared memory, read again wherever they are needed: registers are for the cache.
 template <typename T> __device__ __forceinline__ void widened_pairs(u32 from, float (&to)[8]) {
     uint4 bits;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w) : "r"(from));
-    widened<T>(bits, to);
+    const T *each = reinterpret_cast<const T *>(&bits);
+#pragma unroll
+    for (int n = 0; n < 8; ++n) to[n] = widen(each[n]);
 }
 template <typename T> __device__ __forceinline__ void widened_pairs(u32 from, float (&to)[4]) {
     uint2 bits;
@@ -107,7 +133,7 @@ template <typename T> __device__ __forceinline__ void merge(const float *parts, 
 template <typename T, typename C, int LANES, int PIECES> __device__ __forceinline__ void attend(const AttendArgs &a) {
     typedef Shape<C, LANES, PIECES> S;
     constexpr u32 N = S::N, LOADS = S::LOADS;
-    Stopwatch stopwatch(a.stamp);
+    Stopwatch stopwatch(a.stamp, LATER);
     extern __shared__ __align__(16) float memory[];
     __shared__ float2 best[WARPS][GROUP];
     __shared__ bool last;
@@ -116,12 +142,10 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     u32 kv_head = blockIdx.y / subgroups, begun = blockIdx.y % subgroups * GROUP, heads = min(group - begun, (u32)GROUP);
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, piece = lane % LANES, side = lane / LANES;
     const Row *rows = at<const Row>(c.places.rows);
-    // Before anything is waited for: what the warp will rotate, a query or the row's own k or v.
     bool raw = a.k != 0, takes_q = warp < heads, takes_kv = warp == GROUP || warp == GROUP + 1;
+    // What the cache holds has been there since the step before, if this step's comes later.
+    if (!raw) stopwatch.our_turn();
     u32 head = kv_head * group + begun + warp, kv_columns = c.kv_heads * head_dim;
-    const float *own = at<const float>(takes_q ? a.q : warp == GROUP ? a.k : a.v);
-    own += takes_q ? ((u64)row * c.heads + head) * head_dim : (u64)row * kv_columns + kv_head * head_dim;
-    Head taken(c, raw && (takes_q || takes_kv) ? own : nullptr, lane);
     Row mine = rows[c.places.step ? row : 0];
     if (c.places.step ? mine.entry == NOBODY : row >= mine.count) return;
     u32 position = mine.position + (c.places.step ? 0 : row), length = position + 1, split = S::CHUNK;
@@ -133,37 +157,58 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     // From here on positions are of this step, and their k and v are in `fresh`.
     u32 fresh_from = !raw ? length : mine.first == row ? position : rows[mine.first].position;
     const u64 *table = table_of(c, mine.entry);
-    uint4 k[LOADS][PIECES], v[LOADS][PIECES];
+    u32 block = block_of(head_dim), scales = head_dim / block;
+    Piece<C> k[LOADS][PIECES], v[LOADS][PIECES];
     auto there = [&](u32 p, int j) { return (piece + j * LANES) * N < head_dim && p < end; };
-    auto load = [&](uint4(&to)[LOADS][PIECES], u64 layer, u32 chunk) {
+    auto load = [&](Piece<C>(&to)[LOADS][PIECES], u64 layer, u32 chunk) {
         // Those of a warp lie in one page.
         u32 first = chunk + warp * S::EACH;
-        const C *from = in_page<C>(first < end ? table[first / PAGE] : 0, layer, c, kv_head, first);
+        u64 page = first < end ? table[first / PAGE] : 0;
+        const C *from = in_page<C>(page, layer, c, kv_head, first);
+        const half *scaled_by = sizeof(C) == 1 ? scales_in_page(page, layer, c, kv_head, first) : nullptr;
 #pragma unroll
         for (u32 i = 0; i < LOADS; ++i)
 #pragma unroll
             for (int j = 0; j < PIECES; ++j) {
-                to[i][j] = make_uint4(0, 0, 0, 0);
-                u32 p = first + i * S::SIDE + side;
-                if (there(p, j) && p < fresh_from) to[i][j] = *reinterpret_cast<const uint4 *>(from + (i * S::SIDE + side) * head_dim + (piece + j * LANES) * N);
+                u32 within = i * S::SIDE + side, p = first + within, column = (piece + j * LANES) * N;
+                to[i][j] = there(p, j) && p < fresh_from ? Piece<C>(from + within * head_dim + column, scaled_by + within * scales, column, block) : Piece<C>();
             }
     };
     load(k, c.k, begin);
     load(v, c.v, begin);
+    if (raw) stopwatch.our_turn();
+    // What the warp will rotate: a query or the row's own k or v.
+    const float *own = at<const float>(takes_q ? a.q : warp == GROUP ? a.k : a.v);
+    own += takes_q ? ((u64)row * c.heads + head) * head_dim : (u64)row * kv_columns + kv_head * head_dim;
+    Head taken(c, raw && (takes_q || takes_kv) ? own : nullptr, lane);
 
-    // (GROUP, padded) of T, the warps' parts, and (rows of the step, K and V, head_dim).
+    // (GROUP, padded) of T, the warps' parts, and (rows of the step, K and V, head_dim); of blocks their scales behind that.
     constexpr u32 padded = LANES * PIECES * N;
     T *queries = reinterpret_cast<T *>(memory);
     float *parts = memory + GROUP * padded / 2;
     C *fresh = reinterpret_cast<C *>(parts + WARPS * GROUP * head_dim);
+    half *fresh_scales = reinterpret_cast<half *>(fresh + 2 * STEP_ROWS * head_dim);
     bool stores = begun == 0 && blockIdx.x == (end_split - 1 - first_split) % gridDim.x;
     auto store = [&](Head &values, u32 p, u32 is_v) {
         if (!is_v) {
             if (a.k_norm) values.normalize(c, at<const float>(a.k_norm), a.epsilon, lane);
             values.rotate(c, a.angles, p, lane);
         }
-        values.put<C>(c, fresh + ((p - fresh_from) * 2 + is_v) * head_dim, lane);
-        if (p == position && stores) values.put<C>(c, in_page<C>(table[p / PAGE], is_v ? c.v : c.k, c, kv_head, p), lane);
+        u32 index = (p - fresh_from) * 2 + is_v;
+        bool kept = p == position && stores;
+        u64 page = kept ? table[p / PAGE] : 0, layer = is_v ? c.v : c.k;
+        if constexpr (sizeof(C) == 1) {
+            __shared__ float plain[WARPS - GROUP][MOST_HEAD_DIM];
+            float *mine = plain[warp - GROUP];
+            __syncwarp();
+            values.put<float>(c, mine, lane);
+            __syncwarp();
+            quantize(mine, head_dim, lane, fresh + index * head_dim, fresh_scales + index * scales);
+            if (kept) quantize(mine, head_dim, lane, in_page<C>(page, layer, c, kv_head, p), scales_in_page(page, layer, c, kv_head, p));
+        } else {
+            values.put<C>(c, fresh + index * head_dim, lane);
+            if (kept) values.put<C>(c, in_page<C>(page, layer, c, kv_head, p), lane);
+        }
     };
     if (warp < GROUP) {
         T *to = queries + warp * padded;
@@ -187,14 +232,14 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     }
     __syncthreads();
     u32 query = (u32)__cvta_generic_to_shared(queries) + piece * N * sizeof(T);
-    auto renew = [&](uint4(&to)[LOADS][PIECES], u32 is_v, u32 chunk) {
+    auto renew = [&](Piece<C>(&to)[LOADS][PIECES], u32 is_v, u32 chunk) {
         if (chunk + S::CHUNK <= fresh_from) return;
 #pragma unroll
         for (u32 i = 0; i < LOADS; ++i)
 #pragma unroll
             for (int j = 0; j < PIECES; ++j) {
-                u32 p = chunk + warp * S::EACH + i * S::SIDE + side;
-                if (there(p, j) && p >= fresh_from) to[i][j] = *reinterpret_cast<const uint4 *>(fresh + ((p - fresh_from) * 2 + is_v) * head_dim + (piece + j * LANES) * N);
+                u32 p = chunk + warp * S::EACH + i * S::SIDE + side, index = (p - fresh_from) * 2 + is_v, column = (piece + j * LANES) * N;
+                if (there(p, j) && p >= fresh_from) to[i][j] = Piece<C>(fresh + index * head_dim + column, fresh_scales + index * scales, column, block);
             }
     };
     // To base 2; a cap is met before.
@@ -221,7 +266,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
 #pragma unroll
                 for (int j = 0; j < PIECES; ++j) {
                     float values[N];
-                    widened<C>(k[i][j], values);
+                    k[i][j].template widened<T>(values);
 #pragma unroll
                     for (int h = 0; h < GROUP; ++h) {
                         float of[N];
@@ -272,7 +317,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
 #pragma unroll
                 for (int j = 0; j < PIECES; ++j) {
                     float values[N];
-                    widened<C>(v[i][j], values);
+                    v[i][j].template widened<T>(values);
 #pragma unroll
                     for (int h = 0; h < GROUP; ++h)
 #pragma unroll
@@ -344,9 +389,13 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     extern "C" __global__ void __launch_bounds__(THREADS, 2) attend_##NAME##_##CACHE##_##LANES##x##PIECES(const __grid_constant__ AttendArgs a) { \
         attend<T, C, LANES, PIECES>(a); \
     }
+// By what the cache's integers become.
+#define QUANTS(T, NAME) KERNEL(T, q8, Q8, NAME, 8, 1) KERNEL(T, q8, Q8, NAME, 16, 1) KERNEL(T, q8, Q8, NAME, 32, 1)
 #define KERNELS(T, NAME) \
     KERNEL(T, NAME, float, f32, 8, 1) KERNEL(T, NAME, float, f32, 16, 1) KERNEL(T, NAME, float, f32, 32, 1) KERNEL(T, NAME, float, f32, 32, 2) \
     KERNEL(T, NAME, half, f16, 8, 1) KERNEL(T, NAME, half, f16, 16, 1) KERNEL(T, NAME, half, f16, 32, 1) \
     KERNEL(T, NAME, __nv_bfloat16, bf16, 8, 1) KERNEL(T, NAME, __nv_bfloat16, bf16, 16, 1) KERNEL(T, NAME, __nv_bfloat16, bf16, 32, 1)
 KERNELS(half, f16)
 KERNELS(__nv_bfloat16, bf16)
+QUANTS(half, f16)
+QUANTS(__nv_bfloat16, bf16)

@@ -32,7 +32,7 @@ pub use error::Error;
 pub use event::Event;
 pub use exec::Exec;
 pub use image::Modules;
-pub use kernel::{Carveout, Geometry, Kernel};
+pub use kernel::{Family, Geometry, Kernel};
 pub use mailbox::{
     Command, NOBODY, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState, StepMailbox,
     TokenMailbox,

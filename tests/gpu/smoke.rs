@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ganglion::device::{
-    Arena, Command, Context, Error, Geometry, Memory, Modules, Plan, Region, Result, Row,
+    Arena, Command, Context, Error, Family, Geometry, Memory, Modules, Plan, Region, Result, Row,
     SmokeArgs, Staging, StepMailbox, Stream, TokenMailbox,
 };
 use ganglion::graph::{Graph, Recording, Renewal, Trace};
@@ -58,13 +58,13 @@ fn lookups(context: &Rc<Context>) -> Result<()> {
     let start = Instant::now();
     let modules = Modules::load(context)?;
     println!("{} loaded in {:?}", modules.kind(), start.elapsed());
-    let kernel = modules.kernel::<SmokeArgs>("smoke_scale", 163 << 10)?;
-    let too_shared = modules.kernel::<SmokeArgs>("smoke_scale", (163 << 10) + 1);
+    let kernel = modules.kernel::<SmokeArgs>("smoke_scale", 163 << 10, Family::Prompt)?;
+    let too_shared = modules.kernel::<SmokeArgs>("smoke_scale", (163 << 10) + 1, Family::Prompt);
     assert!(
         matches!(too_shared, Err(Error::Limit { asked: 166_913, .. })),
         "{too_shared:?}"
     );
-    let unknown = modules.kernel::<SmokeArgs>("smoke_nothing", 0);
+    let unknown = modules.kernel::<SmokeArgs>("smoke_nothing", 0, Family::Prompt);
     assert!(
         matches!(unknown, Err(Error::NoKernel { .. })),
         "{unknown:?}"
@@ -90,8 +90,8 @@ fn lookups(context: &Rc<Context>) -> Result<()> {
 /// Fills chunks, has a kernel change them, and gets them back, by copies and by the borrow.
 fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0)?;
-    let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
+    let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0, Family::Prompt)?;
     let mut stream = Stream::new(context)?;
     let mut staging = Staging::new(context, Staging::BYTES);
     let mut plan = Plan::new();
@@ -214,8 +214,8 @@ fn too_much(context: &Rc<Context>) -> Result<()> {
 /// Steps advance themselves, two ahead; a graph is renewed in place; a failed recording leaves no trace.
 fn graph(context: &Rc<Context>) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0)?;
-    let step = modules.kernel::<SmokeArgs>("smoke_step", 0)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
+    let step = modules.kernel::<SmokeArgs>("smoke_step", 0, Family::Prompt)?;
     let mut stream = Stream::new(context)?;
     let mut mailbox = StepMailbox::new(context)?;
     let tokens = TokenMailbox::new(context)?;
@@ -321,7 +321,7 @@ fn graph(context: &Rc<Context>) -> Result<()> {
 /// An illegal address is told as what it is: the end of this context.
 fn sticky(context: &Rc<Context>) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
     let mut stream = Stream::new(context)?;
     let args = SmokeArgs {
         data: 64,

@@ -6,7 +6,7 @@ use super::product;
 use super::shapes::SHAPES;
 use super::storage::Storage;
 use crate::device::{
-    AttendArgs, Carveout, ChooseArgs, EmbedArgs, Error, Kernel, Modules, NormArgs, PromptArgs,
+    AttendArgs, ChooseArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs, PromptArgs,
     RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
 };
 use crate::model::Format;
@@ -57,21 +57,23 @@ impl Kernels {
                 }
                 let name = format!("prompt_{name}_{}_{}", of.name(), shape.name);
                 let shared = shape.shared(of) as usize;
-                modules
-                    .kernel_with(&name, shared, Carveout::Whole)
-                    .map(Some)
+                modules.kernel(&name, shared, Family::Prompt).map(Some)
             });
             Ok((of, kernels.collect::<Result<_, _>>()?))
         };
         let prompt_attend = |head_dim: usize| {
             let shared = prompt_attend::shared(head_dim);
             let kernel = format!("prompt_attend_{name}_{head_dim}");
-            let kernel = modules.kernel_with(&kernel, shared, Carveout::Whole)?;
+            let kernel = modules.kernel(&kernel, shared, Family::Prompt)?;
             Ok::<_, Error>((head_dim, kernel))
         };
         let step = |of: Storage| {
             let kernel = |rows: usize, shared: usize| {
-                modules.kernel(&format!("step_{name}_{}_x{rows}", of.name()), shared)
+                modules.kernel(
+                    &format!("step_{name}_{}_x{rows}", of.name()),
+                    shared,
+                    Family::Step,
+                )
             };
             let one = kernel(1, product::shared(of, 1, widest_row(of.format())))?;
             let several = kernel(STEP_ROWS, product::MOST_SHARED)?;
@@ -81,20 +83,20 @@ impl Kernels {
             let widths = attend::widths(cache).iter();
             let kernels = widths.map(|width| {
                 let kernel = format!("attend_{name}_{}_{}", cache.name(), width.name);
-                modules.kernel(&kernel, width.shared(width.head_dim))
+                modules.kernel(&kernel, width.shared(width.head_dim), Family::Step)
             });
             kernels.collect::<Result<Vec<_>, Error>>()
         };
         Ok(Self {
-            embed: modules.kernel("embed", 0)?,
-            choose: modules.kernel("choose", 0)?,
-            norm: modules.kernel_with(&format!("norm_{name}"), 0, Carveout::Whole)?,
-            step_norm: modules.kernel(&format!("step_norm_{name}"), 0)?,
-            sums: modules.kernel_with(&format!("column_sums_{name}"), 0, Carveout::Whole)?,
+            embed: modules.kernel("embed", 0, Family::Step)?,
+            choose: modules.kernel("choose", 0, Family::Step)?,
+            norm: modules.kernel(&format!("norm_{name}"), 0, Family::Prompt)?,
+            step_norm: modules.kernel(&format!("step_norm_{name}"), 0, Family::Step)?,
+            sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Prompt)?,
             rope_store: DType::ALL
                 .map(|cache| format!("rope_store_{name}_{}", cache.name()))
                 .iter()
-                .map(|name| modules.kernel_with(name, 0, Carveout::Whole))
+                .map(|name| modules.kernel(name, 0, Family::Prompt))
                 .collect::<Result<_, _>>()?,
             attend: DType::ALL
                 .into_iter()

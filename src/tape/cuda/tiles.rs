@@ -94,7 +94,7 @@ pub(super) fn repack(format: Format, columns: usize, rows: &[u8], out: &mut [u8]
 const fn place(lane: usize, step: usize, pair: usize, half: usize) -> (usize, usize) {
     (
         lane / 4 + pair % 2 * 8,
-        16 * step + 4 * (lane % 4) + pair / 2 * 2 + half,
+        16 * step + pair / 2 * 8 + 2 * (lane % 4) + half,
     )
 }
 
