@@ -48,7 +48,9 @@ template <> __device__ __forceinline__ u32 dequantized<half>(u32 word, int highe
     return *reinterpret_cast<u32 *>(&pair);
 }
 template <> __device__ __forceinline__ u32 dequantized<__nv_bfloat16>(u32 word, int higher, half scale) {
-    u32 integers = bytes_less_128<__nv_bfloat16>(word ^ 0x80808080u, higher);
+    // 0x4b000000 is 2^23, whose last place is 1.
+    float low = __uint_as_float(__byte_perm(word ^ 0x80808080u, 0x4b000000u, higher ? 0x7442 : 0x7440)) - 8388736.0f;
+    float high = __uint_as_float(__byte_perm(word ^ 0x80808080u, 0x4b000000u, higher ? 0x7443 : 0x7441)) - 8388736.0f;
     float by = __half2float(scale);
-    return Mma<__nv_bfloat16>::pack(__uint_as_float(integers << 16) * by, __uint_as_float(integers & 0xffff0000u) * by);
+    return Mma<__nv_bfloat16>::pack(low * by, high * by);
 }

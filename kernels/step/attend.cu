@@ -1,8 +1,8 @@
-// Attention of a step's rows over the cache, each over its own conversation's. The positions of a row are split: a block
-// serves the query heads that share a KV head, at most GROUP of them, at the positions of every so many splits, and leaves
-// its parts to the last block of its heads to arrive, which merges them (Flash-Decoding, Dao et al. 2023). Where splits begin
-// depends on the row's own position alone, and parts are merged in one order: so a row's bits depend neither on the grid,
-// nor on where its pages lie, nor on other rows.
+// Attention of a step's rows over the cache, each over its own conversation's, for types and heads that the tensor cores do
+// not multiply (see attend_tiles.cu): lanes multiply. The positions of a row are split: a block serves the query heads that
+// share a KV head, at most GROUP of them, at the positions of every so many splits. Where splits begin depends on the row's
+// own position alone, and parts are merged in one order: so a row's bits depend neither on the grid, nor on where its pages
+// lie, nor on other rows.
 //
 // A step's q, k and v come as they left their product. Each block rotates what it needs of them, while the first of the
 // cache is under way, and whoever serves the row's own position stores its k and v. What other rows of the same
@@ -10,21 +10,9 @@
 // rounded through the cache's type.
 //
 // A prompt whose types the tensor cores do not multiply comes here too, rotated and stored, in one split.
-#include "rope.cuh"
+#include "step/splits.cuh"
 
-// Splits of a row, at most.
-#define MOST_SPLITS 64
 #define GROUP 4
-// Less than any score, and a number.
-#define LEAST -1e30f
-// Exponentials are taken to base 2.
-#define LOG2_E 1.4426950408889634f
-
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 
 // What a lane loads at once of the cache: elements side by side, and their scale if they have one.
 template <typename C> struct Piece {
@@ -32,7 +20,7 @@ template <typename C> struct Piece {
     uint4 bits;
 
     __device__ __forceinline__ Piece() : bits(make_uint4(0, 0, 0, 0)) {}
-    __device__ __forceinline__ Piece(const C *from, const half *, u32, u32) : bits(*reinterpret_cast<const uint4 *>(from)) {}
+    __device__ __forceinline__ Piece(const C *side, u32 element, u32, u32) : bits(*reinterpret_cast<const uint4 *>(side + element)) {}
     template <typename T> __device__ __forceinline__ void widened(float (&to)[N]) const {
         const C *each = reinterpret_cast<const C *>(&bits);
 #pragma unroll
@@ -45,8 +33,9 @@ template <> struct Piece<Q8> {
     half scale;
 
     __device__ __forceinline__ Piece() : bits(make_uint2(0, 0)), scale(__ushort_as_half(0)) {}
-    // `column`: the first element's, of a head whose scales begin at `scales`.
-    __device__ __forceinline__ Piece(const Q8 *from, const half *scales, u32 column, u32 block) : bits(*reinterpret_cast<const uint2 *>(from)), scale(scales[column / block]) {}
+    // From `element` of a side, of which 2^shift share a scale, and whose scales begin `scales` bytes on.
+    __device__ __forceinline__ Piece(const Q8 *side, u32 element, u32 scales, u32 shift)
+        : bits(*reinterpret_cast<const uint2 *>(side + element)), scale(reinterpret_cast<const half *>(side + scales)[element >> shift]) {}
     template <typename T> __device__ __forceinline__ void widened(float (&to)[N]) const {
 #pragma unroll
         for (u32 n = 0; n < N; n += 2) {
@@ -81,62 +70,12 @@ template <typename T> __device__ __forceinline__ void widened_pairs(u32 from, fl
     for (int n = 0; n < 4; ++n) to[n] = widen(each[n]);
 }
 
-// Softmax over some positions: the greatest score, the sum of weights, and what they add up to, of two columns.
-struct Merged {
-    float greatest = LEAST, sum = 0.0f, first = 0.0f, second = 0.0f;
-
-    // N parts at once, in their order: whatever is waited for is waited for once.
-    template <int N> __device__ __forceinline__ void add(const float (&greatests)[N], const float (&sums)[N], const float2 (&columns)[N]) {
-        float most = greatest;
-#pragma unroll
-        for (int n = 0; n < N; ++n) most = fmaxf(most, greatests[n]);
-        float before = power_of_two(greatest - most);
-        greatest = most, sum *= before, first *= before, second *= before;
-#pragma unroll
-        for (int n = 0; n < N; ++n) {
-            float weight = power_of_two(greatests[n] - most);
-            sum = fmaf(sums[n], weight, sum), first = fmaf(columns[n].x, weight, first), second = fmaf(columns[n].y, weight, second);
-        }
-    }
-
-    template <typename T> __device__ __forceinline__ void put(T *to, const float *sink) const {
-        float share = 1.0f / (sum + (sink ? power_of_two(*sink * LOG2_E - greatest) : 0.0f));
-        to[0] = round_to<T>(first * share), to[1] = round_to<T>(second * share);
-    }
-};
-
-// Merges the parts of `splits` splits of some heads, (split, GROUP, head_dim + 2): its columns, maximum, sum.
-template <typename T> __device__ __forceinline__ void merge(const float *parts, u32 splits, u32 heads, u32 head_dim, const float *sinks, T *out) {
-    constexpr int AT_ONCE = 16;
-    u32 part = head_dim + 2;
-    for (u32 i = 2 * threadIdx.x; i < heads * head_dim; i += 2 * THREADS) {
-        u32 h = i / head_dim;
-        const float *of = parts + h * part;
-        Merged merged;
-        for (u32 first = 0; first < splits; first += AT_ONCE) {
-            float greatests[AT_ONCE], sums[AT_ONCE];
-            float2 columns[AT_ONCE];
-#pragma unroll
-            for (int n = 0; n < AT_ONCE; ++n) {
-                const float *from = of + (u64)(first + n) * GROUP * part;
-                bool there = first + n < splits;
-                float2 both = there ? __ldcg(reinterpret_cast<const float2 *>(from + head_dim)) : make_float2(LEAST, 0.0f);
-                columns[n] = there ? __ldcg(reinterpret_cast<const float2 *>(from + i % head_dim)) : make_float2(0.0f, 0.0f);
-                greatests[n] = both.x, sums[n] = both.y;
-            }
-            merged.add(greatests, sums, columns);
-        }
-        merged.put(out + i, sinks ? sinks + h : nullptr);
-    }
-}
-
 template <typename T, typename C, int LANES, int PIECES> __device__ __forceinline__ void attend(const AttendArgs &a) {
     typedef Shape<C, LANES, PIECES> S;
     constexpr u32 N = S::N, LOADS = S::LOADS;
     Stopwatch stopwatch(a.stamp, LATER);
     extern __shared__ __align__(16) float memory[];
     __shared__ float2 best[WARPS][GROUP];
-    __shared__ bool last;
     const Cache &c = a.cache;
     u32 row = blockIdx.z, head_dim = c.head_dim, group = c.heads / c.kv_heads, subgroups = (group + GROUP - 1) / GROUP;
     u32 kv_head = blockIdx.y / subgroups, begun = blockIdx.y % subgroups * GROUP, heads = min(group - begun, (u32)GROUP);
@@ -146,7 +85,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     // What the cache holds has been there since the step before, if this step's comes later.
     if (!raw) stopwatch.our_turn();
     u32 head = kv_head * group + begun + warp, kv_columns = c.kv_heads * head_dim;
-    Row mine = rows[c.places.step ? row : 0];
+    Row mine = row_now(rows + (c.places.step ? row : 0));
     if (c.places.step ? mine.entry == NOBODY : row >= mine.count) return;
     u32 position = mine.position + (c.places.step ? 0 : row), length = position + 1, split = S::CHUNK;
     while (split * a.splits < length) split *= 2;
@@ -155,23 +94,23 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     if (first_split + blockIdx.x >= end_split) return;
     u32 begin = (first_split + blockIdx.x) * split, end = min(length, begin + split);
     // From here on positions are of this step, and their k and v are in `fresh`.
-    u32 fresh_from = !raw ? length : mine.first == row ? position : rows[mine.first].position;
+    u32 fresh_from = !raw ? length : mine.first == row ? position : row_now(rows + mine.first).position;
     const u64 *table = table_of(c, mine.entry);
-    u32 block = block_of(head_dim), scales = head_dim / block;
+    u32 shift = block_of(head_dim) == 32 ? 5 : 4;
     Piece<C> k[LOADS][PIECES], v[LOADS][PIECES];
     auto there = [&](u32 p, int j) { return (piece + j * LANES) * N < head_dim && p < end; };
     auto load = [&](Piece<C>(&to)[LOADS][PIECES], u64 layer, u32 chunk) {
         // Those of a warp lie in one page.
         u32 first = chunk + warp * S::EACH;
-        u64 page = first < end ? table[first / PAGE] : 0;
-        const C *from = in_page<C>(page, layer, c, kv_head, first);
-        const half *scaled_by = sizeof(C) == 1 ? scales_in_page(page, layer, c, kv_head, first) : nullptr;
+        const C *all = at<const C>((first < end ? __ldcg(table + first / PAGE) : 0) + layer);
+        u32 begins = (kv_head * PAGE + first % PAGE) * head_dim;
 #pragma unroll
         for (u32 i = 0; i < LOADS; ++i)
 #pragma unroll
             for (int j = 0; j < PIECES; ++j) {
-                u32 within = i * S::SIDE + side, p = first + within, column = (piece + j * LANES) * N;
-                to[i][j] = there(p, j) && p < fresh_from ? Piece<C>(from + within * head_dim + column, scaled_by + within * scales, column, block) : Piece<C>();
+                u32 within = i * S::SIDE + side, p = first + within;
+                to[i][j] = Piece<C>();
+                if (there(p, j) && p < fresh_from) to[i][j] = Piece<C>(all, begins + within * head_dim + (piece + j * LANES) * N, c.kv_heads * PAGE * head_dim, shift);
             }
     };
     load(k, c.k, begin);
@@ -203,7 +142,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
             __syncwarp();
             values.put<float>(c, mine, lane);
             __syncwarp();
-            quantize(mine, head_dim, lane, fresh + index * head_dim, fresh_scales + index * scales);
+            quantize(mine, head_dim, lane, fresh + index * head_dim, fresh_scales + (index * head_dim >> shift));
             if (kept) quantize(mine, head_dim, lane, in_page<C>(page, layer, c, kv_head, p), scales_in_page(page, layer, c, kv_head, p));
         } else {
             values.put<C>(c, fresh + index * head_dim, lane);
@@ -238,8 +177,8 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
         for (u32 i = 0; i < LOADS; ++i)
 #pragma unroll
             for (int j = 0; j < PIECES; ++j) {
-                u32 p = chunk + warp * S::EACH + i * S::SIDE + side, index = (p - fresh_from) * 2 + is_v, column = (piece + j * LANES) * N;
-                if (there(p, j) && p >= fresh_from) to[i][j] = Piece<C>(fresh + index * head_dim + column, fresh_scales + index * scales, column, block);
+                u32 p = chunk + warp * S::EACH + i * S::SIDE + side, index = (p - fresh_from) * 2 + is_v;
+                if (there(p, j) && p >= fresh_from) to[i][j] = Piece<C>(fresh, index * head_dim + (piece + j * LANES) * N, 2 * STEP_ROWS * head_dim, shift);
             }
     };
     // To base 2; a cap is met before.
@@ -371,18 +310,8 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
             if (column == 0) *reinterpret_cast<float2 *>(left + h * part + head_dim) = make_float2(merged.greatest, merged.sum);
         }
     }
-    if (splits == 1) return;
-    // Whoever arrives last sees what the others wrote.
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        u32 *arrivals = at<u32>(a.arrivals) + of, before;
-        asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrivals), "r"(done) : "memory");
-        last = before + done == splits;
-        if (last) *arrivals = 0;
-    }
-    __syncthreads();
-    if (!last) return;
-    merge(left_by_all + (u64)first_split * GROUP * part, splits, heads, head_dim, sinks, to);
+    if (splits == 1 || !arrives_last(a.arrivals + 4 * of, done, splits)) return;
+    merge(left_by_all + (u64)first_split * GROUP * part, splits, GROUP, heads, head_dim, sinks, to);
 }
 
 #define KERNEL(T, NAME, C, CACHE, LANES, PIECES) \

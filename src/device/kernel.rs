@@ -30,7 +30,7 @@ impl Family {
     /// a multiprocessor must first run empty: so it is the same for all that run one after another.
     const fn carveout(self) -> i32 {
         match self {
-            Self::Step => 50,
+            Self::Step => 75,
             Self::Prompt => 100,
         }
     }

@@ -129,7 +129,8 @@ impl Executor {
     }
 
     /// The same of several conversations, each a row, from where `begin` and `post` left their regions of the cache; a
-    /// tape of more rows is filled up.
+    /// tape of more rows is filled up. Where a region comes again, in the row after, the conversation goes on with the next
+    /// of `forced` tokens; what follows its last row is chosen.
     ///
     /// # Errors
     /// As `run`.
@@ -138,12 +139,13 @@ impl Executor {
         &mut self,
         tape: &Tape,
         regions: &[usize],
+        forced: &[u32],
         more: bool,
     ) -> Result<(), ExecuteError> {
         match self {
-            Self::Cpu(cpu) => cpu.step_rows(tape, regions),
+            Self::Cpu(cpu) => cpu.step_rows(tape, regions, forced),
             #[cfg(feature = "cuda")]
-            Self::Cuda(cuda) => cuda.step_rows(tape, regions, more),
+            Self::Cuda(cuda) => cuda.step_rows(tape, regions, forced, more),
         }
     }
 

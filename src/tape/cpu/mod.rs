@@ -176,7 +176,7 @@ impl Cpu {
     #[must_use]
     pub fn graph_dot(&self) -> String {
         let mut dot = String::new();
-        for (index, living) in self.graph.execs().iter().enumerate() {
+        for (index, living) in self.graph.execs().enumerate() {
             dot += &living.dot(index);
         }
         dot
@@ -217,22 +217,31 @@ impl Cpu {
     /// # Errors
     /// As `run`.
     pub fn step(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
-        self.step_rows(tape, &[self.core.region])
+        self.step_rows(tape, &[self.core.region], &[])
     }
 
-    /// The same of several conversations, each a row; a tape of more rows is filled up.
+    /// The same of several conversations, each a row; a tape of more rows is filled up. Where one comes again, it goes on
+    /// with the next of `forced` tokens.
     ///
     /// # Errors
     /// As `run`; one that does not fit is said before anything runs.
-    pub fn step_rows(&mut self, tape: &Tape, regions: &[usize]) -> Result<(), ExecuteError> {
+    pub fn step_rows(
+        &mut self,
+        tape: &Tape,
+        regions: &[usize],
+        forced: &[u32],
+    ) -> Result<(), ExecuteError> {
         for region in regions {
-            self.fits(*region, 1, tape.rows)?;
+            let rows = regions.iter().filter(|other| *other == region).count();
+            self.fits(*region, rows, tape.rows)?;
         }
         if let [region] = regions {
             self.core.region = *region;
         }
         self.core.rows.clear();
         self.core.rows.extend_from_slice(regions);
+        self.core.forced.clear();
+        self.core.forced.extend_from_slice(forced);
         let begun = Instant::now();
         let (mut step, graph, _) = self.split(tape);
         if graph.step(&mut step)? == Ran::Replayed {

@@ -24,6 +24,7 @@ mod shapes;
 mod stamps;
 mod state;
 mod step;
+mod step_attend;
 mod storage;
 mod thread;
 mod tiles;
@@ -145,7 +146,7 @@ impl Cuda {
         let mut stream = Stream::new(&context)?;
         let integrated = context.properties().integrated;
         let storages = memory::storages(infos, options.activation);
-        let kernels = Kernels::load(&modules, options.activation, &storages)?;
+        let kernels = Kernels::load(&modules, options.activation, kv, &storages)?;
         let (weight_arena, weights) = memory::load(
             &context,
             options.places.weights(integrated),

@@ -86,7 +86,7 @@ impl Cuda {
     /// # Errors
     /// If the driver refuses.
     pub fn graph_dot(&self) -> Result<String, Error> {
-        self.graph.execs().iter().map(Graph::dot).collect()
+        self.graph.execs().map(Graph::dot).collect()
     }
 
     /// From now on operations of a step note when they begin and end.
