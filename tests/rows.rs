@@ -7,7 +7,7 @@ use ganglion::engine::runner::{Backend, Runner, Settings};
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::tape::Ending;
+use ganglion::tape::{Ending, KvType};
 
 const PROMPTS: [u32; 8] = [1, 2, 9, 63, 64, 65, 100, 130];
 const TOGETHER: [&[usize]; 5] = [
@@ -21,11 +21,12 @@ const TOGETHER: [&[usize]; 5] = [
 /// A token, and the bits of the logits that it was chosen from.
 type Step = (u32, Vec<u32>);
 
-fn load() -> Runner {
+fn load(kv_type: KvType) -> Runner {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
     let checkpoint = Checkpoint::open(&model).expect("the golden models open");
     let settings = Settings {
         backend: Backend::Cpu,
+        kv_type,
         context: 160,
         slots: PROMPTS.len(),
         threads: 2,
@@ -72,7 +73,13 @@ fn step(runner: &mut Runner, regions: &[usize]) -> Vec<Step> {
 
 #[test]
 fn conversations_that_step_together_have_the_bits_of_each_alone() {
-    let mut runner = load();
+    for kv_type in [KvType::F16, KvType::Q8_0] {
+        hold(kv_type);
+    }
+}
+
+fn hold(kv_type: KvType) {
+    let mut runner = load(kv_type);
     let regions = begin(&mut runner);
     let mut together = vec![Vec::<Step>::new(); PROMPTS.len()];
     for conversations in TOGETHER.iter().cycle().take(3 * TOGETHER.len()) {
@@ -81,14 +88,15 @@ fn conversations_that_step_together_have_the_bits_of_each_alone() {
             together[*conversation].push(step);
         }
     }
-    let mut runner = load();
+    let mut runner = load(kv_type);
     let regions = begin(&mut runner);
     for (conversation, together) in together.iter().enumerate() {
         for (index, together) in together.iter().enumerate() {
             let alone = step(&mut runner, &regions[conversation..=conversation]);
             assert!(
                 alone[0] == *together,
-                "conversation {conversation}, step {index}: {} alone, {} together",
+                "{} cache, conversation {conversation}, step {index}: {} alone, {} together",
+                kv_type.name(),
                 alone[0].0,
                 together.0
             );

@@ -27,6 +27,7 @@ pub(super) fn model(model: &ModelInfo) -> Info {
         ("hidden", model.hidden.into()),
         ("vocabulary", model.vocabulary.into()),
         ("context", model.context.into()),
+        ("kv_type", text(model.kv_type)),
         ("weight_bytes", model.weight_bytes.into()),
         ("thinking", model.thinking.into()),
     ])

@@ -43,6 +43,14 @@ pub enum LoadError {
         "kv.context = {asked} is more than the {trained} positions that the model was trained for; lower it, or set it to 0"
     )]
     Context { asked: usize, trained: usize },
+    #[error(
+        "kv.type = \"{name}\" takes heads of a multiple of {granule}, and the model's have {head_dim}: use kv.type = \"f16\""
+    )]
+    KvType {
+        name: &'static str,
+        granule: usize,
+        head_dim: usize,
+    },
     #[error(transparent)]
     Memory(#[from] Refusal),
 }
@@ -118,13 +126,21 @@ pub(super) fn plan<'a>(
             trained: shape.context,
         });
     }
+    let (kv_type, head_dim) = (settings.kv_type, shape.head_dim);
+    if !head_dim.is_multiple_of(kv_type.granule()) {
+        return Err(LoadError::KvType {
+            name: kv_type.name(),
+            granule: kv_type.granule(),
+            head_dim,
+        });
+    }
     let kv = KvInfo {
         layers: shape.layers,
         heads: shape.kv_heads,
-        head_dim: shape.head_dim,
+        head_dim,
         context,
         slots: settings.slots.max(1),
-        dtype: settings.kv_type,
+        element: kv_type,
     };
     let mut tensors = Vec::new();
     let weights = checkpoint.tensors.try_map(|tensor| {

@@ -13,13 +13,16 @@ pub mod diff;
 mod dtype;
 mod executor;
 mod footprint;
+mod kv_type;
 mod op;
+mod q8_0;
 mod step;
 
 pub use check::TapeError;
 pub use dtype::DType;
 pub use executor::Executor;
 pub use footprint::Footprint;
+pub use kv_type::KvType;
 pub use op::{Op, Projection};
 pub use step::{ExecuteError, Noted, Pace, StepState};
 
@@ -100,7 +103,7 @@ pub struct KvInfo {
     pub context: usize,
     /// Regions.
     pub slots: usize,
-    pub dtype: DType,
+    pub element: KvType,
 }
 
 impl KvInfo {
@@ -113,7 +116,7 @@ impl KvInfo {
     /// Bytes of one position of all layers, K and V.
     #[must_use]
     pub fn bytes_per_position(&self) -> usize {
-        2 * self.layers * self.heads * self.head_dim * self.dtype.bytes()
+        2 * self.layers * self.heads * self.element.bytes(self.head_dim)
     }
 }
 

@@ -11,6 +11,7 @@ mod smoke;
 use std::process::ExitCode;
 
 use ganglion::engine::runner::Backend;
+use ganglion::tape::{DType, KvType};
 
 const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   smoke [PART...]         the device layer, in parts
@@ -21,6 +22,16 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
                           and the time to a short prompt's first token
   rows [--cpu] MODEL...   conversations that step together have the bits that each has alone, whoever joins or leaves
   reload [--cpu] MODEL... another thread loads the model again while it answers, and it takes its own place";
+
+/// Activations and the cache that they meet.
+type Types = (DType, KvType);
+
+const TYPES: [Types; 4] = [
+    (DType::F16, KvType::F16),
+    (DType::BF16, KvType::BF16),
+    (DType::F16, KvType::Q8_0),
+    (DType::BF16, KvType::Q8_0),
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -9,7 +9,9 @@ use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{DType, Ending, GraphOptions};
+use ganglion::tape::{Ending, GraphOptions};
+
+use super::Types;
 
 const TOKENS: usize = 64;
 const PROMPTS: [usize; 6] = [1, 2, 9, 64, 65, 130];
@@ -25,11 +27,12 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     };
     let mut passed = true;
     for model in models {
-        for activations in [DType::F16, DType::BF16] {
-            let outcome = compare(Path::new(model), backend, activations);
+        for types in super::TYPES {
+            let outcome = compare(Path::new(model), backend, types);
             passed &= outcome.is_ok();
             let said = outcome.unwrap_or_else(|error| format!("FAILED: {error}"));
-            println!("{model} {}: {said}", activations.name());
+            let (activations, cache) = (types.0.name(), types.1.name());
+            println!("{model} {activations}, {cache} cache: {said}");
         }
     }
     super::verdict(passed)
@@ -49,7 +52,7 @@ impl Way {
 }
 
 /// Holds every way against the first, which records nothing.
-fn compare(model: &Path, backend: Backend, activations: DType) -> Result<String, Box<dyn Error>> {
+fn compare(model: &Path, backend: Backend, types: Types) -> Result<String, Box<dyn Error>> {
     let mut ways = Vec::new();
     for mode in [
         Mode::None,
@@ -58,7 +61,7 @@ fn compare(model: &Path, backend: Backend, activations: DType) -> Result<String,
         Mode::Piecewise,
     ] {
         for chunk in CHUNKS {
-            let runner = load(model, backend, activations, (mode, chunk), 2)?;
+            let runner = load(model, backend, types, (mode, chunk), 2)?;
             ways.push(Way {
                 mode,
                 chunk,
@@ -133,13 +136,13 @@ fn takes_over(way: &mut Way) -> Result<(), Box<dyn Error>> {
 pub(crate) fn load(
     model: &Path,
     backend: Backend,
-    activations: DType,
+    (activations, kv_type): Types,
     (mode, prefill_chunk): (Mode, usize),
     slots: usize,
 ) -> Result<Runner, Box<dyn Error>> {
     let settings = Settings {
         backend,
-        kv_type: activations,
+        kv_type,
         context: 256,
         slots,
         prefill_chunk,

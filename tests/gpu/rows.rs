@@ -9,8 +9,9 @@ use ganglion::engine::runner::{Backend, Runner};
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{DType, Ending};
+use ganglion::tape::Ending;
 
+use super::Types;
 use super::modes::load;
 
 const STEPS: usize = 48;
@@ -38,13 +39,14 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     };
     let mut passed = true;
     for model in models {
-        for activations in [DType::F16, DType::BF16] {
+        for types in super::TYPES {
             for mode in [Mode::None, Mode::FullDecodeOnly] {
-                let outcome = compare(Path::new(model), backend, activations, mode);
+                let outcome = compare(Path::new(model), backend, types, mode);
                 passed &= outcome.is_ok();
                 let said = outcome.unwrap_or_else(|error| format!("FAILED: {error}"));
                 let mode = mode.name();
-                println!("{model} {} {mode}: {said}", activations.name());
+                let (activations, cache) = (types.0.name(), types.1.name());
+                println!("{model} {activations}, {cache} cache, {mode}: {said}");
             }
         }
     }
@@ -54,10 +56,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 fn compare(
     model: &Path,
     backend: Backend,
-    activations: DType,
+    types: Types,
     mode: Mode,
 ) -> Result<String, Box<dyn Error>> {
-    let mut runner = load(model, backend, activations, (mode, 64), PROMPTS.len())?;
+    let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
     let regions = begin(&mut runner)?;
     let mut alone = vec![Steps::new(); PROMPTS.len()];
     for (conversation, steps) in alone.iter_mut().enumerate() {

@@ -36,11 +36,12 @@ judge() {
     esac
 }
 
-# score NAME MODEL GOLDEN TYPE ARGUMENTS...: against a reference, in that type of activations and cache.
+# score NAME MODEL GOLDEN TYPE ARGUMENTS...: against a reference, in that type of activations and cache; a cache of quants
+# meets f16.
 score() {
     local name=$1 model=$2 golden=$3 type=$4 output status
     shift 4
-    output=$($ctl score --backend cuda --compare --model "$model" --activations "$type" --kv "$type" "$@" "$golden" 2>&1)
+    output=$($ctl score --backend cuda --compare --model "$model" --activations "${type/q8_0/f16}" --kv "$type" "$@" "$golden" 2>&1)
     status=$?
     output=$(grep -E 'mean \||p99|greedy|error|ganglionctl:' <<<"$output" | tr -s ' ' | paste -sd ';')
     judge "$name" $status "$output"
@@ -68,7 +69,7 @@ check() {
 stage_goldens() {
     local model type image memory
     for model in "${tiny[@]}"; do
-        for type in f16 bf16; do
+        for type in f16 bf16 q8_0; do
             for image in cubin ptx; do
                 for memory in device unified; do
                     GANGLION_CUDA_IMAGE=$image score "${model#golden/} $type $image $memory" \

@@ -12,7 +12,7 @@ use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::model::{Checkpoint, Defect, ModelError};
 use ganglion::sampler::Parameters;
-use ganglion::tape::{DType, Ending, GraphOptions};
+use ganglion::tape::{self, DType, Ending, GraphOptions};
 
 use crate::failure::{Exit, Failure};
 
@@ -25,7 +25,7 @@ pub(crate) struct Setup {
     /// What computes; auto takes the best that this machine has
     #[arg(long, value_enum, default_value = "auto")]
     backend: Backend,
-    /// The type of the key-value cache
+    /// The type of the key-value cache; q8_0 takes a little more than half the memory of f16
     #[arg(long, value_enum, default_value = "f16")]
     kv: KvType,
     /// Threads of the CPU backend; 0 is one for each core
@@ -89,19 +89,23 @@ enum Backend {
     Cuda,
 }
 
+#[allow(non_camel_case_types)] // the field writes them so
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum KvType {
     F32,
     F16,
     Bf16,
+    #[value(name = "q8_0")]
+    Q8_0,
 }
 
 impl KvType {
-    const fn dtype(self) -> DType {
+    const fn of_tape(self) -> tape::KvType {
         match self {
-            Self::F32 => DType::F32,
-            Self::F16 => DType::F16,
-            Self::Bf16 => DType::BF16,
+            Self::F32 => tape::KvType::F32,
+            Self::F16 => tape::KvType::F16,
+            Self::Bf16 => tape::KvType::BF16,
+            Self::Q8_0 => tape::KvType::Q8_0,
         }
     }
 }
@@ -173,8 +177,8 @@ impl Setup {
         !matches!(self.backend, Backend::Cpu)
     }
 
-    pub(crate) const fn kv_type(&self) -> DType {
-        self.kv.dtype()
+    pub(crate) const fn kv_type(&self) -> tape::KvType {
+        self.kv.of_tape()
     }
 }
 

@@ -12,8 +12,7 @@ use rayon::prelude::*;
 use super::cache::Cache;
 use super::dots::Dots;
 use super::softmax::{Softmax, TILE, Weighted};
-use crate::model::Format;
-use crate::tape::KvInfo;
+use crate::tape::{DType, KvInfo};
 
 /// The most rows that share a decoded tile.
 const ROWS: usize = 16;
@@ -25,6 +24,8 @@ pub(super) struct Heads {
     pub(super) columns: usize,
     /// Of the first row.
     pub(super) position: usize,
+    /// What is read of a cache of quants is rounded to.
+    pub(super) activation: DType,
 }
 
 /// Bytes that a thread takes while it attends, with `columns` in a row of q.
@@ -39,7 +40,11 @@ pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads, q: &[f32], out: 
         heads: shared,
         ..
     } = cache.info;
-    let Heads { columns, position } = heads;
+    let Heads {
+        columns,
+        position,
+        activation,
+    } = heads;
     // Of the query heads that share a head of the cache.
     let (rows, width) = (q.len() / columns, columns / shared);
     let arch = pulp::Arch::new();
@@ -53,6 +58,7 @@ pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads, q: &[f32], out: 
                     cache,
                     place: (layer, head),
                     position,
+                    activation,
                     q,
                     out,
                     columns: width,
@@ -73,6 +79,7 @@ pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads, q: &[f32], out: 
                     cache,
                     place: (layer, head),
                     position: position + index * block,
+                    activation,
                     q,
                     out,
                     columns,
@@ -124,6 +131,7 @@ struct Queries<'a> {
     place: (usize, usize),
     /// Of the first row.
     position: usize,
+    activation: DType,
     /// Rows of `columns`, of which the `shared` ones are theirs.
     q: &'a [f32],
     out: &'a mut [f32],
@@ -141,16 +149,19 @@ impl WithSimd for Queries<'_> {
             cache,
             place: (layer, head),
             position,
+            activation,
             q,
             out,
             columns,
             shared,
             scratch,
         } = self;
-        let (head_dim, format) = (cache.info.head_dim, cache.format());
+        let KvInfo {
+            head_dim, element, ..
+        } = cache.info;
         let (rows, group) = (q.len() / columns, shared.len() / head_dim);
         let queries = rows * group;
-        let stride = format.row_bytes(head_dim);
+        let stride = element.bytes(head_dim);
         let (k, v) = cache.head(layer, head, position + rows);
         #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
         let scale = 1.0 / (head_dim as f32).sqrt();
@@ -162,7 +173,7 @@ impl WithSimd for Queries<'_> {
         }
         let tiles = k.chunks(TILE * stride).zip(v.chunks(TILE * stride));
         for (index, (k, v)) in tiles.enumerate() {
-            decode(format, k, &mut scratch.tile);
+            decode(cache.info, activation, k, &mut scratch.tile);
             Dots {
                 left: &scratch.q[..queries * head_dim],
                 right: &scratch.tile,
@@ -178,7 +189,7 @@ impl WithSimd for Queries<'_> {
                 let seen = (position + query / group + 1).saturating_sub(index * TILE);
                 softmax.add(scores, seen.min(TILE), scale, sums);
             }
-            decode(format, v, &mut scratch.tile);
+            decode(cache.info, activation, v, &mut scratch.tile);
             Weighted {
                 weights: scratch.scores[..queries * TILE].as_chunks().0,
                 values: &scratch.tile,
@@ -204,8 +215,14 @@ impl WithSimd for Queries<'_> {
 
 /// Positions of the cache as numbers; where a tile has fewer, the others are zeros.
 #[inline(always)]
-fn decode(format: Format, bytes: &[u8], tile: &mut [f32]) {
-    let there = bytes.len() / format.block_bytes() * format.block_len();
-    format.dequantize(bytes, &mut tile[..there]);
-    tile[there..].fill(0.0);
+fn decode(kv: KvInfo, activation: DType, bytes: &[u8], tile: &mut [f32]) {
+    let KvInfo {
+        head_dim, element, ..
+    } = kv;
+    let (held, others) = tile.split_at_mut(bytes.len() / element.bytes(head_dim) * head_dim);
+    element.decode(head_dim, bytes, held);
+    if element.number().is_none() {
+        activation.round(held);
+    }
+    others.fill(0.0);
 }

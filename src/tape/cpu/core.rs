@@ -248,6 +248,7 @@ impl Core {
                     let shape = attention::Heads {
                         columns: tape.slot(q).columns,
                         position: run.state.position,
+                        activation: tape.activation,
                     };
                     let (layer, rows) = (run.region * layers + layer, run.of(shape.columns));
                     let (q, out) = (&slots[q.0][rows.clone()], &mut attended[rows]);

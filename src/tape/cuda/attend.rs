@@ -85,7 +85,7 @@ impl Work<'_> {
         else {
             return Ok(());
         };
-        let (kernels, at, kv) = (self.kernels, self.addresses, self.kv);
+        let at = self.addresses;
         let (rows, step) = (narrow(tape.rows), tape.input == Input::Step);
         let places = self.places_of(step);
         let columns = narrow(tape.slot(q).columns);
@@ -110,7 +110,7 @@ impl Work<'_> {
             grid: [all.div_ceil(WARPS), rows, 1],
             ..Geometry::new(1, THREADS)
         };
-        queue.launch(kernels.rope_store(kv.dtype), geometry, &args)
+        queue.launch(&self.kernels.rope_store, geometry, &args)
     }
 
     /// Attention, of a step with what `raw` says on the way.
@@ -145,12 +145,12 @@ impl Work<'_> {
             splits: 1,
             ..AttendArgs::default()
         };
-        if !step && let Some(kernel) = kernels.prompt_attend(kv.dtype, kv.head_dim) {
+        if !step && let Some((kernel, shared)) = &kernels.prompt_attend {
             let group = tape.slot(q).columns / kv.head_dim / kv.heads;
             let blocks = (tape.rows * group).div_ceil(prompt_attend::rows(kv.head_dim));
             let geometry = Geometry {
                 grid: [narrow(blocks), narrow(kv.heads), 1],
-                shared: narrow(prompt_attend::shared(kv.head_dim)),
+                shared: narrow(*shared),
                 ..Geometry::new(1, prompt_attend::THREADS)
             };
             return queue.launch(kernel, geometry, &args);
@@ -176,14 +176,14 @@ impl Work<'_> {
         if step {
             args.splits = narrow(splits(kv, heads));
         }
-        let (kernel, shared) = kernels.attend(kv.dtype, kv.head_dim);
+        let (kernel, shared) = &kernels.attend;
         // Blocks of a row go from split to split: all of them fit the device at once.
         let groups = subgroups(kv, heads);
         let blocks = (SPLIT_BLOCKS / groups / tape.rows).clamp(1, args.splits as usize);
         let blocks = if step { narrow(blocks) } else { 1 };
         let geometry = Geometry {
             grid: [blocks, narrow(groups), rows],
-            shared: narrow(shared),
+            shared: narrow(*shared),
             ..Geometry::new(1, THREADS)
         };
         queue.launch(kernel, geometry, &args)

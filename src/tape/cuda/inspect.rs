@@ -39,7 +39,7 @@ impl Cuda {
         Ok(out)
     }
 
-    /// K and V of the first layer of a region, (head, position, head_dim).
+    /// K and V of the first layer of a region, (head, position) as `KvType` encodes a head.
     pub(in crate::tape) fn write_cache(
         &mut self,
         region: usize,

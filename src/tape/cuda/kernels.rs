@@ -10,7 +10,7 @@ use crate::device::{
     RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
 };
 use crate::model::Format;
-use crate::tape::DType;
+use crate::tape::{DType, KvInfo, KvType};
 
 /// The widest row that a step's product takes: rows of f32 leave less room.
 pub(super) const fn widest_row(format: Format) -> usize {
@@ -22,7 +22,7 @@ pub(super) const fn widest_row(format: Format) -> usize {
 /// Blocks of a step's product on a multiprocessor.
 pub(super) const STEP_BLOCKS: u32 = 2;
 
-/// All kernels that a model's tapes may need, for one device and one type of activations.
+/// All kernels that a model's tapes may need, for one device, one type of activations and one cache.
 #[derive(Debug)]
 pub(super) struct Kernels {
     pub(super) embed: Kernel<EmbedArgs>,
@@ -31,22 +31,23 @@ pub(super) struct Kernels {
     /// Of the rows of a step of several.
     pub(super) step_norm: Kernel<NormArgs>,
     pub(super) sums: Kernel<SumsArgs>,
-    rope_store: Vec<Kernel<RopeStoreArgs>>,
-    /// Of each type of the cache, by width.
-    attend: Vec<Vec<Kernel<AttendArgs>>>,
+    pub(super) rope_store: Kernel<RopeStoreArgs>,
+    /// Of a step, and its shared memory.
+    pub(super) attend: (Kernel<AttendArgs>, usize),
+    /// The same of a prompt, on the tensor cores, which multiply two of a type: `None` for a cache of numbers of another,
+    /// and for uncommon heads.
+    pub(super) prompt_attend: Option<(Kernel<AttendArgs>, usize)>,
     /// Of each form of weights, of one row and of several.
     step: HashMap<Storage, [Kernel<StepArgs>; 2]>,
     /// Of each form of weights, by shape.
     prompt: HashMap<Storage, Vec<Option<Kernel<PromptArgs>>>>,
-    /// Of a cache in the activations' type.
-    prompt_attend: HashMap<usize, Kernel<AttendArgs>>,
-    activation: DType,
 }
 
 impl Kernels {
     pub(super) fn load(
         modules: &Modules,
         activation: DType,
+        kv: KvInfo,
         storages: &[Storage],
     ) -> Result<Self, Error> {
         let name = activation.name();
@@ -61,12 +62,6 @@ impl Kernels {
             });
             Ok((of, kernels.collect::<Result<_, _>>()?))
         };
-        let prompt_attend = |head_dim: usize| {
-            let shared = prompt_attend::shared(head_dim);
-            let kernel = format!("prompt_attend_{name}_{head_dim}");
-            let kernel = modules.kernel(&kernel, shared, Family::Prompt)?;
-            Ok::<_, Error>((head_dim, kernel))
-        };
         let step = |of: Storage| {
             let kernel = |rows: usize, shared: usize| {
                 modules.kernel(
@@ -79,29 +74,36 @@ impl Kernels {
             let several = kernel(STEP_ROWS, product::MOST_SHARED)?;
             Ok::<_, Error>((of, [one, several]))
         };
-        let attend = |cache: DType| {
-            let widths = attend::widths(cache).iter();
-            let kernels = widths.map(|width| {
-                let kernel = format!("attend_{name}_{}_{}", cache.name(), width.name);
-                modules.kernel(&kernel, width.shared(width.head_dim), Family::Step)
-            });
-            kernels.collect::<Result<Vec<_>, Error>>()
+        // By the activations' type and the cache's; of quants by what they become.
+        let (head_dim, quants) = (kv.head_dim, kv.element == KvType::Q8_0);
+        let types = if quants {
+            format!("q8_{name}")
+        } else {
+            format!("{name}_{}", kv.element.name())
         };
+        let width = attend::width(kv.element, head_dim);
+        let prompt_attend = (prompt_attend::HEAD_DIMS.contains(&head_dim)
+            && (quants || kv.element.number() == Some(activation)))
+        .then(|| {
+            let name = if quants { &types } else { name };
+            let kernel = format!("prompt_attend_{name}_{head_dim}");
+            let shared = prompt_attend::shared(kv.element, head_dim);
+            let kernel = modules.kernel(&kernel, shared, Family::Prompt)?;
+            Ok::<_, Error>((kernel, shared))
+        });
         Ok(Self {
             embed: modules.kernel("embed", 0, Family::Step)?,
             choose: modules.kernel("choose", 0, Family::Step)?,
             norm: modules.kernel(&format!("norm_{name}"), 0, Family::Prompt)?,
             step_norm: modules.kernel(&format!("step_norm_{name}"), 0, Family::Step)?,
             sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Prompt)?,
-            rope_store: DType::ALL
-                .map(|cache| format!("rope_store_{name}_{}", cache.name()))
-                .iter()
-                .map(|name| modules.kernel(name, 0, Family::Prompt))
-                .collect::<Result<_, _>>()?,
-            attend: DType::ALL
-                .into_iter()
-                .map(attend)
-                .collect::<Result<_, _>>()?,
+            rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Prompt)?,
+            attend: {
+                let kernel = format!("attend_{types}_{}", width.name);
+                let shared = width.shared(head_dim);
+                (modules.kernel(&kernel, shared, Family::Step)?, shared)
+            },
+            prompt_attend: prompt_attend.transpose()?,
             step: storages
                 .iter()
                 .map(|of| step(*of))
@@ -110,25 +112,7 @@ impl Kernels {
                 .iter()
                 .map(|of| product(*of))
                 .collect::<Result<_, _>>()?,
-            prompt_attend: prompt_attend::HEAD_DIMS
-                .into_iter()
-                .map(prompt_attend)
-                .collect::<Result<_, _>>()?,
-            activation,
         })
-    }
-
-    pub(super) fn rope_store(&self, kv: DType) -> &Kernel<RopeStoreArgs> {
-        &self.rope_store[kv as usize]
-    }
-
-    /// Attention of a step, and its shared memory.
-    pub(super) fn attend(&self, kv: DType, head_dim: usize) -> (&Kernel<AttendArgs>, usize) {
-        let widths = attend::widths(kv);
-        let fits = widths.iter().position(|width| head_dim <= width.head_dim);
-        let index = fits.unwrap_or(widths.len() - 1);
-        let shared = widths[index].shared(head_dim);
-        (&self.attend[kv as usize][index], shared)
     }
 
     /// Products of a step of so many rows.
@@ -141,17 +125,13 @@ impl Kernels {
     pub(super) fn prompt(&self, of: Storage, shape: usize) -> Option<&Kernel<PromptArgs>> {
         self.prompt.get(&of)?.get(shape)?.as_ref()
     }
-
-    /// On the tensor cores, which multiply two of a type: `None` for other caches and uncommon heads.
-    pub(super) fn prompt_attend(&self, kv: DType, head_dim: usize) -> Option<&Kernel<AttendArgs>> {
-        let kernel = self.prompt_attend.get(&head_dim);
-        kernel.filter(|_| kv == self.activation)
-    }
 }
 
 /// `kernels/prompt/attend.cu`.
 pub(super) mod prompt_attend {
-    pub(in super::super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
+    use crate::tape::KvType;
+
+    pub(super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
     pub(in super::super) const THREADS: u32 = 128;
 
     /// Query rows of a block, counted over tokens and the heads that share a KV head.
@@ -159,16 +139,20 @@ pub(super) mod prompt_attend {
         if head_dim > 128 { 64 } else { 128 }
     }
 
-    /// Bytes of shared memory: queries, keys and values, their rows apart by a bank.
-    pub(in super::super) const fn shared(head_dim: usize) -> usize {
+    /// Bytes of shared memory: queries, keys and values, their rows apart by a bank; and quants as they arrive.
+    pub(super) const fn shared(cache: KvType, head_dim: usize) -> usize {
         let keys = if head_dim > 128 { 32 } else { 64 };
-        (rows(head_dim) + 2 * keys) * (2 * head_dim + 16)
+        let arriving = match cache {
+            KvType::F32 | KvType::F16 | KvType::BF16 => 0,
+            KvType::Q8_0 => keys * cache.bytes(head_dim),
+        };
+        (rows(head_dim) + 2 * keys) * (2 * head_dim + 16) + arriving
     }
 }
 
 /// `kernels/step/attend.cu`.
 mod attend {
-    use crate::tape::{DType, STEP_ROWS};
+    use crate::tape::{KvType, STEP_ROWS};
 
     /// How heads of the cache are spread over the lanes of a warp.
     #[derive(Debug)]
@@ -178,6 +162,7 @@ mod attend {
         pub(super) head_dim: usize,
     }
 
+    /// Of 8 values a lane.
     const NARROW: [Width; 3] = [
         Width {
             name: "8x1",
@@ -192,6 +177,7 @@ mod attend {
             head_dim: 256,
         },
     ];
+    /// Of 4.
     const WIDE: [Width; 4] = [
         Width {
             name: "8x1",
@@ -211,11 +197,14 @@ mod attend {
         },
     ];
 
-    pub(super) fn widths(cache: DType) -> &'static [Width] {
-        match cache {
-            DType::F32 => &WIDE,
-            DType::F16 | DType::BF16 => &NARROW,
-        }
+    /// The narrowest that a head fits; the widest, if none is.
+    pub(super) fn width(cache: KvType, head_dim: usize) -> &'static Width {
+        let widths: &[Width] = match cache {
+            KvType::F32 => &WIDE,
+            KvType::F16 | KvType::BF16 | KvType::Q8_0 => &NARROW,
+        };
+        let fits = widths.iter().position(|width| head_dim <= width.head_dim);
+        &widths[fits.unwrap_or(widths.len() - 1)]
     }
 
     impl Width {

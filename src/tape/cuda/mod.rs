@@ -145,7 +145,7 @@ impl Cuda {
         let mut stream = Stream::new(&context)?;
         let integrated = context.properties().integrated;
         let storages = memory::storages(infos, options.activation);
-        let kernels = Kernels::load(&modules, options.activation, &storages)?;
+        let kernels = Kernels::load(&modules, options.activation, kv, &storages)?;
         let (weight_arena, weights) = memory::load(
             &context,
             options.places.weights(integrated),

@@ -43,7 +43,7 @@ impl Layout {
 }
 
 /// An executor whose slots and cache can be put and seen: slots as `layout` says, the first layer of a region of
-/// the cache as K and V, each (head, position, head_dim) in the cache's type.
+/// the cache as K and V, each (head, position) as `KvType` encodes a head.
 #[allow(clippy::missing_errors_doc)] // each fails if the device does
 pub trait Inspect {
     fn prepare(&mut self, tape: &Tape) -> Result<(), ExecuteError>;

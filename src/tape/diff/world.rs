@@ -61,7 +61,7 @@ pub struct World {
     pub kv: KvInfo,
     /// Of its cases, once it has been split by it.
     activation: DType,
-    frequencies: Vec<f32>,
+    pub(super) frequencies: Vec<f32>,
     infos: Arc<[WeightInfo]>,
     /// As a file stores them.
     bytes: Vec<Vec<u8>>,

@@ -8,7 +8,7 @@ mod products;
 pub use self::products::large;
 
 use super::world::{REGIONS, ROWS, Run, World};
-use crate::tape::{DType, KvInfo};
+use crate::tape::{DType, KvInfo, KvType};
 
 const ACTIVATIONS: [DType; 2] = [DType::F16, DType::BF16];
 const HEAD_DIMS: [usize; 6] = [16, 32, 64, 96, 128, 256];
@@ -18,16 +18,16 @@ const VOCABULARY: usize = 151_936;
 /// All but the large ones, in the order in which they are best run: one executor after the other.
 pub fn worlds() -> impl Iterator<Item = World> {
     let heads = |(index, head_dim): (usize, usize)| {
-        DType::ALL
+        KvType::ALL
             .into_iter()
             .enumerate()
-            .map(move |(at, dtype)| KvInfo {
+            .map(move |(at, element)| KvInfo {
                 layers: 1,
                 heads: 1 + (index + at) % 3,
                 head_dim,
                 context: 4096,
                 slots: REGIONS,
-                dtype,
+                element,
             })
     };
     // Of as many conversations as a step has rows.
@@ -59,6 +59,6 @@ fn unused_cache() -> KvInfo {
         head_dim: 16,
         context: 512,
         slots: crate::tape::STEP_ROWS,
-        dtype: DType::F16,
+        element: KvType::F16,
     }
 }

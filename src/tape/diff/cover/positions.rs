@@ -40,7 +40,7 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
     let KvInfo {
         heads, head_dim, ..
     } = kv;
-    let seed = 1000 * head_dim as u64 + kv.dtype as u64;
+    let seed = 1000 * head_dim as u64 + kv.element as u64;
     let mut b = Builder::new(seed, kv, (Format::F16, 2, 64));
     let norms = [(); 2].map(|()| b.vector(head_dim, 1.0, 0.3));
     for activation in ACTIVATIONS {
@@ -67,7 +67,7 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
             };
             let name = format!(
                 "head_dim {head_dim}, {heads} kv heads x {group}, cache {}, length {length}",
-                kv.dtype.name()
+                kv.element.name()
             );
             let case = if attend {
                 let op = Op::Attend {
