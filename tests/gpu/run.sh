@@ -82,7 +82,7 @@ stage_goldens() {
 
 stage_smollm2() {
     local bounds type mean p99 image memory
-    for bounds in 'f16 0.005 0.05' 'bf16 0.04 0.3'; do
+    for bounds in 'f16 0.005 0.05' 'bf16 0.04 0.3' 'q8_0 0.06 0.3'; do
         read -r type mean p99 <<<"$bounds"
         for image in cubin ptx; do
             for memory in device unified; do
