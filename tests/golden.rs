@@ -81,7 +81,8 @@ const F32: Bounds = Bounds {
     p99: 1e-4,
 };
 
-/// Section 9 of the design: 1e-4 with f32 KV and equal greedy tokens; 1e-3 with f16 KV.
+/// Section 9 of the design: 1e-4 with f32 KV and equal greedy tokens; 1e-3 with f16 KV. With q8_0 KV whatever
+/// tests/golden/README.md says of it.
 #[test]
 fn tiny_models_meet_their_references() {
     for name in TINY {
@@ -93,6 +94,13 @@ fn tiny_models_meet_their_references() {
                 Bounds {
                     mean: 1e-3,
                     p99: 1e-3,
+                },
+            ),
+            (
+                KvType::Q8_0,
+                Bounds {
+                    mean: 6e-3,
+                    p99: 2e-2,
                 },
             ),
         ] {
@@ -127,7 +135,7 @@ fn a_gguf_of_a_tiny_model_meets_the_same_reference() {
     assert_eq!(comparison.greedy_equal, comparison.greedy_total);
 }
 
-/// Section 9 of the design: 1e-4 with f32 KV, mean 3e-3 with f16 KV, whose floor is 1.4e-3.
+/// Section 9 of the design: 1e-4 with f32 KV, mean 3e-3 with f16 KV, whose floor is 1.4e-3. Of q8_0 as above.
 #[test]
 fn smollm2_meets_its_reference() {
     if !needs::smollm2() {
@@ -141,6 +149,13 @@ fn smollm2_meets_its_reference() {
             Bounds {
                 mean: 3e-3,
                 p99: 3e-2,
+            },
+        ),
+        (
+            KvType::Q8_0,
+            Bounds {
+                mean: 5e-2,
+                p99: 2.5e-1,
             },
         ),
     ] {

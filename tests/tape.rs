@@ -63,7 +63,7 @@ fn a_tape_with_one_thing_wrong_is_refused() {
         .check()
         .expect("and so is a step");
 
-    let wrong: [Case; 9] = [
+    let wrong: [Case; 10] = [
         (
             "read before write",
             |tape| {
@@ -110,6 +110,11 @@ fn a_tape_with_one_thing_wrong_is_refused() {
             "a layer that the cache lacks",
             |tape| tape.kv.layers -= 1,
             "is not in a cache",
+        ),
+        (
+            "heads that no block of the cache divides",
+            |tape| (tape.kv.element, tape.kv.head_dim) = (KvType::Q8_0, 24),
+            "no multiple of 16",
         ),
     ];
     for (what, break_it, reason) in wrong {

@@ -46,16 +46,16 @@ pub(super) fn quantize(values: &[f32], out: &mut [u8]) {
     }
 }
 
-/// The greatest |value|. One that is no number makes the scale none, so that it is seen by whoever reads the block.
+/// The greatest |value|. One that is no number makes the scale infinite, so that it shows in the whole block.
 fn greatest(values: &[f32]) -> f32 {
-    values.iter().fold(0.0, |greatest, value| {
-        let size = value.abs();
-        if greatest.is_nan() || size <= greatest {
-            greatest
+    let size = |value: &f32| {
+        if value.is_nan() {
+            f32::INFINITY
         } else {
-            size
+            value.abs()
         }
-    })
+    };
+    values.iter().map(size).fold(0.0, f32::max)
 }
 
 #[allow(clippy::cast_possible_truncation)] // it is clamped

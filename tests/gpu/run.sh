@@ -82,7 +82,7 @@ stage_goldens() {
 
 stage_smollm2() {
     local bounds type mean p99 image memory
-    for bounds in 'f16 0.005 0.05' 'bf16 0.04 0.3'; do
+    for bounds in 'f16 0.005 0.05' 'bf16 0.04 0.3' 'q8_0 0.06 0.3'; do
         read -r type mean p99 <<<"$bounds"
         for image in cubin ptx; do
             for memory in device unified; do
@@ -150,23 +150,25 @@ stage_equal() {
 }
 
 stage_sanitize() {
-    local tool model name output status summary
+    local tool model kv name output status summary
     for tool in memcheck racecheck; do
         for model in "${tiny[@]}"; do
-            name="${model#golden/} $tool"
-            if ! command -v compute-sanitizer >/dev/null; then
-                not_run "$name" 'compute-sanitizer is not here'
-                continue
-            fi
-            output=$(compute-sanitizer --tool $tool --error-exitcode 9 \
-                $ctl score --backend cuda --mode none --model "$model" --greedy 16 "$model/golden.json" 2>&1)
-            status=$?
-            summary=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|not supported|Unable' <<<"$output" | tail -n 1)
-            case $status in
-            0) passed "$name" "$summary" ;;
-            9) failing "$name" "$summary" ;;
-            *) not_run "$name" "exit $status; $summary" ;;
-            esac
+            for kv in f16 q8_0; do
+                name="${model#golden/} $kv $tool"
+                if ! command -v compute-sanitizer >/dev/null; then
+                    not_run "$name" 'compute-sanitizer is not here'
+                    continue
+                fi
+                output=$(compute-sanitizer --tool $tool --error-exitcode 9 $ctl score --backend cuda --mode none \
+                    --kv $kv --model "$model" --greedy 16 "$model/golden.json" 2>&1)
+                status=$?
+                summary=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|not supported|Unable' <<<"$output" | tail -n 1)
+                case $status in
+                0) passed "$name" "$summary" ;;
+                9) failing "$name" "$summary" ;;
+                *) not_run "$name" "exit $status; $summary" ;;
+                esac
+            done
         done
     done
 }

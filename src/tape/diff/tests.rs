@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sampler::Parameters;
-use crate::tape::{Executor, KvType, Tape};
+use crate::tape::{Executor, KvType, Tape, q8_0};
 
 /// What an executor gets wrong after each run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +19,7 @@ enum Fault {
     Cache,
     /// The choice.
     State,
-    /// A quant of what is stored is the next one.
+    /// The quants of a block that is stored are the next ones: one alone may lie halfway.
     Quant,
     /// The scale of what is stored is off by a little more than the bound allows.
     Scale,
@@ -79,7 +79,8 @@ impl Faulty {
                 let mut cache = self.executor.read_cache(region)?;
                 let head = &mut cache[0][position * element.bytes(head_dim)..];
                 if fault == Fault::Quant {
-                    head[0] ^= 1;
+                    let block = head[..q8_0::LEAST_BLOCK].iter_mut();
+                    block.for_each(|quant| *quant ^= 1);
                 } else {
                     let scale = u16::from_le_bytes([head[head_dim], head[head_dim + 1]]);
                     head[head_dim..head_dim + 2].copy_from_slice(&(scale + 2).to_le_bytes());
@@ -208,7 +209,7 @@ fn equals_are_equal_and_every_fault_is_caught() {
         }
     }
     assert!(equal.failures().is_empty(), "{equal}");
-    assert!((600..=1000).contains(&cases), "{cases} cases");
+    assert!((600..=1100).contains(&cases), "{cases} cases");
     let all = caught.values().all(|count| *count >= 5);
     assert!(
         caught.len() == 8 && all,

@@ -34,6 +34,7 @@ impl Bounds {
         let (mean, p99) = match (backend, kv) {
             ("cpu", KvType::F32) => (1e-4, 1e-4),
             ("cpu", KvType::F16) => (1e-3, 1e-3),
+            ("cpu", KvType::Q8_0) => (6e-3, 2e-2),
             (_, KvType::F32 | KvType::F16) => (5e-3, 5e-2),
             (_, KvType::BF16 | KvType::Q8_0) => (1e-2, 5e-2),
         };

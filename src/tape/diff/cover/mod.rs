@@ -11,7 +11,7 @@ use super::world::{REGIONS, ROWS, Run, World};
 use crate::tape::{DType, KvInfo, KvType};
 
 const ACTIVATIONS: [DType; 2] = [DType::F16, DType::BF16];
-const HEAD_DIMS: [usize; 6] = [16, 32, 64, 96, 128, 256];
+const HEAD_DIMS: [usize; 7] = [16, 32, 64, 80, 96, 128, 256];
 /// Qwen's vocabulary.
 const VOCABULARY: usize = 151_936;
 
