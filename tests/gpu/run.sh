@@ -2,6 +2,7 @@
 # run.sh [STAGE...]: checks the CUDA backend on the GPU at hand, in the stages named or in all of them, and
 # prints one table; needs nothing that `make gpu` did not pack beside it. A check that cannot run says NOT
 # RUN and is never a pass. Exit: 0 all passed, 1 a check failed, 77 something could not run.
+# run.sh figures MODEL...: speeds of each, beside the peer's if PEER names its program; figures.py says the rest.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
@@ -392,6 +393,10 @@ stage_lifecycle() {
     with_synthetic
 }
 
+if [ "${1:-}" = figures ] && [ $# -gt 1 ] && [[ " ${stages[*]} " != *" $2 "* ]]; then
+    shift
+    exec python3 figures.py "$@"
+fi
 [ $# -gt 0 ] || set -- "${stages[@]}"
 for stage in "$@"; do
     if [[ " ${stages[*]} " != *" $stage "* ]]; then
