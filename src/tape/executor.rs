@@ -28,6 +28,16 @@ impl Executor {
         }
     }
 
+    /// Of a GPU, the multiprocessors that kernels run on, and all that it has.
+    #[must_use]
+    pub fn multiprocessors(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::Cpu(_) => None,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => Some(cuda.multiprocessors()),
+        }
+    }
+
     /// Makes room for a tape: after this, running it allocates nothing.
     ///
     /// # Errors

@@ -206,6 +206,13 @@ impl Cuda {
         format!("{}, {}", properties.name, self.image)
     }
 
+    /// The multiprocessors that kernels run on, and all that the device has.
+    #[must_use]
+    pub fn multiprocessors(&self) -> (u32, u32) {
+        let properties = self.context.properties();
+        (properties.multiprocessors, properties.all_multiprocessors)
+    }
+
     /// Where generation of the turn that runs stands.
     #[must_use]
     pub fn state(&self) -> StepState {
@@ -260,7 +267,7 @@ impl Cuda {
         let step = Step {
             work: launch::Work {
                 kernels: &self.kernels,
-                multiprocessors: self.context.properties().multiprocessors.unsigned_abs(),
+                multiprocessors: self.context.properties().multiprocessors,
                 weights: &self.weights,
                 slots: &self.slots,
                 addresses: &self.scratch.addresses,
