@@ -21,7 +21,7 @@ pub use dtype::DType;
 pub use executor::Executor;
 pub use footprint::Footprint;
 pub use op::{Op, Projection};
-pub use step::{ExecuteError, Noted, Pace, StepState};
+pub use step::{ExecuteError, Noted, Pace, Span, StepState};
 
 use crate::graph::{Budget, Mode};
 use crate::model::Format;

@@ -27,6 +27,7 @@ mod step;
 mod storage;
 mod thread;
 mod tiles;
+mod timed;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -113,6 +114,8 @@ pub struct Cuda {
     moves: u64,
     scratch: Scratch,
     stamps: Option<Stamps>,
+    /// Of steps that are timed in passing.
+    in_passing: Option<Stamps>,
     weight_arena: Arena,
     stream: Stream,
     context: Rc<Context>,
@@ -172,6 +175,7 @@ impl Cuda {
             moves: 0,
             scratch,
             stamps: None,
+            in_passing: None,
             weight_arena,
             stream,
             image: modules.kind(),
