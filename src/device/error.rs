@@ -83,7 +83,8 @@ pub enum Error {
     )]
     NoPartitions { call: &'static str },
     #[error(
-        "no partition of {wanted} multiprocessors can be had of the GPU's {have}: ask for fewer, at least 1; they come in groups, of 8 on an H100"
+        "no partition of {wanted} multiprocessors can be had of the GPU's {have}: ask for fewer, at least 1; the driver \
+         gives them in groups, of 8 on an H100"
     )]
     Partition { wanted: u32, have: u32 },
     #[error("{call} fails: {name}")]

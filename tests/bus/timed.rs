@@ -34,7 +34,7 @@ fn number(info: &Info, key: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_looks_is_told_the_time_of_each_kind_of_operation() {
     let mut served = Served::new();
-    let client = served.start("").await;
+    let client = served.start("kv.context = 256\n").await;
     let diagnostics = diagnostics(&client).await;
     answer(&client).await;
     let before = diagnostics.decode_graph().await.expect("it tells");
