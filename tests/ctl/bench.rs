@@ -198,16 +198,9 @@ async fn bench_draws_what_it_measured() {
 #[tokio::test]
 async fn bench_runs_on_no_part_of_a_cpu() {
     let model = golden("tiny-llama");
-    let bench = [
-        "bench",
-        "--backend",
-        "cpu",
-        "--sms",
-        "16",
-        "--model",
-        text(&model),
-    ];
-    let bench = run(&bench).await;
+    let bench = ["bench", "--backend", "cpu", "--model", text(&model)];
+    let on_a_part = ["--prompt", "4", "--sms", "16"];
+    let bench = run(&[&bench[..], &on_a_part].concat()).await;
     assert_eq!(bench.code, Some(2), "{bench:?}");
     assert!(bench.stderr.contains("--sms"), "{bench:?}");
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::context::Context;
 use super::kinds::Kind;
@@ -16,10 +17,15 @@ const TITLE: u32 = 40;
 /// Of a kind of operation: two bars and the space around them.
 const BARS: u32 = 36;
 /// Above the bars of a context, and their axis below.
-const AROUND_BARS: u32 = 84;
+const AROUND_BARS: u32 = 70;
 const SPEEDS: u32 = 320;
 /// For the names of the operations.
 const NAMES: u32 = 150;
+
+// In the library's points, which are larger than what it draws.
+const HEADING: (&str, u32) = ("sans-serif", 22);
+const CAPTION: (&str, u32) = ("sans-serif", 18);
+const LABEL: (&str, u32) = ("sans-serif", 15);
 
 const TIME: RGBColor = RGBColor(0x2b, 0x6c, 0xb0);
 const FLOOR: RGBColor = RGBColor(0xb0, 0xb8, 0xc4);
@@ -45,7 +51,7 @@ pub(super) fn svg(report: &Report) -> Result<String, DrawingAreaErrorKind<std::i
         let size = (WIDTH, TITLE + bars + SPEEDS);
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         root.fill(&WHITE)?;
-        root.titled(&report.title(), ("sans-serif", 18))?;
+        root.titled(&report.title(), HEADING)?;
         let (_, mut rest) = root.split_vertically(TITLE);
         for context in shown() {
             let (area, below) = rest.split_vertically(height(context));
@@ -80,16 +86,18 @@ fn kinds(area: &Area, context: &Context) -> Drawn {
         context.prompt
     );
     let mut chart = ChartBuilder::on(area)
-        .caption(caption, ("sans-serif", 14))
+        .caption(caption, CAPTION)
         .margin(8)
         .x_label_area_size(28)
         .y_label_area_size(NAMES)
         // Room for the figures beside the longest bar.
-        .build_cartesian_2d(0.0..most * 1.2, (0..last).into_segmented())?;
+        .build_cartesian_2d(0.0..most * 1.3, (0..last).into_segmented())?;
     chart
         .configure_mesh()
         .disable_y_mesh()
         .light_line_style(TRANSPARENT)
+        .label_style(LABEL)
+        .x_label_formatter(&|time| format!("{time:.0}"))
         .y_labels(kinds.len())
         .y_label_formatter(&name)
         .draw()?;
@@ -110,19 +118,17 @@ fn kinds(area: &Area, context: &Context) -> Drawn {
         ])?;
         let figures = match kind.floor_microseconds {
             Some(floor) if floor > 0.0 => {
-                format!(
-                    " {:.0}: {:.1} x {floor:.0}",
-                    kind.microseconds,
-                    kind.microseconds / floor
-                )
+                let times = kind.microseconds / floor;
+                format!(" {:.0} us = {times:.1} x {floor:.0}", kind.microseconds)
             }
-            _ => format!(" {:.0}", kind.microseconds),
+            _ => format!(" {:.0} us", kind.microseconds),
         };
         let end = (
             kind.microseconds.max(floor(kind)),
             SegmentValue::CenterOf(at),
         );
-        chart.draw_series([Text::new(figures, end, ("sans-serif", 12))])?;
+        let beside = TextStyle::from(LABEL).pos(Pos::new(HPos::Left, VPos::Center));
+        chart.draw_series([Text::new(figures, end, beside)])?;
     }
     Ok(())
 }
@@ -138,7 +144,7 @@ fn speeds(area: &Area, caption: &str, contexts: &[Context], of: fn(&Context) -> 
     let lengths = around(&points);
     let most = points.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);
     let mut chart = ChartBuilder::on(area)
-        .caption(caption, ("sans-serif", 14))
+        .caption(caption, CAPTION)
         .margin(8)
         .x_label_area_size(40)
         .y_label_area_size(64)
@@ -146,8 +152,10 @@ fn speeds(area: &Area, caption: &str, contexts: &[Context], of: fn(&Context) -> 
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
+        .label_style(LABEL)
         .x_desc("tokens of the prompt")
         .x_label_formatter(&|length| format!("{length:.0}"))
+        .y_label_formatter(&|speed| format!("{speed:.0}"))
         .draw()?;
     chart.draw_series(LineSeries::new(points.clone(), TIME.stroke_width(2)))?;
     let dots = points
