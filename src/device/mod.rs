@@ -18,6 +18,7 @@ mod kernel;
 mod mailbox;
 mod mapping;
 mod open;
+mod partition;
 mod pinned;
 mod plan;
 mod stream;

@@ -236,7 +236,8 @@ impl Source<'_> {
     #[cfg(feature = "cuda")]
     fn cuda(&mut self, mut forward: Forward, settings: &Settings) -> Result<Loaded, LoadError> {
         forward.activation = settings.cuda.activations;
-        let device = cuda::Device::open(settings.cuda.emulate_tegra)?;
+        let device =
+            cuda::Device::open_part(settings.cuda.emulate_tegra, settings.cuda.multiprocessors)?;
         let properties = device.properties();
         let chunk = chunk::of_gpu(properties.memory, properties.integrated);
         let settings = &chunk::settled(settings, chunk);

@@ -59,6 +59,8 @@ pub struct CudaSettings {
     pub spin: Duration,
     /// Refuse on a discrete GPU what an Orin would not allow.
     pub emulate_tegra: bool,
+    /// Run on a partition of so many multiprocessors, or a few more; `None` is the whole GPU.
+    pub multiprocessors: Option<u32>,
 }
 
 impl Default for CudaSettings {
@@ -69,6 +71,7 @@ impl Default for CudaSettings {
             kv: Placement::Auto,
             spin: Duration::from_micros(50),
             emulate_tegra: false,
+            multiprocessors: None,
         }
     }
 }

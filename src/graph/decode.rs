@@ -109,7 +109,7 @@ impl<E> DecodeGraph<E> {
     /// What the step itself or the device fails with; a driver that refuses to record or replay is no error.
     pub fn step<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<Ran, S::Error> {
         if !self.life.serves() {
-            return self.eager(step);
+            return self.step_eagerly(step);
         }
         let at = self.size(step.rows());
         self.check(at, step);
@@ -134,7 +134,7 @@ impl<E> DecodeGraph<E> {
                     self.life.launched();
                     return Ok(Ran::Replayed);
                 }
-                self.eager(step)
+                self.step_eagerly(step)
             }
             Err(error) => {
                 self.life.abandoned();
@@ -143,7 +143,11 @@ impl<E> DecodeGraph<E> {
         }
     }
 
-    fn eager<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<Ran, S::Error> {
+    /// Runs one step operation by operation; what is recorded stays as it is.
+    ///
+    /// # Errors
+    /// What the step itself or the device fails with.
+    pub fn step_eagerly<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<Ran, S::Error> {
         step.eager(0..step.operations())?;
         self.life.ran_eagerly();
         Ok(Ran::Eagerly)

@@ -100,6 +100,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
                 kv: placement(config.memory.kv),
                 spin: config.engine.spin,
                 emulate_tegra: config.device.emulate_tegra,
+                multiprocessors: None,
             },
             ..runner::Settings::default()
         },

@@ -24,7 +24,7 @@ pub use executor::Executor;
 pub use footprint::Footprint;
 pub use kv_type::KvType;
 pub use op::{Op, Projection};
-pub use step::{ExecuteError, Noted, Pace, StepState};
+pub use step::{ExecuteError, Noted, Pace, Span, StepState};
 
 use crate::graph::{Budget, Mode};
 use crate::model::Format;

@@ -2,6 +2,7 @@
 # run.sh [STAGE...]: checks the CUDA backend on the GPU at hand, in the stages named or in all of them, and
 # prints one table; needs nothing that `make gpu` did not pack beside it. A check that cannot run says NOT
 # RUN and is never a pass. Exit: 0 all passed, 1 a check failed, 77 something could not run.
+# run.sh figures MODEL...: speeds of each, beside the peer's if PEER names its program; figures.py says the rest.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
@@ -131,20 +132,32 @@ stage_rows() {
     done
 }
 
-# A replayed step is the step: the same greedy tokens, and the same log probabilities.
+# same NAME ONE OTHER: what `score --greedy` said twice; an error would be the same twice.
+same() {
+    if ! grep -q greedy <<<"$2"; then
+        failing "$1" "$(tail -n 1 <<<"$2")"
+    elif [ "$2" = "$3" ]; then
+        passed "$1"
+    else
+        failing "$1" "$(tail -n 1 <<<"$3")"
+    fi
+}
+
+# A replayed step is the step, and on a few multiprocessors as on all: the same greedy tokens, and the same log
+# probabilities.
 stage_equal() {
-    local model graph eager name
+    local model graph other name
     for model in "${tiny[@]}"; do
         name="${model#golden/} graph = eager"
         graph=$($ctl score --backend cuda --model "$model" --greedy 48 "$model/golden.json" 2>&1)
-        eager=$($ctl score --backend cuda --mode none --model "$model" --greedy 48 "$model/golden.json" 2>&1)
-        # An error would be the same twice.
-        if ! grep -q greedy <<<"$graph"; then
-            failing "$name" "$(tail -n 1 <<<"$graph")"
-        elif [ "$graph" = "$eager" ]; then
-            passed "$name"
+        other=$($ctl score --backend cuda --mode none --model "$model" --greedy 48 "$model/golden.json" 2>&1)
+        same "$name" "$graph" "$other"
+        name="${model#golden/} partition = whole"
+        other=$($ctl score --backend cuda --sms 16 --model "$model" --greedy 48 "$model/golden.json" 2>&1)
+        if [[ $other == *'no partition'* ]]; then
+            not_run "$name" "$(tail -n 1 <<<"$other")"
         else
-            failing "$name"
+            same "$name" "$graph" "$other"
         fi
     done
 }
@@ -395,6 +408,10 @@ stage_lifecycle() {
     with_synthetic
 }
 
+if [ "${1:-}" = figures ] && [ $# -gt 1 ] && [[ " ${stages[*]} " != *" $2 "* ]]; then
+    shift
+    exec python3 figures.py "$@"
+fi
 [ $# -gt 0 ] || set -- "${stages[@]}"
 for stage in "$@"; do
     if [[ " ${stages[*]} " != *" $stage "* ]]; then

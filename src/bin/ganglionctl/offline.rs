@@ -49,6 +49,9 @@ pub(crate) struct Setup {
     /// Refuse on a discrete GPU what an Orin would not allow
     #[arg(long)]
     emulate_tegra: bool,
+    /// Run on a partition of at least so many of the GPU's multiprocessors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) sms: Option<u32>,
 }
 
 /// Takes a mode of the decode graph by its name.
@@ -133,8 +136,16 @@ impl Setup {
                 ),
             ));
         }
+        if self.sms.is_some() && matches!(self.backend, Backend::Cpu) {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--sms is a GPU's: leave it out, or --backend cpu".to_owned(),
+            ));
+        }
         let settings = Settings {
             backend: match self.backend {
+                // A CPU has none.
+                Backend::Auto if self.sms.is_some() => runner::Backend::Cuda,
                 Backend::Auto => runner::Backend::Auto,
                 Backend::Cpu => runner::Backend::Cpu,
                 Backend::Cuda => runner::Backend::Cuda,
@@ -157,6 +168,7 @@ impl Setup {
                 kv: self.memory.placement(),
                 spin: Duration::from_micros(self.spin_us),
                 emulate_tegra: self.emulate_tegra,
+                multiprocessors: self.sms,
             },
             reserve: self.reserve_mib << 20,
             ..Settings::default()

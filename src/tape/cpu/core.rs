@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::cache::Cache;
 use super::footprint::Lengths;
+use super::notes::Notes;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
 use crate::sampler::Sampler;
@@ -34,6 +35,8 @@ pub(super) struct Core {
     runs: Vec<Run>,
     /// Tokens chosen since the start.
     pub(super) chosen: u64,
+    /// Where operations note when they begin and end, if anyone asks.
+    pub(super) notes: Option<Notes>,
     pool: Arc<rayon::ThreadPool>,
 }
 
@@ -78,6 +81,7 @@ impl Core {
             forced: Vec::new(),
             runs: Vec::new(),
             chosen: 0,
+            notes: None,
             pool: Arc::new(pool),
         })
     }
@@ -136,8 +140,14 @@ impl Core {
         let mut runs = std::mem::take(&mut self.runs);
         self.fill(&mut runs, tape, region);
         let ran = pool.install(|| {
-            let mut ops = operations.map(|index| &tape.ops[index]);
-            ops.try_for_each(|op| self.execute(tape, op, &runs))
+            operations.into_iter().try_for_each(|index| {
+                let begun = self.notes.as_ref().map(Notes::now);
+                self.execute(tape, &tape.ops[index], &runs)?;
+                if let (Some(notes), Some(begun)) = (&mut self.notes, begun) {
+                    notes.ended(index, begun);
+                }
+                Ok(())
+            })
         });
         self.runs = runs;
         ran

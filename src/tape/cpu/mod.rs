@@ -11,6 +11,7 @@ mod footprint;
 mod inspect;
 mod matmul;
 mod norm;
+mod notes;
 mod rope;
 mod softmax;
 mod step;
@@ -20,9 +21,10 @@ use std::time::Instant;
 
 use self::core::Core;
 pub use self::footprint::footprint;
+use self::notes::Notes;
 use self::step::{Living, Step};
 pub use self::weight::{Matrix, Weight};
-use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape};
+use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, Span, StepState, Tape};
 use crate::fault::Faults;
 use crate::graph::{Buckets, Counts, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
 use crate::sampler::Parameters;
@@ -182,6 +184,21 @@ impl Cpu {
         dot
     }
 
+    /// From now on operations note when they begin and end.
+    pub fn measure(&mut self, step: &Tape) {
+        self.core.notes = Some(Notes::new(step.ops.len()));
+    }
+
+    /// When operations of the last step began and ended, in nanoseconds; empty where nothing was measured.
+    #[must_use]
+    pub fn take_spans(&mut self) -> Vec<Option<Span>> {
+        self.core
+            .notes
+            .as_mut()
+            .map(Notes::take)
+            .unwrap_or_default()
+    }
+
     /// What tests let fail.
     #[must_use]
     pub fn faults(&self) -> &Faults {
@@ -250,6 +267,25 @@ impl Cpu {
         // All of it is computing: of the engine's own work nothing is in here.
         self.pace.waited = begun.elapsed();
         Ok(())
+    }
+
+    /// Runs one step of the turn that runs, whose operations note when they begin and end; what is recorded is neither
+    /// run nor touched.
+    ///
+    /// # Errors
+    /// As `step`.
+    pub fn time_step(&mut self, tape: &Tape) -> Result<Vec<Option<Span>>, ExecuteError> {
+        self.fits(self.core.region, 1, tape.rows)?;
+        self.core.rows.clear();
+        self.core.rows.push(self.core.region);
+        let before = self.core.notes.replace(Notes::new(tape.ops.len()));
+        let begun = Instant::now();
+        let (mut step, graph, _) = self.split(tape);
+        let ran = graph.step_eagerly(&mut step);
+        let spans = self.take_spans();
+        self.core.notes = before;
+        self.pace.waited = begun.elapsed();
+        ran.map(|_| spans)
     }
 
     fn fits(&self, region: usize, tokens: usize, rows: usize) -> Result<(), ExecuteError> {

@@ -28,6 +28,7 @@ mod step_attend;
 mod storage;
 mod thread;
 mod tiles;
+mod timed;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -114,6 +115,8 @@ pub struct Cuda {
     moves: u64,
     scratch: Scratch,
     stamps: Option<Stamps>,
+    /// Of steps that are timed in passing.
+    in_passing: Option<Stamps>,
     weight_arena: Arena,
     stream: Stream,
     context: Rc<Context>,
@@ -173,6 +176,7 @@ impl Cuda {
             moves: 0,
             scratch,
             stamps: None,
+            in_passing: None,
             weight_arena,
             stream,
             image: modules.kind(),
@@ -205,6 +209,13 @@ impl Cuda {
     pub fn describe(&self) -> String {
         let properties = self.context.properties();
         format!("{}, {}", properties.name, self.image)
+    }
+
+    /// The multiprocessors that kernels run on, and all that the device has.
+    #[must_use]
+    pub fn multiprocessors(&self) -> (u32, u32) {
+        let properties = self.context.properties();
+        (properties.multiprocessors, properties.all_multiprocessors)
     }
 
     /// Where generation of the turn that runs stands.
@@ -261,7 +272,7 @@ impl Cuda {
         let step = Step {
             work: launch::Work {
                 kernels: &self.kernels,
-                multiprocessors: self.context.properties().multiprocessors.unsigned_abs(),
+                multiprocessors: self.context.properties().multiprocessors,
                 weights: &self.weights,
                 slots: &self.slots,
                 addresses: &self.scratch.addresses,
