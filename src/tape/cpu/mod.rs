@@ -9,6 +9,7 @@ mod dots;
 mod exp;
 mod footprint;
 mod inspect;
+mod load;
 mod matmul;
 mod norm;
 mod rope;
@@ -20,6 +21,7 @@ use std::time::Instant;
 
 use self::core::Core;
 pub use self::footprint::footprint;
+pub use self::load::load;
 use self::step::{Living, Step};
 pub use self::weight::{Matrix, Weight};
 use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape};

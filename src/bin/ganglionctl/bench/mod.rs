@@ -3,6 +3,7 @@
 mod anatomy;
 mod available;
 mod ceiling;
+mod disk;
 mod kinds;
 mod loading;
 mod report;
@@ -11,19 +12,20 @@ mod statistics;
 mod together;
 mod turn;
 
-use std::io;
-use std::path::Path;
+use std::time::Instant;
 
 use clap::{Parser, value_parser};
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
+use ganglion::model::Checkpoint;
 use ganglion::tape::Executor;
 
 use crate::failure::{Exit, Failure};
 use crate::offline::{self, Setup, bad_run};
 use crate::output;
 use anatomy::Anatomy;
-use loading::Loading;
+use disk::Files;
+use loading::{Cached, Loading, Reading};
 use report::{Ceiling, Measured, Report, Speed};
 use resident::Resident;
 use turn::Turn;
@@ -71,13 +73,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         json,
         ..
     } = arguments;
+    let files = Files::of(&setup.model);
+    // Where it cannot be forgotten, what is opened next says why.
+    let _ = files.as_ref().map(Files::forget);
     let checkpoint = setup.open()?;
-    let (runner, watched) = loading::watch(setup.may_use_gpu(), || {
+    let load = |checkpoint: &Checkpoint, reading: &mut Reading| {
         let context = prompt.saturating_add(*generate);
         let conversations = rows.iter().max().map_or(1, |rows| usize::from(*rows));
-        setup.load(&checkpoint, (context, conversations), modes[0])
-    });
+        let noted = &mut |read, all| reading.note(read, all);
+        setup.load(checkpoint, (context, conversations), modes[0], noted)
+    };
+    let (runner, watched) =
+        loading::watch(setup.may_use_gpu(), |reading| load(&checkpoint, reading));
     let mut runner = runner?;
+    let disk = files.as_ref().ok().and_then(Files::disk);
+    let mut cached = None;
+    if let Ok(files) = &files {
+        // Two have no room everywhere.
+        drop(runner);
+        let remembered = files.remember();
+        // Opened anew: it looks only once whether the page cache has it.
+        let again = setup.open()?;
+        let (start, mut reading) = (Instant::now(), Reading::default());
+        runner = load(&again, &mut reading)?;
+        let load = start.elapsed();
+        cached = remembered.map(|()| Cached { load, reading });
+    }
     let ids = random_ids(*prompt, checkpoint.shape.vocabulary);
     let measured = measure(&mut runner, &ids, arguments).map_err(|error| bad_run(&error))?;
     // Before the buffer of the next measurement counts as ours.
@@ -86,8 +107,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let model_bytes = file_bytes(&setup.model).ok();
-    let loading = Loading::new(&watched, runner.memory(), model_bytes);
+    let model_bytes = files.and_then(|files| files.bytes()).ok();
+    let loading = Loading::new(&watched, disk, cached.as_ref(), runner.memory());
     let setting = report::Setting {
         version: env!("CARGO_PKG_VERSION"),
         model: checkpoint.name.clone(),
@@ -187,19 +208,4 @@ fn random_ids(count: usize, vocabulary: usize) -> Vec<u32> {
             u32::try_from(state % vocabulary).unwrap_or(0)
         })
         .collect()
-}
-
-/// Bytes of a model's file, or of the weights in its directory.
-fn file_bytes(model: &Path) -> io::Result<u64> {
-    if !model.is_dir() {
-        return Ok(model.metadata()?.len());
-    }
-    let mut bytes = 0;
-    for entry in model.read_dir()? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|name| name == "safetensors") {
-            bytes += path.metadata()?.len();
-        }
-    }
-    Ok(bytes)
 }
