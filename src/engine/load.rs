@@ -254,7 +254,7 @@ impl Loader<'_> {
             &forward.shape.rope_frequencies,
             forward.kv,
             options,
-            (&self.source, self.read),
+            (&self.source, &mut *self.read),
         )?;
         let description = cuda.describe();
         Ok(Loaded {

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -53,74 +53,68 @@ pub const fn pieces_at_once(bytes: usize) -> usize {
     }
 }
 
-/// Has as many threads as there are `buffers` carry out `work` on the pieces, the first first, each thread with a buffer of
-/// its own; `done` hears on this thread of each piece whose work has ended, and has its buffer until it returns.
+/// Has threads carry out `work` on the pieces, the first first, each with a buffer that nobody else has; `done` hears on
+/// this thread of each piece whose work has ended, and has its buffer until it returns. More buffers than threads, and
+/// nobody waits for `done`.
 ///
 /// # Errors
-/// The first of `work` or `done`, once no thread works any more; or that none could be started.
+/// The first of `work` or `done`, once no thread works any more; or that no thread could be started.
 pub fn in_flight<P: Send, B: Send, E: From<FillError> + Send>(
+    threads: usize,
     pieces: Vec<P>,
     buffers: Vec<B>,
     work: impl Fn(&mut P, &mut B) -> Result<(), E> + Sync,
     mut done: impl FnMut(P, &mut B) -> Result<(), E>,
 ) -> Result<(), E> {
     let waiting = Mutex::new(pieces.into_iter());
+    // As many as there are buffers: nobody ever waits to send.
     let (ended, results) = mpsc::sync_channel(buffers.len());
+    let (back, free) = mpsc::sync_channel(buffers.len());
+    buffers
+        .into_iter()
+        .for_each(|buffer| drop(back.send(buffer)));
+    let free = Mutex::new(free);
     thread::scope(|scope| {
-        let mut returns = Vec::new();
-        for (number, mut buffer) in buffers.into_iter().enumerate() {
-            let (back, returned) = mpsc::sync_channel(1);
-            let (ended, waiting, work) = (ended.clone(), &waiting, &work);
+        for number in 0..threads {
+            let (ended, waiting, free, work) = (ended.clone(), &waiting, &free, &work);
             let reader = thread::Builder::new().name(format!("reader-{number}"));
             let started = reader.spawn_scoped(scope, move || {
                 loop {
                     let Some(mut piece) = locked(waiting).next() else {
                         return;
                     };
+                    // None comes any more if another piece has failed.
+                    let Ok(mut buffer) = locked(free).recv() else {
+                        return;
+                    };
                     let result = work(&mut piece, &mut buffer).map(|()| (piece, buffer));
                     let failed = result.is_err();
                     // If nobody listens any more, another has failed before.
-                    if ended.send((number, result)).is_err() || failed {
+                    if ended.send(result).is_err() || failed {
                         return;
                     }
-                    let Ok(back) = returned.recv() else {
-                        return;
-                    };
-                    buffer = back;
                 }
             });
             match started {
-                Ok(_) => returns.push(back),
+                Ok(_) => {}
                 // The fewer there are the slower it gets, and no worse.
                 Err(_) if number > 0 => break,
                 Err(error) => return Err(FillError::Threads(error).into()),
             }
         }
         drop(ended);
-        let outcome = take_in(&results, &returns, &mut done);
-        if outcome.is_err() {
-            // Nobody begins another; who waits for a buffer learns with the end of this block that there is none.
-            locked(&waiting).by_ref().for_each(drop);
-        }
+        let outcome = results.iter().try_for_each(|result| {
+            let (piece, mut buffer) = result?;
+            done(piece, &mut buffer)?;
+            // All threads may have ended.
+            let _ = back.send(buffer);
+            Ok(())
+        });
+        // Whoever waits for a buffer ends, and after a failure nobody begins another piece.
+        drop(back);
+        locked(&waiting).by_ref().for_each(drop);
         outcome
     })
-}
-
-/// A piece whose work has ended, and the buffer that it was done with.
-type Ended<P, B, E> = (usize, Result<(P, B), E>);
-
-fn take_in<P, B, E>(
-    results: &Receiver<Ended<P, B, E>>,
-    returns: &[SyncSender<B>],
-    done: &mut impl FnMut(P, &mut B) -> Result<(), E>,
-) -> Result<(), E> {
-    for (number, result) in results {
-        let (piece, mut buffer) = result?;
-        done(piece, &mut buffer)?;
-        // It waits for its buffer, unless it has panicked: that is met when the threads are joined.
-        let _ = returns[number].send(buffer);
-    }
-    Ok(())
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -139,7 +133,7 @@ mod tests {
             *buffer = *piece;
             Ok::<_, FillError>(())
         };
-        in_flight((0..1000).collect(), vec![0; 4], work, |piece, buffer| {
+        in_flight(4, (0..1000).collect(), vec![0; 6], work, |piece, buffer| {
             assert_eq!(piece, *buffer);
             sum += piece;
             Ok(())
@@ -157,6 +151,7 @@ mod tests {
         };
         let worked = Mutex::new(0);
         let reading = in_flight(
+            4,
             (0..1000).collect(),
             vec![(); 4],
             |piece, ()| {
@@ -171,6 +166,7 @@ mod tests {
         assert!(matches!(reading, Err(FillError::Memory { bytes: 10, .. })));
         assert!(*locked(&worked) < 100, "{worked:?} of 1000");
         let copying = in_flight(
+            4,
             (0..1000).collect(),
             vec![(); 4],
             |_: &mut usize, ()| Ok(()),

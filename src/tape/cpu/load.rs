@@ -60,9 +60,11 @@ pub fn load<S: Source>(
         }
     }
     pieces.sort_by_key(|piece| source.place(piece.weight, piece.rows.start));
+    let threads = pieces_at_once(PIECE_BYTES);
     in_flight(
+        threads,
         pieces,
-        vec![(); pieces_at_once(PIECE_BYTES)],
+        vec![(); 4 * threads],
         |Piece { weight, rows, to }, ()| {
             source.read(*weight, rows.clone(), &mut |stored| match to {
                 To::Matrix(to) => to.copy_from_slice(stored),

@@ -38,7 +38,7 @@ where
 {
     let (plan, planned) = plan(infos, activation)?;
     let mut arena = Arena::new(context, memory, &plan)?;
-    let weights: Result<_, _> = infos
+    let weights: Result<Vec<_>, Error> = infos
         .iter()
         .zip(&planned)
         .map(|(info, regions)| weight(&arena, info, activation, regions))
@@ -74,8 +74,9 @@ where
             let mut filled = in_place(&mut arena, pieces, &idle)?;
             filled.sort_by_key(|(piece, _)| source.place(piece.weight, piece.rows.start));
             in_flight(
+                threads,
                 filled,
-                vec![(); threads],
+                vec![(); 4 * threads],
                 |(piece, out), ()| lay_out(piece, out),
                 |(piece, _), ()| {
                     read(&piece);
@@ -88,6 +89,7 @@ where
             pieces.sort_by_key(|piece| source.place(piece.weight, piece.rows.start));
             let mut staging = Staging::new(context, longest.max(PIECE_BYTES), threads)?;
             in_flight(
+                threads,
                 pieces,
                 staging.parts(),
                 |piece, out| lay_out(piece, &mut out[..piece.at.len()]),
@@ -108,7 +110,7 @@ fn weight(
     arena: &Arena,
     info: &WeightInfo,
     activation: DType,
-    regions: &Regions,
+    regions: &[(Range<usize>, Region)],
 ) -> Result<Weight, Error> {
     if info.rows == 1 {
         let [(_, region)] = regions[..] else {

@@ -11,8 +11,8 @@ use crate::tape::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::tape::cuda::{self, Cuda};
 use crate::tape::{
-    DType, Ending, Executor, FillError, GraphOptions, Input, KvInfo, Op, Slot, SlotInfo, Source, Tape,
-    WeightId, WeightInfo,
+    DType, Ending, Executor, FillError, GraphOptions, Input, KvInfo, Op, Slot, SlotInfo, Source,
+    Tape, WeightId, WeightInfo,
 };
 
 /// Regions of each cache.

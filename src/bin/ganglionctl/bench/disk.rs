@@ -40,8 +40,10 @@ impl Files {
     }
 
     pub(crate) fn bytes(&self) -> io::Result<u64> {
-        let lengths = self.0.iter().map(|path| Ok(fs::metadata(path)?.len()));
-        lengths.sum()
+        let lengths = self.0.iter().map(fs::metadata);
+        lengths
+            .map(|metadata| metadata.map(|metadata| metadata.len()))
+            .sum()
     }
 
     /// Has the page cache forget them, as after the machine's start.
@@ -86,7 +88,8 @@ impl Files {
             ended.sum::<Option<u64>>()
         })?;
         #[allow(clippy::cast_precision_loss)] // shown to three digits
-        (read > 0).then(|| read as f64 / start.elapsed().as_secs_f64())
+        let speed = read as f64 / start.elapsed().as_secs_f64();
+        (read > 0).then_some(speed)
     }
 }
 
