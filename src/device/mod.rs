@@ -21,11 +21,12 @@ mod open;
 mod partition;
 mod pinned;
 mod plan;
+mod staging;
 mod stream;
 mod template;
 
 pub use abi::*;
-pub use arena::{Arena, Rows, Staging};
+pub use arena::{Arena, Rows};
 pub use bandwidth::copy_bandwidth;
 pub use context::{Context, Properties};
 pub use crash::{LAST_WORDS_SECONDS, report_crashes};
@@ -40,6 +41,7 @@ pub use mailbox::{
 };
 pub use pinned::Pinned;
 pub use plan::{CHUNK_BYTES, Memory, Plan, Region};
+pub use staging::Staging;
 pub use stream::{Idle, Stream};
 pub use template::{Captured, Template};
 

@@ -7,7 +7,7 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
 . ./daemon.sh
-stages=(goldens smollm2 device diff self_test modes rows equal sanitize daemon lifecycle figures anatomy)
+stages=(goldens smollm2 device diff self_test modes rows long equal sanitize daemon lifecycle figures anatomy)
 ctl=./ganglionctl
 smol=SmolLM2-135M-Instruct.Q4_1.gguf
 tiny=(golden/tiny-*)
@@ -95,6 +95,14 @@ stage_smollm2() {
                 fi
             done
         done
+    done
+}
+
+# The same far into a conversation.
+stage_long() {
+    local model
+    for model in "${tiny[@]}"; do
+        check "long: ${model#golden/}" long "$model"
     done
 }
 
@@ -280,7 +288,9 @@ print(", ".join([
     "decode {:.1f} tok/s".format(best["decode_tokens_per_second"]),
     "{:.0f} GB/s".format(best["decode_gigabytes_per_second"]) + shown("percent_of_copy", " = {:.0f}% of a copy", ""),
     shown("step_nodes", "{} nodes", "no graph"),
-    "load {:.2f} s".format(report["load_seconds"]) + shown("load_gigabytes_per_second", " ({:.1f} GB/s)"),
+    "load {:.2f} s".format(report["load_seconds"]) + shown("load_gigabytes_per_second", " ({:.1f} GB/s", " (?")
+    + shown("percent_of_disk", " = {:.0f}% of the disk", "")
+    + shown("cached_load_seconds", ", cached {:.2f} s)", ")"),
     "peak " + shown("load_peak_ratio", "{:.3f}"),
 ]))
 ratio = report["load_peak_ratio"]

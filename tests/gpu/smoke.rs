@@ -93,7 +93,6 @@ fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
     let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
     let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0, Family::Prompt)?;
     let mut stream = Stream::new(context)?;
-    let mut staging = Staging::new(context, Staging::BYTES);
     let mut plan = Plan::new();
     let large = plan.add(4 * WORDS as usize / 2)?;
     let second = plan.add(4 * WORDS as usize / 2)?;
@@ -101,13 +100,35 @@ fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
     let mut arena = Arena::new(context, memory, &plan)?;
 
     let start = Instant::now();
-    for region in [large, second, small] {
-        arena.fill(region, 12, (&mut staging, &mut stream), |offset, piece| {
-            for (word, at) in piece.chunks_exact_mut(4).zip(offset as u32 / 4..) {
-                word.copy_from_slice(&at.wrapping_mul(5).to_le_bytes());
+    let count_up = |offset: usize, piece: &mut [u8]| {
+        for (word, at) in piece.chunks_exact_mut(4).zip(offset as u32 / 4..) {
+            word.copy_from_slice(&at.wrapping_mul(5).to_le_bytes());
+        }
+    };
+    let regions = [large, second, small];
+    match memory {
+        Memory::Unified => {
+            let idle = stream.idle()?;
+            let hosts = arena.hosts(&regions, &idle)?;
+            hosts.into_iter().for_each(|host| count_up(0, host));
+            assert!(
+                arena.hosts(&[second, large], &idle).is_err(),
+                "they overlap"
+            );
+        }
+        Memory::Device => {
+            let mut staging = Staging::new(context, 12 << 10, 4)?;
+            for region in regions {
+                let mut parts = staging.parts();
+                let offsets = (0..region.bytes()).step_by(12 << 10);
+                for (number, offset) in offsets.enumerate() {
+                    let part = &mut *parts[number % 4];
+                    let part = &mut part[..(region.bytes() - offset).min(12 << 10)];
+                    count_up(offset, part);
+                    arena.write_at(region, offset, part, &mut stream)?;
+                }
             }
-            Ok::<_, Error>(())
-        })?;
+        }
     }
     let filled = start.elapsed();
     arena.attach(&mut stream)?;

@@ -119,12 +119,14 @@ impl Setup {
         Checkpoint::open(&self.model).map_err(|error| bad_model(&error))
     }
 
-    /// Loads the weights, for so many conversations of `context` positions each.
+    /// Loads the weights, for so many conversations of `context` positions each; `progress` hears of the bytes that have
+    /// been read, and of all.
     pub(crate) fn load(
         &self,
         checkpoint: &Checkpoint,
         (context, slots): (usize, usize),
         mode: Mode,
+        progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Runner, Failure> {
         let trained = checkpoint.shape.context;
         if context > trained {
@@ -173,7 +175,7 @@ impl Setup {
             reserve: self.reserve_mib << 20,
             ..Settings::default()
         };
-        Runner::load(checkpoint, &settings, &mut |_, _| ()).map_err(|error| match error {
+        Runner::load(checkpoint, &settings, progress).map_err(|error| match error {
             LoadError::Model(error) => bad_model(&error),
             #[cfg(feature = "cuda")]
             LoadError::Device(_) | LoadError::Unsuited(_) => {

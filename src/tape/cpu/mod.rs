@@ -9,6 +9,7 @@ mod dots;
 mod exp;
 mod footprint;
 mod inspect;
+mod load;
 mod matmul;
 mod norm;
 mod notes;
@@ -21,6 +22,7 @@ use std::time::Instant;
 
 use self::core::Core;
 pub use self::footprint::footprint;
+pub use self::load::load;
 use self::notes::Notes;
 use self::step::{Living, Step};
 pub use self::weight::{Matrix, Weight};

@@ -10,6 +10,7 @@ mod inspect;
 mod kernels;
 mod launch;
 mod limits;
+mod load;
 mod memory;
 mod observe;
 mod opened;
@@ -37,7 +38,7 @@ use std::time::{Duration, Instant};
 pub use self::footprint::footprint;
 use self::kernels::Kernels;
 pub use self::limits::{Unsuited, suits};
-pub use self::memory::{Places, Reader};
+pub use self::memory::Places;
 use self::memory::{Slots, Weight};
 pub use self::opened::Device;
 use self::pages::Pages;
@@ -45,7 +46,7 @@ use self::scratch::Scratch;
 use self::stamps::Stamps;
 use self::state::{Conversation, Listed};
 use self::step::Step;
-use super::{DType, Ending, GraphOptions, KvInfo, Pace, StepState, Tape, WeightInfo};
+use super::{DType, Ending, GraphOptions, KvInfo, Pace, Source, StepState, Tape, WeightInfo};
 pub use crate::device::Error;
 pub use crate::device::Memory;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
@@ -134,28 +135,32 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Allocates everything but the slots on a device, and has `read` fill the weights.
+    /// Allocates everything but the slots on a device, and fills the weights from `source`; `read` hears of the bytes of
+    /// each piece.
     ///
     /// # Errors
-    /// If there is not enough memory, or `read` fails.
-    pub fn new<E: From<Error>>(
+    /// If there is not enough memory, or `source` fails.
+    pub fn new<S: Source>(
         Device { context, modules }: Device,
         infos: &[WeightInfo],
         rope_frequencies: &[f32],
         kv: KvInfo,
         options: Options,
-        read: Reader<'_, E>,
-    ) -> Result<Self, E> {
+        (source, read): (&S, &mut dyn FnMut(usize)),
+    ) -> Result<Self, S::Error>
+    where
+        S::Error: From<Error>,
+    {
         let mut stream = Stream::new(&context)?;
         let integrated = context.properties().integrated;
         let storages = memory::storages(infos, options.activation);
         let kernels = Kernels::load(&modules, options.activation, kv, &storages)?;
-        let (weight_arena, weights) = memory::load(
+        let (weight_arena, weights) = load::load(
             &context,
             options.places.weights(integrated),
             (infos, options.activation),
             &mut stream,
-            read,
+            (source, read),
         )?;
         let pages = Pages::new(&context, options.places.kv(integrated), kv, &mut stream)?;
         let vocabulary = infos.first().map_or(0, |table| table.rows);

@@ -19,7 +19,7 @@ mod world;
 pub use cover::{large, worlds};
 pub use inspect::{Inspect, Layout};
 pub use report::Report;
-pub use world::{Case, World};
+pub use world::{Case, World, WorldError};
 
 use self::compare::{Worst, worst};
 use self::inputs::Inputs;

@@ -4,6 +4,7 @@ mod anatomy;
 mod available;
 mod ceiling;
 mod context;
+mod disk;
 mod kinds;
 mod loading;
 mod plot;
@@ -13,12 +14,14 @@ mod statistics;
 mod together;
 mod turn;
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::time::Instant;
 
 use clap::{Parser, value_parser};
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
+use ganglion::model::Checkpoint;
 use ganglion::tape::Executor;
 
 use crate::failure::{Exit, Failure};
@@ -26,7 +29,8 @@ use crate::offline::{self, Setup, bad_run};
 use crate::output;
 use ceiling::Ceiling;
 use context::Context;
-use loading::Loading;
+use disk::Files;
+use loading::{Cached, Loading, Reading};
 use report::Report;
 use resident::Resident;
 
@@ -77,14 +81,33 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         json,
         ..
     } = arguments;
+    let files = Files::of(&setup.model);
+    // Where it cannot be forgotten, what is opened next says why.
+    let _ = files.as_ref().map(Files::forget);
     let checkpoint = setup.open()?;
     let longest = prompts.iter().copied().max().unwrap_or(1);
-    let (runner, watched) = loading::watch(setup.may_use_gpu(), || {
+    let load = |checkpoint: &Checkpoint, reading: &mut Reading| {
         let context = longest.saturating_add(*generate);
         let conversations = rows.iter().max().map_or(1, |rows| usize::from(*rows));
-        setup.load(&checkpoint, (context, conversations), modes[0])
-    });
+        let noted = &mut |read, all| reading.note(read, all);
+        setup.load(checkpoint, (context, conversations), modes[0], noted)
+    };
+    let (runner, watched) =
+        loading::watch(setup.may_use_gpu(), |reading| load(&checkpoint, reading));
     let mut runner = runner?;
+    let disk = files.as_ref().ok().and_then(Files::disk);
+    let mut cached = None;
+    if let Ok(files) = &files {
+        // Two have no room everywhere.
+        drop(runner);
+        let remembered = files.remember();
+        // Opened anew: it looks only once whether the page cache has it.
+        let again = setup.open()?;
+        let (start, mut reading) = (Instant::now(), Reading::default());
+        runner = load(&again, &mut reading)?;
+        let load = start.elapsed();
+        cached = remembered.map(|()| Cached { load, reading });
+    }
     let ids = random_ids(longest, checkpoint.shape.vocabulary);
     let contexts = measure(&mut runner, &ids, arguments).map_err(|error| bad_run(&error))?;
     // Before the buffer of the next measurement counts as ours.
@@ -93,8 +116,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let model_bytes = file_bytes(&setup.model).ok();
-    let loading = Loading::new(&watched, runner.memory(), model_bytes);
+    let model_bytes = files.and_then(|files| files.bytes()).ok();
+    let loading = Loading::new(&watched, disk, cached.as_ref(), runner.memory());
     let multiprocessors = runner.executor().multiprocessors();
     let setting = report::Setting {
         version: env!("CARGO_PKG_VERSION"),
@@ -164,19 +187,4 @@ fn random_ids(count: usize, vocabulary: usize) -> Vec<u32> {
             u32::try_from(state % vocabulary).unwrap_or(0)
         })
         .collect()
-}
-
-/// Bytes of a model's file, or of the weights in its directory.
-fn file_bytes(model: &Path) -> io::Result<u64> {
-    if !model.is_dir() {
-        return Ok(model.metadata()?.len());
-    }
-    let mut bytes = 0;
-    for entry in model.read_dir()? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|name| name == "safetensors") {
-            bytes += path.metadata()?.len();
-        }
-    }
-    Ok(bytes)
 }

@@ -36,7 +36,16 @@ pub fn worlds() -> impl Iterator<Item = World> {
         slots: crate::tape::STEP_ROWS,
         ..kv
     };
-    let mut deal = positions::Deal::new();
+    let far = [(64, DType::BF16), (128, DType::F16), (32, DType::F32)];
+    let far = far.map(|(head_dim, dtype)| KvInfo {
+        layers: 1,
+        heads: 1,
+        head_dim,
+        context: 40_960,
+        slots: REGIONS,
+        dtype,
+    });
+    let (mut deal, mut deal_far) = (positions::Deal::new(), positions::Deal::far());
     [products::world, choices::world]
         .into_iter()
         .map(|build| build())
@@ -48,6 +57,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 .flat_map(move |kv| [kv, together(kv)])
                 .map(move |kv| positions::world(kv, &mut deal)),
         )
+        .chain((far.into_iter()).map(move |kv| positions::world(kv, &mut deal_far)))
         .flat_map(World::split)
 }
 

@@ -9,6 +9,8 @@ use crate::tape::{Input, KvInfo, Op, Slot};
 /// The last is more than attention takes at a time.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 5, 7, 8, 16];
 const LENGTHS: [usize; 8] = [1, 2, 127, 4095, 128, 65, 513, 1000];
+/// Of long conversations.
+const FAR: [usize; 4] = [40_000, 9_001, 32_769, 20_000];
 
 /// What cases of a position and a length are dealt from, over all caches.
 pub(super) struct Deal {
@@ -32,6 +34,17 @@ impl Deal {
             padding: Deck::new(25, &[0, 1, 0, 11]),
             regions: Deck::new(26, &[0, 1]),
             steps: Deck::new(27, &[1, 8, 2, 4]),
+        }
+    }
+
+    /// Far into a conversation: few rows, for each reads all that was before it.
+    pub(super) fn far() -> Self {
+        Self {
+            rows: Deck::new(28, &[65, 1, 16]),
+            lengths: Deck::new(29, &FAR),
+            groups: Deck::new(30, &[4, 1, 8]),
+            steps: Deck::new(31, &[1, 2]),
+            ..Self::new()
         }
     }
 }
