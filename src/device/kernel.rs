@@ -18,11 +18,13 @@ const SHARED_BYTES: usize = 163 << 10;
 /// What a kernel is launched among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Of a step: streams of weights. Each waits for the one before it by itself (`Stopwatch` of `kernels/common.cuh`), and
-    /// so may begin while that one ends.
+    /// A step's: streams of weights. Each waits for the one before it by itself (`Stopwatch` of `kernels/common.cuh`), and so
+    /// may begin while that one ends.
     Step,
-    /// Of a prompt, and all others: tiles in shared memory. Each begins when the one before it has ended.
+    /// A prompt's: tiles in shared memory. The same.
     Prompt,
+    /// Nobody's. Each begins when the one before it has ended.
+    Other,
 }
 
 impl Family {
@@ -31,7 +33,7 @@ impl Family {
     const fn carveout(self) -> i32 {
         match self {
             Self::Step => 75,
-            Self::Prompt => 100,
+            Self::Prompt | Self::Other => 100,
         }
     }
 }
@@ -125,7 +127,7 @@ impl<A: Parameters> Kernel<A> {
                 .min(THREADS),
             shared,
             // What was compiled for an earlier one does not wait, wherever it runs.
-            overlaps: family == Family::Step
+            overlaps: family != Family::Other
                 && attribute(function, Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)? >= WAITS,
             _module: Rc::clone(module),
             _parameters: PhantomData,

@@ -52,7 +52,7 @@ impl Cuda {
         let notes = self.notes_in_passing(tape)?;
         let idle = self.idle_since.take();
         self.pace.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
-        self.command(tape, &[region]);
+        self.command(tape, &[region], &[]);
         let (mut step, graph, _) = self.split(tape);
         step.notes = Some(notes);
         let ran = graph.step_eagerly(&mut step);
