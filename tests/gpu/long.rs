@@ -12,14 +12,18 @@ use ganglion::engine::score::{self, Case, Reference};
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{DType, Ending};
+use ganglion::tape::{DType, Ending, KvType};
 
 /// Positions of a conversation, and how many of them make a mean.
 const LENGTHS: [(usize, usize); 2] = [(9_000, 1_000), (33_000, 3_000)];
 /// Tokens generated after that.
 const STEPS: usize = 32;
 /// Of |delta logprob|, over all of a stretch: section 9 of the design, for tiny models.
-const BOUNDS: [(DType, f64); 2] = [(DType::F16, 5e-3), (DType::BF16, 1e-2)];
+const BOUNDS: [(KvType, f64); 3] = [
+    (KvType::F16, 5e-3),
+    (KvType::BF16, 1e-2),
+    (KvType::Q8_0, 1e-2),
+];
 /// What a stretch's mean may be of the first one's.
 const FLAT: f64 = 2.0;
 
@@ -50,7 +54,7 @@ fn compare(model: &Path, backend: Backend) -> Result<(), Box<dyn Error>> {
     let vocabulary = u32::try_from(Checkpoint::open(model)?.shape.vocabulary)?;
     let mut random = fastrand::Rng::with_seed(14);
     let tokens: Vec<u32> = (0..longest).map(|_| random.u32(..vocabulary)).collect();
-    let mut reference = load(model, Backend::Cpu, DType::F32, longest)?;
+    let mut reference = load(model, Backend::Cpu, KvType::F32, longest)?;
     let logprobs = score(&mut reference, &tokens)?;
     // The longest first: then it has read all of the others already, but for their last token.
     let mut all = Vec::new();
@@ -65,19 +69,19 @@ fn compare(model: &Path, backend: Backend) -> Result<(), Box<dyn Error>> {
     let mut worst = Vec::new();
     for (tokens, stretch, expected) in all {
         let length = tokens.len();
-        for (dtype, bound) in BOUNDS {
-            let mut runner = load(model, backend, dtype, length)?;
+        for (cache, bound) in BOUNDS {
+            let mut runner = load(model, backend, cache, length)?;
             let said = Said {
                 logprobs: score(&mut runner, tokens)?,
                 // A stranger: all is read again, as many rows at once as a prompt's are.
                 steps: generate(&mut runner, Some(Owner(1)), tokens)?,
             };
-            let what = format!("{} {} {length}", model.display(), dtype.name());
+            let what = format!("{} {} {length}", model.display(), cache.name());
             let means = means(&expected, &said, stretch);
             println!("{what}: {}", shown(&means));
             worst.push(format!(
                 "{} {length}: {}",
-                dtype.name(),
+                cache.name(),
                 judge(&means, bound)?
             ));
             compare_steps(&expected, &said, bound).map_err(|error| format!("{what}: {error}"))?;
@@ -203,20 +207,19 @@ fn generate(
 fn load(
     model: &Path,
     backend: Backend,
-    dtype: DType,
+    cache: KvType,
     length: usize,
 ) -> Result<Runner, Box<dyn Error>> {
     let context = length + STEPS + 1;
     let settings = Settings {
         backend,
-        kv_type: dtype,
+        kv_type: cache,
         context,
         slots: 2,
         cuda: CudaSettings {
-            activations: if dtype == DType::F32 {
-                DType::F16
-            } else {
-                dtype
+            activations: match cache {
+                KvType::BF16 => DType::BF16,
+                _ => DType::F16,
             },
             ..CudaSettings::default()
         },

@@ -36,14 +36,19 @@ pub fn worlds() -> impl Iterator<Item = World> {
         slots: crate::tape::STEP_ROWS,
         ..kv
     };
-    let far = [(64, DType::BF16), (128, DType::F16), (32, DType::F32)];
-    let far = far.map(|(head_dim, dtype)| KvInfo {
+    let far = [
+        (64, KvType::BF16),
+        (128, KvType::F16),
+        (32, KvType::F32),
+        (96, KvType::Q8_0),
+    ];
+    let far = far.map(|(head_dim, element)| KvInfo {
         layers: 1,
         heads: 1,
         head_dim,
         context: 40_960,
         slots: REGIONS,
-        dtype,
+        element,
     });
     let (mut deal, mut deal_far) = (positions::Deal::new(), positions::Deal::far());
     [products::world, choices::world]
