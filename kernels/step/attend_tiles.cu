@@ -1,4 +1,4 @@
-// Attention of a step's rows on the tensor cores: mma's m are the query heads that share a KV head, at most GROUP of them. See
+// Attention of a step's rows on the tensor cores: mma's m are the query heads that share a KV head, as many as there is room for. See
 // attend.cu for what both promise.
 //
 // Each warp has eight positions of a chunk. It copies their keys and values to a ring of its own in shared memory, ahead of
@@ -6,6 +6,7 @@
 // weights are rounded to the activations' type twice, the second time what the first has lost.
 #include "step/splits.cuh"
 
+// Rows of mma.
 #define GROUP 16
 // Positions of a warp; of a block at once.
 #define UNIT 8
@@ -37,6 +38,8 @@ template <> __device__ __forceinline__ void multiply_eight<__nv_bfloat16>(float 
 // The bytes that it lays out in shared memory: src/tape/cuda/kernels.rs knows them too.
 template <typename C, int D> struct Memory {
     static constexpr bool PACKED = sizeof(C) == 1;
+    // Query heads of a block.
+    static constexpr u32 HEADS = D > 128 ? 4 : GROUP;
     // Rows lie apart by 16 bytes more than they are long: no two of eight are in the same banks.
     static constexpr u32 PITCH = 2 * D + 16, SCALES = 2 * (D / (D % 32 ? 16 : 32));
     // Values of a unit, and as it comes from the cache.
@@ -53,15 +56,15 @@ template <typename T, typename C, int D> __device__ __forceinline__ void attend(
     Stopwatch stopwatch(a.stamp, LATER);
     __shared__ float2 best[WARPS][GROUP];
     const Cache &c = a.cache;
-    u32 row = blockIdx.z, group = c.heads / c.kv_heads, subgroups = (group + GROUP - 1) / GROUP;
-    u32 kv_head = blockIdx.y / subgroups, begun = blockIdx.y % subgroups * GROUP, heads = min(group - begun, (u32)GROUP);
+    u32 row = blockIdx.z, group = c.heads / c.kv_heads, subgroups = (group + At::HEADS - 1) / At::HEADS;
+    u32 kv_head = blockIdx.y / subgroups, begun = blockIdx.y % subgroups * At::HEADS, heads = min(group - begun, At::HEADS);
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const Row *rows = at<const Row>(c.places.rows);
+    bool raw = a.k != 0;
+    // What the cache holds has been there since the step before, if this step's comes on the way.
+    if (!raw) stopwatch.our_turn();
     Row mine = row_now(rows + row);
     if (mine.entry == NOBODY) return;
-    bool raw = a.k != 0;
-    // What the cache holds has been there since the step before, if this step's comes later.
-    if (!raw) stopwatch.our_turn();
     u32 position = mine.position, length = position + 1, split = CHUNK;
     while (split * a.splits < length) split *= 2;
     u32 seen_from = a.window && length > a.window ? length - a.window : 0, first_split = seen_from / split;
@@ -189,7 +192,7 @@ template <typename T, typename C, int D> __device__ __forceinline__ void attend(
     const float *sinks = a.sinks ? at<const float>(a.sinks) + kv_head * group + begun : nullptr;
     float *parts = reinterpret_cast<float *>(memory + At::PARTS);
     T *out = at<T>(a.out) + (u64)row * a.stride + (kv_head * group + begun) * D;
-    float *left_by_all = at<float>(a.partials) + (u64)of * MOST_SPLITS * min(group, (u32)GROUP) * part;
+    float *left_by_all = at<float>(a.partials) + (u64)of * MOST_SPLITS * min(group, At::HEADS) * part;
     for (u32 s = first_split + blockIdx.x; s < end_split; s += gridDim.x, ++done) {
         u32 end = min(length, (s + 1) * split);
         // Of the heads g and g + 8: the greatest score, this lane's part of the sum, and what the weights add up to.

@@ -46,8 +46,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 /// chosen.
 struct Said {
     logprobs: Vec<f64>,
-    steps: Vec<(u32, Vec<f64>)>,
+    steps: Steps,
 }
+
+type Steps = Vec<(u32, Vec<f64>)>;
 
 fn compare(model: &Path, backend: Backend) -> Result<(), Box<dyn Error>> {
     let longest = LENGTHS[LENGTHS.len() - 1].0;
@@ -176,7 +178,7 @@ fn generate(
     runner: &mut Runner,
     owner: Option<Owner>,
     tokens: &[u32],
-) -> Result<Vec<(u32, Vec<f64>)>, Box<dyn Error>> {
+) -> Result<Steps, Box<dyn Error>> {
     let user = u32::from(owner.is_some());
     let cached = runner.begin(owner, user, tokens, Parameters::default())?;
     let chunks = tokens[cached..].chunks(runner.prefill_chunk());
@@ -192,7 +194,7 @@ fn generate(
         )?;
     }
     let region = runner.slot();
-    let mut steps = Vec::new();
+    let mut steps = Steps::new();
     for _ in 0..STEPS {
         let token = runner.step_rows(&[region], false)?[0];
         let logits = runner.row_logits(1)?;

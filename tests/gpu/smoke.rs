@@ -87,6 +87,39 @@ fn lookups(context: &Rc<Context>) -> Result<()> {
     Ok(())
 }
 
+/// Word by word, by the way that weights take: in place, or through pinned memory.
+fn fill(arena: &mut Arena, regions: &[Region], stream: &mut Stream) -> Result<()> {
+    let count_up = |offset: usize, piece: &mut [u8]| {
+        for (word, at) in piece.chunks_exact_mut(4).zip(offset as u32 / 4..) {
+            word.copy_from_slice(&at.wrapping_mul(5).to_le_bytes());
+        }
+    };
+    match arena.memory() {
+        Memory::Unified => {
+            let idle = stream.idle()?;
+            let hosts = arena.hosts(regions, &idle)?;
+            hosts.into_iter().for_each(|host| count_up(0, host));
+            // Else they might overlap.
+            let backwards: Vec<Region> = regions.iter().rev().copied().collect();
+            assert!(arena.hosts(&backwards, &idle).is_err());
+        }
+        Memory::Device => {
+            let mut staging = Staging::new(stream.context(), 12 << 10, 4)?;
+            for &region in regions {
+                let mut parts = staging.parts();
+                let offsets = (0..region.bytes()).step_by(12 << 10);
+                for (number, offset) in offsets.enumerate() {
+                    let part = &mut *parts[number % 4];
+                    let part = &mut part[..(region.bytes() - offset).min(12 << 10)];
+                    count_up(offset, part);
+                    arena.write_at(region, offset, part, stream)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Fills chunks, has a kernel change them, and gets them back, by copies and by the borrow.
 fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
     let modules = Modules::load(context)?;
@@ -100,36 +133,7 @@ fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
     let mut arena = Arena::new(context, memory, &plan)?;
 
     let start = Instant::now();
-    let count_up = |offset: usize, piece: &mut [u8]| {
-        for (word, at) in piece.chunks_exact_mut(4).zip(offset as u32 / 4..) {
-            word.copy_from_slice(&at.wrapping_mul(5).to_le_bytes());
-        }
-    };
-    let regions = [large, second, small];
-    match memory {
-        Memory::Unified => {
-            let idle = stream.idle()?;
-            let hosts = arena.hosts(&regions, &idle)?;
-            hosts.into_iter().for_each(|host| count_up(0, host));
-            assert!(
-                arena.hosts(&[second, large], &idle).is_err(),
-                "they overlap"
-            );
-        }
-        Memory::Device => {
-            let mut staging = Staging::new(context, 12 << 10, 4)?;
-            for region in regions {
-                let mut parts = staging.parts();
-                let offsets = (0..region.bytes()).step_by(12 << 10);
-                for (number, offset) in offsets.enumerate() {
-                    let part = &mut *parts[number % 4];
-                    let part = &mut part[..(region.bytes() - offset).min(12 << 10)];
-                    count_up(offset, part);
-                    arena.write_at(region, offset, part, &mut stream)?;
-                }
-            }
-        }
-    }
+    fill(&mut arena, &[large, second, small], &mut stream)?;
     let filled = start.elapsed();
     arena.attach(&mut stream)?;
 

@@ -114,7 +114,7 @@ fn nibbles(bytes: &[u8], quants: &mut [u8]) {
 fn fifth_bits(high: &[u8], quants: &mut [u8]) {
     for (byte, quants) in high.iter().zip(quants.as_chunks_mut::<8>().0) {
         // Byte `i` of the word has bit `i` alone, then 16 where it is set.
-        let bits = u64::from(*byte) * 0x0101_0101_0101_0101 & 0x8040_2010_0804_0201;
+        let bits = (u64::from(*byte) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
         let fifths = (bits + 0x7f7f_7f7f_7f7f_7f7f) >> 3 & 0x1010_1010_1010_1010;
         *quants = (u64::from_le_bytes(*quants) | fifths).to_le_bytes();
     }

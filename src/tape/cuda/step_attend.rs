@@ -42,7 +42,7 @@ impl StepAttend {
         let multiplies = element == KvType::Q8_0 || element.number() == Some(activation);
         let tiles = (HEAD_DIMS.contains(&head_dim) && multiplies).then(|| {
             let name = format!("attend_{types}_{head_dim}");
-            modules.kernel(&name, tiles_shared(kv, TILES), Family::Step)
+            modules.kernel(&name, tiles_shared(kv, tiles_group(head_dim)), Family::Step)
         });
         let width = width(element, head_dim);
         let name = format!("attend_{types}_{}", width.name);
@@ -59,11 +59,11 @@ impl StepAttend {
             head_dim, element, ..
         } = self.kv;
         if let Some(kernel) = self.tiles.as_ref().filter(|_| step) {
-            let group = (heads / self.kv.heads).min(TILES);
+            let group = tiles_group(head_dim);
             return Chosen {
                 kernel,
-                group: TILES,
-                shared: tiles_shared(self.kv, group),
+                group,
+                shared: tiles_shared(self.kv, group.min(heads / self.kv.heads)),
             };
         }
         Chosen {
@@ -77,6 +77,11 @@ impl StepAttend {
 /// `GROUP` of `attend_tiles.cu`, and of `attend.cu`.
 const TILES: usize = 16;
 const LANES: usize = 4;
+
+/// Query heads of a block of `attend_tiles.cu`: of wide ones fewer have room.
+const fn tiles_group(head_dim: usize) -> usize {
+    if head_dim > 128 { 4 } else { TILES }
+}
 
 /// `Memory` of `attend_tiles.cu`: queries, keys and values of a step's rows, each warp's ring of three units of eight
 /// positions, what quants become, and what each warp has of each head.

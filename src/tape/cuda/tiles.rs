@@ -231,7 +231,7 @@ mod tests {
         {
             let layout = Layout::of(format);
             let stored: Vec<u8> = (0..TILE_ROWS * format.row_bytes(columns))
-                .map(|at| (at * 2_654_435_761 >> 16).to_le_bytes()[0])
+                .map(|at| ((at * 2_654_435_761) >> 16).to_le_bytes()[0])
                 .collect();
             let mut tile = vec![0; layout.tile_bytes(columns)];
             repack(format, columns, &stored, &mut tile);
