@@ -19,9 +19,21 @@ typedef signed char i8;
 // ENDS ends, of which the latest counts: a launch is not over before its notes are written, and blocks that end
 // together would wait for each other at one.
 #define ENDS 2047
+//
+// The kernels of a step begin while the one before them ends, where a device can do that (sm_90 on): what they do before it
+// is their turn may read what kernels before that one have left, and weights, and writes nothing.
+enum Turn { NOW, LATER };
 struct Stopwatch {
     u64 *span;
-    __device__ __forceinline__ explicit Stopwatch(u64 address) : span(reinterpret_cast<u64 *>(address)) {
+    __device__ __forceinline__ explicit Stopwatch(u64 address, Turn turn = NOW) : span(reinterpret_cast<u64 *>(address)) {
+        if (turn == NOW) our_turn();
+    }
+    // Waits until the kernel before this one has ended; then the next one may begin. By every thread, once.
+    __device__ __forceinline__ void our_turn() {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
         if (threadIdx.x == 0 && block() == 0) {
             // Read before anything waits for the parameters: by then the kernel runs.
             u64 begin = now();

@@ -32,21 +32,30 @@ __device__ __forceinline__ u32 take(const EmbedArgs &a) {
         if (blockIdx.x == 0) obey(a, command, command->says, command->row.entry);
         return at<const u32>(a.tokens)[blockIdx.x];
     }
-    u32 entry = row->entry, first = row->first;
-    if (command->row.sequence == sequence) {
-        // The host wrote the sequence after the rest.
-        __threadfence_system();
-        entry = command->row.entry, first = command->row.first;
-        if (entry != NOBODY) obey(a, command, command->says, entry);
-        if (threadIdx.x == 0) row->entry = entry, row->first = first, row->advances = command->row.advances;
-    }
-    if (entry == NOBODY) return NOBODY;
-    // Where the conversation stands is for its first row to read; the host says it to the others in every step.
-    const Conversation *conversation = at<const Conversation>(a.places.conversations) + entry;
-    u32 token = index == first ? conversation->token : command->row.token;
+    // One thread asks, for each question crosses the bus.
+    __shared__ Row mine;
+    __shared__ u32 says;
     if (threadIdx.x == 0) {
-        row->position = index == first ? conversation->position : command->row.position;
-        row->token = token, row->sequence = sequence;
+        mine = *row, says = 0;
+        // The host wrote the sequence after the rest.
+        if (command->row.sequence == sequence) {
+            __threadfence_system();
+            mine.entry = command->row.entry, mine.first = command->row.first, mine.advances = command->row.advances;
+            mine.token = command->row.token, mine.position = command->row.position;
+            says = command->says;
+        }
+    }
+    __syncthreads();
+    if (mine.entry != NOBODY && says) obey(a, command, says, mine.entry);
+    // Where the conversation stands is for its first row to read; the host says it to the others in every step.
+    u32 token = mine.token;
+    if (mine.entry == NOBODY) token = NOBODY;
+    else if (index == mine.first) token = at<const Conversation>(a.places.conversations)[mine.entry].token;
+    if (threadIdx.x == 0) {
+        Row left = mine;
+        if (mine.entry != NOBODY && index == mine.first) left.position = at<const Conversation>(a.places.conversations)[mine.entry].position;
+        left.token = token, left.sequence = sequence;
+        *row = left;
     }
     return token;
 }

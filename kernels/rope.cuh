@@ -1,10 +1,10 @@
-// Rotary embedding (Su et al. 2021) of a head after an optional norm of it (Qwen3), by a warp, and where a page holds it.
+// Rotary embedding (Su et al. 2021) of a head after an optional norm of it (Qwen3), by a warp.
 #pragma once
-#include "common.cuh"
-#include "state.cuh"
+#include "cache.cuh"
 
 // Each lane holds the pairs lane, lane + 32, ... of a head.
 #define PAIRS 4
+#define MOST_HEAD_DIM (2 * 32 * PAIRS)
 
 struct Head {
     float first[PAIRS], second[PAIRS];
@@ -58,9 +58,3 @@ struct Head {
         }
     }
 };
-
-// Where a position of a KV head lies, `side` the layer's K or V.
-template <typename C> __device__ __forceinline__ C *in_page(u64 page, u64 side, const Cache &c, u32 kv_head, u32 position) {
-    return at<C>(page + side) + ((u64)kv_head * PAGE + position % PAGE) * c.head_dim;
-}
-__device__ __forceinline__ const u64 *table_of(const Cache &c, u32 entry) { return at<const u64>(c.places.tables) + (u64)entry * c.places.pages; }

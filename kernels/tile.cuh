@@ -145,7 +145,7 @@ __device__ __forceinline__ float half_at(const u8 *from) { return __half2float(_
 template <int F> __device__ __forceinline__ float element(const u8 *data, u32 columns, u32 row, u32 column) {
     const u8 *tile = data + (row / 16) * tile_bytes<F>(columns);
     const u8 *from = unit_at<F>(tile, column / 64);
-    u32 g = row % 8, r = (row % 16) / 8, s = (column % 64) / 16, t = (column % 16) / 4, i = (column % 4) / 2 * 2 + r, high = column % 2;
+    u32 g = row % 8, r = (row % 16) / 8, s = (column % 64) / 16, t = (column % 8) / 2, i = (column % 16) / 8 * 2 + r, high = column % 2;
     u32 lane = 4 * g + t;
     if (F == F32) return reinterpret_cast<const float *>(from)[((2 * s + i / 2) * 32 + lane) * 4 + (i % 2) * 2 + high];
     if (F == F16 || F == SCALED_F16) {

@@ -21,6 +21,7 @@ mod seeds;
 mod sessions;
 mod streaming;
 mod submit;
+mod timed;
 mod turns;
 mod window;
 

@@ -1,6 +1,7 @@
 //! `ganglionctl` as its users run it: a process with arguments, pipes, signals and exit codes.
 
 mod asking;
+mod bench;
 mod mistakes;
 mod reading;
 mod reload;
@@ -318,103 +319,6 @@ async fn score_compares_with_a_reference_and_refuses_a_falsified_one() {
     let foreign = run(&compare).await;
     assert_eq!(foreign.code, Some(65), "{foreign:?}");
     assert!(foreign.stderr.contains("1000000"), "{foreign:?}");
-}
-
-/// A CPU has no clock for its operations, and mode none records nothing.
-#[tokio::test]
-async fn bench_has_no_column_without_a_figure() {
-    let model = golden("tiny-llama");
-    let bench = ["bench", "--backend", "cpu", "--model", text(&model)];
-    let sizes = ["--prompt", "4", "--generate", "2", "--reps", "1"];
-    let bench = run(&[&bench[..], &sizes, &["--mode", "none"]].concat()).await;
-    let heading = bench.stdout.lines().find(|line| line.starts_with("mode "));
-    let columns: Vec<_> = heading.expect("a table").split("  ").collect();
-    for (column, is_there) in [("p50 ms", true), ("gap us", false), ("record us", false)] {
-        let found = columns.iter().any(|heading| heading.trim() == column);
-        assert_eq!(found, is_there, "{column}: {bench:?}");
-    }
-    assert!(!bench.stdout.contains(" - "), "{bench:?}");
-}
-
-/// Scripts read these keys, `tests/gpu/run.sh` among them.
-#[tokio::test]
-async fn bench_keeps_its_keys_and_tells_what_loading_took() {
-    let model = golden("tiny-llama");
-    let bench = [
-        "bench",
-        "--backend",
-        "cpu",
-        "--json",
-        "--model",
-        text(&model),
-    ];
-    let sizes = ["--prompt", "8", "--generate", "2", "--reps", "1"];
-    let bench = run(&[&bench[..], &sizes].concat()).await;
-    let report: Value = serde_json::from_str(&bench.stdout).expect("it prints JSON");
-    let best = ["prefill_tokens_per_second", "decode_tokens_per_second"];
-    let loading = ["load_seconds", "load_gigabytes_per_second"];
-    for (of, keys) in [(&report["best"], best), (&report, loading)] {
-        for key in keys {
-            assert!(of[key].as_f64() > Some(0.0), "{key}: {report}");
-        }
-    }
-    let rows = report["modes"].as_array().expect("one mode, the default");
-    assert_eq!((rows.len(), &rows[0]["mode"]), (1, &report["mode"]));
-    assert!(report["load_peak_ratio"].is_number(), "{report}");
-    assert!(report["step_nodes"].is_number(), "{report}");
-    for of_a_gpu in ["copy_gigabytes_per_second", "percent_of_copy"] {
-        assert_eq!(report.get(of_a_gpu), Some(&Value::Null), "{of_a_gpu}");
-    }
-}
-
-#[tokio::test]
-async fn bench_sets_the_modes_of_the_graph_side_by_side() {
-    let model = golden("tiny-llama");
-    let bench = ["bench", "--backend", "cpu", "--json", "--model"];
-    let sizes = ["--prompt", "8", "--generate", "4", "--reps", "2"];
-    let names = ["piecewise", "none", "full", "full_decode_only"];
-    let in_modes = ["--mode", &names.join(",")];
-    let bench = run(&[&bench[..], &[text(&model)], &sizes, &in_modes].concat()).await;
-    let report: Value = serde_json::from_str(&bench.stdout).expect("it prints JSON");
-    let rows = report["modes"].as_array().expect("an array");
-    let of = |key: &str| rows.iter().map(|row| row[key].clone()).collect::<Vec<_>>();
-    assert_eq!(of("mode"), names);
-    assert_eq!(report["mode"], names[0]);
-    for key in [
-        "tokens_per_second",
-        "step_milliseconds_p50",
-        "step_milliseconds_p99",
-        "cpu_microseconds_per_token",
-        "cpu_percent",
-        "first_token_milliseconds",
-    ] {
-        assert!(
-            of(key).iter().all(|value| value.as_f64() > Some(0.0)),
-            "{key}: {report}"
-        );
-    }
-    let kernels = of("kernels_per_step");
-    assert!(kernels[0].as_u64() > Some(0) && kernels.iter().all(|of| *of == kernels[0]));
-    let recorded = of("recording_microseconds");
-    assert_eq!(
-        recorded.iter().map(Value::is_number).collect::<Vec<_>>(),
-        [true, false, true, true]
-    );
-    for row in rows {
-        // A CPU has no clock of its own.
-        for of_a_gpu in [
-            "gpu_microseconds",
-            "gap_microseconds",
-            "gap_percent",
-            "gap_microseconds_per_node",
-        ] {
-            assert_eq!(row.get(of_a_gpu), Some(&Value::Null), "{of_a_gpu}: {row}");
-        }
-        assert!(row["host_microseconds_per_token"].is_number(), "{row}");
-    }
-    let unknown = run(&["bench", "--model", text(&model), "--mode", "eager"]).await;
-    assert_eq!(unknown.code, Some(2), "{unknown:?}");
-    assert!(unknown.stderr.contains("full_decode_only"), "{unknown:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use ganglion::engine::runner::{Backend, Runner, Settings};
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::tape::Ending;
+use ganglion::tape::{Ending, KvType};
 
 const PROMPTS: [u32; 8] = [1, 2, 9, 63, 64, 65, 100, 130];
 const TOGETHER: [&[usize]; 5] = [
@@ -21,11 +21,12 @@ const TOGETHER: [&[usize]; 5] = [
 /// A token, and the bits of the logits that it was chosen from.
 type Step = (u32, Vec<u32>);
 
-fn load() -> Runner {
+fn load(kv_type: KvType) -> Runner {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
     let checkpoint = Checkpoint::open(&model).expect("the golden models open");
     let settings = Settings {
         backend: Backend::Cpu,
+        kv_type,
         context: 160,
         slots: PROMPTS.len(),
         threads: 2,
@@ -37,9 +38,6 @@ fn load() -> Runner {
 /// Begins all conversations, every other one sampled, and returns their regions.
 fn begin(runner: &mut Runner) -> Vec<usize> {
     let begin_one = |(user, length): (u32, u32)| {
-        let prompt: Vec<u32> = (0..length)
-            .map(|at| (at * 37 + 11 * user + 5) % 512)
-            .collect();
         let parameters = Parameters {
             #[allow(clippy::cast_precision_loss)] // 0 or 1
             temperature: (user % 2) as f32,
@@ -47,19 +45,27 @@ fn begin(runner: &mut Runner) -> Vec<usize> {
             seed: user.into(),
             ..Parameters::default()
         };
-        let owner = Some(Owner(user.into()));
-        let cached = runner
-            .begin(owner, user, &prompt, parameters)
-            .expect("it begins");
-        let mut chunks = prompt[cached..].chunks(runner.prefill_chunk()).peekable();
-        while let Some(chunk) = chunks.next() {
-            let last = chunks.peek().is_none();
-            let ending = if last { Ending::Token } else { Ending::Kv };
-            runner.prefill(chunk, ending).expect("it is read");
-        }
-        runner.slot()
+        read(runner, user, length, parameters)
     };
     (0..).zip(PROMPTS).map(begin_one).collect()
+}
+
+/// Begins a conversation of a user's own, and returns its region.
+fn read(runner: &mut Runner, user: u32, length: u32, parameters: Parameters) -> usize {
+    let prompt: Vec<u32> = (0..length)
+        .map(|at| (at * 37 + 11 * user + 5) % 512)
+        .collect();
+    let owner = Some(Owner(user.into()));
+    let cached = runner
+        .begin(owner, user, &prompt, parameters)
+        .expect("it begins");
+    let mut chunks = prompt[cached..].chunks(runner.prefill_chunk()).peekable();
+    while let Some(chunk) = chunks.next() {
+        let last = chunks.peek().is_none();
+        let ending = if last { Ending::Token } else { Ending::Kv };
+        runner.prefill(chunk, ending).expect("it is read");
+    }
+    runner.slot()
 }
 
 fn step(runner: &mut Runner, regions: &[usize]) -> Vec<Step> {
@@ -72,7 +78,41 @@ fn step(runner: &mut Runner, regions: &[usize]) -> Vec<Step> {
 
 #[test]
 fn conversations_that_step_together_have_the_bits_of_each_alone() {
-    let mut runner = load();
+    for kv_type in [KvType::F16, KvType::Q8_0] {
+        hold(kv_type);
+    }
+}
+
+/// Tokens that are known ahead run as rows of one step, with the bits of one step each.
+#[test]
+fn forced_tokens_in_one_step_have_the_bits_of_a_step_each() {
+    const FORCED: [u32; 7] = [17, 400, 3, 3, 250, 77, 5];
+    for (kv_type, forced) in [(KvType::F16, &FORCED[..]), (KvType::Q8_0, &FORCED[..2])] {
+        let mut runner = load(kv_type);
+        let region = read(&mut runner, 9, 62, Parameters::default());
+        let next = runner.step_forced(region, forced).expect("they step");
+        let at_once = runner.row_logits(1 + forced.len());
+        let at_once = at_once.expect("they are there");
+        let after = step(&mut runner, &[region]);
+
+        let mut runner = load(kv_type);
+        let region = read(&mut runner, 9, 62, Parameters::default());
+        let rows = at_once.chunks_exact(runner.shape().vocabulary);
+        for (row, at_once) in rows.take(1 + forced.len()).enumerate() {
+            let (token, bits) = step(&mut runner, &[region]).remove(0);
+            let same = at_once.iter().map(|logit| logit.to_bits()).eq(bits);
+            assert!(same, "{} cache, row {row}", kv_type.name());
+            match forced.get(row) {
+                Some(token) => runner.post(*token),
+                None => assert_eq!(token, next),
+            }
+        }
+        assert_eq!(step(&mut runner, &[region]), after);
+    }
+}
+
+fn hold(kv_type: KvType) {
+    let mut runner = load(kv_type);
     let regions = begin(&mut runner);
     let mut together = vec![Vec::<Step>::new(); PROMPTS.len()];
     for conversations in TOGETHER.iter().cycle().take(3 * TOGETHER.len()) {
@@ -81,14 +121,15 @@ fn conversations_that_step_together_have_the_bits_of_each_alone() {
             together[*conversation].push(step);
         }
     }
-    let mut runner = load();
+    let mut runner = load(kv_type);
     let regions = begin(&mut runner);
     for (conversation, together) in together.iter().enumerate() {
         for (index, together) in together.iter().enumerate() {
             let alone = step(&mut runner, &regions[conversation..=conversation]);
             assert!(
                 alone[0] == *together,
-                "conversation {conversation}, step {index}: {} alone, {} together",
+                "{} cache, conversation {conversation}, step {index}: {} alone, {} together",
+                kv_type.name(),
                 alone[0].0,
                 together.0
             );

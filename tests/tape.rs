@@ -8,7 +8,8 @@ use ganglion::model::Checkpoint;
 use ganglion::model::forward::Forward;
 use ganglion::sampler::Parameters;
 use ganglion::tape::{
-    DType, Ending, ExecuteError, GraphOptions, Input, KvInfo, Op, Slot, Tape, WeightId, WeightInfo,
+    DType, Ending, ExecuteError, GraphOptions, Input, KvInfo, KvType, Op, Slot, Tape, WeightId,
+    WeightInfo,
 };
 
 fn tiny() -> std::path::PathBuf {
@@ -36,7 +37,7 @@ fn forward() -> Forward {
         head_dim: shape.head_dim,
         context: 64,
         slots: 1,
-        dtype: DType::F16,
+        element: KvType::F16,
     };
     let weights = weights.expect("nothing fails");
     Forward {
@@ -62,7 +63,7 @@ fn a_tape_with_one_thing_wrong_is_refused() {
         .check()
         .expect("and so is a step");
 
-    let wrong: [Case; 9] = [
+    let wrong: [Case; 10] = [
         (
             "read before write",
             |tape| {
@@ -109,6 +110,11 @@ fn a_tape_with_one_thing_wrong_is_refused() {
             "a layer that the cache lacks",
             |tape| tape.kv.layers -= 1,
             "is not in a cache",
+        ),
+        (
+            "heads that no block of the cache divides",
+            |tape| (tape.kv.element, tape.kv.head_dim) = (KvType::Q8_0, 24),
+            "no multiple of 16",
         ),
     ];
     for (what, break_it, reason) in wrong {
@@ -232,4 +238,25 @@ fn prompts_recorded_at_the_start_serve_the_first_request() {
     // Two sizes fit a chunk, each ends in two ways, in two regions.
     assert_eq!(first(Mode::Full, true), (token, 8, 8, 1));
     assert_eq!(first(Mode::Full, false), (token, 0, 1, 1));
+}
+
+/// A cache of quants needs heads that its blocks divide, and says so before anything is read.
+#[test]
+fn heads_that_no_block_divides_have_no_cache_of_quants() {
+    let mut checkpoint = Checkpoint::open(&tiny()).expect("the golden models open");
+    let settings = Settings {
+        backend: Backend::Cpu,
+        kv_type: KvType::Q8_0,
+        context: 64,
+        threads: 1,
+        ..Settings::default()
+    };
+    let load = |checkpoint: &Checkpoint| Runner::load(checkpoint, &settings, &mut |_, _| {});
+    assert!(load(&checkpoint).is_ok());
+    checkpoint.shape.head_dim = 24;
+    let error = load(&checkpoint).expect_err("24 is no multiple of 16");
+    assert_eq!(
+        error.to_string(),
+        "kv.type = \"q8_0\" takes heads of a multiple of 16, and the model's have 24: use kv.type = \"f16\""
+    );
 }

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ganglion::model::checkpoint::Landing;
 use ganglion::model::{Checkpoint, Format, ModelError};
 use safetensors::SafeTensors;
 
 use crate::support::needs;
+use crate::support::page_cache::forget;
 use crate::support::tiny_gguf;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -60,15 +62,13 @@ fn golden(name: &str) -> PathBuf {
 /// Every weight of a checkpoint in the model's order, read a few rows at a time.
 fn all_rows(checkpoint: &Checkpoint) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
+    let mut landing = Landing::default();
     let read = checkpoint.tensors.try_map(|tensor| {
-        let mut bytes = vec![0; tensor.bytes()];
-        let mut rest = &mut bytes[..];
+        let mut bytes = Vec::new();
         // Seven does not divide a head: ranges begin and end within one.
         for start in (0..tensor.rows).step_by(7) {
             let rows = start..tensor.rows.min(start + 7);
-            let (part, after) = rest.split_at_mut(rows.len() * tensor.row_bytes());
-            checkpoint.read_rows(tensor, rows, part)?;
-            rest = after;
+            bytes.extend_from_slice(checkpoint.rows(tensor, rows, &mut landing)?);
         }
         all.push(bytes);
         Ok::<_, ModelError>(())
@@ -130,11 +130,22 @@ fn a_sharded_directory_reads_as_the_file_it_was_split_from() {
         Checkpoint::open(&source).unwrap(),
     );
     assert!(all_rows(&sharded) == all_rows(&single));
-    let bias = single.tensors.layers[0].q.bias.as_ref().unwrap();
-    assert_eq!(
-        sharded
-            .read_vector(sharded.tensors.layers[0].q.bias.as_ref().unwrap())
-            .unwrap(),
-        single.read_vector(bias).unwrap()
-    );
+    let bias = |checkpoint: &Checkpoint| {
+        let bias = checkpoint.tensors.layers[0].q.bias.as_ref().unwrap();
+        checkpoint.vector(bias, &mut Landing::default()).unwrap()
+    };
+    assert_eq!(bias(&sharded), bias(&single));
+}
+
+/// The page cache is read where it has the file, and else read around.
+#[test]
+fn rows_are_the_same_from_the_page_cache_and_from_the_disk() {
+    let directory = tempfile::tempdir_in(Path::new(ROOT).join("target")).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(golden("tiny-qwen3").join(file), directory.path().join(file)).unwrap();
+    }
+    let cached = all_rows(&Checkpoint::open(directory.path()).unwrap());
+    forget(&directory.path().join("model.safetensors"));
+    let stored = all_rows(&Checkpoint::open(directory.path()).unwrap());
+    assert!(cached == stored);
 }

@@ -7,10 +7,10 @@
 #pragma once
 #include "tile.cuh"
 
-// How a block's warps share its tile: TOKENS x ROWS warps, each of M tiles of 16 tokens by 2 tiles of 16 rows.
+// How a block's warps share its tile: TOKENS x ROWS warps, each of M tiles of 16 tokens by N tiles of 16 rows.
 template <int TOKENS_, int ROWS_, int M_, int STAGES_> struct Shape {
-    static constexpr int TOKENS = TOKENS_, ROWS = ROWS_, M = M_, STAGES = STAGES_;
-    static constexpr int threads = 32 * TOKENS * ROWS, tokens = 16 * M * TOKENS, tiles = 2 * ROWS;
+    static constexpr int TOKENS = TOKENS_, ROWS = ROWS_, M = M_, N = 2, STAGES = STAGES_;
+    static constexpr int threads = 32 * TOKENS * ROWS, tokens = 16 * M * TOKENS, tiles = N * ROWS;
 };
 
 __device__ __forceinline__ void copy_16(u32 to, const void *from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from)); }
@@ -20,6 +20,10 @@ __device__ __forceinline__ void copy_16_or_zero(u32 to, const void *from, bool t
 }
 __device__ __forceinline__ void copy_8_or_zero(u32 to, const void *from, bool there) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(there ? 8 : 0));
+}
+// Four matrices of eight rows of 16 bytes, of which lane l says where row l % 8 of matrix l / 8 lies.
+__device__ __forceinline__ void matrices(u32 (&to)[4], u32 from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
 }
 __device__ __forceinline__ void copies_end() { asm volatile("cp.async.commit_group;"); }
 template <int LEFT> __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT)); }
@@ -155,7 +159,7 @@ extern __shared__ __align__(128) u8 staged[];
 template <int F, typename T, class S> __device__ __forceinline__ void prompt_product(const PromptArgs &a) {
     Stopwatch stopwatch(a.stamp);
     typedef Stage<F, S> G;
-    constexpr u32 M = S::M;
+    constexpr u32 M = S::M, N = S::N;
     u32 rows = real_rows(a.count, a.rows), first = blockIdx.x * S::tokens;
     if (first >= rows) return;
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -172,9 +176,10 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
         tile_of(a, min(blockIdx.y * S::tiles + warp * EACH + i, all_tiles - 1), matrix, tile);
         begins[i] = at<const u8>(matrix_of(a, matrix).data + tile * tile_bytes<F>(a.weight0.columns)) + lane * 16;
     }
-    // Eight threads copy a row of the inputs; of rows that do not exist, zeros.
+    // Eight threads copy a row of the inputs; of rows that do not exist, zeros. Where a row's pieces lie differs from row to row, so
+    // that no two of eight neighbours are in the same banks.
     constexpr u32 ROWS_AT_ONCE = S::threads / 8, INPUTS = S::tokens / ROWS_AT_ONCE;
-    u32 row = threadIdx.x / 8, to_input = base + row * 128 + (threadIdx.x % 8 ^ 2 * (row & 3)) * 16;
+    u32 row = threadIdx.x / 8, to_input = base + row * 128 + (threadIdx.x % 8 ^ row % 8) * 16;
     const T *from_input = at<const T>(a.input) + (u64)(first + row) * a.stride + threadIdx.x % 8 * 8;
     u32 to_weights = base + G::inputs + warp * EACH * G::unit + lane * 16;
     const float *from_sums = at<const float>(a.sums) + (u64)(first + threadIdx.x) * (a.stride / 32);
@@ -199,13 +204,13 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
         }
         copies_end();
     };
-    float sums[M][2][2][4] = {};
+    float sums[M][N][2][4] = {};
 #pragma unroll
     for (u32 k = 0; k < S::STAGES - 1; ++k) {
         if (k < units) load(k, k);
         else copies_end();
     }
-    u32 slot = 0, next = S::STAGES - 1;
+    u32 slot = 0, next = S::STAGES - 1, at_inputs = base + (along_tokens * 16 * M + lane % 16) * 128;
     for (u32 k = 0; k < units; ++k) {
         copies_wait<S::STAGES - 2>();
         __syncthreads();
@@ -213,15 +218,16 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
         else copies_end();
         const u8 *stage = staged + slot * G::bytes;
         next = slot, slot = slot + 1 == S::STAGES ? 0 : slot + 1;
-        const u8 *inputs = stage + (along_tokens * 16 * M + g) * 128 + t * 8, *unit = stage + G::inputs + along_rows * 2 * G::unit;
+        const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
+        u32 inputs = (u32)(stage - staged) + at_inputs;
         // A block of one scale is two steps; Q6_K's is one, and two share what is loaded.
         constexpr u32 STEPS = Blocks<F>::scaled ? 2 : 1, PARTS = F == Q6_K ? 2 : 1;
 #pragma unroll(Blocks<F>::scaled ? 1 : 4)
         for (u32 b = 0; b < 4 / STEPS; ++b) {
-            u32 f[STEPS][2][4], rest[STEPS][2][4];
-            float scale[PARTS][2][4], minimum[2][4];
+            u32 f[STEPS][N][4], rest[STEPS][N][4];
+            float scale[PARTS][N][4], minimum[N][4];
 #pragma unroll
-            for (int n = 0; n < 2; ++n) {
+            for (u32 n = 0; n < N; ++n) {
                 const u8 *from = unit + n * G::unit;
                 Staged<F, T> w;
                 w.load(from, lane, b * STEPS);
@@ -236,18 +242,14 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
             for (u32 m = 0; m < M; ++m) {
                 u32 x[STEPS][4];
 #pragma unroll
-                for (u32 s = 0; s < STEPS; ++s) {
-                    const u8 *from = inputs + m * 2048 + (2 * (b * STEPS + s) ^ 2 * (g & 3)) * 16;
-                    uint2 low = *reinterpret_cast<const uint2 *>(from), high = *reinterpret_cast<const uint2 *>(from + 1024);
-                    x[s][0] = low.x, x[s][1] = high.x, x[s][2] = low.y, x[s][3] = high.y;
-                }
+                for (u32 s = 0; s < STEPS; ++s) matrices(x[s], inputs + m * 2048 + ((2 * (b * STEPS + s) + lane / 16) ^ lane % 8) * 16);
                 float total[2];
                 if constexpr (Blocks<F>::minimum) {
                     const float *of = reinterpret_cast<const float *>(stage + G::inputs + G::weights) + (along_tokens * 16 * M + m * 16 + g) * 2 + b;
                     total[0] = of[0], total[1] = of[16];
                 }
 #pragma unroll
-                for (int n = 0; n < 2; ++n)
+                for (u32 n = 0; n < N; ++n)
 #pragma unroll
                     for (int h = 0; h < 2; ++h) {
                         float(&sum)[4] = sums[m][n][h];
@@ -272,7 +274,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
         }
     }
     // Sums 0 and 1 are of token g and the rows 2 t and 2 t + 1 of half h of a tile, 2 and 3 of token g + 8.
-    u32 tile_index = blockIdx.y * S::tiles + along_rows * 2;
+    u32 tile_index = blockIdx.y * S::tiles + along_rows * N;
 #pragma unroll
     for (u32 m = 0; m < M; ++m)
 #pragma unroll
@@ -297,7 +299,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                 continue;
             }
 #pragma unroll
-            for (int n = 0; n < 2; ++n) {
+            for (u32 n = 0; n < N; ++n) {
                 if (tile_index + n >= all_tiles) continue;
                 u32 matrix, tile;
                 tile_of(a, tile_index + n, matrix, tile);

@@ -17,9 +17,18 @@ template <typename T, typename C> __device__ __forceinline__ void rope_store(con
     if (is_q || is_k) values.rotate(c, a.angles, position, lane);
     if (is_q) {
         values.put<T>(c, at<T>(a.out) + (u64)row * a.stride + index * c.head_dim, lane);
+        return;
+    }
+    u64 page = table_of(c, mine->entry)[position / PAGE], side = is_k ? c.k : c.v;
+    C *to = in_page<C>(page, side, c, index, position);
+    if constexpr (sizeof(C) == 1) {
+        __shared__ float plain[WARPS][MOST_HEAD_DIM];
+        float *mine = plain[threadIdx.x / 32];
+        values.put<float>(c, mine, lane);
+        __syncwarp();
+        quantize(mine, c.head_dim, lane, to, scales_in_page(page, side, c, index, position));
     } else {
-        u64 page = table_of(c, mine->entry)[position / PAGE];
-        values.put<C>(c, in_page<C>(page, is_k ? c.k : c.v, c, index, position), lane);
+        values.put<C>(c, to, lane);
     }
 }
 
@@ -28,3 +37,5 @@ template <typename T, typename C> __device__ __forceinline__ void rope_store(con
 #define KERNELS(T, NAME) KERNEL(T, NAME, float, f32) KERNEL(T, NAME, half, f16) KERNEL(T, NAME, __nv_bfloat16, bf16)
 KERNELS(half, f16)
 KERNELS(__nv_bfloat16, bf16)
+KERNEL(half, q8, Q8, f16)
+KERNEL(__nv_bfloat16, q8, Q8, bf16)

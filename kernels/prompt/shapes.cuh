@@ -3,9 +3,10 @@
 #pragma once
 #include "prompt/product.cuh"
 
-typedef Shape<1, 4, 8, 3> Shape128x128;
+typedef Shape<2, 4, 4, 3> Shape128x128;
 typedef Shape<2, 2, 4, 3> Shape128x64;
-typedef Shape<2, 2, 2, 4> Shape64x64;
+typedef Shape<1, 4, 4, 4> Shape64x128;
+typedef Shape<2, 2, 2, 3> Shape64x64;
 typedef Shape<1, 2, 1, 8> Shape16x64;
 
 // BLOCKS: at least as many on a multiprocessor.
@@ -13,9 +14,12 @@ typedef Shape<1, 2, 1, 8> Shape16x64;
     extern "C" __global__ void __launch_bounds__(Shape##SHAPE::threads, BLOCKS) prompt_##TYPE##_##NAME##_##SHAPE(const __grid_constant__ PromptArgs a) { \
         prompt_product<FORMAT, T, Shape##SHAPE>(a); \
     }
-// A warp of the largest has no registers for minima, nor a stage of it shared memory for f32.
-#define PROMPT_SHAPES(FORMAT, NAME, T, TYPE) \
-    PROMPT_KERNEL(FORMAT, NAME, T, TYPE, 128x64, 2) PROMPT_KERNEL(FORMAT, NAME, T, TYPE, 64x64, 3) PROMPT_KERNEL(FORMAT, NAME, T, TYPE, 16x64, 4)
-#define PROMPT_KERNELS_BUT_LARGEST(FORMAT, NAME) PROMPT_SHAPES(FORMAT, NAME, half, f16) PROMPT_SHAPES(FORMAT, NAME, __nv_bfloat16, bf16)
-#define PROMPT_KERNELS(FORMAT, NAME) \
-    PROMPT_KERNEL(FORMAT, NAME, half, f16, 128x128, 2) PROMPT_KERNEL(FORMAT, NAME, __nv_bfloat16, bf16, 128x128, 2) PROMPT_KERNELS_BUT_LARGEST(FORMAT, NAME)
+#define PROMPT_BOTH(FORMAT, NAME, SHAPE, BLOCKS) \
+    PROMPT_KERNEL(FORMAT, NAME, half, f16, SHAPE, BLOCKS) PROMPT_KERNEL(FORMAT, NAME, __nv_bfloat16, bf16, SHAPE, BLOCKS)
+#define PROMPT_SMALL(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x64, 4) PROMPT_BOTH(FORMAT, NAME, 16x64, 4)
+// Weights of four bytes.
+#define PROMPT_WIDE(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 128x64, 2) PROMPT_SMALL(FORMAT, NAME)
+// Of two bytes: all that takes time is to fetch both sides, which the largest tile does least often.
+#define PROMPT_PLAIN(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 128x128, 2) PROMPT_BOTH(FORMAT, NAME, 128x64, 3) PROMPT_SMALL(FORMAT, NAME)
+// Blocks with scales: no two warps make the same numbers of them.
+#define PROMPT_BLOCKS(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x128, 3) PROMPT_SMALL(FORMAT, NAME)

@@ -1,8 +1,8 @@
-// Attention of a step's rows over the cache, each over its own conversation's. The positions of a row are split: a block
-// serves the query heads that share a KV head, at most GROUP of them, at the positions of every so many splits, and leaves
-// its parts to the last block of its heads to arrive, which merges them (Flash-Decoding, Dao et al. 2023). Where splits begin
-// depends on the row's own position alone, and parts are merged in one order: so a row's bits depend neither on the grid,
-// nor on where its pages lie, nor on other rows.
+// Attention of a step's rows over the cache, each over its own conversation's, for types and heads that the tensor cores do
+// not multiply (see attend_tiles.cu): lanes multiply. The positions of a row are split: a block serves the query heads that
+// share a KV head, at most GROUP of them, at the positions of every so many splits. Where splits begin depends on the row's
+// own position alone, and parts are merged in one order: so a row's bits depend neither on the grid, nor on where its pages
+// lie, nor on other rows.
 //
 // A step's q, k and v come as they left their product. Each block rotates what it needs of them, while the first of the
 // cache is under way, and whoever serves the row's own position stores its k and v. What other rows of the same
@@ -10,42 +10,57 @@
 // rounded through the cache's type.
 //
 // A prompt whose types the tensor cores do not multiply comes here too, rotated and stored, in one split.
-#include "rope.cuh"
-#include "tile.cuh"
+#include "step/splits.cuh"
 
-// Splits of a row, at most.
-#define MOST_SPLITS 64
 #define GROUP 4
-// Less than any score, and a number.
-#define LEAST -1e30f
-// Exponentials are taken to base 2.
-#define LOG2_E 1.4426950408889634f
 
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
+// What a lane loads at once of the cache: elements side by side, and their scale if they have one.
+template <typename C> struct Piece {
+    static constexpr u32 N = 16 / sizeof(C);
+    uint4 bits;
 
-// A KV head of 16-byte pieces over LANES lanes, PIECES each; LANES lanes take a position, a warp several.
+    __device__ __forceinline__ Piece() : bits(make_uint4(0, 0, 0, 0)) {}
+    __device__ __forceinline__ Piece(const C *side, u32 element, u32, u32) : bits(*reinterpret_cast<const uint4 *>(side + element)) {}
+    template <typename T> __device__ __forceinline__ void widened(float (&to)[N]) const {
+        const C *each = reinterpret_cast<const C *>(&bits);
+#pragma unroll
+        for (u32 n = 0; n < N; ++n) to[n] = widen(each[n]);
+    }
+};
+template <> struct Piece<Q8> {
+    static constexpr u32 N = 8;
+    uint2 bits;
+    half scale;
+
+    __device__ __forceinline__ Piece() : bits(make_uint2(0, 0)), scale(__ushort_as_half(0)) {}
+    // From `element` of a side, of which 2^shift share a scale, and whose scales begin `scales` bytes on.
+    __device__ __forceinline__ Piece(const Q8 *side, u32 element, u32 scales, u32 shift)
+        : bits(*reinterpret_cast<const uint2 *>(side + element)), scale(reinterpret_cast<const half *>(side + scales)[element >> shift]) {}
+    template <typename T> __device__ __forceinline__ void widened(float (&to)[N]) const {
+#pragma unroll
+        for (u32 n = 0; n < N; n += 2) {
+            u32 pair = dequantized<T>(n < 4 ? bits.x : bits.y, n / 2 % 2, scale);
+            const T *each = reinterpret_cast<const T *>(&pair);
+            to[n] = widen(each[0]), to[n + 1] = widen(each[1]);
+        }
+    }
+};
+
+// A KV head of pieces over LANES lanes, PIECES each; LANES lanes take a position, a warp several.
 template <typename C, int LANES, int PIECES> struct Shape {
     // Elements of a piece.
-    static constexpr u32 N = 16 / sizeof(C);
+    static constexpr u32 N = Piece<C>::N;
     // Positions that a lane has under way; that a warp reads at once, that it has under way, and that a block has.
     static constexpr u32 LOADS = 4 / PIECES, SIDE = 32 / LANES, EACH = LOADS * SIDE, CHUNK = WARPS * EACH;
 };
-
-template <typename C, int N> __device__ __forceinline__ void widened(const uint4 &bits, float (&to)[N]) {
-    const C *each = reinterpret_cast<const C *>(&bits);
-#pragma unroll
-    for (int n = 0; n < N; ++n) to[n] = widen(each[n]);
-}
 
 // N elements in shared memory, read again wherever they are needed: registers are for the cache.
 template <typename T> __device__ __forceinline__ void widened_pairs(u32 from, float (&to)[8]) {
     uint4 bits;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w) : "r"(from));
-    widened<T>(bits, to);
+    const T *each = reinterpret_cast<const T *>(&bits);
+#pragma unroll
+    for (int n = 0; n < 8; ++n) to[n] = widen(each[n]);
 }
 template <typename T> __device__ __forceinline__ void widened_pairs(u32 from, float (&to)[4]) {
     uint2 bits;
@@ -55,74 +70,22 @@ template <typename T> __device__ __forceinline__ void widened_pairs(u32 from, fl
     for (int n = 0; n < 4; ++n) to[n] = widen(each[n]);
 }
 
-// Softmax over some positions: the greatest score, the sum of weights, and what they add up to, of two columns.
-struct Merged {
-    float greatest = LEAST, sum = 0.0f, first = 0.0f, second = 0.0f;
-
-    // N parts at once, in their order: whatever is waited for is waited for once.
-    template <int N> __device__ __forceinline__ void add(const float (&greatests)[N], const float (&sums)[N], const float2 (&columns)[N]) {
-        float most = greatest;
-#pragma unroll
-        for (int n = 0; n < N; ++n) most = fmaxf(most, greatests[n]);
-        float before = power_of_two(greatest - most);
-        greatest = most, sum *= before, first *= before, second *= before;
-#pragma unroll
-        for (int n = 0; n < N; ++n) {
-            float weight = power_of_two(greatests[n] - most);
-            sum = fmaf(sums[n], weight, sum), first = fmaf(columns[n].x, weight, first), second = fmaf(columns[n].y, weight, second);
-        }
-    }
-
-    template <typename T> __device__ __forceinline__ void put(T *to, const float *sink) const {
-        float share = 1.0f / (sum + (sink ? power_of_two(*sink * LOG2_E - greatest) : 0.0f));
-        to[0] = round_to<T>(first * share), to[1] = round_to<T>(second * share);
-    }
-};
-
-// Merges the parts of `splits` splits of some heads, (split, GROUP, head_dim + 2): its columns, maximum, sum.
-template <typename T> __device__ __forceinline__ void merge(const float *parts, u32 splits, u32 heads, u32 head_dim, const float *sinks, T *out) {
-    constexpr int AT_ONCE = 16;
-    u32 part = head_dim + 2;
-    for (u32 i = 2 * threadIdx.x; i < heads * head_dim; i += 2 * THREADS) {
-        u32 h = i / head_dim;
-        const float *of = parts + h * part;
-        Merged merged;
-        for (u32 first = 0; first < splits; first += AT_ONCE) {
-            float greatests[AT_ONCE], sums[AT_ONCE];
-            float2 columns[AT_ONCE];
-#pragma unroll
-            for (int n = 0; n < AT_ONCE; ++n) {
-                const float *from = of + (u64)(first + n) * GROUP * part;
-                bool there = first + n < splits;
-                float2 both = there ? __ldcg(reinterpret_cast<const float2 *>(from + head_dim)) : make_float2(LEAST, 0.0f);
-                columns[n] = there ? __ldcg(reinterpret_cast<const float2 *>(from + i % head_dim)) : make_float2(0.0f, 0.0f);
-                greatests[n] = both.x, sums[n] = both.y;
-            }
-            merged.add(greatests, sums, columns);
-        }
-        merged.put(out + i, sinks ? sinks + h : nullptr);
-    }
-}
-
 template <typename T, typename C, int LANES, int PIECES> __device__ __forceinline__ void attend(const AttendArgs &a) {
     typedef Shape<C, LANES, PIECES> S;
     constexpr u32 N = S::N, LOADS = S::LOADS;
-    Stopwatch stopwatch(a.stamp);
+    Stopwatch stopwatch(a.stamp, LATER);
     extern __shared__ __align__(16) float memory[];
     __shared__ float2 best[WARPS][GROUP];
-    __shared__ bool last;
     const Cache &c = a.cache;
     u32 row = blockIdx.z, head_dim = c.head_dim, group = c.heads / c.kv_heads, subgroups = (group + GROUP - 1) / GROUP;
     u32 kv_head = blockIdx.y / subgroups, begun = blockIdx.y % subgroups * GROUP, heads = min(group - begun, (u32)GROUP);
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, piece = lane % LANES, side = lane / LANES;
     const Row *rows = at<const Row>(c.places.rows);
-    // Before anything is waited for: what the warp will rotate, a query or the row's own k or v.
     bool raw = a.k != 0, takes_q = warp < heads, takes_kv = warp == GROUP || warp == GROUP + 1;
+    // What the cache holds has been there since the step before, if this step's comes later.
+    if (!raw) stopwatch.our_turn();
     u32 head = kv_head * group + begun + warp, kv_columns = c.kv_heads * head_dim;
-    const float *own = at<const float>(takes_q ? a.q : warp == GROUP ? a.k : a.v);
-    own += takes_q ? ((u64)row * c.heads + head) * head_dim : (u64)row * kv_columns + kv_head * head_dim;
-    Head taken(c, raw && (takes_q || takes_kv) ? own : nullptr, lane);
-    Row mine = rows[c.places.step ? row : 0];
+    Row mine = row_now(rows + (c.places.step ? row : 0));
     if (c.places.step ? mine.entry == NOBODY : row >= mine.count) return;
     u32 position = mine.position + (c.places.step ? 0 : row), length = position + 1, split = S::CHUNK;
     while (split * a.splits < length) split *= 2;
@@ -131,39 +94,60 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     if (first_split + blockIdx.x >= end_split) return;
     u32 begin = (first_split + blockIdx.x) * split, end = min(length, begin + split);
     // From here on positions are of this step, and their k and v are in `fresh`.
-    u32 fresh_from = !raw ? length : mine.first == row ? position : rows[mine.first].position;
+    u32 fresh_from = !raw ? length : mine.first == row ? position : row_now(rows + mine.first).position;
     const u64 *table = table_of(c, mine.entry);
-    uint4 k[LOADS][PIECES], v[LOADS][PIECES];
+    u32 shift = block_of(head_dim) == 32 ? 5 : 4;
+    Piece<C> k[LOADS][PIECES], v[LOADS][PIECES];
     auto there = [&](u32 p, int j) { return (piece + j * LANES) * N < head_dim && p < end; };
-    auto load = [&](uint4(&to)[LOADS][PIECES], u64 layer, u32 chunk) {
+    auto load = [&](Piece<C>(&to)[LOADS][PIECES], u64 layer, u32 chunk) {
         // Those of a warp lie in one page.
         u32 first = chunk + warp * S::EACH;
-        const C *from = in_page<C>(first < end ? table[first / PAGE] : 0, layer, c, kv_head, first);
+        const C *all = at<const C>((first < end ? __ldcg(table + first / PAGE) : 0) + layer);
+        u32 begins = (kv_head * PAGE + first % PAGE) * head_dim;
 #pragma unroll
         for (u32 i = 0; i < LOADS; ++i)
 #pragma unroll
             for (int j = 0; j < PIECES; ++j) {
-                to[i][j] = make_uint4(0, 0, 0, 0);
-                u32 p = first + i * S::SIDE + side;
-                if (there(p, j) && p < fresh_from) to[i][j] = *reinterpret_cast<const uint4 *>(from + (i * S::SIDE + side) * head_dim + (piece + j * LANES) * N);
+                u32 within = i * S::SIDE + side, p = first + within;
+                to[i][j] = Piece<C>();
+                if (there(p, j) && p < fresh_from) to[i][j] = Piece<C>(all, begins + within * head_dim + (piece + j * LANES) * N, c.kv_heads * PAGE * head_dim, shift);
             }
     };
     load(k, c.k, begin);
     load(v, c.v, begin);
+    if (raw) stopwatch.our_turn();
+    // What the warp will rotate: a query or the row's own k or v.
+    const float *own = at<const float>(takes_q ? a.q : warp == GROUP ? a.k : a.v);
+    own += takes_q ? ((u64)row * c.heads + head) * head_dim : (u64)row * kv_columns + kv_head * head_dim;
+    Head taken(c, raw && (takes_q || takes_kv) ? own : nullptr, lane);
 
-    // (GROUP, padded) of T, the warps' parts, and (rows of the step, K and V, head_dim).
+    // (GROUP, padded) of T, the warps' parts, and (rows of the step, K and V, head_dim); of blocks their scales behind that.
     constexpr u32 padded = LANES * PIECES * N;
     T *queries = reinterpret_cast<T *>(memory);
     float *parts = memory + GROUP * padded / 2;
     C *fresh = reinterpret_cast<C *>(parts + WARPS * GROUP * head_dim);
+    half *fresh_scales = reinterpret_cast<half *>(fresh + 2 * STEP_ROWS * head_dim);
     bool stores = begun == 0 && blockIdx.x == (end_split - 1 - first_split) % gridDim.x;
     auto store = [&](Head &values, u32 p, u32 is_v) {
         if (!is_v) {
             if (a.k_norm) values.normalize(c, at<const float>(a.k_norm), a.epsilon, lane);
             values.rotate(c, a.angles, p, lane);
         }
-        values.put<C>(c, fresh + ((p - fresh_from) * 2 + is_v) * head_dim, lane);
-        if (p == position && stores) values.put<C>(c, in_page<C>(table[p / PAGE], is_v ? c.v : c.k, c, kv_head, p), lane);
+        u32 index = (p - fresh_from) * 2 + is_v;
+        bool kept = p == position && stores;
+        u64 page = kept ? table[p / PAGE] : 0, layer = is_v ? c.v : c.k;
+        if constexpr (sizeof(C) == 1) {
+            __shared__ float plain[WARPS - GROUP][MOST_HEAD_DIM];
+            float *mine = plain[warp - GROUP];
+            __syncwarp();
+            values.put<float>(c, mine, lane);
+            __syncwarp();
+            quantize(mine, head_dim, lane, fresh + index * head_dim, fresh_scales + (index * head_dim >> shift));
+            if (kept) quantize(mine, head_dim, lane, in_page<C>(page, layer, c, kv_head, p), scales_in_page(page, layer, c, kv_head, p));
+        } else {
+            values.put<C>(c, fresh + index * head_dim, lane);
+            if (kept) values.put<C>(c, in_page<C>(page, layer, c, kv_head, p), lane);
+        }
     };
     if (warp < GROUP) {
         T *to = queries + warp * padded;
@@ -187,14 +171,14 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     }
     __syncthreads();
     u32 query = (u32)__cvta_generic_to_shared(queries) + piece * N * sizeof(T);
-    auto renew = [&](uint4(&to)[LOADS][PIECES], u32 is_v, u32 chunk) {
+    auto renew = [&](Piece<C>(&to)[LOADS][PIECES], u32 is_v, u32 chunk) {
         if (chunk + S::CHUNK <= fresh_from) return;
 #pragma unroll
         for (u32 i = 0; i < LOADS; ++i)
 #pragma unroll
             for (int j = 0; j < PIECES; ++j) {
-                u32 p = chunk + warp * S::EACH + i * S::SIDE + side;
-                if (there(p, j) && p >= fresh_from) to[i][j] = *reinterpret_cast<const uint4 *>(fresh + ((p - fresh_from) * 2 + is_v) * head_dim + (piece + j * LANES) * N);
+                u32 p = chunk + warp * S::EACH + i * S::SIDE + side, index = (p - fresh_from) * 2 + is_v;
+                if (there(p, j) && p >= fresh_from) to[i][j] = Piece<C>(fresh, index * head_dim + (piece + j * LANES) * N, 2 * STEP_ROWS * head_dim, shift);
             }
     };
     // To base 2; a cap is met before.
@@ -221,7 +205,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
 #pragma unroll
                 for (int j = 0; j < PIECES; ++j) {
                     float values[N];
-                    widened<C>(k[i][j], values);
+                    k[i][j].template widened<T>(values);
 #pragma unroll
                     for (int h = 0; h < GROUP; ++h) {
                         float of[N];
@@ -272,7 +256,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
 #pragma unroll
                 for (int j = 0; j < PIECES; ++j) {
                     float values[N];
-                    widened<C>(v[i][j], values);
+                    v[i][j].template widened<T>(values);
 #pragma unroll
                     for (int h = 0; h < GROUP; ++h)
 #pragma unroll
@@ -326,27 +310,21 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
             if (column == 0) *reinterpret_cast<float2 *>(left + h * part + head_dim) = make_float2(merged.greatest, merged.sum);
         }
     }
-    if (splits == 1) return;
-    // Whoever arrives last sees what the others wrote.
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        u32 *arrivals = at<u32>(a.arrivals) + of, before;
-        asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrivals), "r"(done) : "memory");
-        last = before + done == splits;
-        if (last) *arrivals = 0;
-    }
-    __syncthreads();
-    if (!last) return;
-    merge(left_by_all + (u64)first_split * GROUP * part, splits, heads, head_dim, sinks, to);
+    if (splits == 1 || !arrives_last(a.arrivals + 4 * of, done, splits)) return;
+    merge(left_by_all + (u64)first_split * GROUP * part, splits, GROUP, heads, head_dim, sinks, to);
 }
 
 #define KERNEL(T, NAME, C, CACHE, LANES, PIECES) \
     extern "C" __global__ void __launch_bounds__(THREADS, 2) attend_##NAME##_##CACHE##_##LANES##x##PIECES(const __grid_constant__ AttendArgs a) { \
         attend<T, C, LANES, PIECES>(a); \
     }
+// By what the cache's integers become.
+#define QUANTS(T, NAME) KERNEL(T, q8, Q8, NAME, 8, 1) KERNEL(T, q8, Q8, NAME, 16, 1) KERNEL(T, q8, Q8, NAME, 32, 1)
 #define KERNELS(T, NAME) \
     KERNEL(T, NAME, float, f32, 8, 1) KERNEL(T, NAME, float, f32, 16, 1) KERNEL(T, NAME, float, f32, 32, 1) KERNEL(T, NAME, float, f32, 32, 2) \
     KERNEL(T, NAME, half, f16, 8, 1) KERNEL(T, NAME, half, f16, 16, 1) KERNEL(T, NAME, half, f16, 32, 1) \
     KERNEL(T, NAME, __nv_bfloat16, bf16, 8, 1) KERNEL(T, NAME, __nv_bfloat16, bf16, 16, 1) KERNEL(T, NAME, __nv_bfloat16, bf16, 32, 1)
 KERNELS(half, f16)
 KERNELS(__nv_bfloat16, bf16)
+QUANTS(half, f16)
+QUANTS(__nv_bfloat16, bf16)

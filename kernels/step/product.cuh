@@ -18,8 +18,8 @@ template <int F, u32 R> struct Ring {
     static constexpr u32 few = (R > 1 ? 6528 : 4608) / bytes, depth = F == F32 ? 4 : R == 1 && together == 1 ? 6 : few < 2 ? 2 : few > 4 ? 4 : few;
 };
 
-// The rows in shared memory, in T. In 64 columns, lane 4 g + t of a warp takes the columns 4 t .. 4 t + 3 of each of four
-// steps: two steps in 16 bytes. Behind them lie what goes off each block's sums, what the warps have summed, and the
+// The rows in shared memory, in T. In 64 columns, lane 4 g + t of a warp takes the columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of
+// each of four steps: two steps in 16 bytes. Behind them lie what goes off each block's sums, what the warps have summed, and the
 // warps' rings. R: 1, or as many as there may be, of which a power of two are there.
 template <int F, typename T, u32 R> struct Rows {
     // Rows lie apart by half of all banks, so that two are read at once.
@@ -44,8 +44,8 @@ template <int F, typename T, u32 R> struct Rows {
     // row and lie side by side too.
     __device__ __forceinline__ void put_if(bool there, u32 row, u32 column, const uint4 &four) const {
         u32 within = column % 64, step = within / 16;
-        uint2 *to = reinterpret_cast<uint2 *>(values + row * pitch + column - within + step / 2 * 32 + within % 16 / 4 * 8 + step % 2 * 4);
-        if (there) to[0] = make_uint2(four.x, four.y), to[2] = make_uint2(four.z, four.w);
+        u32 *to = reinterpret_cast<u32 *>(values + row * pitch + column - within + step / 2 * 32 + step % 2 * 4 + within % 16 / 8 * 2);
+        if (there) to[0] = four.x, to[4] = four.y, to[8] = four.z, to[12] = four.w;
         if (!Blocks<F>::scaled) return;
         const T *each = reinterpret_cast<const T *>(&four);
         float sum = 0.0f;
@@ -174,7 +174,7 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Row
 extern __shared__ __align__(16) u8 shared[];
 
 template <int F, typename T, u32 R> __device__ __forceinline__ void step_product(const StepArgs &a) {
-    Stopwatch stopwatch(a.stamp);
+    Stopwatch stopwatch(a.stamp, LATER);
     Rows<F, T, R> rows(shared, a.stride, a.rows);
     u32 tiles0 = (a.weight0.rows + 15) / 16, tiles1 = (a.weight1.rows + 15) / 16, tiles2 = (a.weight2.rows + 15) / 16;
     bool gated = a.outcome == GATED;
@@ -238,12 +238,13 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
     // By THREADS threads.
     auto normalize = [&]() {
         // Of a prompt's rows the last real one.
-        const float *x = at<const float>(a.x) + (a.count ? (u64)a.hidden * (*at<const u32>(a.count) - 1) : 0);
         float kept[KEPT][8], weights[KEPT][8], sum = 0.0f;
 #pragma unroll
-        for (u32 c = 0; c < KEPT; ++c) read(x, c * EACH + 8 * threadIdx.x, kept[c]);
-#pragma unroll
         for (u32 c = 0; c < KEPT; ++c) read(weight, c * EACH + 8 * threadIdx.x, weights[c]);
+        stopwatch.our_turn();
+        const float *x = at<const float>(a.x) + (a.count ? (u64)a.hidden * (*at<const u32>(a.count) - 1) : 0);
+#pragma unroll
+        for (u32 c = 0; c < KEPT; ++c) read(x, c * EACH + 8 * threadIdx.x, kept[c]);
 #pragma unroll
         for (u32 c = 0; c < KEPT; ++c) square(kept[c], sum);
         for (u32 first = KEPT * EACH; first < a.hidden; first += EACH) {
@@ -264,8 +265,12 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
     };
     auto prepare = [&]() {
         // Several rows have been normed before.
-        if (R > 1 || a.input) copy();
-        else normalize();
+        if (R > 1 || a.input) {
+            stopwatch.our_turn();
+            copy();
+        } else {
+            normalize();
+        }
         __syncthreads();
     };
     auto scale_of = [&](u32 i, u32 within) {

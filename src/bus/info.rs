@@ -4,6 +4,7 @@ use zbus::{OwnedVariant, Str};
 
 use super::error;
 use super::proxy::Info;
+use crate::engine::runner::KindTime;
 use crate::engine::{GraphStatus, Memory, ModelInfo, Outcome, Receipt, Snapshot, Status, Usage};
 use crate::telemetry::Percentiles;
 
@@ -27,6 +28,7 @@ pub(super) fn model(model: &ModelInfo) -> Info {
         ("hidden", model.hidden.into()),
         ("vocabulary", model.vocabulary.into()),
         ("context", model.context.into()),
+        ("kv_type", text(model.kv_type)),
         ("weight_bytes", model.weight_bytes.into()),
         ("thinking", model.thinking.into()),
     ])
@@ -75,6 +77,10 @@ pub(super) fn timing(live: &Snapshot, receipt: Option<Receipt>) -> Info {
             info.insert(format!("{name}_{of}_us"), value.into());
         }
     }
+    if live.timed_steps > 0 {
+        info.insert("timed_steps".to_owned(), live.timed_steps.into());
+        info.insert("operations".to_owned(), operations(&live.kinds).into());
+    }
     if let Some(receipt) = receipt {
         info.extend(usage(&receipt.usage));
         // Who asked may keep it.
@@ -82,6 +88,21 @@ pub(super) fn timing(live: &Snapshot, receipt: Option<Receipt>) -> Info {
         info.insert("finish_reason".to_owned(), text(receipt.reason.name()));
     }
     info
+}
+
+/// A dictionary for each kind of operation of a step.
+fn operations(kinds: &[KindTime]) -> Info {
+    let of = |kind: &KindTime| {
+        info([
+            ("count", (kind.count as u64).into()),
+            ("us", (kind.time.as_secs_f64() * 1e6).into()),
+            ("bytes", kind.bytes.into()),
+        ])
+    };
+    let named = kinds
+        .iter()
+        .map(|kind| (kind.name.clone(), of(kind).into()));
+    named.collect()
 }
 
 pub(super) fn device(status: &Status) -> Info {

@@ -206,7 +206,8 @@ impl Manager {
         self.status(|status| status.detail.clone())
     }
 
-    /// name, architecture, path (s), layers, hidden, vocabulary, context (u), weight_bytes (t), thinking (b): whether it can.
+    /// name, architecture, path (s), layers, hidden, vocabulary, context (u), kv_type (s): what the cache is made of, as
+    /// kv.type calls it, weight_bytes (t), thinking (b): whether it can.
     #[zbus(property)]
     fn model(&self) -> Info {
         self.status(|status| info::model(&status.model))

@@ -83,6 +83,7 @@ impl Choice for Placement {
 }
 
 /// The number format of the KV cache.
+#[allow(non_camel_case_types)] // the field writes them so
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KvType {
@@ -90,16 +91,19 @@ pub enum KvType {
     F16,
     F32,
     Bf16,
+    #[serde(rename = "q8_0")]
+    Q8_0,
 }
 
 impl Choice for KvType {
-    const ALL: &'static [Self] = &[Self::F16, Self::F32, Self::Bf16];
+    const ALL: &'static [Self] = &[Self::F16, Self::F32, Self::Bf16, Self::Q8_0];
 
     fn name(self) -> &'static str {
         match self {
             Self::F16 => "f16",
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
+            Self::Q8_0 => "q8_0",
         }
     }
 }

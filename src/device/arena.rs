@@ -37,38 +37,6 @@ pub struct Rows {
     pub count: usize,
 }
 
-/// Through which the CPU fills device memory, piece by piece. Memory is pinned for it on its first use: unified
-/// memory is filled in place, in pieces as large, and never needs it.
-#[derive(Debug)]
-pub struct Staging {
-    context: Rc<Context>,
-    bytes: usize,
-    pinned: Option<Pinned>,
-}
-
-impl Staging {
-    /// At most this many bytes: few, for a small device also holds them as they are read; enough to keep a disk
-    /// and the bus busy.
-    pub const BYTES: usize = 8 << 20;
-
-    #[must_use]
-    pub fn new(context: &Rc<Context>, bytes: usize) -> Self {
-        Self {
-            context: Rc::clone(context),
-            bytes: bytes.min(Self::BYTES),
-            pinned: None,
-        }
-    }
-
-    fn pinned(&mut self) -> Result<&Pinned> {
-        let pinned = match self.pinned.take() {
-            Some(pinned) => pinned,
-            None => Pinned::new(&self.context, self.bytes)?,
-        };
-        Ok(self.pinned.insert(pinned))
-    }
-}
-
 impl Arena {
     /// Allocates all chunks of a plan, or none. Unified memory never exceeds what a discrete device has
     /// free: there it would be moved to and fro, or hang the device.
@@ -166,50 +134,45 @@ impl Arena {
     /// # Errors
     /// If the memory is the device's, or is attached to another stream.
     pub fn host<'a>(&'a mut self, region: Region, idle: &'a Idle<'_>) -> Result<&'a mut [u8]> {
-        if self.memory == Memory::Device {
-            return Err(Error::NotReachable("it is the device's own"));
-        }
-        if self.attached.is_some_and(|stream| stream != idle.handle()) {
-            return Err(Error::NotReachable("it is attached to another stream"));
-        }
+        self.reachable(idle)?;
         let address = self.address(region)?;
         // SAFETY: managed memory has one address on both sides and `address` checked the bounds. No kernel
         // touches it: only the idle stream's may, and `idle` is held. `&mut self` keeps out other slices.
         Ok(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, region.bytes) })
     }
 
-    /// Has `write(offset, piece)` fill a region in pieces, each a multiple of `unit` bytes but for the
-    /// last: in place where the memory is unified, else through the staging buffer.
+    /// Several regions of unified memory as the CPU sees them, in the order of their plan: threads may share them out.
     ///
     /// # Errors
-    /// If `write` or the driver fails, or a unit is larger than the staging buffer.
-    pub fn fill<E: From<Error>>(
-        &mut self,
-        region: Region,
-        unit: usize,
-        (staging, stream): (&mut Staging, &mut Stream),
-        mut write: impl FnMut(usize, &mut [u8]) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
-        let piece = staging.bytes / unit.max(1) * unit;
-        if piece == 0 {
-            return Err(Error::Bounds { bytes: unit }.into());
+    /// As `host`; or if one does not lie behind the one before it.
+    pub fn hosts<'a>(
+        &'a mut self,
+        regions: &[Region],
+        idle: &'a Idle<'_>,
+    ) -> Result<Vec<&'a mut [u8]>> {
+        self.reachable(idle)?;
+        let mut behind = (0, 0);
+        let mut hosts = Vec::with_capacity(regions.len());
+        for region in regions {
+            if (region.chunk, region.offset) < behind {
+                let bytes = region.bytes;
+                return Err(Error::Bounds { bytes });
+            }
+            behind = (region.chunk, region.offset + region.bytes);
+            let address = self.address(*region)?;
+            // SAFETY: as in `host`; the slices do not overlap, for each begins where those before it have ended.
+            hosts.push(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, region.bytes) });
         }
-        let starts = (0..region.bytes).step_by(piece);
-        if self.memory == Memory::Unified {
-            let idle = stream.idle()?;
-            let pieces = self.host(region, &idle)?.chunks_mut(piece);
-            return starts
-                .zip(pieces)
-                .try_for_each(|(at, piece)| write(at, piece));
+        Ok(hosts)
+    }
+
+    /// Whether the CPU may touch unified memory: it is attached to no other stream than the idle one.
+    fn reachable(&self, idle: &Idle<'_>) -> Result<()> {
+        if self.memory == Memory::Device {
+            return Err(Error::NotReachable("it is the device's own"));
         }
-        let buffer = staging.pinned()?.host();
-        for at in starts {
-            let bytes = piece.min(region.bytes - at);
-            // SAFETY: no larger than the staging buffer, which is borrowed mutably and, since each copy
-            // out of it is waited for below, not being read.
-            let out = unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr(), bytes) };
-            write(at, out)?;
-            self.copy_in(region, at, out, stream)?;
+        if self.attached.is_some_and(|stream| stream != idle.handle()) {
+            return Err(Error::NotReachable("it is attached to another stream"));
         }
         Ok(())
     }
@@ -226,10 +189,20 @@ impl Arena {
                 .copy_from_slice(bytes);
             return Ok(());
         }
-        self.copy_in(region, 0, bytes, stream)
+        self.write_at(region, 0, bytes, stream)
     }
 
-    fn copy_in(&self, region: Region, at: usize, bytes: &[u8], stream: &mut Stream) -> Result<()> {
+    /// Copies `bytes` into a region from its byte `at` on, and waits for it; unified memory must have been attached.
+    ///
+    /// # Errors
+    /// If they do not lie in the region, or the driver fails.
+    pub fn write_at(
+        &mut self,
+        region: Region,
+        at: usize,
+        bytes: &[u8],
+        stream: &mut Stream,
+    ) -> Result<()> {
         if at + bytes.len() > region.bytes {
             return Err(Error::Bounds { bytes: bytes.len() });
         }

@@ -1,4 +1,5 @@
-//! A device's primary context, current on the thread that opened it or took it over, and what the device is.
+//! A device's primary context, or a part of it, current on the thread that opened it or took it over, and what the
+//! device is.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -8,6 +9,7 @@ use cudarc::driver::sys::{
 };
 
 use super::driver::{check, ignore};
+use super::partition::Partition;
 use super::{Error, Result, open};
 use crate::fault::Faults;
 
@@ -17,7 +19,10 @@ pub struct Properties {
     pub name: String,
     /// Compute capability: (8, 7) is an Orin.
     pub capability: (i32, i32),
-    pub multiprocessors: i32,
+    /// That kernels run on: of a partition, its own.
+    pub multiprocessors: u32,
+    /// That the device has.
+    pub all_multiprocessors: u32,
     /// Shares its memory with the CPU.
     pub integrated: bool,
     /// Whether the CPU may touch managed memory while a kernel runs: not on an Orin.
@@ -28,12 +33,14 @@ pub struct Properties {
     pub driver: i32,
 }
 
-/// A device's primary context. What it makes holds it, so it is given up last.
+/// A device's primary context, or a part of it. What it makes holds it, so it is given up last.
 #[derive(Debug)]
 pub struct Context {
     device: CUdevice,
-    /// Being a pointer, it also keeps this on its thread.
+    /// What is made current. Being a pointer, it also keeps this on its thread.
     handle: CUcontext,
+    /// `None` if it is the whole device.
+    partition: Option<Partition>,
     properties: Properties,
     emulate_tegra: bool,
     faults: Faults,
@@ -46,6 +53,14 @@ impl Context {
     /// # Errors
     /// If there is no driver or device, or this process may not use it.
     pub fn open(emulate_tegra: bool) -> Result<Rc<Self>> {
+        Self::open_part(emulate_tegra, None)
+    }
+
+    /// The same of so many multiprocessors, or a few more; `None` is all of them.
+    ///
+    /// # Errors
+    /// As `open`; if the driver knows no partitions, or has none of that size.
+    pub fn open_part(emulate_tegra: bool, multiprocessors: Option<u32>) -> Result<Rc<Self>> {
         // SAFETY: it only tries to open libcuda, whose initialisers need nothing of the process.
         if !unsafe { sys::is_culib_present() } {
             return Err(Error::NoDriver);
@@ -88,13 +103,31 @@ impl Context {
         let mut opened = Self {
             device,
             handle: context,
+            partition: None,
             properties: Properties::default(),
             emulate_tegra,
             faults: Faults::default(),
         };
         opened.make_current()?;
         opened.properties = opened.read_properties(driver)?;
+        if let Some(wanted) = multiprocessors {
+            opened.narrow(wanted)?;
+        }
         Ok(Rc::new(opened))
+    }
+
+    /// Runs on a part of the device from now on; nothing has been made of it yet.
+    fn narrow(&mut self, wanted: u32) -> Result<()> {
+        let partition = Partition::new(self.device, wanted)?;
+        self.handle = partition.context()?;
+        self.properties.multiprocessors = partition.multiprocessors();
+        self.partition = Some(partition);
+        self.make_current()
+    }
+
+    /// What its streams are of, if it is not the whole device.
+    pub(super) fn partition(&self) -> Option<&Partition> {
+        self.partition.as_ref()
     }
 
     /// Makes it current on this thread, which then may use what it has made.
@@ -102,7 +135,7 @@ impl Context {
     /// # Errors
     /// If the driver refuses.
     pub fn make_current(&self) -> Result<()> {
-        // SAFETY: `open` has retained the context, and `Drop` has not released it.
+        // SAFETY: it is the retained primary context or the partition's, and `Drop` has given up neither.
         let result = unsafe { sys::cuCtxSetCurrent(self.handle) };
         check("cuCtxSetCurrent", result)
     }
@@ -145,6 +178,9 @@ impl Context {
         })?;
         let name = CStr::from_bytes_until_nul(&name)
             .map_or_else(|_| "unknown".into(), CStr::to_string_lossy);
+        let multiprocessors = self
+            .attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?
+            .unsigned_abs();
         let mut memory = 0;
         // SAFETY: one integer is written.
         let result = unsafe { sys::cuDeviceTotalMem_v2(&raw mut memory, self.device) };
@@ -155,7 +191,8 @@ impl Context {
                 self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
                 self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
             ),
-            multiprocessors: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            multiprocessors,
+            all_multiprocessors: multiprocessors,
             integrated: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
             concurrent_managed_access: self
                 .attribute(Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)?
@@ -206,6 +243,8 @@ fn explain(error: Error) -> Error {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        // Before the primary context, of which it is a part.
+        self.partition = None;
         // SAFETY: it was retained once by `open`, and all that it made held it and is gone.
         ignore(unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
     }

@@ -78,6 +78,15 @@ pub enum Error {
     NotAKernel(String),
     #[error("token {sequence} did not arrive though its step has ended")]
     NoToken { sequence: u32 },
+    #[error(
+        "the driver knows no partitions of a GPU ({call} is missing): update it, or use the whole GPU"
+    )]
+    NoPartitions { call: &'static str },
+    #[error(
+        "no partition of {wanted} multiprocessors can be had of the GPU's {have}: ask for fewer, at least 1; the driver \
+         gives them in groups, of 8 on an H100"
+    )]
+    Partition { wanted: u32, have: u32 },
     #[error("{call} fails: {name}")]
     Driver {
         call: &'static str,

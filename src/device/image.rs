@@ -9,7 +9,7 @@ use cudarc::driver::sys::{self, CUmodule};
 use flate2::read::ZlibDecoder;
 
 use super::driver::{check, ignore};
-use super::kernel::{Carveout, Kernel};
+use super::kernel::{Family, Kernel};
 use super::{Context, Error, Parameters, Result};
 
 /// One source of kernels, compiled; its images are deflated (zlib).
@@ -128,19 +128,11 @@ impl Modules {
     ///
     /// # Errors
     /// If there is none, if the driver refuses it, if it takes anything else, or if it exceeds an Orin's limits.
-    pub fn kernel<A: Parameters>(&self, name: &str, shared: usize) -> Result<Kernel<A>> {
-        self.kernel_with(name, shared, Carveout::Half)
-    }
-
-    /// The same, with a multiprocessor's memory divided otherwise.
-    ///
-    /// # Errors
-    /// As `kernel`.
-    pub fn kernel_with<A: Parameters>(
+    pub fn kernel<A: Parameters>(
         &self,
         name: &str,
         shared: usize,
-        carveout: Carveout,
+        family: Family,
     ) -> Result<Kernel<A>> {
         let missing = || Error::NoKernel {
             kernel: name.into(),
@@ -155,7 +147,7 @@ impl Modules {
         let result =
             unsafe { sys::cuModuleGetFunction(&raw mut function, module.handle, symbol.as_ptr()) };
         check("cuModuleGetFunction", result)?;
-        Kernel::new(function, name, (shared, carveout), module)
+        Kernel::new(function, name, (shared, family), module)
     }
 }
 

@@ -3,7 +3,10 @@
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute as Attribute};
+use cudarc::driver::sys::{
+    self, CUfunction, CUfunction_attribute as Attribute, CUlaunchAttribute, CUlaunchAttributeID,
+    CUlaunchAttributeValue, CUlaunchConfig,
+};
 
 use super::driver::{attempt, check};
 use super::image::Module;
@@ -12,15 +15,32 @@ use crate::fault::Call;
 
 /// Shared memory that a block may have on sm_87, static and dynamic together.
 const SHARED_BYTES: usize = 163 << 10;
-/// Percent of a multiprocessor's memory that is shared memory, the rest being cache. Between two kernels that differ a
-/// multiprocessor must first run empty: so it is the same for all that run one after another.
+/// What a kernel is launched among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carveout {
-    /// What a step runs: streams of weights.
-    Half = 50,
-    /// What a prompt runs: tiles in shared memory.
-    Whole = 100,
+pub enum Family {
+    /// A step's: streams of weights. Each waits for the one before it by itself (`Stopwatch` of `kernels/common.cuh`), and so
+    /// may begin while that one ends.
+    Step,
+    /// A prompt's: tiles in shared memory. The same.
+    Prompt,
+    /// Nobody's. Each begins when the one before it has ended.
+    Other,
 }
+
+impl Family {
+    /// Percent of a multiprocessor's memory that is shared memory, the rest being cache. Between two kernels that differ
+    /// a multiprocessor must first run empty: so it is the same for all that run one after another.
+    const fn carveout(self) -> i32 {
+        match self {
+            Self::Step => 75,
+            Self::Prompt | Self::Other => 100,
+        }
+    }
+}
+
+/// The first architecture whose kernels can wait by themselves, as its images are named.
+const WAITS: usize = 90;
+
 /// Threads of a block.
 const THREADS: usize = 1024;
 
@@ -51,6 +71,8 @@ pub struct Kernel<A> {
     name: Box<str>,
     threads: usize,
     shared: usize,
+    /// Whether it may begin while the kernel before it ends.
+    overlaps: bool,
     _module: Rc<Module>,
     _parameters: PhantomData<fn(A)>,
 }
@@ -59,7 +81,7 @@ impl<A: Parameters> Kernel<A> {
     pub(super) fn new(
         function: CUfunction,
         name: &str,
-        (shared, carveout): (usize, Carveout),
+        (shared, family): (usize, Family),
         module: &Rc<Module>,
     ) -> Result<Self> {
         let takes = parameter(function)?;
@@ -92,7 +114,7 @@ impl<A: Parameters> Kernel<A> {
             sys::cuFuncSetAttribute(
                 function,
                 Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
-                carveout as i32,
+                family.carveout(),
             )
         };
         check("cuFuncSetAttribute", result)?;
@@ -104,6 +126,9 @@ impl<A: Parameters> Kernel<A> {
             threads: attribute(function, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?
                 .min(THREADS),
             shared,
+            // What was compiled for an earlier one does not wait, wherever it runs.
+            overlaps: family != Family::Other
+                && attribute(function, Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)? >= WAITS,
             _module: Rc::clone(module),
             _parameters: PhantomData,
         })
@@ -157,21 +182,33 @@ impl<A: Parameters> Kernel<A> {
             shared,
         } = geometry;
         let mut pointers = [std::ptr::from_ref(parameters).cast_mut().cast()];
-        let (call, handle) = ((Call::Launch, "cuLaunchKernel"), stream.handle());
+        let (call, handle) = ((Call::Launch, "cuLaunchKernelEx"), stream.handle());
+        let mut overlap = CUlaunchAttribute {
+            id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: CUlaunchAttributeValue {
+                programmaticStreamSerializationAllowed: 1,
+            },
+        };
+        let config = CUlaunchConfig {
+            gridDimX: grid[0],
+            gridDimY: grid[1],
+            gridDimZ: grid[2],
+            blockDimX: block[0],
+            blockDimY: block[1],
+            blockDimZ: block[2],
+            sharedMemBytes: shared,
+            hStream: handle,
+            attrs: &raw mut overlap,
+            numAttrs: self.overlaps.into(),
+        };
         let result = attempt(call, stream.context().faults(), Some(handle), || {
             // SAFETY: the kernel takes one parameter of this size, which `new` checked; the driver copies it
             // before it returns. What the kernel does with it is the caller's promise.
             unsafe {
-                sys::cuLaunchKernel(
+                sys::cuLaunchKernelEx(
+                    &raw const config,
                     self.function,
-                    grid[0],
-                    grid[1],
-                    grid[2],
-                    block[0],
-                    block[1],
-                    block[2],
-                    shared,
-                    handle,
                     pointers.as_mut_ptr(),
                     std::ptr::null_mut(),
                 )

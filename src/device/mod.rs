@@ -18,13 +18,15 @@ mod kernel;
 mod mailbox;
 mod mapping;
 mod open;
+mod partition;
 mod pinned;
 mod plan;
+mod staging;
 mod stream;
 mod template;
 
 pub use abi::*;
-pub use arena::{Arena, Rows, Staging};
+pub use arena::{Arena, Rows};
 pub use bandwidth::copy_bandwidth;
 pub use context::{Context, Properties};
 pub use crash::{LAST_WORDS_SECONDS, report_crashes};
@@ -32,13 +34,14 @@ pub use error::Error;
 pub use event::Event;
 pub use exec::Exec;
 pub use image::Modules;
-pub use kernel::{Carveout, Geometry, Kernel};
+pub use kernel::{Family, Geometry, Kernel};
 pub use mailbox::{
     Command, NOBODY, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState, StepMailbox,
     TokenMailbox,
 };
 pub use pinned::Pinned;
 pub use plan::{CHUNK_BYTES, Memory, Plan, Region};
+pub use staging::Staging;
 pub use stream::{Idle, Stream};
 pub use template::{Captured, Template};
 

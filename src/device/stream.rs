@@ -26,12 +26,10 @@ impl Stream {
     /// # Errors
     /// If the driver refuses.
     pub fn new(context: &Rc<Context>) -> Result<Self> {
-        let mut handle = std::ptr::null_mut();
-        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: the context is current on this thread; `Drop` gives the stream back.
-        check("cuStreamCreate", unsafe {
-            sys::cuStreamCreate(&raw mut handle, flags)
-        })?;
+        let handle = match context.partition() {
+            Some(partition) => partition.stream()?,
+            None => of_current_context()?,
+        };
         Ok(Self {
             handle,
             context: Rc::clone(context),
@@ -117,6 +115,16 @@ impl Idle<'_> {
     pub(super) fn handle(&self) -> CUstream {
         self.stream.handle
     }
+}
+
+fn of_current_context() -> Result<CUstream> {
+    let mut handle = std::ptr::null_mut();
+    let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+    // SAFETY: a context is current on this thread; the stream's `Drop` gives it back.
+    check("cuStreamCreate", unsafe {
+        sys::cuStreamCreate(&raw mut handle, flags)
+    })?;
+    Ok(handle)
 }
 
 impl Drop for Stream {

@@ -8,7 +8,9 @@ use std::io::{Read, Seek};
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
-use cudarc::driver::sys::{self, CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphNode, CUgraphNodeType};
+use cudarc::driver::sys::{
+    self, CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphEdgeData, CUgraphNode, CUgraphNodeType,
+};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::driver::{attempt, check, ignore};
@@ -55,13 +57,23 @@ impl Captured {
         })?;
         let mut from = vec![std::ptr::null_mut(); count];
         let mut to = from.clone();
-        // SAFETY: the lists hold `count` nodes each; what edges carry besides is not asked for.
+        // Whether one may begin while the other ends: without a place for that the driver refuses to answer.
+        let mut kinds = vec![
+            CUgraphEdgeData {
+                from_port: 0,
+                to_port: 0,
+                type_: 0,
+                reserved: [0; 5],
+            };
+            count
+        ];
+        // SAFETY: the lists hold `count` elements each.
         check("cuGraphGetEdges", unsafe {
             sys::cuGraphGetEdges_v2(
                 self.handle,
                 from.as_mut_ptr(),
                 to.as_mut_ptr(),
-                std::ptr::null_mut(),
+                kinds.as_mut_ptr(),
                 &raw mut count,
             )
         })?;

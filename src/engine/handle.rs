@@ -211,6 +211,14 @@ impl Handle {
         self.shared.live.lock().clone()
     }
 
+    /// The same for somebody who looks at how long operations take: steps of the next few seconds are timed for it, one a
+    /// second.
+    #[must_use]
+    pub fn timed(&self) -> Snapshot {
+        self.shared.live.look();
+        self.live()
+    }
+
     async fn ask<T>(
         &self,
         control: impl FnOnce(oneshot::Sender<Result<T, RequestError>>) -> Control,

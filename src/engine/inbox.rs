@@ -4,6 +4,7 @@ use std::sync::{Arc, MutexGuard};
 
 use super::encoder::Encoder;
 use super::handle::Shared;
+use super::live::Live;
 use super::progress::Progress;
 use super::status::{State, Status};
 use super::{Codec, Command, Control, Refusal, RequestError, Snapshot, Usage};
@@ -41,6 +42,11 @@ impl Inbox {
     /// What those who look are shown.
     pub(super) fn live(&self) -> MutexGuard<'_, Snapshot> {
         self.shared.live.lock()
+    }
+
+    /// What those who look at the times of operations want and get.
+    pub(super) fn times(&self) -> &Live {
+        &self.shared.live
     }
 
     /// Tells everyone how the load goes.

@@ -1,8 +1,9 @@
 //! What the engine does at this moment: written after every step, read by whoever looks, waited for by nobody.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::runner::Runner;
+use super::runner::{KindTime, Runner};
 use crate::graph::{Counters, Counts, LifeCycle};
 use crate::telemetry::Timing;
 
@@ -35,15 +36,65 @@ pub struct Snapshot {
     pub timing: Timing,
     /// Tokens chosen since the start.
     pub tokens: u64,
+    /// Of the last step that was timed; empty before the first.
+    pub kinds: Vec<KindTime>,
+    /// Steps that were timed since the start.
+    pub timed_steps: u64,
+}
+
+/// For so long after somebody has looked, steps are timed.
+const WATCHED: Duration = Duration::from_secs(5);
+/// Between two that are.
+const APART: Duration = Duration::from_secs(1);
+
+/// Who looks at how long operations take, and when that was last told.
+#[derive(Debug, Default)]
+struct Watch {
+    looked: Option<Instant>,
+    timed: Option<Instant>,
 }
 
 /// Behind a lock that is held for less than a microsecond.
 #[derive(Debug, Default)]
-pub(super) struct Live(Mutex<Snapshot>);
+pub(super) struct Live {
+    snapshot: Mutex<Snapshot>,
+    watch: Mutex<Watch>,
+}
 
 impl Live {
     pub(super) fn lock(&self) -> MutexGuard<'_, Snapshot> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody looks at how long operations take.
+    pub(super) fn look(&self) {
+        self.watch().looked = Some(Instant::now());
+    }
+
+    /// Whether the next step is to be timed.
+    pub(super) fn is_due(&self) -> bool {
+        let watch = self.watch();
+        let passed = |since: Option<Instant>| since.map(|since| since.elapsed());
+        passed(watch.looked).is_some_and(|ago| ago < WATCHED)
+            && passed(watch.timed).is_none_or(|ago| ago >= APART)
+    }
+
+    /// A step has been timed.
+    pub(super) fn timed(&self, kinds: Vec<KindTime>) {
+        self.watch().timed = Some(Instant::now());
+        let mut snapshot = self.lock();
+        snapshot.kinds = kinds;
+        snapshot.timed_steps += 1;
+    }
+
+    /// Another model runs from now on: its operations have not been timed yet.
+    pub(super) fn begin(&self) {
+        self.watch().timed = None;
+        self.lock().kinds.clear();
+    }
+
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,13 +7,16 @@ use super::chunk;
 #[cfg(feature = "cuda")]
 use super::runner::Placement;
 use super::runner::{Backend, RunError, Settings};
+use super::stored::Stored;
 use crate::model::forward::Forward;
 use crate::model::language::LanguageError;
 use crate::model::{Checkpoint, ModelError, Tensor};
-use crate::tape::cpu::{self, Cpu, Matrix, Weight};
+use crate::tape::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::tape::cuda::{self, Cuda};
-use crate::tape::{DType, Ending, Executor, Input, KvInfo, Tape, TapeError, WeightId, WeightInfo};
+use crate::tape::{
+    DType, Ending, Executor, FillError, Input, KvInfo, Tape, TapeError, WeightId, WeightInfo,
+};
 
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -37,12 +40,22 @@ pub enum LoadError {
         "backend cuda: this build has none; use backend = \"cpu\", or a build with the feature cuda"
     )]
     NoCuda,
+    #[error("the weights cannot be read: {0}")]
+    Fill(#[from] FillError),
     #[error("the threads cannot be started: {0}; lower cpu.threads")]
     Threads(#[from] rayon::ThreadPoolBuildError),
     #[error(
         "kv.context = {asked} is more than the {trained} positions that the model was trained for; lower it, or set it to 0"
     )]
     Context { asked: usize, trained: usize },
+    #[error(
+        "kv.type = \"{name}\" takes heads of a multiple of {granule}, and the model's have {head_dim}: use kv.type = \"f16\""
+    )]
+    KvType {
+        name: &'static str,
+        granule: usize,
+        head_dim: usize,
+    },
     #[error(transparent)]
     Memory(#[from] Refusal),
 }
@@ -57,7 +70,10 @@ impl LoadError {
         }
         matches!(
             self,
-            Self::Run(_) | Self::Threads(_) | Self::Language(LanguageError::Process(_))
+            Self::Run(_)
+                | Self::Fill(_)
+                | Self::Threads(_)
+                | Self::Language(LanguageError::Process(_))
         )
     }
 
@@ -71,9 +87,6 @@ impl LoadError {
         }
     }
 }
-
-/// Rows of a matrix that are read at a time, at most this many bytes.
-const READ_BYTES: usize = 8 << 20;
 
 /// A model on its executor.
 pub(super) struct Loaded {
@@ -92,13 +105,15 @@ pub(super) fn load(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
     let (forward, tensors) = plan(checkpoint, settings)?;
-    let source = Source {
-        checkpoint,
-        tensors,
-        done: 0,
-        progress,
+    let (mut done, all) = (0, checkpoint.weight_bytes());
+    let mut loader = Loader {
+        source: Stored::new(checkpoint, tensors),
+        read: &mut |bytes| {
+            done += bytes as u64;
+            progress(done, all);
+        },
     };
-    source.load(forward, settings)
+    loader.load(forward, settings)
 }
 
 /// What will be computed, and the weights in the order of their ids.
@@ -118,13 +133,21 @@ pub(super) fn plan<'a>(
             trained: shape.context,
         });
     }
+    let (kv_type, head_dim) = (settings.kv_type, shape.head_dim);
+    if !head_dim.is_multiple_of(kv_type.granule()) {
+        return Err(LoadError::KvType {
+            name: kv_type.name(),
+            granule: kv_type.granule(),
+            head_dim,
+        });
+    }
     let kv = KvInfo {
         layers: shape.layers,
         heads: shape.kv_heads,
-        head_dim: shape.head_dim,
+        head_dim,
         context,
         slots: settings.slots.max(1),
-        dtype: settings.kv_type,
+        element: kv_type,
     };
     let mut tensors = Vec::new();
     let weights = checkpoint.tensors.try_map(|tensor| {
@@ -161,17 +184,15 @@ fn with_context(forward: &Forward, context: usize) -> Forward {
     }
 }
 
-/// The weights of a checkpoint, in the order of their ids.
-struct Source<'a> {
-    checkpoint: &'a Checkpoint,
-    tensors: Vec<&'a Tensor>,
-    /// Bytes read.
-    done: u64,
-    progress: &'a mut dyn FnMut(u64, u64),
+/// Brings weights to an executor.
+struct Loader<'a> {
+    source: Stored<'a>,
+    /// Hears of bytes that have been read.
+    read: &'a mut dyn FnMut(usize),
 }
 
-impl Source<'_> {
-    fn load(mut self, forward: Forward, settings: &Settings) -> Result<Loaded, LoadError> {
+impl Loader<'_> {
+    fn load(&mut self, forward: Forward, settings: &Settings) -> Result<Loaded, LoadError> {
         match settings.backend {
             Backend::Cpu => self.cpu(forward, settings, "as the configuration says".into()),
             #[cfg(feature = "cuda")]
@@ -199,9 +220,7 @@ impl Source<'_> {
     ) -> Result<Loaded, LoadError> {
         let settings = &chunk::settled(settings, chunk::CPU);
         admit_on_cpu(&forward, settings)?;
-        let weights = (0..self.tensors.len())
-            .map(|id| self.weight(id))
-            .collect::<Result<_, _>>()?;
+        let weights = cpu::load(&forward.infos, &self.source, self.read)?;
         let cpu = Cpu::new(
             weights,
             forward.shape.rope_frequencies.clone(),
@@ -220,7 +239,8 @@ impl Source<'_> {
     #[cfg(feature = "cuda")]
     fn cuda(&mut self, mut forward: Forward, settings: &Settings) -> Result<Loaded, LoadError> {
         forward.activation = settings.cuda.activations;
-        let device = cuda::Device::open(settings.cuda.emulate_tegra)?;
+        let device =
+            cuda::Device::open_part(settings.cuda.emulate_tegra, settings.cuda.multiprocessors)?;
         let properties = device.properties();
         let chunk = chunk::of_gpu(properties.memory, properties.integrated);
         let settings = &chunk::settled(settings, chunk);
@@ -251,20 +271,7 @@ impl Source<'_> {
             &forward.shape.rope_frequencies,
             forward.kv,
             options,
-            &mut |id, rows, out| {
-                let tensor = self.tensors[id];
-                if tensor.rows == 1 {
-                    let values = self.checkpoint.read_vector(tensor)?;
-                    let bytes = values.iter().flat_map(|value| value.to_le_bytes());
-                    out.iter_mut()
-                        .zip(bytes)
-                        .for_each(|(out, byte)| *out = byte);
-                } else {
-                    self.checkpoint.read_rows(tensor, rows, out)?;
-                }
-                self.advance(out.len());
-                Ok::<_, LoadError>(())
-            },
+            (&self.source, &mut *self.read),
         )?;
         let description = cuda.describe();
         Ok(Loaded {
@@ -273,34 +280,6 @@ impl Source<'_> {
             prefill_chunk: settings.prefill_chunk,
             description,
         })
-    }
-
-    fn weight(&mut self, id: usize) -> Result<Weight, ModelError> {
-        let tensor = self.tensors[id];
-        if tensor.rows == 1 {
-            let values = self.checkpoint.read_vector(tensor)?;
-            self.advance(tensor.bytes());
-            return Ok(Weight::Vector(values));
-        }
-        let row_bytes = tensor.row_bytes();
-        let mut bytes = vec![0; tensor.bytes()];
-        let rows_at_once = (READ_BYTES / row_bytes).max(1);
-        for (index, out) in bytes.chunks_mut(rows_at_once * row_bytes).enumerate() {
-            let first = index * rows_at_once;
-            let rows = first..first + out.len() / row_bytes;
-            self.checkpoint.read_rows(tensor, rows, out)?;
-            self.advance(out.len());
-        }
-        Ok(Weight::Matrix(Matrix::new(
-            tensor.format,
-            tensor.columns,
-            bytes,
-        )))
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        self.done += bytes as u64;
-        (self.progress)(self.done, self.checkpoint.weight_bytes());
     }
 }
 

@@ -28,6 +28,7 @@ mod session;
 mod settings;
 mod status;
 mod stop;
+mod stored;
 mod turn;
 
 pub mod score;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::Inbox;
 use super::live::GraphStatus;
 use super::load::LoadError;
-use super::runner::Runner;
+use super::runner::{RunError, Runner};
 use crate::graph::{Event, Renewal};
 use crate::journal;
 
@@ -20,6 +20,27 @@ pub(super) struct Observer<'a> {
 impl<'a> Observer<'a> {
     pub(super) fn new(inbox: &'a Inbox) -> Self {
         Self { inbox, last: None }
+    }
+
+    /// Runs a step; once a second, while somebody looks, one whose operations are timed. That one takes longer than others
+    /// do, and does not count among them.
+    ///
+    /// # Errors
+    /// As `Runner::step`.
+    pub(super) fn step(&mut self, runner: &mut Runner, more: bool) -> Result<u32, RunError> {
+        let times = self.inbox.times();
+        if !times.is_due() {
+            let token = runner.step(more)?;
+            self.token(runner);
+            return Ok(token);
+        }
+        let (token, kinds) = runner.time_step()?;
+        if let Some(kinds) = kinds {
+            times.timed(kinds);
+            self.last = None;
+        }
+        self.token(runner);
+        Ok(token)
     }
 
     /// A token has come: after a prompt, or by a step.

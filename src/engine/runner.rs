@@ -3,10 +3,12 @@
 //! It knows tokens and positions only: no queue, no sessions, no text. The offline tools use it directly.
 
 mod rows;
+mod timed;
 
 use std::collections::HashMap;
 
 pub use self::rows::OpCost;
+pub use self::timed::KindTime;
 pub use super::settings::{Backend, CudaSettings, Placement, Settings};
 use super::{Memory, load};
 use crate::fault::{Call, Fault, How};
@@ -15,9 +17,7 @@ use crate::kv::{self, Kv, Owner};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{
-    Ending, ExecuteError, Executor, GraphOptions, Input, Noted, Pace, Tape, TapeError,
-};
+use crate::tape::{Ending, ExecuteError, Executor, GraphOptions, Input, Pace, Tape, TapeError};
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
 const SCORED_ROWS: usize = 64;
@@ -315,23 +315,6 @@ impl Runner {
     /// If the driver refuses.
     pub fn graph_dot(&self) -> Result<String, RunError> {
         Ok(self.executor.graph_dot()?)
-    }
-
-    /// From now on operations of a step note when they begin and end, where the device has a clock.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
-    pub fn measure(&mut self, noted: Noted) -> Result<(), RunError> {
-        Ok(self.executor.measure(&self.step, noted)?)
-    }
-
-    /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;
-    /// empty where nothing was measured. Meant for steps that are run one at a time, not ahead.
-    ///
-    /// # Errors
-    /// If the device has failed.
-    pub fn take_spans(&mut self) -> Result<Vec<Option<(u64, u64)>>, RunError> {
-        Ok(self.executor.take_spans()?)
     }
 
     /// Bytes that the next `step` must move.

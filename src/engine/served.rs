@@ -116,6 +116,7 @@ impl Served {
             hidden: count(shape.hidden),
             vocabulary: count(shape.vocabulary),
             context: count(runner.context()),
+            kv_type: settings.runner.kv_type.name(),
             weight_bytes: checkpoint.weight_bytes(),
             thinking: language.can_think(),
         };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::ControlGroups;
-use crate::tape::{DType, GraphOptions};
+use crate::tape::{DType, GraphOptions, KvType};
 
 /// Which executor to run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Placement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub backend: Backend,
-    pub kv_type: DType,
+    pub kv_type: KvType,
     /// Positions of the cache; 0 is as many as the model was trained for.
     pub context: usize,
     /// Regions of the cache, each of `context` positions: conversations that keep their place in it.
@@ -59,6 +59,8 @@ pub struct CudaSettings {
     pub spin: Duration,
     /// Refuse on a discrete GPU what an Orin would not allow.
     pub emulate_tegra: bool,
+    /// Run on a partition of so many multiprocessors, or a few more; `None` is the whole GPU.
+    pub multiprocessors: Option<u32>,
 }
 
 impl Default for CudaSettings {
@@ -69,6 +71,7 @@ impl Default for CudaSettings {
             kv: Placement::Auto,
             spin: Duration::from_micros(50),
             emulate_tegra: false,
+            multiprocessors: None,
         }
     }
 }
@@ -77,7 +80,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             backend: Backend::Auto,
-            kv_type: DType::F16,
+            kv_type: KvType::F16,
             context: 2048,
             slots: 1,
             graph: GraphOptions::default(),

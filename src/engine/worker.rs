@@ -253,8 +253,7 @@ impl<'a> Generation<'a> {
             }
             self.decoded_bytes += runner.step_bytes();
             let more = self.tokens.len() + 1 < self.turn.options.max_tokens;
-            token = runner.step(more)?;
-            observer.token(runner);
+            token = observer.step(runner, more)?;
             self.obey_urgent(runner);
         }
     }

@@ -1,6 +1,8 @@
 //! The decode graph: one for the whole process, recorded when it has become invalid, replayed otherwise.
 //!
-//! It knows a step as a list of operations that can be run, recorded and replayed; not what they compute.
+//! It knows a step as a list of operations that can be run, recorded and replayed; not what they compute. A step has one
+//! of a few numbers of rows, and each of those executable graphs of its own, which are recorded when it first comes: all
+//! are of one life cycle, and what makes the graph invalid makes all of them.
 //! Whatever the driver refuses, the step itself still runs, eagerly: no token is lost, none comes twice.
 
 use std::ops::Range;
@@ -20,6 +22,20 @@ pub enum Ran {
 #[derive(Debug)]
 pub struct DecodeGraph<E> {
     life: LifeCycle,
+    /// By the rows of a step, for each number that has come.
+    sizes: Vec<Size<E>>,
+    /// Whether each replay is checked against what was recorded.
+    verify: bool,
+}
+
+/// What steps of one number of rows replay.
+#[derive(Debug)]
+struct Size<E> {
+    rows: usize,
+    /// The recordings' state that it is of: it replays as long as that is the life cycle's.
+    validity: Option<u64>,
+    /// The cache's epoch that it was last recorded or looked at in.
+    epoch: u64,
     /// The step in parts: those that are recorded, and the breaks between them.
     parts: Vec<Part>,
     /// One for each recorded part; kept while it is invalid, so that it can be updated.
@@ -27,8 +43,20 @@ pub struct DecodeGraph<E> {
     /// What it was recorded against.
     layout: u64,
     trace: Trace,
-    /// Whether each replay is checked against `trace`.
-    verify: bool,
+}
+
+impl<E> Size<E> {
+    fn of(rows: usize) -> Self {
+        Self {
+            rows,
+            validity: None,
+            epoch: 0,
+            parts: Vec::new(),
+            execs: Vec::new(),
+            layout: 0,
+            trace: Trace::default(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +70,7 @@ impl<E> DecodeGraph<E> {
     pub fn new(mode: Mode, verify: bool) -> Self {
         Self {
             life: LifeCycle::new(mode),
-            parts: Vec::new(),
-            execs: Vec::new(),
-            layout: 0,
-            trace: Trace::default(),
+            sizes: Vec::new(),
             verify,
         }
     }
@@ -59,22 +84,21 @@ impl<E> DecodeGraph<E> {
         &mut self.life
     }
 
-    /// What replays it, one for each segment; empty before the first recording.
-    #[must_use]
-    pub fn execs(&self) -> &[E] {
-        &self.execs
+    /// What replays it, one for each size and segment; none before the first recording.
+    pub fn execs(&self) -> impl Iterator<Item = &E> {
+        self.sizes.iter().flat_map(|size| &size.execs)
     }
 
     /// Drops what was recorded; the next step records anew, also where failures had disabled it.
     pub fn reset(&mut self) {
         let mode = self.life.mode();
-        self.execs.clear();
+        self.sizes.clear();
         self.life.reset(mode, Reason::Reset);
     }
 
     /// Records in another way from the next step on.
     pub fn set_mode(&mut self, mode: Mode) {
-        self.execs.clear();
+        self.sizes.clear();
         self.life.reset(mode, Reason::Mode);
     }
 
@@ -85,12 +109,18 @@ impl<E> DecodeGraph<E> {
     /// What the step itself or the device fails with; a driver that refuses to record or replay is no error.
     pub fn step<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<Ran, S::Error> {
         if !self.life.serves() {
-            return self.eager(step);
+            return self.step_eagerly(step);
         }
-        self.check(step);
-        let replayed = match self.life.state() {
-            State::Valid => self.replay(step),
-            _ => self.record(step),
+        let at = self.size(step.rows());
+        self.check(at, step);
+        let size = &mut self.sizes[at];
+        let replayed = if self.life.state() != State::Valid {
+            size.record(&mut self.life, step)
+        } else if size.validity == Some(self.life.validity()) {
+            size.replay(step)
+        } else {
+            self.life.grows();
+            size.record(&mut self.life, step)
         };
         match replayed {
             Ok(()) => {
@@ -104,7 +134,7 @@ impl<E> DecodeGraph<E> {
                     self.life.launched();
                     return Ok(Ran::Replayed);
                 }
-                self.eager(step)
+                self.step_eagerly(step)
             }
             Err(error) => {
                 self.life.abandoned();
@@ -113,29 +143,46 @@ impl<E> DecodeGraph<E> {
         }
     }
 
-    fn eager<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<Ran, S::Error> {
+    /// Runs one step operation by operation; what is recorded stays as it is.
+    ///
+    /// # Errors
+    /// What the step itself or the device fails with.
+    pub fn step_eagerly<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<Ran, S::Error> {
         step.eager(0..step.operations())?;
         self.life.ran_eagerly();
         Ok(Ran::Eagerly)
     }
 
+    /// The place of what steps of so many rows replay.
+    fn size(&mut self, rows: usize) -> usize {
+        let known = self.sizes.iter().position(|size| size.rows == rows);
+        known.unwrap_or_else(|| {
+            self.sizes.push(Size::of(rows));
+            self.sizes.len() - 1
+        })
+    }
+
     /// Invalidates what was recorded against other addresses or geometries; looks at each of them where that may be, after
     /// a change of the cache that has left it valid, and always if a test asks for it.
-    fn check<S: Stepper>(&mut self, step: &mut S) {
-        if self.life.state() != State::Valid {
+    fn check<S: Stepper>(&mut self, at: usize, step: &mut S) {
+        let size = &mut self.sizes[at];
+        if self.life.state() != State::Valid || size.validity != Some(self.life.validity()) {
             return;
         }
-        let differs = self.layout != step.layout();
-        let what = (differs || self.verify || self.life.is_unverified())
-            .then(|| self.trace.difference(&step.trace()))
+        let differs = size.layout != step.layout();
+        let what = (differs || self.verify || size.epoch != self.life.epoch())
+            .then(|| size.trace.difference(&step.trace()))
             .flatten();
         if differs || what.is_some() {
             self.life.moved(what);
         } else {
+            size.epoch = self.life.epoch();
             self.life.verified();
         }
     }
+}
 
+impl<E> Size<E> {
     fn replay<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<(), S::Error> {
         let mut execs = self.execs.iter_mut();
         for part in &self.parts {
@@ -149,10 +196,16 @@ impl<E> DecodeGraph<E> {
 
     /// Records part after part, and launches each before it goes on: the step that records also yields its
     /// token. The living executable graphs are updated where the driver can.
-    fn record<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<(), S::Error> {
-        self.life.recording();
+    fn record<S: Stepper<Exec = E>>(
+        &mut self,
+        life: &mut LifeCycle,
+        step: &mut S,
+    ) -> Result<(), S::Error> {
+        life.recording();
+        self.validity = None;
+        self.epoch = life.epoch();
         self.layout = step.layout();
-        self.parts = cut(self.life.mode(), step);
+        self.parts = cut(life.mode(), step);
         let last = self.parts.iter().rposition(Part::is_recorded);
         let (mut nodes, mut updated) = (0, true);
         let mut time = Duration::ZERO;
@@ -176,12 +229,13 @@ impl<E> DecodeGraph<E> {
             let took = begun.elapsed();
             updated &= renewal == Renewal::Updated;
             let exec = &mut self.execs[index];
-            self.life.renewed(index, renewal, S::nodes(exec), took);
+            life.renewed(index, renewal, S::nodes(exec), took);
             nodes += S::nodes(exec);
             time += took;
             // It is recorded before it is known whether it can be launched.
             if Some(at) == last {
-                self.life.recorded(nodes, updated, time);
+                life.recorded(nodes, updated, time);
+                self.validity = Some(life.validity());
             }
             step.launch(exec)?;
             index += 1;

@@ -45,6 +45,8 @@ pub enum Reason {
     Reset,
     /// The mode was changed; `none` keeps it disabled.
     Mode,
+    /// What is valid has been joined by steps of another number of rows.
+    Rows,
 }
 
 impl Reason {
@@ -58,6 +60,7 @@ impl Reason {
             Self::Refused => "refused",
             Self::Reset => "reset",
             Self::Mode => "mode",
+            Self::Rows => "rows",
         }
     }
 }

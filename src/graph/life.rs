@@ -30,6 +30,8 @@ pub struct LifeCycle {
     warm: bool,
     /// The change of the cache that a valid graph has not been verified after.
     unverified: Option<Change>,
+    /// Counts what has made all that was recorded invalid.
+    validity: u64,
     /// What was told last: the state, and whether the mode `none` is why.
     told: (State, bool),
     events: Vec<Event>,
@@ -50,6 +52,7 @@ impl LifeCycle {
             last_recording: Duration::ZERO,
             warm: false,
             unverified: None,
+            validity: 0,
             told: (State::Invalid, false),
             events: Vec::new(),
         };
@@ -150,9 +153,9 @@ impl LifeCycle {
         self.tell();
     }
 
-    /// Whether its addresses must be looked at before it is replayed.
-    pub(super) fn is_unverified(&self) -> bool {
-        self.unverified.is_some()
+    /// Differs from what it was when something was recorded, if that is invalid since.
+    pub(super) fn validity(&self) -> u64 {
+        self.validity
     }
 
     /// Every address and launch geometry is as it was recorded.
@@ -175,6 +178,11 @@ impl LifeCycle {
             self.to(State::Invalid, Reason::Moved(what));
             self.tell();
         }
+    }
+
+    /// A step has a number of rows that none had since it became valid, and so is recorded.
+    pub(super) fn grows(&mut self) {
+        self.reason = Reason::Rows;
     }
 
     pub(super) fn recording(&mut self) {
@@ -292,6 +300,7 @@ impl LifeCycle {
         self.state = state;
         self.reason = reason;
         self.unverified = None;
+        self.validity += 1;
     }
 
     /// Tells of another state than the one that was told last. Why an invalid graph is invalid may change without a word,

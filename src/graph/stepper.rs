@@ -25,6 +25,9 @@ pub trait Stepper {
     /// How many operations the step has.
     fn operations(&self) -> usize;
 
+    /// How many rows it has: each number of them has executable graphs of its own.
+    fn rows(&self) -> usize;
+
     /// Whether an operation stays out of every segment (piecewise).
     fn is_break(&self, operation: usize) -> bool;
 

@@ -11,7 +11,7 @@ use crate::engine::sim::{self, Script};
 use crate::engine::{Inbox, runner, worker};
 use crate::graph::{Budget, Mode};
 use crate::journal;
-use crate::tape::{DType, GraphOptions};
+use crate::tape::{self, DType, GraphOptions};
 
 /// Where tokens come from.
 #[derive(Debug)]
@@ -80,9 +80,10 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
                 Backend::Cpu => runner::Backend::Cpu,
             },
             kv_type: match config.kv.element {
-                KvType::F16 => DType::F16,
-                KvType::F32 => DType::F32,
-                KvType::Bf16 => DType::BF16,
+                KvType::F16 => tape::KvType::F16,
+                KvType::F32 => tape::KvType::F32,
+                KvType::Bf16 => tape::KvType::BF16,
+                KvType::Q8_0 => tape::KvType::Q8_0,
             },
             context: config.kv.context,
             slots: config.kv.slots,
@@ -99,6 +100,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
                 kv: placement(config.memory.kv),
                 spin: config.engine.spin,
                 emulate_tegra: config.device.emulate_tegra,
+                multiprocessors: None,
             },
             ..runner::Settings::default()
         },

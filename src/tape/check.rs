@@ -78,8 +78,23 @@ impl Tape {
                     self.kv.layers
                 ))
             }
+            Op::RopeStore { .. } | Op::Attend { .. } => self.check_heads(),
             _ => Ok(()),
         }
+    }
+
+    fn check_heads(&self) -> Result<(), String> {
+        let super::KvInfo {
+            head_dim, element, ..
+        } = self.kv;
+        let granule = element.granule();
+        let fits = head_dim.is_multiple_of(granule);
+        fits.then_some(()).ok_or_else(|| {
+            format!(
+                "heads of {head_dim} are no multiple of {granule}, as a cache of {} takes them",
+                element.name()
+            )
+        })
     }
 
     fn check_order(&self, op: &Op, written: &mut [bool]) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The number types of activations and of the KV cache.
+//! The number types of activations.
 
 use half::{bf16, f16};
 
@@ -11,8 +11,6 @@ pub enum DType {
 }
 
 impl DType {
-    pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::BF16];
-
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -28,12 +26,6 @@ impl DType {
             Self::F16 => "f16",
             Self::BF16 => "bf16",
         }
-    }
-
-    /// The type called `name`.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
     /// Rounds each value to the nearest of this type.

@@ -3,7 +3,7 @@
 use super::cpu::Cpu;
 #[cfg(feature = "cuda")]
 use super::cuda::Cuda;
-use super::{ExecuteError, Noted, Pace, StepState, Tape};
+use super::{ExecuteError, Noted, Pace, Span, StepState, Tape};
 use crate::fault::Faults;
 use crate::graph::{Counts, LifeCycle, Mode};
 #[cfg(feature = "cuda")]
@@ -25,6 +25,16 @@ impl Executor {
             Self::Cpu(_) => "cpu",
             #[cfg(feature = "cuda")]
             Self::Cuda(_) => "cuda",
+        }
+    }
+
+    /// Of a GPU, the multiprocessors that kernels run on, and all that it has.
+    #[must_use]
+    pub fn multiprocessors(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::Cpu(_) => None,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => Some(cuda.multiprocessors()),
         }
     }
 
@@ -129,7 +139,8 @@ impl Executor {
     }
 
     /// The same of several conversations, each a row, from where `begin` and `post` left their regions of the cache; a
-    /// tape of more rows is filled up.
+    /// tape of more rows is filled up. Where a region comes again, in the row after, the conversation goes on with the next
+    /// of `forced` tokens; what follows its last row is chosen.
     ///
     /// # Errors
     /// As `run`.
@@ -138,12 +149,13 @@ impl Executor {
         &mut self,
         tape: &Tape,
         regions: &[usize],
+        forced: &[u32],
         more: bool,
     ) -> Result<(), ExecuteError> {
         match self {
-            Self::Cpu(cpu) => cpu.step_rows(tape, regions),
+            Self::Cpu(cpu) => cpu.step_rows(tape, regions, forced),
             #[cfg(feature = "cuda")]
-            Self::Cuda(cuda) => cuda.step_rows(tape, regions, more),
+            Self::Cuda(cuda) => cuda.step_rows(tape, regions, forced, more),
         }
     }
 
@@ -285,17 +297,18 @@ impl Executor {
         }
     }
 
-    /// From now on operations of a step note when they begin and end, where the device has a clock.
+    /// From now on operations of a step note when they begin and end. A CPU's note is short: each of them makes one.
     ///
     /// # Errors
     /// If there is not enough memory.
-    #[cfg_attr(not(feature = "cuda"), allow(unused_variables))] // a CPU has no such clock
+    #[cfg_attr(not(feature = "cuda"), allow(unused_variables))] // as said
     pub fn measure(&mut self, step: &Tape, noted: Noted) -> Result<(), ExecuteError> {
         match self {
-            Self::Cpu(_) => Ok(()),
+            Self::Cpu(cpu) => cpu.measure(step),
             #[cfg(feature = "cuda")]
-            Self::Cuda(cuda) => Ok(cuda.measure(step, noted)?),
+            Self::Cuda(cuda) => cuda.measure(step, noted)?,
         }
+        Ok(())
     }
 
     /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;
@@ -303,11 +316,24 @@ impl Executor {
     ///
     /// # Errors
     /// If the device has failed.
-    pub fn take_spans(&mut self) -> Result<Vec<Option<(u64, u64)>>, ExecuteError> {
+    pub fn take_spans(&mut self) -> Result<Vec<Option<Span>>, ExecuteError> {
         match self {
-            Self::Cpu(_) => Ok(Vec::new()),
+            Self::Cpu(cpu) => Ok(cpu.take_spans()),
             #[cfg(feature = "cuda")]
             Self::Cuda(cuda) => Ok(cuda.take_spans()?),
+        }
+    }
+
+    /// Runs one prepared step of the turn that runs, operation by operation, and tells when each began and ended; what is
+    /// recorded is neither run nor touched. `None` if the step had been launched ahead: it has run, and was not timed.
+    ///
+    /// # Errors
+    /// As `step`.
+    pub fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError> {
+        match self {
+            Self::Cpu(cpu) => cpu.time_step(tape).map(Some),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.time_step(tape),
         }
     }
 

@@ -12,16 +12,21 @@ pub mod cuda;
 pub mod diff;
 mod dtype;
 mod executor;
+mod filling;
 mod footprint;
+mod kv_type;
 mod op;
+mod q8_0;
 mod step;
 
 pub use check::TapeError;
 pub use dtype::DType;
 pub use executor::Executor;
+pub use filling::{FLIGHT_BYTES, FillError, PIECE_BYTES, Source, in_flight, pieces_at_once};
 pub use footprint::Footprint;
+pub use kv_type::KvType;
 pub use op::{Op, Projection};
-pub use step::{ExecuteError, Noted, Pace, StepState};
+pub use step::{ExecuteError, Noted, Pace, Span, StepState};
 
 use crate::graph::{Budget, Mode};
 use crate::model::Format;
@@ -100,7 +105,7 @@ pub struct KvInfo {
     pub context: usize,
     /// Regions.
     pub slots: usize,
-    pub dtype: DType,
+    pub element: KvType,
 }
 
 impl KvInfo {
@@ -113,7 +118,7 @@ impl KvInfo {
     /// Bytes of one position of all layers, K and V.
     #[must_use]
     pub fn bytes_per_position(&self) -> usize {
-        2 * self.layers * self.heads * self.head_dim * self.dtype.bytes()
+        2 * self.layers * self.heads * self.element.bytes(self.head_dim)
     }
 }
 

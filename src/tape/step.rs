@@ -44,6 +44,9 @@ pub enum Noted {
     Operations,
 }
 
+/// When an operation began and when it ended, in nanoseconds since some moment.
+pub type Span = (u64, u64);
+
 /// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExecuteError {

@@ -3,6 +3,7 @@
 
 mod diff;
 mod lifecycle;
+mod long;
 mod modes;
 mod reload;
 mod rows;
@@ -11,6 +12,7 @@ mod smoke;
 use std::process::ExitCode;
 
 use ganglion::engine::runner::Backend;
+use ganglion::tape::{DType, KvType};
 
 const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   smoke [PART...]         the device layer, in parts
@@ -20,7 +22,18 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
                           the decode graph's life cycle with refused calls, its memory and its cost; --cost: only that,
                           and the time to a short prompt's first token
   rows [--cpu] MODEL...   conversations that step together have the bits that each has alone, whoever joins or leaves
+  long [--cpu] MODEL...   at 9,000 and 33,000 positions the log probabilities are as near to the CPU's as at the first
   reload [--cpu] MODEL... another thread loads the model again while it answers, and it takes its own place";
+
+/// Activations and the cache that they meet.
+type Types = (DType, KvType);
+
+const TYPES: [Types; 4] = [
+    (DType::F16, KvType::F16),
+    (DType::BF16, KvType::BF16),
+    (DType::F16, KvType::Q8_0),
+    (DType::BF16, KvType::Q8_0),
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +43,7 @@ fn main() -> ExitCode {
         Some((check, rest)) if check == "modes" && !rest.is_empty() => modes::run(rest),
         Some((check, rest)) if check == "lifecycle" && !rest.is_empty() => lifecycle::run(rest),
         Some((check, rest)) if check == "rows" && !rest.is_empty() => rows::run(rest),
+        Some((check, rest)) if check == "long" && !rest.is_empty() => long::run(rest),
         Some((check, rest)) if check == "reload" && !rest.is_empty() => reload::run(rest),
         _ => {
             eprintln!("{USAGE}");

@@ -9,7 +9,7 @@ mkdir -p "$out/dbus"
 cp "$bin/ganglionctl" "$bin/gangliond" "$bin/examples/$example" "$out"
 strip "$out/ganglionctl" "$out/gangliond" "$out/$example"
 cp -r tests/golden "$out/golden"
-cp tests/gpu/run.sh tests/gpu/synthesize.py tests/support/daemon.sh tests/support/bus.conf \
+cp tests/gpu/run.sh tests/gpu/*.py tests/gpu/peer.cpp tests/support/daemon.sh tests/support/bus.conf \
     config/org.ganglion.Llm1.conf "$out"
 
 # Debian's message bus with all that it loads, C library and loader included: started through that loader it

@@ -9,8 +9,9 @@ use ganglion::engine::runner::{Backend, Runner};
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{DType, Ending};
+use ganglion::tape::Ending;
 
+use super::Types;
 use super::modes::load;
 
 const STEPS: usize = 48;
@@ -38,13 +39,17 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     };
     let mut passed = true;
     for model in models {
-        for activations in [DType::F16, DType::BF16] {
+        for types in super::TYPES {
             for mode in [Mode::None, Mode::FullDecodeOnly] {
-                let outcome = compare(Path::new(model), backend, activations, mode);
+                let outcome = compare(Path::new(model), backend, types, mode).and_then(|said| {
+                    forced(Path::new(model), backend, types, mode)?;
+                    Ok(said)
+                });
                 passed &= outcome.is_ok();
                 let said = outcome.unwrap_or_else(|error| format!("FAILED: {error}"));
                 let mode = mode.name();
-                println!("{model} {} {mode}: {said}", activations.name());
+                let (activations, cache) = (types.0.name(), types.1.name());
+                println!("{model} {activations}, {cache} cache, {mode}: {said}");
             }
         }
     }
@@ -54,10 +59,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 fn compare(
     model: &Path,
     backend: Backend,
-    activations: DType,
+    types: Types,
     mode: Mode,
 ) -> Result<String, Box<dyn Error>> {
-    let mut runner = load(model, backend, activations, (mode, 64), PROMPTS.len())?;
+    let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
     let regions = begin(&mut runner)?;
     let mut alone = vec![Steps::new(); PROMPTS.len()];
     for (conversation, steps) in alone.iter_mut().enumerate() {
@@ -106,13 +111,46 @@ fn compare(
     ))
 }
 
+/// Holds tokens that are forced in one step to the bits of a step each, across the borders of pages and of the units that
+/// positions are read in.
+fn forced(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<(), Box<dyn Error>> {
+    let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
+    for (length, count) in PROMPTS
+        .into_iter()
+        .flat_map(|at| [(at, 7), (at, 2), (at, 1)])
+    {
+        let tokens: Vec<u32> = (0..count).map(|at| (at * 91 + 13) % 512).collect();
+        let greedy = Parameters::default();
+        let region = begin_one(&mut runner, 0, length, greedy)?;
+        let mut next = vec![runner.step_forced(region, &tokens)?];
+        let mut at_once = hashes(&mut runner, 1 + tokens.len(), false)?;
+        at_once.truncate(1 + tokens.len());
+        next.extend(runner.step_rows(&[region], false)?);
+        at_once.extend(hashes(&mut runner, 1, false)?);
+
+        let region = begin_one(&mut runner, 0, length, greedy)?;
+        let (mut alone, mut chosen) = (Vec::new(), Vec::new());
+        for row in 0..=tokens.len() + 1 {
+            chosen.extend(runner.step_rows(&[region], false)?);
+            alone.extend(hashes(&mut runner, 1, false)?);
+            if let Some(token) = tokens.get(row) {
+                runner.post(*token);
+            }
+        }
+        if alone != at_once || !chosen.ends_with(&next) {
+            return Err(format!(
+                "{count} tokens forced after {length}: {at_once:x?} in one step, {alone:x?} in as many"
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
 /// Begins all conversations, half of them greedy, and returns where they lie.
 fn begin(runner: &mut Runner) -> Result<Vec<usize>, Box<dyn Error>> {
-    let vocabulary = u32::try_from(runner.shape().vocabulary)?;
     let mut regions = Vec::new();
     for (conversation, length) in (0..).zip(PROMPTS) {
-        let token = |at: u32| (at * 37 + 11 * conversation + 5) % vocabulary;
-        let prompt: Vec<u32> = (0..u32::try_from(length)?).map(token).collect();
         let parameters = Parameters {
             temperature: if conversation % 2 == 0 { 0.0 } else { 0.9 },
             top_p: 0.95,
@@ -120,17 +158,30 @@ fn begin(runner: &mut Runner) -> Result<Vec<usize>, Box<dyn Error>> {
             seed: u64::from(conversation),
             ..Parameters::default()
         };
-        let owner = Owner(u64::from(conversation));
-        runner.rewind(owner, 0);
-        let cached = runner.begin(Some(owner), conversation, &prompt, parameters)?;
-        let chunks: Vec<&[u32]> = prompt[cached..].chunks(runner.prefill_chunk()).collect();
-        for (at, chunk) in chunks.iter().enumerate() {
-            let last = at + 1 == chunks.len();
-            runner.prefill(chunk, if last { Ending::Token } else { Ending::Kv })?;
-        }
-        regions.push(runner.slot());
+        regions.push(begin_one(runner, conversation, length, parameters)?);
     }
     Ok(regions)
+}
+
+/// Begins one anew.
+fn begin_one(
+    runner: &mut Runner,
+    conversation: u32,
+    length: usize,
+    parameters: Parameters,
+) -> Result<usize, Box<dyn Error>> {
+    let vocabulary = u32::try_from(runner.shape().vocabulary)?;
+    let token = |at: u32| (at * 37 + 11 * conversation + 5) % vocabulary;
+    let prompt: Vec<u32> = (0..u32::try_from(length)?).map(token).collect();
+    let owner = Owner(u64::from(conversation));
+    runner.rewind(owner, 0);
+    let cached = runner.begin(Some(owner), conversation, &prompt, parameters)?;
+    let chunks: Vec<&[u32]> = prompt[cached..].chunks(runner.prefill_chunk()).collect();
+    for (at, chunk) in chunks.iter().enumerate() {
+        let last = at + 1 == chunks.len();
+        runner.prefill(chunk, if last { Ending::Token } else { Ending::Kv })?;
+    }
+    Ok(runner.slot())
 }
 
 /// Of each row's logits; 0 where a step launched ahead may have overwritten them.

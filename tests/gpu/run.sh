@@ -2,11 +2,12 @@
 # run.sh [STAGE...]: checks the CUDA backend on the GPU at hand, in the stages named or in all of them, and
 # prints one table; needs nothing that `make gpu` did not pack beside it. A check that cannot run says NOT
 # RUN and is never a pass. Exit: 0 all passed, 1 a check failed, 77 something could not run.
+# run.sh figures MODEL...: speeds of each, beside the peer's if PEER names its program; figures.py says the rest.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
 . ./daemon.sh
-stages=(goldens smollm2 device diff self_test modes rows equal sanitize daemon lifecycle figures anatomy)
+stages=(goldens smollm2 device diff self_test modes rows long equal sanitize daemon lifecycle figures anatomy)
 ctl=./ganglionctl
 smol=SmolLM2-135M-Instruct.Q4_1.gguf
 tiny=(golden/tiny-*)
@@ -36,11 +37,12 @@ judge() {
     esac
 }
 
-# score NAME MODEL GOLDEN TYPE ARGUMENTS...: against a reference, in that type of activations and cache.
+# score NAME MODEL GOLDEN TYPE ARGUMENTS...: against a reference, in that type of activations and cache; a cache of quants
+# meets f16.
 score() {
     local name=$1 model=$2 golden=$3 type=$4 output status
     shift 4
-    output=$($ctl score --backend cuda --compare --model "$model" --activations "$type" --kv "$type" "$@" "$golden" 2>&1)
+    output=$($ctl score --backend cuda --compare --model "$model" --activations "${type/q8_0/f16}" --kv "$type" "$@" "$golden" 2>&1)
     status=$?
     output=$(grep -E 'mean \||p99|greedy|error|ganglionctl:' <<<"$output" | tr -s ' ' | paste -sd ';')
     judge "$name" $status "$output"
@@ -68,7 +70,7 @@ check() {
 stage_goldens() {
     local model type image memory
     for model in "${tiny[@]}"; do
-        for type in f16 bf16; do
+        for type in f16 bf16 q8_0; do
             for image in cubin ptx; do
                 for memory in device unified; do
                     GANGLION_CUDA_IMAGE=$image score "${model#golden/} $type $image $memory" \
@@ -81,7 +83,7 @@ stage_goldens() {
 
 stage_smollm2() {
     local bounds type mean p99 image memory
-    for bounds in 'f16 0.005 0.05' 'bf16 0.04 0.3'; do
+    for bounds in 'f16 0.005 0.05' 'bf16 0.04 0.3' 'q8_0 0.06 0.3'; do
         read -r type mean p99 <<<"$bounds"
         for image in cubin ptx; do
             for memory in device unified; do
@@ -93,6 +95,14 @@ stage_smollm2() {
                 fi
             done
         done
+    done
+}
+
+# The same far into a conversation.
+stage_long() {
+    local model
+    for model in "${tiny[@]}"; do
+        check "long: ${model#golden/}" long "$model"
     done
 }
 
@@ -130,42 +140,56 @@ stage_rows() {
     done
 }
 
-# A replayed step is the step: the same greedy tokens, and the same log probabilities.
+# same NAME ONE OTHER: what `score --greedy` said twice; an error would be the same twice.
+same() {
+    if ! grep -q greedy <<<"$2"; then
+        failing "$1" "$(tail -n 1 <<<"$2")"
+    elif [ "$2" = "$3" ]; then
+        passed "$1"
+    else
+        failing "$1" "$(tail -n 1 <<<"$3")"
+    fi
+}
+
+# A replayed step is the step, and on a few multiprocessors as on all: the same greedy tokens, and the same log
+# probabilities.
 stage_equal() {
-    local model graph eager name
+    local model graph other name
     for model in "${tiny[@]}"; do
         name="${model#golden/} graph = eager"
         graph=$($ctl score --backend cuda --model "$model" --greedy 48 "$model/golden.json" 2>&1)
-        eager=$($ctl score --backend cuda --mode none --model "$model" --greedy 48 "$model/golden.json" 2>&1)
-        # An error would be the same twice.
-        if ! grep -q greedy <<<"$graph"; then
-            failing "$name" "$(tail -n 1 <<<"$graph")"
-        elif [ "$graph" = "$eager" ]; then
-            passed "$name"
+        other=$($ctl score --backend cuda --mode none --model "$model" --greedy 48 "$model/golden.json" 2>&1)
+        same "$name" "$graph" "$other"
+        name="${model#golden/} partition = whole"
+        other=$($ctl score --backend cuda --sms 16 --model "$model" --greedy 48 "$model/golden.json" 2>&1)
+        if [[ $other == *'no partition'* ]]; then
+            not_run "$name" "$(tail -n 1 <<<"$other")"
         else
-            failing "$name"
+            same "$name" "$graph" "$other"
         fi
     done
 }
 
 stage_sanitize() {
-    local tool model name output status summary
+    local tool model kv name output status summary
     for tool in memcheck racecheck; do
         for model in "${tiny[@]}"; do
-            name="${model#golden/} $tool"
-            if ! command -v compute-sanitizer >/dev/null; then
-                not_run "$name" 'compute-sanitizer is not here'
-                continue
-            fi
-            output=$(compute-sanitizer --tool $tool --error-exitcode 9 \
-                $ctl score --backend cuda --mode none --model "$model" --greedy 16 "$model/golden.json" 2>&1)
-            status=$?
-            summary=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|not supported|Unable' <<<"$output" | tail -n 1)
-            case $status in
-            0) passed "$name" "$summary" ;;
-            9) failing "$name" "$summary" ;;
-            *) not_run "$name" "exit $status; $summary" ;;
-            esac
+            for kv in f16 q8_0; do
+                name="${model#golden/} $kv $tool"
+                if ! command -v compute-sanitizer >/dev/null; then
+                    not_run "$name" 'compute-sanitizer is not here'
+                    continue
+                fi
+                output=$(compute-sanitizer --tool $tool --error-exitcode 9 $ctl score --backend cuda --mode none \
+                    --kv $kv --model "$model" --greedy 16 "$model/golden.json" 2>&1)
+                status=$?
+                summary=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|not supported|Unable' <<<"$output" | tail -n 1)
+                case $status in
+                0) passed "$name" "$summary" ;;
+                9) failing "$name" "$summary" ;;
+                *) not_run "$name" "exit $status; $summary" ;;
+                esac
+            done
         done
     done
 }
@@ -264,7 +288,9 @@ print(", ".join([
     "decode {:.1f} tok/s".format(best["decode_tokens_per_second"]),
     "{:.0f} GB/s".format(best["decode_gigabytes_per_second"]) + shown("percent_of_copy", " = {:.0f}% of a copy", ""),
     shown("step_nodes", "{} nodes", "no graph"),
-    "load {:.2f} s".format(report["load_seconds"]) + shown("load_gigabytes_per_second", " ({:.1f} GB/s)"),
+    "load {:.2f} s".format(report["load_seconds"]) + shown("load_gigabytes_per_second", " ({:.1f} GB/s", " (?")
+    + shown("percent_of_disk", " = {:.0f}% of the disk", "")
+    + shown("cached_load_seconds", ", cached {:.2f} s)", ")"),
     "peak " + shown("load_peak_ratio", "{:.3f}"),
 ]))
 ratio = report["load_peak_ratio"]
@@ -392,6 +418,10 @@ stage_lifecycle() {
     with_synthetic
 }
 
+if [ "${1:-}" = figures ] && [ $# -gt 1 ] && [[ " ${stages[*]} " != *" $2 "* ]]; then
+    shift
+    exec python3 figures.py "$@"
+fi
 [ $# -gt 0 ] || set -- "${stages[@]}"
 for stage in "$@"; do
     if [[ " ${stages[*]} " != *" $stage "* ]]; then

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ganglion::device::{
-    Arena, Command, Context, Error, Geometry, Memory, Modules, Plan, Region, Result, Row,
+    Arena, Command, Context, Error, Family, Geometry, Memory, Modules, Plan, Region, Result, Row,
     SmokeArgs, Staging, StepMailbox, Stream, TokenMailbox,
 };
 use ganglion::graph::{Graph, Recording, Renewal, Trace};
@@ -58,13 +58,13 @@ fn lookups(context: &Rc<Context>) -> Result<()> {
     let start = Instant::now();
     let modules = Modules::load(context)?;
     println!("{} loaded in {:?}", modules.kind(), start.elapsed());
-    let kernel = modules.kernel::<SmokeArgs>("smoke_scale", 163 << 10)?;
-    let too_shared = modules.kernel::<SmokeArgs>("smoke_scale", (163 << 10) + 1);
+    let kernel = modules.kernel::<SmokeArgs>("smoke_scale", 163 << 10, Family::Other)?;
+    let too_shared = modules.kernel::<SmokeArgs>("smoke_scale", (163 << 10) + 1, Family::Other);
     assert!(
         matches!(too_shared, Err(Error::Limit { asked: 166_913, .. })),
         "{too_shared:?}"
     );
-    let unknown = modules.kernel::<SmokeArgs>("smoke_nothing", 0);
+    let unknown = modules.kernel::<SmokeArgs>("smoke_nothing", 0, Family::Other);
     assert!(
         matches!(unknown, Err(Error::NoKernel { .. })),
         "{unknown:?}"
@@ -87,13 +87,45 @@ fn lookups(context: &Rc<Context>) -> Result<()> {
     Ok(())
 }
 
+/// Word by word, by the way that weights take: in place, or through pinned memory.
+fn fill(arena: &mut Arena, regions: &[Region], stream: &mut Stream) -> Result<()> {
+    let count_up = |offset: usize, piece: &mut [u8]| {
+        for (word, at) in piece.chunks_exact_mut(4).zip(offset as u32 / 4..) {
+            word.copy_from_slice(&at.wrapping_mul(5).to_le_bytes());
+        }
+    };
+    match arena.memory() {
+        Memory::Unified => {
+            let idle = stream.idle()?;
+            let hosts = arena.hosts(regions, &idle)?;
+            hosts.into_iter().for_each(|host| count_up(0, host));
+            // Else they might overlap.
+            let backwards: Vec<Region> = regions.iter().rev().copied().collect();
+            assert!(arena.hosts(&backwards, &idle).is_err());
+        }
+        Memory::Device => {
+            let mut staging = Staging::new(stream.context(), 12 << 10, 4)?;
+            for &region in regions {
+                let mut parts = staging.parts();
+                let offsets = (0..region.bytes()).step_by(12 << 10);
+                for (number, offset) in offsets.enumerate() {
+                    let part = &mut *parts[number % 4];
+                    let part = &mut part[..(region.bytes() - offset).min(12 << 10)];
+                    count_up(offset, part);
+                    arena.write_at(region, offset, part, stream)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Fills chunks, has a kernel change them, and gets them back, by copies and by the borrow.
 fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0)?;
-    let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Other)?;
+    let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0, Family::Other)?;
     let mut stream = Stream::new(context)?;
-    let mut staging = Staging::new(context, Staging::BYTES);
     let mut plan = Plan::new();
     let large = plan.add(4 * WORDS as usize / 2)?;
     let second = plan.add(4 * WORDS as usize / 2)?;
@@ -101,14 +133,7 @@ fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
     let mut arena = Arena::new(context, memory, &plan)?;
 
     let start = Instant::now();
-    for region in [large, second, small] {
-        arena.fill(region, 12, (&mut staging, &mut stream), |offset, piece| {
-            for (word, at) in piece.chunks_exact_mut(4).zip(offset as u32 / 4..) {
-                word.copy_from_slice(&at.wrapping_mul(5).to_le_bytes());
-            }
-            Ok::<_, Error>(())
-        })?;
-    }
+    fill(&mut arena, &[large, second, small], &mut stream)?;
     let filled = start.elapsed();
     arena.attach(&mut stream)?;
 
@@ -214,8 +239,8 @@ fn too_much(context: &Rc<Context>) -> Result<()> {
 /// Steps advance themselves, two ahead; a graph is renewed in place; a failed recording leaves no trace.
 fn graph(context: &Rc<Context>) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0)?;
-    let step = modules.kernel::<SmokeArgs>("smoke_step", 0)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Other)?;
+    let step = modules.kernel::<SmokeArgs>("smoke_step", 0, Family::Other)?;
     let mut stream = Stream::new(context)?;
     let mut mailbox = StepMailbox::new(context)?;
     let tokens = TokenMailbox::new(context)?;
@@ -321,7 +346,7 @@ fn graph(context: &Rc<Context>) -> Result<()> {
 /// An illegal address is told as what it is: the end of this context.
 fn sticky(context: &Rc<Context>) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Other)?;
     let mut stream = Stream::new(context)?;
     let args = SmokeArgs {
         data: 64,

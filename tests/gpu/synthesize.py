@@ -3,7 +3,7 @@
 Blocks of quantized types are random bytes with scales that keep products small, so that a file takes seconds.
 
 usage: synthesize.py SIZE TYPE OUT    SIZE: 0.6b 1.7b 4b 8b
-TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k, or q4_k_m, which mixes two as llama.cpp does
+TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k, or q4_k_m and q5_k_m, which mix two as llama.cpp does
 """
 
 import sys
@@ -35,6 +35,8 @@ BLOCKS = {
     "q6_k": (210, {208: 1 / 1400}),
 }
 VALUES_OF_A_BLOCK = {"q4_k": 256, "q5_k": 256, "q6_k": 256}
+# Most matrices, and those that matter more.
+MIXED = {"q4_k_m": ("q4_k", "q6_k"), "q5_k_m": ("q5_k", "q6_k")}
 
 
 def kind_of(name):
@@ -53,9 +55,19 @@ def random_rows(random, name, rows, columns):
     return blocks.reshape(rows, -1)
 
 
+def vocabulary(writer):
+    """Words without a meaning: llama.cpp opens no model without any."""
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(["t", "0", *(f"t{number}" for number in range(VOCABULARY - 2))])
+    writer.add_token_types([gguf.TokenType.NORMAL] * VOCABULARY)
+    writer.add_token_merges(["t 0"])
+    writer.add_eos_token_id(VOCABULARY - 1)
+
+
 def main(size, type_name, out):
     hidden, layers, heads, intermediate, tied = SHAPES[size]
-    mixed = type_name == "q4_k_m"
+    most, best = MIXED.get(type_name, (type_name, type_name))
     writer = gguf.GGUFWriter(out, "qwen3")
     writer.add_name(f"qwen3-{size}-random")
     writer.add_block_count(layers)
@@ -68,11 +80,12 @@ def main(size, type_name, out):
     writer.add_value_length(HEAD_DIM)
     writer.add_rope_freq_base(1e6)
     writer.add_layer_norm_rms_eps(1e-6)
+    vocabulary(writer)
     random = np.random.default_rng(0)
     made = {}
 
     def matrix(name, rows, columns, better=False):
-        kind = type_name if not mixed else "q6_k" if better else "q4_k"
+        kind = best if better else most
         # One of each shape serves all layers, and its first rows all others.
         key = kind, rows, columns
         if key not in made:

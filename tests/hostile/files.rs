@@ -8,6 +8,7 @@ use ganglion::model::{Checkpoint, Defect, Language, ModelError};
 use serde_json::{Value, json};
 
 use crate::support::gguf_writer::GgufWriter;
+use crate::support::page_cache::forget;
 use crate::support::tiny_gguf;
 
 /// A fixed sequence of numbers below `bound` (splitmix64).
@@ -419,6 +420,37 @@ fn heads_that_no_model_has_are_refused_before_they_are_read() {
     let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
     let error = refused("model.safetensors", &file);
     assert!(error.contains("and 4194304 are allowed"), "{error}");
+}
+
+/// Whichever way it is read, what loads says which file it is and that it is not whole.
+#[test]
+fn a_file_that_is_cut_off_while_it_is_loaded_is_named() {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    for cached in [true, false] {
+        let directory = tempfile::tempdir_in(&target).unwrap();
+        for file in ["config.json", "model.safetensors"] {
+            std::fs::copy(golden(file), directory.path().join(file)).unwrap();
+        }
+        let weights = directory.path().join("model.safetensors");
+        let length = std::fs::metadata(&weights).unwrap().len();
+        if !cached {
+            forget(&weights);
+        }
+        let checkpoint = Checkpoint::open(directory.path()).unwrap();
+        let file = std::fs::File::options().write(true).open(&weights).unwrap();
+        file.set_len(length / 2 + 1).unwrap();
+        let settings = Settings {
+            context: 16,
+            threads: 1,
+            ..Settings::default()
+        };
+        let error = Runner::load(&checkpoint, &settings, &mut |_, _| {}).unwrap_err();
+        let said = error.to_string();
+        let expected = format!("had {length} bytes when it was opened");
+        for part in [&expected, "model.safetensors", "fetch it again"] {
+            assert!(said.contains(part), "{said} does not say {part}");
+        }
+    }
 }
 
 /// A terminal obeys escape sequences, and a new line begins another entry of a journal.

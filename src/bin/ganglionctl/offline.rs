@@ -12,7 +12,7 @@ use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::model::{Checkpoint, Defect, ModelError};
 use ganglion::sampler::Parameters;
-use ganglion::tape::{DType, Ending, GraphOptions};
+use ganglion::tape::{self, DType, Ending, GraphOptions};
 
 use crate::failure::{Exit, Failure};
 
@@ -25,7 +25,7 @@ pub(crate) struct Setup {
     /// What computes; auto takes the best that this machine has
     #[arg(long, value_enum, default_value = "auto")]
     backend: Backend,
-    /// The type of the key-value cache
+    /// The type of the key-value cache; q8_0 takes a little more than half the memory of f16
     #[arg(long, value_enum, default_value = "f16")]
     kv: KvType,
     /// Threads of the CPU backend; 0 is one for each core
@@ -49,6 +49,9 @@ pub(crate) struct Setup {
     /// Refuse on a discrete GPU what an Orin would not allow
     #[arg(long)]
     emulate_tegra: bool,
+    /// Run on a partition of at least so many of the GPU's multiprocessors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) sms: Option<u32>,
 }
 
 /// Takes a mode of the decode graph by its name.
@@ -89,19 +92,23 @@ enum Backend {
     Cuda,
 }
 
+#[allow(non_camel_case_types)] // the field writes them so
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum KvType {
     F32,
     F16,
     Bf16,
+    #[value(name = "q8_0")]
+    Q8_0,
 }
 
 impl KvType {
-    const fn dtype(self) -> DType {
+    const fn of_tape(self) -> tape::KvType {
         match self {
-            Self::F32 => DType::F32,
-            Self::F16 => DType::F16,
-            Self::Bf16 => DType::BF16,
+            Self::F32 => tape::KvType::F32,
+            Self::F16 => tape::KvType::F16,
+            Self::Bf16 => tape::KvType::BF16,
+            Self::Q8_0 => tape::KvType::Q8_0,
         }
     }
 }
@@ -112,12 +119,14 @@ impl Setup {
         Checkpoint::open(&self.model).map_err(|error| bad_model(&error))
     }
 
-    /// Loads the weights, for so many conversations of `context` positions each.
+    /// Loads the weights, for so many conversations of `context` positions each; `progress` hears of the bytes that have
+    /// been read, and of all.
     pub(crate) fn load(
         &self,
         checkpoint: &Checkpoint,
         (context, slots): (usize, usize),
         mode: Mode,
+        progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Runner, Failure> {
         let trained = checkpoint.shape.context;
         if context > trained {
@@ -129,8 +138,16 @@ impl Setup {
                 ),
             ));
         }
+        if self.sms.is_some() && matches!(self.backend, Backend::Cpu) {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--sms is a GPU's: leave it out, or --backend cpu".to_owned(),
+            ));
+        }
         let settings = Settings {
             backend: match self.backend {
+                // A CPU has none.
+                Backend::Auto if self.sms.is_some() => runner::Backend::Cuda,
                 Backend::Auto => runner::Backend::Auto,
                 Backend::Cpu => runner::Backend::Cpu,
                 Backend::Cuda => runner::Backend::Cuda,
@@ -153,11 +170,12 @@ impl Setup {
                 kv: self.memory.placement(),
                 spin: Duration::from_micros(self.spin_us),
                 emulate_tegra: self.emulate_tegra,
+                multiprocessors: self.sms,
             },
             reserve: self.reserve_mib << 20,
             ..Settings::default()
         };
-        Runner::load(checkpoint, &settings, &mut |_, _| ()).map_err(|error| match error {
+        Runner::load(checkpoint, &settings, progress).map_err(|error| match error {
             LoadError::Model(error) => bad_model(&error),
             #[cfg(feature = "cuda")]
             LoadError::Device(_) | LoadError::Unsuited(_) => {
@@ -173,8 +191,8 @@ impl Setup {
         !matches!(self.backend, Backend::Cpu)
     }
 
-    pub(crate) const fn kv_type(&self) -> DType {
-        self.kv.dtype()
+    pub(crate) const fn kv_type(&self) -> tape::KvType {
+        self.kv.of_tape()
     }
 }
 

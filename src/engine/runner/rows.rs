@@ -17,6 +17,27 @@ impl Runner {
     /// # Errors
     /// As `step`.
     pub fn step_rows(&mut self, regions: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
+        self.run_rows(regions, &[], more)?;
+        let tokens = regions.iter().map(|at| self.executor.state_of(*at).token);
+        Ok(tokens.collect())
+    }
+
+    /// Has the conversation in a region of the cache go on with `tokens` after the one that was chosen last, all in one
+    /// step, and returns what is chosen after them.
+    ///
+    /// # Errors
+    /// As `step`.
+    pub fn step_forced(&mut self, region: usize, tokens: &[u32]) -> Result<u32, RunError> {
+        self.run_rows(&vec![region; 1 + tokens.len()], tokens, false)?;
+        Ok(self.executor.state_of(region).token)
+    }
+
+    /// The next step of the turn that runs starts with `token` rather than the one chosen last.
+    pub fn post(&mut self, token: u32) {
+        self.executor.post(token);
+    }
+
+    fn run_rows(&mut self, regions: &[usize], forced: &[u32], more: bool) -> Result<(), RunError> {
         let rows = regions.len().next_power_of_two();
         if !self.steps.contains_key(&rows) {
             let tape = self.forward.tape(rows, Input::Step, Ending::Token);
@@ -24,9 +45,8 @@ impl Runner {
             self.executor.prepare(&tape)?;
             self.steps.insert(rows, tape);
         }
-        self.executor.step_rows(&self.steps[&rows], regions, more)?;
-        let tokens = regions.iter().map(|at| self.executor.state_of(*at).token);
-        Ok(tokens.collect())
+        let step = &self.steps[&rows];
+        Ok(self.executor.step_rows(step, regions, forced, more)?)
     }
 
     /// The logits of each row of the last `step_rows` of so many conversations.

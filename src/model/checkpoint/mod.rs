@@ -8,6 +8,7 @@ mod files;
 mod gguf;
 mod huggingface;
 mod identity;
+mod landing;
 mod language_source;
 mod names;
 mod plan;
@@ -15,6 +16,7 @@ mod safetensors;
 mod stored;
 
 pub use identity::Identity;
+pub use landing::Landing;
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
 
 use std::ops::Range;
@@ -50,25 +52,24 @@ impl Checkpoint {
         }
     }
 
-    /// Reads `rows` of a tensor, in the model's order and the file's format, into `out`
-    /// (`rows.len() * tensor.row_bytes()`), and lets the page cache forget them. Threads may read at once.
+    /// Reads `rows` of a tensor, in the model's order and the file's format (`rows.len() * tensor.row_bytes()`).
+    /// Threads may read at once, each with a landing of its own.
     ///
     /// # Errors
     /// If the file cannot be read.
     ///
     /// # Panics
-    /// If `rows` are not of the tensor or `out` has another length.
-    pub fn read_rows(
+    /// If `rows` are not of the tensor.
+    pub fn rows<'l>(
         &self,
         tensor: &Tensor,
         rows: Range<usize>,
-        out: &mut [u8],
-    ) -> Result<(), ModelError> {
+        landing: &'l mut Landing,
+    ) -> Result<&'l [u8], ModelError> {
         assert!(rows.start <= rows.end && rows.end <= tensor.rows);
-        assert_eq!(out.len(), rows.len() * tensor.row_bytes());
         let source = &self.files[tensor.file];
         source
-            .read_rows(tensor, rows, out)
+            .rows(tensor, rows, landing)
             .map_err(|defect| defect.at(&source.path))
     }
 
@@ -76,10 +77,10 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn read_vector(&self, tensor: &Tensor) -> Result<Vec<f32>, ModelError> {
+    pub fn vector(&self, tensor: &Tensor, landing: &mut Landing) -> Result<Vec<f32>, ModelError> {
         let source = &self.files[tensor.file];
         source
-            .read_vector(tensor)
+            .vector(tensor, landing)
             .map_err(|defect| defect.at(&source.path))
     }
 

@@ -88,7 +88,7 @@ pub(super) fn numbers<F: Number<B>, const B: usize>(bytes: &[u8], mut sink: impl
 
 /// The value of an IEEE 754 half, subnormals, infinities and NaN included, without a branch or a table.
 #[inline(always)]
-fn half(bits: u32) -> f32 {
+pub(crate) fn half(bits: u32) -> f32 {
     const REBIAS: u32 = (127 - 15) << 23;
     const ONE_EXPONENT: u32 = 1 << 23;
     let (sign, magnitude) = ((bits & 0x8000) << 16, bits & 0x7fff);

@@ -6,6 +6,7 @@
 mod dequantize;
 mod format;
 
+pub(crate) use dequantize::half;
 pub use format::Format;
 
 use std::ops::Range;

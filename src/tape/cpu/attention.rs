@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::cache::Cache;
 use super::part::{PART, Part, Queries, Tile};
 use super::softmax::{Merge, Softmax};
-use crate::tape::KvInfo;
+use crate::tape::{DType, KvInfo};
 
 /// The most rows that share a decoded tile.
 const ROWS: usize = 16;
@@ -29,6 +29,8 @@ pub(super) struct Heads {
     pub(super) columns: usize,
     /// Of the first row.
     pub(super) position: usize,
+    /// What is read of a cache of quants is rounded to.
+    pub(super) activation: DType,
 }
 
 /// What query heads have summed up: of the whole, or of one part after the other.
@@ -90,10 +92,12 @@ pub(super) fn attend(
     (q, out): (&[f32], &mut [f32]),
     sums: &mut Sums,
 ) {
-    let Heads { columns, position } = heads;
+    let Heads {
+        columns, position, ..
+    } = heads;
     let rows = q.len() / columns;
     if rows == 1 {
-        return attend_row(cache, layer, position, (q, out), sums);
+        return attend_row(cache, layer, heads, (q, out), sums);
     }
     // Enough blocks for every thread.
     let block = rows.div_ceil(2 * rayon::current_num_threads()).min(ROWS);
@@ -103,8 +107,8 @@ pub(super) fn attend(
         .enumerate()
         .for_each(|(index, (q, out))| {
             let heads = Heads {
-                columns,
                 position: position + index * block,
+                ..heads
             };
             SCRATCH.with_borrow_mut(|scratch| {
                 for head in 0..cache.info.heads {
@@ -119,7 +123,11 @@ pub(super) fn attend(
 fn attend_row(
     cache: &Cache,
     layer: usize,
-    position: usize,
+    Heads {
+        position,
+        activation,
+        ..
+    }: Heads,
     (q, out): (&[f32], &mut [f32]),
     sums: &mut Sums,
 ) {
@@ -141,6 +149,7 @@ fn attend_row(
                 cache,
                 place: (layer, head),
                 position,
+                activation,
                 q: &q[head * width..][..width],
                 group: width / head_dim,
             };
@@ -184,7 +193,11 @@ impl Scratch {
         &mut self,
         cache: &Cache,
         place: (usize, usize),
-        Heads { columns, position }: Heads,
+        Heads {
+            columns,
+            position,
+            activation,
+        }: Heads,
         shared: Range<usize>,
         (q, out): (&[f32], &mut [f32]),
     ) {
@@ -198,6 +211,7 @@ impl Scratch {
             cache,
             place,
             position,
+            activation,
             q: &self.q,
             group,
         };
@@ -244,21 +258,21 @@ fn divide(values: &[f32], softmax: &[Softmax], head_dim: usize, out: &mut [f32])
 mod tests {
     use super::{Heads, PART, Sums, attend};
     use crate::tape::cpu::cache::Cache;
-    use crate::tape::{DType, KvInfo};
+    use crate::tape::{DType, KvInfo, KvType};
 
     const POSITIONS: usize = 2 * PART + 40;
     const COLUMNS: usize = 6 * 48;
 
     #[test]
     fn a_row_alone_has_the_bits_that_it_has_in_any_chunk() {
-        for dtype in [DType::F16, DType::BF16, DType::F32] {
+        for element in KvType::ALL {
             let kv = KvInfo {
                 layers: 1,
                 heads: 2,
                 head_dim: 48,
                 context: POSITIONS,
                 slots: 1,
-                dtype,
+                element,
             };
             let mut rng = fastrand::Rng::with_seed(7);
             let mut floats =
@@ -272,6 +286,7 @@ mod tests {
                 let heads = Heads {
                     columns: COLUMNS,
                     position,
+                    activation: DType::F16,
                 };
                 let mut out = vec![f32::NAN; rows * COLUMNS];
                 let q = &q[position * COLUMNS..][..out.len()];
@@ -280,11 +295,11 @@ mod tests {
             };
             let whole = attended(0, POSITIONS);
             let alone: Vec<u32> = (0..POSITIONS).flat_map(|row| attended(row, 1)).collect();
-            assert!(whole == alone, "{dtype:?}: alone");
+            assert!(whole == alone, "{element:?}: alone");
             let (first, second) = whole.split_at((PART - 7) * COLUMNS);
-            assert!(first == attended(0, PART - 7), "{dtype:?}: first chunk");
+            assert!(first == attended(0, PART - 7), "{element:?}: first chunk");
             let rest = attended(PART - 7, POSITIONS - PART + 7);
-            assert!(second == rest, "{dtype:?}: second chunk");
+            assert!(second == rest, "{element:?}: second chunk");
         }
     }
 }

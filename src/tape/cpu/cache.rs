@@ -2,12 +2,9 @@
 
 use std::ops::Range;
 
-use half::{bf16, f16};
+use crate::tape::KvInfo;
 
-use crate::model::Format;
-use crate::tape::{DType, KvInfo};
-
-/// K and V, each (region and layer, head, position, head_dim): the positions of a head lie side by side, because
+/// K and V, each (region and layer, head, position) as `KvType` encodes a head: the positions of a head lie side by side, because
 /// attention reads them in that order.
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -28,7 +25,7 @@ impl Cache {
 
     /// Bytes of one position of one head.
     fn stride(&self) -> usize {
-        self.info.head_dim * self.info.dtype.bytes()
+        self.info.element.bytes(self.info.head_dim)
     }
 
     fn start(&self, layer: usize, head: usize) -> usize {
@@ -41,7 +38,7 @@ impl Cache {
             KvInfo {
                 heads,
                 head_dim,
-                dtype,
+                element,
                 ..
             },
             stride,
@@ -51,7 +48,7 @@ impl Cache {
                 for (head, values) in values.chunks_exact(head_dim).enumerate() {
                     let at = self.start(layer, head) + (position + row) * stride;
                     let cache = if to == 0 { &mut self.k } else { &mut self.v };
-                    encode(dtype, values, &mut cache[at..][..stride]);
+                    element.encode(values, &mut cache[at..][..stride]);
                 }
             }
         }
@@ -71,7 +68,7 @@ impl Cache {
         }
     }
 
-    /// K and V of some positions of a head, to be decoded by `format`.
+    /// K and V of some positions of a head, to be decoded by its type.
     pub(super) fn head(
         &self,
         layer: usize,
@@ -83,31 +80,9 @@ impl Cache {
         (&self.k[at..][..len], &self.v[at..][..len])
     }
 
-    /// K and V of a layer, (head, position, head_dim).
+    /// K and V of a layer, (head, position).
     pub(super) fn layer(&mut self, layer: usize) -> [&mut [u8]; 2] {
         let (start, end) = (self.start(layer, 0), self.start(layer + 1, 0));
         [&mut self.k[start..end], &mut self.v[start..end]]
-    }
-
-    pub(super) fn format(&self) -> Format {
-        match self.info.dtype {
-            DType::F32 => Format::F32,
-            DType::F16 => Format::F16,
-            DType::BF16 => Format::BF16,
-        }
-    }
-}
-
-fn encode(dtype: DType, values: &[f32], out: &mut [u8]) {
-    match dtype {
-        DType::F32 => put(values, out, f32::to_le_bytes),
-        DType::F16 => put(values, out, |value| f16::from_f32(value).to_le_bytes()),
-        DType::BF16 => put(values, out, |value| bf16::from_f32(value).to_le_bytes()),
-    }
-}
-
-fn put<const N: usize>(values: &[f32], out: &mut [u8], encode: impl Fn(f32) -> [u8; N]) {
-    for (out, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(values) {
-        *out = encode(*value);
     }
 }

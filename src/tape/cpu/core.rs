@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::cache::Cache;
 use super::footprint::Lengths;
+use super::notes::Notes;
 use super::threads::Threads;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
@@ -29,9 +30,13 @@ pub(super) struct Core {
     pub(super) region: usize,
     /// The conversations of a step's rows; those of a tape beyond them are padding.
     pub(super) rows: Vec<usize>,
+    /// The tokens of rows that are not the first of their conversation.
+    pub(super) forced: Vec<u32>,
     runs: Vec<Run>,
     /// Tokens chosen since the start.
     pub(super) chosen: u64,
+    /// Where operations note when they begin and end, if anyone asks.
+    pub(super) notes: Option<Notes>,
     threads: Threads,
 }
 
@@ -71,8 +76,10 @@ impl Core {
             prompt: Vec::new(),
             region: 0,
             rows: vec![0],
+            forced: Vec::new(),
             runs: Vec::new(),
             chosen: 0,
+            notes: None,
             threads: Threads::new(threads)?,
         })
     }
@@ -134,8 +141,14 @@ impl Core {
         let mut runs = std::mem::take(&mut self.runs);
         self.fill(&mut runs, tape, region);
         let ran = threads.run(|| {
-            let mut ops = operations.map(|index| &tape.ops[index]);
-            ops.try_for_each(|op| self.execute(tape, op, &runs))
+            operations.into_iter().try_for_each(|index| {
+                let begun = self.notes.as_ref().map(Notes::now);
+                self.execute(tape, &tape.ops[index], &runs)?;
+                if let (Some(notes), Some(begun)) = (&mut self.notes, begun) {
+                    notes.ended(index, begun);
+                }
+                Ok(())
+            })
         });
         self.runs = runs;
         ran
@@ -147,14 +160,27 @@ impl Core {
             region,
             state: self.conversations[region].state,
             rows,
+            advances: true,
         };
         runs.clear();
         match tape.input {
             Input::Prompt => runs.push(run(region, 0..self.prompt.len())),
             Input::Step if tape.rows == 1 => runs.push(run(region, 0..1)),
             Input::Step => {
-                let rows = self.rows.iter().enumerate();
-                runs.extend(rows.map(|(row, region)| run(*region, row..row + 1)));
+                let mut forced = self.forced.iter();
+                for (row, region) in self.rows.iter().enumerate() {
+                    let (before, after) = (&self.rows[..row], &self.rows[row + 1..]);
+                    let back = before.iter().filter(|other| *other == region).count();
+                    let mut run = run(*region, row..row + 1);
+                    run.state.position += back;
+                    if back > 0
+                        && let Some(token) = forced.next()
+                    {
+                        run.state.token = *token;
+                    }
+                    run.advances = !after.contains(region);
+                    runs.push(run);
+                }
             }
         }
     }
@@ -253,6 +279,7 @@ impl Core {
                     let shape = attention::Heads {
                         columns: tape.slot(q).columns,
                         position: run.state.position,
+                        activation: tape.activation,
                     };
                     let (layer, rows) = (run.region * layers + layer, run.of(shape.columns));
                     let (q, out) = (&slots[q.0][rows.clone()], &mut attended[rows]);
@@ -324,7 +351,7 @@ impl Core {
             }
             Op::Choose { logits } => {
                 let logits = slots[logits.0].chunks_exact_mut(tape.slot(logits).columns);
-                for (run, logits) in runs.iter().zip(logits) {
+                for (run, logits) in runs.iter().zip(logits).filter(|(run, _)| run.advances) {
                     let conversation = &mut self.conversations[run.region];
                     let position = run.state.position + run.rows.len();
                     let token = conversation.sampler.choose(logits);
@@ -350,6 +377,8 @@ struct Run {
     /// As it began.
     state: StepState,
     rows: Range<usize>,
+    /// Whether the conversation goes on from here.
+    advances: bool,
 }
 
 impl Run {

@@ -24,7 +24,7 @@ impl Cpu {
             .collect()
     }
 
-    /// K and V of the first layer of a region, (head, position, head_dim).
+    /// K and V of the first layer of a region, (head, position) as `KvType` encodes a head.
     pub(in crate::tape) fn write_cache(&mut self, region: usize, bytes: &[Vec<u8>; 2]) {
         let layer = region * self.kv.layers;
         for (cache, bytes) in self.core.cache.layer(layer).into_iter().zip(bytes) {
@@ -52,6 +52,7 @@ impl Cpu {
             self.fits(*region, 1, tape.rows)?;
         }
         self.core.rows.clear();
+        self.core.forced.clear();
         self.core.rows.extend_from_slice(regions);
         self.core.run(tape, 0..tape.ops.len(), regions[0])?;
         for region in regions {

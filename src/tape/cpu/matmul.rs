@@ -188,6 +188,10 @@ fn silu(x: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use memmap2::MmapMut;
+
     use super::{Matrix, multiply};
     use crate::model::Format;
 
@@ -207,7 +211,10 @@ mod tests {
                 }
             }
         }
-        Matrix::new(format, COLUMNS, bytes)
+        let mut map = MmapMut::map_anon(bytes.len()).unwrap();
+        map.copy_from_slice(&bytes);
+        let map = Arc::new(map.make_read_only().unwrap());
+        Matrix::new(format, COLUMNS, &map, 0..bytes.len())
     }
 
     #[test]

@@ -11,8 +11,10 @@ mod dots;
 mod exp;
 mod footprint;
 mod inspect;
+mod load;
 mod matmul;
 mod norm;
+mod notes;
 mod pairs;
 mod part;
 mod rope;
@@ -26,9 +28,11 @@ use std::time::Instant;
 
 use self::core::Core;
 pub use self::footprint::footprint;
+pub use self::load::load;
+use self::notes::Notes;
 use self::step::{Living, Step};
 pub use self::weight::{Matrix, Weight};
-use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, StepState, Tape};
+use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, Span, StepState, Tape};
 use crate::fault::Faults;
 use crate::graph::{Buckets, Counts, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
 use crate::sampler::Parameters;
@@ -182,10 +186,25 @@ impl Cpu {
     #[must_use]
     pub fn graph_dot(&self) -> String {
         let mut dot = String::new();
-        for (index, living) in self.graph.execs().iter().enumerate() {
+        for (index, living) in self.graph.execs().enumerate() {
             dot += &living.dot(index);
         }
         dot
+    }
+
+    /// From now on operations note when they begin and end.
+    pub fn measure(&mut self, step: &Tape) {
+        self.core.notes = Some(Notes::new(step.ops.len()));
+    }
+
+    /// When operations of the last step began and ended, in nanoseconds; empty where nothing was measured.
+    #[must_use]
+    pub fn take_spans(&mut self) -> Vec<Option<Span>> {
+        self.core
+            .notes
+            .as_mut()
+            .map(Notes::take)
+            .unwrap_or_default()
     }
 
     /// What tests let fail.
@@ -223,22 +242,31 @@ impl Cpu {
     /// # Errors
     /// As `run`.
     pub fn step(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
-        self.step_rows(tape, &[self.core.region])
+        self.step_rows(tape, &[self.core.region], &[])
     }
 
-    /// The same of several conversations, each a row; a tape of more rows is filled up.
+    /// The same of several conversations, each a row; a tape of more rows is filled up. Where one comes again, it goes on
+    /// with the next of `forced` tokens.
     ///
     /// # Errors
     /// As `run`; one that does not fit is said before anything runs.
-    pub fn step_rows(&mut self, tape: &Tape, regions: &[usize]) -> Result<(), ExecuteError> {
+    pub fn step_rows(
+        &mut self,
+        tape: &Tape,
+        regions: &[usize],
+        forced: &[u32],
+    ) -> Result<(), ExecuteError> {
         for region in regions {
-            self.fits(*region, 1, tape.rows)?;
+            let rows = regions.iter().filter(|other| *other == region).count();
+            self.fits(*region, rows, tape.rows)?;
         }
         if let [region] = regions {
             self.core.region = *region;
         }
         self.core.rows.clear();
         self.core.rows.extend_from_slice(regions);
+        self.core.forced.clear();
+        self.core.forced.extend_from_slice(forced);
         let begun = Instant::now();
         let (mut step, graph, _) = self.split(tape);
         if graph.step(&mut step)? == Ran::Replayed {
@@ -247,6 +275,25 @@ impl Cpu {
         // All of it is computing: of the engine's own work nothing is in here.
         self.pace.waited = begun.elapsed();
         Ok(())
+    }
+
+    /// Runs one step of the turn that runs, whose operations note when they begin and end; what is recorded is neither
+    /// run nor touched.
+    ///
+    /// # Errors
+    /// As `step`.
+    pub fn time_step(&mut self, tape: &Tape) -> Result<Vec<Option<Span>>, ExecuteError> {
+        self.fits(self.core.region, 1, tape.rows)?;
+        self.core.rows.clear();
+        self.core.rows.push(self.core.region);
+        let before = self.core.notes.replace(Notes::new(tape.ops.len()));
+        let begun = Instant::now();
+        let (mut step, graph, _) = self.split(tape);
+        let ran = graph.step_eagerly(&mut step);
+        let spans = self.take_spans();
+        self.core.notes = before;
+        self.pace.waited = begun.elapsed();
+        ran.map(|_| spans)
     }
 
     fn fits(&self, region: usize, tokens: usize, rows: usize) -> Result<(), ExecuteError> {

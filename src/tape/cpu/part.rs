@@ -8,7 +8,7 @@ use super::avx512;
 use super::cache::Cache;
 use super::dots::Dots;
 use super::softmax::{Softmax, TILE, Weighted};
-use crate::model::Format;
+use crate::tape::{DType, KvInfo, KvType};
 
 /// Positions of a part.
 pub(super) const PART: usize = 4 * TILE;
@@ -21,6 +21,8 @@ pub(super) struct Queries<'a> {
     pub(super) place: (usize, usize),
     /// Of the first row.
     pub(super) position: usize,
+    /// What is read of quants is rounded to.
+    pub(super) activation: DType,
     /// (rows, group, head_dim)
     pub(super) q: &'a [f32],
     /// Query heads of a row.
@@ -82,8 +84,10 @@ impl WithSimd for Part<'_> {
             softmax,
             sums,
         } = self;
-        let cache = queries.cache;
-        let (head_dim, format) = (cache.info.head_dim, cache.format());
+        let Queries {
+            cache, activation, ..
+        } = queries;
+        let head_dim = cache.info.head_dim;
         let (layer, head) = queries.place;
         #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
         let scale = 1.0 / (head_dim as f32).sqrt();
@@ -95,7 +99,7 @@ impl WithSimd for Part<'_> {
         let Tile { values, scores } = tile;
         for first in (begin..end).step_by(TILE) {
             let (k, v) = cache.head(layer, head, first..end.min(first + TILE));
-            decode(simd, format, k, values);
+            decode(simd, cache.info, activation, k, values);
             Dots {
                 left: queries.q,
                 right: values,
@@ -109,7 +113,7 @@ impl WithSimd for Part<'_> {
                 let seen = queries.seen(query, first).min(TILE);
                 softmax.add(scores, seen, scale, sums);
             }
-            decode(simd, format, v, values);
+            decode(simd, cache.info, activation, v, values);
             Weighted {
                 weights: scores,
                 values,
@@ -123,16 +127,21 @@ impl WithSimd for Part<'_> {
 
 /// Positions of the cache as numbers; where a tile has fewer, the others are zeros.
 #[inline(always)]
-fn decode<S: Simd>(simd: S, format: Format, bytes: &[u8], tile: &mut [f32]) {
-    let there = bytes.len() / format.block_bytes() * format.block_len();
-    let (there, others) = tile.split_at_mut(there);
+fn decode<S: Simd>(simd: S, kv: KvInfo, activation: DType, bytes: &[u8], tile: &mut [f32]) {
+    let KvInfo {
+        head_dim, element, ..
+    } = kv;
+    let (held, others) = tile.split_at_mut(bytes.len() / element.bytes(head_dim) * head_dim);
     others.fill(0.0);
     #[cfg(target_arch = "x86_64")]
-    if format == Format::F16
+    if element == KvType::F16
         && let Some(simd) = avx512::of(simd)
     {
-        return avx512::dequantize_halves(simd, bytes, there);
+        return avx512::dequantize_halves(simd, bytes, held);
     }
     let _ = simd;
-    format.dequantize(bytes, there);
+    element.decode(head_dim, bytes, held);
+    if element.number().is_none() {
+        activation.round(held);
+    }
 }

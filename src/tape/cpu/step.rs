@@ -115,6 +115,10 @@ impl Stepper for Step<'_> {
         self.tape.ops.len()
     }
 
+    fn rows(&self) -> usize {
+        self.tape.rows
+    }
+
     fn is_break(&self, operation: usize) -> bool {
         matches!(self.tape.ops[operation], Op::Attend { .. })
     }

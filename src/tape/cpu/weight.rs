@@ -1,5 +1,10 @@
 //! Weights in host memory, as their file stores them.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
 use crate::model::Format;
 
 /// One weight.
@@ -15,7 +20,9 @@ pub enum Weight {
 pub struct Matrix {
     format: Format,
     columns: usize,
-    bytes: Vec<u8>,
+    /// What holds it beside others, and where.
+    map: Arc<Mmap>,
+    bytes: Range<usize>,
 }
 
 impl Weight {
@@ -39,13 +46,18 @@ impl Weight {
 }
 
 impl Matrix {
-    /// `bytes` holds whole rows of `columns` elements.
-    #[must_use]
-    pub fn new(format: Format, columns: usize, bytes: Vec<u8>) -> Self {
+    /// `bytes` of `map` are whole rows of `columns` elements.
+    pub(super) fn new(
+        format: Format,
+        columns: usize,
+        map: &Arc<Mmap>,
+        bytes: Range<usize>,
+    ) -> Self {
         debug_assert_eq!(bytes.len() % format.row_bytes(columns), 0);
         Self {
             format,
             columns,
+            map: Arc::clone(map),
             bytes,
         }
     }
@@ -83,6 +95,6 @@ impl Matrix {
     #[inline(always)]
     pub(super) fn some_rows(&self, row: usize, count: usize) -> &[u8] {
         let stride = self.format.row_bytes(self.columns);
-        &self.bytes[row * stride..][..count * stride]
+        &self.map[self.bytes.clone()][row * stride..][..count * stride]
     }
 }

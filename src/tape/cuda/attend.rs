@@ -9,26 +9,22 @@ use crate::device::{AttendArgs, Cache, Error, Geometry, Places, RopeStoreArgs};
 use crate::tape::{Input, KvInfo, Op, Slot, Tape, WeightId};
 
 const WARPS: u32 = 8;
-/// `step/attend.cu`: query heads taken at a time, the most splits of a row.
-const GROUP: usize = 4;
+/// `step/splits.cuh`
 const MOST_SPLITS: usize = 64;
 /// Blocks that a row's attention is split into, where it is long: enough to keep any device busy, and the same on all.
 const SPLIT_BLOCKS: usize = 256;
 
-/// Heads of a cache times the groups of query heads that share one.
-const fn subgroups(kv: KvInfo, heads: usize) -> usize {
-    kv.heads * (heads / kv.heads).div_ceil(GROUP)
-}
-
-/// Into how many parts a row may be split.
-fn splits(kv: KvInfo, heads: usize) -> usize {
-    (SPLIT_BLOCKS / subgroups(kv, heads)).clamp(16, MOST_SPLITS)
+/// Into how many parts a row of so many groups of heads may be split.
+fn splits(groups: usize) -> usize {
+    (SPLIT_BLOCKS / groups).clamp(16, MOST_SPLITS)
 }
 
 /// Bytes of the parts that a step's attention of `columns` of q leaves for its merge: of each head and split
-/// a maximum, a sum and an output.
+/// a maximum, a sum and an output. Heads are taken up to 4 or up to 16 at a time.
 pub(super) fn partial_bytes(kv: KvInfo, rows: usize, columns: usize) -> usize {
-    4 * rows * subgroups(kv, columns / kv.head_dim) * GROUP * MOST_SPLITS * (kv.head_dim + 2)
+    let group = columns / kv.head_dim / kv.heads;
+    let taken = group.next_multiple_of(if group > 16 { 16 } else { 4 });
+    4 * rows * kv.heads * taken * MOST_SPLITS * (kv.head_dim + 2)
 }
 
 /// Counters at which blocks of a step leave their arrival: a row's attention has one for each group of heads, and a
@@ -85,7 +81,7 @@ impl Work<'_> {
         else {
             return Ok(());
         };
-        let (kernels, at, kv) = (self.kernels, self.addresses, self.kv);
+        let at = self.addresses;
         let (rows, step) = (narrow(tape.rows), tape.input == Input::Step);
         let places = self.places_of(step);
         let columns = narrow(tape.slot(q).columns);
@@ -110,7 +106,7 @@ impl Work<'_> {
             grid: [all.div_ceil(WARPS), rows, 1],
             ..Geometry::new(1, THREADS)
         };
-        queue.launch(kernels.rope_store(kv.dtype), geometry, &args)
+        queue.launch(&self.kernels.rope_store, geometry, &args)
     }
 
     /// Attention, of a step with what `raw` says on the way.
@@ -145,12 +141,12 @@ impl Work<'_> {
             splits: 1,
             ..AttendArgs::default()
         };
-        if !step && let Some(kernel) = kernels.prompt_attend(kv.dtype, kv.head_dim) {
+        if !step && let Some((kernel, shared)) = &kernels.prompt_attend {
             let group = tape.slot(q).columns / kv.head_dim / kv.heads;
             let blocks = (tape.rows * group).div_ceil(prompt_attend::rows(kv.head_dim));
             let geometry = Geometry {
                 grid: [narrow(blocks), narrow(kv.heads), 1],
-                shared: narrow(prompt_attend::shared(kv.head_dim)),
+                shared: narrow(*shared),
                 ..Geometry::new(1, prompt_attend::THREADS)
             };
             return queue.launch(kernel, geometry, &args);
@@ -172,21 +168,21 @@ impl Work<'_> {
             };
         }
         let heads = cache.heads as usize;
+        let chosen = kernels.step_attend.choose(heads, step);
+        let groups = kv.heads * (heads / kv.heads).div_ceil(chosen.group);
         // A prompt has enough rows to keep the device busy without splitting them.
         if step {
-            args.splits = narrow(splits(kv, heads));
+            args.splits = narrow(splits(groups));
         }
-        let (kernel, shared) = kernels.attend(kv.dtype, kv.head_dim);
         // Blocks of a row go from split to split: all of them fit the device at once.
-        let groups = subgroups(kv, heads);
         let blocks = (SPLIT_BLOCKS / groups / tape.rows).clamp(1, args.splits as usize);
         let blocks = if step { narrow(blocks) } else { 1 };
         let geometry = Geometry {
             grid: [blocks, narrow(groups), rows],
-            shared: narrow(shared),
+            shared: narrow(chosen.shared),
             ..Geometry::new(1, THREADS)
         };
-        queue.launch(kernel, geometry, &args)
+        queue.launch(chosen.kernel, geometry, &args)
     }
 
     /// A layer's cache, met by queries of so many columns.

@@ -3,8 +3,8 @@
 use super::memory::{self, Needs};
 use super::pages::Pages;
 use super::scratch::Scratch;
-use crate::device::{Error, Plan, Staging};
-use crate::tape::{Footprint, Tape};
+use crate::device::{Error, Plan};
+use crate::tape::{FLIGHT_BYTES, Footprint, Tape};
 
 /// What `Cuda` takes to run these tapes, prompts of at most `rows` rows. `integrated` counts what the CPU's side
 /// takes meanwhile, for there it is the same memory.
@@ -22,8 +22,8 @@ pub fn footprint(tapes: &[&Tape], rows: usize, integrated: bool) -> Result<Footp
     if integrated {
         // The table of angles is made before it is copied, and the slots come after it.
         activations = activations.max(scratch.bytes() + regions.angles.bytes() as u64);
-        // Weights pass through a buffer as they are stored and one as they will lie, before the cache comes.
-        passing = 2 * Staging::BYTES as u64;
+        // Weights pass through buffers as they are stored and through others as they will lie, before the cache comes.
+        passing = 2 * FLIGHT_BYTES as u64;
     }
     Ok(Footprint {
         weights,

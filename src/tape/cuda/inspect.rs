@@ -39,7 +39,7 @@ impl Cuda {
         Ok(out)
     }
 
-    /// K and V of the first layer of a region, (head, position, head_dim).
+    /// K and V of the first layer of a region, (head, position) as `KvType` encodes a head.
     pub(in crate::tape) fn write_cache(
         &mut self,
         region: usize,
@@ -104,7 +104,7 @@ impl Cuda {
         for region in regions {
             self.fits(*region, 1)?;
         }
-        self.command(tape, regions);
+        self.command(tape, regions, &[]);
         self.split(tape).0.eager(0..tape.ops.len())?;
         self.stream.synchronize()?;
         for region in regions {

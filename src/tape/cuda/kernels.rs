@@ -4,13 +4,17 @@ use std::collections::HashMap;
 
 use super::product;
 use super::shapes::SHAPES;
+use super::step_attend::StepAttend;
 use super::storage::Storage;
 use crate::device::{
-    AttendArgs, Carveout, ChooseArgs, EmbedArgs, Error, Kernel, Modules, NormArgs, PromptArgs,
+    AttendArgs, ChooseArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs, PromptArgs,
     RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
 };
 use crate::model::Format;
-use crate::tape::DType;
+use crate::tape::{DType, KvInfo, KvType};
+
+/// Widths of heads that the tensor cores multiply.
+pub(super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
 
 /// The widest row that a step's product takes: rows of f32 leave less room.
 pub(super) const fn widest_row(format: Format) -> usize {
@@ -22,7 +26,7 @@ pub(super) const fn widest_row(format: Format) -> usize {
 /// Blocks of a step's product on a multiprocessor.
 pub(super) const STEP_BLOCKS: u32 = 2;
 
-/// All kernels that a model's tapes may need, for one device and one type of activations.
+/// All kernels that a model's tapes may need, for one device, one type of activations and one cache.
 #[derive(Debug)]
 pub(super) struct Kernels {
     pub(super) embed: Kernel<EmbedArgs>,
@@ -31,22 +35,21 @@ pub(super) struct Kernels {
     /// Of the rows of a step of several.
     pub(super) step_norm: Kernel<NormArgs>,
     pub(super) sums: Kernel<SumsArgs>,
-    rope_store: Vec<Kernel<RopeStoreArgs>>,
-    /// Of each type of the cache, by width.
-    attend: Vec<Vec<Kernel<AttendArgs>>>,
+    pub(super) rope_store: Kernel<RopeStoreArgs>,
+    pub(super) step_attend: StepAttend,
+    /// On the tensor cores, which multiply two of a type, and its shared memory: `None` for other caches and uncommon heads.
+    pub(super) prompt_attend: Option<(Kernel<AttendArgs>, usize)>,
     /// Of each form of weights, of one row and of several.
     step: HashMap<Storage, [Kernel<StepArgs>; 2]>,
     /// Of each form of weights, by shape.
     prompt: HashMap<Storage, Vec<Option<Kernel<PromptArgs>>>>,
-    /// Of a cache in the activations' type.
-    prompt_attend: HashMap<usize, Kernel<AttendArgs>>,
-    activation: DType,
 }
 
 impl Kernels {
     pub(super) fn load(
         modules: &Modules,
         activation: DType,
+        kv: KvInfo,
         storages: &[Storage],
     ) -> Result<Self, Error> {
         let name = activation.name();
@@ -57,49 +60,47 @@ impl Kernels {
                 }
                 let name = format!("prompt_{name}_{}_{}", of.name(), shape.name);
                 let shared = shape.shared(of) as usize;
-                modules
-                    .kernel_with(&name, shared, Carveout::Whole)
-                    .map(Some)
+                modules.kernel(&name, shared, Family::Prompt).map(Some)
             });
             Ok((of, kernels.collect::<Result<_, _>>()?))
         };
-        let prompt_attend = |head_dim: usize| {
-            let shared = prompt_attend::shared(head_dim);
-            let kernel = format!("prompt_attend_{name}_{head_dim}");
-            let kernel = modules.kernel_with(&kernel, shared, Carveout::Whole)?;
-            Ok::<_, Error>((head_dim, kernel))
-        };
         let step = |of: Storage| {
             let kernel = |rows: usize, shared: usize| {
-                modules.kernel(&format!("step_{name}_{}_x{rows}", of.name()), shared)
+                modules.kernel(
+                    &format!("step_{name}_{}_x{rows}", of.name()),
+                    shared,
+                    Family::Step,
+                )
             };
             let one = kernel(1, product::shared(of, 1, widest_row(of.format())))?;
             let several = kernel(STEP_ROWS, product::MOST_SHARED)?;
             Ok::<_, Error>((of, [one, several]))
         };
-        let attend = |cache: DType| {
-            let widths = attend::widths(cache).iter();
-            let kernels = widths.map(|width| {
-                let kernel = format!("attend_{name}_{}_{}", cache.name(), width.name);
-                modules.kernel(&kernel, width.shared(width.head_dim))
-            });
-            kernels.collect::<Result<Vec<_>, Error>>()
+        // By the activations' type and the cache's; of quants by what they become.
+        let (head_dim, quants) = (kv.head_dim, kv.element == KvType::Q8_0);
+        let types = if quants {
+            format!("q8_{name}")
+        } else {
+            format!("{name}_{}", kv.element.name())
         };
+        let prompt_attend = (HEAD_DIMS.contains(&head_dim)
+            && (quants || kv.element.number() == Some(activation)))
+        .then(|| {
+            let name = if quants { &types } else { name };
+            let kernel = format!("prompt_attend_{name}_{head_dim}");
+            let shared = prompt_attend::shared(head_dim, quants.then_some(kv.element));
+            let kernel = modules.kernel(&kernel, shared, Family::Prompt)?;
+            Ok::<_, Error>((kernel, shared))
+        });
         Ok(Self {
-            embed: modules.kernel("embed", 0)?,
-            choose: modules.kernel("choose", 0)?,
-            norm: modules.kernel_with(&format!("norm_{name}"), 0, Carveout::Whole)?,
-            step_norm: modules.kernel(&format!("step_norm_{name}"), 0)?,
-            sums: modules.kernel_with(&format!("column_sums_{name}"), 0, Carveout::Whole)?,
-            rope_store: DType::ALL
-                .map(|cache| format!("rope_store_{name}_{}", cache.name()))
-                .iter()
-                .map(|name| modules.kernel_with(name, 0, Carveout::Whole))
-                .collect::<Result<_, _>>()?,
-            attend: DType::ALL
-                .into_iter()
-                .map(attend)
-                .collect::<Result<_, _>>()?,
+            embed: modules.kernel("embed", 0, Family::Step)?,
+            choose: modules.kernel("choose", 0, Family::Step)?,
+            norm: modules.kernel(&format!("norm_{name}"), 0, Family::Prompt)?,
+            step_norm: modules.kernel(&format!("step_norm_{name}"), 0, Family::Step)?,
+            sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Prompt)?,
+            rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Prompt)?,
+            step_attend: StepAttend::load(modules, activation, kv, &types)?,
+            prompt_attend: prompt_attend.transpose()?,
             step: storages
                 .iter()
                 .map(|of| step(*of))
@@ -108,25 +109,7 @@ impl Kernels {
                 .iter()
                 .map(|of| product(*of))
                 .collect::<Result<_, _>>()?,
-            prompt_attend: prompt_attend::HEAD_DIMS
-                .into_iter()
-                .map(prompt_attend)
-                .collect::<Result<_, _>>()?,
-            activation,
         })
-    }
-
-    pub(super) fn rope_store(&self, kv: DType) -> &Kernel<RopeStoreArgs> {
-        &self.rope_store[kv as usize]
-    }
-
-    /// Attention of a step, and its shared memory.
-    pub(super) fn attend(&self, kv: DType, head_dim: usize) -> (&Kernel<AttendArgs>, usize) {
-        let widths = attend::widths(kv);
-        let fits = widths.iter().position(|width| head_dim <= width.head_dim);
-        let index = fits.unwrap_or(widths.len() - 1);
-        let shared = widths[index].shared(head_dim);
-        (&self.attend[kv as usize][index], shared)
     }
 
     /// Products of a step of so many rows.
@@ -139,17 +122,12 @@ impl Kernels {
     pub(super) fn prompt(&self, of: Storage, shape: usize) -> Option<&Kernel<PromptArgs>> {
         self.prompt.get(&of)?.get(shape)?.as_ref()
     }
-
-    /// On the tensor cores, which multiply two of a type: `None` for other caches and uncommon heads.
-    pub(super) fn prompt_attend(&self, kv: DType, head_dim: usize) -> Option<&Kernel<AttendArgs>> {
-        let kernel = self.prompt_attend.get(&head_dim);
-        kernel.filter(|_| kv == self.activation)
-    }
 }
 
 /// `kernels/prompt/attend.cu`.
 pub(super) mod prompt_attend {
-    pub(in super::super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
+    use crate::tape::KvType;
+
     pub(in super::super) const THREADS: u32 = 128;
 
     /// Query rows of a block, counted over tokens and the heads that share a KV head.
@@ -157,69 +135,11 @@ pub(super) mod prompt_attend {
         if head_dim > 128 { 64 } else { 128 }
     }
 
-    /// Bytes of shared memory: queries, keys and values, their rows apart by a bank.
-    pub(in super::super) const fn shared(head_dim: usize) -> usize {
+    /// Bytes of shared memory: queries, keys and values, their rows apart by a bank; and keys or values as they arrive,
+    /// if they are quants.
+    pub(in super::super) fn shared(head_dim: usize, quants: Option<KvType>) -> usize {
         let keys = if head_dim > 128 { 32 } else { 64 };
-        (rows(head_dim) + 2 * keys) * (2 * head_dim + 16)
-    }
-}
-
-/// `kernels/step/attend.cu`.
-mod attend {
-    use crate::tape::{DType, STEP_ROWS};
-
-    /// How heads of the cache are spread over the lanes of a warp.
-    #[derive(Debug)]
-    pub(super) struct Width {
-        pub(super) name: &'static str,
-        /// The widest head.
-        pub(super) head_dim: usize,
-    }
-
-    const NARROW: [Width; 3] = [
-        Width {
-            name: "8x1",
-            head_dim: 64,
-        },
-        Width {
-            name: "16x1",
-            head_dim: 128,
-        },
-        Width {
-            name: "32x1",
-            head_dim: 256,
-        },
-    ];
-    const WIDE: [Width; 4] = [
-        Width {
-            name: "8x1",
-            head_dim: 32,
-        },
-        Width {
-            name: "16x1",
-            head_dim: 64,
-        },
-        Width {
-            name: "32x1",
-            head_dim: 128,
-        },
-        Width {
-            name: "32x2",
-            head_dim: 256,
-        },
-    ];
-
-    pub(super) fn widths(cache: DType) -> &'static [Width] {
-        match cache {
-            DType::F32 => &WIDE,
-            DType::F16 | DType::BF16 => &NARROW,
-        }
-    }
-
-    impl Width {
-        /// Bytes of shared memory: four queries, what eight warps have made of them, and K and V of a step's rows.
-        pub(super) const fn shared(&self, head_dim: usize) -> usize {
-            4 * self.head_dim * 2 + 8 * 4 * head_dim * 4 + 2 * STEP_ROWS * head_dim * 4
-        }
+        let arriving = quants.map_or(0, |quants| keys * quants.bytes(head_dim));
+        (rows(head_dim) + 2 * keys) * (2 * head_dim + 16) + arriving
     }
 }

@@ -99,7 +99,7 @@ fn whole(tape: &Tape, weight: WeightId) -> Result<(), Unsuited> {
 mod tests {
     use super::*;
     use crate::model::Format;
-    use crate::tape::{DType, Ending, Input, KvInfo, SlotInfo, WeightInfo};
+    use crate::tape::{DType, Ending, Input, KvInfo, KvType, SlotInfo, WeightInfo};
 
     fn projection(rows: usize, head_dim: usize) -> Tape {
         let columns = 8192;
@@ -121,7 +121,7 @@ mod tests {
             head_dim,
             context: 1,
             slots: 1,
-            dtype: DType::F16,
+            element: KvType::F16,
         };
         Tape {
             rows: 1,

@@ -4,18 +4,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use rayon::prelude::*;
-
 use super::attend;
 use super::storage::Storage;
 use super::tiles::{self, TILE_ROWS};
-use crate::device::{
-    Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Staging, Stream, Tiles,
-};
+use crate::device::{Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Stream, Tiles};
 use crate::tape::{DType, Input, Op, Slot, SlotInfo, Tape, WeightInfo};
-
-/// Reads rows of a weight, by its place in the list, as its file stores them; vectors as f32.
-pub type Reader<'r, E> = &'r mut dyn FnMut(usize, Range<usize>, &mut [u8]) -> Result<(), E>;
 
 /// Which memory to use; `None` is unified on an integrated device and the device's own on others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,67 +67,8 @@ impl Weight {
     }
 }
 
-/// Allocates and fills all weights, in pieces of at most `Staging::BYTES`; the rows that become a piece take no
-/// more than it does.
-pub(super) fn load<E: From<Error>>(
-    context: &Rc<Context>,
-    memory: Memory,
-    (infos, activation): (&[WeightInfo], DType),
-    stream: &mut Stream,
-    read: Reader<'_, E>,
-) -> Result<(Arena, Vec<Weight>), E> {
-    let (plan, planned) = plan(infos, activation)?;
-    let mut arena = Arena::new(context, memory, &plan)?;
-    let mut staging = Staging::new(context, Staging::BYTES);
-    let mut raw = Vec::with_capacity(Staging::BYTES);
-    let mut weights = Vec::with_capacity(infos.len());
-    for (id, (info, regions)) in infos.iter().zip(planned).enumerate() {
-        if info.rows == 1 {
-            let [(_, region)] = regions[..] else {
-                unreachable!("a vector has one region")
-            };
-            let mut values = vec![0; 4 * info.columns];
-            read(id, 0..1, &mut values)?;
-            arena.write(region, &values, stream)?;
-            weights.push(Weight::Vector(arena.address(region)?));
-            continue;
-        }
-        let storage = Storage::of(info.format, activation);
-        let tile_bytes = storage.tile_bytes(info.columns);
-        let row_bytes = info.format.row_bytes(info.columns);
-        let mut parts = Vec::new();
-        for (rows, region) in regions {
-            arena.fill(region, tile_bytes, (&mut staging, stream), |at, out| {
-                let first = rows.start + at / tile_bytes * TILE_ROWS;
-                let count = (out.len() / tile_bytes * TILE_ROWS).min(rows.end - first);
-                raw.resize(count * row_bytes, 0);
-                read(id, first..first + count, &mut raw)?;
-                let tiles = out.par_chunks_exact_mut(tile_bytes);
-                tiles
-                    .zip(raw.par_chunks(TILE_ROWS * row_bytes))
-                    .for_each(|(tile, rows)| {
-                        storage.repack(info.columns, rows, tile);
-                    });
-                Ok::<_, E>(())
-            })?;
-            parts.push(Part {
-                first: rows.start,
-                tiles: Tiles {
-                    data: arena.address(region)?,
-                    format: storage.code(),
-                    rows: super::narrow(rows.len()),
-                    columns: super::narrow(tiles::padded(info.columns)),
-                    ..Tiles::default()
-                },
-            });
-        }
-        weights.push(Weight::Matrix(parts));
-    }
-    Ok((arena, weights))
-}
-
 /// The regions of a weight, each with its rows.
-type Regions = Vec<(Range<usize>, Region)>;
+pub(super) type Regions = Vec<(Range<usize>, Region)>;
 
 /// Where all weights will lie.
 pub(super) fn plan(infos: &[WeightInfo], activation: DType) -> Result<(Plan, Vec<Regions>), Error> {

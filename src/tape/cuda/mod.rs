@@ -10,6 +10,7 @@ mod inspect;
 mod kernels;
 mod launch;
 mod limits;
+mod load;
 mod memory;
 mod observe;
 mod opened;
@@ -24,9 +25,11 @@ mod shapes;
 mod stamps;
 mod state;
 mod step;
+mod step_attend;
 mod storage;
 mod thread;
 mod tiles;
+mod timed;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -35,7 +38,7 @@ use std::time::{Duration, Instant};
 pub use self::footprint::footprint;
 use self::kernels::Kernels;
 pub use self::limits::{Unsuited, suits};
-pub use self::memory::{Places, Reader};
+pub use self::memory::Places;
 use self::memory::{Slots, Weight};
 pub use self::opened::Device;
 use self::pages::Pages;
@@ -43,7 +46,7 @@ use self::scratch::Scratch;
 use self::stamps::Stamps;
 use self::state::{Conversation, Listed};
 use self::step::Step;
-use super::{DType, Ending, GraphOptions, KvInfo, Pace, StepState, Tape, WeightInfo};
+use super::{DType, Ending, GraphOptions, KvInfo, Pace, Source, StepState, Tape, WeightInfo};
 pub use crate::device::Error;
 pub use crate::device::Memory;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
@@ -113,6 +116,8 @@ pub struct Cuda {
     moves: u64,
     scratch: Scratch,
     stamps: Option<Stamps>,
+    /// Of steps that are timed in passing.
+    in_passing: Option<Stamps>,
     weight_arena: Arena,
     stream: Stream,
     context: Rc<Context>,
@@ -130,28 +135,32 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Allocates everything but the slots on a device, and has `read` fill the weights.
+    /// Allocates everything but the slots on a device, and fills the weights from `source`; `read` hears of the bytes of
+    /// each piece.
     ///
     /// # Errors
-    /// If there is not enough memory, or `read` fails.
-    pub fn new<E: From<Error>>(
+    /// If there is not enough memory, or `source` fails.
+    pub fn new<S: Source>(
         Device { context, modules }: Device,
         infos: &[WeightInfo],
         rope_frequencies: &[f32],
         kv: KvInfo,
         options: Options,
-        read: Reader<'_, E>,
-    ) -> Result<Self, E> {
+        (source, read): (&S, &mut dyn FnMut(usize)),
+    ) -> Result<Self, S::Error>
+    where
+        S::Error: From<Error>,
+    {
         let mut stream = Stream::new(&context)?;
         let integrated = context.properties().integrated;
         let storages = memory::storages(infos, options.activation);
-        let kernels = Kernels::load(&modules, options.activation, &storages)?;
-        let (weight_arena, weights) = memory::load(
+        let kernels = Kernels::load(&modules, options.activation, kv, &storages)?;
+        let (weight_arena, weights) = load::load(
             &context,
             options.places.weights(integrated),
             (infos, options.activation),
             &mut stream,
-            read,
+            (source, read),
         )?;
         let pages = Pages::new(&context, options.places.kv(integrated), kv, &mut stream)?;
         let vocabulary = infos.first().map_or(0, |table| table.rows);
@@ -172,6 +181,7 @@ impl Cuda {
             moves: 0,
             scratch,
             stamps: None,
+            in_passing: None,
             weight_arena,
             stream,
             image: modules.kind(),
@@ -204,6 +214,13 @@ impl Cuda {
     pub fn describe(&self) -> String {
         let properties = self.context.properties();
         format!("{}, {}", properties.name, self.image)
+    }
+
+    /// The multiprocessors that kernels run on, and all that the device has.
+    #[must_use]
+    pub fn multiprocessors(&self) -> (u32, u32) {
+        let properties = self.context.properties();
+        (properties.multiprocessors, properties.all_multiprocessors)
     }
 
     /// Where generation of the turn that runs stands.
@@ -260,7 +277,7 @@ impl Cuda {
         let step = Step {
             work: launch::Work {
                 kernels: &self.kernels,
-                multiprocessors: self.context.properties().multiprocessors.unsigned_abs(),
+                multiprocessors: self.context.properties().multiprocessors,
                 weights: &self.weights,
                 slots: &self.slots,
                 addresses: &self.scratch.addresses,

@@ -1,10 +1,9 @@
 //! What is told of a running executor, and what is asked of its graphs from outside.
 
-use super::stamps::Stamps;
 use super::{Cuda, Error, Pace};
 use crate::fault::Faults;
 use crate::graph::{Counts, Graph, LifeCycle, Mode, Stepper as _};
-use crate::tape::{Noted, Tape};
+use crate::tape::Tape;
 
 impl Cuda {
     /// The row of logits that a tape of `Ending::Logits` left.
@@ -86,36 +85,7 @@ impl Cuda {
     /// # Errors
     /// If the driver refuses.
     pub fn graph_dot(&self) -> Result<String, Error> {
-        self.graph.execs().iter().map(Graph::dot).collect()
-    }
-
-    /// From now on operations of a step note when they begin and end.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
-    pub fn measure(&mut self, step: &Tape, noted: Noted) -> Result<(), Error> {
-        self.drain()?;
-        let mut stamps = Stamps::new(&self.context, step.ops.len(), noted)?;
-        stamps.clear(&mut self.stream)?;
-        self.stamps = Some(stamps);
-        // The addresses of the stamps are new ones.
-        self.moves += 1;
-        Ok(())
-    }
-
-    /// When operations of the last step began and ended, in nanoseconds of the device's clock; empty where
-    /// nothing was measured.
-    ///
-    /// # Errors
-    /// If the device has failed.
-    pub fn take_spans(&mut self) -> Result<Vec<Option<(u64, u64)>>, Error> {
-        self.drain()?;
-        let Some(stamps) = &mut self.stamps else {
-            return Ok(Vec::new());
-        };
-        let spans = stamps.read(&mut self.stream)?;
-        stamps.clear(&mut self.stream)?;
-        Ok(spans)
+        self.graph.execs().map(Graph::dot).collect()
     }
 
     /// What tests let fail.

@@ -18,7 +18,15 @@ impl Device {
     /// # Errors
     /// If there is none, this process may not use it, or this build has no kernels for it.
     pub fn open(emulate_tegra: bool) -> Result<Self, Error> {
-        let context = Context::open(emulate_tegra)?;
+        Self::open_part(emulate_tegra, None)
+    }
+
+    /// The same of so many multiprocessors, or a few more; `None` is all of them.
+    ///
+    /// # Errors
+    /// As `open`; if the driver has no such part.
+    pub fn open_part(emulate_tegra: bool, multiprocessors: Option<u32>) -> Result<Self, Error> {
+        let context = Context::open_part(emulate_tegra, multiprocessors)?;
         let modules = Modules::load(&context)?;
         Ok(Self { context, modules })
     }

@@ -63,7 +63,8 @@ impl Pages {
         [2 * layer, 2 * layer + 1].map(|index| (index * side) as u64)
     }
 
-    /// Bytes of a layer's K or V in a page: (heads, `PAGE`, head_dim).
+    /// Bytes of a layer's K or V in a page: values (heads, `PAGE`, head_dim), then scales (heads, `PAGE`, blocks) if they
+    /// are quants. Whatever the type, it is a multiple of 16.
     fn side_bytes(&self) -> usize {
         self.kv.bytes_per_position() / 2 / self.kv.layers * PAGE
     }
@@ -100,7 +101,7 @@ impl Pages {
         }
     }
 
-    /// K and V of the first layer of a conversation, each (head, position, head_dim), from or into pages.
+    /// K and V of the first layer of a conversation, each (head, position) as `KvType` encodes a head, from or into pages.
     pub(super) fn write(
         &mut self,
         slot: usize,
@@ -138,13 +139,27 @@ impl Pages {
         Ok(sides)
     }
 
-    /// Of each head, where its positions begin in a side of a page and in the whole, and how many bytes they are.
+    /// Of values and scales of each head and position, where they begin in a side of a page and in the whole, and how many
+    /// bytes they are.
     fn runs(&self, index: usize, mut each: impl FnMut(usize, usize, usize)) {
-        let position = self.kv.head_dim * self.kv.dtype.bytes();
-        let length = (self.kv.context - index * PAGE).min(PAGE) * position;
-        for head in 0..self.kv.heads {
-            let whole = (head * self.kv.context + index * PAGE) * position;
-            each(head * PAGE * position, whole, length);
+        let KvInfo {
+            heads,
+            head_dim,
+            context,
+            element,
+            ..
+        } = self.kv;
+        let (parts, position) = (element.parts(head_dim), element.bytes(head_dim));
+        for head in 0..heads {
+            for at in 0..(context - index * PAGE).min(PAGE) {
+                let mut whole = (head * context + index * PAGE + at) * position;
+                let mut before = 0;
+                for length in parts {
+                    each(before + (head * PAGE + at) * length, whole, length);
+                    before += heads * PAGE * length;
+                    whole += length;
+                }
+            }
         }
     }
 }

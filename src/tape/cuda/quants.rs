@@ -61,11 +61,13 @@ pub(super) fn unpack(format: Format, columns: usize, rows: &[u8]) -> Rows {
                     }
                     let (high, low) =
                         block[16..].split_at(if format == Format::Q5_K { 32 } else { 0 });
-                    for (sub, quants) in quants.chunks_exact_mut(32).enumerate() {
+                    for (sub, quants) in quants.as_chunks_mut::<32>().0.iter_mut().enumerate() {
                         let low = &low[sub / 2 * 32..][..32];
-                        for (i, (quant, low)) in quants.iter_mut().zip(low).enumerate() {
-                            let top = high.get(i).map_or(0, |bits| bits >> sub & 1);
-                            *quant = low >> (sub % 2 * 4) & 15 | top << 4;
+                        for (quant, low) in quants.iter_mut().zip(low) {
+                            *quant = low >> (sub % 2 * 4) & 15;
+                        }
+                        for (quant, bits) in quants.iter_mut().zip(high) {
+                            *quant |= (bits >> sub & 1) << 4;
                         }
                     }
                 }
@@ -101,16 +103,20 @@ fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
 
 /// The low nibbles of 16 bytes, then the high ones.
 fn nibbles(bytes: &[u8], quants: &mut [u8]) {
-    for (i, byte) in bytes.iter().enumerate() {
-        quants[i] = byte & 15;
-        quants[i + 16] = byte >> 4;
+    let (low, high) = quants.split_at_mut(16);
+    for ((byte, low), high) in bytes.iter().zip(low).zip(high) {
+        *low = byte & 15;
+        *high = byte >> 4;
     }
 }
 
 /// Bit `i` of four bytes is the fifth of quant `i`.
 fn fifth_bits(high: &[u8], quants: &mut [u8]) {
-    for (i, quant) in quants.iter_mut().enumerate() {
-        *quant |= (high[i / 8] >> (i % 8) & 1) << 4;
+    for (byte, quants) in high.iter().zip(quants.as_chunks_mut::<8>().0) {
+        // Byte `i` of the word has bit `i` alone, then 16 where it is set.
+        let bits = (u64::from(*byte) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
+        let fifths = (bits + 0x7f7f_7f7f_7f7f_7f7f) >> 3 & 0x1010_1010_1010_1010;
+        *quants = (u64::from_le_bytes(*quants) | fifths).to_le_bytes();
     }
 }
 
@@ -131,9 +137,12 @@ fn scales_and_minima(packed: &[u8]) -> [[u8; 2]; 8] {
 
 /// 256 quants of Q6_K: 128 at a time, in four runs of 32.
 fn six_bits(low: &[u8], high: &[u8], quants: &mut [u8]) {
-    for (i, quant) in quants.iter_mut().enumerate() {
-        let (half, run, l) = (i / 128, i % 128 / 32, i % 32);
-        let nibble = low[64 * half + 32 * (run % 2) + l] >> (4 * (run / 2)) & 15;
-        *quant = nibble | (high[32 * half + l] >> (2 * run) & 3) << 4;
+    for (index, quants) in quants.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        let (half, run) = (index / 4, index % 4);
+        let low = &low[64 * half + 32 * (run % 2)..][..32];
+        let high = &high[32 * half..][..32];
+        for ((quant, low), high) in quants.iter_mut().zip(low).zip(high) {
+            *quant = low >> (4 * (run / 2)) & 15 | (high >> (2 * run) & 3) << 4;
+        }
     }
 }

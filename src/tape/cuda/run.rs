@@ -112,10 +112,11 @@ impl Cuda {
     /// # Errors
     /// As `run`.
     pub fn step(&mut self, tape: &Tape, more: bool) -> Result<(), ExecuteError> {
-        self.step_rows(tape, &[self.region], more)
+        self.step_rows(tape, &[self.region], &[], more)
     }
 
-    /// The same of several conversations, each a row; a tape of more rows is filled up.
+    /// The same of several conversations, each a row; a tape of more rows is filled up. Where one comes again, it goes on
+    /// with the next of `forced` tokens.
     ///
     /// # Errors
     /// As `run`; one that does not fit is said before anything runs.
@@ -123,12 +124,17 @@ impl Cuda {
         &mut self,
         tape: &Tape,
         regions: &[usize],
+        forced: &[u32],
         more: bool,
     ) -> Result<(), ExecuteError> {
         for region in regions {
-            self.fits(*region, 1)?;
+            let rows = regions.iter().filter(|other| *other == region).count();
+            self.fits(*region, rows)?;
         }
-        if self
+        let more = more && forced.is_empty();
+        if !forced.is_empty() {
+            self.forget_launched();
+        } else if self
             .pending
             .front()
             .is_some_and(|step| step.regions() != regions)
@@ -144,7 +150,7 @@ impl Cuda {
             1
         };
         while self.pending.len() < wanted {
-            self.command(tape, regions);
+            self.command(tape, regions, forced);
             let (mut step, graph, _) = self.split(tape);
             let ran = graph.step(&mut step).inspect_err(|_| self.lose(regions))?;
             self.mark()?;
@@ -154,12 +160,12 @@ impl Cuda {
     }
 
     /// Has the rows of the next step be those of `regions`.
-    pub(super) fn command(&mut self, tape: &Tape, regions: &[usize]) {
+    pub(super) fn command(&mut self, tape: &Tape, regions: &[usize], forced: &[u32]) {
         let ahead = narrow(self.pending.len());
         let sequence = self.sequence.wrapping_add(ahead + 1);
         let steps = &mut self.scratch.steps;
         self.listed.commands(
-            (regions, tape.rows),
+            (regions, forced, tape.rows),
             sequence,
             &mut self.conversations,
             |row, command| steps.post(row, command),

@@ -14,21 +14,34 @@ pub(super) struct Shape {
     pub(super) tiles: u32,
     pub(super) threads: u32,
     stages: u32,
-    /// Time of 64 columns of one tile where a multiprocessor has many, and where it has but one; measured on an
-    /// H200 with Q4_0, in microseconds. Only their ratios matter.
+    plain: Option<Cost>,
+    blocks: Option<Cost>,
+}
+
+/// Time of 64 columns of one tile where a multiprocessor has many, and where it has but one; measured on an H200 with
+/// f16 and with Q4_0, in microseconds. Only their ratios matter.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
     among_many: f32,
     alone: f32,
 }
 
-pub(super) const SHAPES: [Shape; 4] = [
+impl Cost {
+    #[allow(clippy::unnecessary_wraps)] // a shape has it or not
+    const fn of(among_many: f32, alone: f32) -> Option<Self> {
+        Some(Self { among_many, alone })
+    }
+}
+
+pub(super) const SHAPES: [Shape; 5] = [
     Shape {
         name: "128x128",
         tokens: 128,
         tiles: 8,
-        threads: 128,
+        threads: 256,
         stages: 3,
-        among_many: 1.14,
-        alone: 1.25,
+        plain: Cost::of(0.83, 1.18),
+        blocks: None,
     },
     Shape {
         name: "128x64",
@@ -36,17 +49,26 @@ pub(super) const SHAPES: [Shape; 4] = [
         tiles: 4,
         threads: 128,
         stages: 3,
-        among_many: 0.617,
-        alone: 0.83,
+        plain: Cost::of(0.419, 0.92),
+        blocks: None,
+    },
+    Shape {
+        name: "64x128",
+        tokens: 64,
+        tiles: 8,
+        threads: 128,
+        stages: 4,
+        plain: None,
+        blocks: Cost::of(0.55, 0.95),
     },
     Shape {
         name: "64x64",
         tokens: 64,
         tiles: 4,
         threads: 128,
-        stages: 4,
-        among_many: 0.378,
-        alone: 0.55,
+        stages: 3,
+        plain: Cost::of(0.246, 0.55),
+        blocks: Cost::of(0.34, 0.625),
     },
     Shape {
         name: "16x64",
@@ -54,16 +76,24 @@ pub(super) const SHAPES: [Shape; 4] = [
         tiles: 4,
         threads: 64,
         stages: 8,
-        among_many: 0.13,
-        alone: 0.40,
+        plain: Cost::of(0.153, 0.4),
+        blocks: Cost::of(0.136, 0.4),
     },
 ];
 
 impl Shape {
-    /// Whether there is a kernel of it: the largest has no registers for minima, nor room for f32.
+    /// What a tile costs, if there is a kernel of it.
+    fn costs(&self, storage: Storage) -> Option<Cost> {
+        if storage.block_columns().is_some() {
+            return self.blocks;
+        }
+        // Weights of four bytes leave no room for the largest.
+        let wide = storage.layout().quants > 2048 && self.tokens * self.tiles == 128 * 8;
+        self.plain.filter(|_| !wide)
+    }
+
     pub(super) fn suits(&self, storage: Storage) -> bool {
-        let large = self.tokens * self.tiles == 128 * 8;
-        !large || !(storage.has_minimum() || storage.layout().quants > 2048)
+        self.costs(storage).is_some()
     }
 
     /// Bytes of a block's shared memory: `Stage` of `kernels/prompt/product.cuh`.
@@ -79,21 +109,28 @@ impl Shape {
         [rows.div_ceil(self.tokens), tiles.div_ceil(self.tiles), 1]
     }
 
-    fn cost(&self, rows: u32, tiles: u32, multiprocessors: u32) -> f32 {
+    /// `None` where there is no kernel of it.
+    fn cost(
+        &self,
+        storage: Storage,
+        (rows, tiles): (u32, u32),
+        multiprocessors: u32,
+    ) -> Option<f32> {
+        let cost = self.costs(storage)?;
         let [tokens, weights, _] = self.grid(rows, tiles);
         #[allow(clippy::cast_precision_loss)] // there are far fewer than 2^24
         let each = (tokens * weights).div_ceil(multiprocessors) as f32;
-        (each * self.among_many).max(self.alone)
+        Some((each * cost.among_many).max(cost.alone))
     }
 }
 
 /// The quickest for `rows` inputs and so many tiles of weights.
 pub(super) fn quickest(storage: Storage, rows: u32, tiles: u32, multiprocessors: u32) -> usize {
-    let suited = (0..SHAPES.len()).filter(|shape| SHAPES[*shape].suits(storage));
-    let cost = |shape: &usize| SHAPES[*shape].cost(rows, tiles, multiprocessors);
-    suited
-        .min_by(|a, b| cost(a).total_cmp(&cost(b)))
-        .unwrap_or(SHAPES.len() - 1)
+    let cost = |index: usize| SHAPES[index].cost(storage, (rows, tiles), multiprocessors);
+    let costs = (0..SHAPES.len()).filter_map(|index| Some((index, cost(index)?)));
+    costs
+        .min_by(|(_, a), (_, b)| a.total_cmp(b))
+        .map_or(SHAPES.len() - 1, |(index, _)| index)
 }
 
 #[cfg(test)]
@@ -103,13 +140,17 @@ mod tests {
 
     #[test]
     fn large_problems_take_large_tiles_and_small_ones_spread() {
-        let storage = Storage::Stored(Format::Q4_0);
-        let chosen = |rows, weights: u32, multiprocessors| {
+        let chosen = |format, rows, weights: u32, multiprocessors| {
+            let storage = Storage::Stored(format);
             SHAPES[quickest(storage, rows, weights / 16, multiprocessors)].name
         };
-        assert_eq!(chosen(2048, 19456, 132), "128x128");
-        assert_eq!(chosen(512, 2560, 132), "64x64");
-        assert_eq!(chosen(16, 6144, 132), "16x64");
-        assert_eq!(chosen(512, 2560, 16), "128x128");
+        assert_eq!(chosen(Format::F16, 2048, 19456, 132), "128x64");
+        assert_eq!(chosen(Format::F16, 512, 19456, 132), "128x128");
+        assert_eq!(chosen(Format::F16, 512, 2560, 132), "64x64");
+        assert_eq!(chosen(Format::F32, 512, 19456, 132), "128x64");
+        assert_eq!(chosen(Format::Q4_0, 2048, 19456, 132), "64x128");
+        assert_eq!(chosen(Format::Q4_0, 512, 2560, 132), "64x64");
+        assert_eq!(chosen(Format::Q4_0, 16, 6144, 132), "16x64");
+        assert_eq!(chosen(Format::Q4_0, 512, 2560, 16), "64x128");
     }
 }

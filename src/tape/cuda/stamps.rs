@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::device::{Arena, Context, Error, Memory, Plan, Region, Stream};
-use crate::tape::Noted;
+use crate::tape::{Noted, Span};
 
 /// Words of one stamp: a begin and ends, in nanoseconds, of which the latest counts; `common.cuh`.
 const STAMP_WORDS: usize = 2048;
@@ -73,7 +73,7 @@ impl Stamps {
     }
 
     /// Begin and end of each operation; `None` if it has not run since they were cleared.
-    pub(super) fn read(&self, stream: &mut Stream) -> Result<Vec<Option<(u64, u64)>>, Error> {
+    pub(super) fn read(&self, stream: &mut Stream) -> Result<Vec<Option<Span>>, Error> {
         let mut bytes = vec![0; self.begins_and_ends.bytes()];
         self.arena.read(self.begins_and_ends, &mut bytes, stream)?;
         let words = bytes

@@ -70,7 +70,10 @@ impl Conversation {
 
 /// Which conversation each row of a step names on the device, once all that was launched has run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Listed([Option<u32>; STEP_ROWS]);
+pub(super) struct Listed([Option<Named>; STEP_ROWS]);
+
+/// A conversation, its first row, and whether it goes on from this one.
+type Named = (u32, u32, u32);
 
 impl Listed {
     /// Nothing is known any more.
@@ -79,28 +82,40 @@ impl Listed {
     }
 
     /// The commands without which rows of step `sequence` would not be those of `entries`; rows beyond only fill it up
-    /// to `rows`.
+    /// to `rows`. An entry that comes again goes on with the next of `forced` tokens.
     pub(super) fn commands(
         &mut self,
-        (entries, rows): (&[usize], usize),
+        (entries, forced, rows): (&[usize], &[u32], usize),
         sequence: u32,
         conversations: &mut [Conversation],
         mut post: impl FnMut(usize, &Command),
     ) {
+        let mut forced = forced.iter();
         for row in 0..rows.min(STEP_ROWS) {
-            let entry = entries.get(row).map_or(NOBODY, |entry| narrow(*entry));
-            let named = self.0[row] == Some(entry);
+            let at = entries.get(row).copied();
+            let entry = at.map_or(NOBODY, narrow);
+            let first = entries.iter().position(|other| Some(*other) == at);
+            let first = first.unwrap_or(row);
+            let again = entries.iter().skip(row + 1).any(|other| Some(*other) == at);
+            let names = (entry, narrow(first), u32::from(!again));
+            let named = self.0[row].replace(names) == Some(names);
             let mut command = Command {
                 row: Row {
                     entry,
-                    first: narrow(row),
-                    advances: 1,
+                    first: names.1,
+                    advances: names.2,
                     sequence,
                     ..Row::default()
                 },
                 ..Command::default()
             };
-            if let Some(conversation) = entries.get(row).and_then(|at| conversations.get_mut(*at)) {
+            if let Some(conversation) = at.and_then(|at| conversations.get_mut(at)) {
+                if first < row {
+                    command.row.token = forced.next().copied().unwrap_or_default();
+                    command.row.position = narrow(conversation.state.position + row - first);
+                    post(row, &command);
+                    continue;
+                }
                 if named && !conversation.moved && conversation.sampler.is_none() {
                     continue;
                 }
@@ -111,7 +126,6 @@ impl Listed {
             } else if named {
                 continue;
             }
-            self.0[row] = Some(entry);
             post(row, &command);
         }
     }

@@ -121,27 +121,42 @@ impl Storage {
 
 /// Appends a row of bf16 as f16 and says what each is to be multiplied by.
 fn scale_row(row: &[u8], scaled: &mut Vec<u8>) -> f32 {
-    let values = || {
-        row.as_chunks()
-            .0
-            .iter()
-            .map(|bytes| half::bf16::from_le_bytes(*bytes).to_f32())
-    };
-    let finite = values().filter(|value| value.is_finite());
-    let greatest = finite.fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
+    let values = || row.as_chunks().0.iter().copied().map(u16::from_le_bytes);
+    // Without their signs, bits are in the order of their numbers.
+    let magnitudes = values().map(|bits| bits & 0x7fff);
+    let finite = magnitudes.map(|bits| if bits < 0x7f80 { bits } else { 0 });
+    let greatest = finite.fold(0, u16::max);
     // The exponent of the greatest becomes 15, the highest of an f16; the least and the greatest of all are out of
     // reach either way.
-    let exponent = (greatest.to_bits() >> 23).cast_signed() - 127;
-    let up = if greatest == 0.0 {
+    let exponent = (greatest >> 7).cast_signed() - 127;
+    let up = if greatest == 0 {
         0
     } else {
         (15 - exponent).clamp(-112, 112)
     };
-    let factor = 2.0_f32.powi(up);
-    for value in values() {
-        scaled.extend(half::f16::from_f32(value * factor).to_le_bytes());
+    // Digits all fit and need no rounding, where the exponent does: 1 to 30, as an f16 counts it.
+    let moved = ((up - 112) << 7).cast_unsigned();
+    let magnitude = |bits: u16| (bits & 0x7fff).wrapping_add(moved);
+    let fits = |magnitude| (1 << 7..31 << 7).contains(&magnitude);
+    let start = scaled.len();
+    scaled.resize(start + row.len(), 0);
+    let out = scaled[start..].as_chunks_mut().0;
+    let mut all = true;
+    for (bits, out) in values().zip(&mut *out) {
+        let magnitude = magnitude(bits);
+        all &= fits(magnitude);
+        *out = (bits & 0x8000 | (magnitude & 0x0fff) << 3).to_le_bytes();
     }
-    2.0_f32.powi(-up)
+    if !all {
+        let factor = 2.0_f32.powi(i32::from(up));
+        for (bits, out) in values().zip(out) {
+            if !fits(magnitude(bits)) {
+                let value = half::bf16::from_bits(bits).to_f32() * factor;
+                *out = half::f16::from_f32(value).to_le_bytes();
+            }
+        }
+    }
+    2.0_f32.powi(-i32::from(up))
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl Layout {
 }
 
 /// An executor whose slots and cache can be put and seen: slots as `layout` says, the first layer of a region of
-/// the cache as K and V, each (head, position, head_dim) in the cache's type.
+/// the cache as K and V, each (head, position) as `KvType` encodes a head.
 #[allow(clippy::missing_errors_doc)] // each fails if the device does
 pub trait Inspect {
     fn prepare(&mut self, tape: &Tape) -> Result<(), ExecuteError>;
@@ -96,7 +96,7 @@ impl Inspect for Executor {
         let tape = whole.as_ref().unwrap_or(tape);
         match (tape.input, tape.ending) {
             (Input::Prompt, _) => Self::run(self, tape, tokens),
-            (Input::Step, Ending::Token) => self.step_rows(tape, regions, false),
+            (Input::Step, Ending::Token) => self.step_rows(tape, regions, &[], false),
             (Input::Step, _) => match self {
                 Self::Cpu(cpu) => cpu.run_part(tape, regions),
                 #[cfg(feature = "cuda")]

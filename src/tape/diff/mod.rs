@@ -11,6 +11,7 @@ mod inputs;
 mod inspect;
 mod random;
 mod report;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod world;
@@ -18,9 +19,9 @@ mod world;
 pub use cover::{large, worlds};
 pub use inspect::{Inspect, Layout};
 pub use report::Report;
-pub use world::{Case, World};
+pub use world::{Case, World, WorldError};
 
-use self::compare::worst;
+use self::compare::{Worst, worst};
 use self::inputs::Inputs;
 use super::{DType, ExecuteError, Op, Slot, StepState, TapeError};
 
@@ -97,7 +98,7 @@ impl World {
         let subject = self
             .run(case, &inputs, subject)
             .map_err(|error| left("subject", error))?;
-        let (ratio, mut failure) = self.compare(case, &reference, &subject);
+        let (ratio, mut failure) = self.compare(case, &inputs, [&reference, &subject]);
         if let Some(outside) = self.outside(case, &reference) {
             failure = Some(format!("the reference itself: {outside}"));
         }
@@ -140,10 +141,9 @@ impl World {
             .map(|region| {
                 [0, 1].map(|side| {
                     // Others are not to be read.
-                    let of = |values: &Vec<f32>| encode(self.kv.dtype, values);
-                    let held = inputs.cache[side].get(&region).map(of);
+                    let held = inputs.cache[side].get(&region);
                     let bytes = self.kv.bytes() / 2 / self.kv.slots / self.kv.layers;
-                    held.unwrap_or_else(|| vec![POISON; bytes])
+                    held.map_or_else(|| vec![POISON; bytes], |values| self.cached(values))
                 })
             })
             .collect();
@@ -185,7 +185,12 @@ impl World {
     }
 
     /// The worst |delta| in units of the bound, and what is wrong.
-    fn compare(&self, case: &Case, reference: &Left, subject: &Left) -> (f64, Option<String>) {
+    fn compare(
+        &self,
+        case: &Case,
+        inputs: &Inputs,
+        [reference, subject]: [&Left; 2],
+    ) -> (f64, Option<String>) {
         let mut failure = self.outside(case, subject);
         if reference.ends != subject.ends {
             let pairs = reference.ends.iter().zip(&subject.ends);
@@ -200,24 +205,22 @@ impl World {
         } else {
             0.0
         };
-        let mut hold =
-            |what: &str, columns: usize, dtype: DType, [reference, subject]: [&[f32]; 2]| {
-                let worst = worst(reference, subject, columns, dtype);
-                if worst.ratio > 1.0 {
-                    let state = if worst.value.is_nan() {
-                        ", not a number: not written, or read from beyond its inputs"
-                    } else {
-                        ""
-                    };
-                    failure.get_or_insert_with(|| {
-                        format!(
-                            "{what} row {} column {} is {}{state}, not {} ({:.2} of the bound)",
-                            worst.row, worst.column, worst.value, worst.reference, worst.ratio
-                        )
-                    });
-                }
-                ratio = ratio.max(worst.ratio);
-            };
+        let mut hold = |what: &str, worst: Worst| {
+            if worst.ratio > 1.0 {
+                let state = if worst.value.is_nan() {
+                    ", not a number: not written, or read from beyond its inputs"
+                } else {
+                    ""
+                };
+                failure.get_or_insert_with(|| {
+                    format!(
+                        "{what} row {} column {} is {}{state}, not {} ({:.2} of the bound)",
+                        worst.row, worst.column, worst.value, worst.reference, worst.ratio
+                    )
+                });
+            }
+            ratio = ratio.max(worst.ratio);
+        };
         if matches!(case.op(), Op::Choose { .. }) {
             return (ratio, failure);
         }
@@ -226,13 +229,15 @@ impl World {
             let real = info.rows.min(case.tokens.len()) * info.columns;
             let [ours, theirs] = [reference, subject]
                 .map(|left| left.layouts[slot.0].take(info, &left.after[slot.0]));
-            let pair = [&ours[..real], &theirs[..real]];
-            hold(info.name, info.columns, info.dtype, pair);
+            let worst = worst(&ours[..real], &theirs[..real], info.columns, info.dtype);
+            hold(info.name, worst);
         }
         if matches!(case.op(), Op::RopeStore { .. }) {
             for (side, name) in ["cached k", "cached v"].into_iter().enumerate() {
-                let [ours, theirs] = [reference, subject].map(|left| self.stored(case, left, side));
-                hold(name, self.kv.head_dim, self.kv.dtype, [&ours, &theirs]);
+                hold(
+                    name,
+                    self.worst_stored(case, inputs, [reference, subject], side),
+                );
             }
         }
         (ratio, failure)
@@ -262,7 +267,7 @@ impl World {
                 ));
             }
         }
-        let stride = self.kv.head_dim * self.kv.dtype.bytes();
+        let stride = self.kv.element.bytes(self.kv.head_dim);
         let stores = matches!(case.op(), Op::RopeStore { .. });
         for (region, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate()
         {
@@ -283,22 +288,9 @@ impl World {
         }
         None
     }
-
-    /// The positions that a case has stored, of each conversation (head, position, head_dim).
-    fn stored(&self, case: &Case, left: &Left, side: usize) -> Vec<f32> {
-        let head_dim = self.kv.head_dim;
-        let mut stored = Vec::new();
-        for (region, positions) in case.runs() {
-            let values = decode(self.kv.dtype, &left.cache_after[region][side]);
-            for head in values.chunks_exact(self.kv.context * head_dim) {
-                stored.extend(&head[positions.start * head_dim..positions.end * head_dim]);
-            }
-        }
-        stored
-    }
 }
 
-/// As a cache or slot of that type holds them.
+/// As a slot of that type holds them.
 fn encode(dtype: DType, values: &[f32]) -> Vec<u8> {
     use half::{bf16, f16};
     let bytes = |values: &[f32], each: fn(f32) -> [u8; 2]| {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sampler::Parameters;
-use crate::tape::{Executor, Tape};
+use crate::tape::{Executor, KvType, Tape, q8_0};
 
 /// What an executor gets wrong after each run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +19,10 @@ enum Fault {
     Cache,
     /// The choice.
     State,
+    /// The quants of a block that is stored are the next ones: one alone may lie halfway.
+    Quant,
+    /// The scale of what is stored is off by a little more than the bound allows.
+    Scale,
 }
 
 struct Faulty {
@@ -38,7 +42,7 @@ impl Faulty {
         self.executor.write_slot(slot, &bytes)
     }
 
-    fn change(&mut self, tape: &Tape, fault: Fault) -> Result<(), ExecuteError> {
+    fn change(&mut self, tape: &Tape, fault: Fault, region: usize) -> Result<(), ExecuteError> {
         let (inputs, outputs) = tape.ops[0].slots();
         let last = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns - 1;
         match fault {
@@ -69,6 +73,20 @@ impl Faulty {
                 self.executor.post(token ^ 1);
                 Ok(())
             }
+            Fault::Quant | Fault::Scale => {
+                let (element, head_dim) = (tape.kv.element, tape.kv.head_dim);
+                let position = self.executor.state_of(region).position - 1;
+                let mut cache = self.executor.read_cache(region)?;
+                let head = &mut cache[0][position * element.bytes(head_dim)..];
+                if fault == Fault::Quant {
+                    let block = head[..q8_0::LEAST_BLOCK].iter_mut();
+                    block.for_each(|quant| *quant ^= 1);
+                } else {
+                    let scale = u16::from_le_bytes([head[head_dim], head[head_dim + 1]]);
+                    head[head_dim..head_dim + 2].copy_from_slice(&(scale + 2).to_le_bytes());
+                }
+                self.executor.write_cache(region, &cache)
+            }
         }
     }
 }
@@ -93,7 +111,8 @@ impl Inspect for Faulty {
 
     fn run(&mut self, tape: &Tape, tokens: &[u32], regions: &[usize]) -> Result<(), ExecuteError> {
         Inspect::run(&mut self.executor, tape, tokens, regions)?;
-        self.fault.map_or(Ok(()), |fault| self.change(tape, fault))
+        self.fault
+            .map_or(Ok(()), |fault| self.change(tape, fault, regions[0]))
     }
 
     fn state(&self, region: usize) -> StepState {
@@ -190,10 +209,38 @@ fn equals_are_equal_and_every_fault_is_caught() {
         }
     }
     assert!(equal.failures().is_empty(), "{equal}");
-    assert!((600..=1000).contains(&cases), "{cases} cases");
+    assert!((600..=1100).contains(&cases), "{cases} cases");
     let all = caught.values().all(|count| *count >= 5);
     assert!(
         caught.len() == 8 && all,
         "every operation, every fault: {caught:?}"
     );
+}
+
+/// What a cache of quants holds is held against exact values, so that neither may be off by a step.
+#[test]
+fn a_quant_or_a_scale_that_is_off_is_caught() {
+    let mut cases = 0;
+    for world in worlds().filter(|world| world.kv.element == KvType::Q8_0) {
+        let mut reference = world.cpu(2).expect("threads start");
+        let mut subject = Faulty {
+            executor: world.cpu(2).expect("threads start"),
+            fault: None,
+        };
+        let stores = |case: &&Case| matches!(case.op(), Op::RopeStore { .. });
+        for case in world.cases.iter().filter(stores) {
+            for fault in [Fault::Quant, Fault::Scale] {
+                subject.fault = Some(fault);
+                let mut report = Report::default();
+                world
+                    .diff_case(case, &mut reference, &mut subject, &mut report)
+                    .expect("it runs");
+                let failures = report.failures();
+                let found = failures.first().is_some_and(|why| why.contains("cached k"));
+                assert!(found, "{fault:?} in {}: {failures:?}", case.name);
+                cases += 1;
+            }
+        }
+    }
+    assert!(cases >= 40, "{cases} cases");
 }

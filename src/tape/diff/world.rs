@@ -1,23 +1,36 @@
 //! What one executor is made of: weights and a cache, and the cases that run on them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::random::{self, Random};
 use crate::graph::Mode;
 use crate::model::Format;
 use crate::sampler::Parameters;
-use crate::tape::cpu::{Cpu, Matrix, Weight};
+use crate::tape::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::tape::cuda::{self, Cuda};
 use crate::tape::{
-    DType, Ending, Executor, GraphOptions, Input, KvInfo, Op, Slot, SlotInfo, Tape, WeightId,
-    WeightInfo,
+    DType, Ending, Executor, FillError, GraphOptions, Input, KvInfo, Op, Slot, SlotInfo, Source,
+    Tape, WeightId, WeightInfo,
 };
 
 /// Regions of each cache.
 pub(super) const REGIONS: usize = 2;
 /// The most rows of any case.
 pub(super) const ROWS: usize = 129;
+
+/// Why there is no executor of a world.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    #[error(transparent)]
+    Fill(#[from] FillError),
+    #[error("the threads cannot be started: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Device(#[from] cuda::Error),
+}
 
 /// One operation on random inputs.
 #[derive(Clone, Debug)]
@@ -61,7 +74,7 @@ pub struct World {
     pub kv: KvInfo,
     /// Of its cases, once it has been split by it.
     activation: DType,
-    frequencies: Vec<f32>,
+    pub(super) frequencies: Vec<f32>,
     infos: Arc<[WeightInfo]>,
     /// As a file stores them.
     bytes: Vec<Vec<u8>>,
@@ -85,18 +98,10 @@ impl World {
     /// The reference.
     ///
     /// # Errors
-    /// If the threads cannot be started.
-    pub fn cpu(&self, threads: usize) -> Result<Executor, rayon::ThreadPoolBuildError> {
-        let weights = self.infos.iter().enumerate().map(|(id, info)| {
-            if info.rows == 1 {
-                Weight::Vector(self.vector(WeightId(id)))
-            } else {
-                let bytes = self.bytes[id].clone();
-                Weight::Matrix(Matrix::new(info.format, info.columns, bytes))
-            }
-        });
+    /// If there are no threads or not enough memory.
+    pub fn cpu(&self, threads: usize) -> Result<Executor, WorldError> {
         let cpu = Cpu::new(
-            weights.collect(),
+            cpu::load(&self.infos, self, &mut |_| ())?,
             self.frequencies.clone(),
             self.kv,
             threads,
@@ -110,7 +115,7 @@ impl World {
     /// # Errors
     /// If there is not enough memory.
     #[cfg(feature = "cuda")]
-    pub fn cuda(&self, device: cuda::Device) -> Result<Executor, cuda::Error> {
+    pub fn cuda(&self, device: cuda::Device) -> Result<Executor, WorldError> {
         let options = cuda::Options {
             rows: ROWS,
             activation: self.activation,
@@ -124,12 +129,7 @@ impl World {
             &self.frequencies,
             self.kv,
             options,
-            &mut |id, rows: std::ops::Range<usize>, out: &mut [u8]| {
-                let info = &self.infos[id];
-                let row_bytes = info.format.row_bytes(info.columns);
-                out.copy_from_slice(&self.bytes[id][rows.start * row_bytes..rows.end * row_bytes]);
-                Ok::<_, cuda::Error>(())
-            },
+            (self, &mut |_| ()),
         )?;
         let mut random = Random::new(self.kv.head_dim as u64);
         cuda.scatter_pages(|n| random.below(n))?;
@@ -140,6 +140,26 @@ impl World {
     pub(super) fn vector(&self, WeightId(id): WeightId) -> Vec<f32> {
         let values = self.bytes[id].as_chunks::<4>().0.iter();
         values.map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+}
+
+impl Source for World {
+    type Error = WorldError;
+
+    fn read(
+        &self,
+        weight: usize,
+        rows: Range<usize>,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), WorldError> {
+        let info = &self.infos[weight];
+        let row_bytes = info.format.row_bytes(info.columns);
+        take(&self.bytes[weight][rows.start * row_bytes..rows.end * row_bytes]);
+        Ok(())
+    }
+
+    fn place(&self, weight: usize, row: usize) -> (usize, u64) {
+        (weight, row as u64)
     }
 }
 

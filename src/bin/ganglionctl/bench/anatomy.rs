@@ -45,7 +45,7 @@ impl Timeline {
 }
 
 /// The device's times in a mode, as medians of its steps; `None` where it has no clock.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Device {
     /// Operations ran.
     gpu_microseconds: Option<f64>,
@@ -57,7 +57,7 @@ struct Device {
 }
 
 /// The keys are stable: scripts read them.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Anatomy {
     mode: &'static str,
     /// The median of the repetitions.

@@ -7,6 +7,26 @@ use std::time::Instant;
 const BYTES: usize = 512 << 20;
 const PASSES: usize = 5;
 
+/// What decode is held against, in bytes per second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ceiling {
+    /// Sequential reads, with as many threads.
+    Read(f64),
+    /// Copies within the GPU's memory, reads and writes together.
+    #[cfg(feature = "cuda")]
+    Copy(f64),
+}
+
+impl Ceiling {
+    pub(crate) const fn bytes_per_second(self) -> f64 {
+        match self {
+            Self::Read(bytes) => bytes,
+            #[cfg(feature = "cuda")]
+            Self::Copy(bytes) => bytes,
+        }
+    }
+}
+
 /// Bytes per second of the best of several sequential reads of a buffer larger than the caches, split
 /// between `threads`; `None` if there is no memory for the buffer.
 pub(crate) fn read_bandwidth(threads: usize) -> Option<f64> {
@@ -31,12 +51,12 @@ pub(crate) fn read_bandwidth(threads: usize) -> Option<f64> {
     Some(BYTES as f64 / seconds)
 }
 
-/// Bytes per second that the GPU copies within its memory, read and written together: reading alone is
-/// somewhat faster. `None` if it will not.
+/// Bytes per second that the GPU, or a partition of so many multiprocessors, copies within its memory, read and written
+/// together: reading alone is somewhat faster. `None` if it will not.
 #[cfg(feature = "cuda")]
-pub(crate) fn copy_bandwidth() -> Option<f64> {
+pub(crate) fn copy_bandwidth(multiprocessors: Option<u32>) -> Option<f64> {
     use ganglion::device::{Context, copy_bandwidth};
-    copy_bandwidth(&Context::open(false).ok()?).ok()
+    copy_bandwidth(&Context::open_part(false, multiprocessors).ok()?).ok()
 }
 
 /// Sums in independent lanes, so that the loads and not the additions set the pace.

@@ -16,21 +16,21 @@ use crate::offline;
 const MEASURED: usize = 50;
 
 /// All operations of a kind in one step. The keys are stable: scripts read them.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Kind {
-    name: String,
+    pub(super) name: String,
     /// How many there are.
     count: usize,
     /// The median of the steps.
-    microseconds: f64,
+    pub(super) microseconds: f64,
     /// Of the time that all operations take.
     percent: f64,
     bytes: u64,
     /// What the bytes would take at the speed that this machine's memory was measured at.
-    floor_microseconds: Option<f64>,
+    pub(super) floor_microseconds: Option<f64>,
 }
 
-/// Runs steps one at a time after a prompt; nothing where the device has no clock.
+/// Runs steps one at a time after a prompt.
 ///
 /// # Errors
 /// As `Runner::step`.

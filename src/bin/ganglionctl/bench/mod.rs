@@ -3,38 +3,44 @@
 mod anatomy;
 mod available;
 mod ceiling;
+mod context;
+mod disk;
 mod kinds;
 mod loading;
+mod plot;
 mod report;
 mod resident;
 mod statistics;
 mod together;
 mod turn;
 
-use std::io;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use clap::{Parser, value_parser};
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
+use ganglion::model::Checkpoint;
 use ganglion::tape::Executor;
 
 use crate::failure::{Exit, Failure};
 use crate::offline::{self, Setup, bad_run};
 use crate::output;
-use anatomy::Anatomy;
-use loading::Loading;
-use report::{Ceiling, Measured, Report, Speed};
+use ceiling::Ceiling;
+use context::Context;
+use disk::Files;
+use loading::{Cached, Loading, Reading};
+use report::Report;
 use resident::Resident;
-use turn::Turn;
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     setup: Setup,
-    /// Tokens of the prompt
-    #[arg(long, value_name = "P", default_value_t = 512, value_parser = at_least_one)]
-    prompt: usize,
+    /// Tokens of the prompt; several numbers are measured one after another, with the model loaded once
+    #[arg(long = "prompt", value_name = "P,...", value_delimiter = ',', default_value = "512", value_parser = at_least_one)]
+    prompts: Vec<usize>,
     /// Tokens to generate after it
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one)]
     generate: usize,
@@ -48,6 +54,9 @@ pub(crate) struct Arguments {
     /// Conversations that step together, each after a prompt of its own; several numbers are measured one after another
     #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = value_parser!(u8).range(1..=8))]
     rows: Vec<u8>,
+    /// Also draw it, as SVG: the time of each kind of operation, the speeds against the prompt's length
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -64,30 +73,52 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let Arguments {
         setup,
-        prompt,
+        prompts,
         generate,
         modes,
         rows,
+        plot,
         json,
         ..
     } = arguments;
+    let files = Files::of(&setup.model);
+    // Where it cannot be forgotten, what is opened next says why.
+    let _ = files.as_ref().map(Files::forget);
     let checkpoint = setup.open()?;
-    let (runner, watched) = loading::watch(setup.may_use_gpu(), || {
-        let context = prompt.saturating_add(*generate);
+    let longest = prompts.iter().copied().max().unwrap_or(1);
+    let load = |checkpoint: &Checkpoint, reading: &mut Reading| {
+        let context = longest.saturating_add(*generate);
         let conversations = rows.iter().max().map_or(1, |rows| usize::from(*rows));
-        setup.load(&checkpoint, (context, conversations), modes[0])
-    });
+        let noted = &mut |read, all| reading.note(read, all);
+        setup.load(checkpoint, (context, conversations), modes[0], noted)
+    };
+    let (runner, watched) =
+        loading::watch(setup.may_use_gpu(), |reading| load(&checkpoint, reading));
     let mut runner = runner?;
-    let ids = random_ids(*prompt, checkpoint.shape.vocabulary);
-    let measured = measure(&mut runner, &ids, arguments).map_err(|error| bad_run(&error))?;
+    let disk = files.as_ref().ok().and_then(Files::disk);
+    let mut cached = None;
+    if let Ok(files) = &files {
+        // Two have no room everywhere.
+        drop(runner);
+        let remembered = files.remember();
+        // Opened anew: it looks only once whether the page cache has it.
+        let again = setup.open()?;
+        let (start, mut reading) = (Instant::now(), Reading::default());
+        runner = load(&again, &mut reading)?;
+        let load = start.elapsed();
+        cached = remembered.map(|()| Cached { load, reading });
+    }
+    let ids = random_ids(longest, checkpoint.shape.vocabulary);
+    let contexts = measure(&mut runner, &ids, arguments).map_err(|error| bad_run(&error))?;
     // Before the buffer of the next measurement counts as ours.
     let resident = Resident::read();
     let threads = match setup.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let model_bytes = file_bytes(&setup.model).ok();
-    let loading = Loading::new(&watched, runner.memory(), model_bytes);
+    let model_bytes = files.and_then(|files| files.bytes()).ok();
+    let loading = Loading::new(&watched, disk, cached.as_ref(), runner.memory());
+    let multiprocessors = runner.executor().multiprocessors();
     let setting = report::Setting {
         version: env!("CARGO_PKG_VERSION"),
         model: checkpoint.name.clone(),
@@ -95,7 +126,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         backend: runner.backend(),
         kv: setup.kv_type().name(),
         threads,
-        prompt: *prompt,
+        multiprocessors: multiprocessors.map(|(some, _)| some),
+        of_multiprocessors: multiprocessors.map(|(_, all)| all),
         generate: *generate,
         mode: modes[0].name(),
     };
@@ -105,74 +137,42 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         Executor::Cuda(_) => {
             // A small GPU may have no room for the copy beside the model.
             drop(runner);
-            ceiling::copy_bandwidth().map(Ceiling::Copy)
+            ceiling::copy_bandwidth(setup.sms).map(Ceiling::Copy)
         }
     };
-    let report = Report::new(measured, ceiling, setting, loading, resident);
+    let report = Report::new(contexts, ceiling, setting, loading, resident);
     if *json {
         output::print_json(&report)?;
     } else {
         output::print(&report.to_string())?;
     }
+    if let Some(file) = plot {
+        draw(&report, file)?;
+    }
     Ok(Exit::Ok)
 }
 
-/// Turns in each mode, then with a look inside: that costs a little, so it comes after all that is only timed.
-fn measure(
-    runner: &mut Runner,
-    prompt: &[u32],
-    Arguments {
-        generate,
-        reps,
-        modes,
-        rows,
-        ..
-    }: &Arguments,
-) -> Result<Measured, RunError> {
-    let mut speeds = Vec::new();
-    let mut step_nodes = None;
-    let mut anatomies = Vec::new();
-    for &mode in modes {
-        runner.set_graph_mode(mode);
-        let turns: Vec<Turn> = (0..*reps)
-            .map(|_| Turn::run(runner, prompt, *generate))
-            .collect::<Result<_, _>>()?;
-        if anatomies.is_empty() {
-            speeds = turns.iter().map(|turn| speed(turn, prompt.len())).collect();
-            step_nodes = Some(runner.graph().nodes()).filter(|nodes| *nodes > 0);
-        }
-        anatomies.push(Anatomy::new(mode, &turns, runner));
-    }
-    let rows: Vec<usize> = rows.iter().copied().map(usize::from).collect();
-    runner.set_graph_mode(modes[0]);
-    let together = together::measure(runner, &rows, prompt, *generate)?;
-    let mut kinds = Vec::new();
-    // A CPU has no clock for its operations.
-    if !matches!(runner.executor(), Executor::Cpu(_)) {
-        for (&mode, row) in modes.iter().zip(&mut anatomies) {
-            runner.set_graph_mode(mode);
-            row.look_inside(runner, prompt, *generate)?;
-        }
-        runner.set_graph_mode(modes[0]);
-        kinds = kinds::measure(runner, prompt, *generate)?;
-    }
-    Ok(Measured {
-        speeds,
-        step_nodes,
-        modes: anatomies,
-        together,
-        kinds,
-    })
+fn draw(report: &Report, file: &Path) -> Result<(), Failure> {
+    let failed =
+        |why: String| Failure::new(Exit::Failed, format!("--plot {}: {why}", file.display()));
+    let svg = plot::svg(report).map_err(|error| failed(error.to_string()))?;
+    fs::write(file, svg).map_err(|error| failed(error.to_string()))
 }
 
-#[allow(clippy::cast_precision_loss)] // counts of tokens and of bytes moved, shown to three digits
-fn speed(turn: &Turn, prompt: usize) -> Speed {
-    let decode = turn.decode.as_secs_f64();
-    Speed {
-        prefill: prompt as f64 / turn.prompt.as_secs_f64(),
-        decode: turn.generated() as f64 / decode,
-        moved: turn.bytes as f64 / decode / 1e9,
+/// After a prompt of each length, its first so many `ids`.
+fn measure(
+    runner: &mut Runner,
+    ids: &[u32],
+    arguments: &Arguments,
+) -> Result<Vec<Context>, RunError> {
+    let prompts = || arguments.prompts.iter().map(|length| &ids[..*length]);
+    let mut contexts = prompts()
+        .map(|prompt| Context::time(runner, prompt, arguments))
+        .collect::<Result<Vec<_>, _>>()?;
+    for (context, prompt) in contexts.iter_mut().zip(prompts()) {
+        context.look_inside(runner, prompt, arguments)?;
     }
+    Ok(contexts)
 }
 
 /// The same ids in every run and on every machine (the generator is Marsaglia's xorshift64).
@@ -187,19 +187,4 @@ fn random_ids(count: usize, vocabulary: usize) -> Vec<u32> {
             u32::try_from(state % vocabulary).unwrap_or(0)
         })
         .collect()
-}
-
-/// Bytes of a model's file, or of the weights in its directory.
-fn file_bytes(model: &Path) -> io::Result<u64> {
-    if !model.is_dir() {
-        return Ok(model.metadata()?.len());
-    }
-    let mut bytes = 0;
-    for entry in model.read_dir()? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|name| name == "safetensors") {
-            bytes += path.metadata()?.len();
-        }
-    }
-    Ok(bytes)
 }

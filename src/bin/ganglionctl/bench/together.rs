@@ -11,7 +11,7 @@ use super::statistics::median;
 use crate::offline;
 
 /// Of one number of rows. The keys are stable: scripts read them.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Together {
     rows: usize,
     /// The median of the steps.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use ganglion::engine::score::Comparison;
-use ganglion::tape::DType;
+use ganglion::tape::KvType;
 
 /// The bounds of the command line.
 #[derive(Debug, Args)]
@@ -30,12 +30,13 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// Those of tiny models, unless others are `given`.
-    pub(super) fn new(given: &Given, backend: &str, kv: DType) -> Self {
+    pub(super) fn new(given: &Given, backend: &str, kv: KvType) -> Self {
         let (mean, p99) = match (backend, kv) {
-            ("cpu", DType::F32) => (1e-4, 1e-4),
-            ("cpu", DType::F16) => (1e-3, 1e-3),
-            (_, DType::F32 | DType::F16) => (5e-3, 5e-2),
-            (_, DType::BF16) => (1e-2, 5e-2),
+            ("cpu", KvType::F32) => (1e-4, 1e-4),
+            ("cpu", KvType::F16) => (1e-3, 1e-3),
+            ("cpu", KvType::Q8_0) => (6e-3, 2e-2),
+            (_, KvType::F32 | KvType::F16) => (5e-3, 5e-2),
+            (_, KvType::BF16 | KvType::Q8_0) => (1e-2, 5e-2),
         };
         // A real model has near-ties that rounding may turn: who sets bounds wants statistics.
         let exact = given.mean.or(given.p99).or(given.regret).is_none();
@@ -43,7 +44,7 @@ impl Bounds {
             mean: given.mean.unwrap_or(mean),
             p99: given.p99.unwrap_or(p99),
             regret: given.regret.unwrap_or(mean),
-            greedy: exact && backend == "cpu" && kv == DType::F32,
+            greedy: exact && backend == "cpu" && kv == KvType::F32,
         }
     }
 

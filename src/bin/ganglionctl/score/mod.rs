@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         .map(|case| case.input_ids.len())
         .max();
     let context = longest.unwrap_or(0).saturating_add(greedy);
-    let mut runner = setup.load(&checkpoint, (context, 1), arguments.mode)?;
+    let mut runner = setup.load(&checkpoint, (context, 1), arguments.mode, &mut |_, _| ())?;
     let mut scores = score(&mut runner, &reference, greedy)
         .map_err(|error| Failure::new(Exit::Data, format!("{}: {error}", file.display())))?;
 

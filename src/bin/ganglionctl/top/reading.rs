@@ -59,6 +59,7 @@ impl Reading {
                 rows.push((name, self.times(name)));
             }
         }
+        rows.push(("mostly", self.operations()));
         rows.push(("graph", graph("state")));
         if graph("state") != "none" {
             rows.push((
@@ -131,6 +132,19 @@ impl Reading {
 
     fn time(&self, key: &str) -> Option<f64> {
         self.timing().get(key)?.as_f64()
+    }
+
+    /// The three kinds of operations that take the most of a step; empty where none has been timed.
+    fn operations(&self) -> String {
+        let all = part(self.timing(), "operations").iter();
+        let us = |kind: &Value| kind.get("us").and_then(Value::as_f64).unwrap_or_default();
+        let mut kinds: Vec<_> = all.map(|(name, kind)| (name, us(kind))).collect();
+        kinds.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let step: f64 = kinds.iter().map(|(_, us)| us).sum();
+        let largest = kinds.iter().take(3);
+        let shown =
+            largest.map(|(name, us)| format!("{name} {:.0}% ({})", 100.0 * us / step, time(*us)));
+        shown.collect::<Vec<_>>().join(", ")
     }
 
     fn times(&self, name: &str) -> String {

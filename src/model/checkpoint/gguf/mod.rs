@@ -14,7 +14,7 @@ use reader::Reader;
 
 use super::files::Source;
 use super::stored::Directory;
-use super::{Checkpoint, LanguageSource, files, names, plan::Plan};
+use super::{Checkpoint, Landing, LanguageSource, files, names, plan::Plan};
 use crate::model::shown::shown;
 use crate::model::{Architecture, Defect};
 
@@ -56,7 +56,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
         .then(|| plan.vector(FACTORS.into(), shape.head_dim / 2))
         .transpose()?;
     if let Some(factors) = factors {
-        let factors = source.read_vector(&factors)?;
+        let factors = source.vector(&factors, &mut Landing::default())?;
         for (frequency, factor) in shape.rope_frequencies.iter_mut().zip(factors) {
             *frequency /= factor;
         }

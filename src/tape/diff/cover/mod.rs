@@ -8,26 +8,26 @@ mod products;
 pub use self::products::large;
 
 use super::world::{REGIONS, ROWS, Run, World};
-use crate::tape::{DType, KvInfo};
+use crate::tape::{DType, KvInfo, KvType};
 
 const ACTIVATIONS: [DType; 2] = [DType::F16, DType::BF16];
-const HEAD_DIMS: [usize; 6] = [16, 32, 64, 96, 128, 256];
+const HEAD_DIMS: [usize; 7] = [16, 32, 64, 80, 96, 128, 256];
 /// Qwen's vocabulary.
 const VOCABULARY: usize = 151_936;
 
 /// All but the large ones, in the order in which they are best run: one executor after the other.
 pub fn worlds() -> impl Iterator<Item = World> {
     let heads = |(index, head_dim): (usize, usize)| {
-        DType::ALL
+        KvType::ALL
             .into_iter()
             .enumerate()
-            .map(move |(at, dtype)| KvInfo {
+            .map(move |(at, element)| KvInfo {
                 layers: 1,
                 heads: 1 + (index + at) % 3,
                 head_dim,
                 context: 4096,
                 slots: REGIONS,
-                dtype,
+                element,
             })
     };
     // Of as many conversations as a step has rows.
@@ -36,7 +36,21 @@ pub fn worlds() -> impl Iterator<Item = World> {
         slots: crate::tape::STEP_ROWS,
         ..kv
     };
-    let mut deal = positions::Deal::new();
+    let far = [
+        (64, KvType::BF16),
+        (128, KvType::F16),
+        (32, KvType::F32),
+        (96, KvType::Q8_0),
+    ];
+    let far = far.map(|(head_dim, element)| KvInfo {
+        layers: 1,
+        heads: 1,
+        head_dim,
+        context: 40_960,
+        slots: REGIONS,
+        element,
+    });
+    let (mut deal, mut deal_far) = (positions::Deal::new(), positions::Deal::far());
     [products::world, choices::world]
         .into_iter()
         .map(|build| build())
@@ -48,6 +62,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 .flat_map(move |kv| [kv, together(kv)])
                 .map(move |kv| positions::world(kv, &mut deal)),
         )
+        .chain((far.into_iter()).map(move |kv| positions::world(kv, &mut deal_far)))
         .flat_map(World::split)
 }
 
@@ -59,6 +74,6 @@ fn unused_cache() -> KvInfo {
         head_dim: 16,
         context: 512,
         slots: crate::tape::STEP_ROWS,
-        dtype: DType::F16,
+        element: KvType::F16,
     }
 }

@@ -9,6 +9,8 @@ use crate::tape::{Input, KvInfo, Op, Slot};
 /// The last is more than attention takes at a time.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 5, 7, 8, 16];
 const LENGTHS: [usize; 8] = [1, 2, 127, 4095, 128, 65, 513, 1000];
+/// Of long conversations.
+const FAR: [usize; 4] = [40_000, 9_001, 32_769, 20_000];
 
 /// What cases of a position and a length are dealt from, over all caches.
 pub(super) struct Deal {
@@ -34,13 +36,24 @@ impl Deal {
             steps: Deck::new(27, &[1, 8, 2, 4]),
         }
     }
+
+    /// Far into a conversation: few rows, for each reads all that was before it.
+    pub(super) fn far() -> Self {
+        Self {
+            rows: Deck::new(28, &[65, 1, 16]),
+            lengths: Deck::new(29, &FAR),
+            groups: Deck::new(30, &[4, 1, 8]),
+            steps: Deck::new(31, &[1, 2]),
+            ..Self::new()
+        }
+    }
 }
 
 pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
     let KvInfo {
         heads, head_dim, ..
     } = kv;
-    let seed = 1000 * head_dim as u64 + kv.dtype as u64;
+    let seed = 1000 * head_dim as u64 + kv.element as u64;
     let mut b = Builder::new(seed, kv, (Format::F16, 2, 64));
     let norms = [(); 2].map(|()| b.vector(head_dim, 1.0, 0.3));
     for activation in ACTIVATIONS {
@@ -67,7 +80,7 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
             };
             let name = format!(
                 "head_dim {head_dim}, {heads} kv heads x {group}, cache {}, length {length}",
-                kv.dtype.name()
+                kv.element.name()
             );
             let case = if attend {
                 let op = Op::Attend {

@@ -1,0 +1,56 @@
+// How K and V lie in a page of the cache: as values of a type, or as integers of eight bits, blocks of which share a scale.
+#pragma once
+#include "common.cuh"
+#include "state.cuh"
+#include "tile.cuh"
+
+// An integer of a block. The scales of a page's side, f16, follow all its integers: (kv_heads, PAGE, head_dim / block).
+struct Q8 {
+    i8 quant;
+};
+
+__device__ __forceinline__ u32 block_of(u32 head_dim) { return head_dim % 32 ? 16 : 32; }
+
+// Where a position of a KV head lies, `side` the layer's K or V; and its scales.
+template <typename C> __device__ __forceinline__ C *in_page(u64 page, u64 side, const Cache &c, u32 kv_head, u32 position) {
+    return at<C>(page + side) + ((u64)kv_head * PAGE + position % PAGE) * c.head_dim;
+}
+__device__ __forceinline__ half *scales_in_page(u64 page, u64 side, const Cache &c, u32 kv_head, u32 position) {
+    u32 positions = kv_head * PAGE + position % PAGE;
+    return at<half>(page + side + (u64)c.kv_heads * PAGE * c.head_dim) + (u64)positions * (c.head_dim / block_of(c.head_dim));
+}
+__device__ __forceinline__ const u64 *table_of(const Cache &c, u32 entry) { return at<const u64>(c.places.tables) + (u64)entry * c.places.pages; }
+
+// A head's values as blocks, by a warp: the scale is the greatest of a block over 127, rounded to f16, and is what values
+// are divided by.
+__device__ __forceinline__ void quantize(const float *values, u32 head_dim, u32 lane, Q8 *quants, half *scales) {
+    u32 block = block_of(head_dim);
+    for (u32 i = lane; i < (head_dim + 31) / 32 * 32; i += 32) {
+        bool there = i < head_dim;
+        // What is not a number shows in its whole block.
+        float value = there ? values[i] : 0.0f, most = isnan(value) ? INFINITY : fabsf(value);
+        if (block == 32) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 16));
+#pragma unroll
+        for (int offset = 8; offset > 0; offset /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, offset));
+        half scale = __float2half_rn(most / 127.0f);
+        float by = __half2float(scale);
+        int quant = by == 0.0f ? 0 : max(-127, min(127, __float2int_rn(value / by)));
+        if (there) quants[i].quant = (i8)quant;
+        if (there && i % block == 0) scales[i / block] = scale;
+    }
+}
+
+// Two of a word's integers, the lower or the higher ones, times their scale, rounded to T.
+template <typename T> __device__ __forceinline__ u32 dequantized(u32 word, int higher, half scale);
+template <> __device__ __forceinline__ u32 dequantized<half>(u32 word, int higher, half scale) {
+    u32 integers = bytes_less_128<half>(word ^ 0x80808080u, higher);
+    half2 pair = __hmul2_rn(*reinterpret_cast<half2 *>(&integers), __half2half2(scale));
+    return *reinterpret_cast<u32 *>(&pair);
+}
+template <> __device__ __forceinline__ u32 dequantized<__nv_bfloat16>(u32 word, int higher, half scale) {
+    // 0x4b000000 is 2^23, whose last place is 1.
+    float low = __uint_as_float(__byte_perm(word ^ 0x80808080u, 0x4b000000u, higher ? 0x7442 : 0x7440)) - 8388736.0f;
+    float high = __uint_as_float(__byte_perm(word ^ 0x80808080u, 0x4b000000u, higher ? 0x7443 : 0x7441)) - 8388736.0f;
+    float by = __half2float(scale);
+    return Mma<__nv_bfloat16>::pack(low * by, high * by);
+}

@@ -1,0 +1,177 @@
+//! A bench as a picture: the time of each kind of operation beside the least that its bytes would take, and the speeds
+//! against the length of the prompt.
+
+use std::ops::Range;
+
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::SegmentValue;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::context::Context;
+use super::kinds::Kind;
+use super::report::Report;
+
+const WIDTH: u32 = 960;
+const TITLE: u32 = 40;
+/// Of a kind of operation: two bars and the space around them.
+const BARS: u32 = 36;
+/// Above the bars of a context, and their axis below.
+const AROUND_BARS: u32 = 70;
+const SPEEDS: u32 = 320;
+/// For the names of the operations.
+const NAMES: u32 = 150;
+
+// In the library's points, which are larger than what it draws.
+const HEADING: (&str, u32) = ("sans-serif", 22);
+const CAPTION: (&str, u32) = ("sans-serif", 18);
+const LABEL: (&str, u32) = ("sans-serif", 15);
+
+const TIME: RGBColor = RGBColor(0x2b, 0x6c, 0xb0);
+const FLOOR: RGBColor = RGBColor(0xb0, 0xb8, 0xc4);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+/// The picture, as SVG.
+///
+/// # Errors
+/// What the library says; it draws into memory, so that is a defect.
+pub(super) fn svg(report: &Report) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
+    let contexts = report.contexts();
+    let shown = || {
+        contexts
+            .iter()
+            .filter(|context| !context.operations.is_empty())
+    };
+    let height = |context: &Context| AROUND_BARS + BARS * count(context.operations.len());
+    let bars: u32 = shown().map(height).sum();
+    let mut svg = String::new();
+    {
+        let size = (WIDTH, TITLE + bars + SPEEDS);
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        root.titled(&report.title(), HEADING)?;
+        let (_, mut rest) = root.split_vertically(TITLE);
+        for context in shown() {
+            let (area, below) = rest.split_vertically(height(context));
+            kinds(&area, context)?;
+            rest = below;
+        }
+        let (left, right) = rest.split_horizontally(WIDTH / 2);
+        let prompt = |context: &Context| context.best.prefill;
+        speeds(&left, "tokens/s of the prompt", contexts, prompt)?;
+        let decode = |context: &Context| context.best.decode;
+        speeds(&right, "tokens/s of decoding after it", contexts, decode)?;
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+/// Two bars for each kind of operation, the first one on top.
+fn kinds(area: &Area, context: &Context) -> Drawn {
+    let kinds = &context.operations;
+    let floor = |kind: &Kind| kind.floor_microseconds.unwrap_or(0.0);
+    let most = kinds
+        .iter()
+        .map(|kind| kind.microseconds.max(floor(kind)))
+        .fold(0.0, f64::max);
+    let last = kinds.len() - 1;
+    let name = |at: &SegmentValue<usize>| match at {
+        SegmentValue::CenterOf(at) if *at <= last => kinds[last - at].name.clone(),
+        _ => String::new(),
+    };
+    let caption = format!(
+        "microseconds of a step after {} tokens, by kind of operation; grey: its bytes at this memory's speed",
+        context.prompt
+    );
+    let mut chart = ChartBuilder::on(area)
+        .caption(caption, CAPTION)
+        .margin(8)
+        .x_label_area_size(28)
+        .y_label_area_size(NAMES)
+        // Room for the figures beside the longest bar.
+        .build_cartesian_2d(0.0..most * 1.3, (0..last).into_segmented())?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .light_line_style(TRANSPARENT)
+        .label_style(LABEL)
+        .x_label_formatter(&|time| format!("{time:.0}"))
+        .y_labels(kinds.len())
+        .y_label_formatter(&name)
+        .draw()?;
+    for (index, kind) in kinds.iter().enumerate() {
+        let at = last - index;
+        let bar = |time: f64, color: RGBColor, above: u32, below: u32| {
+            let corners = [
+                (0.0, SegmentValue::Exact(at)),
+                (time, SegmentValue::Exact(at + 1)),
+            ];
+            let mut bar = Rectangle::new(corners, color.filled());
+            bar.set_margin(above, below, 0, 0);
+            bar
+        };
+        chart.draw_series([
+            bar(kind.microseconds, TIME, 5, BARS / 2),
+            bar(floor(kind), FLOOR, BARS / 2, 5),
+        ])?;
+        let figures = match kind.floor_microseconds {
+            Some(floor) if floor > 0.0 => {
+                let times = kind.microseconds / floor;
+                format!(" {:.0} us = {times:.1} x {floor:.0}", kind.microseconds)
+            }
+            _ => format!(" {:.0} us", kind.microseconds),
+        };
+        let end = (
+            kind.microseconds.max(floor(kind)),
+            SegmentValue::CenterOf(at),
+        );
+        let beside = TextStyle::from(LABEL).pos(Pos::new(HPos::Left, VPos::Center));
+        chart.draw_series([Text::new(figures, end, beside)])?;
+    }
+    Ok(())
+}
+
+/// A line through the contexts, of which there may be but one.
+#[allow(clippy::cast_precision_loss)] // lengths of prompts
+fn speeds(area: &Area, caption: &str, contexts: &[Context], of: fn(&Context) -> f64) -> Drawn {
+    let mut points: Vec<(f64, f64)> = contexts
+        .iter()
+        .map(|context| (context.prompt as f64, of(context)))
+        .collect();
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let lengths = around(&points);
+    let most = points.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);
+    let mut chart = ChartBuilder::on(area)
+        .caption(caption, CAPTION)
+        .margin(8)
+        .x_label_area_size(40)
+        .y_label_area_size(64)
+        .build_cartesian_2d(lengths.log_scale(), 0.0..most * 1.1)?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .label_style(LABEL)
+        .x_desc("tokens of the prompt")
+        .x_label_formatter(&|length| format!("{length:.0}"))
+        .y_label_formatter(&|speed| format!("{speed:.0}"))
+        .draw()?;
+    chart.draw_series(LineSeries::new(points.clone(), TIME.stroke_width(2)))?;
+    let dots = points
+        .iter()
+        .map(|point| Circle::new(*point, 3, TIME.filled()));
+    chart.draw_series(dots)?;
+    Ok(())
+}
+
+/// From below the least to above the greatest, as a range of one length would be empty.
+fn around(points: &[(f64, f64)]) -> Range<f64> {
+    let lengths = || points.iter().map(|(length, _)| *length);
+    let least = lengths().fold(f64::INFINITY, f64::min);
+    least / 1.5..lengths().fold(least, f64::max) * 1.5
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,154 @@
+//! A part of a device's multiprocessors, as a context of its own (a green context): what is launched there runs on no
+//! others. Memory and its speed are the whole device's.
+
+use std::mem::MaybeUninit;
+
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevResource, CUdevResourceType, CUdevice, CUgreenCtx,
+    CUgreenCtxCreate_flags, CUresult, CUstream, CUstream_flags,
+};
+
+use super::driver::{check, ignore};
+use super::{Error, Result};
+
+/// What it takes of the driver, which has all of it since CUDA 12.4; on some systems the library is older than what it
+/// says of itself.
+const CALLS: [&str; 7] = [
+    "cuDeviceGetDevResource",
+    "cuDevSmResourceSplitByCount",
+    "cuDevResourceGenerateDesc",
+    "cuGreenCtxCreate",
+    "cuGreenCtxDestroy",
+    "cuGreenCtxStreamCreate",
+    "cuCtxFromGreenCtx",
+];
+
+/// It holds the device's primary context by itself.
+#[derive(Debug)]
+pub(super) struct Partition {
+    handle: CUgreenCtx,
+    multiprocessors: u32,
+}
+
+impl Partition {
+    /// Takes at least `wanted` multiprocessors: the driver gives them in groups, of eight on an H100.
+    ///
+    /// # Errors
+    /// If the driver knows no partitions, or has none of that size.
+    pub(super) fn new(device: CUdevice, wanted: u32) -> Result<Self> {
+        for call in CALLS {
+            if !is_there(call) {
+                return Err(Error::NoPartitions { call });
+            }
+        }
+        let all = resources(device)?;
+        let have = multiprocessors(&all);
+        if wanted == 0 || wanted > have {
+            return Err(Error::Partition { wanted, have });
+        }
+        let mut group = MaybeUninit::<CUdevResource>::zeroed();
+        let mut groups = 1;
+        // SAFETY: one group is asked for and `group` has room for one; the rest is not wanted.
+        let split = check("cuDevSmResourceSplitByCount", unsafe {
+            sys::cuDevSmResourceSplitByCount(
+                group.as_mut_ptr(),
+                &raw mut groups,
+                &raw const all,
+                std::ptr::null_mut(),
+                0,
+                wanted,
+            )
+        });
+        match split {
+            // Rounded up it is more than there is.
+            Err(error) if error.is(CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION) => {
+                return Err(Error::Partition { wanted, have });
+            }
+            split => split?,
+        }
+        if groups != 1 {
+            return Err(Error::Partition { wanted, have });
+        }
+        // SAFETY: the driver has written it.
+        let mut group = unsafe { group.assume_init() };
+        let mut description = std::ptr::null_mut();
+        // SAFETY: it reads one group and writes one pointer.
+        check("cuDevResourceGenerateDesc", unsafe {
+            sys::cuDevResourceGenerateDesc(&raw mut description, &raw mut group, 1)
+        })?;
+        let mut handle = std::ptr::null_mut();
+        let flags = CUgreenCtxCreate_flags::CU_GREEN_CTX_DEFAULT_STREAM as u32;
+        // SAFETY: the description is of this device's multiprocessors; `Drop` gives the context back.
+        check("cuGreenCtxCreate", unsafe {
+            sys::cuGreenCtxCreate(&raw mut handle, description, device, flags)
+        })?;
+        Ok(Self {
+            handle,
+            multiprocessors: multiprocessors(&group),
+        })
+    }
+
+    /// What can be made current on a thread.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub(super) fn context(&self) -> Result<CUcontext> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the handle is ours; what is written lives as long as it does.
+        check("cuCtxFromGreenCtx", unsafe {
+            sys::cuCtxFromGreenCtx(&raw mut context, self.handle)
+        })?;
+        Ok(context)
+    }
+
+    /// A stream whose work runs on this part alone; the caller destroys it.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub(super) fn stream(&self) -> Result<CUstream> {
+        let mut stream = std::ptr::null_mut();
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the handle is ours, and one pointer is written.
+        check("cuGreenCtxStreamCreate", unsafe {
+            sys::cuGreenCtxStreamCreate(&raw mut stream, self.handle, flags, 0)
+        })?;
+        Ok(stream)
+    }
+
+    /// So many it has.
+    pub(super) fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `new`, and all streams of it are gone: they hold the `Context` that holds this.
+        ignore(unsafe { sys::cuGreenCtxDestroy(self.handle) });
+    }
+}
+
+/// Whether the driver has a call: cudarc would end the process at one that is missing.
+fn is_there(call: &str) -> bool {
+    // SAFETY: a device has been opened, so the library is there and stays open.
+    let library = unsafe { sys::culib() };
+    // SAFETY: the symbol is looked up and not called, so its type does not matter.
+    unsafe { library.get::<unsafe extern "C" fn()>(call.as_bytes()) }.is_ok()
+}
+
+/// All multiprocessors of a device.
+fn resources(device: CUdevice) -> Result<CUdevResource> {
+    let mut all = MaybeUninit::<CUdevResource>::zeroed();
+    let kind = CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM;
+    // SAFETY: it writes one resource.
+    check("cuDeviceGetDevResource", unsafe {
+        sys::cuDeviceGetDevResource(device, all.as_mut_ptr(), kind)
+    })?;
+    // SAFETY: the driver has written it.
+    Ok(unsafe { all.assume_init() })
+}
+
+fn multiprocessors(resource: &CUdevResource) -> u32 {
+    // SAFETY: only resources of the kind SM are made here.
+    unsafe { resource.__bindgen_anon_1.sm.smCount }
+}

@@ -1,0 +1,67 @@
+//! Steps whose operations are timed one by one, and the sums of each kind of operation.
+
+use std::time::Duration;
+
+use super::{RunError, Runner};
+use crate::tape::{Noted, Span};
+
+/// All operations of a kind in one step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindTime {
+    pub name: String,
+    /// How many there are.
+    pub count: usize,
+    /// What they must read and write once.
+    pub bytes: u64,
+    pub time: Duration,
+}
+
+impl Runner {
+    /// From now on operations of a step note when they begin and end.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn measure(&mut self, noted: Noted) -> Result<(), RunError> {
+        Ok(self.executor.measure(&self.step, noted)?)
+    }
+
+    /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;
+    /// empty where nothing was measured. Meant for steps that are run one at a time, not ahead.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn take_spans(&mut self) -> Result<Vec<Option<Span>>, RunError> {
+        Ok(self.executor.take_spans()?)
+    }
+
+    /// As `step` without `more`, operation by operation, whatever is recorded: that stays as it is. Returns the kinds too, in
+    /// the order in which they first run; `None` if the step had been launched ahead, for then it was not timed.
+    ///
+    /// # Errors
+    /// As `step`.
+    pub fn time_step(&mut self) -> Result<(u32, Option<Vec<KindTime>>), RunError> {
+        let token = self.executor.state().token;
+        let costs = self.step_costs();
+        let spans = self.executor.time_step(&self.step)?;
+        self.kv.push(token);
+        let mut kinds: Vec<KindTime> = Vec::new();
+        for (cost, span) in costs.into_iter().zip(spans.iter().flatten()) {
+            let time = span.map_or(0, |(begin, end)| end.saturating_sub(begin));
+            let time = Duration::from_nanos(time);
+            match kinds.iter_mut().find(|kind| kind.name == cost.kind) {
+                Some(kind) => {
+                    kind.count += 1;
+                    kind.bytes += cost.bytes;
+                    kind.time += time;
+                }
+                None => kinds.push(KindTime {
+                    name: cost.kind,
+                    count: 1,
+                    bytes: cost.bytes,
+                    time,
+                }),
+            }
+        }
+        Ok((self.executor.state().token, spans.map(|_| kinds)))
+    }
+}

@@ -1,0 +1,143 @@
+//! Which kernel attends for a step: on the tensor cores where both their types and the width of a head allow it, by lanes
+//! elsewhere. What it launches with is for `attend`.
+
+use super::kernels::HEAD_DIMS;
+use crate::device::{AttendArgs, Error, Family, Kernel, Modules};
+use crate::tape::{DType, KvInfo, KvType, STEP_ROWS};
+
+/// Warps of a block.
+const WARPS: usize = 8;
+
+/// What a step's rows attend by, and prompts that have no kernel of their own.
+#[derive(Debug)]
+pub(super) struct StepAttend {
+    /// `attend_tiles.cu`; for steps alone.
+    tiles: Option<Kernel<AttendArgs>>,
+    /// `attend.cu`
+    lanes: Kernel<AttendArgs>,
+    kv: KvInfo,
+}
+
+/// A kernel, and what a launch of it must know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen<'a> {
+    pub(super) kernel: &'a Kernel<AttendArgs>,
+    /// Query heads of one KV head that a block takes, at most.
+    pub(super) group: usize,
+    /// Bytes of a block's shared memory.
+    pub(super) shared: usize,
+}
+
+impl StepAttend {
+    /// `types` as kernels are named by the types of activations and cache.
+    pub(super) fn load(
+        modules: &Modules,
+        activation: DType,
+        kv: KvInfo,
+        types: &str,
+    ) -> Result<Self, Error> {
+        let KvInfo {
+            head_dim, element, ..
+        } = kv;
+        let multiplies = element == KvType::Q8_0 || element.number() == Some(activation);
+        let tiles = (HEAD_DIMS.contains(&head_dim) && multiplies).then(|| {
+            let name = format!("attend_{types}_{head_dim}");
+            modules.kernel(&name, tiles_shared(kv, tiles_group(head_dim)), Family::Step)
+        });
+        let width = width(element, head_dim);
+        let name = format!("attend_{types}_{}", width.name);
+        Ok(Self {
+            tiles: tiles.transpose()?,
+            lanes: modules.kernel(&name, width.shared(head_dim), Family::Step)?,
+            kv,
+        })
+    }
+
+    /// For rows with so many query heads, of a step or of a prompt.
+    pub(super) fn choose(&self, heads: usize, step: bool) -> Chosen<'_> {
+        let KvInfo {
+            head_dim, element, ..
+        } = self.kv;
+        if let Some(kernel) = self.tiles.as_ref().filter(|_| step) {
+            let group = tiles_group(head_dim);
+            return Chosen {
+                kernel,
+                group,
+                shared: tiles_shared(self.kv, group.min(heads / self.kv.heads)),
+            };
+        }
+        Chosen {
+            kernel: &self.lanes,
+            group: LANES,
+            shared: width(element, head_dim).shared(head_dim),
+        }
+    }
+}
+
+/// `GROUP` of `attend_tiles.cu`, and of `attend.cu`.
+const TILES: usize = 16;
+const LANES: usize = 4;
+
+/// Query heads of a block of `attend_tiles.cu`: of wide ones fewer have room.
+const fn tiles_group(head_dim: usize) -> usize {
+    if head_dim > 128 { 4 } else { TILES }
+}
+
+/// `Memory` of `attend_tiles.cu`: queries, keys and values of a step's rows, each warp's ring of three units of eight
+/// positions, what quants become, and what each warp has of each head.
+fn tiles_shared(kv: KvInfo, heads: usize) -> usize {
+    let KvInfo {
+        head_dim, element, ..
+    } = kv;
+    let pitch = 2 * head_dim + 16;
+    let (coming, unpacked) = match element {
+        KvType::Q8_0 => (8 * element.bytes(head_dim), 8 * pitch),
+        KvType::F32 | KvType::F16 | KvType::BF16 => (8 * pitch, 0),
+    };
+    let fresh = STEP_ROWS * 2 * 2 * head_dim;
+    let parts = WARPS * heads * head_dim * 4;
+    TILES * pitch + fresh + WARPS * (3 * coming + unpacked) + parts
+}
+
+/// How heads of the cache are spread over the lanes of a warp.
+#[derive(Debug)]
+struct Width {
+    name: &'static str,
+    /// The widest head.
+    head_dim: usize,
+}
+
+impl Width {
+    const fn of(name: &'static str, head_dim: usize) -> Self {
+        Self { name, head_dim }
+    }
+
+    /// Bytes of shared memory: four queries, what eight warps have made of them, and K and V of a step's rows.
+    const fn shared(&self, head_dim: usize) -> usize {
+        LANES * self.head_dim * 2 + WARPS * LANES * head_dim * 4 + 2 * STEP_ROWS * head_dim * 4
+    }
+}
+
+/// Of 8 values a lane.
+const NARROW: [Width; 3] = [
+    Width::of("8x1", 64),
+    Width::of("16x1", 128),
+    Width::of("32x1", 256),
+];
+/// Of 4.
+const WIDE: [Width; 4] = [
+    Width::of("8x1", 32),
+    Width::of("16x1", 64),
+    Width::of("32x1", 128),
+    Width::of("32x2", 256),
+];
+
+/// The narrowest that a head fits; the widest, if none is.
+fn width(cache: KvType, head_dim: usize) -> &'static Width {
+    let widths: &[Width] = match cache {
+        KvType::F32 => &WIDE,
+        KvType::F16 | KvType::BF16 | KvType::Q8_0 => &NARROW,
+    };
+    let fits = widths.iter().position(|width| head_dim <= width.head_dim);
+    &widths[fits.unwrap_or(widths.len() - 1)]
+}

@@ -1,0 +1,167 @@
+//! What an operation has stored in the cache.
+//!
+//! Numbers are held against the reference's. Quants are held against the exact values: where one lies between two quants,
+//! the last bit of a rotation decides which it is, and either is right.
+
+use half::f16;
+
+use super::compare::{Worst, worst};
+use super::inputs::Inputs;
+use super::world::{Case, World};
+use super::{Left, decode};
+use crate::tape::Op;
+
+/// How far a quant may be beyond half a step from its value: more than norm and rotation in f32 are apart, in any order.
+const NOISE: f64 = 1e-3;
+/// How far a scale may be off, in ulps.
+const SCALE_ULPS: f64 = 1.0;
+
+impl World {
+    /// As the cache holds heads of values, (head, position).
+    pub(super) fn cached(&self, values: &[f32]) -> Vec<u8> {
+        let (head_dim, element) = (self.kv.head_dim, self.kv.element);
+        let mut bytes = vec![0; values.len() / head_dim * element.bytes(head_dim)];
+        let heads = bytes.chunks_exact_mut(element.bytes(head_dim));
+        for (bytes, values) in heads.zip(values.chunks_exact(head_dim)) {
+            element.encode(values, bytes);
+        }
+        bytes
+    }
+
+    /// Where K or V, as a case has stored it, is farthest from what it should be.
+    pub(super) fn worst_stored(
+        &self,
+        case: &Case,
+        inputs: &Inputs,
+        [reference, subject]: [&Left; 2],
+        side: usize,
+    ) -> Worst {
+        let [ours, theirs] = [reference, subject].map(|left| self.stored(case, left, side));
+        let head_dim = self.kv.head_dim;
+        if let Some(number) = self.kv.element.number() {
+            let [ours, theirs] = [ours, theirs].map(|bytes| decode(number, &bytes));
+            return worst(&ours, &theirs, head_dim, number);
+        }
+        let exact = self.exact(case, inputs, side);
+        let mut worst = Worst::default();
+        let bytes = self.kv.element.bytes(head_dim);
+        let rows = theirs.chunks_exact(bytes).zip(ours.chunks_exact(bytes));
+        for (row, ((theirs, ours), exact)) in rows.zip(exact.chunks_exact(head_dim)).enumerate() {
+            let mut found = worst_quant(theirs, exact);
+            // V comes as it is: nothing is left open.
+            if side == 1 && theirs != ours {
+                found.ratio = f64::INFINITY;
+            }
+            if found.ratio > worst.ratio {
+                worst = Worst { row, ..found };
+            }
+        }
+        worst
+    }
+
+    /// The positions that a case has stored, (conversation, head, position).
+    fn stored(&self, case: &Case, left: &Left, side: usize) -> Vec<u8> {
+        let bytes = self.kv.element.bytes(self.kv.head_dim);
+        let mut stored = Vec::new();
+        for (region, positions) in case.runs() {
+            let values = &left.cache_after[region][side];
+            for head in values.chunks_exact(self.kv.context * bytes) {
+                stored.extend(&head[positions.start * bytes..positions.end * bytes]);
+            }
+        }
+        stored
+    }
+
+    /// The values that belong there.
+    fn exact(&self, case: &Case, inputs: &Inputs, side: usize) -> Vec<f64> {
+        let Op::RopeStore {
+            inputs: [_, k, v],
+            norms,
+            epsilon,
+            ..
+        } = *case.op()
+        else {
+            return Vec::new();
+        };
+        let (heads, head_dim) = (self.kv.heads, self.kv.head_dim);
+        let mut slots = inputs.slots.iter();
+        let Some((_, values)) = slots.find(|(slot, _)| *slot == [k, v][side]) else {
+            return Vec::new();
+        };
+        let norm = norms.map(|[_, k]| self.vector(k));
+        let (mut exact, mut first) = (Vec::new(), 0);
+        for (_, positions) in case.runs() {
+            for head in 0..heads {
+                for (row, position) in (first..).zip(positions.clone()) {
+                    let from = (row * heads + head) * head_dim;
+                    let values = values[from..from + head_dim].iter();
+                    let mut values: Vec<f64> = values.copied().map(f64::from).collect();
+                    if side == 0 {
+                        if let Some(norm) = &norm {
+                            normalize(&mut values, norm, epsilon);
+                        }
+                        self.rotate(&mut values, position);
+                    }
+                    exact.extend(values);
+                }
+            }
+            first += positions.len();
+        }
+        exact
+    }
+
+    /// By the angles that executors have, which are computed in f32.
+    fn rotate(&self, head: &mut [f64], position: usize) {
+        let (first, second) = head.split_at_mut(head.len() / 2);
+        for ((a, b), frequency) in first.iter_mut().zip(second).zip(&self.frequencies) {
+            #[allow(clippy::cast_precision_loss)] // as the reference does, in f32
+            let (sin, cos) = (position as f32 * frequency).sin_cos();
+            let (sin, cos) = (f64::from(sin), f64::from(cos));
+            (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // heads are far narrower than 2^52
+fn normalize(head: &mut [f64], norm: &[f32], epsilon: f32) {
+    let squares: f64 = head.iter().map(|x| x * x).sum();
+    let scale = 1.0 / (squares / head.len() as f64 + f64::from(epsilon)).sqrt();
+    for (x, weight) in head.iter_mut().zip(norm) {
+        *x *= scale * f64::from(*weight);
+    }
+}
+
+/// Of a head's quants and scales.
+#[allow(clippy::cast_possible_truncation)] // shown to people, or about to be rounded further
+fn worst_quant(bytes: &[u8], exact: &[f64]) -> Worst {
+    let mut worst = Worst::default();
+    let (quants, scales) = bytes.split_at(exact.len());
+    let block = 2 * exact.len() / scales.len().max(1);
+    let blocks = quants.chunks_exact(block).zip(exact.chunks_exact(block));
+    for (index, ((quants, exact), scale)) in blocks.zip(scales.as_chunks().0).enumerate() {
+        let scale = f16::from_le_bytes(*scale);
+        let greatest = exact.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+        let ulps =
+            i32::from(scale.to_bits()) - i32::from(f16::from_f64(greatest / 127.0).to_bits());
+        for (column, (quant, exact)) in quants.iter().zip(exact).enumerate() {
+            let (quant, scale) = (f64::from(quant.cast_signed()), scale.to_f64());
+            let belongs = if scale == 0.0 {
+                0.0
+            } else {
+                (exact / scale).clamp(-127.0, 127.0)
+            };
+            let beyond = ((quant - belongs).abs() - 0.5).max(0.0) / NOISE;
+            let ratio = beyond.max(f64::from(ulps.abs()) / SCALE_ULPS);
+            if ratio > worst.ratio {
+                worst = Worst {
+                    ratio,
+                    row: 0,
+                    column: index * block + column,
+                    value: (quant * scale) as f32,
+                    reference: *exact as f32,
+                };
+            }
+        }
+    }
+    worst
+}
