@@ -156,7 +156,7 @@ fn attend_row(
             SCRATCH.with_borrow_mut(|Scratch { tile, .. }| {
                 arch.dispatch(Part {
                     queries,
-                    part,
+                    index: part,
                     tile,
                     softmax,
                     sums,
@@ -223,7 +223,7 @@ impl Scratch {
         for part in 0..queries.positions().div_ceil(PART) {
             arch.dispatch(Part {
                 queries,
-                part,
+                index: part,
                 tile: &mut self.tile,
                 softmax: of_part,
                 sums,

@@ -64,7 +64,8 @@ impl Tile {
 /// Sums one part up.
 pub(super) struct Part<'a> {
     pub(super) queries: Queries<'a>,
-    pub(super) part: usize,
+    /// Which one.
+    pub(super) index: usize,
     pub(super) tile: &'a mut Tile,
     /// (queries)
     pub(super) softmax: &'a mut [Softmax],
@@ -79,7 +80,7 @@ impl WithSimd for Part<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self {
             queries,
-            part,
+            index,
             tile,
             softmax,
             sums,
@@ -91,7 +92,7 @@ impl WithSimd for Part<'_> {
         let (layer, head) = queries.place;
         #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
         let scale = 1.0 / (head_dim as f32).sqrt();
-        let (begin, end) = (part * PART, queries.positions().min((part + 1) * PART));
+        let (begin, end) = (index * PART, queries.positions().min((index + 1) * PART));
 
         softmax.fill(Softmax::default());
         sums.fill(0.0);
