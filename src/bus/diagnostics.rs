@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use zbus::interface;
+use zbus::message::Header;
 
 use super::proxy::Info;
 use super::shared::Shared;
@@ -60,14 +61,22 @@ impl Diagnostics {
     /// (step_), of these the device's idle ones (gap_) and the engine thread's working ones (host_):
     /// each p50_us, p90_us, p99_us, max_us (d), all 0 before the first step. After the first request
     /// also what the last finished one cost, as Request.Finished tells it, without its seed.
-    /// Whoever reads this has one step a second run kernel by kernel for the next 5 seconds, with the time of each
+    /// Whoever reads this by itself has one step a second run kernel by kernel for the next 5 seconds, with the time of each
     /// operation, where the engine can tell that; from then on timed_steps (t) counts them, and operations (a{sv}) has a
     /// dictionary for each kind of operation of the last one: count (t), us, of all of that kind (d), bytes that they must
     /// read and write once (t). Nothing is recorded anew, and such steps are in no percentile.
     #[zbus(property(emits_changed_signal = "false"))]
-    fn timing(&self) -> Info {
-        let receipt = self.shared.engine.status().borrow().receipt;
-        info::timing(&self.shared.engine.timed(), receipt)
+    fn timing(&self, #[zbus(header)] header: Option<Header<'_>>) -> Info {
+        let engine = &self.shared.engine;
+        let receipt = engine.status().borrow().receipt;
+        // Many a client reads all properties, whichever it is that it was asked for.
+        let all = |header: &Header<'_>| header.member().is_some_and(|member| member == "GetAll");
+        let snapshot = if header.as_ref().is_some_and(all) {
+            engine.live()
+        } else {
+            engine.timed()
+        };
+        info::timing(&snapshot, receipt)
     }
 
     /// What computes: backend, description (s).

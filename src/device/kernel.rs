@@ -21,10 +21,9 @@ pub enum Family {
     /// A step's: streams of weights. Each waits for the one before it by itself (`Stopwatch` of `kernels/common.cuh`), and so
     /// may begin while that one ends.
     Step,
-    /// A prompt's: tiles in shared memory. The same.
+    /// A prompt's, and all others: tiles in shared memory. Each begins when the one before it has ended: blocks that came
+    /// earlier would gather where that one leaves room, and the others idle.
     Prompt,
-    /// Nobody's. Each begins when the one before it has ended.
-    Other,
 }
 
 impl Family {
@@ -33,7 +32,7 @@ impl Family {
     const fn carveout(self) -> i32 {
         match self {
             Self::Step => 75,
-            Self::Prompt | Self::Other => 100,
+            Self::Prompt => 100,
         }
     }
 }
@@ -127,7 +126,7 @@ impl<A: Parameters> Kernel<A> {
                 .min(THREADS),
             shared,
             // What was compiled for an earlier one does not wait, wherever it runs.
-            overlaps: family != Family::Other
+            overlaps: family == Family::Step
                 && attribute(function, Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)? >= WAITS,
             _module: Rc::clone(module),
             _parameters: PhantomData,

@@ -58,13 +58,13 @@ fn lookups(context: &Rc<Context>) -> Result<()> {
     let start = Instant::now();
     let modules = Modules::load(context)?;
     println!("{} loaded in {:?}", modules.kind(), start.elapsed());
-    let kernel = modules.kernel::<SmokeArgs>("smoke_scale", 163 << 10, Family::Other)?;
-    let too_shared = modules.kernel::<SmokeArgs>("smoke_scale", (163 << 10) + 1, Family::Other);
+    let kernel = modules.kernel::<SmokeArgs>("smoke_scale", 163 << 10, Family::Prompt)?;
+    let too_shared = modules.kernel::<SmokeArgs>("smoke_scale", (163 << 10) + 1, Family::Prompt);
     assert!(
         matches!(too_shared, Err(Error::Limit { asked: 166_913, .. })),
         "{too_shared:?}"
     );
-    let unknown = modules.kernel::<SmokeArgs>("smoke_nothing", 0, Family::Other);
+    let unknown = modules.kernel::<SmokeArgs>("smoke_nothing", 0, Family::Prompt);
     assert!(
         matches!(unknown, Err(Error::NoKernel { .. })),
         "{unknown:?}"
@@ -123,8 +123,8 @@ fn fill(arena: &mut Arena, regions: &[Region], stream: &mut Stream) -> Result<()
 /// Fills chunks, has a kernel change them, and gets them back, by copies and by the borrow.
 fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Other)?;
-    let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0, Family::Other)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
+    let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0, Family::Prompt)?;
     let mut stream = Stream::new(context)?;
     let mut plan = Plan::new();
     let large = plan.add(4 * WORDS as usize / 2)?;
@@ -239,8 +239,8 @@ fn too_much(context: &Rc<Context>) -> Result<()> {
 /// Steps advance themselves, two ahead; a graph is renewed in place; a failed recording leaves no trace.
 fn graph(context: &Rc<Context>) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Other)?;
-    let step = modules.kernel::<SmokeArgs>("smoke_step", 0, Family::Other)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
+    let step = modules.kernel::<SmokeArgs>("smoke_step", 0, Family::Prompt)?;
     let mut stream = Stream::new(context)?;
     let mut mailbox = StepMailbox::new(context)?;
     let tokens = TokenMailbox::new(context)?;
@@ -346,7 +346,7 @@ fn graph(context: &Rc<Context>) -> Result<()> {
 /// An illegal address is told as what it is: the end of this context.
 fn sticky(context: &Rc<Context>) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Other)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
     let mut stream = Stream::new(context)?;
     let args = SmokeArgs {
         data: 64,

@@ -132,13 +132,9 @@ impl Cuda {
             self.fits(*region, rows)?;
         }
         let more = more && forced.is_empty();
-        if !forced.is_empty() {
-            self.forget_launched();
-        } else if self
-            .pending
-            .front()
-            .is_some_and(|step| step.regions() != regions)
-        {
+        // Steps that were launched ahead are of the same conversations, or nobody's.
+        let others = |step: &Launched| step.regions() != regions || !forced.is_empty();
+        if self.pending.front().is_some_and(others) {
             self.forget_launched();
         }
         let idle = self.idle_since.take().filter(|_| self.pending.is_empty());

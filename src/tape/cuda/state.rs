@@ -97,13 +97,13 @@ impl Listed {
             let first = entries.iter().position(|other| Some(*other) == at);
             let first = first.unwrap_or(row);
             let again = entries.iter().skip(row + 1).any(|other| Some(*other) == at);
-            let names = (entry, narrow(first), u32::from(!again));
-            let named = self.0[row].replace(names) == Some(names);
+            let wanted = (entry, narrow(first), u32::from(!again));
+            let named = self.0[row].replace(wanted) == Some(wanted);
             let mut command = Command {
                 row: Row {
                     entry,
-                    first: names.1,
-                    advances: names.2,
+                    first: wanted.1,
+                    advances: wanted.2,
                     sequence,
                     ..Row::default()
                 },

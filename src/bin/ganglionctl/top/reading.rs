@@ -12,6 +12,8 @@ use crate::client::info::{Object, megabytes, object, plain, table};
 use crate::client::refused;
 use crate::failure::Failure;
 
+const DIAGNOSTICS: &str = "org.ganglion.Llm1.Diagnostics";
+
 /// All properties of both interfaces.
 pub(super) struct Reading {
     manager: Object,
@@ -25,10 +27,20 @@ impl Reading {
             let interface = InterfaceName::from_static_str_unchecked(interface);
             Ok::<_, zbus::Error>(object(&proxy.get_all(interface).await?))
         };
+        // Read by itself, it has steps timed.
+        let look = async || {
+            let proxy = PropertiesProxy::new(connection, bus::NAME, bus::PATH).await?;
+            let interface = InterfaceName::from_static_str_unchecked(DIAGNOSTICS);
+            proxy
+                .get(interface, "Timing")
+                .await
+                .map_err(zbus::Error::from)
+        };
         let both = async {
+            look().await?;
             Ok(Self {
                 manager: properties("org.ganglion.Llm1.Manager").await?,
-                diagnostics: properties("org.ganglion.Llm1.Diagnostics").await?,
+                diagnostics: properties(DIAGNOSTICS).await?,
             })
         };
         both.await
