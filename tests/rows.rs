@@ -83,6 +83,25 @@ fn conversations_that_step_together_have_the_bits_of_each_alone() {
     }
 }
 
+/// Each number of rows has a recording of its own, which another number does not take away.
+#[test]
+fn each_number_of_rows_is_recorded_once() {
+    let mut runner = load(KvType::F16);
+    let regions = begin(&mut runner);
+    let mut round = || {
+        for rows in [1, 2, 4, 8, 2] {
+            step(&mut runner, &regions[..rows]);
+        }
+        runner.graph().counters()
+    };
+    // As steps grow, what they compute in moves.
+    round();
+    let before = round();
+    let after = round();
+    assert_eq!(after.recordings, before.recordings);
+    assert_eq!(after.launches, before.launches + 5);
+}
+
 /// Tokens that are known ahead run as rows of one step, with the bits of one step each.
 #[test]
 fn forced_tokens_in_one_step_have_the_bits_of_a_step_each() {

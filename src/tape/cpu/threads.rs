@@ -1,10 +1,9 @@
-//! The threads that compute. Between two operations of a step they do not sleep: to be woken would take as long as a
-//! small operation does.
+//! The threads that compute. Between two operations they may sleep: to look for work instead is quicker, but one that
+//! looked was seen to do so for ever.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, Yield};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 #[derive(Clone, Debug)]
 pub(super) struct Threads(Arc<ThreadPool>);
@@ -21,36 +20,6 @@ impl Threads {
 
     /// Runs operations, of which each can share its work among all threads.
     pub(super) fn run<R: Send>(&self, operations: impl FnOnce() -> R + Send) -> R {
-        self.0.install(|| awake(operations))
-    }
-}
-
-/// Works while the other threads look for a share of it.
-fn awake<R>(work: impl FnOnce() -> R) -> R {
-    if rayon::current_num_threads() == 1 {
-        return work();
-    }
-    let (done, worker) = (AtomicBool::new(false), rayon::current_thread_index());
-    rayon::in_place_scope(|scope| {
-        scope.spawn_broadcast(|_, thread| {
-            // The one that works is called too, and may come here only as it waits for the others.
-            while Some(thread.index()) != worker && !done.load(Relaxed) {
-                if rayon::yield_now() != Some(Yield::Executed) {
-                    // Whatever else wants to run goes first.
-                    std::thread::yield_now();
-                }
-            }
-        });
-        let _done = Done(&done);
-        work()
-    })
-}
-
-/// Says so when it is dropped, by a panic too: otherwise the others would look for ever.
-struct Done<'a>(&'a AtomicBool);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
+        self.0.install(operations)
     }
 }
