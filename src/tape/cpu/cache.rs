@@ -1,7 +1,5 @@
 //! The key-value cache in host memory.
 
-use std::ops::Range;
-
 use crate::tape::KvInfo;
 
 /// K and V, each (region and layer, head, position) as `KvType` encodes a head: the positions of a head lie side by side, because
@@ -68,15 +66,9 @@ impl Cache {
         }
     }
 
-    /// K and V of some positions of a head, to be decoded by its type.
-    pub(super) fn head(
-        &self,
-        layer: usize,
-        head: usize,
-        positions: Range<usize>,
-    ) -> (&[u8], &[u8]) {
-        let at = self.start(layer, head) + positions.start * self.stride();
-        let len = positions.len() * self.stride();
+    /// K and V of the first `positions` positions of a head, to be decoded by its type.
+    pub(super) fn head(&self, layer: usize, head: usize, positions: usize) -> (&[u8], &[u8]) {
+        let (at, len) = (self.start(layer, head), positions * self.stride());
         (&self.k[at..][..len], &self.v[at..][..len])
     }
 

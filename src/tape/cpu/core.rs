@@ -4,11 +4,11 @@
 //! bits do not depend on how many rows run, nor on the number of threads.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::cache::Cache;
 use super::footprint::Lengths;
 use super::notes::Notes;
-use super::threads::Threads;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
 use crate::sampler::Sampler;
@@ -37,7 +37,7 @@ pub(super) struct Core {
     pub(super) chosen: u64,
     /// Where operations note when they begin and end, if anyone asks.
     pub(super) notes: Option<Notes>,
-    threads: Threads,
+    pool: Arc<rayon::ThreadPool>,
 }
 
 /// Where generation of a conversation stands, and how its tokens are chosen.
@@ -56,8 +56,6 @@ pub(super) struct Buffers {
     pub(super) normed: Vec<f32>,
     /// (outputs, rows): a product before it is transposed into its slot
     pub(super) product: Vec<f32>,
-    /// What the parts of a row's attention sum up to.
-    pub(super) sums: attention::Sums,
 }
 
 impl Core {
@@ -67,6 +65,10 @@ impl Core {
         kv: KvInfo,
         threads: usize,
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|index| format!("cpu-{index}"))
+            .build()?;
         Ok(Self {
             weights,
             rope_frequencies,
@@ -80,7 +82,7 @@ impl Core {
             runs: Vec::new(),
             chosen: 0,
             notes: None,
-            threads: Threads::new(threads)?,
+            pool: Arc::new(pool),
         })
     }
 
@@ -96,7 +98,6 @@ impl Core {
         }
         grow(&mut buffers.normed, lengths.normed);
         grow(&mut buffers.product, lengths.product);
-        buffers.sums.prepare(tape.kv, lengths.queried);
     }
 
     /// Bytes of activations.
@@ -105,10 +106,8 @@ impl Core {
             slots,
             normed,
             product,
-            sums,
         } = &self.buffers;
-        let floats = slots.iter().map(Vec::len).sum::<usize>() + normed.len() + product.len();
-        size_of::<f32>() * floats + sums.bytes()
+        4 * (slots.iter().map(Vec::len).sum::<usize>() + normed.len() + product.len())
     }
 
     /// The row of logits that a tape of `Ending::Logits` left.
@@ -137,10 +136,10 @@ impl Core {
         operations: Range<usize>,
         region: usize,
     ) -> Result<(), ExecuteError> {
-        let threads = self.threads.clone();
+        let pool = self.pool.clone();
         let mut runs = std::mem::take(&mut self.runs);
         self.fill(&mut runs, tape, region);
-        let ran = threads.run(|| {
+        let ran = pool.install(|| {
             operations.into_iter().try_for_each(|index| {
                 let begun = self.notes.as_ref().map(Notes::now);
                 self.execute(tape, &tape.ops[index], &runs)?;
@@ -194,7 +193,6 @@ impl Core {
                     slots,
                     normed,
                     product,
-                    sums,
                 },
             cache,
             prompt,
@@ -233,13 +231,10 @@ impl Core {
                 let normed = &mut normed[..len(x)];
                 norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
                 tape.activation.round(normed);
-                let matrices = projections.map(|each| weights[each.weight.0].matrix());
-                matmul::multiply_three(matrices, normed, rows, product);
-                let mut rest = &product[..];
-                for (Projection { bias, .. }, out) in projections.into_iter().zip(outputs) {
+                for (Projection { weight, bias }, out) in projections.into_iter().zip(outputs) {
                     let bias = bias.map(|bias| weights[bias.0].vector());
-                    let (product, after) = rest.split_at(len(out));
-                    rest = after;
+                    let (weight, product) = (weights[weight.0].matrix(), &mut product[..len(out)]);
+                    matmul::multiply(weight, normed, rows, product);
                     matmul::transpose(product, rows, &mut slots[out.0], |out, y, output| {
                         *out = y + bias.map_or(0.0, |bias| bias[output]);
                     });
@@ -283,7 +278,7 @@ impl Core {
                     };
                     let (layer, rows) = (run.region * layers + layer, run.of(shape.columns));
                     let (q, out) = (&slots[q.0][rows.clone()], &mut attended[rows]);
-                    attention::attend(cache, layer, shape, (q, out), sums);
+                    attention::attend(cache, layer, shape, q, out);
                 }
                 tape.slot(out).dtype.round(&mut attended[..real_len(out)]);
                 slots[out.0] = attended;

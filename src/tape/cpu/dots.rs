@@ -1,4 +1,5 @@
-//! Dot products: of every row of one matrix with every row of another, a tile of them at a time.
+//! Dot products: of every row of one matrix with every row of another, a tile of them at a time, and of stored rows with
+//! one row.
 //!
 //! Each product has sixteen partial sums, element `i` in sum `i % 16`, which are added in pairs at the end; products are
 //! fused with their additions. So the bits of one depend neither on the tile that it is in, nor on the width of the
@@ -6,12 +7,10 @@
 
 use pulp::{Simd, WithSimd};
 
-#[cfg(target_arch = "x86_64")]
-use super::avx512;
-use super::pairs::fold_16;
+use super::Matrix;
 
 /// Partial sums of a product.
-pub(super) const SUMS: usize = 16;
+const SUMS: usize = 16;
 
 /// `out[a][b] = left[a] . right[b]`: left is (_, columns), right (rows, columns), out (_, rows).
 pub(super) struct Dots<'a> {
@@ -28,22 +27,18 @@ impl WithSimd for Dots<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         // As many products at once as there are registers for: 32 with AVX-512, 16 with AVX2, 32 with NEON.
         match S::F32_LANES {
-            16 => self.tiled::<S, 1, 4, 4, 16>(simd),
-            8 => self.tiled::<S, 2, 2, 3, 4>(simd),
-            4 => self.tiled::<S, 4, 2, 3, 4>(simd),
-            _ => self.tiled::<S, SUMS, 1, 1, 1>(simd),
+            16 => self.tiled::<S, 1, 4, 4>(simd),
+            8 => self.tiled::<S, 2, 2, 3>(simd),
+            4 => self.tiled::<S, 4, 2, 3>(simd),
+            _ => self.tiled::<S, SUMS, 1, 1>(simd),
         }
     }
 }
 
 impl Dots<'_> {
-    /// In tiles of `A` rows of the left and `B` of the right, or one of the left and `C` of the right; each sum in `V`
-    /// vectors.
+    /// In tiles of `A` rows of the left and `B` of the right, each sum in `V` vectors.
     #[inline(always)]
-    fn tiled<S: Simd, const V: usize, const A: usize, const B: usize, const C: usize>(
-        self,
-        simd: S,
-    ) {
+    fn tiled<S: Simd, const V: usize, const A: usize, const B: usize>(self, simd: S) {
         let Self {
             left,
             right,
@@ -51,42 +46,88 @@ impl Dots<'_> {
             out,
         } = self;
         let rows = right.len() / columns;
+        let whole = rows / B * B;
         let (lefts, left_rest) = left.split_at(left.len() / (A * columns) * A * columns);
         let (outs, out_rest) = out.split_at_mut(lefts.len() / columns * rows);
-        down::<S, V, A, B>(simd, lefts, right, columns, outs);
-        down::<S, V, 1, C>(simd, left_rest, right, columns, out_rest);
+        for (left, out) in lefts
+            .chunks_exact(A * columns)
+            .zip(outs.chunks_exact_mut(A * rows))
+        {
+            for row in (0..whole).step_by(B) {
+                let right = &right[row * columns..][..B * columns];
+                tile::<S, V, A, B>(simd, left, right, columns, |a, b, sum| {
+                    out[a * rows + row + b] = sum;
+                });
+            }
+            for row in whole..rows {
+                let right = &right[row * columns..][..columns];
+                tile::<S, V, A, 1>(simd, left, right, columns, |a, _, sum| {
+                    out[a * rows + row] = sum;
+                });
+            }
+        }
+        for (left, out) in left_rest
+            .chunks_exact(columns)
+            .zip(out_rest.chunks_exact_mut(rows))
+        {
+            for (right, out) in right.chunks_exact(columns).zip(out) {
+                tile::<S, V, 1, 1>(simd, left, right, columns, |_, _, sum| *out = sum);
+            }
+        }
     }
 }
 
-/// A multiple of `A` rows of the left: what is at hand of the right is multiplied with all of them before more is loaded.
+/// `out[a] = weight[first + a] . input`: what a row's blocks hold is multiplied as it is decoded, and never lies in memory.
+pub(super) struct StoredDots<'a> {
+    pub(super) weight: &'a Matrix,
+    pub(super) first: usize,
+    pub(super) input: &'a [f32],
+    pub(super) out: &'a mut [f32],
+}
+
+impl WithSimd for StoredDots<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for (row, out) in (self.first..).zip(self.out) {
+            *out = match S::F32_LANES {
+                16 => stored_dot::<S, 1>(simd, self.weight, row, self.input),
+                8 => stored_dot::<S, 2>(simd, self.weight, row, self.input),
+                4 => stored_dot::<S, 4>(simd, self.weight, row, self.input),
+                _ => stored_dot::<S, SUMS>(simd, self.weight, row, self.input),
+            };
+        }
+    }
+}
+
 #[inline(always)]
-fn down<S: Simd, const V: usize, const A: usize, const B: usize>(
-    simd: S,
-    left: &[f32],
-    right: &[f32],
-    columns: usize,
-    out: &mut [f32],
-) {
-    let rows = right.len() / columns;
-    let whole = rows / B * B;
-    for row in (0..whole).step_by(B) {
-        let right = &right[row * columns..][..B * columns];
-        let lefts = left.chunks_exact(A * columns);
-        for (left, out) in lefts.zip(out.chunks_exact_mut(A * rows)) {
-            tile::<S, V, A, B>(simd, left, right, columns, |a, b, sum| {
-                out[a * rows + row + b] = sum;
-            });
-        }
+fn stored_dot<S: Simd, const V: usize>(simd: S, weight: &Matrix, row: usize, input: &[f32]) -> f32 {
+    let (whole, input_tail) = input.as_chunks::<SUMS>();
+    let mut inputs = vectors::<S, V>(input, whole.len());
+    let mut sums = [simd.splat_f32s(0.0); V];
+    let mut tail = [0.0; SUMS];
+    weight.decode_row(
+        row,
+        #[inline(always)]
+        |values| {
+            let (whole, rest) = values.as_chunks::<SUMS>();
+            let (here, after) = inputs.split_at(whole.len());
+            inputs = after;
+            for (values, input) in vectors::<S, V>(values, whole.len()).iter().zip(here) {
+                for v in 0..V {
+                    sums[v] = simd.mul_add_f32s(values[v], input[v], sums[v]);
+                }
+            }
+            tail[..rest.len()].copy_from_slice(rest);
+        },
+    );
+    let mut parts = [0.0; SUMS];
+    S::as_mut_simd_f32s(&mut parts).0.copy_from_slice(&sums);
+    for (part, (value, input)) in parts.iter_mut().zip(tail.iter().zip(input_tail)) {
+        *part = value.mul_add(*input, *part);
     }
-    for row in whole..rows {
-        let right = &right[row * columns..][..columns];
-        let lefts = left.chunks_exact(A * columns);
-        for (left, out) in lefts.zip(out.chunks_exact_mut(A * rows)) {
-            tile::<S, V, A, 1>(simd, left, right, columns, |a, _, sum| {
-                out[a * rows + row] = sum;
-            });
-        }
-    }
+    in_pairs(&mut parts)
 }
 
 /// The dot product of two rows of the same length.
@@ -112,14 +153,8 @@ fn tile<S: Simd, const V: usize, const A: usize, const B: usize>(
     mut put: impl FnMut(usize, usize, f32),
 ) {
     let whole = columns / SUMS;
-    let mut lefts = [vectors::<S, V>(left, whole); A];
-    for (a, row) in lefts.iter_mut().enumerate() {
-        *row = vectors::<S, V>(&left[a * columns..], whole);
-    }
-    let mut rights = [vectors::<S, V>(right, whole); B];
-    for (b, row) in rights.iter_mut().enumerate() {
-        *row = vectors::<S, V>(&right[b * columns..], whole);
-    }
+    let lefts: [_; A] = std::array::from_fn(|a| vectors::<S, V>(&left[a * columns..], whole));
+    let rights: [_; B] = std::array::from_fn(|b| vectors::<S, V>(&right[b * columns..], whole));
     let mut sums = [[[simd.splat_f32s(0.0); V]; B]; A];
     for i in 0..whole {
         for a in 0..A {
@@ -130,20 +165,6 @@ fn tile<S: Simd, const V: usize, const A: usize, const B: usize>(
                 }
             }
         }
-    }
-    #[cfg(target_arch = "x86_64")]
-    if columns == whole * SUMS
-        && A * B == 16
-        && let Some(simd) = avx512::of(simd)
-    {
-        let mut all = [[0.0; SUMS]; 16];
-        for (all, sums) in all.iter_mut().zip(sums.iter().flatten()) {
-            S::as_mut_simd_f32s(all).0.copy_from_slice(sums);
-        }
-        for (index, sum) in avx512::all_in_pairs(simd, &all).into_iter().enumerate() {
-            put(index / B, index % B, sum);
-        }
-        return;
     }
     // What follows works on a copy in memory: otherwise the compiler keeps the sums there all the while.
     let mut parts = [[[0.0; SUMS]; B]; A];
@@ -166,12 +187,18 @@ fn tile<S: Simd, const V: usize, const A: usize, const B: usize>(
 
 /// The first `whole` groups of all sums of a row, as vectors of the machine.
 #[inline(always)]
-pub(super) fn vectors<S: Simd, const V: usize>(row: &[f32], whole: usize) -> &[[S::f32s; V]] {
+fn vectors<S: Simd, const V: usize>(row: &[f32], whole: usize) -> &[[S::f32s; V]] {
     &S::as_simd_f32s(row).0.as_chunks().0[..whole]
 }
 
-/// Their sum.
 #[inline(always)]
-pub(super) fn in_pairs(parts: &[f32; SUMS]) -> f32 {
-    fold_16(parts, |a, b| a + b)
+fn in_pairs(parts: &mut [f32; SUMS]) -> f32 {
+    let mut width = SUMS;
+    while width > 1 {
+        width /= 2;
+        for i in 0..width {
+            parts[i] += parts[i + width];
+        }
+    }
+    parts[0]
 }

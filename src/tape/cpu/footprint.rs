@@ -9,8 +9,6 @@ pub(super) struct Lengths {
     pub(super) slots: Vec<usize>,
     pub(super) normed: usize,
     pub(super) product: usize,
-    /// Columns of the queries.
-    pub(super) queried: usize,
 }
 
 impl Lengths {
@@ -25,18 +23,16 @@ impl Lengths {
                 }
                 lengths.slots[index] = lengths.slots[index].max(length);
             }
-            let len = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns;
-            for op in &tape.ops {
-                let (read, written) = op.slots();
-                let longest = read.into_iter().map(len).max().unwrap_or(0);
-                lengths.normed = lengths.normed.max(longest);
-                // What one operation writes lies there side by side.
-                let all = written.into_iter().map(len).sum();
-                lengths.product = lengths.product.max(all);
-                if let Op::Attend { q, .. } = op {
-                    lengths.queried = tape.slot(*q).columns;
-                }
-            }
+            let length = |slots: Vec<Slot>| {
+                let slots = slots.into_iter().map(|slot| tape.slot(slot));
+                slots.map(|info| info.rows * info.columns).max()
+            };
+            let longest = |of: fn(&Op) -> Vec<Slot>| {
+                let lengths = tape.ops.iter().filter_map(|op| length(of(op)));
+                lengths.max().unwrap_or(0)
+            };
+            lengths.normed = lengths.normed.max(longest(|op| op.slots().0));
+            lengths.product = lengths.product.max(longest(|op| op.slots().1));
         }
         lengths
     }
@@ -56,15 +52,22 @@ pub fn footprint(tapes: &[&Tape], threads: usize) -> Footprint {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let lengths = Lengths::of(tapes);
-    let (kv, queried) = (tape.kv, lengths.queried);
-    let shared = lengths.bytes() + attention::Sums::bytes_of(kv, queried);
-    let activations = shared + threads * attention::thread_bytes(kv, queried);
+    let activations =
+        Lengths::of(tapes).bytes() + threads * attention::thread_bytes(tape.kv, queried(tape));
     Footprint {
         weights: tape.weights.iter().map(bytes).sum(),
         kv: tape.kv.bytes() as u64,
         activations: activations as u64,
     }
+}
+
+/// Columns of the queries.
+fn queried(tape: &Tape) -> usize {
+    let columns = |op: &Op| match op {
+        Op::Attend { q, .. } => Some(tape.slot(*q).columns),
+        _ => None,
+    };
+    tape.ops.iter().find_map(columns).unwrap_or_default()
 }
 
 /// A matrix lies there as in its file, a vector as f32.

@@ -1,9 +1,9 @@
 //! Products of quantized matrices with rows of activations.
 //!
-//! One row of input is multiplied with weights as they are decoded (`stored`). For more, some weight rows at a time are
-//! decoded into a buffer that stays in the nearest caches, and multiplied with every input row. Products are (outputs,
-//! rows), so that threads write to places of their own; they are transposed as they are merged. The bits of a product
-//! depend neither on the number of rows, nor on the threads, nor on the machine: see `dots`.
+//! One row of input is multiplied with weights as they are decoded. For more, a few weight rows at a time are decoded into
+//! a buffer that stays in the nearest cache, and multiplied with every input row. Products are (outputs, rows), so that
+//! threads write to places of their own; they are transposed as they are merged. The bits of a product depend neither on
+//! the number of rows, nor on the threads, nor on the machine: see `dots`.
 
 use std::cell::RefCell;
 
@@ -11,13 +11,13 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::Matrix;
-use super::dots::Dots;
+use super::dots::{Dots, StoredDots};
 use super::exp::exp;
-use super::stored::StoredDots;
 
-/// Outputs that a thread takes at a time. The rows of a prompt's input, far more than the nearest cache holds, are read once
-/// for so many.
+/// Outputs that a thread takes at a time.
 const BLOCK: usize = 16;
+/// Weight rows that are decoded at a time: as many as the widest tile of products has.
+const DECODED: usize = 4;
 /// Rows of a product that a thread transposes at a time: as many floats as a cache line has.
 const TRANSPOSED: usize = 16;
 
@@ -35,27 +35,6 @@ pub(super) fn multiply(weight: &Matrix, input: &[f32], rows: usize, product: &mu
         .for_each(|(block, out)| {
             outputs(arch, weight, block * BLOCK, input, rows, out);
         });
-}
-
-/// The same of three weights, one after the other in the product: a small one alone is soon done, and threads then wait
-/// for each other.
-pub(super) fn multiply_three(
-    weights: [&Matrix; 3],
-    input: &[f32],
-    rows: usize,
-    product: &mut [f32],
-) {
-    let arch = pulp::Arch::new();
-    let mut rest = product;
-    let [a, b, c] = weights.map(|weight| {
-        let (product, after) = std::mem::take(&mut rest).split_at_mut(weight.rows() * rows);
-        rest = after;
-        let blocks = product.par_chunks_mut(BLOCK * rows).enumerate();
-        blocks.map(move |(block, out)| (weight, block * BLOCK, out))
-    });
-    a.chain(b).chain(c).for_each(|(weight, first, out)| {
-        outputs(arch, weight, first, input, rows, out);
-    });
 }
 
 /// `product = silu(gate input^T) * (up input^T)`, shapes as in `multiply`; `gates` is room for as much as the product.
@@ -97,17 +76,19 @@ fn outputs(
         });
     }
     BUFFER.with_borrow_mut(|buffer| {
-        let length = out.len() / rows * weight.columns();
+        let length = DECODED * weight.columns();
         if buffer.len() < length {
             buffer.resize(length, 0.0);
         }
-        arch.dispatch(Outputs {
-            weight,
-            first,
-            input,
-            buffer: &mut buffer[..length],
-            out,
-        });
+        for (index, out) in out.chunks_mut(DECODED * rows).enumerate() {
+            arch.dispatch(Outputs {
+                weight,
+                first: first + index * DECODED,
+                input,
+                buffer: &mut buffer[..out.len() / rows * weight.columns()],
+                out,
+            });
+        }
     });
 }
 
@@ -184,56 +165,4 @@ impl pulp::NullaryFnOnce for Gated<'_> {
 #[inline(always)]
 fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use memmap2::MmapMut;
-
-    use super::{Matrix, multiply};
-    use crate::model::Format;
-
-    const OUTPUTS: usize = 37;
-    const COLUMNS: usize = 768;
-    const ROWS: usize = 3;
-
-    /// Any blocks whose halves are small numbers.
-    fn random(format: Format, random: &mut fastrand::Rng) -> Matrix {
-        let mut bytes = vec![0; OUTPUTS * format.row_bytes(COLUMNS)];
-        random.fill(&mut bytes);
-        for block in bytes.chunks_exact_mut(format.block_bytes()) {
-            let last = block.len() - 1;
-            for at in [1, 3, last] {
-                if let Some(high) = block.get_mut(at) {
-                    *high &= 0xa7;
-                }
-            }
-        }
-        let mut map = MmapMut::map_anon(bytes.len()).unwrap();
-        map.copy_from_slice(&bytes);
-        let map = Arc::new(map.make_read_only().unwrap());
-        Matrix::new(format, COLUMNS, &map, 0..bytes.len())
-    }
-
-    #[test]
-    fn a_row_alone_has_the_bits_that_it_has_among_others() {
-        let mut rng = fastrand::Rng::with_seed(7);
-        let input: Vec<f32> = (0..ROWS * COLUMNS).map(|_| rng.f32() - 0.5).collect();
-        for format in Format::ALL {
-            let weight = random(format, &mut rng);
-            let mut among = [0.0; OUTPUTS * ROWS];
-            multiply(&weight, &input, ROWS, &mut among);
-            for (row, input) in input.chunks_exact(COLUMNS).enumerate() {
-                let mut alone = [0.0; OUTPUTS];
-                multiply(&weight, input, 1, &mut alone);
-                for (output, alone) in alone.iter().enumerate() {
-                    let among = among[output * ROWS + row];
-                    assert!(among.is_finite(), "{format:?} gives {among}");
-                    assert_eq!(alone.to_bits(), among.to_bits(), "{format:?}");
-                }
-            }
-        }
-    }
 }

@@ -3,8 +3,6 @@
 //! It also records and replays its steps, by which it gains nothing but the life cycle of the decode graph.
 
 mod attention;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 mod cache;
 mod core;
 mod dots;
@@ -15,13 +13,9 @@ mod load;
 mod matmul;
 mod norm;
 mod notes;
-mod pairs;
-mod part;
 mod rope;
 mod softmax;
 mod step;
-mod stored;
-mod threads;
 mod weight;
 
 use std::time::Instant;

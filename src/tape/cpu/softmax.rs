@@ -3,7 +3,6 @@
 use pulp::{Simd, WithSimd};
 
 use super::exp::exp;
-use super::pairs::fold_32;
 
 /// Positions whose scores come at a time.
 pub(super) const TILE: usize = 32;
@@ -42,7 +41,7 @@ impl Softmax {
             *score *= scale;
         }
         scores[seen..].fill(f32::NEG_INFINITY);
-        let greatest = greater(self.greatest, fold_32(scores, greater));
+        let greatest = greater(self.greatest, fold(scores, greater));
         if greatest > self.greatest {
             // Of nothing there is nothing to weigh.
             let less = if self.sum > 0.0 {
@@ -58,7 +57,7 @@ impl Softmax {
             *score = exp(*score - greatest);
         }
         scores[seen..].fill(0.0);
-        self.sum += fold_32(scores, |a, b| a + b);
+        self.sum += fold(scores, |a, b| a + b);
     }
 }
 
@@ -67,36 +66,18 @@ fn greater(a: f32, b: f32) -> f32 {
     if b > a { b } else { a }
 }
 
-/// Adds what was summed of some positions to what was summed of those before, query by query.
-pub(super) struct Merge<'a> {
-    /// (queries), and their sums: (queries, head_dim)
-    pub(super) whole: (&'a mut [Softmax], &'a mut [f32]),
-    pub(super) part: (&'a [Softmax], &'a [f32]),
-    pub(super) head_dim: usize,
-}
-
-impl pulp::NullaryFnOnce for Merge<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        let (whole, sums) = self.whole;
-        let whole = whole.iter_mut().zip(sums.chunks_exact_mut(self.head_dim));
-        let (part, sums) = self.part;
-        let part = part.iter().zip(sums.chunks_exact(self.head_dim));
-        for ((whole, sums), (part, added)) in whole.zip(part) {
-            let greatest = greater(whole.greatest, part.greatest);
-            let (less, more) = (
-                exp(whole.greatest - greatest),
-                exp(part.greatest - greatest),
-            );
-            whole.greatest = greatest;
-            whole.sum = whole.sum * less + part.sum * more;
-            for (sum, added) in sums.iter_mut().zip(added) {
-                *sum = *sum * less + added * more;
-            }
+/// All of them, in pairs: an order that vectors have.
+#[inline(always)]
+fn fold(values: &[f32; TILE], of: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut parts = *values;
+    let mut width = TILE;
+    while width > 1 {
+        width /= 2;
+        for i in 0..width {
+            parts[i] = of(parts[i], parts[i + width]);
         }
     }
+    parts[0]
 }
 
 /// `sums += weights values`: weights are (queries, TILE), values (TILE, head_dim), sums (queries, head_dim).
@@ -112,98 +93,72 @@ impl WithSimd for Weighted<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // As many queries, and columns of the rest, at once as there are registers for their sums.
+        // As many queries at once as there are registers for their sums.
         match S::F32_LANES {
-            16 => {
-                let rest = self.grouped::<S, 1, 8, 1>(simd);
-                let rest = rest.grouped::<S, 1, 2, 4>(simd);
-                rest.grouped::<S, 1, 1, 4>(simd);
-            }
-            8 => {
-                let rest = self.grouped::<S, 2, 4, 1>(simd);
-                rest.grouped::<S, 2, 1, 4>(simd);
-            }
-            4 => {
-                let rest = self.grouped::<S, 4, 4, 1>(simd);
-                rest.grouped::<S, 4, 1, 4>(simd);
-            }
-            _ => {
-                self.grouped::<S, LANES, 1, 1>(simd);
-            }
+            16 => self.grouped::<S, 1, 8>(simd),
+            8 => self.grouped::<S, 2, 4>(simd),
+            4 => self.grouped::<S, 4, 4>(simd),
+            _ => self.grouped::<S, LANES, 1>(simd),
         }
     }
 }
 
 impl Weighted<'_> {
-    /// For `Q` queries at once, `C` times so many columns as there are lanes, as long as there are so many; returns the
-    /// other queries.
     #[inline(always)]
-    fn grouped<S: Simd, const V: usize, const Q: usize, const C: usize>(self, simd: S) -> Self {
+    fn grouped<S: Simd, const V: usize, const Q: usize>(self, simd: S) {
         let Self {
             weights,
             values,
             head_dim,
             sums,
         } = self;
-        let (groups, rest) = weights.as_chunks::<Q>();
-        let (sums, rest_sums) = sums.split_at_mut(groups.len() * Q * head_dim);
-        for (weights, sums) in groups.iter().zip(sums.chunks_exact_mut(Q * head_dim)) {
-            let wide = head_dim / (C * LANES) * (C * LANES);
-            for column in (0..wide).step_by(C * LANES) {
-                add::<S, V, Q, C>(simd, weights, values, head_dim, column, sums);
-            }
-            let whole = head_dim / LANES * LANES;
-            for column in (wide..whole).step_by(LANES) {
-                add::<S, V, Q, 1>(simd, weights, values, head_dim, column, sums);
-            }
-            for (weights, sums) in weights.iter().zip(sums.chunks_exact_mut(head_dim)) {
-                for (values, weight) in values.chunks_exact(head_dim).zip(weights) {
-                    for (sum, value) in sums[whole..].iter_mut().zip(&values[whole..]) {
-                        *sum = weight.mul_add(*value, *sum);
-                    }
-                }
-            }
+        let whole = weights.len() / Q * Q;
+        for query in (0..whole).step_by(Q) {
+            let sums = &mut sums[query * head_dim..][..Q * head_dim];
+            add::<S, V, Q>(simd, &weights[query..][..Q], values, head_dim, sums);
         }
-        Self {
-            weights: rest,
-            values,
-            head_dim,
-            sums: rest_sums,
+        for query in whole..weights.len() {
+            let sums = &mut sums[query * head_dim..][..head_dim];
+            add::<S, V, 1>(simd, &weights[query..][..1], values, head_dim, sums);
         }
     }
 }
 
-/// To the sums of `C` times `LANES` columns, from `column` on.
 #[inline(always)]
-fn add<S: Simd, const V: usize, const Q: usize, const C: usize>(
+fn add<S: Simd, const V: usize, const Q: usize>(
     simd: S,
-    weights: &[[f32; TILE]; Q],
+    weights: &[[f32; TILE]],
     values: &[f32],
     head_dim: usize,
-    column: usize,
     sums: &mut [f32],
 ) {
-    let mut parts = [[[simd.splat_f32s(0.0); V]; C]; Q];
-    for (parts, sums) in parts.iter_mut().zip(sums.chunks_exact(head_dim)) {
-        let sums = &sums[column..][..C * LANES];
-        parts.copy_from_slice(S::as_simd_f32s(sums).0.as_chunks().0);
-    }
-    for (position, values) in values.chunks_exact(head_dim).take(TILE).enumerate() {
-        let (values, _) = S::as_simd_f32s(&values[column..][..C * LANES]);
-        let values = &values.as_chunks::<V>().0[..C];
-        for query in 0..Q {
-            let weight = simd.splat_f32s(weights[query][position]);
-            for c in 0..C {
+    let whole = head_dim / LANES * LANES;
+    for column in (0..whole).step_by(LANES) {
+        let mut parts = [[simd.splat_f32s(0.0); V]; Q];
+        for (query, parts) in parts.iter_mut().enumerate() {
+            let sums = &sums[query * head_dim + column..][..LANES];
+            parts.copy_from_slice(S::as_simd_f32s(sums).0);
+        }
+        for (position, values) in values.chunks_exact(head_dim).enumerate() {
+            let (values, _) = S::as_simd_f32s(&values[column..][..LANES]);
+            for query in 0..Q {
+                let weight = simd.splat_f32s(weights[query][position]);
                 for v in 0..V {
-                    parts[query][c][v] =
-                        simd.mul_add_f32s(weight, values[c][v], parts[query][c][v]);
+                    parts[query][v] = simd.mul_add_f32s(weight, values[v], parts[query][v]);
                 }
             }
         }
+        for (query, parts) in parts.iter().enumerate() {
+            let sums = &mut sums[query * head_dim + column..][..LANES];
+            S::as_mut_simd_f32s(sums).0.copy_from_slice(parts);
+        }
     }
-    for (parts, sums) in parts.iter().zip(sums.chunks_exact_mut(head_dim)) {
-        let sums = &mut sums[column..][..C * LANES];
-        let sums = S::as_mut_simd_f32s(sums).0.as_chunks_mut().0;
-        sums.copy_from_slice(parts);
+    for (query, weights) in weights.iter().enumerate() {
+        let sums = &mut sums[query * head_dim + whole..][..head_dim - whole];
+        for (values, weight) in values.chunks_exact(head_dim).zip(weights) {
+            for (sum, value) in sums.iter_mut().zip(&values[whole..]) {
+                *sum = weight.mul_add(*value, *sum);
+            }
+        }
     }
 }

@@ -81,20 +81,9 @@ impl Matrix {
         self.format.decode(self.row(row), sink);
     }
 
-    pub(super) fn format(&self) -> Format {
-        self.format
-    }
-
-    /// What is stored of one row.
     #[inline(always)]
     fn row(&self, row: usize) -> &[u8] {
-        self.some_rows(row, 1)
-    }
-
-    /// What is stored of `count` rows, the first of them `row`.
-    #[inline(always)]
-    pub(super) fn some_rows(&self, row: usize, count: usize) -> &[u8] {
         let stride = self.format.row_bytes(self.columns);
-        &self.map[self.bytes.clone()][row * stride..][..count * stride]
+        &self.map[self.bytes.clone()][row * stride..][..stride]
     }
 }
