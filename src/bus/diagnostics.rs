@@ -66,6 +66,7 @@ impl Diagnostics {
     /// dictionary for each kind of operation of the last one: count (t), us, of all of that kind (d), bytes that they must
     /// read and write once (t). Nothing is recorded anew, and such steps are in no percentile.
     #[zbus(property(emits_changed_signal = "false"))]
+    #[allow(clippy::needless_pass_by_value)] // zbus passes it so
     fn timing(&self, #[zbus(header)] header: Option<Header<'_>>) -> Info {
         let engine = &self.shared.engine;
         let receipt = engine.status().borrow().receipt;
