@@ -139,8 +139,11 @@ struct Cache {
     u32 heads;
     u32 kv_heads;
     u32 head_dim;
-    // Elements of a head that are rotated, its first ones.
+    // Elements of a head that are rotated, its first ones; 0: none.
     u32 rotated;
+    // A rotated query is multiplied by 1 + beta ln(1 + floor(position / original)); original 0: it is not.
+    u32 original;
+    f32 beta;
 };
 
 // Rotated q, and k and v into the cache, of a prompt.
@@ -158,7 +161,7 @@ struct RopeStoreArgs {
     f32 epsilon;
 };
 
-// out = softmax(q K^T / sqrt(head_dim)) V. Of a step q, k and v may come as they left their product: they are rotated,
+// out = softmax(scale q K^T) V. Of a step q, k and v may come as they left their product: they are rotated,
 // and k and v stored, on the way.
 struct AttendArgs {
     Cache cache;
@@ -197,9 +200,13 @@ struct ChooseArgs {
     u64 sequence;
     // (TOKENS, STEP_ROWS), in pinned memory.
     u64 tokens;
+    // (TOKENS, STEP_ROWS, 1 + BEST), in pinned memory.
+    u64 best;
+    // (conversations, mask_words): what each may say next, a head and a bit for each token.
+    u64 masks;
     u64 stamp;
     u32 vocabulary;
-    u32 pad;
+    u32 mask_words;
 };
 
 // The example kernels of smoke.cu.

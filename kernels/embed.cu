@@ -9,6 +9,7 @@ __device__ __forceinline__ void obey(const EmbedArgs &a, const volatile Command 
     if (threadIdx.x == 0) {
         if (says & SAYS_TOKEN) conversation->token = command->row.token;
         if (says & SAYS_POSITION) conversation->position = command->row.position;
+        if (says & SAYS_GUIDE) conversation->guide = command->guide;
     }
     if (says & SAYS_SAMPLER) {
         const volatile u32 *from = reinterpret_cast<const volatile u32 *>(&command->sampler);

@@ -25,7 +25,7 @@ pub(crate) struct Compiled {
 
 impl Nvrtc {
     /// In `$GANGLION_NVRTC` if it is set, else in a CUDA toolkit, else in the Python wheels of target/venv. The compiler
-    /// and the headers are of one root, as tests/deps/nvrtc.sh has it. None if it is nowhere; an error if it is not
+    /// and the headers are of one root, as cross/deps/nvrtc.sh has it. None if it is nowhere; an error if it is not
     /// where the variable says.
     pub(crate) fn find() -> Result<Option<Self>> {
         let set = env::var_os("GANGLION_NVRTC").filter(|root| !root.is_empty());

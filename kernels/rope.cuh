@@ -50,6 +50,14 @@ struct Head {
         }
     }
 
+    // Of a query that has been rotated.
+    __device__ __forceinline__ void scale(const Cache &c, u32 position) {
+        if (!c.original) return;
+        float by = 1.0f + c.beta * logf((float)(1 + position / c.original));
+#pragma unroll
+        for (int i = 0; i < PAIRS; ++i) first[i] *= by, second[i] *= by;
+    }
+
     template <typename R> __device__ __forceinline__ void put(const Cache &c, R *to, u32 lane) const {
 #pragma unroll
         for (int i = 0; i < PAIRS; ++i) {

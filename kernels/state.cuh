@@ -17,6 +17,10 @@
 #define COMMANDS 4
 // Steps whose tokens are there at once.
 #define TOKENS 8
+// The most probable tokens that are told with a chosen one, at most.
+#define BEST 20
+// Words before the bits of a mask: the number of the token that it is of, and what fills up to 16 bytes.
+#define MASK_HEAD 4
 // A row that only fills a step up to a recorded size.
 #define NOBODY 0xffffffffu
 
@@ -48,6 +52,8 @@ struct Sampler {
     u32 counter_high;
     u32 seed_low;
     u32 seed_high;
+    // How many of the most probable tokens are told with each, and 1; 0: not even the probability of the chosen one.
+    u32 best;
     u32 pushed;
     u32 history[HISTORY];
 };
@@ -56,11 +62,21 @@ struct Conversation {
     // What the next step starts with.
     u32 token;
     u32 position;
+    // Number of the token, counted from 1, that the next mask must be of; 0: nothing guides.
+    u32 guide;
+    u32 unused;
     Sampler sampler;
 };
 
+// A token and the logarithm of its probability. The n best of step n are in pinned memory, (TOKENS, STEP_ROWS, 1 + BEST): the
+// chosen one, then others in any order, then NOBODY.
+struct Scored {
+    u32 token;
+    f32 logprob;
+};
+
 // What a command says.
-enum Says { SAYS_TOKEN = 1, SAYS_POSITION = 2, SAYS_SAMPLER = 4, SAYS_PAGES = 8 };
+enum Says { SAYS_TOKEN = 1, SAYS_POSITION = 2, SAYS_SAMPLER = 4, SAYS_PAGES = 8, SAYS_GUIDE = 16 };
 
 struct Command {
     Row row;
@@ -68,7 +84,7 @@ struct Command {
     // Pages of the conversation's table that are new, in the host's copy of it.
     u32 first_page;
     u32 pages;
-    u32 unused;
+    u32 guide;
     Sampler sampler;
-    u32 unused_too[10];
+    u32 unused[9];
 };

@@ -1,4 +1,4 @@
 // Products of prompts with weights in BF16.
 #include "prompt/shapes.cuh"
 
-PROMPT_PLAIN(BF16, bf16)
+PROMPT_KERNELS(BF16, bf16)

@@ -1,4 +1,4 @@
 // Products of prompts with weights in F16.
 #include "prompt/shapes.cuh"
 
-PROMPT_PLAIN(F16, f16)
+PROMPT_KERNELS(F16, f16)

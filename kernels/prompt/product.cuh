@@ -144,13 +144,14 @@ template <typename T> __device__ __forceinline__ void put_pair(T *out, u32 strid
         if (row + 1 < rows) out[row + 1] = round_to<T>(values[1]);
     }
 }
-__device__ __forceinline__ void add_pair(const float *out, u32 stride, u32 row, u32 rows, float (&values)[2]) {
+__device__ __forceinline__ void read_pair(const float *from, u32 stride, u32 row, u32 rows, float (&values)[2]) {
+    values[0] = values[1] = 0.0f;
     if (stride % 2 == 0 && row + 1 < rows) {
-        float2 there = *reinterpret_cast<const float2 *>(out + row);
-        values[0] += there.x, values[1] += there.y;
+        float2 there = *reinterpret_cast<const float2 *>(from + row);
+        values[0] = there.x, values[1] = there.y;
     } else if (row < rows) {
-        values[0] += out[row];
-        if (row + 1 < rows) values[1] += out[row + 1];
+        values[0] = from[row];
+        if (row + 1 < rows) values[1] = from[row + 1];
     }
 }
 
@@ -211,7 +212,51 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
         else copies_end();
     }
     u32 slot = 0, next = S::STAGES - 1, at_inputs = base + (along_tokens * 16 * M + lane % 16) * 128;
-    for (u32 k = 0; k < units; ++k) {
+    // What comes next of both sides is read from shared memory while what is there is multiplied, over the border of stages too:
+    // where a stage ends, its last step is still to be multiplied when the threads wait for each other. Of other weights
+    // numbers must be made first, which has the tensor cores wait no longer.
+    constexpr bool ahead = !Blocks<F>::scaled && Layout<F>::quants == 2048 && Mma<T>::template holds<F>();
+    if constexpr (ahead) {
+        u32 x[2][M][4], w[2][N][4], of_step[4], skip = 0;
+        const u8 *first_unit = staged + G::inputs + along_rows * N * G::unit + lane * 16;
+#pragma unroll
+        for (u32 s = 0; s < 4; ++s) of_step[s] = at_inputs + ((2 * s + lane / 16) ^ lane % 8) * 16;
+        auto read = [&](u32 to, u32 s) {
+#pragma unroll
+            for (u32 m = 0; m < M; ++m) matrices(x[to][m], of_step[s] + skip + m * 2048);
+#pragma unroll
+            for (u32 n = 0; n < N; ++n) {
+                uint4 four = *reinterpret_cast<const uint4 *>(first_unit + skip + n * G::unit + s * 512);
+                w[to][n][0] = four.x, w[to][n][1] = four.y, w[to][n][2] = four.z, w[to][n][3] = four.w;
+            }
+        };
+        copies_wait<S::STAGES - 2>();
+        __syncthreads();
+        read(0, 0);
+        for (u32 k = 0; k < units; ++k) {
+#pragma unroll
+            for (u32 s = 0; s < 4; ++s) {
+                if (s == 3) {
+                    copies_wait<S::STAGES - 2>();
+                    __syncthreads();
+                    next = slot, slot = slot + 1 == S::STAGES ? 0 : slot + 1, skip = slot * G::bytes;
+                }
+                read((s + 1) % 2, (s + 1) % 4);
+                // Into the stage that all have read.
+                if (s == 0) {
+                    if (k + S::STAGES - 1 < units) load(k + S::STAGES - 1, next);
+                    else copies_end();
+                }
+#pragma unroll
+                for (u32 m = 0; m < M; ++m)
+#pragma unroll
+                    for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                        for (int h = 0; h < 2; ++h) Mma<T>::run(sums[m][n][h], x[s % 2][m], w[s % 2][n][h], w[s % 2][n][h + 2]);
+            }
+        }
+    }
+    for (u32 k = 0; !ahead && k < units; ++k) {
         copies_wait<S::STAGES - 2>();
         __syncthreads();
         if (k + S::STAGES - 1 < units) load(k + S::STAGES - 1, next);
@@ -273,61 +318,100 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
             }
         }
     }
-    // Sums 0 and 1 are of token g and the rows 2 t and 2 t + 1 of half h of a tile, 2 and 3 of token g + 8.
+    // Sums 0 and 1 are of token g and the rows 2 t and 2 t + 1 of half h of a tile, 2 and 3 of token g + 8. What belongs to a row
+    // is read once and before anything is stored: a load behind a store would wait for it, each by itself.
     u32 tile_index = blockIdx.y * S::tiles + along_rows * N;
+    float row_scales[N][2][2], biases[N][2][2];
+    float *outs[N];
+    u32 strides[N], row_of[N], rows_of[N];
+    bool has_bias = a.bias0 || a.bias1 || a.bias2;
 #pragma unroll
-    for (u32 m = 0; m < M; ++m)
+    for (u32 n = 0; n < N; ++n) {
+        u32 matrix, tile;
+        tile_of(a, min(tile_index + n, all_tiles - 1), matrix, tile);
+        const Tiles &of = matrix_of(a, matrix);
+        const float *bias = at<const float>(matrix == 0 ? a.bias0 : matrix == 1 ? a.bias1 : a.bias2);
+        // Of tiles beyond the last nothing is kept.
+        row_of[n] = tile * 16 + 2 * t, rows_of[n] = tile_index + n < all_tiles ? of.rows : 0;
+        strides[n] = a.out_stride ? a.out_stride : of.rows;
+        outs[n] = at<float>(matrix == 0 ? a.out0 : matrix == 1 ? a.out1 : a.out2);
 #pragma unroll
-        for (int second = 0; second < 2; ++second) {
-            u32 token = first + (along_tokens * M + m) * 16 + g + 8 * second;
-            if (token >= rows) continue;
-            if (a.outcome == GATED) {
-                if (tile_index >= all_tiles) continue;
+        for (int h = 0; h < 2; ++h)
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                u32 row = row_of[n] + 8 * h + i;
+                bool there = row < rows_of[n];
+                row_scales[n][h][i] = there ? row_scale<F>(of, row) : 1.0f;
+                biases[n][h][i] = has_bias && bias && there ? bias[row] : 0.0f;
+            }
+    }
+#pragma unroll
+    for (u32 m = 0; m < M; ++m) {
+        u32 token = first + (along_tokens * M + m) * 16 + g;
+        if (a.outcome == GATED) {
+#pragma unroll
+            for (int second = 0; second < 2; ++second)
 #pragma unroll
                 for (int h = 0; h < 2; ++h) {
-                    u32 row = tile_index / 2 * 16 + 8 * h + 2 * t;
                     float gated[2];
 #pragma unroll
                     for (int i = 0; i < 2; ++i) {
-                        bool there = row + i < a.weight0.rows;
-                        float gate = sums[m][0][h][2 * second + i], up = sums[m][1][h][2 * second + i];
-                        if (there) gate *= row_scale<F>(a.weight0, row + i), up *= row_scale<F>(a.weight1, row + i);
+                        float gate = sums[m][0][h][2 * second + i] * row_scales[0][h][i], up = sums[m][1][h][2 * second + i] * row_scales[1][h][i];
                         gated[i] = gate / (1.0f + expf(-gate)) * up;
                     }
-                    put_pair<T>(at<T>(a.out0) + (u64)token * a.out_stride, a.out_stride, row, a.weight0.rows, gated);
+                    u32 to = token + 8 * second;
+                    if (to < rows) put_pair<T>(at<T>(a.out0) + (u64)to * a.out_stride, a.out_stride, row_of[0] + 8 * h, rows_of[0], gated);
                 }
-                continue;
-            }
+            continue;
+        }
+        float values[2][N][2][2];
 #pragma unroll
-            for (u32 n = 0; n < N; ++n) {
-                if (tile_index + n >= all_tiles) continue;
-                u32 matrix, tile;
-                tile_of(a, tile_index + n, matrix, tile);
-                const Tiles &of = matrix_of(a, matrix);
-                const float *bias = at<const float>(matrix == 0 ? a.bias0 : matrix == 1 ? a.bias1 : a.bias2);
-                u32 stride = a.out_stride ? a.out_stride : of.rows;
-                float *out = at<float>(matrix == 0 ? a.out0 : matrix == 1 ? a.out1 : a.out2) + (u64)token * stride;
+        for (int second = 0; second < 2; ++second)
 #pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    u32 row = tile * 16 + 8 * h + 2 * t;
-                    float values[2];
+            for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                for (int h = 0; h < 2; ++h)
 #pragma unroll
                     for (int i = 0; i < 2; ++i) {
-                        float &value = values[i];
-                        value = sums[m][n][h][2 * second + i];
-                        if (row + i >= of.rows) continue;
-                        value *= row_scale<F>(of, row + i);
-                        if (bias) value += bias[row + i];
+                        float value = sums[m][n][h][2 * second + i] * row_scales[n][h][i] + biases[n][h][i];
                         if (a.outcome == SILU) value /= 1.0f + expf(-value);
-                        if (a.outcome == MULTIPLIED) value *= at<const float>(a.out1)[(u64)token * stride + row + i];
+                        values[second][n][h][i] = value;
                     }
-                    if (a.outcome == MULTIPLIED) {
-                        put_pair<T>(at<T>(a.out0) + (u64)token * stride, stride, row, of.rows, values);
-                        continue;
+        // What they are added to or multiplied by, all at once.
+        if (a.outcome == ADDED || a.outcome == MULTIPLIED) {
+            float there[2][N][2][2];
+#pragma unroll
+            for (int second = 0; second < 2; ++second)
+#pragma unroll
+                for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        u32 to = token + 8 * second;
+                        const float *from = a.outcome == ADDED ? outs[n] : at<const float>(a.out1);
+                        read_pair(from + (u64)to * strides[n], strides[n], row_of[n] + 8 * h, to < rows ? rows_of[n] : 0, there[second][n][h]);
                     }
-                    if (a.outcome == ADDED) add_pair(out, stride, row, of.rows, values);
-                    put_pair<float>(out, stride, row, of.rows, values);
-                }
-            }
+#pragma unroll
+            for (int second = 0; second < 2; ++second)
+#pragma unroll
+                for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                    for (int h = 0; h < 2; ++h)
+#pragma unroll
+                        for (int i = 0; i < 2; ++i) {
+                            float &value = values[second][n][h][i], other = there[second][n][h][i];
+                            value = a.outcome == ADDED ? value + other : value * other;
+                        }
         }
+#pragma unroll
+        for (int second = 0; second < 2; ++second)
+#pragma unroll
+            for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    u32 to = token + 8 * second, row = row_of[n] + 8 * h;
+                    if (to >= rows) continue;
+                    if (a.outcome == MULTIPLIED) put_pair<T>(at<T>(a.out0) + (u64)to * strides[n], strides[n], row, rows_of[n], values[second][n][h]);
+                    else put_pair<float>(outs[n] + (u64)to * strides[n], strides[n], row, rows_of[n], values[second][n][h]);
+                }
+    }
 }

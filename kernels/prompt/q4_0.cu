@@ -1,4 +1,4 @@
 // Products of prompts with weights in Q4_0.
 #include "prompt/shapes.cuh"
 
-PROMPT_BLOCKS(Q4_0, q4_0)
+PROMPT_KERNELS(Q4_0, q4_0)

@@ -1,4 +1,4 @@
 // Products of prompts with weights in Q4_1.
 #include "prompt/shapes.cuh"
 
-PROMPT_BLOCKS(Q4_1, q4_1)
+PROMPT_KERNELS(Q4_1, q4_1)

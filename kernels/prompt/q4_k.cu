@@ -1,4 +1,4 @@
 // Products of prompts with weights in Q4_K.
 #include "prompt/shapes.cuh"
 
-PROMPT_BLOCKS(Q4_K, q4_k)
+PROMPT_KERNELS(Q4_K, q4_k)

@@ -1,4 +1,4 @@
 // Products of prompts with weights in Q5_0.
 #include "prompt/shapes.cuh"
 
-PROMPT_BLOCKS(Q5_0, q5_0)
+PROMPT_KERNELS(Q5_0, q5_0)

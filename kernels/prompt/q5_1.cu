@@ -1,4 +1,4 @@
 // Products of prompts with weights in Q5_1.
 #include "prompt/shapes.cuh"
 
-PROMPT_BLOCKS(Q5_1, q5_1)
+PROMPT_KERNELS(Q5_1, q5_1)

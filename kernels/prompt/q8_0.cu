@@ -1,4 +1,4 @@
 // Products of prompts with weights in Q8_0.
 #include "prompt/shapes.cuh"
 
-PROMPT_BLOCKS(Q8_0, q8_0)
+PROMPT_KERNELS(Q8_0, q8_0)

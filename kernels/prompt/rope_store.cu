@@ -16,6 +16,7 @@ template <typename T, typename C> __device__ __forceinline__ void rope_store(con
     if (norm) values.normalize(c, at<const float>(norm), a.epsilon, lane);
     if (is_q || is_k) values.rotate(c, a.angles, position, lane);
     if (is_q) {
+        values.scale(c, position);
         values.put<T>(c, at<T>(a.out) + (u64)row * a.stride + index * c.head_dim, lane);
         return;
     }

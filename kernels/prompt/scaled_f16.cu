@@ -1,4 +1,4 @@
 // Products of prompts with weights in SCALED_F16.
 #include "prompt/shapes.cuh"
 
-PROMPT_PLAIN(SCALED_F16, scaled_f16)
+PROMPT_KERNELS(SCALED_F16, scaled_f16)

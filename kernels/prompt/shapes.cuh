@@ -3,10 +3,8 @@
 #pragma once
 #include "prompt/product.cuh"
 
-typedef Shape<2, 4, 4, 3> Shape128x128;
-typedef Shape<2, 2, 4, 3> Shape128x64;
-typedef Shape<1, 4, 4, 4> Shape64x128;
-typedef Shape<2, 2, 2, 3> Shape64x64;
+typedef Shape<1, 4, 4, 3> Shape64x128;
+typedef Shape<2, 2, 2, 4> Shape64x64;
 typedef Shape<1, 2, 1, 8> Shape16x64;
 
 // BLOCKS: at least as many on a multiprocessor.
@@ -16,10 +14,6 @@ typedef Shape<1, 2, 1, 8> Shape16x64;
     }
 #define PROMPT_BOTH(FORMAT, NAME, SHAPE, BLOCKS) \
     PROMPT_KERNEL(FORMAT, NAME, half, f16, SHAPE, BLOCKS) PROMPT_KERNEL(FORMAT, NAME, __nv_bfloat16, bf16, SHAPE, BLOCKS)
-#define PROMPT_SMALL(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x64, 4) PROMPT_BOTH(FORMAT, NAME, 16x64, 4)
-// Weights of four bytes.
-#define PROMPT_WIDE(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 128x64, 2) PROMPT_SMALL(FORMAT, NAME)
-// Of two bytes: all that takes time is to fetch both sides, which the largest tile does least often.
-#define PROMPT_PLAIN(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 128x128, 2) PROMPT_BOTH(FORMAT, NAME, 128x64, 3) PROMPT_SMALL(FORMAT, NAME)
-// Blocks with scales: no two warps make the same numbers of them.
-#define PROMPT_BLOCKS(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x128, 3) PROMPT_SMALL(FORMAT, NAME)
+// Of four bytes: the largest tile leaves no room.
+#define PROMPT_WIDE(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x64, 4) PROMPT_BOTH(FORMAT, NAME, 16x64, 4)
+#define PROMPT_KERNELS(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x128, 3) PROMPT_WIDE(FORMAT, NAME)

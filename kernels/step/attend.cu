@@ -92,7 +92,9 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     u32 seen_from = a.window && length > a.window ? length - a.window : 0, first_split = seen_from / split;
     u32 end_split = (length + split - 1) / split, splits = end_split - first_split;
     if (first_split + blockIdx.x >= end_split) return;
-    u32 begin = (first_split + blockIdx.x) * split, end = min(length, begin + split);
+    // Of its first split a window skips what lies before its first chunk.
+    u32 first_chunk = seen_from / S::CHUNK * S::CHUNK;
+    u32 begin = max((first_split + blockIdx.x) * split, first_chunk), end = min(length, (first_split + blockIdx.x + 1) * split);
     // From here on positions are of this step, and their k and v are in `fresh`.
     u32 fresh_from = !raw ? length : mine.first == row ? position : row_now(rows + mine.first).position;
     const u64 *table = table_of(c, mine.entry);
@@ -155,6 +157,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
         if (takes_q && raw) {
             if (a.q_norm) taken.normalize(c, at<const float>(a.q_norm), a.epsilon, lane);
             taken.rotate(c, a.angles, position, lane);
+            taken.scale(c, position);
             taken.put<T>(c, to, lane);
         } else if (takes_q) {
             const T *q = at<const T>(a.q) + (u64)row * a.stride + head * head_dim;

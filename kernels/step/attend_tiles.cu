@@ -76,7 +76,9 @@ template <typename T, typename C, int D> __device__ __forceinline__ void attend(
     u32 base = (u32)__cvta_generic_to_shared(memory), ring = base + At::RINGS + warp * DEPTH * At::COMING;
 
     // Keys, then values of each unit of the warp, one unit after the other.
-    u32 fetched_split = first_split + blockIdx.x, fetched = fetched_split * split, to = 0;
+    // Of its first split a window skips what lies before its first chunk.
+    u32 first_chunk = seen_from / CHUNK * CHUNK;
+    u32 fetched_split = first_split + blockIdx.x, fetched = max(fetched_split * split, first_chunk), to = 0;
     auto fetch = [&](bool is_v) {
         if (fetched_split < end_split) {
             u32 first = fetched + warp * UNIT, end = min(length, fresh_from);
@@ -120,6 +122,7 @@ template <typename T, typename C, int D> __device__ __forceinline__ void attend(
                 Head values(c, at<const float>(a.q) + ((u64)row * c.heads + head) * D, lane);
                 if (a.q_norm) values.normalize(c, at<const float>(a.q_norm), a.epsilon, lane);
                 values.rotate(c, a.angles, position, lane);
+                values.scale(c, position);
                 values.put<T>(c, query, lane);
             } else {
                 const T *q = at<const T>(a.q) + (u64)row * a.stride + head * D;
@@ -197,7 +200,7 @@ template <typename T, typename C, int D> __device__ __forceinline__ void attend(
         u32 end = min(length, (s + 1) * split);
         // Of the heads g and g + 8: the greatest score, this lane's part of the sum, and what the weights add up to.
         float greatest[2] = {LEAST, LEAST}, sum[2] = {}, sums[D / 8][4] = {};
-        for (u32 chunk = s * split; chunk < end; chunk += CHUNK) {
+        for (u32 chunk = max(s * split, first_chunk); chunk < end; chunk += CHUNK) {
             u32 first = chunk + warp * UNIT;
             u32 keys = arrived(false, first, end) + lane % 8 * At::PITCH + lane / 8 * 16;
             fetch(false);
