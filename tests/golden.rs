@@ -10,7 +10,18 @@ use ganglion::tape::{Ending, KvType};
 
 use crate::support::needs;
 
-const TINY: [&str; 4] = ["tiny-llama", "tiny-llama3-rope", "tiny-qwen2", "tiny-qwen3"];
+/// Every tiny model, by the name of its directory.
+fn tiny() -> Vec<String> {
+    let entries = std::fs::read_dir(golden("")).expect("golden data is in the repository");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("it is read").file_name().into_string())
+        .map(|name| name.expect("names are UTF-8"))
+        .filter(|name| name.starts_with("tiny-"))
+        .collect();
+    names.sort();
+    assert!(names.len() >= 4, "{names:?}");
+    names
+}
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -75,6 +86,18 @@ fn assert_within(what: &str, comparison: &Comparison, bounds: &Bounds) {
     );
 }
 
+impl Bounds {
+    /// The bounds of a tiny model that shows rounding as its `rounding` says (`tests/golden/README.md`).
+    fn of(self, name: &str) -> Self {
+        let times = std::fs::read_to_string(golden(name).join("rounding"));
+        let times: f64 = times.map_or(1.0, |times| times.trim().parse().expect("a number"));
+        Self {
+            mean: times * self.mean,
+            p99: times * self.p99,
+        }
+    }
+}
+
 /// All that f32 leaves open is the order of the sums.
 const F32: Bounds = Bounds {
     mean: 1e-4,
@@ -85,8 +108,8 @@ const F32: Bounds = Bounds {
 /// tests/golden/README.md says of it.
 #[test]
 fn tiny_models_meet_their_references() {
-    for name in TINY {
-        let reference = reference(&golden(name).join("golden.json"));
+    for name in tiny() {
+        let reference = reference(&golden(&name).join("golden.json"));
         for (kv, bounds) in [
             (KvType::F32, F32),
             (
@@ -94,17 +117,19 @@ fn tiny_models_meet_their_references() {
                 Bounds {
                     mean: 1e-3,
                     p99: 1e-3,
-                },
+                }
+                .of(&name),
             ),
             (
                 KvType::Q8_0,
                 Bounds {
                     mean: 6e-3,
                     p99: 2e-2,
-                },
+                }
+                .of(&name),
             ),
         ] {
-            let mut runner = runner(&golden(name), kv, 64);
+            let mut runner = runner(&golden(&name), kv, 64);
             let ours = score(&mut runner, &reference, 48).expect("ids are within the vocabulary");
             let comparison = compare(&ours, &reference);
             assert_within(&format!("{name} kv {}", kv.name()), &comparison, &bounds);
@@ -133,6 +158,63 @@ fn a_gguf_of_a_tiny_model_meets_the_same_reference() {
     let comparison = compare(&ours, &reference);
     assert_within("tiny-llama3-rope as GGUF", &comparison, &F32);
     assert_eq!(comparison.greedy_equal, comparison.greedy_total);
+}
+
+/// Files that llama.cpp's converter wrote, beside the tiny models: their references are of the weights as they are stored.
+#[test]
+fn gguf_files_meet_their_references() {
+    for name in tiny() {
+        let model = golden(&name).join("model.q8_0.gguf");
+        if !model.exists() {
+            continue;
+        }
+        let reference = reference(&model.with_extension("gguf.golden.json"));
+        let mut runner = runner(&model, KvType::F32, 64);
+        let ours = score(&mut runner, &reference, 48).expect("ids are within the vocabulary");
+        let comparison = compare(&ours, &reference);
+        assert_within(&format!("{name} as GGUF"), &comparison, &F32);
+    }
+}
+
+/// A model that also sees describes the one that it writes with apart, and calls its tensors otherwise.
+#[test]
+fn the_model_within_another_meets_the_same_reference() {
+    let name = "tiny-qwen3";
+    let read = |file: &str| std::fs::read(golden(name).join(file)).expect("golden data is there");
+    let text: serde_json::Value = serde_json::from_slice(&read("config.json")).expect("JSON");
+    let config = serde_json::json!({"model_type": "sees", "text_config": text});
+    let weights = read("model.safetensors");
+    let (length, rest) = weights.split_first_chunk().expect("a length");
+    let length = usize::try_from(u64::from_le_bytes(*length)).expect("it fits");
+    let (header, data) = rest.split_at(length);
+    for prefix in ["language_model.model.", "model.language_model."] {
+        let header: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(header).expect("JSON");
+        let renamed: serde_json::Map<_, _> = header
+            .into_iter()
+            .map(|(name, value)| match name.strip_prefix("model.") {
+                Some(rest) => (format!("{prefix}{rest}"), value),
+                None => (name, value),
+            })
+            .collect();
+        let header = serde_json::to_vec(&renamed).expect("JSON");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let length = (header.len() as u64).to_le_bytes();
+        let weights = [&length[..], &header, data].concat();
+        let write = |file: &str, bytes: &[u8]| {
+            std::fs::write(directory.path().join(file), bytes).expect("it is written");
+        };
+        write("config.json", config.to_string().as_bytes());
+        write("model.safetensors", &weights);
+        let reference = reference(&golden(name).join("golden.json"));
+        let ours = score(
+            &mut runner(directory.path(), KvType::F32, 64),
+            &reference,
+            0,
+        )
+        .expect("ids are within the vocabulary");
+        assert_within(prefix, &compare(&ours, &reference), &F32);
+    }
 }
 
 /// Section 9 of the design: 1e-4 with f32 KV, mean 3e-3 with f16 KV, whose floor is 1.4e-3. Of q8_0 as above.
@@ -173,10 +255,10 @@ fn smollm2_meets_its_reference() {
 #[test]
 fn a_row_does_not_depend_on_how_many_rows_run() {
     let tokens: Vec<u32> = (0..150).map(|n| n * 7 % 512).collect();
-    for name in TINY {
+    for name in tiny() {
         let rows = |kv: KvType, chunk: usize| {
             let mut all: Vec<Vec<u32>> = Vec::new();
-            let mut runner = runner(&golden(name), kv, chunk);
+            let mut runner = runner(&golden(&name), kv, chunk);
             runner
                 .logits(&tokens, |row| {
                     all.push(row.iter().map(|logit| logit.to_bits()).collect());

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Architecture;
 use super::shown::{sentence, shown};
 
 /// Why a checkpoint cannot be used.
@@ -26,7 +27,7 @@ pub enum Defect {
     /// Its structure breaks the rules of its format, or ends too early.
     #[error("{}; the file is damaged or incomplete: fetch it again", sentence(.0))]
     Malformed(String),
-    #[error("architecture \"{}\" is not known: llama, qwen2 and qwen3 are", shown(.0))]
+    #[error("architecture \"{}\" is not known: {} are", shown(.0), Architecture::names())]
     UnknownArchitecture(String),
     #[error("{0} is missing")]
     MissingKey(String),

@@ -47,11 +47,13 @@ impl Forward {
                     inputs: [q, k, v],
                     norms: w.q_norm.zip(w.k_norm).map(Into::into),
                     epsilon,
+                    rotation: self.shape.rotation(layer),
                     rotated,
                 },
                 Op::Attend {
                     layer,
                     q: rotated,
+                    attention: self.shape.attention_of(layer),
                     out: attended,
                 },
                 Op::Project {

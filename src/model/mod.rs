@@ -2,6 +2,7 @@
 //!
 //! Nothing here computes: `forward` writes tapes, and an executor in `tape` runs them.
 
+pub mod architecture;
 pub mod chat;
 pub mod checkpoint;
 pub mod error;
@@ -14,9 +15,10 @@ mod shown;
 pub mod tokenizer;
 pub mod weights;
 
+pub use architecture::Architecture;
 pub use checkpoint::{Checkpoint, LanguageSource};
 pub use error::{Defect, ModelError};
 pub use language::Language;
 pub use message::{Message, Role};
-pub use shape::{Architecture, Shape};
+pub use shape::Shape;
 pub use weights::{Format, Layer, Linear, Tensor, Weights};

@@ -1,38 +1,67 @@
 //! The angles of rotary position embeddings (Su et al. 2021, arXiv:2104.09864), in float32 and in the
 //! order of operations of Hugging Face transformers.
 
+use crate::tape::Angles;
+
 /// How positions turn: the base, and the scaling if there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rope {
     pub(super) theta: f64,
-    pub(super) scaling: Option<Llama3Scaling>,
+    pub(super) scaling: Option<Scaling>,
+}
+
+/// How a model sees further than it was first trained for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Scaling {
+    Llama3(Llama3),
+    Yarn(Yarn),
 }
 
 /// The scaling that Llama 3.1 introduced: long wavelengths are slowed by `factor`, short ones kept, and
 /// those between blended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Llama3Scaling {
+pub(super) struct Llama3 {
     pub(super) factor: f64,
     pub(super) low_freq_factor: f64,
     pub(super) high_freq_factor: f64,
     pub(super) original_context: f64,
 }
 
+/// `YaRN` (Peng et al. 2023, arXiv:2309.00071): pairs that turn more than `beta_fast` times over the original context are
+/// kept, those that turn less than `beta_slow` times slowed by `factor`, and those between blended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Yarn {
+    pub(super) factor: f64,
+    pub(super) original_context: f64,
+    pub(super) beta_fast: f64,
+    pub(super) beta_slow: f64,
+    /// Whether the blend begins and ends at whole pairs.
+    pub(super) truncate: bool,
+    /// What sines and cosines are multiplied by.
+    pub(super) amplitude: f64,
+}
+
 impl Rope {
-    /// (`head_dim` / 2): radians per position, `theta^(-2i / head_dim)`, scaled.
+    /// Of `dims` elements of a head: radians per position, `theta^(-2i / dims)`, scaled.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // float32 is the reference
-    pub(super) fn frequencies(&self, head_dim: usize) -> Vec<f32> {
-        (0..head_dim / 2)
-            .map(|pair| 1.0 / (self.theta as f32).powf((2 * pair) as f32 / head_dim as f32))
-            .map(|frequency| match &self.scaling {
-                Some(scaling) => scaling.apply(frequency),
-                None => frequency,
-            })
-            .collect()
+    pub(super) fn angles(&self, dims: usize) -> Angles {
+        let plain = |pair| 1.0 / (self.theta as f32).powf((2 * pair) as f32 / dims as f32);
+        let scaled = |pair| match &self.scaling {
+            Some(Scaling::Llama3(scaling)) => scaling.apply(plain(pair)),
+            Some(Scaling::Yarn(scaling)) => scaling.apply(plain(pair), pair, self.theta, dims),
+            None => plain(pair),
+        };
+        Angles {
+            frequencies: (0..dims / 2).map(scaled).collect(),
+            amplitude: match self.scaling {
+                Some(Scaling::Yarn(scaling)) => scaling.amplitude as f32,
+                Some(Scaling::Llama3(_)) | None => 1.0,
+            },
+        }
     }
 }
 
-impl Llama3Scaling {
+impl Llama3 {
     /// The frequency that takes the place of `frequency`. Divisions by it are products with its
     /// reciprocal, as in the reference.
     #[allow(clippy::cast_possible_truncation)] // float32 is the reference
@@ -48,5 +77,38 @@ impl Llama3Scaling {
                 / (self.high_freq_factor - self.low_freq_factor) as f32;
             (1.0 - smooth) * frequency / self.factor as f32 + smooth * frequency
         }
+    }
+}
+
+impl Yarn {
+    /// What scores grow by, as the paper's section 3.4 has it: `0.1 scale ln(factor) + 1`, of which q and k have one each.
+    pub(super) fn growth(factor: f64, scale: f64) -> f64 {
+        if factor > 1.0 {
+            0.1 * scale * factor.ln() + 1.0
+        } else {
+            1.0
+        }
+    }
+
+    /// The frequency that takes the place of a pair's.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // float32 is the reference
+    fn apply(&self, frequency: f32, pair: usize, theta: f64, dims: usize) -> f32 {
+        let dims = dims as f64;
+        // The pair that turns so often over the original context.
+        let turns = |times: f64| {
+            let per_turn = self.original_context / (times * std::f64::consts::TAU);
+            dims * per_turn.ln() / (2.0 * theta.ln())
+        };
+        let (mut low, mut high) = (turns(self.beta_fast), turns(self.beta_slow));
+        if self.truncate {
+            (low, high) = (low.floor(), high.ceil());
+        }
+        let (low, mut high) = (low.max(0.0), high.min(dims - 1.0));
+        if high - low == 0.0 {
+            high += 0.001;
+        }
+        let slowed = ((pair as f32 - low as f32) / (high - low) as f32).clamp(0.0, 1.0);
+        let kept = 1.0 - slowed;
+        frequency / self.factor as f32 * (1.0 - kept) + frequency * kept
     }
 }

@@ -1,44 +1,17 @@
-//! The dimensions of a model, checked once, from whichever file they came.
+//! The dimensions of a model and what its layers do, checked once, from whichever file they came.
+
+use std::num::NonZeroUsize;
 
 use super::Defect;
+use super::architecture::Architecture;
 use super::rope::Rope;
-
-/// The model families that `forward` can write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Architecture {
-    /// Llama 3.x and models of its shape, such as `SmolLM2`.
-    Llama,
-    /// Qwen2 and Qwen2.5: a bias on Q, K and V.
-    Qwen2,
-    /// Qwen3: an RMS norm over each head of Q and K.
-    Qwen3,
-}
-
-impl Architecture {
-    pub const ALL: [Self; 3] = [Self::Llama, Self::Qwen2, Self::Qwen3];
-
-    /// As `general.architecture` of GGUF and `model_type` of config.json write it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Llama => "llama",
-            Self::Qwen2 => "qwen2",
-            Self::Qwen3 => "qwen3",
-        }
-    }
-
-    /// The architecture called `name`.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
-    }
-}
+use crate::tape::{Angles, Attention, QueryScale, Rotation};
 
 /// Dimensions in elements. A `Shape` that exists has been checked: no field is zero, `heads` is a
-/// multiple of `kv_heads`, `head_dim` is even, and no product of them overflows.
+/// multiple of `kv_heads`, `head_dim` is even, no product of them overflows, and `forward` computes all it says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    pub architecture: Architecture,
+    pub architecture: &'static Architecture,
     pub layers: usize,
     pub hidden: usize,
     pub heads: usize,
@@ -49,11 +22,98 @@ pub struct Shape {
     /// Positions that the model was trained for.
     pub context: usize,
     pub norm_epsilon: f32,
-    /// (`head_dim` / 2): radians per position of each rotated pair, llama3 scaling already applied.
-    pub rope_frequencies: Vec<f32>,
+    /// How far pairs of a head's elements turn, scaling already applied; most models have one table.
+    pub angles: Vec<Angles>,
+    /// (layers)
+    pub attention: Vec<LayerAttention>,
+    pub query_scale: Option<QueryScale>,
+    pub multipliers: Multipliers,
+    pub softcaps: Softcaps,
+    pub norms: Norms,
+    pub activation: Activation,
+}
+
+/// How queries meet keys in a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerAttention {
+    /// Which of the shape's tables both turn by; `None`: they do not.
+    pub angles: Option<usize>,
+    /// Positions that a row sees, itself among them; `None`: all.
+    pub window: Option<NonZeroUsize>,
+}
+
+/// What is multiplied on its way (Granite, Gemma).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Multipliers {
+    /// Rows of the embedding.
+    pub embedding: f32,
+    /// Products of q and k; `None`: by 1 / sqrt(`head_dim`).
+    pub scores: Option<f32>,
+    /// What a layer adds to the residual stream.
+    pub residual: f32,
+    pub logits: f32,
+}
+
+/// What is bounded: `x` becomes `cap * tanh(x / cap)` (Gemma).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Softcaps {
+    pub scores: Option<f32>,
+    pub logits: Option<f32>,
+}
+
+/// Which norms there are besides those before attention and before the MLP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Norms {
+    /// Of what attention and the MLP have made, before it is added (Gemma).
+    pub after: bool,
+    /// Weights are stored less one (Gemma's checkpoints).
+    pub less_one: bool,
+}
+
+/// What the gate goes through before it is multiplied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    #[default]
+    Silu,
+    /// GELU by its tanh (Gemma).
+    GeluTanh,
+}
+
+impl Default for Multipliers {
+    fn default() -> Self {
+        Self {
+            embedding: 1.0,
+            scores: None,
+            residual: 1.0,
+            logits: 1.0,
+        }
+    }
 }
 
 impl Shape {
+    /// A shape of no size yet, in which nothing is out of the ordinary.
+    pub(super) fn plain(architecture: &'static Architecture) -> Self {
+        Self {
+            architecture,
+            layers: 0,
+            hidden: 0,
+            heads: 0,
+            kv_heads: 0,
+            head_dim: 0,
+            intermediate: 0,
+            vocabulary: 0,
+            context: 0,
+            norm_epsilon: 0.0,
+            angles: Vec::new(),
+            attention: Vec::new(),
+            query_scale: None,
+            multipliers: Multipliers::default(),
+            softcaps: Softcaps::default(),
+            norms: Norms::default(),
+            activation: Activation::default(),
+        }
+    }
+
     /// Columns of Q: `heads * head_dim`.
     #[must_use]
     pub fn query_width(&self) -> usize {
@@ -66,8 +126,55 @@ impl Shape {
         self.kv_heads * self.head_dim
     }
 
-    /// The same shape once checked, with the frequencies of `rope`.
-    pub(super) fn with_rope(mut self, rope: &Rope) -> Result<Self, Defect> {
+    /// How q and k of a layer turn.
+    #[must_use]
+    pub fn rotation(&self, layer: usize) -> Rotation {
+        let angles = self.attention[layer].angles;
+        Rotation {
+            table: angles.unwrap_or(0),
+            dims: angles.map_or(0, |table| 2 * self.angles[table].frequencies.len()),
+            query_scale: self.query_scale,
+        }
+    }
+
+    /// How a layer attends.
+    #[must_use]
+    pub fn attention_of(&self, layer: usize) -> Attention {
+        let plain = Attention::plain(self.head_dim);
+        Attention {
+            scale: self.multipliers.scores.unwrap_or(plain.scale),
+            window: self.attention[layer].window,
+            softcap: self.softcaps.scores,
+            ..plain
+        }
+    }
+
+    /// The same shape once checked: all of it turning by `rope`, and as `own` has changed it.
+    pub(super) fn checked(
+        mut self,
+        rope: &Rope,
+        own: impl FnOnce(&mut Self) -> Result<(), Defect>,
+    ) -> Result<Self, Defect> {
+        self.check_sizes()?;
+        self.angles = vec![rope.angles(self.head_dim)];
+        let usual = LayerAttention {
+            angles: Some(0),
+            window: None,
+        };
+        self.attention = vec![usual; self.layers];
+        own(&mut self)?;
+        // A window that no position leaves is none.
+        let context = self.context;
+        for layer in &mut self.attention {
+            layer.window = layer.window.filter(|window| window.get() < context);
+        }
+        self.check_scales()?;
+        self.check_computed()?;
+        self.check_rope()?;
+        Ok(self)
+    }
+
+    fn check_sizes(&self) -> Result<(), Defect> {
         // Far above any model of these families, and low enough that no product of them overflows.
         // A matrix has two rows at least: one row is a vector.
         for (key, value, least, most) in [
@@ -104,18 +211,85 @@ impl Shape {
                 allowed,
             ));
         }
-        self.rope_frequencies = rope.frequencies(self.head_dim);
-        self.check_rope()?;
-        Ok(self)
+        Ok(())
+    }
+
+    fn check_scales(&self) -> Result<(), Defect> {
+        let amplitudes = self
+            .angles
+            .iter()
+            .map(|table| ("rope amplitude", table.amplitude));
+        let scales = [
+            ("attention scale", self.multipliers.scores),
+            ("attention softcap", self.softcaps.scores),
+            ("query scale", self.query_scale.map(|scale| scale.beta)),
+        ];
+        let scales = scales.into_iter();
+        let scales = scales.filter_map(|(key, value)| Some((key, value?)));
+        for (key, value) in scales.chain(amplitudes) {
+            if !(value.is_finite() && value > 0.0) {
+                let allowed = "it must be positive and finite";
+                return Err(Defect::bad_value(key, value, allowed));
+            }
+        }
+        let original = self.query_scale.map_or(1, |scale| scale.original.get());
+        if original > 1 << 24 {
+            let allowed = format!("it must be from 1 to {}", 1 << 24);
+            return Err(Defect::bad_value(
+                "original context length",
+                original,
+                allowed,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that `forward` writes all that is said here.
+    #[allow(clippy::float_cmp)] // one is exact
+    fn check_computed(&self) -> Result<(), Defect> {
+        let Multipliers {
+            embedding,
+            residual,
+            logits,
+            ..
+        } = self.multipliers;
+        for (key, value) in [
+            ("embedding multiplier", embedding),
+            ("residual multiplier", residual),
+            ("logits' multiplier", logits),
+        ] {
+            if value != 1.0 {
+                return Err(Defect::bad_value(key, value, "only 1 is computed"));
+            }
+        }
+        if let Some(cap) = self.softcaps.logits {
+            let allowed = "only logits without one are computed";
+            return Err(Defect::bad_value("logits' softcap", cap, allowed));
+        }
+        if self.norms != Norms::default() {
+            let allowed =
+                "only norms before attention and the MLP are computed, with weights as they are";
+            return Err(Defect::bad_value(
+                "norms",
+                format!("{:?}", self.norms),
+                allowed,
+            ));
+        }
+        if self.activation != Activation::Silu {
+            let found = format!("{:?}", self.activation);
+            return Err(Defect::bad_value(
+                "activation",
+                found,
+                "only silu is computed",
+            ));
+        }
+        Ok(())
     }
 
     /// Checks that every frequency turns a position by a finite angle.
     pub(super) fn check_rope(&self) -> Result<(), Defect> {
-        match self
-            .rope_frequencies
-            .iter()
-            .find(|frequency| !(frequency.is_finite() && **frequency > 0.0))
-        {
+        let mut frequencies = self.angles.iter().flat_map(|table| &table.frequencies);
+        match frequencies.find(|frequency| !(frequency.is_finite() && **frequency > 0.0)) {
             Some(bad) => Err(Defect::bad_value(
                 "rope frequency",
                 bad,

@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-const PIECES: [&str; 44] = [
+const PIECES: [&str; 48] = [
     "the",
     " robot",
     "I'm",
@@ -69,6 +69,10 @@ const PIECES: [&str; 44] = [
     "“quote”",
     "—",
     "_under_score",
+    "camelCase",
+    " HTTPServer",
+    "/usr/bin/",
+    "://\n",
     "\u{1}",
 ];
 
@@ -97,7 +101,15 @@ fn every_pre_tokenizer_gives_the_ids_of_the_python_package() {
     }
     let texts = texts();
     let directory = tempfile::tempdir().unwrap();
-    for pre in ["smollm", "qwen2", "llama-bpe", "gpt-2", "default"] {
+    for pre in [
+        "smollm",
+        "qwen2",
+        "llama-bpe",
+        "smaug-bpe",
+        "tekken",
+        "gpt-2",
+        "default",
+    ] {
         let mut vocabulary = smollm2();
         vocabulary.pre = Some(pre.into());
         let special: Vec<usize> = (0..vocabulary.tokens.len())

@@ -4,6 +4,8 @@ use crate::model::{Layer, Linear};
 
 /// A naming scheme: the layer's names follow `layer_prefix` and its number.
 pub(super) struct Names {
+    /// What may come before all names, and before that of the head: models that also see have others beside.
+    pub(super) prefixes: &'static [[&'static str; 2]],
     pub(super) embedding: &'static str,
     pub(super) output_norm: &'static str,
     pub(super) head: &'static str,
@@ -21,6 +23,7 @@ const fn linear(weight: &'static str, bias: &'static str) -> Linear<&'static str
 }
 
 pub(super) const GGUF: Names = Names {
+    prefixes: &[["", ""]],
     embedding: "token_embd.weight",
     output_norm: "output_norm.weight",
     head: "output.weight",
@@ -50,10 +53,15 @@ pub(super) const GGUF: Names = Names {
 };
 
 pub(super) const HUGGING_FACE: Names = Names {
-    embedding: "model.embed_tokens.weight",
-    output_norm: "model.norm.weight",
+    prefixes: &[
+        ["model.", ""],
+        ["language_model.model.", "language_model."],
+        ["model.language_model.", ""],
+    ],
+    embedding: "embed_tokens.weight",
+    output_norm: "norm.weight",
     head: "lm_head.weight",
-    layer_prefix: "model.layers.",
+    layer_prefix: "layers.",
     layer: Layer {
         attention_norm: "input_layernorm.weight",
         q: linear("self_attn.q_proj.weight", "self_attn.q_proj.bias"),

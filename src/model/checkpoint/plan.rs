@@ -3,7 +3,7 @@
 use super::names::Names;
 use super::stored::Directory;
 use crate::model::weights::RowOrder;
-use crate::model::{Architecture, Defect, Layer, Linear, Shape, Tensor, Weights};
+use crate::model::{Defect, Layer, Linear, Shape, Tensor, Weights};
 
 /// What a plan is made from.
 pub(super) struct Plan<'a> {
@@ -19,25 +19,39 @@ pub(super) struct Plan<'a> {
 impl Plan<'_> {
     /// The place of every weight.
     pub(super) fn weights(&self) -> Result<Weights<Tensor>, Defect> {
-        let shape = self.shape;
+        let (shape, names) = (self.shape, self.names);
+        let [prefix, of_head] = self.prefixes();
+        let of_head = format!("{of_head}{}", names.head);
         let head = match self.tied {
             Some(true) => None,
-            None if !self.directory.contains_key(self.names.head) => None,
-            _ => Some(self.matrix(self.names.head.into(), shape.vocabulary, shape.hidden)?),
+            None if !self.directory.contains_key(&of_head) => None,
+            _ => Some(self.matrix(of_head, shape.vocabulary, shape.hidden)?),
         };
+        let embedding = format!("{prefix}{}", names.embedding);
+        let output_norm = format!("{prefix}{}", names.output_norm);
         Ok(Weights {
-            embedding: self.matrix(self.names.embedding.into(), shape.vocabulary, shape.hidden)?,
+            embedding: self.matrix(embedding, shape.vocabulary, shape.hidden)?,
             layers: (0..shape.layers)
-                .map(|layer| self.layer(layer))
+                .map(|layer| self.layer(prefix, layer))
                 .collect::<Result<_, _>>()?,
-            output_norm: self.vector(self.names.output_norm.into(), shape.hidden)?,
+            output_norm: self.vector(output_norm, shape.hidden)?,
             head,
         })
     }
 
-    fn layer(&self, index: usize) -> Result<Layer<Tensor>, Defect> {
+    /// Those under which the embedding is there; if none is, the first.
+    fn prefixes(&self) -> [&'static str; 2] {
+        let is_there = |[prefix, _]: &&[&str; 2]| {
+            let embedding = format!("{prefix}{}", self.names.embedding);
+            self.directory.contains_key(&embedding)
+        };
+        let all = self.names.prefixes;
+        *all.iter().find(is_there).unwrap_or(&all[0])
+    }
+
+    fn layer(&self, prefix: &str, index: usize) -> Result<Layer<Tensor>, Defect> {
         let (shape, names) = (self.shape, &self.names.layer);
-        let name = |suffix: &str| format!("{}{index}.{suffix}", self.names.layer_prefix);
+        let name = |suffix: &str| format!("{prefix}{}{index}.{suffix}", self.names.layer_prefix);
         if let Some(refused) = self
             .names
             .refused
@@ -53,9 +67,10 @@ impl Plan<'_> {
         let linear = |names: &Linear<&str>, rows, row_order| {
             let mut weight = self.matrix(name(names.weight), rows, shape.hidden)?;
             weight.row_order = row_order;
-            let bias = names.bias.map(name).filter(|bias| {
-                shape.architecture == Architecture::Qwen2 || self.directory.contains_key(bias)
-            });
+            let bias = names
+                .bias
+                .map(name)
+                .filter(|bias| shape.architecture.biased || self.directory.contains_key(bias));
             let mut bias = bias.map(|bias| self.vector(bias, rows)).transpose()?;
             if let Some(bias) = &mut bias {
                 bias.row_order = row_order;
@@ -71,7 +86,7 @@ impl Plan<'_> {
         };
         let head_norm = |suffix: Option<&str>| {
             suffix
-                .filter(|_| shape.architecture == Architecture::Qwen3)
+                .filter(|_| shape.architecture.head_norms)
                 .map(|suffix| self.vector(name(suffix), shape.head_dim))
                 .transpose()
         };

@@ -15,13 +15,15 @@ use crate::model::language::LanguageError;
 
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Mistral's: words end where small letters are followed by a capital, and paths stay with their slashes.
+const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const PUNCTUATION: &str = r"[\p{P}\$\+<=>\^~\|]+";
 const NUMBERS: &str = r"\p{N}+";
 const THREE_DIGITS: &str = "[0-9][0-9][0-9]";
 
 /// The names that are understood.
 const NAMES: &str = "default, gpt-2, llama-bpe (llama3, llama-v3), smaug-bpe, qwen2 (deepseek-r1-qwen), \
-                     smollm, starcoder, refact, command-r";
+                     tekken, smollm, starcoder, refact, command-r";
 
 /// A pre-tokenizer with what comes before it and what merges may assume of its pieces.
 #[derive(Debug)]
@@ -47,6 +49,7 @@ pub(super) fn named(name: Option<&str>) -> Result<Preparation, LanguageError> {
         "gpt-2" => (vec![split(GPT2)?], vec![], false),
         "llama-bpe" | "llama3" | "llama-v3" => (vec![split(LLAMA3)?], vec![], true),
         "smaug-bpe" => (vec![split(LLAMA3)?], vec![], false),
+        "tekken" => (vec![split(TEKKEN)?], vec![], true),
         "qwen2" | "deepseek-r1-qwen" => (
             vec![split(QWEN2)?],
             vec![PipelineNormalizer::NFC(NFC)],

@@ -6,6 +6,9 @@ use super::reader::{LONGEST_NAME, LONGEST_TOKEN, LONGEST_VALUE, MOST_ITEMS, Read
 use super::vocabulary;
 use crate::model::Defect;
 
+/// Shorter arrays may have a value for each layer.
+const MOST_LAYERS: usize = 1 << 10;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Unsigned(u64),
@@ -75,10 +78,15 @@ impl Value {
                 (0..count).try_for_each(|_| reader.skip_string(key))?;
                 Self::Unread
             }
-            4 | 5 if is_read => Self::Integers(
+            4 | 5 if is_read || count <= MOST_LAYERS => Self::Integers(
                 (0..count)
                     .map(|_| reader.bytes(key).map(i32::from_le_bytes))
                     .collect::<Result<_, _>>()?,
+            ),
+            7 if count <= MOST_LAYERS => Self::Integers(
+                (0..count)
+                    .map(|_| reader.bytes(key).map(|[value]| i32::from(value)))
+                    .collect::<Result<_, Defect>>()?,
             ),
             _ => {
                 reader.skip(count as u64 * item_bytes, key)?;
@@ -152,6 +160,18 @@ impl Metadata {
             Value::Bool(value) => Some(*value),
             _ => None,
         })
+    }
+
+    /// An array of which is told whether each is 0.
+    pub(super) fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect> {
+        self.get(
+            key,
+            "it must be an array of booleans",
+            |value| match value {
+                Value::Integers(values) => Some(values.iter().map(|value| *value != 0).collect()),
+                _ => None,
+            },
+        )
     }
 
     pub(super) fn string(&self, key: &str) -> Result<Option<String>, Defect> {

@@ -15,8 +15,9 @@ use reader::Reader;
 use super::files::Source;
 use super::stored::Directory;
 use super::{Checkpoint, Landing, LanguageSource, files, names, plan::Plan};
+use crate::model::Defect;
+use crate::model::architecture::Architecture;
 use crate::model::shown::shown;
-use crate::model::{Architecture, Defect};
 
 /// Real models have fewer than 2,000.
 const MOST_TENSORS: u64 = 16 << 10;
@@ -35,8 +36,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
         metadata.string("general.architecture"),
         "general.architecture",
     )?;
-    let architecture =
-        Architecture::from_name(&architecture).ok_or(Defect::UnknownArchitecture(architecture))?;
+    let architecture = Architecture::of_gguf(architecture)?;
     let embedding = names::GGUF.embedding;
     let vocabulary = directory
         .get(embedding)
@@ -47,7 +47,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
         shape: &shape,
         names: &names::GGUF,
         directory: &directory,
-        interleaved: architecture == Architecture::Llama,
+        interleaved: architecture.interleaved,
         tied: None,
     };
     let tensors = plan.weights()?;
@@ -57,7 +57,8 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
         .transpose()?;
     if let Some(factors) = factors {
         let factors = source.vector(&factors, &mut Landing::default())?;
-        for (frequency, factor) in shape.rope_frequencies.iter_mut().zip(factors) {
+        let frequencies = &mut shape.angles[0].frequencies;
+        for (frequency, factor) in frequencies.iter_mut().zip(factors) {
             *frequency /= factor;
         }
         shape.check_rope()?;

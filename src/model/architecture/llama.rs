@@ -1,0 +1,10 @@
+//! Llama 3.x and models of its shape, such as `SmolLM2`.
+
+use super::{Architecture, PLAIN};
+
+pub(super) const LLAMA: Architecture = Architecture {
+    name: "llama",
+    gguf: "llama",
+    interleaved: true,
+    ..PLAIN
+};

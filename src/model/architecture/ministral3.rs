@@ -1,0 +1,80 @@
+//! Ministral 3: Llama, but that queries grow with their position beyond the context that it was first trained for (as of
+//! Llama 4). It is published as the part of a model that also sees.
+
+use std::num::NonZeroUsize;
+
+use super::llama::LLAMA;
+use super::{Architecture, Keys};
+use crate::model::{Defect, Shape};
+use crate::tape::QueryScale;
+
+pub(super) const MINISTRAL3: Architecture = Architecture {
+    name: "ministral3",
+    gguf: "mistral3",
+    from_config: |keys, shape| {
+        let window = keys.size("sliding_window")?.and_then(NonZeroUsize::new);
+        shape
+            .attention
+            .iter_mut()
+            .for_each(|layer| layer.window = window);
+        let beta = "rope_parameters.llama_4_scaling_beta";
+        let original = "rope_parameters.original_max_position_embeddings";
+        scale_queries(shape, keys, beta, original)
+    },
+    from_gguf: |keys, shape| {
+        let original = "rope.scaling.original_context_length";
+        scale_queries(shape, keys, "attention.temperature_scale", original)
+    },
+    ..LLAMA
+};
+
+/// Where both keys are there.
+fn scale_queries(
+    shape: &mut Shape,
+    keys: &dyn Keys,
+    beta: &str,
+    original: &str,
+) -> Result<(), Defect> {
+    let original = keys.size(original)?.and_then(NonZeroUsize::new);
+    let beta = keys.float(beta)?.filter(|beta| *beta != 0.0);
+    shape.query_scale = beta.zip(original).map(|(beta, original)| QueryScale {
+        #[allow(clippy::cast_possible_truncation)] // float32 is the reference
+        beta: beta as f32,
+        original,
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{of_config, of_gguf};
+
+    #[test]
+    fn all_its_forms_say_the_same() {
+        let shape = of_config("tiny-ministral3", |_| ());
+        let scale = shape.query_scale.expect("queries are scaled");
+        let original = scale.original.get();
+        assert!((scale.at(original - 1) - 1.0).abs() < 1e-6);
+        assert!((scale.at(3 * original) - 1.138_629_4).abs() < 1e-6);
+        assert_eq!(of_gguf("tiny-ministral3"), shape);
+        let published = of_config("tiny-ministral3", |config| {
+            *config = serde_json::json!({
+                "architectures": ["Mistral3ForConditionalGeneration"],
+                "model_type": "mistral3",
+                "text_config": config,
+                "vision_config": {"model_type": "pixtral"},
+            });
+        });
+        assert_eq!(published, shape);
+    }
+
+    #[test]
+    fn a_window_is_of_all_layers() {
+        let shape = of_config("tiny-ministral3", |config| {
+            config["sliding_window"] = serde_json::json!(128);
+        });
+        let windows = shape.attention.iter().map(|layer| layer.window);
+        assert!(windows.flatten().all(|window| window.get() == 128));
+        assert!(shape.attention[0].window.is_some());
+    }
+}

@@ -1,0 +1,10 @@
+//! Qwen2 and Qwen2.5: a bias on Q, K and V.
+
+use super::{Architecture, PLAIN};
+
+pub(super) const QWEN2: Architecture = Architecture {
+    name: "qwen2",
+    gguf: "qwen2",
+    biased: true,
+    ..PLAIN
+};

@@ -1,0 +1,69 @@
+//! SmolLM3: Llama, but that some layers do not turn (`NoPE`, Kazemnejad et al. 2023).
+
+use super::llama::LLAMA;
+use super::{Architecture, Keys};
+use crate::model::{Defect, Shape};
+
+pub(super) const SMOLLM3: Architecture = Architecture {
+    name: "smollm3",
+    gguf: "smollm3",
+    from_config: |keys, shape| {
+        let every = keys.size("no_rope_layer_interval")?.unwrap_or(4);
+        stand_still(shape, keys, every)
+    },
+    // The files do not say it.
+    from_gguf: |keys, shape| stand_still(shape, keys, 4),
+    ..LLAMA
+};
+
+/// Of a list, one for each layer, those that are 0 do not turn; without one the last of `every` so many.
+fn stand_still(shape: &mut Shape, keys: &dyn Keys, every: usize) -> Result<(), Defect> {
+    let listed = keys.flags("no_rope_layers")?;
+    if let Some(listed) = listed.as_ref().filter(|list| list.len() != shape.layers) {
+        let allowed = format!("it must have one for each of {} layers", shape.layers);
+        let found = format!("{} flags", listed.len());
+        return Err(Defect::bad_value("no_rope_layers", found, allowed));
+    }
+    let usually = |layer: usize| !(layer + 1).is_multiple_of(every);
+    for (layer, attention) in shape.attention.iter_mut().enumerate() {
+        let turns = listed
+            .as_ref()
+            .map_or(usually(layer), |listed| listed[layer]);
+        attention.angles = attention.angles.filter(|_| turns);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{of_config, of_gguf};
+
+    #[test]
+    fn every_fourth_layer_stands_still_unless_a_list_says_which() {
+        let listed = of_config("tiny-smollm3", |_| ());
+        let still = |layer: usize| listed.attention[layer].angles.is_none();
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(still),
+            [false, false, false, true, false]
+        );
+        let by_interval = of_config("tiny-smollm3", |config| {
+            config["no_rope_layers"] = serde_json::Value::Null;
+        });
+        assert_eq!(by_interval, listed);
+        assert_eq!(of_gguf("tiny-smollm3"), listed);
+        let other = of_config("tiny-smollm3", |config| {
+            config["no_rope_layers"] = serde_json::json!([0, 1, 1, 1, true]);
+        });
+        assert!(other.attention[0].angles.is_none() && other.attention[3].angles == Some(0));
+    }
+
+    #[test]
+    fn the_config_may_be_of_transformers_5() {
+        let shape = of_config("tiny-smollm3", |config| {
+            let theta = config["rope_theta"].take();
+            config["rope_parameters"] =
+                serde_json::json!({"rope_theta": theta, "rope_type": "default"});
+        });
+        assert_eq!(shape, of_config("tiny-smollm3", |_| ()));
+    }
+}
