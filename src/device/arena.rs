@@ -4,6 +4,7 @@
 //! touch memory that is attached to nothing only while no kernel runs at all. After that the CPU has it
 //! only as a borrow of that stream proven idle.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use cudarc::driver::sys::{self, CUmemAttach_flags, CUresult, CUstream};
@@ -215,32 +216,29 @@ impl Arena {
         stream.synchronize()
     }
 
-    /// Queues that the start of pinned memory is copied to the start of a region; whoever writes there next waits for the
+    /// Queues that bytes of pinned memory are copied to the same place in a region; whoever writes there next waits for the
     /// copy first.
     ///
     /// # Errors
-    /// If `bytes` are more than either holds, or the driver refuses.
+    /// If they are beyond the end of either, or the driver refuses.
     pub(super) fn copy_pinned(
         &mut self,
         region: Region,
         pinned: &Pinned,
-        bytes: usize,
+        bytes: Range<usize>,
         stream: &mut Stream,
     ) -> Result<()> {
-        if bytes > region.bytes || bytes > pinned.bytes() {
-            return Err(Error::Bounds { bytes });
+        if bytes.end > region.bytes || bytes.end > pinned.bytes() {
+            return Err(Error::Bounds { bytes: bytes.end });
         }
-        let address = self.address(region)?;
-        // SAFETY: both sides hold `bytes` bytes and are freed by calls that wait for the copy; the mailbox that owns the
+        let (at, bytes) = (bytes.start, bytes.len());
+        let address = self.address(region)? + at as u64;
+        // SAFETY: `at` is within the memory, as was looked at.
+        let from = unsafe { pinned.host().as_ptr().add(at) };
+        // SAFETY: both sides hold `bytes` bytes from `at` on and are freed by calls that wait for the copy; the mailbox that owns the
         // pinned memory does not write to it before the copy has ended.
-        let result = unsafe {
-            sys::cuMemcpyHtoDAsync_v2(
-                address,
-                pinned.host().as_ptr().cast(),
-                bytes,
-                stream.handle(),
-            )
-        };
+        let result =
+            unsafe { sys::cuMemcpyHtoDAsync_v2(address, from.cast(), bytes, stream.handle()) };
         check("cuMemcpyHtoDAsync", result)
     }
 

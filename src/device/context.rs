@@ -29,6 +29,8 @@ pub struct Properties {
     pub concurrent_managed_access: bool,
     /// Bytes in all.
     pub memory: u64,
+    /// Bytes of shared memory that a block may have.
+    pub shared_bytes: usize,
     /// What the driver knows: 12060 is CUDA 12.6.
     pub driver: i32,
 }
@@ -198,6 +200,9 @@ impl Context {
                 .attribute(Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)?
                 != 0,
             memory: memory as u64,
+            shared_bytes: self
+                .attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?
+                .unsigned_abs() as usize,
             driver,
         })
     }

@@ -60,7 +60,14 @@ impl Kind {
 #[derive(Debug)]
 pub(super) struct Module {
     handle: CUmodule,
-    _context: Rc<Context>,
+    context: Rc<Context>,
+}
+
+impl Module {
+    /// Shared memory that a block may have on its device.
+    pub(super) fn shared_bytes(&self) -> usize {
+        self.context.properties().shared_bytes
+    }
 }
 
 /// All kernels, for one device; a module is loaded when the first kernel of it is asked for.
@@ -113,7 +120,7 @@ impl Modules {
         })?;
         let module = Module {
             handle,
-            _context: Rc::clone(&self.context),
+            context: Rc::clone(&self.context),
         };
         Ok(self.loaded[at].get_or_init(|| Rc::new(module)))
     }

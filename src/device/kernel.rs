@@ -15,6 +15,9 @@ use crate::fault::Call;
 
 /// Shared memory that a block may have on sm_87, static and dynamic together.
 const SHARED_BYTES: usize = 163 << 10;
+
+/// For kernels that are launched with less where there is less: all that the device has.
+pub const ALL_SHARED: usize = usize::MAX;
 /// What a kernel is launched among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -92,12 +95,17 @@ impl<A: Parameters> Kernel<A> {
             });
         }
         let own = attribute(function, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
-        within(
-            name,
-            "bytes of shared memory a block",
-            own + shared,
-            SHARED_BYTES,
-        )?;
+        let shared = if shared == ALL_SHARED {
+            module.shared_bytes().saturating_sub(own)
+        } else {
+            within(
+                name,
+                "bytes of shared memory a block",
+                own + shared,
+                SHARED_BYTES,
+            )?;
+            shared
+        };
         let allowed = i32::try_from(shared).map_err(|_| Error::Bounds { bytes: shared })?;
         // SAFETY: the function's module is held.
         let result = unsafe {
@@ -142,6 +150,12 @@ impl<A: Parameters> Kernel<A> {
     #[must_use]
     pub fn id(&self) -> u64 {
         self.function as u64
+    }
+
+    /// Bytes of dynamic shared memory that a launch may ask for.
+    #[must_use]
+    pub fn shared(&self) -> usize {
+        self.shared
     }
 
     pub(super) fn function(&self) -> CUfunction {

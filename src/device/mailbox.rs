@@ -17,7 +17,7 @@ pub const NOBODY: u32 = u32::MAX;
 /// Steps whose commands are there at once, more than may be launched ahead.
 const COMMANDS: u32 = 4;
 /// Steps whose tokens are there at once.
-const TOKENS: u32 = 8;
+pub(super) const TOKENS: u32 = 8;
 
 /// One row of a step, or all rows of a prompt.
 #[repr(C)]
@@ -60,7 +60,7 @@ impl Row {
 
 /// The sampler of a conversation.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SamplerState {
     pub temperature: f32,
     pub top_p: f32,
@@ -70,15 +70,28 @@ pub struct SamplerState {
     /// Of the random numbers, low half first.
     pub counter: [u32; 2],
     pub seed: [u32; 2],
+    /// How many of the most probable tokens are told with each, and 1; 0: nothing is told.
+    pub best: u32,
     /// Tokens that `history` has seen.
     pub pushed: u32,
-    pub history: [u32; 64],
+    pub history: History,
+}
+
+/// The latest tokens.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct History(pub [u32; 64]);
+
+impl Default for History {
+    fn default() -> Self {
+        Self([0; 64])
+    }
 }
 
 impl SamplerState {
     const WORDS: usize = size_of::<Self>() / 4;
-    /// Bytes of what a conversation keeps on the device: token, position, sampler.
-    pub const CONVERSATION_BYTES: usize = 8 + size_of::<Self>();
+    /// Bytes of what a conversation keeps on the device: token, position, guide, a pad, sampler.
+    pub const CONVERSATION_BYTES: usize = 16 + size_of::<Self>();
 
     fn words(&self) -> impl Iterator<Item = u32> + '_ {
         let floats = [
@@ -88,12 +101,12 @@ impl SamplerState {
             self.repetition_penalty,
         ];
         let integers = [self.top_k].into_iter().chain(self.counter);
-        let integers = integers.chain(self.seed).chain([self.pushed]);
+        let integers = integers.chain(self.seed).chain([self.best, self.pushed]);
         floats
             .map(f32::to_bits)
             .into_iter()
             .chain(integers)
-            .chain(self.history)
+            .chain(self.history.0)
     }
 }
 
@@ -106,13 +119,15 @@ pub struct Command {
     pub sampler: Option<SamplerState>,
     /// Pages of the conversation's table that are new in the host's copy: the first, and how many.
     pub pages: (u32, u32),
+    /// Number of the token that the conversation's next mask is of; 0: none is needed from now on.
+    pub guide: Option<u32>,
 }
 
 impl Command {
     /// Of a command, in device memory.
     pub const TOKENS_AT: u64 = Self::BYTES as u64;
 
-    /// In words: a row; what it says, pages and a pad; a sampler; a pad.
+    /// In words: a row; what it says, pages and guide; a sampler; a pad.
     const WORDS: usize = 96;
     const BYTES: usize = 4 * Self::WORDS;
     const SEQUENCE_AT: usize = 5;
@@ -123,6 +138,7 @@ impl Command {
         const TOKEN_AND_POSITION: u32 = 1 | 2;
         const SAMPLER: u32 = 4;
         const PAGES: u32 = 8;
+        const GUIDE: u32 = 16;
         let mut says = 0;
         if self.moves {
             says |= TOKEN_AND_POSITION;
@@ -136,8 +152,12 @@ impl Command {
         if self.pages.1 > 0 {
             says |= PAGES;
         }
+        if self.guide.is_some() {
+            says |= GUIDE;
+        }
         let (first, pages) = self.pages;
-        for (word, value) in words[Self::SAYS_AT..].iter().zip([says, first, pages]) {
+        let said = [says, first, pages, self.guide.unwrap_or_default()];
+        for (word, value) in words[Self::SAYS_AT..].iter().zip(said) {
             word.store(value, Ordering::Relaxed);
         }
         for (at, value) in self.row.words().into_iter().enumerate() {
@@ -233,7 +253,7 @@ impl PromptMailbox {
             word.store(*token, Ordering::Relaxed);
         }
         command.store(&words[..Command::WORDS]);
-        arena.copy_pinned(to, &self.memory, bytes, stream)?;
+        arena.copy_pinned(to, &self.memory, 0..bytes, stream)?;
         self.copied.record(stream)
     }
 }
@@ -329,12 +349,12 @@ impl TokenMailbox {
 }
 
 /// What the CPU touches atomically only.
-fn words(memory: &Pinned) -> &[AtomicU32] {
+pub(super) fn words(memory: &Pinned) -> &[AtomicU32] {
     // SAFETY: page-aligned bytes that live as long as `memory`, whose owners in this file touch them atomically only.
     unsafe { std::slice::from_raw_parts(memory.host().as_ptr().cast(), memory.bytes() / 4) }
 }
 
-fn wide_words(memory: &Pinned) -> &[AtomicU64] {
+pub(super) fn wide_words(memory: &Pinned) -> &[AtomicU64] {
     // SAFETY: as above.
     unsafe { std::slice::from_raw_parts(memory.host().as_ptr().cast(), memory.bytes() / 8) }
 }

@@ -17,10 +17,12 @@ mod image;
 mod kernel;
 mod mailbox;
 mod mapping;
+mod masks;
 mod open;
 mod partition;
 mod pinned;
 mod plan;
+mod scores;
 mod staging;
 mod stream;
 mod template;
@@ -34,13 +36,15 @@ pub use error::Error;
 pub use event::Event;
 pub use exec::Exec;
 pub use image::Modules;
-pub use kernel::{Family, Geometry, Kernel};
+pub use kernel::{ALL_SHARED, Family, Geometry, Kernel};
 pub use mailbox::{
-    Command, NOBODY, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState, StepMailbox,
+    Command, History, NOBODY, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState, StepMailbox,
     TokenMailbox,
 };
+pub use masks::Masks;
 pub use pinned::Pinned;
 pub use plan::{CHUNK_BYTES, Memory, Plan, Region};
+pub use scores::Scores;
 pub use staging::Staging;
 pub use stream::{Idle, Stream};
 pub use template::{Captured, Template};

@@ -8,26 +8,14 @@ use std::path::Path;
 use nix::unistd::{Gid, Group, Uid, User};
 
 use super::Error;
-
-/// What libcuda opens on a Jetson, and on a machine with a discrete GPU. The render node is another GPU's there.
-const JETSON: &[&str] = &[
-    "/dev/nvmap",
-    "/dev/nvgpu/igpu0/ctrl",
-    "/dev/nvhost-ctrl-gpu",
-    "/dev/nvhost-gpu",
-    "/dev/dri/renderD128",
-    "/dev/host1x-fence",
-];
-const DISCRETE: &[&str] = &["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"];
+use crate::nodes::{DISCRETE, JETSON, Node};
 
 /// The first node that is there and that this process may not open.
 pub(super) fn refused() -> Option<Error> {
-    let nodes = if Path::new(JETSON[0]).exists() {
-        JETSON
-    } else {
-        DISCRETE
-    };
-    let node = nodes.iter().map(Path::new).find(|node| is_refused(node))?;
+    let is_jetson = JETSON[0].names.iter().any(|name| Path::new(name).exists());
+    let nodes = if is_jetson { JETSON } else { DISCRETE };
+    let mut names = nodes.iter().flat_map(|node| node.names).map(Path::new);
+    let node = names.find(|node| is_refused(node))?;
     Some(Error::Permission {
         node: node.display().to_string(),
         group: group(node),
@@ -38,35 +26,19 @@ pub(super) fn refused() -> Option<Error> {
 /// Where it is told that this is a Jetson, whatever nodes there are.
 const NVGPU: &str = "/sys/module/nvgpu";
 
-/// Nodes without which CUDA does not start, and what brings them back.
-const NEEDED: &[(&str, &str)] = &[
-    (
-        "/dev/nvmap",
-        "`sudo modprobe nvmap`, and see `sudo dmesg | grep nvmap`",
-    ),
-    (
-        "/dev/dri/renderD128",
-        "the render node comes with the display driver: `sudo modprobe nvidia-drm` or `tegra-drm`, or pass it into \
-         this container",
-    ),
-    (
-        "/dev/host1x-fence",
-        "`sudo modprobe host1x-fence`, and for every start: echo host1x-fence | sudo tee \
-         /etc/modules-load.d/host1x-fence.conf",
-    ),
-];
-
 /// On a Jetson, the first node that is not there though CUDA needs it.
 pub(super) fn missing() -> Option<Error> {
-    if ![NVGPU, JETSON[0]]
-        .iter()
-        .any(|path| Path::new(path).exists())
-    {
+    let exists = |path: &&str| Path::new(path).exists();
+    if !exists(&NVGPU) && !JETSON[0].names.iter().any(exists) {
         return None;
     }
-    let lost = |(node, _): &&(&str, &str)| !Path::new(node).exists();
-    let (node, remedy) = NEEDED.iter().find(lost)?;
-    Some(Error::NoNode { node, remedy })
+    // What goes by other names on other releases may have another one yet.
+    let lost = |node: &&Node| node.names.len() == 1 && !node.names.iter().any(exists);
+    let node = JETSON.iter().find(lost)?;
+    Some(Error::NoNode {
+        node: node.names[0],
+        remedy: node.remedy,
+    })
 }
 
 fn is_refused(node: &Path) -> bool {

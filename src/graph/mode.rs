@@ -1,7 +1,12 @@
 //! What is recorded, by the names that vLLM and vLLM-Ascend gave it.
 
+use clap::ValueEnum;
+use serde::Serialize;
+
 /// Which parts of the work are recorded and replayed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub enum Mode {
     /// The whole step; prompts run eagerly.
     #[default]

@@ -1,26 +1,38 @@
-//! The choice itself. Order: repetition penalty, then greedy; or temperature, top-k, top-p, min-p, and
-//! one draw from what is left.
+//! The choice itself. Order: what a mask allows, repetition penalty, then greedy; or temperature, top-k, top-p, min-p, and
+//! one draw from what is left. The logits stay as they are.
 
-use super::Sampler;
 use super::philox::uniform;
+use super::{Mask, Sampler};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     token: u32,
-    /// A scaled logit, then a probability.
+    /// What was made of a logit, the same scaled, then a probability.
     weight: f32,
 }
 
 impl Sampler {
-    /// Chooses a token by its logits, which a repetition penalty changes in place, and remembers it.
-    /// `None` if a logit is NaN or infinite; the state is then as before.
-    pub fn choose(&mut self, logits: &mut [f32]) -> Option<u32> {
+    /// Chooses a token that `mask` allows by its logits, and remembers it. `None` if a logit is NaN or infinite, or if
+    /// none is allowed; the state is then as before.
+    pub fn choose(&mut self, logits: &[f32], mask: Option<&Mask>) -> Option<u32> {
         if !logits.iter().all(|logit| logit.is_finite()) {
             return None;
         }
+        let allowed = |token: &u32| mask.is_none_or(|mask| mask.allows(*token));
+        let candidate = |(token, weight): (u32, &f32)| Candidate {
+            token,
+            weight: *weight,
+        };
+        let candidates = &mut self.candidates;
+        candidates.clear();
+        let all = (0..).zip(logits);
+        candidates.extend(all.filter(|(token, _)| allowed(token)).map(candidate));
         let penalty = self.parameters.repetition_penalty;
         for token in self.history.distinct() {
-            if let Some(logit) = logits.get_mut(token as usize) {
+            // They are in the order of the vocabulary.
+            let at = candidates.binary_search_by_key(&token, |candidate| candidate.token);
+            if let Ok(at) = at {
+                let logit = &mut candidates[at].weight;
                 *logit = if *logit > 0.0 {
                     *logit / penalty
                 } else {
@@ -29,24 +41,22 @@ impl Sampler {
             }
         }
         let token = if self.parameters.temperature > 0.0 {
-            self.draw(logits)
+            self.draw()
         } else {
-            greatest(logits)
-        };
+            greatest(&self.candidates)
+        }?;
         self.counter += 1;
         self.history.push(token);
         Some(token)
     }
 
-    fn draw(&mut self, logits: &[f32]) -> u32 {
+    /// One of the candidates.
+    fn draw(&mut self) -> Option<u32> {
         let parameters = self.parameters;
         let candidates = &mut self.candidates;
-        candidates.clear();
-        let scaled = |(token, logit): (u32, &f32)| Candidate {
-            token,
-            weight: logit / parameters.temperature,
-        };
-        candidates.extend((0..).zip(logits).map(scaled));
+        for candidate in candidates.iter_mut() {
+            candidate.weight /= parameters.temperature;
+        }
         let order = |a: &Candidate, b: &Candidate| {
             b.weight.total_cmp(&a.weight).then(a.token.cmp(&b.token))
         };
@@ -56,9 +66,7 @@ impl Sampler {
             candidates.truncate(keep);
         }
         candidates.sort_unstable_by(order);
-        let Some(&Candidate { weight: top, .. }) = candidates.first() else {
-            return 0;
-        };
+        let top = candidates.first()?.weight;
         candidates
             .iter_mut()
             .for_each(|candidate| candidate.weight = (candidate.weight - top).exp());
@@ -79,21 +87,21 @@ impl Sampler {
         for candidate in candidates.iter() {
             left -= candidate.weight;
             if left < 0.0 {
-                return candidate.token;
+                return Some(candidate.token);
             }
         }
         // Rounding may leave a rest: it belongs to the last.
-        candidates.last().map_or(0, |candidate| candidate.token)
+        candidates.last().map(|candidate| candidate.token)
     }
 }
 
 /// The token of the greatest logit, the first of equals.
-fn greatest(logits: &[f32]) -> u32 {
-    let mut best = (0, f32::NEG_INFINITY);
-    for (token, &logit) in (0..).zip(logits) {
-        if logit > best.1 {
-            best = (token, logit);
+fn greatest(candidates: &[Candidate]) -> Option<u32> {
+    let mut best: Option<Candidate> = None;
+    for candidate in candidates {
+        if best.is_none_or(|best| candidate.weight > best.weight) {
+            best = Some(*candidate);
         }
     }
-    best.0
+    best.map(|best| best.token)
 }

@@ -37,6 +37,13 @@ impl History {
         self.pushed += 1;
     }
 
+    /// The latest token is another.
+    pub fn replace_last(&mut self, token: u32) {
+        if let Some(last) = self.pushed.checked_sub(1) {
+            self.tokens[last % WINDOW] = token;
+        }
+    }
+
     /// The ring as it lies, and how many tokens were pushed.
     #[must_use]
     pub fn ring(&self) -> (&[u32; WINDOW], usize) {

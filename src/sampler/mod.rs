@@ -5,11 +5,15 @@
 
 mod choose;
 mod history;
+mod mask;
 mod parameters;
 mod philox;
+mod scored;
 
 pub use history::{History, WINDOW};
+pub use mask::Mask;
 pub use parameters::Parameters;
+pub use scored::{MOST_SCORED, Scored};
 
 /// Everything that a choice depends on besides the logits.
 #[derive(Clone, Debug, Default)]
@@ -28,5 +32,22 @@ impl Sampler {
         self.parameters = parameters;
         self.counter = 0;
         self.history = History::of(prompt);
+    }
+
+    /// What it was begun with.
+    #[must_use]
+    pub const fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// A token was given rather than chosen; it counts as one.
+    pub fn give(&mut self, token: u32) {
+        self.counter += 1;
+        self.history.push(token);
+    }
+
+    /// The last choice is another than was made.
+    pub fn correct(&mut self, token: u32) {
+        self.history.replace_last(token);
     }
 }

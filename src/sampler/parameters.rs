@@ -16,6 +16,9 @@ pub struct Parameters {
     pub repetition_penalty: f32,
     /// The same seed, parameters and prompt give the same text.
     pub seed: u64,
+    /// Of each token the logarithm of its probability is told, and those of so many of the most probable ones, at most
+    /// `MOST_SCORED`; `None`: nothing is.
+    pub logprobs: Option<u8>,
 }
 
 impl Default for Parameters {
@@ -27,6 +30,7 @@ impl Default for Parameters {
             min_p: 0.0,
             repetition_penalty: 1.0,
             seed: 0,
+            logprobs: None,
         }
     }
 }

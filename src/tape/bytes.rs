@@ -30,7 +30,9 @@ impl Op {
         let position_bytes = tape.kv.bytes_per_position() / tape.kv.layers;
         let kv = match self {
             Self::RopeStore { .. } => tape.rows * position_bytes,
-            Self::Attend { .. } => (position + tape.rows) * position_bytes,
+            Self::Attend { attention, .. } => {
+                (position + tape.rows - attention.seen_from(position)) * position_bytes
+            }
             _ => 0,
         };
         (slots + weights + kv) as u64

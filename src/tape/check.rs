@@ -1,6 +1,6 @@
 //! Proves a tape before its first run: shapes, types, read before write, aliasing.
 
-use super::{DType, Ending, Input, Op, Projection, Slot, Tape, WeightId};
+use super::{DType, Ending, Input, Op, Projection, Rotation, Slot, Tape, WeightId};
 
 /// Why a tape must not run: an error of who wrote it, or a model whose parts do not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -124,8 +124,6 @@ impl Tape {
     }
 
     fn check_shapes(&self, op: &Op) -> Result<(), String> {
-        let query = self.query_width(op);
-        let kv = self.kv.heads * self.kv.head_dim;
         match op {
             Op::Embed { table, x } => {
                 self.rows_of(*x, self.rows)?;
@@ -152,26 +150,24 @@ impl Tape {
                 Ok(())
             }
             Op::RopeStore {
-                inputs: [q, k, v],
+                inputs,
                 norms,
+                rotation,
                 rotated,
                 ..
             } => {
-                self.columns_of(*k, kv)?;
-                self.columns_of(*v, kv)?;
-                self.columns_of(*rotated, self.slot(*q).columns)?;
-                self.rows_of(*rotated, self.rows)?;
-                if !query.is_multiple_of(kv) {
-                    return Err(format!(
-                        "{query} columns of q are no multiple of the cache's {kv}"
-                    ));
-                }
+                self.check_rotation(*inputs, *rotation, *rotated)?;
                 norms
                     .iter()
                     .flatten()
                     .try_for_each(|norm| self.matrix(*norm, 1, self.kv.head_dim))
             }
-            Op::Attend { q, out, .. } => {
+            Op::Attend {
+                q, attention, out, ..
+            } => {
+                let heads = self.slot(*q).columns / self.kv.head_dim;
+                let sinks = attention.sinks;
+                sinks.map_or(Ok(()), |sinks| self.matrix(sinks, 1, heads))?;
                 self.rows_of(*out, self.rows)?;
                 self.typed(*out, self.activation)?;
                 self.columns_of(*out, self.slot(*q).columns)
@@ -226,14 +222,30 @@ impl Tape {
         }
     }
 
-    fn query_width(&self, op: &Op) -> usize {
-        match op {
-            Op::RopeStore {
-                inputs: [q, ..], ..
-            }
-            | Op::Attend { q, .. } => self.slot(*q).columns,
-            _ => 0,
+    fn check_rotation(
+        &self,
+        [q, k, v]: [Slot; 3],
+        rotation: Rotation,
+        rotated: Slot,
+    ) -> Result<(), String> {
+        let (query, head_dim) = (self.slot(q).columns, self.kv.head_dim);
+        let kv = self.kv.heads * head_dim;
+        self.columns_of(k, kv)?;
+        self.columns_of(v, kv)?;
+        self.columns_of(rotated, query)?;
+        self.rows_of(rotated, self.rows)?;
+        if !query.is_multiple_of(kv) {
+            return Err(format!(
+                "{query} columns of q are no multiple of the cache's {kv}"
+            ));
         }
+        let dims = rotation.dims;
+        if !dims.is_multiple_of(2) || dims > head_dim {
+            return Err(format!(
+                "{dims} elements of heads of {head_dim} cannot be rotated in pairs"
+            ));
+        }
+        Ok(())
     }
 
     fn residual(&self, slot: Slot) -> Result<(), String> {

@@ -8,7 +8,7 @@ use crate::fault::Faults;
 use crate::graph::{Counts, LifeCycle, Mode};
 #[cfg(feature = "cuda")]
 use crate::sampler::History;
-use crate::sampler::Parameters;
+use crate::sampler::{Mask, Parameters, Scored};
 
 /// What runs tapes.
 #[derive(Debug)]
@@ -98,6 +98,32 @@ impl Executor {
             Self::Cpu(cpu) => cpu.post(token),
             #[cfg(feature = "cuda")]
             Self::Cuda(cuda) => cuda.post(token),
+        }
+    }
+
+    /// What the conversation in a region of the cache may say next; `None`: anything, from now on. Once it has had a mask it
+    /// waits for another before each of its tokens: a step that finds none leaves its state as it was, and costs its time.
+    /// `begin` frees it.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn guide(&mut self, region: usize, mask: Option<&Mask>) -> Result<(), ExecuteError> {
+        match self {
+            Self::Cpu(cpu) => cpu.guide(region, mask),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.guide(region, mask)?,
+        }
+        Ok(())
+    }
+
+    /// The token that was chosen last in a region, then the most probable ones in their order, as its sampler's parameters
+    /// ask for; empty where they do not.
+    #[must_use]
+    pub fn scored(&self, region: usize) -> &[Scored] {
+        match self {
+            Self::Cpu(cpu) => cpu.scored(region),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.scored(region),
         }
     }
 

@@ -1,17 +1,25 @@
 //! How the key-value cache holds the values of a head: as numbers of a type, or as quants of 8 bits that share scales.
 
+use clap::ValueEnum;
 use half::{bf16, f16};
+use serde::Serialize;
 
 use super::{DType, q8_0};
 use crate::model::Format;
 
 /// What the cache is made of.
 #[allow(non_camel_case_types)] // the field writes them so
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum KvType {
+    #[value(name = "f32")]
     F32,
+    #[default]
+    #[value(name = "f16")]
     F16,
+    #[value(name = "bf16")]
     BF16,
+    #[value(name = "q8_0")]
     Q8_0,
 }
 

@@ -4,6 +4,7 @@
 //! run, and an executor runs it. `enum Op` is closed and small, so a missing arm does not compile.
 //! Nothing ever rewrites a tape: it is a list, not an intermediate representation.
 
+mod attention;
 mod bytes;
 mod check;
 pub mod cpu;
@@ -18,7 +19,9 @@ mod kv_type;
 mod op;
 mod q8_0;
 mod step;
+mod turns;
 
+pub use attention::{Angles, Attention, QueryScale, Rotation};
 pub use check::TapeError;
 pub use dtype::DType;
 pub use executor::Executor;
@@ -160,6 +163,12 @@ impl Tape {
     #[must_use]
     pub fn slot(&self, slot: Slot) -> &SlotInfo {
         &self.slots[slot.0]
+    }
+
+    /// Tokens that the table of embeddings has, which is the first weight.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.weights.first().map_or(0, |table| table.rows)
     }
 
     #[must_use]

@@ -1,6 +1,6 @@
 //! The operations: each is one fused kernel, and both executors match on them exhaustively.
 
-use super::{Slot, WeightId};
+use super::{Attention, Rotation, Slot, WeightId};
 
 /// `y = weight x + bias`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,20 +23,25 @@ pub enum Op {
         projections: [Projection; 3],
         outputs: [Slot; 3],
     },
-    /// Rotates each head of q and k by its row's position (`RoPE`, Su et al. 2021: element `i` pairs with
-    /// `i + head_dim / 2`), after an RMS norm of each head where the model has one, and stores k and v
-    /// in the cache at that position.
+    /// Rotates each head of q and k by its row's position, after an RMS norm of each head where the model has one, and
+    /// stores k and v in the cache at that position.
     RopeStore {
         layer: usize,
         inputs: [Slot; 3],
         /// (head_dim) of q and of k
         norms: Option<[WeightId; 2]>,
         epsilon: f32,
+        rotation: Rotation,
         rotated: Slot,
     },
-    /// `out = softmax(q K^T / sqrt(head_dim)) V` over the positions up to the row's own; query heads
-    /// share KV heads in groups.
-    Attend { layer: usize, q: Slot, out: Slot },
+    /// `out = softmax(scale q K^T) V` over the positions that the row sees, up to its own; query heads share KV heads in
+    /// groups.
+    Attend {
+        layer: usize,
+        q: Slot,
+        attention: Attention,
+        out: Slot,
+    },
     /// `x += weight input`
     Project {
         input: Slot,
@@ -111,7 +116,8 @@ impl Op {
                 std::iter::once(*norm).chain(linear).collect()
             }
             Self::RopeStore { norms, .. } => norms.map_or(vec![], |norms| norms.to_vec()),
-            Self::Attend { .. } | Self::Choose { .. } => vec![],
+            Self::Attend { attention, .. } => attention.sinks.into_iter().collect(),
+            Self::Choose { .. } => vec![],
             Self::Project { weight, .. } => vec![*weight],
             Self::GateUp { norm, gate, up, .. } => vec![*norm, *gate, *up],
             Self::Head { norm, weight, .. } => vec![*norm, *weight],

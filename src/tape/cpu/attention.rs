@@ -12,20 +12,23 @@ use rayon::prelude::*;
 use super::cache::Cache;
 use super::dots::Dots;
 use super::softmax::{Softmax, TILE, Weighted};
-use crate::tape::{DType, KvInfo};
+use crate::tape::{Attention, DType, KvInfo};
 
 /// The most rows that share a decoded tile.
 const ROWS: usize = 16;
 
 /// The query heads of one run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heads {
+pub(super) struct Heads<'a> {
     /// `heads * head_dim`
     pub(super) columns: usize,
     /// Of the first row.
     pub(super) position: usize,
     /// What is read of a cache of quants is rounded to.
     pub(super) activation: DType,
+    pub(super) attention: Attention,
+    /// (query heads)
+    pub(super) sinks: Option<&'a [f32]>,
 }
 
 /// Bytes that a thread takes while it attends, with `columns` in a row of q.
@@ -33,17 +36,15 @@ pub(super) fn thread_bytes(kv: KvInfo, columns: usize) -> usize {
     Scratch::bytes(ROWS * columns / kv.heads / kv.head_dim, kv.head_dim)
 }
 
-/// `out = softmax(q K^T / sqrt(head_dim)) V`; q and out are (rows, columns).
-pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads, q: &[f32], out: &mut [f32]) {
+/// `out = softmax(scale q K^T) V`; q and out are (rows, columns).
+pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads<'_>, q: &[f32], out: &mut [f32]) {
     let KvInfo {
         head_dim,
         heads: shared,
         ..
     } = cache.info;
     let Heads {
-        columns,
-        position,
-        activation,
+        columns, position, ..
     } = heads;
     // Of the query heads that share a head of the cache.
     let (rows, width) = (q.len() / columns, columns / shared);
@@ -57,8 +58,8 @@ pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads, q: &[f32], out: 
                 arch.dispatch(Queries {
                     cache,
                     place: (layer, head),
+                    heads,
                     position,
-                    activation,
                     q,
                     out,
                     columns: width,
@@ -78,8 +79,8 @@ pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads, q: &[f32], out: 
                 arch.dispatch(Queries {
                     cache,
                     place: (layer, head),
+                    heads,
                     position: position + index * block,
-                    activation,
                     q,
                     out,
                     columns,
@@ -129,9 +130,9 @@ struct Queries<'a> {
     cache: &'a Cache,
     /// Layer and head of the cache.
     place: (usize, usize),
+    heads: Heads<'a>,
     /// Of the first row.
     position: usize,
-    activation: DType,
     /// Rows of `columns`, of which the `shared` ones are theirs.
     q: &'a [f32],
     out: &'a mut [f32],
@@ -148,8 +149,14 @@ impl WithSimd for Queries<'_> {
         let Self {
             cache,
             place: (layer, head),
+            heads:
+                Heads {
+                    activation,
+                    attention,
+                    sinks,
+                    ..
+                },
             position,
-            activation,
             q,
             out,
             columns,
@@ -163,8 +170,7 @@ impl WithSimd for Queries<'_> {
         let queries = rows * group;
         let stride = element.bytes(head_dim);
         let (k, v) = cache.head(layer, head, position + rows);
-        #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
-        let scale = 1.0 / (head_dim as f32).sqrt();
+        let sinks = sinks.map(|sinks| &sinks[head * group..(head + 1) * group]);
 
         scratch.begin(queries);
         let gathered = scratch.q.chunks_exact_mut(shared.len());
@@ -172,7 +178,9 @@ impl WithSimd for Queries<'_> {
             to.copy_from_slice(&q[shared.clone()]);
         }
         let tiles = k.chunks(TILE * stride).zip(v.chunks(TILE * stride));
-        for (index, (k, v)) in tiles.enumerate() {
+        // No row sees what is before those of the first.
+        let first = attention.seen_from(position) / TILE;
+        for (index, (k, v)) in tiles.enumerate().skip(first) {
             decode(cache.info, activation, k, &mut scratch.tile);
             Dots {
                 left: &scratch.q[..queries * head_dim],
@@ -186,8 +194,10 @@ impl WithSimd for Queries<'_> {
             let softmax = scratch.softmax[..queries].iter_mut();
             for (query, ((scores, sums), softmax)) in scores.zip(sums).zip(softmax).enumerate() {
                 // A row sees itself and what came before it.
-                let seen = (position + query / group + 1).saturating_sub(index * TILE);
-                softmax.add(scores, seen.min(TILE), scale, sums);
+                let position = position + query / group;
+                let within = |at: usize| at.saturating_sub(index * TILE).min(TILE);
+                let seen = within(attention.seen_from(position))..within(position + 1);
+                softmax.add(scores, seen, &attention, sums);
             }
             decode(cache.info, activation, v, &mut scratch.tile);
             Weighted {
@@ -199,14 +209,15 @@ impl WithSimd for Queries<'_> {
             .with_simd(simd);
         }
         let sums = scratch.sums.chunks_exact(head_dim);
-        let mut attended = sums.zip(&scratch.softmax);
+        let mut attended = sums.zip(&scratch.softmax).enumerate();
         for row in out.chunks_exact_mut(columns) {
             for out in row[shared.clone()].chunks_exact_mut(head_dim) {
-                let Some((sums, softmax)) = attended.next() else {
+                let Some((query, (sums, softmax))) = attended.next() else {
                     return;
                 };
+                let all = softmax.sum_with(sinks.map(|sinks| sinks[query % group]));
                 for (out, sum) in out.iter_mut().zip(sums) {
-                    *out = sum / softmax.sum;
+                    *out = sum / all;
                 }
             }
         }

@@ -11,15 +11,16 @@ use super::footprint::Lengths;
 use super::notes::Notes;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
-use crate::sampler::Sampler;
-use crate::tape::{ExecuteError, Input, KvInfo, Op, Projection, Slot, StepState, Tape, WeightId};
+use crate::sampler::{Mask, Sampler, Scored};
+use crate::tape::{
+    Angles, ExecuteError, Input, KvInfo, Op, Projection, Slot, StepState, Tape, WeightId,
+};
 
 /// Weights, cache and activations, and the threads that compute on them.
 #[derive(Debug)]
 pub(super) struct Core {
     weights: Vec<Weight>,
-    /// (head_dim / 2): radians per position
-    rope_frequencies: Vec<f32>,
+    angles: Vec<Angles>,
     pub(super) cache: Cache,
     pub(super) buffers: Buffers,
     /// Of each region of the cache.
@@ -45,6 +46,19 @@ pub(super) struct Core {
 pub(super) struct Conversation {
     pub(super) state: StepState,
     pub(super) sampler: Sampler,
+    pub(super) guide: Guide,
+    /// Of the last choice.
+    pub(super) scored: Vec<Scored>,
+}
+
+/// What bounds a conversation's next choice.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Guide {
+    #[default]
+    Free,
+    /// A mask is to come before anything is chosen.
+    Waits,
+    Allows(Mask),
 }
 
 /// Allocated by `prepare`, never moved by `run`.
@@ -61,7 +75,7 @@ pub(super) struct Buffers {
 impl Core {
     pub(super) fn new(
         weights: Vec<Weight>,
-        rope_frequencies: Vec<f32>,
+        angles: Vec<Angles>,
         kv: KvInfo,
         threads: usize,
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
@@ -71,7 +85,7 @@ impl Core {
             .build()?;
         Ok(Self {
             weights,
-            rope_frequencies,
+            angles,
             cache: Cache::new(kv),
             buffers: Buffers::default(),
             conversations: vec![Conversation::default(); kv.slots],
@@ -159,6 +173,7 @@ impl Core {
             region,
             state: self.conversations[region].state,
             rows,
+            given: false,
             advances: true,
         };
         runs.clear();
@@ -176,6 +191,7 @@ impl Core {
                         && let Some(token) = forced.next()
                     {
                         run.state.token = *token;
+                        run.given = true;
                     }
                     run.advances = !after.contains(region);
                     runs.push(run);
@@ -245,36 +261,44 @@ impl Core {
                 inputs: [q, k, v],
                 norms,
                 epsilon,
+                rotation,
                 rotated,
             } => {
-                let norms = norms.map(|norms| norms.map(|WeightId(norm)| weights[norm].vector()));
                 let mut out = std::mem::take(&mut slots[rotated.0]);
                 out[..len(q)].copy_from_slice(&slots[q.0][..len(q)]);
                 let rotated_k = &mut product[..len(k)];
                 rotated_k.copy_from_slice(&slots[k.0][..len(k)]);
+                let norms = norms.map(|norms| norms.map(|WeightId(norm)| weights[norm].vector()));
+                let heads = (tape.kv.head_dim, norms, epsilon);
+                let [of_q, of_k] = rope::Rope::of(rotation, &self.angles, heads);
+                let (wide, narrow) = (tape.slot(q).columns, tape.slot(k).columns);
                 for run in runs {
-                    let rope = rope::Rope {
-                        frequencies: &self.rope_frequencies,
-                        epsilon,
-                        position: run.state.position,
-                    };
-                    let (wide, narrow) = (tape.slot(q).columns, tape.slot(k).columns);
-                    rope.rotate(&mut out[run.of(wide)], wide, norms.map(|[q, _]| q));
                     let k = &mut rotated_k[run.of(narrow)];
-                    rope.rotate(k, narrow, norms.map(|[_, k]| k));
+                    of_q.rotate(&mut out[run.of(wide)], wide, run.state.position);
+                    of_k.rotate(k, narrow, run.state.position);
                     let (layer, v) = (run.region * layers + layer, &slots[v.0][run.of(narrow)]);
                     cache.store(layer, run.state.position, k, v);
                 }
                 tape.slot(rotated).dtype.round(&mut out[..len(q)]);
                 slots[rotated.0] = out;
             }
-            Op::Attend { layer, q, out } => {
+            Op::Attend {
+                layer,
+                q,
+                attention,
+                out,
+            } => {
+                let sinks = attention
+                    .sinks
+                    .map(|WeightId(sinks)| weights[sinks].vector());
                 let mut attended = std::mem::take(&mut slots[out.0]);
                 for run in runs {
                     let shape = attention::Heads {
                         columns: tape.slot(q).columns,
                         position: run.state.position,
                         activation: tape.activation,
+                        attention,
+                        sinks,
                     };
                     let (layer, rows) = (run.region * layers + layer, run.of(shape.columns));
                     let (q, out) = (&slots[q.0][rows.clone()], &mut attended[rows]);
@@ -345,20 +369,40 @@ impl Core {
                 matmul::transpose(product, last, &mut slots[logits.0], |out, y, _| *out = y);
             }
             Op::Choose { logits } => {
-                let logits = slots[logits.0].chunks_exact_mut(tape.slot(logits).columns);
-                for (run, logits) in runs.iter().zip(logits).filter(|(run, _)| run.advances) {
+                let logits = slots[logits.0].chunks_exact(tape.slot(logits).columns);
+                let mut failed = None;
+                for (run, logits) in runs.iter().zip(logits) {
                     let conversation = &mut self.conversations[run.region];
+                    if run.given {
+                        conversation.sampler.give(run.state.token);
+                    }
+                    if !run.advances {
+                        continue;
+                    }
                     let position = run.state.position + run.rows.len();
-                    let token = conversation.sampler.choose(logits);
-                    let failed = ExecuteError::NonFinite {
-                        position: position - 1,
+                    let mask = match &conversation.guide {
+                        Guide::Free => None,
+                        // As on a GPU it does not go on.
+                        Guide::Waits => continue,
+                        Guide::Allows(mask) => Some(mask),
                     };
-                    conversation.state = StepState {
-                        token: token.ok_or(failed)?,
-                        position,
+                    let Some(token) = conversation.sampler.choose(logits, mask) else {
+                        // The others go on.
+                        let position = position - 1;
+                        failed.get_or_insert(ExecuteError::NonFinite { position });
+                        continue;
                     };
+                    conversation.state = StepState { token, position };
                     self.chosen += 1;
+                    if let Guide::Allows(_) = conversation.guide {
+                        conversation.guide = Guide::Waits;
+                    }
+                    if let Some(most) = conversation.sampler.parameters().logprobs {
+                        let scored = &mut conversation.scored;
+                        Scored::tell(logits, token, most.into(), scored);
+                    }
                 }
+                return failed.map_or(Ok(()), Err);
             }
         }
         Ok(())
@@ -372,6 +416,8 @@ struct Run {
     /// As it began.
     state: StepState,
     rows: Range<usize>,
+    /// Whether its token was given, rather than chosen.
+    given: bool,
     /// Whether the conversation goes on from here.
     advances: bool,
 }

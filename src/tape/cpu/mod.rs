@@ -20,16 +20,16 @@ mod weight;
 
 use std::time::Instant;
 
-use self::core::Core;
+use self::core::{Core, Guide};
 pub use self::footprint::footprint;
 pub use self::load::load;
 use self::notes::Notes;
 use self::step::{Living, Step};
 pub use self::weight::{Matrix, Weight};
-use super::{Ending, ExecuteError, GraphOptions, KvInfo, Pace, Span, StepState, Tape};
+use super::{Angles, Ending, ExecuteError, GraphOptions, KvInfo, Pace, Span, StepState, Tape};
 use crate::fault::Faults;
 use crate::graph::{Buckets, Counts, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
-use crate::sampler::Parameters;
+use crate::sampler::{Mask, Parameters, Scored};
 
 /// A model's weights, cache and activations in host memory, and the graph of its step.
 #[derive(Debug)]
@@ -49,13 +49,13 @@ impl Cpu {
     /// If the threads cannot be started.
     pub fn new(
         weights: Vec<Weight>,
-        rope_frequencies: Vec<f32>,
+        angles: Vec<Angles>,
         kv: KvInfo,
         threads: usize,
         graph: &GraphOptions,
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
         Ok(Self {
-            core: Core::new(weights, rope_frequencies, kv, threads)?,
+            core: Core::new(weights, angles, kv, threads)?,
             graph: DecodeGraph::new(graph.mode, graph.verify_addresses),
             prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
             kv,
@@ -91,6 +91,8 @@ impl Cpu {
         let conversation = &mut self.core.conversations[region];
         conversation.state.position = position;
         conversation.sampler.begin(parameters, prompt);
+        conversation.guide = Guide::Free;
+        conversation.scored.clear();
     }
 
     /// Copies the first positions of a region of the cache to another.
@@ -98,9 +100,29 @@ impl Cpu {
         self.core.cache.copy(from, to, positions);
     }
 
+    /// From now on the turn in another region of the cache is the one that runs.
+    pub fn turn_to(&mut self, region: usize) {
+        self.core.region = region;
+    }
+
     /// The next step starts with `token` rather than the one chosen last.
     pub fn post(&mut self, token: u32) {
-        self.core.conversations[self.core.region].state.token = token;
+        let conversation = &mut self.core.conversations[self.core.region];
+        conversation.state.token = token;
+        conversation.sampler.correct(token);
+    }
+
+    /// What a conversation may say next; `None`: anything, from now on. Once it has had a mask it waits for another before
+    /// each of its tokens.
+    pub fn guide(&mut self, region: usize, mask: Option<&Mask>) {
+        self.core.conversations[region].guide =
+            mask.map_or(Guide::Free, |mask| Guide::Allows(mask.clone()));
+    }
+
+    /// The token that a conversation chose last, then the most probable ones; empty where nobody asked.
+    #[must_use]
+    pub fn scored(&self, region: usize) -> &[Scored] {
+        &self.core.conversations[region].scored
     }
 
     /// Where generation of the turn that runs stands.
@@ -313,7 +335,7 @@ impl Cpu {
         &'a mut Buckets<Living>,
     ) {
         let step = Step {
-            layout: self.moves * self.kv.slots as u64 + self.core.region as u64,
+            layout: self.moves * self.kv.slots as u64 + step::region(&self.core, tape) as u64,
             chosen: self.core.chosen,
             core: &mut self.core,
             tape,

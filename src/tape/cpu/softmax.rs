@@ -1,8 +1,11 @@
 //! The running softmax of one query, and the sums that it weighs (Milakov and Gimelshein 2018).
 
+use std::ops::Range;
+
 use pulp::{Simd, WithSimd};
 
 use super::exp::exp;
+use crate::tape::Attention;
 
 /// Positions whose scores come at a time.
 pub(super) const TILE: usize = 32;
@@ -14,7 +17,7 @@ const LANES: usize = 16;
 pub(super) struct Softmax {
     greatest: f32,
     /// Of the weights.
-    pub(super) sum: f32,
+    sum: f32,
 }
 
 impl Default for Softmax {
@@ -27,20 +30,26 @@ impl Default for Softmax {
 }
 
 impl Softmax {
-    /// Scores times `scale` become weights, zero for those not seen; what was summed before is weighed anew if one of
-    /// them is the greatest so far.
+    /// Scores become weights, zero for those not seen; what was summed before is weighed anew if one of them is the
+    /// greatest so far.
     #[inline(always)]
     pub(super) fn add(
         &mut self,
         scores: &mut [f32; TILE],
-        seen: usize,
-        scale: f32,
+        seen: Range<usize>,
+        attention: &Attention,
         sums: &mut [f32],
     ) {
         for score in scores.iter_mut() {
-            *score *= scale;
+            *score *= attention.scale;
         }
-        scores[seen..].fill(f32::NEG_INFINITY);
+        if let Some(cap) = attention.softcap {
+            for score in scores.iter_mut() {
+                *score = cap * (*score / cap).tanh();
+            }
+        }
+        scores[..seen.start].fill(f32::NEG_INFINITY);
+        scores[seen.end..].fill(f32::NEG_INFINITY);
         let greatest = greater(self.greatest, fold(scores, greater));
         if greatest > self.greatest {
             // Of nothing there is nothing to weigh.
@@ -56,8 +65,15 @@ impl Softmax {
         for score in scores.iter_mut() {
             *score = exp(*score - greatest);
         }
-        scores[seen..].fill(0.0);
+        // Nor is the weight a number if nothing was seen so far.
+        scores[..seen.start].fill(0.0);
+        scores[seen.end..].fill(0.0);
         self.sum += fold(scores, |a, b| a + b);
+    }
+
+    /// The sum of all weights, that of a sink's logit among them.
+    pub(super) fn sum_with(self, sink: Option<f32>) -> f32 {
+        self.sum + sink.map_or(0.0, |sink| (sink - self.greatest).exp())
     }
 }
 

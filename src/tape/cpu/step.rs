@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::core::Core;
 use crate::fault::{Call, Faults, How};
 use crate::graph::{Renewal, Stepper, Trace};
-use crate::tape::{ExecuteError, Op, Tape};
+use crate::tape::{ExecuteError, Input, Op, Tape};
 
 /// One run of a tape.
 #[derive(Debug)]
@@ -21,6 +21,15 @@ pub(super) struct Step<'a> {
     pub(super) chosen: u64,
     /// Whether operations are being recorded.
     pub(super) capturing: bool,
+}
+
+/// The region that a run depends on. Rows of several conversations each find their own, as on a GPU.
+pub(super) fn region(core: &Core, tape: &Tape) -> usize {
+    if tape.input == Input::Step && tape.rows > 1 {
+        0
+    } else {
+        core.region
+    }
 }
 
 /// An executable graph: what it was recorded as, and what it does.
@@ -86,7 +95,7 @@ impl Step<'_> {
     fn recorded(&self, operations: Range<usize>) -> Recorded {
         Recorded {
             operations,
-            region: self.core.region,
+            region: region(self.core, self.tape),
             addresses: self.core.addresses().collect(),
         }
     }
@@ -132,7 +141,7 @@ impl Stepper for Step<'_> {
         for (info, address) in self.tape.slots.iter().zip(self.core.addresses()) {
             trace.place(info.name, address);
         }
-        trace.place("kv", self.core.region as u64);
+        trace.place("kv", region(self.core, self.tape) as u64);
         for op in &self.tape.ops {
             trace.launch(op.name(), [self.tape.rows as u64]);
         }

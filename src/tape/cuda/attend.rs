@@ -6,7 +6,7 @@ use super::memory::stride;
 use super::narrow;
 use super::queue::Queue;
 use crate::device::{AttendArgs, Cache, Error, Geometry, Places, RopeStoreArgs};
-use crate::tape::{Input, KvInfo, Op, Slot, Tape, WeightId};
+use crate::tape::{Input, KvInfo, Op, Rotation, Slot, Tape, WeightId};
 
 const WARPS: u32 = 8;
 /// `step/splits.cuh`
@@ -39,6 +39,7 @@ pub(super) struct Raw {
     inputs: [Slot; 3],
     norms: Option<[WeightId; 2]>,
     epsilon: f32,
+    rotation: Rotation,
 }
 
 /// What attention of a step takes on, where it follows the rotation of what it attends to: both are one kernel then.
@@ -51,6 +52,7 @@ pub(super) fn raw(tape: &Tape, index: usize) -> Option<Raw> {
                 inputs,
                 norms,
                 epsilon,
+                rotation,
                 rotated,
             },
             &Op::Attend { layer: of, q, .. },
@@ -58,6 +60,7 @@ pub(super) fn raw(tape: &Tape, index: usize) -> Option<Raw> {
             inputs,
             norms,
             epsilon,
+            rotation,
         }),
         _ => None,
     }
@@ -76,18 +79,18 @@ impl Work<'_> {
             inputs: [q, k, v],
             norms,
             epsilon,
+            rotation,
             rotated,
         } = tape.ops[index]
         else {
             return Ok(());
         };
-        let at = self.addresses;
         let (rows, step) = (narrow(tape.rows), tape.input == Input::Step);
         let places = self.places_of(step);
         let columns = narrow(tape.slot(q).columns);
 
         let [q_norm, k_norm] = norms.map_or([0, 0], |norms| norms.map(|norm| self.vector(norm)));
-        let cache = self.cache(places, layer, columns);
+        let cache = rotated_by(rotation, self.cache(places, layer, columns));
         let args = RopeStoreArgs {
             cache,
             q: self.slot(q),
@@ -95,7 +98,7 @@ impl Work<'_> {
             v: self.slot(v),
             q_norm,
             k_norm,
-            angles: at.angles,
+            angles: self.angles(rotation),
             out: self.slot(rotated),
             stamp: queue.stamp(),
             stride: narrow(stride(tape, rotated)),
@@ -117,7 +120,13 @@ impl Work<'_> {
         raw: Option<Raw>,
         queue: &mut Queue<'_>,
     ) -> Result<(), Error> {
-        let Op::Attend { layer, q, out } = tape.ops[index] else {
+        let Op::Attend {
+            layer,
+            q,
+            attention,
+            out,
+        } = tape.ops[index]
+        else {
             return Ok(());
         };
         let (kernels, at, kv) = (self.kernels, self.addresses, self.kv);
@@ -125,8 +134,6 @@ impl Work<'_> {
         let places = self.places_of(step);
         let columns = narrow(tape.slot(q).columns);
 
-        #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
-        let scale = 1.0 / (kv.head_dim as f32).sqrt();
         let cache = self.cache(places, layer, columns);
         let mut args = AttendArgs {
             cache,
@@ -137,7 +144,10 @@ impl Work<'_> {
             stamp: queue.stamp(),
             rows,
             stride: narrow(stride(tape, q)),
-            scale,
+            scale: attention.scale,
+            softcap: attention.softcap.unwrap_or(0.0),
+            window: attention.window.map_or(0, |window| narrow(window.get())),
+            sinks: attention.sinks.map_or(0, |sinks| self.vector(sinks)),
             splits: 1,
             ..AttendArgs::default()
         };
@@ -162,7 +172,8 @@ impl Work<'_> {
                 v,
                 q_norm,
                 k_norm,
-                angles: at.angles,
+                cache: rotated_by(raw.rotation, cache),
+                angles: self.angles(raw.rotation),
                 epsilon: raw.epsilon,
                 ..args
             };
@@ -196,7 +207,24 @@ impl Work<'_> {
             heads: columns / head_dim,
             kv_heads: narrow(self.kv.heads),
             head_dim,
-            rotated: head_dim,
+            ..Cache::default()
         }
+    }
+
+    /// Where the table is that a rotation reads.
+    fn angles(&self, rotation: Rotation) -> u64 {
+        let at = self.addresses;
+        at.angles + rotation.table as u64 * at.angles_pitch
+    }
+}
+
+/// The cache as the kernels know it that rotate on the way.
+fn rotated_by(rotation: Rotation, cache: Cache) -> Cache {
+    let scale = rotation.query_scale;
+    Cache {
+        rotated: narrow(rotation.dims),
+        original: scale.map_or(0, |scale| narrow(scale.original.get())),
+        beta: scale.map_or(0.0, |scale| scale.beta),
+        ..cache
     }
 }

@@ -2,7 +2,7 @@
 
 use super::memory::{self, Needs};
 use super::pages::Pages;
-use super::scratch::Scratch;
+use super::scratch::{Scratch, Tables};
 use crate::device::{Error, Plan};
 use crate::tape::{FLIGHT_BYTES, Footprint, Tape};
 
@@ -17,7 +17,8 @@ pub fn footprint(tapes: &[&Tape], rows: usize, integrated: bool) -> Result<Footp
     };
     let weights = memory::plan(&tape.weights, tape.activation)?.0.bytes();
     let kv = Pages::plan(tape.kv)?.0.bytes();
-    let (scratch, regions) = Scratch::plan(tape.kv, rows)?;
+    let (scratch, regions) =
+        Scratch::plan(tape.kv, Tables::of_tape(tape), (tape.vocabulary(), rows))?;
     let (mut activations, mut passing) = (scratch.bytes() + slots(tapes)?, 0);
     if integrated {
         // The table of angles is made before it is copied, and the slots come after it.

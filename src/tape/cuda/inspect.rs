@@ -94,6 +94,11 @@ impl Cuda {
         Ok(whole)
     }
 
+    /// Waits until a mask is where the next step finds it.
+    pub(in crate::tape) fn settle_guide(&self, region: usize) -> Result<(), Error> {
+        self.scratch.masks.0.settle(region)
+    }
+
     /// Runs a step that chooses no token, which is no step of generation: its operations, as they are.
     pub(in crate::tape) fn run_part(
         &mut self,
@@ -105,7 +110,11 @@ impl Cuda {
             self.fits(*region, 1)?;
         }
         self.command(tape, regions, &[]);
-        self.split(tape).0.eager(0..tape.ops.len())?;
+        // Attention may look for its rows while what stands between it and them in a step still runs; here nothing does.
+        let begins = usize::from(matches!(tape.ops[0], Op::Embed { .. }));
+        self.split(tape).0.eager(0..begins)?;
+        self.stream.synchronize()?;
+        self.split(tape).0.eager(begins..tape.ops.len())?;
         self.stream.synchronize()?;
         for region in regions {
             self.conversations[*region].state.position += 1;

@@ -7,8 +7,8 @@ use super::shapes::SHAPES;
 use super::step_attend::StepAttend;
 use super::storage::Storage;
 use crate::device::{
-    AttendArgs, ChooseArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs, PromptArgs,
-    RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
+    ALL_SHARED, AttendArgs, ChooseArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs,
+    PromptArgs, RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
 };
 use crate::model::Format;
 use crate::tape::{DType, KvInfo, KvType};
@@ -73,7 +73,7 @@ impl Kernels {
                 )
             };
             let one = kernel(1, product::shared(of, 1, widest_row(of.format())))?;
-            let several = kernel(STEP_ROWS, product::MOST_SHARED)?;
+            let several = kernel(STEP_ROWS, ALL_SHARED)?;
             Ok::<_, Error>((of, [one, several]))
         };
         // By the activations' type and the cache's; of quants by what they become.

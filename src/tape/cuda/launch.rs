@@ -33,11 +33,17 @@ pub(super) struct Addresses {
     pub(super) prompt: u64,
     pub(super) sequence: u64,
     pub(super) angles: u64,
+    /// Bytes from one table of angles to the next.
+    pub(super) angles_pitch: u64,
     pub(super) arrivals: u64,
     pub(super) best: u64,
-    /// In pinned memory: commands of steps, chosen tokens, the host's tables.
+    pub(super) masks: u64,
+    /// Of one conversation's mask.
+    pub(super) mask_words: u32,
+    /// In pinned memory: commands of steps, chosen tokens and how probable they are, the host's tables.
     pub(super) steps: u64,
     pub(super) tokens: u64,
+    pub(super) scores: u64,
     pub(super) host_tables: u64,
 }
 
@@ -242,9 +248,11 @@ impl Work<'_> {
                     arrivals: at.arrivals,
                     sequence: at.sequence,
                     tokens: at.tokens,
+                    best: at.scores,
+                    masks: at.masks,
                     stamp: queue.stamp(),
                     vocabulary: columns(logits),
-                    pad: 0,
+                    mask_words: at.mask_words,
                 };
                 let geometry = Geometry {
                     grid: [CHOOSE_BLOCKS, narrow(tape.slot(logits).rows), 1],

@@ -46,7 +46,9 @@ use self::scratch::Scratch;
 use self::stamps::Stamps;
 use self::state::{Conversation, Listed};
 use self::step::Step;
-use super::{DType, Ending, GraphOptions, KvInfo, Pace, Source, StepState, Tape, WeightInfo};
+use super::{
+    Angles, DType, Ending, GraphOptions, KvInfo, Pace, Source, StepState, Tape, WeightInfo,
+};
 pub use crate::device::Error;
 pub use crate::device::Memory;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
@@ -143,7 +145,7 @@ impl Cuda {
     pub fn new<S: Source>(
         Device { context, modules }: Device,
         infos: &[WeightInfo],
-        rope_frequencies: &[f32],
+        angles: &[Angles],
         kv: KvInfo,
         options: Options,
         (source, read): (&S, &mut dyn FnMut(usize)),
@@ -164,7 +166,8 @@ impl Cuda {
         )?;
         let pages = Pages::new(&context, options.places.kv(integrated), kv, &mut stream)?;
         let vocabulary = infos.first().map_or(0, |table| table.rows);
-        let scratch = Scratch::new(&context, rope_frequencies, kv, options.rows, &mut stream)?;
+        let widths = (vocabulary, options.rows);
+        let scratch = Scratch::new(&context, angles, kv, widths, &mut stream)?;
         let graph = &options.graph;
         let mut cuda = Self {
             graph: DecodeGraph::new(graph.mode, graph.verify_addresses),

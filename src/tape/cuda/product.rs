@@ -14,6 +14,9 @@ use crate::model::Format;
 /// Threads of a block.
 const THREADS: u32 = 256;
 
+/// Shared memory of a multiprocessor that blocks may share: an Orin's, and that of larger ones beside their first cache.
+const MULTIPROCESSOR_SHARED: usize = 163 << 10;
+
 /// What becomes of outputs: `Outcome` of `kernels/tile.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -28,9 +31,6 @@ pub(super) enum Outcome {
     /// Times what `Silu` has left.
     Multiplied = 4,
 }
-
-/// The most shared memory that a step of several rows takes.
-pub(super) const MOST_SHARED: usize = 163 << 10;
 
 /// Bytes of shared memory: the rows, what goes off the sums of each block of theirs, what eight warps have summed, twice,
 /// and the warps' rings. `Rows` and `Ring` of `kernels/step/product.cuh`.
@@ -131,10 +131,13 @@ impl Work<'_> {
             kernel: format!("step of format {}", args.weight0.format),
         };
         let storage = storage.ok_or_else(missing)?;
+        let kernel = self.kernels.step(storage, args.rows).ok_or_else(missing)?;
+        let room = kernel.shared();
         let mut at_once = args.rows;
-        while at_once > 1 && shared(storage, at_once as usize, args.stride as usize) > MOST_SHARED {
+        while at_once > 1 && shared(storage, at_once as usize, args.stride as usize) > room {
             at_once /= 2;
         }
+        let kernel = self.kernels.step(storage, at_once).ok_or_else(missing)?;
         let tiles = |weight: Tiles| weight.rows.div_ceil(16);
         let all = if args.outcome == Outcome::Gated as u32 {
             tiles(args.weight0)
@@ -143,15 +146,12 @@ impl Work<'_> {
         };
         let shared = shared(storage, at_once as usize, args.stride as usize);
         // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
-        // Where the rows are several, to make them ready takes longer than another block would help.
-        let fits = (MOST_SHARED / shared).clamp(1, STEP_BLOCKS as usize);
-        let each = if at_once > 1 { 1 } else { narrow(fits) };
-        let blocks = all.min(self.multiprocessors.max(1) * each);
+        let fits = (MULTIPROCESSOR_SHARED / shared).clamp(1, STEP_BLOCKS as usize);
+        let blocks = all.min(self.multiprocessors.max(1) * narrow(fits));
         let geometry = Geometry {
             shared: narrow(shared),
             ..Geometry::new(blocks, THREADS)
         };
-        let kernel = self.kernels.step(storage, at_once).ok_or_else(missing)?;
         for first in (0..args.rows).step_by(at_once as usize) {
             queue.launch(kernel, geometry, &part(args, first, at_once))?;
         }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use super::state;
 use super::{AHEAD, Cuda, Error, Launched, narrow};
 use crate::graph::{Ran, Stepper as _};
-use crate::sampler::{History, Parameters};
-use crate::tape::{Ending, ExecuteError, StepState, Tape};
+use crate::sampler::{History, Mask, Parameters, Scored};
+use crate::tape::{Ending, ExecuteError, Tape};
 
 impl Cuda {
     /// Starts a request at `position` of a region of the cache: what the device is to know of it goes along with what
@@ -26,6 +26,17 @@ impl Cuda {
         self.region = region;
         self.conversations[region].begin(position, parameters, history);
         Ok(())
+    }
+
+    /// From now on the turn in another region of the cache is the one that runs. The caller has taken the tokens of all steps.
+    pub fn turn_to(&mut self, region: usize) {
+        self.region = region;
+    }
+
+    /// Whether a step was launched whose tokens have not been taken.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Nobody wants the tokens of steps that were launched ahead; whatever is launched next runs after them.
@@ -49,9 +60,32 @@ impl Cuda {
 
     /// The next step starts with `token` rather than the one chosen last.
     pub fn post(&mut self, token: u32) {
-        let conversation = &mut self.conversations[self.region];
-        conversation.state.token = token;
-        conversation.moved();
+        self.conversations[self.region].post(token);
+    }
+
+    /// What a conversation may say next; `None`: anything, from now on. Once it has had a mask it waits for another before
+    /// each of its tokens: a step that finds none leaves it as it was.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn guide(&mut self, region: usize, mask: Option<&Mask>) -> Result<(), Error> {
+        // Steps that were launched ahead begin or end without it.
+        if self.conversations[region].is_guided() != mask.is_some() {
+            self.forget_launched();
+        }
+        let number = self.conversations[region].guide(mask.is_some());
+        if let (Some(mask), Some(number)) = (mask, number) {
+            let (masks, to) = &mut self.scratch.masks;
+            let arena = &mut self.scratch.arena;
+            masks.send(region, (number, mask.words()), (arena, *to))?;
+        }
+        Ok(())
+    }
+
+    /// The token that a conversation chose last, then the most probable ones; empty where nobody asked.
+    #[must_use]
+    pub fn scored(&self, region: usize) -> &[Scored] {
+        &self.conversations[region].scored
     }
 
     /// Runs a prepared tape of a prompt; fewer `tokens` than it has rows are padded.
@@ -69,6 +103,10 @@ impl Cuda {
         }
         let sequence = self.sequence.wrapping_add(1);
         let region = self.region;
+        if tape.ending == Ending::Token {
+            // A prompt cannot be repeated as a step is: its mask is there before it begins.
+            self.scratch.masks.0.settle(region)?;
+        }
         let command = self.conversations[region].prompt(region, rows, sequence);
         let scratch = &mut self.scratch;
         let to = (&mut scratch.arena, scratch.prompt);
@@ -85,18 +123,16 @@ impl Cuda {
             step.eager(0..tape.ops.len())
         };
         ran.inspect_err(|_| self.lose(&[region]))?;
-        let conversation = &mut self.conversations[region];
         match tape.ending {
             Ending::Token => {
-                conversation.settled();
                 self.mark()?;
                 let launched = Launched::new(Ran::Eagerly, &[region]);
                 self.pending.push_back(launched);
-                self.take_tokens(rows)?;
+                self.take_tokens(rows, &[], &[region])?;
             }
-            Ending::Kv => conversation.state.position += rows,
+            Ending::Kv => self.conversations[region].read(rows),
             Ending::Logits => {
-                conversation.state.position += rows;
+                self.conversations[region].read(rows);
                 self.logits.resize(rows * vocabulary, 0.0);
                 self.slots
                     .read_logits(tape, &mut self.logits, &mut self.stream)?;
@@ -132,9 +168,9 @@ impl Cuda {
             self.fits(*region, rows)?;
         }
         let more = more && forced.is_empty();
-        // Steps that were launched ahead are of the same conversations, or nobody's.
-        let others = |step: &Launched| step.regions() != regions || !forced.is_empty();
-        if self.pending.front().is_some_and(others) {
+        // Steps that were launched ahead serve whoever they are of; who is not asked for any more stays where it was.
+        let serves = |step: &Launched| regions.iter().all(|region| step.regions().contains(region));
+        if !forced.is_empty() || !self.pending.iter().all(serves) {
             self.forget_launched();
         }
         let idle = self.idle_since.take().filter(|_| self.pending.is_empty());
@@ -152,7 +188,7 @@ impl Cuda {
             self.mark()?;
             self.pending.push_back(Launched::new(ran, regions));
         }
-        self.take_tokens(1)
+        self.take_tokens(1, forced, regions)
     }
 
     /// Has the rows of the next step be those of `regions`.
@@ -203,8 +239,14 @@ impl Cuda {
         })
     }
 
-    /// Waits for the oldest step that was launched, of `rows` rows of each conversation.
-    pub(super) fn take_tokens(&mut self, rows: usize) -> Result<(), ExecuteError> {
+    /// Waits for the oldest step that was launched, of `rows` rows of each conversation; rows of one that comes again end
+    /// with `forced` tokens, but for its last. Those that are not `wanted` stay where they stood.
+    pub(super) fn take_tokens(
+        &mut self,
+        rows: usize,
+        forced: &[u32],
+        wanted: &[usize],
+    ) -> Result<(), ExecuteError> {
         let Some(launched) = self.pending.front().copied() else {
             return Ok(());
         };
@@ -221,18 +263,41 @@ impl Cuda {
             self.graph.life_mut().arrived();
         }
         let mut failed = None;
-        for (region, token) in regions.iter().zip(tokens) {
+        let mut forced = forced.iter();
+        for (row, (region, token)) in regions.iter().zip(tokens).enumerate() {
             let conversation = &mut self.conversations[*region];
-            let last = conversation.state.position + rows - 1;
-            if token == state::NOT_FINITE {
+            if !wanted.contains(region) {
                 conversation.moved();
-                failed.get_or_insert(ExecuteError::NonFinite { position: last });
                 continue;
             }
-            conversation.state = StepState {
-                token,
-                position: last + 1,
-            };
+            let position = conversation.state.position + rows;
+            if regions[row + 1..].contains(region) {
+                let given = forced.next().copied().unwrap_or_default();
+                conversation.goes_on(given, position);
+                continue;
+            }
+            match token {
+                // The device has left it as it was.
+                state::NOT_READY => {}
+                state::NOT_FINITE => {
+                    conversation.moved();
+                    let position = position - 1;
+                    failed.get_or_insert(ExecuteError::NonFinite { position });
+                }
+                _ => {
+                    conversation.goes_on(token, position);
+                    conversation.masked();
+                    if conversation.is_scored() {
+                        let told = self.scratch.scores.of(next, row);
+                        let told = told.map(|(token, logprob)| Scored { token, logprob });
+                        conversation.scored.clear();
+                        conversation.scored.extend(told);
+                        if let Some((_, best)) = conversation.scored.split_first_mut() {
+                            best.sort_unstable_by(Scored::order);
+                        }
+                    }
+                }
+            }
         }
         self.pending.pop_front();
         self.idle_since = self.pending.is_empty().then(Instant::now);

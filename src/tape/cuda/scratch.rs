@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::{attend, launch};
+use super::{attend, launch, narrow};
 use crate::device::{
-    Arena, Context, Error, Memory, PageTables, Plan, PromptMailbox, Region, Row, STEP_ROWS,
-    SamplerState, StepMailbox, Stream, TokenMailbox,
+    Arena, Context, Error, Masks, Memory, PageTables, Plan, PromptMailbox, Region, Row, STEP_ROWS,
+    SamplerState, Scores, StepMailbox, Stream, TokenMailbox,
 };
-use crate::tape::{KvInfo, PAGE};
+use crate::tape::{Angles, KvInfo, Op, PAGE, Tape};
 
 /// In device memory, and the mailboxes in pinned memory.
 #[derive(Debug)]
@@ -21,6 +21,9 @@ pub(super) struct Scratch {
     /// (conversations, pages)
     pub(super) device_tables: Region,
     pub(super) prompt: Region,
+    /// On their way, and (conversations, words) where they come to.
+    pub(super) masks: (Masks, Region),
+    pub(super) scores: Scores,
 }
 
 /// Where each thing lies.
@@ -35,10 +38,16 @@ pub(super) struct Regions {
     pub(super) angles: Region,
     arrivals: Region,
     best: Region,
+    masks: Region,
 }
 
 impl Scratch {
-    pub(super) fn plan(kv: KvInfo, rows: usize) -> Result<(Plan, Regions), Error> {
+    /// For so many tokens of a vocabulary, and rows of a prompt.
+    pub(super) fn plan(
+        kv: KvInfo,
+        tables: Tables,
+        (vocabulary, rows): (usize, usize),
+    ) -> Result<(Plan, Regions), Error> {
         let mut plan = Plan::new();
         let regions = Regions {
             conversations: plan.add(kv.slots * SamplerState::CONVERSATION_BYTES)?,
@@ -46,35 +55,35 @@ impl Scratch {
             rows: plan.add(STEP_ROWS * Row::BYTES)?,
             prompt: plan.add(PromptMailbox::bytes(rows))?,
             sequence: plan.add(4)?,
-            angles: plan.add(8 * kv.context * (kv.head_dim / 2))?,
+            angles: plan.add(tables.count * tables.pitch(kv))?,
             arrivals: plan.add(4 * attend::most_arrivals(kv))?,
             best: plan.add(8 * launch::CHOOSE_BLOCKS as usize * STEP_ROWS)?,
+            masks: plan.add(4 * Masks::words(vocabulary) * kv.slots)?,
         };
         Ok((plan, regions))
     }
 
     pub(super) fn new(
         context: &Rc<Context>,
-        rope_frequencies: &[f32],
+        angles: &[Angles],
         kv: KvInfo,
-        rows: usize,
+        (vocabulary, rows): (usize, usize),
         stream: &mut Stream,
     ) -> Result<Self, Error> {
-        let (plan, at) = Self::plan(kv, rows)?;
+        let tables = Tables::of(angles.iter().map(|table| table.frequencies.len()));
+        let (plan, at) = Self::plan(kv, tables, (vocabulary, rows))?;
         let mut arena = Arena::new(context, Memory::Device, &plan)?;
-        // (cos, sin), computed as the reference computes them.
-        let angle = |position: usize, frequency: &f32| {
-            #[allow(clippy::cast_precision_loss)] // as the reference does, in f32
-            let (sin, cos) = (position as f32 * frequency).sin_cos();
-            [cos, sin]
-        };
-        let table =
-            (0..kv.context).flat_map(|p| rope_frequencies.iter().flat_map(move |f| angle(p, f)));
-        arena.write(
-            at.angles,
-            &table.flat_map(f32::to_le_bytes).collect::<Vec<u8>>(),
-            stream,
-        )?;
+        let mut bytes = Vec::with_capacity(at.angles.bytes());
+        for (index, table) in angles.iter().enumerate() {
+            let turns = (0..kv.context).flat_map(|position| table.at(position));
+            bytes.extend(
+                turns
+                    .flat_map(|(sin, cos)| [cos, sin])
+                    .flat_map(f32::to_le_bytes),
+            );
+            bytes.resize((index + 1) * tables.pitch(kv), 0);
+        }
+        arena.write(at.angles, &bytes, stream)?;
         for region in [
             at.conversations,
             at.tables,
@@ -82,13 +91,16 @@ impl Scratch {
             at.prompt,
             at.sequence,
             at.arrivals,
+            at.masks,
         ] {
             arena.set(region, 0, stream)?;
         }
         let steps = StepMailbox::new(context)?;
         let prompts = PromptMailbox::new(context, rows, stream)?;
         let tokens = TokenMailbox::new(context)?;
-        let tables = PageTables::new(context, kv.slots * pages(kv))?;
+        let page_tables = PageTables::new(context, kv.slots * pages(kv))?;
+        let masks = Masks::new(context, kv.slots, vocabulary)?;
+        let scores = Scores::new(context)?;
         let prompt = arena.address(at.prompt)?;
         let addresses = launch::Addresses {
             conversations: arena.address(at.conversations)?,
@@ -97,11 +109,15 @@ impl Scratch {
             prompt,
             sequence: arena.address(at.sequence)?,
             angles: arena.address(at.angles)?,
+            angles_pitch: tables.pitch(kv) as u64,
             arrivals: arena.address(at.arrivals)?,
             best: arena.address(at.best)?,
+            masks: arena.address(at.masks)?,
+            mask_words: narrow(Masks::words(vocabulary)),
             steps: steps.address(),
             tokens: tokens.address(),
-            host_tables: tables.address(),
+            scores: scores.address(),
+            host_tables: page_tables.address(),
         };
         Ok(Self {
             arena,
@@ -109,10 +125,47 @@ impl Scratch {
             steps,
             prompts,
             tokens,
-            tables,
+            tables: page_tables,
             device_tables: at.tables,
             prompt: at.prompt,
+            masks: (masks, at.masks),
+            scores,
         })
+    }
+}
+
+/// Tables of angles, each (position, pairs) of (cos, sin), and as far apart as the widest takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tables {
+    count: usize,
+    /// Of the widest.
+    pairs: usize,
+}
+
+impl Tables {
+    /// Of so many pairs each.
+    pub(super) fn of(pairs: impl Iterator<Item = usize>) -> Self {
+        pairs.fold(Self::default(), |Self { count, pairs }, of| Self {
+            count: count + 1,
+            pairs: pairs.max(of),
+        })
+    }
+
+    /// Those that a tape's layers turn by.
+    pub(super) fn of_tape(tape: &Tape) -> Self {
+        let turning = tape.ops.iter().filter_map(|op| match op {
+            Op::RopeStore { rotation, .. } if rotation.dims > 0 => Some(rotation),
+            _ => None,
+        });
+        turning.fold(Self::default(), |Self { count, pairs }, rotation| Self {
+            count: count.max(rotation.table + 1),
+            pairs: pairs.max(rotation.dims / 2),
+        })
+    }
+
+    /// Bytes from one to the next.
+    fn pitch(self, kv: KvInfo) -> usize {
+        8 * kv.context * self.pairs
     }
 }
 

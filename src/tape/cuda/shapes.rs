@@ -14,8 +14,8 @@ pub(super) struct Shape {
     pub(super) tiles: u32,
     pub(super) threads: u32,
     stages: u32,
-    plain: Option<Cost>,
-    blocks: Option<Cost>,
+    plain: Cost,
+    blocks: Cost,
 }
 
 /// Time of 64 columns of one tile where a multiprocessor has many, and where it has but one; measured on an H200 with
@@ -27,48 +27,29 @@ struct Cost {
 }
 
 impl Cost {
-    #[allow(clippy::unnecessary_wraps)] // a shape has it or not
-    const fn of(among_many: f32, alone: f32) -> Option<Self> {
-        Some(Self { among_many, alone })
+    const fn of(among_many: f32, alone: f32) -> Self {
+        Self { among_many, alone }
     }
 }
 
-pub(super) const SHAPES: [Shape; 5] = [
-    Shape {
-        name: "128x128",
-        tokens: 128,
-        tiles: 8,
-        threads: 256,
-        stages: 3,
-        plain: Cost::of(0.83, 1.18),
-        blocks: None,
-    },
-    Shape {
-        name: "128x64",
-        tokens: 128,
-        tiles: 4,
-        threads: 128,
-        stages: 3,
-        plain: Cost::of(0.419, 0.92),
-        blocks: None,
-    },
+pub(super) const SHAPES: [Shape; 3] = [
     Shape {
         name: "64x128",
         tokens: 64,
         tiles: 8,
         threads: 128,
-        stages: 4,
-        plain: None,
-        blocks: Cost::of(0.55, 0.95),
+        stages: 3,
+        plain: Cost::of(0.388, 0.6),
+        blocks: Cost::of(0.506, 0.72),
     },
     Shape {
         name: "64x64",
         tokens: 64,
         tiles: 4,
         threads: 128,
-        stages: 3,
-        plain: Cost::of(0.246, 0.55),
-        blocks: Cost::of(0.34, 0.625),
+        stages: 4,
+        plain: Cost::of(0.255, 0.35),
+        blocks: Cost::of(0.305, 0.5),
     },
     Shape {
         name: "16x64",
@@ -76,24 +57,15 @@ pub(super) const SHAPES: [Shape; 5] = [
         tiles: 4,
         threads: 64,
         stages: 8,
-        plain: Cost::of(0.153, 0.4),
-        blocks: Cost::of(0.136, 0.4),
+        plain: Cost::of(0.14, 0.37),
+        blocks: Cost::of(0.123, 0.37),
     },
 ];
 
 impl Shape {
-    /// What a tile costs, if there is a kernel of it.
-    fn costs(&self, storage: Storage) -> Option<Cost> {
-        if storage.block_columns().is_some() {
-            return self.blocks;
-        }
-        // Weights of four bytes leave no room for the largest.
-        let wide = storage.layout().quants > 2048 && self.tokens * self.tiles == 128 * 8;
-        self.plain.filter(|_| !wide)
-    }
-
+    /// Whether there is a kernel of it: weights of four bytes leave no room for the largest.
     pub(super) fn suits(&self, storage: Storage) -> bool {
-        self.costs(storage).is_some()
+        storage.layout().quants <= 2048 || self.tiles < 8
     }
 
     /// Bytes of a block's shared memory: `Stage` of `kernels/prompt/product.cuh`.
@@ -116,7 +88,14 @@ impl Shape {
         (rows, tiles): (u32, u32),
         multiprocessors: u32,
     ) -> Option<f32> {
-        let cost = self.costs(storage)?;
+        if !self.suits(storage) {
+            return None;
+        }
+        let cost = if storage.block_columns().is_some() {
+            self.blocks
+        } else {
+            self.plain
+        };
         let [tokens, weights, _] = self.grid(rows, tiles);
         #[allow(clippy::cast_precision_loss)] // there are far fewer than 2^24
         let each = (tokens * weights).div_ceil(multiprocessors) as f32;
@@ -144,10 +123,9 @@ mod tests {
             let storage = Storage::Stored(format);
             SHAPES[quickest(storage, rows, weights / 16, multiprocessors)].name
         };
-        assert_eq!(chosen(Format::F16, 2048, 19456, 132), "128x64");
-        assert_eq!(chosen(Format::F16, 512, 19456, 132), "128x128");
+        assert_eq!(chosen(Format::F16, 2048, 19456, 132), "64x128");
         assert_eq!(chosen(Format::F16, 512, 2560, 132), "64x64");
-        assert_eq!(chosen(Format::F32, 512, 19456, 132), "128x64");
+        assert_eq!(chosen(Format::F32, 2048, 19456, 132), "64x64");
         assert_eq!(chosen(Format::Q4_0, 2048, 19456, 132), "64x128");
         assert_eq!(chosen(Format::Q4_0, 512, 2560, 132), "64x64");
         assert_eq!(chosen(Format::Q4_0, 16, 6144, 132), "16x64");

@@ -1,34 +1,40 @@
 //! What the device knows of conversations: where each stands, its sampler, and which of them the rows of a step name.
 
 use super::narrow;
-use crate::device::{Command, NOBODY, Row, STEP_ROWS, SamplerState};
-use crate::sampler::{History, Parameters};
+use crate::device::{self, Command, NOBODY, Row, STEP_ROWS, SamplerState};
+use crate::sampler::{History, Parameters, Scored, WINDOW};
 use crate::tape::StepState;
 
 /// The token that stands for logits that are not finite.
 pub(super) const NOT_FINITE: u32 = u32::MAX;
 
-/// A conversation as the host has it.
+/// The same, where the mask of what may come next is not there yet.
+pub(super) const NOT_READY: u32 = u32::MAX - 1;
+
+/// A conversation as it stands after the tokens that the host has taken; the device may be ahead.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conversation {
     pub(super) state: StepState,
-    /// What the device has yet to be told.
-    sampler: Option<SamplerState>,
-    /// Whether it stands elsewhere on the device.
+    sampler: SamplerState,
+    /// Number of the token that the next mask is of; `None`: nothing guides.
+    guide: Option<u32>,
+    /// Whether the device knows another token and position, or another sampler; or another guide.
     moved: bool,
+    guided: bool,
+    /// The token that was chosen last, then the most probable ones.
+    pub(super) scored: Vec<Scored>,
 }
 
 impl Conversation {
     pub(super) fn begin(&mut self, position: usize, parameters: Parameters, history: &History) {
-        self.state.position = position;
-        self.moved = true;
         let (tokens, pushed) = history.ring();
         let [seed_low, seed_high] = [parameters.seed, parameters.seed >> 32].map(|half| {
             #[allow(clippy::cast_possible_truncation)] // each is half of the seed
             let half = half as u32;
             half
         });
-        self.sampler = Some(SamplerState {
+        self.state.position = position;
+        self.sampler = SamplerState {
             temperature: parameters.temperature,
             top_p: parameters.top_p,
             min_p: parameters.min_p,
@@ -36,19 +42,86 @@ impl Conversation {
             top_k: parameters.top_k,
             counter: [0; 2],
             seed: [seed_low, seed_high],
+            best: parameters.logprobs.map_or(0, |most| 1 + u32::from(most)),
             pushed: narrow(pushed),
-            history: *tokens,
-        });
+            history: device::History(*tokens),
+        };
+        self.guide = None;
+        self.scored.clear();
+        self.moved();
     }
 
     /// It stands elsewhere than the device has it.
     pub(super) fn moved(&mut self) {
-        self.moved = true;
+        (self.moved, self.guided) = (true, true);
+    }
+
+    /// The next step starts with `token` rather than the one chosen last.
+    pub(super) fn post(&mut self, token: u32) {
+        self.state.token = token;
+        if let Some(last) = self.sampler.pushed.checked_sub(1) {
+            self.remember(last, token);
+        }
+        self.moved();
+    }
+
+    /// A token has been taken, chosen or given.
+    pub(super) fn goes_on(&mut self, token: u32, position: usize) {
+        self.state = StepState { token, position };
+        let pushed = self.sampler.pushed;
+        self.remember(pushed, token);
+        self.sampler.pushed = pushed.wrapping_add(1);
+        let [low, high] = &mut self.sampler.counter;
+        *low = low.wrapping_add(1);
+        *high = high.wrapping_add(u32::from(*low == 0));
+    }
+
+    fn remember(&mut self, at: u32, token: u32) {
+        let history = &mut self.sampler.history.0;
+        history[at as usize % WINDOW] = token;
+    }
+
+    /// Whether a mask must say what it may choose next.
+    pub(super) fn is_guided(&self) -> bool {
+        self.guide.is_some()
+    }
+
+    /// Its next token is to be bound by a mask, or by none from now on; returns the number that the mask is to have.
+    pub(super) fn guide(&mut self, bound: bool) -> Option<u32> {
+        if self.is_guided() != bound {
+            self.guided = true;
+            self.guide = bound.then_some(1);
+        }
+        self.guide
+    }
+
+    /// A token has been chosen by a mask: the next one's is another.
+    pub(super) fn masked(&mut self) {
+        if let Some(number) = &mut self.guide {
+            *number = number.checked_add(1).unwrap_or(1);
+        }
+    }
+
+    /// Whether it is told how probable tokens were.
+    pub(super) fn is_scored(&self) -> bool {
+        self.sampler.best > 0
+    }
+
+    /// What a command says of it, for a row: nothing, where the device knows all.
+    fn told(&mut self, command: &mut Command) -> bool {
+        let (moved, guided) = (
+            std::mem::take(&mut self.moved),
+            std::mem::take(&mut self.guided),
+        );
+        command.moves = moved;
+        command.sampler = moved.then_some(self.sampler);
+        command.guide = guided.then(|| self.guide.unwrap_or_default());
+        moved || guided
     }
 
     /// A prompt from where it stands, whose token will have that number.
     pub(super) fn prompt(&mut self, entry: usize, rows: usize, sequence: u32) -> Command {
-        Command {
+        let mut command = Command {
             row: Row {
                 entry: narrow(entry),
                 position: narrow(self.state.position),
@@ -57,14 +130,18 @@ impl Conversation {
                 count: narrow(rows),
                 ..Row::default()
             },
-            sampler: self.sampler.take(),
             ..Command::default()
-        }
+        };
+        self.told(&mut command);
+        // A prompt says where it stands itself.
+        command.moves = false;
+        command
     }
 
-    /// It stands where the device has it: a prompt has ended with a token.
-    pub(super) fn settled(&mut self) {
-        self.moved = false;
+    /// It stands elsewhere than the device knows, for only its cache has grown.
+    pub(super) fn read(&mut self, rows: usize) {
+        self.state.position += rows;
+        self.moved();
     }
 }
 
@@ -116,13 +193,11 @@ impl Listed {
                     post(row, &command);
                     continue;
                 }
-                if named && !conversation.moved && conversation.sampler.is_none() {
-                    continue;
-                }
                 command.row.token = conversation.state.token;
                 command.row.position = narrow(conversation.state.position);
-                command.moves = std::mem::take(&mut conversation.moved);
-                command.sampler = conversation.sampler.take();
+                if !conversation.told(&mut command) && named {
+                    continue;
+                }
             } else if named {
                 continue;
             }

@@ -59,7 +59,7 @@ impl Cuda {
         let ran = ran.inspect_err(|_| self.lose(&[region]))?;
         self.mark()?;
         self.pending.push_back(Launched::new(ran, &[region]));
-        self.take_tokens(1)?;
+        self.take_tokens(1, &[], &[region])?;
         let Some(stamps) = &mut self.in_passing else {
             return Ok(None);
         };

@@ -1,11 +1,16 @@
 //! The random values of a case, rounded as both executors hold them.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
+use super::case::{Case, Logits};
 use super::compare::ulp;
 use super::random::Random;
-use super::world::{Case, Logits, World};
+use super::world::World;
 use crate::tape::{DType, Op, Slot, WeightId};
+
+/// Positions before a window that may be read with it, and count for nothing; what is further back is not touched.
+const BESIDE_A_WINDOW: usize = 128;
 
 /// What a case starts from.
 #[derive(Clone, Debug, Default)]
@@ -19,15 +24,27 @@ pub(super) struct Inputs {
 impl World {
     pub(super) fn inputs(&self, case: &Case) -> Inputs {
         let mut random = Random::new(case.seed);
-        let slots = case.op().slots().0.into_iter();
+        let slots = case.reads().into_iter();
         let slots = slots.map(|slot| (slot, self.slot(case, slot, &mut random)));
         let slots = slots.collect();
-        let reads = matches!(case.op(), Op::Attend { .. });
+        let readable = |positions: Range<usize>| match *case.op() {
+            Op::Attend { attention, .. } => {
+                let first = attention.seen_from(positions.start);
+                let stored = case.stores().is_some();
+                let end = if stored {
+                    positions.start
+                } else {
+                    positions.end
+                };
+                first.saturating_sub(BESIDE_A_WINDOW)..end
+            }
+            _ => 0..0,
+        };
         let cache = [(); 2].map(|()| {
             let runs = case.runs().into_iter();
             runs.map(|(region, positions)| {
-                let readable = if reads { positions.end } else { 0 };
-                (region, self.cache(readable, &mut random))
+                let values = self.cache(readable(positions), &mut random);
+                (region, values)
             })
             .collect()
         });
@@ -92,11 +109,12 @@ impl World {
         }
     }
 
-    fn cache(&self, readable: usize, random: &mut Random) -> Vec<f32> {
+    fn cache(&self, readable: Range<usize>, random: &mut Random) -> Vec<f32> {
         let kv = self.kv;
         let mut values = vec![f32::NAN; kv.heads * kv.context * kv.head_dim];
         for head in values.chunks_exact_mut(kv.context * kv.head_dim) {
-            for value in &mut head[..readable * kv.head_dim] {
+            let readable = readable.start * kv.head_dim..readable.end * kv.head_dim;
+            for value in &mut head[readable] {
                 *value = random.normal();
             }
         }

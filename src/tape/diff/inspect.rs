@@ -1,7 +1,7 @@
 //! What a comparison needs of an executor besides running a tape: to put memory there, and to see it.
 
 use super::{decode, encode};
-use crate::sampler::Parameters;
+use crate::sampler::{Mask, Parameters, Scored};
 #[cfg(feature = "cuda")]
 use crate::tape::cuda::Cuda;
 use crate::tape::{DType, Ending, ExecuteError, Executor, Input, Slot, SlotInfo, StepState, Tape};
@@ -54,6 +54,8 @@ pub trait Inspect {
         prompt: &[u32],
     ) -> Result<(), ExecuteError>;
     fn post(&mut self, token: u32);
+    fn guide(&mut self, region: usize, mask: Option<&Mask>) -> Result<(), ExecuteError>;
+    fn scored(&self, region: usize) -> &[Scored];
     /// A prompt of `tokens` in the first of `regions`, or a step of a row in each.
     fn run(&mut self, tape: &Tape, tokens: &[u32], regions: &[usize]) -> Result<(), ExecuteError>;
     fn state(&self, region: usize) -> StepState;
@@ -84,6 +86,19 @@ impl Inspect for Executor {
 
     fn post(&mut self, token: u32) {
         Self::post(self, token);
+    }
+
+    fn guide(&mut self, region: usize, mask: Option<&Mask>) -> Result<(), ExecuteError> {
+        Self::guide(self, region, mask)?;
+        #[cfg(feature = "cuda")]
+        if let Self::Cuda(cuda) = self {
+            cuda.settle_guide(region)?;
+        }
+        Ok(())
+    }
+
+    fn scored(&self, region: usize) -> &[Scored] {
+        Self::scored(self, region)
     }
 
     fn run(&mut self, tape: &Tape, tokens: &[u32], regions: &[usize]) -> Result<(), ExecuteError> {

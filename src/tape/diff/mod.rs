@@ -3,12 +3,14 @@
 //! Both start from the same memory, where all that is not an input holds 0xFF, which is a NaN in every
 //! type: what is not written, or is read from beyond, shows. Afterwards all but the outputs must be as it
 //! was. A tape of one operation reads what nothing wrote, so only its shapes are checked. It says nothing
-//! of speed, nor of whether the reference is right: the golden references do.
+//! of speed. Whether the reference is right say the golden references, and of attention plain loops.
 
+mod case;
 mod compare;
 mod cover;
 mod inputs;
 mod inspect;
+mod oracle;
 mod random;
 mod report;
 mod stored;
@@ -16,14 +18,16 @@ mod stored;
 mod tests;
 mod world;
 
+pub use case::Case;
 pub use cover::{large, worlds};
 pub use inspect::{Inspect, Layout};
 pub use report::Report;
-pub use world::{Case, World, WorldError};
+pub use world::{World, WorldError};
 
 use self::compare::{Worst, worst};
 use self::inputs::Inputs;
 use super::{DType, ExecuteError, Op, Slot, StepState, TapeError};
+use crate::sampler::Scored;
 
 /// Why nothing could be compared.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +46,8 @@ pub enum DiffError {
 struct Left {
     /// What each run ended with.
     ends: Vec<Result<Vec<StepState>, ExecuteError>>,
+    /// The most probable tokens of each row of each run.
+    scored: Vec<Vec<Scored>>,
     layouts: Vec<Layout>,
     /// Of each slot, with what follows it: before the last run, and after it.
     before: Vec<Vec<u8>>,
@@ -157,14 +163,18 @@ impl World {
             executor.post(*token);
         }
         let regions: Vec<usize> = case.places().iter().map(|(region, _)| *region).collect();
-        let mut ends = Vec::new();
+        let (mut ends, mut scored) = (Vec::new(), Vec::new());
         for _ in 0..case.runs {
             for (slot, image) in slots.iter().zip(&before) {
                 executor.write_slot(*slot, image)?;
             }
+            for region in &regions {
+                executor.guide(*region, case.mask.as_ref())?;
+            }
             let end = executor.run(tape, &case.tokens, &regions);
             let states = || regions.iter().map(|at| executor.state(*at)).collect();
             ends.push(end.map(|()| states()));
+            scored.extend(regions.iter().map(|at| executor.scored(*at).to_vec()));
         }
         let after = slots
             .iter()
@@ -176,6 +186,7 @@ impl World {
             .collect::<Result<_, _>>()?;
         Ok(Left {
             ends,
+            scored,
             layouts,
             before,
             after,
@@ -199,6 +210,10 @@ impl World {
                 "run {at} ends with {:?}, not {:?}",
                 subject.ends[at], reference.ends[at]
             ));
+        }
+        let mut pairs = reference.scored.iter().zip(&subject.scored);
+        if let Some(apart) = pairs.find_map(|(a, b)| apart(a, b)) {
+            failure.get_or_insert(apart);
         }
         let mut ratio = if failure.is_some() {
             f64::INFINITY
@@ -232,7 +247,7 @@ impl World {
             let worst = worst(&ours[..real], &theirs[..real], info.columns, info.dtype);
             hold(info.name, worst);
         }
-        if matches!(case.op(), Op::RopeStore { .. }) {
+        if case.stores().is_some() {
             for (side, name) in ["cached k", "cached v"].into_iter().enumerate() {
                 hold(
                     name,
@@ -245,12 +260,11 @@ impl World {
 
     /// What a case has changed besides its outputs.
     fn outside(&self, case: &Case, left: &Left) -> Option<String> {
-        let written = case.op().slots().1;
+        let written = case.writes();
         for (index, info) in case.tape.slots.iter().enumerate() {
             let (before, after) = (&left.before[index], &left.after[index]);
             let layout = left.layouts[index];
-            // The choice penalizes its logits in place.
-            let output = written.contains(&Slot(index)) || matches!(case.op(), Op::Choose { .. });
+            let output = written.contains(&Slot(index));
             let changed = (0..before.len()).find(|&at| {
                 let inside = output && layout.holds(info, at);
                 !inside && before[at] != after[at]
@@ -268,7 +282,7 @@ impl World {
             }
         }
         let stride = self.kv.element.bytes(self.kv.head_dim);
-        let stores = matches!(case.op(), Op::RopeStore { .. });
+        let stores = case.stores().is_some();
         for (region, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate()
         {
             for (before, after) in before.iter().zip(after) {
@@ -288,6 +302,25 @@ impl World {
         }
         None
     }
+}
+
+/// In what the most probable tokens differ, in whatever order equals come; their probabilities are f32, summed otherwise.
+fn apart(reference: &[Scored], subject: &[Scored]) -> Option<String> {
+    const BOUND: f32 = 1e-4;
+    let sorted = |scored: &[Scored]| {
+        let mut sorted = scored.to_vec();
+        // The first is the chosen one.
+        if let Some((_, rest)) = sorted.split_first_mut() {
+            rest.sort_unstable_by_key(|scored| scored.token);
+        }
+        sorted
+    };
+    let (ours, theirs) = (sorted(reference), sorted(subject));
+    let alike = |(a, b): (&Scored, &Scored)| {
+        a.token == b.token && (a.logprob - b.logprob).abs() <= BOUND * (1.0 + a.logprob.abs())
+    };
+    let same = ours.len() == theirs.len() && ours.iter().zip(&theirs).all(alike);
+    (!same).then(|| format!("the most probable tokens are {theirs:?}, not {ours:?}"))
 }
 
 /// As a slot of that type holds them.

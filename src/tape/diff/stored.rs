@@ -5,11 +5,11 @@
 
 use half::f16;
 
+use super::case::Case;
 use super::compare::{Worst, worst};
 use super::inputs::Inputs;
-use super::world::{Case, World};
+use super::world::World;
 use super::{Left, decode};
-use crate::tape::Op;
 
 /// How far a quant may be beyond half a step from its value: more than norm and rotation in f32 are apart, in any order.
 const NOISE: f64 = 1e-3;
@@ -60,7 +60,7 @@ impl World {
     }
 
     /// The positions that a case has stored, (conversation, head, position).
-    fn stored(&self, case: &Case, left: &Left, side: usize) -> Vec<u8> {
+    pub(super) fn stored(&self, case: &Case, left: &Left, side: usize) -> Vec<u8> {
         let bytes = self.kv.element.bytes(self.kv.head_dim);
         let mut stored = Vec::new();
         for (region, positions) in case.runs() {
@@ -72,62 +72,21 @@ impl World {
         stored
     }
 
-    /// The values that belong there.
-    fn exact(&self, case: &Case, inputs: &Inputs, side: usize) -> Vec<f64> {
-        let Op::RopeStore {
-            inputs: [_, k, v],
-            norms,
-            epsilon,
-            ..
-        } = *case.op()
-        else {
-            return Vec::new();
-        };
+    /// The values that belong there, (conversation, head, position).
+    pub(super) fn exact(&self, case: &Case, inputs: &Inputs, side: usize) -> Vec<f64> {
         let (heads, head_dim) = (self.kv.heads, self.kv.head_dim);
-        let mut slots = inputs.slots.iter();
-        let Some((_, values)) = slots.find(|(slot, _)| *slot == [k, v][side]) else {
-            return Vec::new();
-        };
-        let norm = norms.map(|[_, k]| self.vector(k));
+        let values = self.turned(case, inputs, 1 + side);
         let (mut exact, mut first) = (Vec::new(), 0);
         for (_, positions) in case.runs() {
             for head in 0..heads {
-                for (row, position) in (first..).zip(positions.clone()) {
+                for row in first..first + positions.len() {
                     let from = (row * heads + head) * head_dim;
-                    let values = values[from..from + head_dim].iter();
-                    let mut values: Vec<f64> = values.copied().map(f64::from).collect();
-                    if side == 0 {
-                        if let Some(norm) = &norm {
-                            normalize(&mut values, norm, epsilon);
-                        }
-                        self.rotate(&mut values, position);
-                    }
-                    exact.extend(values);
+                    exact.extend(&values[from..from + head_dim]);
                 }
             }
             first += positions.len();
         }
         exact
-    }
-
-    /// By the angles that executors have, which are computed in f32.
-    fn rotate(&self, head: &mut [f64], position: usize) {
-        let (first, second) = head.split_at_mut(head.len() / 2);
-        for ((a, b), frequency) in first.iter_mut().zip(second).zip(&self.frequencies) {
-            #[allow(clippy::cast_precision_loss)] // as the reference does, in f32
-            let (sin, cos) = (position as f32 * frequency).sin_cos();
-            let (sin, cos) = (f64::from(sin), f64::from(cos));
-            (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-        }
-    }
-}
-
-#[allow(clippy::cast_precision_loss)] // heads are far narrower than 2^52
-fn normalize(head: &mut [f64], norm: &[f32], epsilon: f32) {
-    let squares: f64 = head.iter().map(|x| x * x).sum();
-    let scale = 1.0 / (squares / head.len() as f64 + f64::from(epsilon)).sqrt();
-    for (x, weight) in head.iter_mut().zip(norm) {
-        *x *= scale * f64::from(*weight);
     }
 }
 

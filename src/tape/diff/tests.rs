@@ -1,7 +1,7 @@
 //! The comparison itself, CPU against CPU: equals are equal, and each kind of fault is caught.
 
 use super::*;
-use crate::sampler::Parameters;
+use crate::sampler::{Mask, Parameters, Scored};
 use crate::tape::{Executor, KvType, Tape, q8_0};
 
 /// What an executor gets wrong after each run.
@@ -43,7 +43,8 @@ impl Faulty {
     }
 
     fn change(&mut self, tape: &Tape, fault: Fault, region: usize) -> Result<(), ExecuteError> {
-        let (inputs, outputs) = tape.ops[0].slots();
+        let inputs = tape.ops[0].slots().0;
+        let outputs = tape.ops[tape.ops.len() - 1].slots().1;
         let last = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns - 1;
         match fault {
             Fault::Element => {
@@ -107,6 +108,14 @@ impl Inspect for Faulty {
 
     fn post(&mut self, token: u32) {
         self.executor.post(token);
+    }
+
+    fn guide(&mut self, region: usize, mask: Option<&Mask>) -> Result<(), ExecuteError> {
+        Inspect::guide(&mut self.executor, region, mask)
+    }
+
+    fn scored(&self, region: usize) -> &[Scored] {
+        Inspect::scored(&self.executor, region)
     }
 
     fn run(&mut self, tape: &Tape, tokens: &[u32], regions: &[usize]) -> Result<(), ExecuteError> {
@@ -216,6 +225,60 @@ fn equals_are_equal_and_every_fault_is_caught() {
         caught.len() == 8 && all,
         "every operation, every fault: {caught:?}"
     );
+}
+
+/// Of each case that is not too long for that: what turns, what is stored, and what is attended to.
+#[test]
+#[allow(clippy::cast_possible_truncation)] // compared as executors hold it
+fn the_reference_turns_and_attends_as_plain_loops_do() {
+    /// Products of queries and keys.
+    const MOST: usize = 4_000_000;
+    let (mut cases, mut kinds) = (0, std::collections::BTreeSet::new());
+    for world in worlds() {
+        let mut reference = world.cpu(2).expect("threads start");
+        for case in &world.cases {
+            let (expected, slot) = match case.op() {
+                Op::RopeStore { rotated, .. } => (0, rotated),
+                Op::Attend { out, .. } => (1, out),
+                _ => continue,
+            };
+            let (rows, columns) = (case.rows(), case.tape.slot(*slot).columns);
+            let products: usize = rows.iter().map(|(_, position)| position * columns).sum();
+            if expected == 1 && products > MOST {
+                continue;
+            }
+            let inputs = world.inputs(case);
+            let exact = match expected {
+                0 => world.turned(case, &inputs, 0),
+                _ => world.attended(case, &inputs),
+            };
+            let left = world.run(case, &inputs, &mut reference).expect("it runs");
+            let info = case.tape.slot(*slot);
+            let ours = left.layouts[slot.0].take(info, &left.after[slot.0]);
+            let exact: Vec<f32> = exact.iter().map(|value| *value as f32).collect();
+            let real = rows.len() * columns;
+            let worst = worst(&exact[..real], &ours[..real], columns, info.dtype);
+            assert!(worst.ratio <= 1.0, "{}: {worst:?}", case.name);
+            if case.stores().is_some()
+                && let Some(number) = world.kv.element.number()
+            {
+                for side in [0, 1] {
+                    let exact = world.exact(case, &inputs, side);
+                    let exact: Vec<f32> = exact.iter().map(|value| *value as f32).collect();
+                    let stored = decode(number, &world.stored(case, &left, side));
+                    let worst = super::worst(&exact, &stored, world.kv.head_dim, number);
+                    assert!(worst.ratio <= 1.0, "{}: cached {side} {worst:?}", case.name);
+                }
+            }
+            cases += 1;
+            let kind = case.name.split(", ").skip(4);
+            kinds.extend(kind.filter_map(|kind| kind.split(' ').next().map(str::to_owned)));
+        }
+    }
+    assert!(cases >= 200, "{cases} cases");
+    for kind in ["window", "softcap", "sinks", "scale", "queries"] {
+        assert!(kinds.contains(kind), "{kind} among {kinds:?}");
+    }
 }
 
 /// What a cache of quants holds is held against exact values, so that neither may be off by a step.

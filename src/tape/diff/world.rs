@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::case::{Case, Logits};
 use super::random::{self, Random};
 use crate::graph::Mode;
 use crate::model::Format;
@@ -11,8 +12,8 @@ use crate::tape::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::tape::cuda::{self, Cuda};
 use crate::tape::{
-    DType, Ending, Executor, FillError, GraphOptions, Input, KvInfo, Op, Slot, SlotInfo, Source,
-    Tape, WeightId, WeightInfo,
+    Angles, DType, Ending, Executor, FillError, GraphOptions, Input, KvInfo, Op, Rotation,
+    SlotInfo, Source, Tape, WeightId, WeightInfo,
 };
 
 /// Regions of each cache.
@@ -32,49 +33,13 @@ pub enum WorldError {
     Device(#[from] cuda::Error),
 }
 
-/// One operation on random inputs.
-#[derive(Clone, Debug)]
-pub struct Case {
-    pub name: String,
-    /// Of one operation.
-    pub tape: Tape,
-    /// Of the cache.
-    pub(super) region: usize,
-    /// Of its first row.
-    pub position: usize,
-    /// Region and position of a step's other rows.
-    pub(super) others: Vec<(usize, usize)>,
-    /// Of its first rows; the others only fill it up, and what becomes of them does not matter.
-    pub(super) tokens: Vec<u32>,
-    pub(super) parameters: Parameters,
-    /// What was there before, for the sampler.
-    pub(super) history: Vec<u32>,
-    pub(super) logits: Logits,
-    /// How often it runs, each time from the same slots, in the state that the last left.
-    pub(super) runs: usize,
-    pub(super) seed: u64,
-}
-
-/// How the logits lie that a token is chosen from.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Logits {
-    #[default]
-    Normal,
-    /// A few stand out, and the rest cannot be drawn: no sum of rounded weights decides.
-    Peaked,
-    /// Several share the greatest.
-    Tied,
-    /// One is not finite.
-    With(f32),
-}
-
 /// Weights, a cache, and cases.
 #[derive(Clone, Debug)]
 pub struct World {
     pub kv: KvInfo,
     /// Of its cases, once it has been split by it.
     activation: DType,
-    pub(super) frequencies: Vec<f32>,
+    pub(super) angles: [Angles; 2],
     infos: Arc<[WeightInfo]>,
     /// As a file stores them.
     bytes: Vec<Vec<u8>>,
@@ -102,7 +67,7 @@ impl World {
     pub fn cpu(&self, threads: usize) -> Result<Executor, WorldError> {
         let cpu = Cpu::new(
             cpu::load(&self.infos, self, &mut |_| ())?,
-            self.frequencies.clone(),
+            self.angles.to_vec(),
             self.kv,
             threads,
             &eager(),
@@ -126,7 +91,7 @@ impl World {
         let mut cuda = Cuda::new(
             device,
             &self.infos,
-            &self.frequencies,
+            &self.angles,
             self.kv,
             options,
             (self, &mut |_| ()),
@@ -248,6 +213,17 @@ impl Builder {
         slots: &[(&'static str, usize, bool)],
         op: Op,
     ) -> &mut Case {
+        self.case_of(name, run, slots, vec![op])
+    }
+
+    /// The same of several operations, each of which may read what those before it wrote.
+    pub(super) fn case_of(
+        &mut self,
+        name: &str,
+        run: Run,
+        slots: &[(&'static str, usize, bool)],
+        ops: Vec<Op>,
+    ) -> &mut Case {
         let slots = slots.iter().map(|&(name, columns, activation)| SlotInfo {
             name,
             rows: run.rows,
@@ -258,14 +234,15 @@ impl Builder {
                 DType::F32
             },
         });
-        let ending = if matches!(op, Op::Choose { .. }) {
+        let names: Vec<&str> = ops.iter().map(Op::name).collect();
+        let ending = if matches!(ops[..], [Op::Choose { .. }]) {
             Ending::Token
         } else {
             Ending::Kv
         };
         let (slots, name) = (
             slots.collect(),
-            format!("{} {name} {}", op.name(), run.describe()),
+            format!("{} {name} {}", names.join("+"), run.describe()),
         );
         let tape = Tape {
             rows: run.rows,
@@ -275,7 +252,7 @@ impl Builder {
             kv: self.kv,
             slots,
             weights: Arc::new([]),
-            ops: vec![op],
+            ops,
         };
         self.cases.push(Case {
             name,
@@ -288,6 +265,7 @@ impl Builder {
             },
             tokens: vec![0; run.rows],
             parameters: Parameters::default(),
+            mask: None,
             history: Vec::new(),
             logits: Logits::default(),
             runs: 1,
@@ -303,12 +281,20 @@ impl Builder {
         for case in &mut cases {
             case.tape.weights = infos.clone();
         }
+        // The second of a part of a head alone.
+        let head_dim = self.kv.head_dim;
+        let angles = [(head_dim, 10_000.0, 1.0), (part(head_dim), 500_000.0, 1.25)];
         #[allow(clippy::cast_precision_loss)] // heads are far narrower than 2^24
-        let frequency = |pair| 1.0 / 10_000.0_f32.powf((2 * pair) as f32 / self.kv.head_dim as f32);
+        let angles = angles.map(|(dims, theta, amplitude): (usize, f32, f32)| Angles {
+            frequencies: (0..dims / 2)
+                .map(|pair| 1.0 / theta.powf((2 * pair) as f32 / dims as f32))
+                .collect(),
+            amplitude,
+        });
         World {
             kv: self.kv,
             activation: DType::F16,
-            frequencies: (0..self.kv.head_dim / 2).map(frequency).collect(),
+            angles,
             infos,
             bytes: self.bytes,
             cases,
@@ -316,39 +302,18 @@ impl Builder {
     }
 }
 
-impl Case {
-    pub(super) fn op(&self) -> &Op {
-        &self.tape.ops[0]
-    }
+/// How much of a head the second table turns: what no width of vectors divides, where there is room.
+const fn part(head_dim: usize) -> usize {
+    head_dim / 4 + 2
+}
 
-    /// Region and position of each row of a step; of a prompt its first.
-    pub(super) fn places(&self) -> Vec<(usize, usize)> {
-        let first = std::iter::once((self.region, self.position));
-        first.chain(self.others.iter().copied()).collect()
-    }
-
-    /// The positions of its rows, by region.
-    pub(super) fn runs(&self) -> Vec<(usize, std::ops::Range<usize>)> {
-        let rows = if self.tape.input == Input::Step {
-            1
-        } else {
-            self.tokens.len()
-        };
-        let places = self.places().into_iter();
-        places.map(|(region, at)| (region, at..at + rows)).collect()
-    }
-
-    /// Gives a slot its own number of rows.
-    pub(super) fn set_rows(&mut self, Slot(slot): Slot, rows: usize) {
-        self.tape.slots[slot].rows = rows;
-    }
-
-    /// Has its last `rows` only fill it up.
-    pub(super) fn pad(&mut self, rows: usize) {
-        if rows > 0 {
-            self.tokens.truncate(self.tape.rows - rows);
-            self.others.truncate(self.tokens.len() - 1);
-            self.name = format!("{} padded by {rows}", self.name);
-        }
-    }
+/// How the cases of a world are rotated: by either table, or not.
+pub(super) fn rotations(head_dim: usize) -> [Rotation; 3] {
+    let whole = Rotation::whole(head_dim);
+    let parted = Rotation {
+        table: 1,
+        dims: part(head_dim),
+        ..whole
+    };
+    [whole, parted, Rotation { dims: 0, ..whole }]
 }

@@ -2,16 +2,22 @@
 
 use super::{Run, VOCABULARY, World, unused_cache};
 use crate::model::Format;
-use crate::sampler::Parameters;
+use crate::sampler::{Mask, Parameters};
+use crate::tape::diff::case::{Case, Logits};
 use crate::tape::diff::inputs;
 use crate::tape::diff::random::{Deck, Random};
-use crate::tape::diff::world::{Builder, Case, Logits};
+use crate::tape::diff::world::Builder;
 use crate::tape::{DType, Input, Op, Slot};
 
+/// Tokens of the table: masks are as wide.
+const MASKED: usize = 32_000;
+
 pub(super) fn world() -> World {
-    let mut b = Builder::new(31, unused_cache(), (Format::F16, 2, 64));
+    let mut b = Builder::new(31, unused_cache(), (Format::F16, MASKED, 64));
     let mut vocabularies = Deck::new(32, &[2, 17, 300, 1000, 32_000, VOCABULARY]);
     let mut rows = Deck::new(33, &[0, 1, 7]);
+    let mut scored = Deck::new(40, &[None, Some(0), None, Some(5), Some(20)]);
+    let mut masked = Deck::new(41, &[false, true, false]);
     let mut steps = Deck::new(39, &[1, 8, 2, 4]);
     let mut choose = |b: &mut Builder, name: &str, logits: Logits, parameters: Parameters| {
         let (vocabulary, rows) = (vocabularies.deal(), rows.deal());
@@ -26,7 +32,14 @@ pub(super) fn world() -> World {
             activation: DType::F16,
         };
         let op = Op::Choose { logits: Slot(0) };
-        let name = format!("{name} of {vocabulary}");
+        let logprobs = scored.deal();
+        let parameters = Parameters {
+            logprobs,
+            ..parameters
+        };
+        let masked = masked.deal() && vocabulary > 2 && vocabulary <= MASKED;
+        let bound = if masked { ", masked" } else { "" };
+        let name = format!("{name} of {vocabulary}{bound}, {logprobs:?} told");
         let case = b.case(&name, run, &[("logits", vocabulary, false)], op);
         if run.input == Input::Prompt {
             case.set_rows(Slot(0), 1);
@@ -35,6 +48,7 @@ pub(super) fn world() -> World {
         (case.logits, case.parameters) = (logits, parameters);
         (case.position, case.runs) = (3, 12);
         history(case, vocabulary);
+        case.mask = masked.then(|| mask(case.seed, vocabulary));
     };
     for (name, logits) in [("greedy", Logits::Normal), ("tied", Logits::Tied)] {
         for penalty in [1.0, 1.3] {
@@ -75,6 +89,7 @@ pub(super) fn world() -> World {
             min_p: floors.deal(),
             repetition_penalty: penalties.deal(),
             seed: b.random.next(),
+            ..Parameters::default()
         };
         choose(&mut b, &drawn(&parameters), Logits::Peaked, parameters);
     }
@@ -93,6 +108,18 @@ fn drawn(parameters: &Parameters) -> String {
     format!(
         "temperature {temperature}, top_k {top_k}, top_p {top_p}, min_p {min_p}, penalty {repetition_penalty}"
     )
+}
+
+/// About half of the vocabulary, and one that is likely.
+fn mask(seed: u64, vocabulary: usize) -> Mask {
+    let mut random = Random::new(seed ^ 2);
+    let mut words: Vec<u32> = (0..Mask::words_of(vocabulary))
+        .map(|_| u32::try_from(random.next() >> 32).unwrap_or(0))
+        .collect();
+    let likely = inputs::peaks(seed, vocabulary);
+    let token = likely.last().copied().unwrap_or(0);
+    words[token as usize / 32] |= 1 << (token % 32);
+    Mask::new(words)
 }
 
 /// More tokens than are remembered, some of them twice, some of them likely.

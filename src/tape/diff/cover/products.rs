@@ -2,8 +2,9 @@
 
 use super::{ACTIVATIONS, ROWS, Run, VOCABULARY, World, unused_cache};
 use crate::model::Format;
+use crate::tape::diff::case::Case;
 use crate::tape::diff::random::{Deck, Random};
-use crate::tape::diff::world::{Builder, Case};
+use crate::tape::diff::world::Builder;
 use crate::tape::{DType, Input, Op, Projection, Slot, WeightId};
 
 /// Prompts of the narrow product, and of the wide one.

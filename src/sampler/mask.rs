@@ -1,0 +1,32 @@
+//! What may come next: a bit for each token of the vocabulary.
+
+/// Bits of tokens, in words of 32, the lowest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mask {
+    words: Vec<u32>,
+}
+
+impl Mask {
+    /// Words that a vocabulary takes.
+    #[must_use]
+    pub const fn words_of(vocabulary: usize) -> usize {
+        vocabulary.div_ceil(32)
+    }
+
+    /// Of those bits. Tokens beyond them are not allowed.
+    #[must_use]
+    pub const fn new(words: Vec<u32>) -> Self {
+        Self { words }
+    }
+
+    #[must_use]
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    #[must_use]
+    pub fn allows(&self, token: u32) -> bool {
+        let word = self.words.get(token as usize / 32);
+        word.is_some_and(|word| word >> (token % 32) & 1 == 1)
+    }
+}

@@ -1,0 +1,138 @@
+//! Plain loops in f64, to be read beside the papers: how queries and keys turn, and how they meet.
+
+use super::case::Case;
+use super::inputs::Inputs;
+use super::world::World;
+use crate::tape::{Op, Rotation};
+
+impl World {
+    /// What a case makes of its q, k or v (0, 1, 2) on the way to the cache, (row, head, head_dim).
+    pub(super) fn turned(&self, case: &Case, inputs: &Inputs, which: usize) -> Vec<f64> {
+        let Some(Op::RopeStore {
+            inputs: slots,
+            norms,
+            epsilon,
+            rotation,
+            ..
+        }) = case.stores()
+        else {
+            return Vec::new();
+        };
+        let info = case.tape.slot(slots[which]);
+        let mut values = inputs.slots.iter();
+        let Some((_, values)) = values.find(|(slot, _)| *slot == slots[which]) else {
+            return Vec::new();
+        };
+        let norm = norms.and_then(|norms| norms.get(which).map(|norm| self.vector(*norm)));
+        let mut turned: Vec<f64> = values.iter().copied().map(f64::from).collect();
+        let rows = turned.chunks_exact_mut(info.columns);
+        for (row, (_, position)) in rows.zip(case.rows()) {
+            for head in row.chunks_exact_mut(self.kv.head_dim).filter(|_| which < 2) {
+                if let Some(norm) = &norm {
+                    normalize(head, norm, *epsilon);
+                }
+                self.rotate(head, *rotation, position);
+                if let Some(scale) = rotation.query_scale.filter(|_| which == 0) {
+                    let by = f64::from(scale.at(position));
+                    head.iter_mut().for_each(|value| *value *= by);
+                }
+            }
+        }
+        turned
+    }
+
+    /// By the angles that executors have, which are computed in f32.
+    fn rotate(&self, head: &mut [f64], rotation: Rotation, position: usize) {
+        let (first, second) = head[..rotation.dims].split_at_mut(rotation.dims / 2);
+        let angles = self.angles[rotation.table].at(position);
+        for ((a, b), (sin, cos)) in first.iter_mut().zip(second).zip(angles) {
+            let (sin, cos) = (f64::from(sin), f64::from(cos));
+            (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
+        }
+    }
+
+    /// What a case attends to, (row, query head, head_dim).
+    #[cfg(test)]
+    #[allow(clippy::cast_possible_truncation)] // rounded as executors hold it
+    pub(super) fn attended(&self, case: &Case, inputs: &Inputs) -> Vec<f64> {
+        let Op::Attend { q, attention, .. } = *case.op() else {
+            return Vec::new();
+        };
+        let (kv, stored) = (self.kv, case.stores().is_some());
+        let (head_dim, columns) = (kv.head_dim, case.tape.slot(q).columns);
+        let group = columns / head_dim / kv.heads;
+        let queries = if stored {
+            let turned = self.turned(case, inputs, 0);
+            let mut queries: Vec<f32> = turned.iter().map(|value| *value as f32).collect();
+            case.tape.slot(q).dtype.round(&mut queries);
+            queries
+        } else {
+            inputs.slots[0].1.clone()
+        };
+        // (head, position, head_dim) of a region, as attention reads it.
+        let fresh = [1, 2].map(|which| self.turned(case, inputs, which));
+        let held = |side: usize, row: usize, region: usize, position: usize| {
+            let mut values = inputs.cache[side][&region].clone();
+            for head in (0..kv.heads).filter(|_| stored) {
+                let from = (row * kv.heads + head) * head_dim;
+                let to = (head * kv.context + position) * head_dim;
+                for (to, from) in values[to..]
+                    .iter_mut()
+                    .zip(&fresh[side][from..from + head_dim])
+                {
+                    *to = *from as f32;
+                }
+            }
+            let bytes = self.cached(&values);
+            kv.element.decode(head_dim, &bytes, &mut values);
+            if kv.element.number().is_none() {
+                case.tape.activation.round(&mut values);
+            }
+            values
+        };
+        let sinks = attention.sinks.map(|sinks| self.vector(sinks));
+        let mut attended = Vec::new();
+        for (row, (region, position)) in case.rows().into_iter().enumerate() {
+            let [k, v] = [0, 1].map(|side| held(side, row, region, position));
+            for head in 0..group * kv.heads {
+                let at = |position: usize| {
+                    let from = (head / group * kv.context + position) * head_dim;
+                    from..from + head_dim
+                };
+                let q = &queries[row * columns + head * head_dim..][..head_dim];
+                let window = attention.window.map_or(usize::MAX, Into::into);
+                let seen = (position + 1).saturating_sub(window)..=position;
+                let scores = seen.clone().map(|position| {
+                    let pairs = q.iter().zip(&k[at(position)]);
+                    let dot: f64 = pairs.map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
+                    let score = dot * f64::from(attention.scale);
+                    attention.softcap.map_or(score, |cap| {
+                        f64::from(cap) * (score / f64::from(cap)).tanh()
+                    })
+                });
+                let sink = sinks.as_ref().map(|sinks| f64::from(sinks[head]));
+                let scores: Vec<f64> = scores.collect();
+                let greatest = scores.iter().copied().chain(sink).fold(f64::MIN, f64::max);
+                let weight = |score: f64| (score - greatest).exp();
+                let all: f64 = scores.iter().copied().chain(sink).map(weight).sum();
+                let mut out = vec![0.0; head_dim];
+                for (position, score) in seen.zip(&scores) {
+                    for (out, v) in out.iter_mut().zip(&v[at(position)]) {
+                        *out += weight(*score) / all * f64::from(*v);
+                    }
+                }
+                attended.extend(out);
+            }
+        }
+        attended
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // heads are far narrower than 2^52
+fn normalize(head: &mut [f64], norm: &[f32], epsilon: f32) {
+    let squares: f64 = head.iter().map(|x| x * x).sum();
+    let scale = 1.0 / (squares / head.len() as f64 + f64::from(epsilon)).sqrt();
+    for (x, weight) in head.iter_mut().zip(norm) {
+        *x *= scale * f64::from(*weight);
+    }
+}
