@@ -59,7 +59,7 @@ cross: deps-build
 	@cross/build.sh $(ARCH)
 
 deb: deps-build
-	@tests/deps/packages.sh dpkg-deb=dpkg
+	@cross/deps/packages.sh dpkg-deb=dpkg
 	@cross/deb.sh "$$(cross/build.sh $(ARCH))" $(ARCH) target/deb
 
 # Slow: it compiles everything twice, for both architectures.
@@ -69,17 +69,17 @@ reproduce: deps-build
 # What each of the others needs; quick when it is there.
 deps: deps-test
 deps-build:
-	@tests/deps/packages.sh cc=build-essential
-	@tests/deps/rust.sh
-	@tests/deps/nvrtc.sh own >/dev/null
+	@cross/deps/packages.sh cc=build-essential
+	@cross/deps/rust.sh
+	@cross/deps/nvrtc.sh own >/dev/null
 deps-demo: deps-build
-	@tests/deps/packages.sh dbus-daemon=dbus
-	@tests/deps/python.sh
+	@cross/deps/packages.sh dbus-daemon=dbus
+	@cross/deps/python.sh
 	@target/venv/bin/python tests/deps/model.py $(MODEL)
 deps-test: deps-demo
-	@tests/deps/rust.sh fmt clippy
-	@tests/deps/packages.sh busctl=systemd gdbus=libglib2.0-bin groff=groff-base pkg-config libsystemd-dev
-	@tests/deps/python.sh requirements
+	@cross/deps/rust.sh fmt clippy
+	@cross/deps/packages.sh busctl=systemd gdbus=libglib2.0-bin groff=groff-base pkg-config libsystemd-dev
+	@cross/deps/python.sh tests/deps/requirements.txt
 
 # $(call stage,NAME,COMMAND): a heading, the command, and the seconds that it took.
 define stage

@@ -23,7 +23,7 @@ fi
 RUSTC=$(cross/toolchain.sh "$target" "$arch")
 # clippy asks its own.
 [ "$subcommand" = clippy ] || export RUSTC
-GANGLION_NVRTC=$(tests/deps/nvrtc.sh ${KERNELS:+"$KERNELS"})
+GANGLION_NVRTC=$(cross/deps/nvrtc.sh ${KERNELS:+"$KERNELS"})
 export GANGLION_NVRTC
 
 # Kernels for arm64 have pages of 4 to 64 KiB, and the allocator runs with any that is not larger than what it was made for.

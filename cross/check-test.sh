@@ -4,7 +4,7 @@
 # kernels/build.rs made; if none is named, those of this machine's package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-tests/deps/python.sh cross
+cross/deps/python.sh cross/deps/cross.txt
 export ZIG_GLOBAL_CACHE_DIR=$PWD/target/zig
 built=${1:-}
 if [ -z "$built" ]; then

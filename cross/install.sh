@@ -15,7 +15,7 @@ printed() {
     read -ra arguments <<<"$1"
     local binary=$bin/${arguments[0]}
     if [ "$(od -An -tx1 -j18 -N1 "$binary" | tr -d ' ')" = b7 ] && [ "$(uname -m)" != aarch64 ]; then
-        tests/deps/packages.sh qemu-aarch64-static=qemu-user-static libc6-arm64-cross
+        cross/deps/packages.sh qemu-aarch64-static=qemu-user-static libc6-arm64-cross
         # Its loader and its libraries must be of one glibc; another's may be installed as well.
         local libraries=/usr/aarch64-linux-gnu
         qemu-aarch64-static -L $libraries -E LD_LIBRARY_PATH=$libraries/lib "$binary" "${arguments[@]:1}"

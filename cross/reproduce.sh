@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 folder=$(mktemp -d -t ganglion-reproduce.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 unset CARGO_TARGET_DIR
-tests/deps/python.sh cross
+cross/deps/python.sh cross/deps/cross.txt
 venv=$(readlink -f target/venv)
 elsewhere=$PWD/cross/elsewhere.sh
 

@@ -18,10 +18,10 @@ from_debian() {
     if ! dpkg --print-foreign-architectures | grep -qx "$arch"; then
         if [ "$(id -u)" = 0 ]; then dpkg --add-architecture "$arch"; else sudo dpkg --add-architecture "$arch"; fi
     fi
-    tests/deps/packages.sh rustc-web "libstd-rust-web-dev:$arch"
+    cross/deps/packages.sh rustc-web "libstd-rust-web-dev:$arch"
 }
 
-tests/deps/python.sh cross >&2
+cross/deps/python.sh cross/deps/cross.txt >&2
 
 for rustc in rustc /usr/bin/rustc; do
     has_target "$rustc" && command -v "$rustc" && exit

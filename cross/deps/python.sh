@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes target/venv, and installs tests/deps/NAME.txt into it for each NAME given.
+# Makes target/venv, and installs what each LIST given names into it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 venv=target/venv
@@ -16,15 +16,14 @@ make_venv() {
 
 if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     mkdir -p target
-    make_venv || { tests/deps/packages.sh python3 python3-venv && make_venv; } || {
+    make_venv || { cross/deps/packages.sh python3 python3-venv && make_venv; } || {
         echo "No Python >= 3.10 with the venv module was found" >&2
         exit 1
     }
 fi
 
-for name in "$@"; do
-    wanted=tests/deps/$name.txt
-    installed=$venv/$name.txt
+for wanted; do
+    installed=$venv/$(basename "$wanted")
     if ! cmp -s "$wanted" "$installed"; then
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$wanted"
         cp "$wanted" "$installed"

@@ -39,7 +39,7 @@ if [ -n "${GANGLION_NVRTC:-}" ]; then
     echo "$GANGLION_NVRTC"
 elif [ "${1:-}" = own ] && toolkit; then
     :
-elif tests/deps/python.sh nvrtc >&2; then
+elif cross/deps/python.sh cross/deps/nvrtc.txt >&2; then
     echo target/venv/lib/python3*/site-packages/nvidia
 elif toolkit; then
     echo 'NVRTC of CUDA 12.6 cannot be had (see above): the kernels are compiled by the CUDA toolkit instead' >&2

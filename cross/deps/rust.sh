@@ -13,7 +13,7 @@ debian=false
 ! grep -qx ID=debian /etc/os-release 2>/dev/null || debian=true
 
 if ! recent; then
-    ! $debian || tests/deps/packages.sh cargo-web rustc-web
+    ! $debian || cross/deps/packages.sh cargo-web rustc-web
     recent || {
         if command -v rustup >/dev/null; then
             remedy='rustup update'
@@ -34,7 +34,7 @@ for command; do
     if command -v rustup >/dev/null; then
         rustup component add "$component" >&2
     elif $debian; then
-        tests/deps/packages.sh "$package"
+        cross/deps/packages.sh "$package"
     fi
     runs || {
         echo "cargo $command is missing: rustup component add $component" >&2
