@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
 use crate::{
-    ask, bench, chat, completions, doctor, graph, man, pull, reload, score, setup, status, stored,
+    ask, bench, chat, completions, doctor, graph, man, pull, score, setup, status, stored,
     tokenize, top,
 };
 
@@ -40,7 +40,7 @@ pub(crate) enum Verb {
     /// Show, save or reset the decode graph
     Graph(graph::Arguments),
     /// Have the daemon read its configuration again, and wait until it is in force
-    Reload(reload::Arguments),
+    Reload,
     /// Watch the daemon at work.
     ///
     /// State, model, speed, decode graph, queue and memory: in place in a terminal, else one line a reading. Tokens per

@@ -1,11 +1,10 @@
 //! SHA-256 of a file, and the one that is recorded beside it: `FILE.sha256`, as sha256sum writes it.
 
-use std::ffi::OsString;
-use std::fmt::Write as _;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::fcntl::OFlag;
 use sha2::{Digest as _, Sha256};
@@ -13,15 +12,16 @@ use sha2::{Digest as _, Sha256};
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 20;
 
+/// How the name of a file ends that records one.
+pub(crate) const RECORDED: &str = ".sha256";
+
 /// Bytes of a file that records one, at most.
 const RECORD: u64 = 4096;
 
 /// In lower-case hexadecimal.
 pub(crate) fn hexadecimal(digest: &[u8]) -> String {
-    digest.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let digits = digest.iter().map(|byte| format!("{byte:02x}"));
+    digits.collect()
 }
 
 /// Of what `file` still holds.
@@ -29,27 +29,36 @@ pub(crate) fn hexadecimal(digest: &[u8]) -> String {
 /// # Errors
 /// If it cannot be read.
 pub(crate) fn of(file: &mut File) -> io::Result<String> {
-    let mut digest = Sha256::new();
+    Ok(hexadecimal(&digest(file)?.0.finalize()))
+}
+
+/// The same, to go on with, and how many bytes that were.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn digest(file: &mut File) -> io::Result<(Sha256, u64)> {
+    let (mut digest, mut length) = (Sha256::new(), 0);
     let mut piece = vec![0; PIECE];
     loop {
         let read = file.read(&mut piece)?;
         if read == 0 {
-            return Ok(hexadecimal(&digest.finalize()));
+            return Ok((digest, length));
         }
         digest.update(&piece[..read]);
+        length += read as u64;
     }
 }
 
-/// Where the one of `file` is recorded.
-pub(crate) fn beside(file: &Path) -> PathBuf {
-    let mut name = OsString::from(file);
-    name.push(".sha256");
-    name.into()
+/// `name`, and what ends it.
+pub(crate) fn beside(name: &OsStr, ending: &str) -> OsString {
+    let mut name = name.to_owned();
+    name.push(ending);
+    name
 }
 
 /// The one that is recorded of `file`, if one is.
 pub(crate) fn recorded(file: &Path) -> Option<String> {
-    in_record(open(&beside(file)).ok()?)
+    in_record(open(beside(file.as_os_str(), RECORDED).as_ref()).ok()?)
 }
 
 /// The one that sha256sum has written.

@@ -1,9 +1,10 @@
 //! `ganglionctl completions`: what a shell needs to complete the command line.
 
 use clap::{CommandFactory as _, Parser};
+use clap_complete::Shell;
 
 use crate::arguments::Cli;
-use crate::failure::{Exit, Failure};
+use crate::failure::Outcome;
 use crate::output;
 
 #[derive(Debug, Parser)]
@@ -12,22 +13,14 @@ pub(crate) struct Arguments {
     shell: Shell,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Shell {
-    Bash,
-    Zsh,
-    Fish,
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
-    let shell = match arguments.shell {
-        Shell::Bash => clap_complete::Shell::Bash,
-        Shell::Zsh => clap_complete::Shell::Zsh,
-        Shell::Fish => clap_complete::Shell::Fish,
-    };
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
     // Not straight to standard output: the generator panics when its reader leaves.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "ganglionctl", &mut script);
-    output::print(&String::from_utf8_lossy(&script))?;
-    Ok(Exit::Ok)
+    clap_complete::generate(
+        arguments.shell,
+        &mut Cli::command(),
+        "ganglionctl",
+        &mut script,
+    );
+    output::print(&String::from_utf8_lossy(&script))
 }

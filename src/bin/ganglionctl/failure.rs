@@ -1,6 +1,6 @@
 //! Exit codes, and what is printed with them.
 
-use std::process::ExitCode;
+use std::fmt::Display;
 
 use crate::output;
 
@@ -37,39 +37,76 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
    78  the daemon's configuration or model is wrong
   130  interrupted";
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
-    }
-}
+/// What a verb, or a part of one, leads to.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Why a verb could not do its work.
+/// Why a verb could not do its work, or ends with another code than 0.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    pub(crate) message: Option<String>,
+    /// Empty where nobody needs to be told.
+    pub(crate) message: String,
+}
+
+/// A failure with that exit code, and a message as `format!` takes it.
+macro_rules! failure {
+    ($exit:ident, $($message:tt)+) => {
+        $crate::failure::Failure {
+            exit: $crate::failure::Exit::$exit,
+            message: format!($($message)+),
+        }
+    };
+}
+
+/// Returns such a failure.
+macro_rules! bail {
+    ($($failure:tt)+) => {
+        return Err($crate::failure::failure!($($failure)+))
+    };
+}
+
+pub(crate) use {bail, failure};
+
+/// Says of an error what it was about.
+pub(crate) trait OrFail<T> {
+    /// # Errors
+    /// `exit`, with "what: error".
+    fn or_fail(self, exit: Exit, what: impl Display) -> Outcome<T>;
+
+    /// # Errors
+    /// `exit`, with the error alone, which says what it was about.
+    fn or_exit(self, exit: Exit) -> Outcome<T>;
+}
+
+impl<T, E: Display> OrFail<T> for Result<T, E> {
+    fn or_fail(self, exit: Exit, what: impl Display) -> Outcome<T> {
+        self.map_err(|error| Failure {
+            exit,
+            message: format!("{what}: {error}"),
+        })
+    }
+
+    fn or_exit(self, exit: Exit) -> Outcome<T> {
+        self.map_err(|error| Failure {
+            exit,
+            message: error.to_string(),
+        })
+    }
 }
 
 impl Failure {
-    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self {
-            exit,
-            message: Some(message.into()),
-        }
-    }
-
-    /// Nobody needs to be told: the reader left, or the user pressed Ctrl-C.
+    /// Nobody needs to be told: the reader left, the user pressed Ctrl-C, or what was printed says it.
     pub(crate) const fn quiet(exit: Exit) -> Self {
         Self {
             exit,
-            message: None,
+            message: String::new(),
         }
     }
 
     /// Says it on standard error.
     pub(crate) fn tell(&self) {
-        if let Some(message) = &self.message {
-            output::tell(&format!("ganglionctl: {message}"));
+        if !self.message.is_empty() {
+            output::tell(&format!("ganglionctl: {}", self.message));
         }
     }
 }

@@ -1,16 +1,15 @@
 //! `ganglionctl graph`: the decode graph of the daemon, to be read, saved or reset.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, Seek as _};
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ganglion::bus::proxy::DiagnosticsProxy;
-use zbus::OwnedFd;
 
-use crate::client::info::{Object, object, plain, table};
-use crate::client::{self, refused};
-use crate::failure::{Exit, Failure};
+use crate::client;
+use crate::client::info::{Object, object, table, text};
+use crate::failure::{Exit, OrFail as _, Outcome, bail};
 use crate::output;
 
 /// Names first, then figures; what a newer daemon tells besides follows.
@@ -45,7 +44,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     client::block_on(async {
         let connection = client::connect(bus).await?;
         let diagnostics = client::diagnostics(&connection).await?;
@@ -53,54 +52,38 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Fa
             return save(&diagnostics, file).await;
         }
         if arguments.reset {
-            diagnostics.reset_graph().await.map_err(refused)?;
+            diagnostics.reset_graph().await?;
         }
-        let graph = async { diagnostics.decode_graph().await.map_err(refused) };
+        let graph = async { Ok(diagnostics.decode_graph().await?) };
         let graph = object(&client::at_once(graph).await?);
         if arguments.json {
-            output::print_json(&graph)?;
+            output::print_json(&graph)
         } else {
-            output::print(&rows(&graph))?;
+            output::print(&rows(&graph))
         }
-        Ok(Exit::Ok)
     })
 }
 
-async fn save(diagnostics: &DiagnosticsProxy<'_>, file: &Path) -> Result<Exit, Failure> {
-    let dot = diagnostics.dump_graph().await.map_err(refused)?;
-    let dot = read(dot)
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("the daemon's graph: {error}")))?;
-    if dot.is_empty() {
-        return Err(Failure::new(
-            Exit::Unavailable,
-            "nothing is recorded: ask something first, and see that graph.mode is not \"none\"",
-        ));
+async fn save(diagnostics: &DiagnosticsProxy<'_>, file: &Path) -> Outcome {
+    let dot: std::os::fd::OwnedFd = diagnostics.dump_graph().await?.into();
+    let mut dot = File::from(dot);
+    let read = dot.rewind().and_then(|()| io::read_to_string(dot));
+    let text = read.or_fail(Exit::Unavailable, "the daemon's graph")?;
+    if text.is_empty() {
+        bail!(
+            Unavailable,
+            "nothing is recorded: ask something first, and see that graph.mode is not \"none\""
+        );
     }
     if file == Path::new("-") {
-        output::print(&dot)?;
-    } else {
-        fs::write(file, dot)
-            .map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", file.display())))?;
+        return output::print(&text);
     }
-    Ok(Exit::Ok)
-}
-
-fn read(file: OwnedFd) -> io::Result<String> {
-    let mut file = File::from(std::os::fd::OwnedFd::from(file));
-    let mut text = String::new();
-    file.rewind()?;
-    file.read_to_string(&mut text)?;
-    Ok(text)
+    fs::write(file, text).or_fail(Exit::Failed, file.display())
 }
 
 fn rows(graph: &Object) -> String {
-    let known = ORDER.iter().filter_map(|key| graph.get_key_value(*key));
-    let more = graph
-        .iter()
-        .filter(|(key, _)| !ORDER.contains(&key.as_str()));
-    table(
-        known
-            .chain(more)
-            .map(|(key, value)| (key.replace('_', " "), plain(value))),
-    )
+    let known = ORDER.iter().copied();
+    let more = graph.keys().map(String::as_str);
+    let keys = known.chain(more.filter(|key| !ORDER.contains(key)));
+    table(keys.map(|key| (key.replace('_', " "), text(graph, key))))
 }

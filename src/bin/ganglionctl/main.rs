@@ -14,6 +14,7 @@ mod completions;
 mod doctor;
 mod failure;
 mod graph;
+mod kernel;
 mod man;
 mod models;
 mod offline;
@@ -32,28 +33,28 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use arguments::{Cli, Verb};
-use failure::{Exit, Failure};
+use failure::Outcome;
 
 fn main() -> ExitCode {
     if let Some(code) = ganglion::model::chat::serve_if_asked() {
         return code;
     }
     match run(Cli::parse()) {
-        Ok(exit) => exit.into(),
+        Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.tell();
-            failure.exit.into()
+            ExitCode::from(failure.exit as u8)
         }
     }
 }
 
-fn run(Cli { bus, verb }: Cli) -> Result<Exit, Failure> {
+fn run(Cli { bus, verb }: Cli) -> Outcome {
     match verb {
         Verb::Ask(arguments) => ask::run(bus, &arguments),
         Verb::Chat(arguments) => chat::run(bus, &arguments),
         Verb::Status(arguments) => status::run(bus, &arguments),
         Verb::Graph(arguments) => graph::run(bus, &arguments),
-        Verb::Reload(arguments) => reload::run(bus, &arguments),
+        Verb::Reload => reload::run(bus),
         Verb::Top(arguments) => top::run(bus, &arguments),
         Verb::Pull(arguments) => pull::run(&arguments),
         Verb::Setup(arguments) => setup::run(&arguments),

@@ -4,17 +4,18 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ganglion::engine::LoadError;
-use ganglion::engine::runner::{self, CudaSettings, Placement, RunError, Runner, Settings};
+use ganglion::engine::runner::{
+    Activations, Backend, CudaSettings, Placement, RunError, Runner, Settings,
+};
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::model::{Checkpoint, Defect, ModelError};
 use ganglion::sampler::Parameters;
-use ganglion::tape::{self, DType, Ending, GraphOptions};
+use ganglion::tape::{Ending, GraphOptions, KvType};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Failure, Outcome, bail, failure};
 
 /// Which model to run, and how.
 #[derive(Debug, Args)]
@@ -27,7 +28,7 @@ pub(crate) struct Setup {
     backend: Backend,
     /// The type of the key-value cache; q8_0 takes a little more than half the memory of f16
     #[arg(long, value_enum, default_value = "f16")]
-    kv: KvType,
+    pub(crate) kv: KvType,
     /// Threads of the CPU backend; 0 is one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) threads: usize,
@@ -39,7 +40,7 @@ pub(crate) struct Setup {
     activations: Activations,
     /// Where weights and cache lie on the CUDA backend
     #[arg(long, value_enum, default_value = "auto")]
-    memory: Memory,
+    memory: Placement,
     /// MiB that loading leaves to the rest of the system
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(..=1 << 20))]
     reserve_mib: u64,
@@ -54,68 +55,9 @@ pub(crate) struct Setup {
     pub(crate) sms: Option<u32>,
 }
 
-/// Takes a mode of the decode graph by its name.
-pub(crate) fn mode() -> impl TypedValueParser<Value = Mode> {
-    PossibleValuesParser::new(Mode::ALL.map(Mode::name)).try_map(|name| {
-        let mut modes = Mode::ALL.into_iter();
-        modes.find(|mode| mode.name() == name).ok_or(name)
-    })
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Activations {
-    F16,
-    Bf16,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Memory {
-    Auto,
-    Device,
-    Unified,
-}
-
-impl Memory {
-    const fn placement(self) -> Placement {
-        match self {
-            Self::Auto => Placement::Auto,
-            Self::Device => Placement::Device,
-            Self::Unified => Placement::Unified,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Backend {
-    Auto,
-    Cpu,
-    Cuda,
-}
-
-#[allow(non_camel_case_types)] // the field writes them so
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum KvType {
-    F32,
-    F16,
-    Bf16,
-    #[value(name = "q8_0")]
-    Q8_0,
-}
-
-impl KvType {
-    const fn of_tape(self) -> tape::KvType {
-        match self {
-            Self::F32 => tape::KvType::F32,
-            Self::F16 => tape::KvType::F16,
-            Self::Bf16 => tape::KvType::BF16,
-            Self::Q8_0 => tape::KvType::Q8_0,
-        }
-    }
-}
-
 impl Setup {
     /// Opens the files and checks them.
-    pub(crate) fn open(&self) -> Result<Checkpoint, Failure> {
+    pub(crate) fn open(&self) -> Outcome<Checkpoint> {
         Checkpoint::open(&self.model).map_err(|error| bad_model(&error))
     }
 
@@ -127,32 +69,25 @@ impl Setup {
         (context, slots): (usize, usize),
         mode: Mode,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Runner, Failure> {
+    ) -> Outcome<Runner> {
         let trained = checkpoint.shape.context;
         if context > trained {
-            return Err(Failure::new(
-                Exit::Data,
-                format!(
-                    "this takes {context} positions and the model was trained for {trained}; \
+            bail!(
+                Data,
+                "this takes {context} positions and the model was trained for {trained}; \
                      shorten the prompt, or generate less"
-                ),
-            ));
+            );
         }
         if self.sms.is_some() && matches!(self.backend, Backend::Cpu) {
-            return Err(Failure::new(
-                Exit::Usage,
-                "--sms is a GPU's: leave it out, or --backend cpu".to_owned(),
-            ));
+            bail!(Usage, "--sms is a GPU's: leave it out, or --backend cpu");
         }
         let settings = Settings {
             backend: match self.backend {
                 // A CPU has none.
-                Backend::Auto if self.sms.is_some() => runner::Backend::Cuda,
-                Backend::Auto => runner::Backend::Auto,
-                Backend::Cpu => runner::Backend::Cpu,
-                Backend::Cuda => runner::Backend::Cuda,
+                Backend::Auto if self.sms.is_some() => Backend::Cuda,
+                backend => backend,
             },
-            kv_type: self.kv_type(),
+            kv_type: self.kv,
             context,
             slots,
             graph: GraphOptions {
@@ -162,12 +97,9 @@ impl Setup {
             threads: self.threads,
             prefill_chunk: self.prefill_chunk,
             cuda: CudaSettings {
-                activations: match self.activations {
-                    Activations::F16 => DType::F16,
-                    Activations::Bf16 => DType::BF16,
-                },
-                weights: self.memory.placement(),
-                kv: self.memory.placement(),
+                activations: self.activations.into(),
+                weights: self.memory,
+                kv: self.memory,
                 spin: Duration::from_micros(self.spin_us),
                 emulate_tegra: self.emulate_tegra,
                 multiprocessors: self.sms,
@@ -178,21 +110,15 @@ impl Setup {
         Runner::load(checkpoint, &settings, progress).map_err(|error| match error {
             LoadError::Model(error) => bad_model(&error),
             #[cfg(feature = "cuda")]
-            LoadError::Device(_) | LoadError::Unsuited(_) => {
-                Failure::new(Exit::Unavailable, error.to_string())
-            }
-            LoadError::Memory(_) => Failure::new(Exit::Unavailable, error.to_string()),
-            error => Failure::new(Exit::Failed, error.to_string()),
+            LoadError::Device(_) | LoadError::Unsuited(_) => failure!(Unavailable, "{error}"),
+            LoadError::Memory(_) => failure!(Unavailable, "{error}"),
+            error => failure!(Failed, "{error}"),
         })
     }
 
     /// Whether loading may open a GPU.
     pub(crate) const fn may_use_gpu(&self) -> bool {
         !matches!(self.backend, Backend::Cpu)
-    }
-
-    pub(crate) const fn kv_type(&self) -> tape::KvType {
-        self.kv.of_tape()
     }
 }
 
@@ -233,14 +159,8 @@ fn stranger() -> u32 {
 
 /// Files that no model can be made of. It is the option that named them, not a key of the configuration.
 pub(crate) fn bad_model(error: &ModelError) -> Failure {
-    let message = match &error.defect {
-        Defect::Io(why) => format!("--model {}: {why}", error.path.display()),
-        _ => format!("--model {error}"),
-    };
-    Failure::new(Exit::Data, message)
-}
-
-/// A run that failed fails on its input: ids, or values that the weights lead to.
-pub(crate) fn bad_run(error: &RunError) -> Failure {
-    Failure::new(Exit::Data, error.to_string())
+    match &error.defect {
+        Defect::Io(why) => failure!(Data, "--model {}: {why}", error.path.display()),
+        _ => failure!(Data, "--model {error}"),
+    }
 }

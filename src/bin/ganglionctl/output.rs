@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write as _};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome};
 
 /// Writes `text` at once.
 ///
 /// # Errors
 /// A reader that has left ends the program quietly; any other error is told.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Outcome {
     draw(&shown(text, &io::stdout()))
 }
 
@@ -20,18 +20,13 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As `print`.
-pub(crate) fn draw(text: &str) -> Result<(), Failure> {
+pub(crate) fn draw(text: &str) -> Outcome {
     let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .map_err(|error| {
-            if error.kind() == io::ErrorKind::BrokenPipe {
-                Failure::quiet(Exit::Ok)
-            } else {
-                Failure::new(Exit::Failed, format!("standard output: {error}"))
-            }
-        })
+    let written = stdout.write_all(text.as_bytes());
+    match written.and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::quiet(Exit::Ok)),
+        written => written.or_fail(Exit::Failed, "standard output"),
+    }
 }
 
 /// Writes `text` and a line end to standard error, as best it can.
@@ -60,20 +55,8 @@ pub(crate) fn harmless(text: &str) -> String {
 ///
 /// # Errors
 /// As `print`.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    print_serialized(serde_json::to_string_pretty(value))
-}
-
-/// Writes `value` as one line of JSON: for long lists of numbers.
-///
-/// # Errors
-/// As `print`.
-pub(crate) fn print_json_line(value: &impl serde::Serialize) -> Result<(), Failure> {
-    print_serialized(serde_json::to_string(value))
-}
-
-fn print_serialized(json: serde_json::Result<String>) -> Result<(), Failure> {
-    let text = json.map_err(|error| Failure::new(Exit::Failed, format!("JSON: {error}")))?;
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Outcome {
+    let text = serde_json::to_string_pretty(value).or_fail(Exit::Failed, "JSON")?;
     print(&format!("{text}\n"))
 }
 

@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use clap::Parser;
-use ganglion::bus::proxy::ManagerProxy;
-use serde::Serialize;
 use tokio::time::{sleep, timeout};
 use zbus::Connection;
-use zbus::proxy::CacheProperties;
 
-use crate::client::info::{Object, megabytes, object, plain, table};
+use crate::client::info::{Object, megabytes, part, plain, table, text};
 use crate::client::waiting::{Ask, Waiting};
-use crate::client::{self, refused};
-use crate::failure::{Exit, Failure};
+use crate::client::{self, DIAGNOSTICS, MANAGER};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::output;
 
 /// Between two looks at a daemon that is not ready yet.
@@ -31,66 +28,63 @@ pub(crate) struct Arguments {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {
-        Ok(f64::INFINITY) => Ok(Duration::MAX),
+        // What is longer than can be told is for ever.
         Ok(seconds) if seconds >= 0.0 => {
-            Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+            Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
         }
         _ => Err("it must be a number from 0".into()),
     }
 }
 
-/// The keys are stable: scripts read them.
-#[derive(Debug, Serialize)]
-struct Status {
-    state: String,
-    detail: String,
-    version: String,
-    backend: String,
-    /// Which device that is, or why it is not another.
-    device: String,
-    model: Object,
-    /// Bytes.
-    memory: Object,
-    queue_length: u32,
-    sessions: u32,
-    features: Vec<String>,
-    graph_state: String,
-    /// As `ganglionctl graph --json` prints it.
-    graph: Object,
-}
+/// Keys of the object, which are stable: scripts read them. Each is a property of the daemon's.
+const KEYS: [(&str, &str); 9] = [
+    ("state", "State"),
+    ("detail", "StateDetail"),
+    ("version", "Version"),
+    ("backend", "Backend"),
+    ("model", "Model"),
+    ("memory", "Memory"),
+    ("queue_length", "QueueLength"),
+    ("sessions", "Sessions"),
+    ("features", "Features"),
+];
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let status = client::block_on(async {
         let connection = client::connect(bus).await?;
         if let Some(limit) = arguments.wait {
             wait(&connection, limit).await?;
         }
-        client::at_once(Status::read(&connection)).await
+        client::at_once(read(&connection)).await
     })?;
     if arguments.json {
         output::print_json(&status)?;
     } else {
-        output::print(&status.table())?;
+        output::print(&rows(&status))?;
     }
-    Ok(match status.state.as_str() {
-        "ready" => Exit::Ok,
+    Err(Failure::quiet(match text(&status, "state").as_str() {
+        "ready" => return Ok(()),
         "loading" => Exit::Busy,
         "failed" => Exit::Config,
         _ => Exit::Unavailable,
-    })
+    }))
 }
 
 /// Until it is ready or has failed. A daemon that is away may come back; only the first look starts one.
 ///
 /// # Errors
 /// If the bus lets nobody look.
-async fn wait(connection: &Connection, limit: Duration) -> Result<(), Failure> {
+async fn wait(connection: &Connection, limit: Duration) -> Outcome {
     let settled = async {
         let mut may_start = true;
         loop {
             if may_start || client::is_there(connection).await? {
                 may_start = false;
-                match client::at_once(state(connection)).await {
+                let manager = client::properties(connection, MANAGER);
+                match client::at_once(manager)
+                    .await
+                    .map(|all| text(&all, "State"))
+                {
                     Ok(state) if ["ready", "failed"].contains(&state.as_str()) => return Ok(()),
                     Err(failure) if failure.exit != Exit::Unavailable => return Err(failure),
                     _ => {}
@@ -105,63 +99,48 @@ async fn wait(connection: &Connection, limit: Duration) -> Result<(), Failure> {
     waited.await.unwrap_or(Ok(()))
 }
 
-/// As it is now.
-async fn state(connection: &Connection) -> Result<String, Failure> {
-    let manager = ManagerProxy::builder(connection)
-        .cache_properties(CacheProperties::No)
-        .build()
-        .await
-        .map_err(|error| refused(error.into()))?;
-    manager.state().await.map_err(refused)
+async fn read(connection: &Connection) -> Outcome<Object> {
+    let manager = client::properties(connection, MANAGER).await?;
+    let diagnostics = client::properties(connection, DIAGNOSTICS).await?;
+    let value = |property| manager.get(property).cloned().unwrap_or_default();
+    let mut status: Object = KEYS
+        .map(|(key, property)| (key.into(), value(property)))
+        .into_iter()
+        .collect();
+    // Which device that is, or why it is not another.
+    let device = text(&part(&diagnostics, "Device"), "description");
+    status.insert("device".into(), device.into());
+    let state = text(&diagnostics, "GraphState");
+    status.insert("graph_state".into(), state.into());
+    // As `ganglionctl graph --json` prints it.
+    let graph = part(&diagnostics, "DecodeGraph");
+    status.insert("graph".into(), graph.into());
+    Ok(status)
 }
 
-impl Status {
-    async fn read(connection: &Connection) -> Result<Self, Failure> {
-        let manager = client::manager(connection).await?;
-        let diagnostics = client::diagnostics(connection).await?;
-        let device = object(&diagnostics.device().await.map_err(refused)?);
-        Ok(Self {
-            state: manager.state().await.map_err(refused)?,
-            detail: manager.state_detail().await.map_err(refused)?,
-            version: manager.version().await.map_err(refused)?,
-            backend: manager.backend().await.map_err(refused)?,
-            device: device.get("description").map(plain).unwrap_or_default(),
-            model: object(&manager.model().await.map_err(refused)?),
-            memory: object(&manager.memory().await.map_err(refused)?),
-            queue_length: manager.queue_length().await.map_err(refused)?,
-            sessions: manager.sessions().await.map_err(refused)?,
-            features: manager.features().await.map_err(refused)?,
-            graph_state: diagnostics.graph_state().await.map_err(refused)?,
-            graph: object(&diagnostics.decode_graph().await.map_err(refused)?),
-        })
+fn rows(status: &Object) -> String {
+    let row = |name: &str, key: &str| (name.to_owned(), text(status, key));
+    let plainly = ["state", "detail", "version", "backend", "device"];
+    let mut rows: Vec<_> = plainly.iter().map(|key| row(key, key)).collect();
+    for (key, value) in part(status, "model") {
+        rows.push(match (key.strip_suffix("_bytes"), value.as_u64()) {
+            (Some(what), Some(bytes)) => (format!("model {what}"), megabytes(bytes)),
+            _ => (format!("model {key}"), plain(&value)),
+        });
     }
-
-    fn table(&self) -> String {
-        let mut rows = vec![("state".to_owned(), self.state.clone())];
-        rows.push(("detail".into(), self.detail.clone()));
-        rows.push(("version".into(), self.version.clone()));
-        rows.push(("backend".into(), self.backend.clone()));
-        rows.push(("device".into(), self.device.clone()));
-        for (key, value) in &self.model {
-            let row = match (key.strip_suffix("_bytes"), value.as_u64()) {
-                (Some(what), Some(bytes)) => (format!("model {what}"), megabytes(bytes)),
-                _ => (format!("model {key}"), plain(value)),
-            };
-            rows.push(row);
-        }
-        for (key, value) in &self.memory {
-            let value = value.as_u64().map_or_else(|| plain(value), megabytes);
-            rows.push((format!("memory {key}"), value));
-        }
-        rows.push(("queue".into(), self.queue_length.to_string()));
-        rows.push(("sessions".into(), self.sessions.to_string()));
-        rows.push(("graph".into(), self.graph_state.clone()));
-        if self.graph_state != "none" {
-            for key in ["mode", "reason", "last_error"] {
-                let value = self.graph.get(key).map(plain).unwrap_or_default();
-                rows.push((format!("graph {}", key.replace('_', " ")), value));
-            }
-        }
-        table(rows)
+    for (key, value) in part(status, "memory") {
+        let value = value.as_u64().map_or_else(|| plain(&value), megabytes);
+        rows.push((format!("memory {key}"), value));
     }
+    rows.push(row("queue", "queue_length"));
+    rows.push(row("sessions", "sessions"));
+    rows.push(row("graph", "graph_state"));
+    if text(status, "graph_state") != "none" {
+        let graph = part(status, "graph");
+        for key in ["mode", "reason", "last_error"] {
+            let name = format!("graph {}", key.replace('_', " "));
+            rows.push((name, text(&graph, key)));
+        }
+    }
+    table(rows)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use ganglion::model::{Checkpoint, Language};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::offline::bad_model;
 use crate::output;
 
@@ -19,18 +19,13 @@ pub(crate) struct Arguments {
     text: Vec<String>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let checkpoint = Checkpoint::open(&arguments.model).map_err(|error| bad_model(&error))?;
-    let source = checkpoint
-        .language_source()
-        .map_err(|error| bad_model(&error))?;
-    let language =
-        Language::load(source).map_err(|error| Failure::new(Exit::Data, error.to_string()))?;
-    let ids: Vec<String> = language
-        .encode_plain(&arguments.text.join(" "))
-        .iter()
-        .map(u32::to_string)
-        .collect();
-    output::print(&format!("{}\n", ids.join(" ")))?;
-    Ok(Exit::Ok)
+    let source = checkpoint.language_source();
+    let language = Language::load(source.map_err(|error| bad_model(&error))?);
+    let ids = language
+        .or_exit(Exit::Data)?
+        .encode_plain(&arguments.text.join(" "));
+    let ids: Vec<_> = ids.iter().map(u32::to_string).collect();
+    output::print(&format!("{}\n", ids.join(" ")))
 }

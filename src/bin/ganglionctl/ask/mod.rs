@@ -10,14 +10,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use zbus::Variant;
 
 use crate::client;
-use crate::client::answer::{Answer, Ending};
+use crate::client::answer::Answer;
 use crate::client::options::Options;
 use crate::client::screen::Screen;
 use crate::client::thinking;
 use crate::client::waiting::{Ask, Waiting};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome};
 use crate::output;
-use whole::Whole;
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -39,21 +38,17 @@ pub(crate) struct Arguments {
     text: Vec<String>,
 }
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let question = question::read(&arguments.text, arguments.quiet)?;
     client::block_on(ask(bus, arguments, &question))
 }
 
-async fn ask(bus: Option<String>, arguments: &Arguments, question: &str) -> Result<Exit, Failure> {
+async fn ask(bus: Option<String>, arguments: &Arguments, question: &str) -> Outcome {
     // Before the request: no Ctrl-C may fall between the two.
-    let mut interrupt = signal(SignalKind::interrupt())
-        .map_err(|error| Failure::new(Exit::Failed, format!("Ctrl-C: {error}")))?;
-    let messages: Vec<(&str, Fields<'_>)> = arguments
-        .system
-        .as_deref()
-        .map(|system| ("system", system))
-        .into_iter()
-        .chain([("user", question)])
+    let mut interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
+    let system = arguments.system.as_deref().map(|text| ("system", text));
+    let messages = system.into_iter().chain([("user", question)]);
+    let messages: Vec<_> = messages
         .map(|(role, content)| (role, Fields::from([("content", Variant::from(content))])))
         .collect();
     let wonders = arguments.options.wants_thinking();
@@ -61,10 +56,8 @@ async fn ask(bus: Option<String>, arguments: &Arguments, question: &str) -> Resu
         let connection = client::connect(bus).await?;
         let manager = client::manager(&connection).await?;
         let known = !wonders || thinking::tell_if_impossible(&manager).await;
-        match manager
-            .generate(&messages, arguments.options.fields())
-            .await
-        {
+        let options = arguments.options.fields();
+        match manager.generate(&messages, options).await {
             Ok(accepted) => {
                 let answer = Answer::new(&connection, accepted).await?;
                 Ok((answer, (!known).then_some(manager)))
@@ -79,11 +72,11 @@ async fn ask(bus: Option<String>, arguments: &Arguments, question: &str) -> Resu
     };
 
     let mut screen = Screen::new();
-    let mut whole = Whole::default();
-    let ending = answer
+    let mut said = String::new();
+    let answered = answer
         .follow(waiting, &mut interrupt, |line, frame| match frame {
             _ if arguments.frames => output::print(&format!("{line}\n")),
-            _ if arguments.json => whole.take(frame),
+            _ if arguments.json => whole::take(&mut said, frame),
             Frame::Text { text, .. } => screen.show(text),
             Frame::Done { .. } => Ok(()),
         })
@@ -93,13 +86,9 @@ async fn ask(bus: Option<String>, arguments: &Arguments, question: &str) -> Resu
         // It was being loaded when it was asked.
         thinking::tell_if_impossible(&manager).await;
     }
-    match ending? {
-        Ending::Complete(receipt) => {
-            if !arguments.quiet && !arguments.json {
-                output::tell(&receipt.to_string());
-            }
-            Ok(Exit::Ok)
-        }
-        Ending::Interrupted => Ok(Exit::Interrupted),
+    let receipt = answered?;
+    if !arguments.quiet && !arguments.json {
+        output::tell(&receipt.to_string());
     }
+    Ok(())
 }

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, OrFail as _, Outcome, bail, failure};
 use crate::output;
 
 /// The daemon takes no more text in one call.
 const MOST: u64 = 1 << 20;
 
-/// Stands for standard input.
+const STDIN: &str = "standard input";
+/// Stands for it.
 const DASH: &str = "-";
 
 /// Before a word is said about input that does not end.
@@ -27,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If there is no question, or standard input cannot be one.
-pub(super) fn read(words: &[String], quiet: bool) -> Result<String, Failure> {
+pub(super) fn read(words: &[String], quiet: bool) -> Outcome<String> {
     let named = words.iter().any(|word| word == DASH);
     let typed = io::stdin().is_terminal();
     let input = if named || !typed {
@@ -38,16 +39,16 @@ pub(super) fn read(words: &[String], quiet: bool) -> Result<String, Failure> {
     };
     let text = compose(words, &input);
     if text.is_empty() {
-        return Err(Failure::new(
-            Exit::Usage,
-            "there is no question: give one, or pipe one into standard input",
-        ));
+        bail!(
+            Usage,
+            "there is no question: give one, or pipe one into standard input"
+        );
     }
     if text.contains('\0') {
-        return Err(Failure::new(
-            Exit::Data,
-            "the question holds a NUL character, which D-Bus cannot carry",
-        ));
+        bail!(
+            Data,
+            "the question holds a NUL character, which D-Bus cannot carry"
+        );
     }
     Ok(text)
 }
@@ -69,7 +70,7 @@ fn compose(words: &[String], input: &str) -> String {
 }
 
 /// To its end.
-fn input(needed: bool, quiet: bool) -> Result<String, Failure> {
+fn input(needed: bool, quiet: bool) -> Outcome<String> {
     let (done, read) = mpsc::channel();
     let reading = thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -83,25 +84,22 @@ fn input(needed: bool, quiet: bool) -> Result<String, Failure> {
              (</dev/null gives none)",
         );
     }
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(Exit::Data, format!("standard input: {error}"))
-    };
     let bytes = match reading.join() {
-        Ok(Ok(bytes)) => bytes,
         Ok(Err(error)) if !needed && error.raw_os_error() == Some(Errno::EBADF as i32) => {
             Vec::new()
         }
-        Ok(Err(error)) => return Err(failed(&error)),
-        Err(_) => return Err(failed(&"it cannot be read")),
+        Ok(read) => read.or_fail(Exit::Data, STDIN)?,
+        Err(_) => bail!(Data, "{STDIN}: it cannot be read"),
     };
     if bytes.len() as u64 > MOST {
-        return Err(failed(
-            &"it is longer than 1 MiB, which is the most that a request may hold: give a part of it",
-        ));
+        bail!(
+            Data,
+            "{STDIN}: it is longer than 1 MiB, which is the most that a request may hold: give a part of it"
+        );
     }
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        failed(&format_args!("it is no UTF-8 text from byte {at} on"))
+        failure!(Data, "{STDIN}: it is no UTF-8 text from byte {at} on")
     })?;
     text.truncate(text.trim_end_matches(['\r', '\n']).len());
     Ok(text)

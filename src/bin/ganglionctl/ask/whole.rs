@@ -1,58 +1,29 @@
-//! An answer as one JSON object, once it is whole.
+//! An answer as one JSON object, once it is whole. Its keys are stable: scripts read them.
 
 use ganglion::bus::Frame;
-use ganglion::telemetry::{FinishReason, Usage};
-use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::output;
 
-/// What has come so far.
-#[derive(Debug, Default)]
-pub(super) struct Whole {
-    text: String,
-}
-
-/// The keys are stable: scripts read them.
-#[derive(Debug, Serialize)]
-struct Object<'a> {
-    text: &'a str,
-    finish_reason: FinishReason,
-    /// With which the same question has the same answer.
-    seed: u64,
-    usage: Usage,
-    /// A D-Bus error name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<&'a str>,
-}
-
-impl Whole {
-    /// Keeps a piece; prints the object after the last.
-    ///
-    /// # Errors
-    /// As `output::print`.
-    pub(super) fn take(&mut self, frame: &Frame) -> Result<(), Failure> {
-        match frame {
-            Frame::Text { text, .. } => {
-                self.text.push_str(text);
-                Ok(())
+/// Keeps a piece of the answer in `said`; prints the object after the last: that frame, with all that was said and with the
+/// seed by which the same question has the same answer.
+///
+/// # Errors
+/// As `output::print`.
+pub(super) fn take(said: &mut String, frame: &Frame) -> Outcome {
+    match frame {
+        Frame::Text { text, .. } => {
+            said.push_str(text);
+            Ok(())
+        }
+        Frame::Done { usage, .. } => {
+            let mut whole = serde_json::to_value(frame).or_fail(Exit::Failed, "JSON")?;
+            if let Some(whole) = whole.as_object_mut() {
+                whole.retain(|key, _| key != "seq" && key != "done");
             }
-            Frame::Done {
-                finish_reason,
-                usage,
-                error,
-                message,
-                ..
-            } => output::print_json(&Object {
-                text: &self.text,
-                finish_reason: *finish_reason,
-                seed: usage.seed,
-                usage: *usage,
-                error: error.as_deref(),
-                message: message.as_deref(),
-            }),
+            whole["text"] = said.as_str().into();
+            whole["seed"] = usage.seed.into();
+            output::print_json(&whole)
         }
     }
 }

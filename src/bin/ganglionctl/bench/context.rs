@@ -129,7 +129,10 @@ impl Context {
             }
         }
         runner.set_graph_mode(modes[0]);
-        self.operations = kinds::measure(runner, prompt, *generate)?;
+        self.operations = kinds::measure(runner, 1, prompt, *generate)?;
+        for row in self.rows.iter_mut().filter(|row| row.rows > 1) {
+            row.operations = kinds::measure(runner, row.rows, prompt, *generate)?;
+        }
         Ok(())
     }
 
@@ -141,7 +144,10 @@ impl Context {
             #[cfg(feature = "cuda")]
             Ceiling::Copy(_) => self.percent_of_copy = Some(percent),
         }
-        kinds::hold_against(&mut self.operations, ceiling.bytes_per_second());
+        let rows = self.rows.iter_mut().map(|row| &mut row.operations);
+        for operations in rows.chain([&mut self.operations]) {
+            kinds::hold_against(operations, ceiling.bytes_per_second());
+        }
     }
 
     /// What the best decode moves, of what this machine could move.
@@ -179,7 +185,10 @@ impl fmt::Display for Context {
         anatomy::table(&self.modes, f)?;
         writeln!(f)?;
         together::table(&self.rows, f)?;
-        kinds::table(&self.operations, f)?;
+        kinds::table(&self.operations, 1, f)?;
+        for row in &self.rows {
+            kinds::table(&row.operations, row.rows, f)?;
+        }
         if let Some(nodes) = self.step_nodes {
             writeln!(f, "a step replays {nodes} nodes")?;
         }

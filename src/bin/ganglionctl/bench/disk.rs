@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 
-use super::available::Available;
+use super::memory::Available;
 
 /// Read of a file, at most: a slow disk is to take seconds and no minutes.
 const LONGEST: u64 = 1 << 30;

@@ -10,7 +10,7 @@ use ganglion::tape::Noted;
 use serde::Serialize;
 
 use super::statistics::median;
-use crate::offline;
+use super::together;
 
 /// Steps that are looked at, at most.
 const MEASURED: usize = 50;
@@ -30,22 +30,23 @@ pub(super) struct Kind {
     pub(super) floor_microseconds: Option<f64>,
 }
 
-/// Runs steps one at a time after a prompt.
+/// Runs steps of so many conversations one at a time, each after a prompt.
 ///
 /// # Errors
-/// As `Runner::step`.
+/// As `Runner::step_rows`.
 pub(super) fn measure(
     runner: &mut Runner,
+    rows: usize,
     prompt: &[u32],
     generate: usize,
 ) -> Result<Vec<Kind>, RunError> {
     runner.measure(Noted::Operations)?;
-    offline::prefill(runner, prompt)?;
+    let regions = together::begin(runner, rows, prompt)?;
     runner.take_spans()?;
-    let costs = runner.step_costs();
+    let costs = runner.step_costs(rows);
     let mut steps: Vec<Vec<f64>> = Vec::new();
     for _ in 0..generate.min(MEASURED) {
-        runner.step(false)?;
+        runner.step_rows(&regions, false)?;
         let spans = runner.take_spans()?;
         let time = |span: &Option<(u64, u64)>| {
             #[allow(clippy::cast_precision_loss)] // differences of less than a minute
@@ -101,10 +102,13 @@ pub(super) fn hold_against(kinds: &mut [Kind], bytes_per_second: f64) {
     }
 }
 
-/// A row for each kind.
-pub(super) fn table(kinds: &[Kind], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// A row for each kind, of a step of so many conversations.
+pub(super) fn table(kinds: &[Kind], rows: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if kinds.is_empty() {
         return Ok(());
+    }
+    if rows > 1 {
+        writeln!(f, "a step of {rows} rows:")?;
     }
     writeln!(
         f,

@@ -17,7 +17,7 @@ use ganglion::device::{self, Arena, Context, Plan, Stream};
 use ganglion::engine;
 use serde::Serialize;
 
-use super::available::Available;
+use super::memory::Available;
 use super::report::megabytes;
 
 /// Between two readings of memory.

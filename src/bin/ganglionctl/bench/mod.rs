@@ -1,15 +1,14 @@
 //! `ganglionctl bench`: how fast a model loads and runs here, beside how fast this machine moves memory.
 
 mod anatomy;
-mod available;
 mod ceiling;
 mod context;
 mod disk;
 mod kinds;
 mod loading;
+mod memory;
 mod plot;
 mod report;
-mod resident;
 mod statistics;
 mod together;
 mod turn;
@@ -24,15 +23,15 @@ use ganglion::graph::Mode;
 use ganglion::model::Checkpoint;
 use ganglion::tape::Executor;
 
-use crate::failure::{Exit, Failure};
-use crate::offline::{self, Setup, bad_run};
+use crate::failure::{Exit, OrFail as _, Outcome};
+use crate::offline::Setup;
 use crate::output;
 use ceiling::Ceiling;
 use context::Context;
 use disk::Files;
 use loading::{Cached, Loading, Reading};
+use memory::Resident;
 use report::Report;
-use resident::Resident;
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -48,8 +47,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = at_least_one)]
     reps: usize,
     /// What of the work is recorded and replayed; several are measured one after another
-    #[arg(long = "mode", value_name = "MODE,...", value_delimiter = ',', value_parser = offline::mode(),
-        default_value = Mode::default().name())]
+    #[arg(long = "mode", value_name = "MODE,...", value_delimiter = ',', value_enum, default_value = Mode::default().name())]
     modes: Vec<Mode>,
     /// Conversations that step together, each after a prompt of its own; several numbers are measured one after another
     #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = value_parser!(u8).range(1..=8))]
@@ -70,7 +68,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let Arguments {
         setup,
         prompts,
@@ -109,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         cached = remembered.map(|()| Cached { load, reading });
     }
     let ids = random_ids(longest, checkpoint.shape.vocabulary);
-    let contexts = measure(&mut runner, &ids, arguments).map_err(|error| bad_run(&error))?;
+    let contexts = measure(&mut runner, &ids, arguments).or_exit(Exit::Data)?;
     // Before the buffer of the next measurement counts as ours.
     let resident = Resident::read();
     let threads = match setup.threads {
@@ -124,7 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         model: checkpoint.name.clone(),
         model_bytes,
         backend: runner.backend(),
-        kv: setup.kv_type().name(),
+        kv: setup.kv.name(),
         threads,
         multiprocessors: multiprocessors.map(|(some, _)| some),
         of_multiprocessors: multiprocessors.map(|(_, all)| all),
@@ -146,17 +144,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     } else {
         output::print(&report.to_string())?;
     }
-    if let Some(file) = plot {
-        draw(&report, file)?;
-    }
-    Ok(Exit::Ok)
+    plot.as_deref().map_or(Ok(()), |file| draw(&report, file))
 }
 
-fn draw(report: &Report, file: &Path) -> Result<(), Failure> {
-    let failed =
-        |why: String| Failure::new(Exit::Failed, format!("--plot {}: {why}", file.display()));
-    let svg = plot::svg(report).map_err(|error| failed(error.to_string()))?;
-    fs::write(file, svg).map_err(|error| failed(error.to_string()))
+fn draw(report: &Report, file: &Path) -> Outcome {
+    let what = format!("--plot {}", file.display());
+    let svg = plot::svg(report).or_fail(Exit::Failed, &what)?;
+    fs::write(file, svg).or_fail(Exit::Failed, &what)
 }
 
 /// After a prompt of each length, its first so many `ids`.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::ceiling::Ceiling;
 use super::context::Context;
 use super::loading::Loading;
-use super::resident::Resident;
+use super::memory::Resident;
 
 /// What was measured.
 #[derive(Debug, Serialize)]

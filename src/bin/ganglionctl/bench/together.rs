@@ -7,19 +7,22 @@ use ganglion::engine::runner::{RunError, Runner};
 use ganglion::kv::Owner;
 use serde::Serialize;
 
+use super::kinds::Kind;
 use super::statistics::median;
 use crate::offline;
 
 /// Of one number of rows. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Together {
-    rows: usize,
+    pub(super) rows: usize,
     /// The median of the steps.
     step_milliseconds: f64,
     /// Of all rows.
     tokens_per_second: f64,
     /// A step's time, of that of the first in the list.
     times_the_first: f64,
+    /// Of several rows.
+    pub(super) operations: Vec<Kind>,
 }
 
 /// Conversations of other prompts each, as long as `prompt`.
@@ -55,12 +58,21 @@ pub(super) fn measure(
             step_milliseconds: milliseconds,
             tokens_per_second: rows as f64 / step,
             times_the_first: milliseconds / first,
+            operations: Vec::new(),
         });
     }
     Ok(measured)
 }
 
-fn begin(runner: &mut Runner, rows: usize, prompt: &[u32]) -> Result<Vec<usize>, RunError> {
+/// Reads a prompt of its own for each of so many conversations; returns where they are in the cache.
+///
+/// # Errors
+/// As `Runner::prefill`.
+pub(super) fn begin(
+    runner: &mut Runner,
+    rows: usize,
+    prompt: &[u32],
+) -> Result<Vec<usize>, RunError> {
     let mut regions = Vec::with_capacity(rows);
     for conversation in 0..rows {
         // As many tokens in another order.

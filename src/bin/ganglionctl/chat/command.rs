@@ -1,6 +1,4 @@
-//! What a line of a conversation asks for: most are said to the model, those with a slash are for this program.
-
-use crate::failure::{Exit, Failure};
+//! The lines of a conversation that are for this program: they begin with a slash.
 
 /// For /help, and for the manual.
 pub(crate) const COMMANDS: &[(&str, &str)] = &[
@@ -29,65 +27,8 @@ pub(crate) const COMMANDS: &[(&str, &str)] = &[
 pub(crate) const REST: &str =
     "Ctrl-C cancels an answer; what there is of it stays. Any other line is sent to the model.";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command<'a> {
-    Nothing,
-    Help,
-    Options,
-    Set(&'a str, Option<&'a str>),
-    ShowSystem,
-    System(Option<&'a str>),
-    Save(&'a str),
-    History,
-    Undo,
-    Clear,
-    New,
-    Leave,
-    Say(&'a str),
-}
-
-impl<'a> Command<'a> {
-    /// # Errors
-    /// If there is no such command, or it is not given what it needs.
-    pub(super) fn of(line: &'a str) -> Result<Self, Failure> {
-        let line = line.trim();
-        if !line.starts_with('/') {
-            return Ok(if line.is_empty() {
-                Self::Nothing
-            } else {
-                Self::Say(line)
-            });
-        }
-        let (name, rest) = cut(line);
-        Ok(match (name, rest) {
-            ("/help" | "/?", None) => Self::Help,
-            ("/set", None) => Self::Options,
-            ("/set", Some(rest)) => {
-                let (name, value) = cut(rest);
-                Self::Set(name, value)
-            }
-            ("/system", None) => Self::ShowSystem,
-            ("/system", Some("\"\"")) => Self::System(None),
-            ("/system", Some(text)) => Self::System(Some(text)),
-            ("/save", Some(file)) => Self::Save(file),
-            ("/save", None) => {
-                return Err(Failure::new(Exit::Usage, "/save: name a file"));
-            }
-            ("/history", None) => Self::History,
-            ("/undo", None) => Self::Undo,
-            ("/clear", None) => Self::Clear,
-            ("/new", None) => Self::New,
-            ("/bye" | "/quit" | "/exit", None) => Self::Leave,
-            _ => {
-                let message = format!("{line}: no such command; /help lists them");
-                return Err(Failure::new(Exit::Usage, message));
-            }
-        })
-    }
-}
-
 /// The first word, and what follows it.
-fn cut(text: &str) -> (&str, Option<&str>) {
+pub(super) fn cut(text: &str) -> (&str, Option<&str>) {
     match text.split_once(char::is_whitespace) {
         Some((word, rest)) => (word, Some(rest.trim())),
         None => (text, None),
@@ -95,10 +36,7 @@ fn cut(text: &str) -> (&str, Option<&str>) {
 }
 
 pub(super) fn help() -> String {
-    let width = COMMANDS.iter().map(|(name, _)| name.len()).max();
-    let width = width.unwrap_or(0);
-    let lines = COMMANDS
-        .iter()
-        .map(|(name, what)| format!("{name:width$}  {what}\n"));
-    lines.collect::<String>() + REST + "\n"
+    let commands = COMMANDS.iter();
+    let rows = commands.map(|(name, what)| ((*name).into(), (*what).into()));
+    crate::client::info::table(rows) + REST + "\n"
 }

@@ -1,80 +1,61 @@
 //! A session with the daemon that outlives the daemon: after a restart a new one takes its place.
 
-use clap::Args;
 use ganglion::bus;
 use ganglion::bus::proxy::{Fields, SessionProxy};
 use zbus::fdo::{self, DBusProxy};
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Variant};
 
+use crate::client;
 use crate::client::answer::Answer;
-use crate::client::{self, refused};
-use crate::failure::Failure;
-
-/// What every session of this conversation is opened with.
-#[derive(Clone, Debug, Args)]
-pub(super) struct Setting {
-    /// A system message, before the first turn
-    #[arg(long, value_name = "TEXT")]
-    system: Option<String>,
-}
+use crate::failure::Outcome;
 
 /// A session, and the daemon that holds it.
 #[derive(Debug)]
 pub(super) struct Conversation {
     connection: Connection,
-    setting: Setting,
+    /// The message that every session of this conversation is opened with.
+    system: Option<String>,
     session: SessionProxy<'static>,
     daemon: Option<OwnedUniqueName>,
 }
 
-/// What sending a turn led to.
-#[derive(Debug)]
-pub(super) enum Sent {
-    Accepted(Answer),
-    /// The daemon has restarted: the turn was not sent, and the new session remembers nothing.
-    Forgotten,
-}
-
 impl Conversation {
-    pub(super) async fn open(connection: Connection, setting: Setting) -> Result<Self, Failure> {
-        let session = open(&connection, &setting).await?;
+    pub(super) async fn open(connection: Connection, system: Option<String>) -> Outcome<Self> {
+        let session = open(&connection, system.as_deref()).await?;
         let daemon = daemon(&connection).await;
         Ok(Self {
             connection,
-            setting,
+            system,
             session,
             daemon,
         })
-    }
-
-    /// Whether the bus itself is gone: nothing more can be said.
-    pub(super) fn is_lost(&self) -> bool {
-        self.connection.is_closed()
     }
 
     pub(super) const fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// The system message.
+    pub(super) const fn session(&self) -> &SessionProxy<'static> {
+        &self.session
+    }
+
     pub(super) fn system(&self) -> Option<&str> {
-        self.setting.system.as_deref()
+        self.system.as_deref()
     }
 
     /// Begins another conversation, with that system message.
-    pub(super) async fn begin_with(&mut self, system: Option<&str>) -> Result<(), Failure> {
-        let system = system.map(str::to_owned);
-        let before = std::mem::replace(&mut self.setting.system, system);
+    pub(super) async fn begin_with(&mut self, system: Option<String>) -> Outcome {
+        let before = std::mem::replace(&mut self.system, system);
         self.begin_anew().await.inspect_err(|_| {
             // The session of before is still open.
-            self.setting.system = before;
+            self.system = before;
         })
     }
 
     /// Opens another session, and closes this one.
-    pub(super) async fn begin_anew(&mut self) -> Result<(), Failure> {
-        let session = open(&self.connection, &self.setting).await?;
+    pub(super) async fn begin_anew(&mut self) -> Outcome {
+        let session = open(&self.connection, self.system.as_deref()).await?;
         let old = std::mem::replace(&mut self.session, session);
         let daemon = daemon(&self.connection).await;
         if daemon == self.daemon {
@@ -86,78 +67,41 @@ impl Conversation {
         Ok(())
     }
 
-    /// Sends one turn.
-    pub(super) async fn send(&mut self, text: &str, options: Fields<'_>) -> Result<Sent, Failure> {
-        match self.session.send(text, options).await {
-            Ok(accepted) => Answer::new(&self.connection, accepted)
-                .await
-                .map(Sent::Accepted),
-            Err(error) => {
-                // Another daemon answers by the same name, and may even have such a session.
-                let restarted = daemon(&self.connection).await != self.daemon;
-                if restarted || is_unknown(&error) {
-                    self.begin_anew().await?;
-                    Ok(Sent::Forgotten)
-                } else {
-                    Err(client::not_accepted(&self.connection, error).await)
-                }
-            }
+    /// Sends one turn. Nothing comes of it if the daemon has restarted: then the turn was not sent, and the new session
+    /// remembers nothing.
+    pub(super) async fn send(
+        &mut self,
+        text: &str,
+        options: Fields<'_>,
+    ) -> Outcome<Option<Answer>> {
+        let error = match self.session.send(text, options).await {
+            Ok(accepted) => return Answer::new(&self.connection, accepted).await.map(Some),
+            Err(error) => error,
+        };
+        // Another daemon answers by the same name, and may even have such a session.
+        let restarted = daemon(&self.connection).await != self.daemon;
+        if !restarted && !is_unknown(&error) {
+            return Err(client::not_accepted(&self.connection, error).await);
         }
-    }
-
-    /// What was said so far: role and text, oldest first.
-    pub(super) async fn history(&self) -> Result<Vec<(String, String)>, Failure> {
-        self.session.history().await.map_err(refused)
-    }
-
-    /// Takes back the last turn.
-    pub(super) async fn rewind(&self) -> Result<(), Failure> {
-        self.session.rewind(1).await.map_err(refused)
-    }
-
-    /// Takes back all turns.
-    pub(super) async fn clear(&self) -> Result<(), Failure> {
-        self.session.clear().await.map_err(refused)
-    }
-
-    pub(super) async fn close(self) {
-        // The daemon closes what a client leaves behind.
-        let _ = self.session.close().await;
+        self.begin_anew().await?;
+        Ok(None)
     }
 }
 
-async fn open(
-    connection: &Connection,
-    setting: &Setting,
-) -> Result<SessionProxy<'static>, Failure> {
-    let options: Fields<'_> = setting
-        .system
-        .as_deref()
-        .map(|system| ("system", Variant::from(system)))
-        .into_iter()
-        .collect();
-    let path = match client::manager(connection)
-        .await?
-        .open_session(options)
-        .await
-    {
-        Ok(path) => path,
-        Err(error) => return Err(client::not_accepted(connection, error).await),
-    };
-    SessionProxy::new(connection, path)
-        .await
-        .map_err(|error| refused(error.into()))
+async fn open(connection: &Connection, system: Option<&str>) -> Outcome<SessionProxy<'static>> {
+    let options = system.map(|system| ("system", Variant::from(system)));
+    let manager = client::manager(connection).await?;
+    match manager.open_session(options.into_iter().collect()).await {
+        Ok(path) => Ok(SessionProxy::new(connection, path).await?),
+        Err(error) => Err(client::not_accepted(connection, error).await),
+    }
 }
 
 /// Who owns the daemon's name now.
 async fn daemon(connection: &Connection) -> Option<OwnedUniqueName> {
     let name = bus::NAME.try_into().ok()?;
-    DBusProxy::new(connection)
-        .await
-        .ok()?
-        .get_name_owner(name)
-        .await
-        .ok()
+    let driver = DBusProxy::new(connection).await.ok()?;
+    driver.get_name_owner(name).await.ok()
 }
 
 fn is_unknown(error: &bus::Error) -> bool {

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, OrFail as _, Outcome, failure};
 
 /// They begin a text of several lines, and end it.
 const QUOTES: &str = "\"\"\"";
@@ -22,58 +22,50 @@ pub(super) enum Typed {
     End,
 }
 
-/// Where lines come from. Reading blocks, so it belongs on a thread of its own.
+/// Where lines come from: an editor with a history in memory, or just a pipe. Reading blocks, so it belongs on a thread of
+/// its own.
 #[derive(Debug)]
-pub(super) enum Lines {
-    /// Line editing, with a history in memory.
-    Editor(Box<DefaultEditor>),
-    Plain,
-}
+pub(super) struct Lines(Option<Box<DefaultEditor>>);
 
 impl Lines {
-    pub(super) fn open() -> Result<Self, Failure> {
+    pub(super) fn open() -> Outcome<Self> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-            return Ok(Self::Plain);
+            return Ok(Self(None));
         }
-        let editor = DefaultEditor::new()
-            .map_err(|error| Failure::new(Exit::Failed, format!("the terminal: {error}")))?;
-        Ok(Self::Editor(Box::new(editor)))
+        let editor = DefaultEditor::new().or_fail(Exit::Failed, "the terminal")?;
+        Ok(Self(Some(Box::new(editor))))
     }
 
     /// Whether a person reads along.
     pub(super) const fn interactive(&self) -> bool {
-        matches!(self, Self::Editor(_))
+        self.0.is_some()
     }
 
-    pub(super) fn read(&mut self) -> Result<Typed, Failure> {
-        let typed = self.line("> ")?;
-        let begun = match &typed {
-            Typed::Line(line) => line.trim_start().strip_prefix(QUOTES),
-            _ => None,
+    pub(super) fn read(&mut self) -> Outcome<Typed> {
+        let first = match self.line("> ")? {
+            Typed::Line(line) => line,
+            other => return Ok(other),
         };
-        let Some(begun) = begun else {
-            self.remember(&typed);
-            return Ok(typed);
+        let Some(begun) = first.trim_start().strip_prefix(QUOTES) else {
+            self.remember(&first);
+            return Ok(Typed::Line(first));
         };
         let mut text = begun.to_owned();
         loop {
             if let Some(whole) = text.trim_end().strip_suffix(QUOTES) {
-                let typed = Typed::Text(whole.trim_matches('\n').to_owned());
-                self.remember(&typed);
-                return Ok(typed);
+                let whole = whole.trim_matches('\n');
+                self.remember(&format!("{QUOTES}{whole}{QUOTES}"));
+                return Ok(Typed::Text(whole.into()));
             }
             match self.line(". ")? {
-                Typed::Line(line) => {
-                    text.push('\n');
-                    text.push_str(&line);
-                }
+                Typed::Line(line) => text = format!("{text}\n{line}"),
                 Typed::End => {
-                    let message = format!("the text after {QUOTES} did not end: it was not sent");
-                    let failure = Failure::new(Exit::Data, message);
+                    let open =
+                        failure!(Data, "the text after {QUOTES} did not end: it was not sent");
                     if !self.interactive() {
-                        return Err(failure);
+                        return Err(open);
                     }
-                    failure.tell();
+                    open.tell();
                     return Ok(Typed::Interrupt);
                 }
                 other => return Ok(other),
@@ -82,40 +74,24 @@ impl Lines {
     }
 
     /// For the keys that bring back what was typed before.
-    fn remember(&mut self, typed: &Typed) {
-        let entry = match typed {
-            Typed::Line(line) => line.clone(),
-            Typed::Text(text) => format!("{QUOTES}{text}{QUOTES}"),
-            Typed::Interrupt | Typed::End => return,
-        };
-        if let Self::Editor(editor) = self {
+    fn remember(&mut self, entry: &str) {
+        if let Some(editor) = &mut self.0 {
             // Only comfort is lost if it cannot be remembered.
             let _ = editor.add_history_entry(entry);
         }
     }
 
-    fn line(&mut self, prompt: &str) -> Result<Typed, Failure> {
-        let input = |error: &dyn std::fmt::Display| {
-            Failure::new(Exit::Data, format!("standard input: {error}"))
-        };
-        match self {
-            Self::Editor(editor) => match editor.readline(prompt) {
-                Ok(line) => Ok(Typed::Line(line)),
+    fn line(&mut self, prompt: &str) -> Outcome<Typed> {
+        if let Some(editor) = &mut self.0 {
+            return match editor.readline(prompt) {
                 Err(ReadlineError::Eof) => Ok(Typed::End),
                 Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
-                Err(error) => Err(input(&error)),
-            },
-            Self::Plain => {
-                let mut line = String::new();
-                match io::stdin().read_line(&mut line) {
-                    Ok(0) => Ok(Typed::End),
-                    Ok(_) => {
-                        line.truncate(line.trim_end_matches(['\r', '\n']).len());
-                        Ok(Typed::Line(line))
-                    }
-                    Err(error) => Err(input(&error)),
-                }
-            }
+                line => line.map(Typed::Line).or_fail(Exit::Data, "standard input"),
+            };
+        }
+        match io::stdin().lines().next() {
+            None => Ok(Typed::End),
+            Some(line) => line.map(Typed::Line).or_fail(Exit::Data, "standard input"),
         }
     }
 }

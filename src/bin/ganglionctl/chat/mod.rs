@@ -10,38 +10,36 @@ use ganglion::bus::Frame;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client;
-use crate::client::info::table;
 use crate::client::options::Options;
 use crate::client::screen::Screen;
 use crate::client::thinking;
 use crate::client::waiting::Waiting;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
 use crate::output;
-use command::Command;
 pub(crate) use command::{COMMANDS, REST};
-use conversation::{Conversation, Sent, Setting};
+use command::{cut, help};
+use conversation::Conversation;
 use lines::{Lines, Typed};
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    setting: Setting,
+    /// A system message, before the first turn
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
     #[command(flatten)]
     options: Options,
 }
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     client::block_on(chat(bus, arguments))
 }
 
-async fn chat(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
-    let interrupt = signal(SignalKind::interrupt())
-        .map_err(|error| Failure::new(Exit::Failed, format!("Ctrl-C: {error}")))?;
+async fn chat(bus: Option<String>, arguments: &Arguments) -> Outcome {
+    let interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
     let connection = client::connect(bus).await?;
-    let conversation = Conversation::open(connection, arguments.setting.clone()).await?;
     let mut lines = Lines::open()?;
     let mut chat = Chat {
-        conversation,
+        conversation: Conversation::open(connection, arguments.system.clone()).await?,
         options: arguments.options.clone(),
         interrupt,
         watched: lines.interactive(),
@@ -59,38 +57,35 @@ async fn chat(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failur
             // Only where no editor has the keyboard does Ctrl-C arrive here.
             _ = chat.interrupt.recv() => return Err(Failure::quiet(Exit::Interrupted)),
         };
-        let command = match &typed {
-            Typed::Line(line) => Command::of(line),
-            Typed::Text(text) if text.trim().is_empty() => Ok(Command::Nothing),
-            Typed::Text(text) => Ok(Command::Say(text)),
+        let done = match typed {
+            Typed::Line(line) => match cut(line.trim()) {
+                ("/bye" | "/quit" | "/exit", None) => break,
+                (command, rest) if command.starts_with('/') => chat.obey(command, rest).await,
+                _ => chat.say(line.trim()).await,
+            },
+            Typed::Text(text) => chat.say(&text).await,
             Typed::Interrupt => continue,
             Typed::End => break,
         };
-        let done = match command {
-            Ok(Command::Leave) => break,
-            Ok(command) => chat.obey(command).await,
-            Err(unknown) => Err(unknown),
-        };
         if let Err(failure) = done {
-            if failure.exit == Exit::Ok || chat.conversation.is_lost() {
+            if failure.exit == Exit::Ok || chat.conversation.connection().is_closed() {
                 return Err(failure);
             }
             failure.tell();
         }
     }
-    chat.conversation.close().await;
-    Ok(Exit::Ok)
+    // The daemon closes what a client leaves behind.
+    let _ = chat.conversation.session().close().await;
+    Ok(())
 }
 
 /// Reads the next line while the connection stays alive.
-async fn next(mut lines: Lines) -> Result<(Lines, Typed), Failure> {
+async fn next(mut lines: Lines) -> Outcome<(Lines, Typed)> {
     let reading = tokio::task::spawn_blocking(move || {
         let typed = lines.read()?;
         Ok((lines, typed))
     });
-    reading
-        .await
-        .map_err(|error| Failure::new(Exit::Failed, format!("standard input: {error}")))?
+    reading.await.or_fail(Exit::Failed, "standard input")?
 }
 
 /// What commands work on.
@@ -103,73 +98,75 @@ struct Chat {
 }
 
 impl Chat {
-    async fn obey(&mut self, command: Command<'_>) -> Result<(), Failure> {
-        match command {
-            Command::Nothing | Command::Leave => Ok(()),
-            Command::Help => output::print(&command::help()),
-            Command::Options => {
-                let given = self.options.given().into_iter();
-                output::print(&table(given.map(|(name, value)| (name.into(), value))))
+    async fn obey(&mut self, command: &str, rest: Option<&str>) -> Outcome {
+        let session = self.conversation.session();
+        match (command, rest) {
+            ("/help" | "/?", None) => output::print(&help())?,
+            ("/set", None) => output::print(&self.options.table())?,
+            ("/set", Some(rest)) => {
+                let (name, value) = cut(rest);
+                let set = self.options.set(name, value);
+                set.map_err(|why| failure!(Usage, "/set {name}: {why}"))?;
+                if name == "thinking" && self.options.wants_thinking() {
+                    self.wonder().await?;
+                }
             }
-            Command::Set(name, value) => self.set(name, value).await,
-            Command::ShowSystem => {
+            ("/system", None) => {
                 let system = self.conversation.system().unwrap_or_default();
-                output::print(&format!("{system}\n"))
+                output::print(&format!("{system}\n"))?;
             }
-            Command::System(text) => self.conversation.begin_with(text).await,
-            Command::Save(file) => {
-                let path = transcript::save(file, &self.conversation.history().await?)?;
-                output::print(&format!("{}\n", path.display()))
+            ("/system", Some("\"\"")) => self.conversation.begin_with(None).await?,
+            ("/system", Some(text)) => self.conversation.begin_with(Some(text.into())).await?,
+            ("/save", Some(file)) => {
+                let path = transcript::save(file, &session.history().await?)?;
+                output::print(&format!("{}\n", path.display()))?;
             }
-            Command::History => {
-                output::print(&transcript::text(&self.conversation.history().await?))
+            ("/save", None) => bail!(Usage, "/save: name a file"),
+            ("/history", None) => output::print(&transcript::text(&session.history().await?))?,
+            ("/undo", None) => session.rewind(1).await?,
+            ("/clear", None) => session.clear().await?,
+            ("/new", None) => self.conversation.begin_anew().await?,
+            _ => {
+                let rest = rest.map(|rest| format!(" {rest}")).unwrap_or_default();
+                bail!(Usage, "{command}{rest}: no such command; /help lists them");
             }
-            Command::Undo => self.conversation.rewind().await,
-            Command::Clear => self.conversation.clear().await,
-            Command::New => self.conversation.begin_anew().await,
-            Command::Say(text) => self.say(text).await,
-        }
-    }
-
-    async fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), Failure> {
-        let set = self.options.set(name, value);
-        set.map_err(|why| Failure::new(Exit::Usage, format!("/set {name}: {why}")))?;
-        if name == "thinking" && self.options.wants_thinking() {
-            self.wonder().await?;
         }
         Ok(())
     }
 
     /// Whether the model can think at all.
-    async fn wonder(&self) -> Result<(), Failure> {
+    async fn wonder(&self) -> Outcome {
         let manager = client::manager(self.conversation.connection()).await?;
         thinking::tell_if_impossible(&manager).await;
         Ok(())
     }
 
-    /// One turn: sends `text` and shows the answer.
-    async fn say(&mut self, text: &str) -> Result<(), Failure> {
-        let conversation = &mut self.conversation;
-        let mut sent = conversation.send(text, self.options.fields()).await?;
-        if let Sent::Forgotten = sent {
-            output::tell("ganglionctl: the daemon has restarted; the conversation begins anew");
-            sent = conversation.send(text, self.options.fields()).await?;
+    /// One turn: sends `text`, if there is any, and shows the answer.
+    async fn say(&mut self, text: &str) -> Outcome {
+        if text.trim().is_empty() {
+            return Ok(());
         }
-        let Sent::Accepted(answer) = sent else {
-            return Err(Failure::new(
-                Exit::Unavailable,
-                "the daemon keeps restarting; see journalctl -u gangliond",
-            ));
+        let conversation = &mut self.conversation;
+        let mut answer = conversation.send(text, self.options.fields()).await?;
+        if answer.is_none() {
+            output::tell("ganglionctl: the daemon has restarted; the conversation begins anew");
+            answer = conversation.send(text, self.options.fields()).await?;
+        }
+        let Some(answer) = answer else {
+            bail!(
+                Unavailable,
+                "the daemon keeps restarting; see journalctl -u gangliond"
+            );
         };
         let mut screen = Screen::new();
         let waiting = Waiting::new(!self.watched);
-        let ending = answer
+        let answered = answer
             .follow(waiting, &mut self.interrupt, |_, frame| match frame {
                 Frame::Text { text, .. } => screen.show(text),
                 Frame::Done { .. } => Ok(()),
             })
             .await;
         screen.end_line()?;
-        ending.map(|_| ())
+        answered.map(drop)
     }
 }

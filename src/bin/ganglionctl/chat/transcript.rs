@@ -1,14 +1,14 @@
 //! A conversation as a file. It may be private, and what is there already may be dear: only a new file is written, which
 //! nobody else may read.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, OrFail as _, Outcome};
 
 /// What was said, as people read it.
 pub(super) fn text(said: &[(String, String)]) -> String {
@@ -22,31 +22,21 @@ pub(super) fn text(said: &[(String, String)]) -> String {
 ///
 /// # Errors
 /// If the file is there, or cannot be written.
-pub(super) fn save(file: &str, said: &[(String, String)]) -> Result<PathBuf, Failure> {
+pub(super) fn save(file: &str, said: &[(String, String)]) -> Outcome<PathBuf> {
     let path = match (file.strip_prefix("~/"), std::env::home_dir()) {
         (Some(below), Some(home)) => home.join(below),
         _ => file.into(),
     };
     let content = if path.extension().is_some_and(|end| end == "json") {
-        let messages: Vec<_> = said
-            .iter()
-            .map(|(role, content)| json!({"role": role, "content": content}))
-            .collect();
-        format!("{:#}\n", serde_json::Value::from(messages))
+        let messages = said.iter();
+        let messages = messages.map(|(role, content)| json!({"role": role, "content": content}));
+        format!("{:#}\n", messages.collect::<Value>())
     } else {
         text(said)
     };
-    write(&path, &content)
-        .map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", path.display())))?;
+    let mut options = File::options();
+    let file = options.write(true).create_new(true).mode(0o600).open(&path);
+    file.and_then(|mut file| file.write_all(content.as_bytes()))
+        .or_fail(Exit::Failed, path.display())?;
     Ok(path)
-}
-
-fn write(path: &Path, content: &str) -> std::io::Result<()> {
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(content.as_bytes())
 }

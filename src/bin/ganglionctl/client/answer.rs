@@ -11,9 +11,9 @@ use tokio::signal::unix::Signal;
 use tokio::time::timeout;
 use zbus::{Connection, OwnedFd, OwnedObjectPath};
 
+use super::exit_of;
 use super::waiting::{Ask, Waiting};
-use super::{exit_of, refused};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
 
 /// How long a cancelled answer may take to end before nobody waits for it any more.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);
@@ -25,14 +25,6 @@ pub(crate) struct Answer {
     lines: Lines<BufReader<Receiver>>,
 }
 
-/// How an answer ended.
-#[derive(Debug)]
-pub(crate) enum Ending {
-    Complete(Receipt),
-    /// By Ctrl-C.
-    Interrupted,
-}
-
 impl Answer {
     /// Takes what `Generate` or `Send` returned.
     ///
@@ -41,12 +33,9 @@ impl Answer {
     pub(crate) async fn new(
         connection: &Connection,
         (request, pipe): (OwnedObjectPath, OwnedFd),
-    ) -> Result<Self, Failure> {
-        let request = RequestProxy::new(connection, request)
-            .await
-            .map_err(|error| refused(error.into()))?;
-        let pipe = Receiver::from_owned_fd(pipe.into())
-            .map_err(|error| Failure::new(Exit::Unavailable, format!("the stream: {error}")))?;
+    ) -> Outcome<Self> {
+        let request = RequestProxy::new(connection, request).await?;
+        let pipe = Receiver::from_owned_fd(pipe.into()).or_fail(Exit::Unavailable, "the stream")?;
         Ok(Self {
             request,
             lines: BufReader::new(pipe).lines(),
@@ -57,13 +46,13 @@ impl Answer {
     /// error of `show` drops the pipe, which cancels too. `waiting` is told until the first line comes.
     ///
     /// # Errors
-    /// Those of `show`; an answer that ended with an error; a daemon that died.
+    /// Those of `show`; an answer that ended with an error, or by Ctrl-C; a daemon that died.
     pub(crate) async fn follow(
         mut self,
         waiting: Waiting,
         interrupt: &mut Signal,
-        mut show: impl FnMut(&str, &Frame) -> Result<(), Failure>,
-    ) -> Result<Ending, Failure> {
+        mut show: impl FnMut(&str, &Frame) -> Outcome,
+    ) -> Outcome<Receipt> {
         let mut waiting = Some(waiting);
         loop {
             let line = tokio::select! {
@@ -71,7 +60,7 @@ impl Answer {
                 _ = interrupt.recv() => {
                     // Best effort: leaving closes the pipe, and that cancels as well.
                     let _ = timeout(CANCEL_WAIT, self.cancelled(interrupt)).await;
-                    return Ok(Ending::Interrupted);
+                    return Err(Failure::quiet(Exit::Interrupted));
                 }
             };
             let (line, frame) = parse(line)?;
@@ -116,40 +105,40 @@ impl Answer {
     }
 }
 
-fn parse(line: std::io::Result<Option<String>>) -> Result<(String, Frame), Failure> {
-    let line = line
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("the stream: {error}")))?
-        .ok_or_else(|| {
-            Failure::new(
-                Exit::Unavailable,
-                "the daemon died while it answered; see journalctl -u gangliond",
-            )
-        })?;
+fn parse(line: std::io::Result<Option<String>>) -> Outcome<(String, Frame)> {
+    let Some(line) = line.or_fail(Exit::Unavailable, "the stream")? else {
+        bail!(
+            Unavailable,
+            "the daemon died while it answered; see journalctl -u gangliond"
+        );
+    };
     let frame = Frame::from_line(&line).map_err(|error| {
-        Failure::new(
-            Exit::Unavailable,
-            format!("the stream: {error}; are ganglionctl and gangliond of the same version?"),
+        failure!(
+            Unavailable,
+            "the stream: {error}; are ganglionctl and gangliond of the same version?"
         )
     })?;
     Ok((line, frame))
 }
 
-fn end(receipt: Receipt, error: Option<&str>, message: Option<String>) -> Result<Ending, Failure> {
+fn end(receipt: Receipt, error: Option<&str>, message: Option<String>) -> Outcome<Receipt> {
     match receipt.reason {
-        FinishReason::Stop | FinishReason::Length | FinishReason::Context => {
-            Ok(Ending::Complete(receipt))
-        }
-        FinishReason::Cancelled => Err(Failure::new(
-            Exit::Failed,
-            "the answer was cancelled by the daemon: it is stopping, or this reader stalled",
-        )),
-        FinishReason::Error => Err(Failure::new(
-            match error {
+        FinishReason::Stop
+        | FinishReason::Length
+        | FinishReason::Context
+        // Who gave it wants what there is by then.
+        | FinishReason::Deadline => Ok(receipt),
+        FinishReason::Cancelled => bail!(
+            Failed,
+            "the answer was cancelled by the daemon: it is stopping, or this reader stalled"
+        ),
+        FinishReason::Error => Err(Failure {
+            exit: match error {
                 // It had been accepted, and then the model could not be loaded.
                 Some("org.ganglion.Llm1.Error.NotReady") => Exit::Config,
                 error => error.map_or(Exit::Failed, exit_of),
             },
-            message.unwrap_or_else(|| "the answer ended with an error".into()),
-        )),
+            message: message.unwrap_or_else(|| "the answer ended with an error".into()),
+        }),
     }
 }

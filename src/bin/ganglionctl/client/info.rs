@@ -8,14 +8,22 @@ pub(crate) type Object = Map<String, Value>;
 
 /// Names and values in two columns; what is empty is left out.
 pub(crate) fn table(rows: impl IntoIterator<Item = (String, String)>) -> String {
-    let rows: Vec<_> = rows
-        .into_iter()
-        .filter(|(_, value)| !value.is_empty())
-        .collect();
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    rows.iter().fold(String::new(), |table, (name, value)| {
-        table + &format!("{name:width$}  {value}\n")
-    })
+    let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
+    columns(rows.map(|(name, value)| [name, value]))
+}
+
+/// Columns as wide as the widest in them.
+pub(crate) fn columns<const N: usize>(rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let rows: Vec<_> = rows.into_iter().collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths);
+        let cells = cells.map(|(cell, width)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        format!("{}\n", line.trim_end())
+    };
+    rows.iter().map(line).collect()
 }
 
 /// Text as it is, anything else as in JSON.
@@ -26,6 +34,17 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
+/// What `object` has at `key`, as `plain` shows it; empty if it has nothing there.
+pub(crate) fn text(object: &Object, key: &str) -> String {
+    object.get(key).map(plain).unwrap_or_default()
+}
+
+/// A dictionary in another; empty if it is not there.
+pub(crate) fn part(object: &Object, key: &str) -> Object {
+    let part = object.get(key).and_then(Value::as_object);
+    part.cloned().unwrap_or_default()
+}
+
 pub(crate) fn megabytes(bytes: u64) -> String {
     #[allow(clippy::cast_precision_loss)] // shown to a tenth of a megabyte
     let megabytes = bytes as f64 / 1e6;
@@ -34,12 +53,12 @@ pub(crate) fn megabytes(bytes: u64) -> String {
 
 /// In the order of its keys.
 pub(crate) fn object(info: &Info) -> Object {
-    let mut entries: Vec<_> = info.iter().collect();
-    entries.sort_by_key(|(key, _)| *key);
-    entries
-        .into_iter()
+    let entries = info.iter();
+    let mut object: Object = entries
         .map(|(key, value)| (key.clone(), json(value)))
-        .collect()
+        .collect();
+    object.sort_keys();
+    object
 }
 
 /// Numbers, strings, lists and dictionaries of them; what D-Bus has beyond JSON is shown as text.

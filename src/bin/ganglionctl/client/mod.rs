@@ -4,7 +4,6 @@ pub(crate) mod answer;
 pub(crate) mod info;
 mod membership;
 pub(crate) mod options;
-pub(crate) mod reading;
 mod refusal;
 pub(crate) mod screen;
 pub(crate) mod thinking;
@@ -14,13 +13,18 @@ use std::future::Future;
 use std::time::Duration;
 
 use ganglion::bus;
+use ganglion::bus::proxy::{DiagnosticsProxy, ManagerProxy};
 use zbus::Connection;
-use zbus::fdo::DBusProxy;
-use zbus::names::BusName;
+use zbus::fdo::{DBusProxy, PropertiesProxy};
+use zbus::names::{BusName, InterfaceName};
 
-use crate::failure::{Exit, Failure};
+use self::info::{Object, object};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
 
-pub(crate) use refusal::{exit_of, refused};
+pub(crate) use refusal::exit_of;
+
+pub(crate) const MANAGER: &str = "org.ganglion.Llm1.Manager";
+pub(crate) const DIAGNOSTICS: &str = "org.ganglion.Llm1.Diagnostics";
 
 /// The environment variable that stands for `--bus`.
 const VARIABLE: &str = "GANGLION_BUS";
@@ -29,11 +33,11 @@ const VARIABLE: &str = "GANGLION_BUS";
 ///
 /// # Errors
 /// Those of `future`.
-pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot start: {error}")))?;
+        .or_fail(Exit::Failed, "cannot start")?;
     let result = runtime.block_on(future);
     // A thread may still wait for a line that nobody will type.
     runtime.shutdown_background();
@@ -47,92 +51,95 @@ const ANSWERED: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// Those of `future`, and that nothing came.
-pub(crate) async fn at_once<T>(
-    future: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    tokio::time::timeout(ANSWERED, future)
-        .await
-        .unwrap_or_else(|_| {
-            let seconds = ANSWERED.as_secs();
-            let message = format!(
-                "gangliond has not answered for {seconds} s: systemctl status gangliond, or sudo systemctl restart \
-                 gangliond"
-            );
-            Err(Failure::new(Exit::Unavailable, message))
-        })
+pub(crate) async fn at_once<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    let Ok(answered) = tokio::time::timeout(ANSWERED, future).await else {
+        bail!(
+            Unavailable,
+            "gangliond has not answered for {} s: systemctl status gangliond, or sudo systemctl restart gangliond",
+            ANSWERED.as_secs()
+        );
+    };
+    answered
 }
 
 /// Connects to the bus that `--bus`, or else the environment, names.
 ///
 /// # Errors
 /// `Exit::Usage` if the address is none, `Exit::Unavailable` if nobody answers there.
-pub(crate) async fn connect(bus: Option<String>) -> Result<Connection, Failure> {
+pub(crate) async fn connect(bus: Option<String>) -> Outcome<Connection> {
     let bus = bus
         .or_else(|| std::env::var(VARIABLE).ok().filter(|bus| !bus.is_empty()))
         .unwrap_or_else(|| "system".into());
     let Ok(address) = bus.parse::<bus::Address>();
     address.connect().await.map_err(|error| match error {
-        zbus::Error::Address(why) => Failure::new(
-            Exit::Usage,
-            format!(
-                "--bus {bus}: {why}; give system, session, or an address such as unix:path=/run/bus"
-            ),
+        zbus::Error::Address(why) => failure!(
+            Usage,
+            "--bus {bus}: {why}; give system, session, or an address such as unix:path=/run/bus"
         ),
-        error => Failure::new(
-            Exit::Unavailable,
-            format!("bus {bus:?}: {error}; is dbus running, and is this the right --bus?"),
+        error => failure!(
+            Unavailable,
+            "bus {bus:?}: {error}; is dbus running, and is this the right --bus?"
         ),
     })
 }
 
 /// The object that every client starts from.
-///
-/// # Errors
-/// As `refused`.
-pub(crate) async fn manager(
-    connection: &Connection,
-) -> Result<bus::proxy::ManagerProxy<'static>, Failure> {
-    bus::proxy::ManagerProxy::new(connection)
-        .await
-        .map_err(|error| refused(error.into()))
+pub(crate) async fn manager(connection: &Connection) -> Outcome<ManagerProxy<'static>> {
+    Ok(ManagerProxy::new(connection).await?)
 }
 
 /// What tells of the engine.
+pub(crate) async fn diagnostics(connection: &Connection) -> Outcome<DiagnosticsProxy<'static>> {
+    Ok(DiagnosticsProxy::new(connection).await?)
+}
+
+/// All properties of one of the daemon's interfaces, as they are now.
 ///
 /// # Errors
-/// As `refused`.
-pub(crate) async fn diagnostics(
+/// If the daemon is not there, or the bus lets nobody look.
+pub(crate) async fn properties(
     connection: &Connection,
-) -> Result<bus::proxy::DiagnosticsProxy<'static>, Failure> {
-    bus::proxy::DiagnosticsProxy::new(connection)
-        .await
-        .map_err(|error| refused(error.into()))
+    interface: &'static str,
+) -> Outcome<Object> {
+    let proxy = PropertiesProxy::new(connection, bus::NAME, bus::PATH).await?;
+    let interface = InterfaceName::from_static_str_unchecked(interface);
+    Ok(object(&proxy.get_all(interface).await?))
 }
 
 /// Whether there is a daemon; none is started.
 ///
 /// # Errors
 /// If the bus does not answer.
-pub(crate) async fn is_there(connection: &Connection) -> Result<bool, Failure> {
-    let asked = async {
-        let name = BusName::try_from(bus::NAME)?;
-        let bus = DBusProxy::new(connection).await?;
-        bus.name_has_owner(name).await.map_err(zbus::Error::from)
+pub(crate) async fn is_there(connection: &Connection) -> Outcome<bool> {
+    let name = BusName::from_static_str(bus::NAME)?;
+    let driver = DBusProxy::new(connection).await?;
+    Ok(driver.name_has_owner(name).await?)
+}
+
+/// The connection, if there is a daemon on that bus; none is started. Where there is no bus, there is none.
+///
+/// # Errors
+/// If the address is none, or the bus does not answer.
+pub(crate) async fn running(bus: Option<String>) -> Outcome<Option<Connection>> {
+    let connection = match connect(bus).await {
+        Err(failure) if failure.exit == Exit::Unavailable => return Ok(None),
+        connected => connected?,
     };
-    asked.await.map_err(|error| refused(error.into()))
+    let is_there = is_there(&connection).await?;
+    Ok(is_there.then_some(connection))
 }
 
 /// What a request that was not accepted means: a daemon whose model cannot be loaded waits for a
 /// person, any other one only for time.
 pub(crate) async fn not_accepted(connection: &Connection, error: bus::Error) -> Failure {
-    if !matches!(error, bus::Error::NotReady(_)) {
-        return refused(error);
-    }
+    let not_ready = matches!(error, bus::Error::NotReady(_));
+    let failure = Failure::from(error);
     let state = async { manager(connection).await.ok()?.state().await.ok() };
-    let failed = state.await.is_some_and(|state| state == "failed");
-    let Failure { exit, message } = refused(error);
-    Failure {
-        exit: if failed { Exit::Config } else { exit },
-        message,
+    if not_ready && state.await.is_some_and(|state| state == "failed") {
+        return Failure {
+            exit: Exit::Config,
+            ..failure
+        };
     }
+    failure
 }

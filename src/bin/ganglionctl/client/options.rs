@@ -4,28 +4,34 @@ use std::str::FromStr;
 
 use clap::Args;
 use ganglion::bus::proxy::Fields;
+use ganglion::bus::{OPTIONS, Of};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use zbus::Variant;
 
+use super::info::{Object, plain, table};
+
 /// What is not given is left to the daemon's configuration; the daemon checks every value.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args, Deserialize, Serialize)]
+#[serde(default)]
 pub(crate) struct Options {
     /// End the answer after this many tokens
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
     max_tokens: Option<u32>,
     /// 0 always takes the most probable token; higher is more varied
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, value_name = "T", allow_negative_numbers = true, value_parser = number)]
     temperature: Option<f64>,
     /// Choose among the K most probable tokens
     #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = whole::<u32>)]
     top_k: Option<u32>,
     /// Choose among the most probable tokens that together reach P
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = number)]
     top_p: Option<f64>,
     /// Leave out tokens less probable than P times the most probable one
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = number)]
     min_p: Option<f64>,
     /// Make recent tokens less likely; 1 changes nothing
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = number)]
     repetition_penalty: Option<f64>,
     /// The same seed, options and text give the same answer
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>)]
@@ -33,40 +39,41 @@ pub(crate) struct Options {
     /// End the answer before this text; may be given again
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
+    /// Who comes before whom: realtime (for a group that the daemon's configuration names), normal or background
+    #[arg(long, value_name = "P")]
+    priority: Option<String>,
+    /// End the answer after so many milliseconds, waiting included, with what there is of it
+    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = whole::<u32>)]
+    deadline_ms: Option<u32>,
     /// Let a model that can think do so before it answers
     #[arg(long, overrides_with = "no_thinking")]
+    #[serde(skip)]
     thinking: bool,
     /// Let it answer at once
     #[arg(long, overrides_with = "thinking")]
+    #[serde(skip)]
     no_thinking: bool,
 }
 
 impl Options {
+    /// Those that were given, by their names on the bus.
+    fn given(&self) -> Object {
+        let all = serde_json::to_value(self).unwrap_or_default();
+        let mut given = all.as_object().cloned().unwrap_or_default();
+        if self.thinking || self.no_thinking {
+            given.insert("thinking".into(), self.thinking.into());
+        }
+        given.retain(|_, value| !value.is_null() && value.as_array() != Some(&Vec::new()));
+        given
+    }
+
     /// The options as D-Bus carries them.
-    pub(crate) fn fields(&self) -> Fields<'_> {
-        let thinking = match (self.thinking, self.no_thinking) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        };
-        let stop: Vec<&str> = self.stop.iter().map(String::as_str).collect();
-        [
-            ("max_tokens", self.max_tokens.map(Variant::from)),
-            ("temperature", self.temperature.map(Variant::from)),
-            ("top_k", self.top_k.map(Variant::from)),
-            ("top_p", self.top_p.map(Variant::from)),
-            ("min_p", self.min_p.map(Variant::from)),
-            (
-                "repetition_penalty",
-                self.repetition_penalty.map(Variant::from),
-            ),
-            ("seed", self.seed.map(Variant::from)),
-            ("stop", (!stop.is_empty()).then(|| Variant::from(stop))),
-            ("thinking", thinking.map(Variant::from)),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
+    pub(crate) fn fields(&self) -> Fields<'static> {
+        let given = self.given();
+        let names = OPTIONS.iter().map(|key| key.name);
+        names
+            .filter_map(|name| Some((name, variant(given.get(name)?))))
+            .collect()
     }
 
     /// Whether the answer is to begin with thoughts.
@@ -74,28 +81,18 @@ impl Options {
         self.thinking
     }
 
-    /// Those that were given, by their names on the bus.
-    pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
-        fn shown<T: ToString>(value: Option<T>) -> Option<String> {
-            value.map(|value| value.to_string())
-        }
-        let thinking = (self.thinking || self.no_thinking).then_some(self.thinking);
-        let stop = (!self.stop.is_empty()).then(|| self.stop.join(", "));
-        let all = [
-            ("max_tokens", shown(self.max_tokens)),
-            ("temperature", shown(self.temperature)),
-            ("top_k", shown(self.top_k)),
-            ("top_p", shown(self.top_p)),
-            ("min_p", shown(self.min_p)),
-            ("repetition_penalty", shown(self.repetition_penalty)),
-            ("seed", shown(self.seed)),
-            ("stop", stop),
-            ("thinking", shown(thinking)),
-        ];
-        let given = all
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)));
-        given.collect()
+    /// For people.
+    pub(crate) fn table(&self) -> String {
+        let given = self.given();
+        let ours = OPTIONS.iter().filter(|key| key.of == Of::Requests);
+        let names = ours.map(|key| key.name);
+        table(names.map(|name| {
+            let value = match given.get(name) {
+                Some(Value::Array(texts)) => texts.iter().map(plain).collect::<Vec<_>>().join(", "),
+                value => value.map(plain).unwrap_or_default(),
+            };
+            (name.into(), value)
+        }))
     }
 
     /// Gives one by its name on the bus; without a value it is left to the configuration again.
@@ -103,41 +100,42 @@ impl Options {
     /// # Errors
     /// If there is no such option, or the value is of another kind.
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
-        match name {
-            "max_tokens" => put(&mut self.max_tokens, value, whole),
-            "temperature" => put(&mut self.temperature, value, number),
-            "top_k" => put(&mut self.top_k, value, whole),
-            "top_p" => put(&mut self.top_p, value, number),
-            "min_p" => put(&mut self.min_p, value, number),
-            "repetition_penalty" => put(&mut self.repetition_penalty, value, number),
-            "seed" => put(&mut self.seed, value, whole),
-            "stop" => {
-                self.stop = value.map(str::to_owned).into_iter().collect();
-                Ok(())
-            }
-            "thinking" => {
-                let mut thinking = None;
-                put(&mut thinking, value, truth)?;
-                self.thinking = thinking == Some(true);
-                self.no_thinking = thinking == Some(false);
-                Ok(())
-            }
-            _ => Err(
-                "it is none of max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, stop and \
-                 thinking"
-                    .into(),
-            ),
+        let ours = OPTIONS.iter().filter(|key| key.of == Of::Requests);
+        let Some(key) = ours.clone().find(|key| key.name == name) else {
+            let names: Vec<_> = ours.map(|key| key.name).collect();
+            return Err(format!("it is none of {}", names.join(", ")));
+        };
+        let value = value.map(|text| match key.kind {
+            "u" => whole::<u32>(text).map(Value::from),
+            "t" => whole::<u64>(text).map(Value::from),
+            "d" => number(text).map(Value::from),
+            "b" => truth(text).map(Value::from),
+            "s" => Ok(text.into()),
+            _ => Ok(vec![text].into()),
+        });
+        let mut given = self.given();
+        given.remove(name);
+        if let Some(value) = value.transpose()? {
+            given.insert(name.into(), value);
         }
+        let thinking = given.remove("thinking");
+        *self = serde_json::from_value(given.into()).map_err(|error| error.to_string())?;
+        self.thinking = thinking == Some(true.into());
+        self.no_thinking = thinking == Some(false.into());
+        Ok(())
     }
 }
 
-fn put<T>(
-    place: &mut Option<T>,
-    value: Option<&str>,
-    read: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<(), String> {
-    *place = value.map(read).transpose()?;
-    Ok(())
+fn variant(value: &Value) -> Variant<'static> {
+    match value {
+        Value::Bool(value) => (*value).into(),
+        Value::Number(value) => match value.as_u64() {
+            Some(whole) => whole.into(),
+            None => value.as_f64().unwrap_or_default().into(),
+        },
+        Value::Array(texts) => texts.iter().map(plain).collect::<Vec<_>>().into(),
+        text => plain(text).into(),
+    }
 }
 
 /// A negative one is a wrong value, not an option that nobody knows.
@@ -148,7 +146,8 @@ fn whole<T: FromStr>(text: &str) -> Result<T, String> {
 }
 
 fn number(text: &str) -> Result<f64, String> {
-    text.parse().map_err(|_| "it must be a number".into())
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| "it must be a number".into())
 }
 
 fn truth(text: &str) -> Result<bool, String> {

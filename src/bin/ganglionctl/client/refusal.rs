@@ -4,66 +4,72 @@ use ganglion::bus;
 use zbus::{DBusError as _, fdo};
 
 use super::membership;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, failure};
 
 /// The exit code of an error, by its D-Bus name.
 pub(crate) fn exit_of(name: &str) -> Exit {
     let ours = name.strip_prefix("org.ganglion.Llm1.Error.");
-    if let Some(ours) = ours {
-        return match ours {
-            "Busy" | "QuotaExceeded" => Exit::Busy,
-            "ContextFull" | "InvalidMessages" => Exit::Data,
-            "InvalidOption" => Exit::Usage,
-            "NotOwner" => Exit::Forbidden,
-            "NotReady" | "NotSupported" | "OutOfMemory" => Exit::Unavailable,
-            _ => Exit::Failed,
-        };
-    }
-    match name.strip_prefix("org.freedesktop.DBus.Error.") {
-        Some("AccessDenied" | "AuthFailed") => Exit::Forbidden,
-        Some("LimitsExceeded") => Exit::Busy,
-        _ => Exit::Unavailable,
+    let standard = name.strip_prefix("org.freedesktop.DBus.Error.");
+    match (ours, standard) {
+        (Some("Busy" | "QuotaExceeded"), _) | (_, Some("LimitsExceeded")) => Exit::Busy,
+        (Some("ContextFull" | "InvalidMessages"), _) => Exit::Data,
+        (Some("InvalidOption"), _) => Exit::Usage,
+        (Some("NotOwner"), _) | (_, Some("AccessDenied" | "AuthFailed")) => Exit::Forbidden,
+        (Some("NotReady" | "NotSupported" | "OutOfMemory") | None, _) => Exit::Unavailable,
+        (Some(_), _) => Exit::Failed,
     }
 }
 
 /// What a call that failed means for whoever typed the command.
-pub(crate) fn refused(error: bus::Error) -> Failure {
-    let error = match error {
-        bus::Error::Bus(zbus::Error::FDO(error)) => return standard(&error),
-        bus::Error::Bus(zbus::Error::InputOutput(error)) => {
-            return Failure::new(Exit::Unavailable, format!("the bus is gone: {error}"));
+impl From<bus::Error> for Failure {
+    fn from(error: bus::Error) -> Self {
+        match error {
+            bus::Error::Bus(zbus::Error::FDO(error)) => (*error).into(),
+            bus::Error::Bus(zbus::Error::InputOutput(error)) => {
+                failure!(Unavailable, "the bus is gone: {error}")
+            }
+            error => {
+                let said = error.description().filter(|said| !said.is_empty());
+                Self {
+                    exit: exit_of(&error.name()),
+                    message: said.map_or_else(|| error.to_string(), str::to_owned),
+                }
+            }
         }
-        error => error,
-    };
-    let exit = exit_of(&error.name());
-    let message = match error.description() {
-        Some(message) if !message.is_empty() => message.to_owned(),
-        _ => error.to_string(),
-    };
-    Failure::new(exit, message)
+    }
+}
+
+impl From<zbus::Error> for Failure {
+    fn from(error: zbus::Error) -> Self {
+        bus::Error::from(error).into()
+    }
 }
 
 /// The standard errors, which the bus itself answers with.
-fn standard(error: &fdo::Error) -> Failure {
-    let exit = exit_of(&error.name());
-    let why = error.description().unwrap_or_default();
-    let message = match error {
-        fdo::Error::ServiceUnknown(_) | fdo::Error::NameHasNoOwner(_) => format!(
-            "nobody owns {} on this bus; is gangliond running? see systemctl status gangliond",
-            bus::NAME
-        ),
-        // What the bus says of it is three hundred characters about its own rules.
-        fdo::Error::AccessDenied(_) => membership::remedy(),
-        fdo::Error::NoReply(_) | fdo::Error::Disconnected(_) => {
-            format!("the daemon went away: {why}; see journalctl -u gangliond")
+impl From<fdo::Error> for Failure {
+    fn from(error: fdo::Error) -> Self {
+        let why = error.description().unwrap_or_default();
+        let message = match error {
+            fdo::Error::ServiceUnknown(_) | fdo::Error::NameHasNoOwner(_) => format!(
+                "nobody owns {} on this bus; is gangliond running? see systemctl status gangliond",
+                bus::NAME
+            ),
+            // What the bus says of it is three hundred characters about its own rules.
+            fdo::Error::AccessDenied(_) => membership::remedy(),
+            fdo::Error::NoReply(_) | fdo::Error::Disconnected(_) => {
+                format!("the daemon went away: {why}; see journalctl -u gangliond")
+            }
+            fdo::Error::UnknownMethod(_)
+            | fdo::Error::UnknownInterface(_)
+            | fdo::Error::UnknownProperty(_)
+            | fdo::Error::InvalidArgs(_) => {
+                format!("{why}; are ganglionctl and gangliond of the same version?")
+            }
+            _ => why.to_owned(),
+        };
+        Self {
+            exit: exit_of(&error.name()),
+            message,
         }
-        fdo::Error::UnknownMethod(_)
-        | fdo::Error::UnknownInterface(_)
-        | fdo::Error::UnknownProperty(_)
-        | fdo::Error::InvalidArgs(_) => {
-            format!("{why}; are ganglionctl and gangliond of the same version?")
-        }
-        _ => why.to_owned(),
-    };
-    Failure::new(exit, message)
+    }
 }

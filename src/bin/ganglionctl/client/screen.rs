@@ -1,6 +1,6 @@
 //! Where an answer's text goes.
 
-use crate::failure::Failure;
+use crate::failure::Outcome;
 use crate::output;
 
 /// Standard output, on which an answer grows.
@@ -18,7 +18,7 @@ impl Screen {
     ///
     /// # Errors
     /// As `output::print`.
-    pub(crate) fn show(&mut self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn show(&mut self, text: &str) -> Outcome {
         if let Some(last) = text.chars().next_back() {
             self.line_open = last != '\n';
         }
@@ -29,7 +29,7 @@ impl Screen {
     ///
     /// # Errors
     /// As `output::print`.
-    pub(crate) fn end_line(&mut self) -> Result<(), Failure> {
+    pub(crate) fn end_line(&mut self) -> Outcome {
         if std::mem::take(&mut self.line_open) {
             output::print("\n")?;
         }

@@ -2,29 +2,26 @@
 
 use ganglion::bus::proxy::ManagerProxy;
 
-use super::info::{object, plain};
+use super::info::{object, text};
 use crate::output;
 
 /// Says so on standard error, once the daemon knows its model.
 ///
 /// Whether that is known.
 pub(crate) async fn tell_if_impossible(manager: &ManagerProxy<'_>) -> bool {
-    let Ok(model) = manager.model().await else {
-        return false;
-    };
-    let model = object(&model);
-    let name = model.get("name").map(plain).unwrap_or_default();
+    let model = manager.model().await.map(|model| object(&model));
+    let model = model.unwrap_or_default();
+    let name = text(&model, "name");
     // Until it is loaded, and of a daemon that is older, nothing is known.
-    let Some(thinks) = model.get("thinking").and_then(serde_json::Value::as_bool) else {
-        return false;
-    };
-    if name.is_empty() {
-        return false;
+    match model.get("thinking").and_then(serde_json::Value::as_bool) {
+        Some(thinks) if !name.is_empty() => {
+            if !thinks {
+                output::tell(&format!(
+                    "ganglionctl: {name} cannot think before it answers: thinking changes nothing"
+                ));
+            }
+            true
+        }
+        _ => false,
     }
-    if !thinks {
-        output::tell(&format!(
-            "ganglionctl: {name} cannot think before it answers: thinking changes nothing"
-        ));
-    }
-    true
 }

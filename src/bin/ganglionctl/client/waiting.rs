@@ -6,28 +6,25 @@
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::io::{self, IsTerminal as _};
-use std::mem::discriminant;
 use std::time::Duration;
 
-use ganglion::bus;
 use ganglion::bus::proxy::RequestProxy;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
 use tokio::time::sleep;
 use zbus::Connection;
-use zbus::fdo::PropertiesProxy;
-use zbus::names::InterfaceName;
 
-use super::info::{Object, object, plain};
-use super::{is_there, reading};
+use super::info::text;
+use super::{MANAGER, is_there, properties};
 use crate::output;
 
 /// What comes sooner needs no word; a line that flashed by would only disturb.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Of whoever reads a log.
-const PATIENCE_OF_LOGS: Duration = Duration::from_secs(1);
+const PATIENCE_OF_LOGS: Duration = Duration::from_millis(500);
 const TURN: Duration = Duration::from_millis(100);
 /// Between two questions to the daemon.
-const TURNS: usize = 5;
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Whom to ask what takes the time.
 #[derive(Clone, Copy, Debug)]
@@ -35,73 +32,71 @@ pub(crate) enum Ask<'a> {
     /// Nobody yet: nothing was accepted.
     Nobody,
     Daemon(&'a Connection),
-    /// Also how far its prompt is read.
+    /// Also how far its prompt is read: a long one takes a CPU minutes.
     Request(&'a RequestProxy<'static>),
 }
 
-/// What is waited for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Situation {
-    Acceptance,
-    NoDaemon,
-    Loading(String),
-    Others(u64),
-    /// The prompt is being read; how far, where that is known.
-    Reading(Option<String>),
-    State(String),
-}
+impl Ask<'_> {
+    /// Where a request stands in the queue; nothing if it is being answered, or may be the next.
+    async fn behind(self) -> Option<String> {
+        let Self::Request(request) = self else {
+            return None;
+        };
+        let before = match request.queue_position().await.ok()? {
+            0 => "the next to be answered".to_owned(),
+            1 => "one request comes before".to_owned(),
+            many => format!("{many} requests come before"),
+        };
+        let seconds = request.estimated_wait().await.ok()?.ceil();
+        (seconds > 0.0).then(|| format!("{before}, about {seconds} s"))
+    }
 
-impl Situation {
-    async fn now(ask: Ask<'_>) -> Option<Self> {
-        let connection = match ask {
-            Ask::Nobody => return Some(Self::Acceptance),
-            Ask::Daemon(connection) => connection,
-            Ask::Request(request) => request.inner().connection(),
+    /// The kind of thing that is waited for, and what is said of it.
+    async fn situation(self) -> Option<(&'static str, String)> {
+        let connection = match self {
+            Self::Nobody => {
+                let what = "waiting for gangliond to take the request";
+                return Some(("acceptance", what.into()));
+            }
+            Self::Daemon(connection) => connection,
+            Self::Request(request) => request.inner().connection(),
         };
         // A look must not start it.
         if !is_there(connection).await.ok()? {
-            return Some(Self::NoDaemon);
+            let what = "waiting for gangliond, which does not run";
+            return Some(("no daemon", what.into()));
         }
-        if let Ask::Request(request) = ask
-            && let Some(line) = reading::line(request).await
+        if let Self::Request(request) = self
+            && let Ok((read, of)) = request.reading().await
+            && read < of
         {
-            return Some(Self::Reading(Some(line)));
+            return Some(("reading", format!("reading: {read} of {of} tokens")));
         }
-        let properties = PropertiesProxy::new(connection, bus::NAME, bus::PATH).await;
-        let interface = InterfaceName::from_static_str_unchecked("org.ganglion.Llm1.Manager");
-        let manager = properties.ok()?.get_all(interface).await.ok()?;
-        Some(Self::of(&object(&manager)))
-    }
-
-    fn of(manager: &Object) -> Self {
-        let text = |key: &str| manager.get(key).map(plain).unwrap_or_default();
-        let waiting = manager
-            .get("QueueLength")
-            .and_then(serde_json::Value::as_u64);
-        match text("State").as_str() {
-            "loading" => Self::Loading(text("StateDetail")),
-            // A reload.
-            "ready" if !text("StateDetail").is_empty() => Self::State(text("StateDetail")),
-            "ready" => match waiting.unwrap_or_default() {
-                0 | 1 => Self::Reading(None),
-                requests => Self::Others(requests - 1),
+        let manager = properties(connection, MANAGER).await.ok()?;
+        let waiting = manager.get("QueueLength").and_then(Value::as_u64);
+        let detail = text(&manager, "StateDetail");
+        if waiting > Some(1)
+            && detail.is_empty()
+            && let Some(behind) = self.behind().await
+        {
+            return Some(("behind", behind));
+        }
+        Some(match (text(&manager, "State").as_str(), detail.as_str()) {
+            ("loading", "") => ("loading", "the model is being loaded".into()),
+            ("loading", detail) => ("loading", format!("the model is being loaded: {detail}")),
+            ("ready", "") => match waiting.unwrap_or_default() {
+                0 | 1 => ("reading", "the prompt is being read".into()),
+                2 => ("others", "another request is under way".into()),
+                more => {
+                    let others = more - 1;
+                    let what = format!("{others} other requests wait or are under way");
+                    ("others", what)
+                }
             },
-            state => Self::State(state.into()),
-        }
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Self::Acceptance => "waiting for gangliond to take the request".into(),
-            Self::NoDaemon => "waiting for gangliond, which does not run".into(),
-            Self::Loading(detail) if detail.is_empty() => "the model is being loaded".into(),
-            Self::Loading(detail) => format!("the model is being loaded: {detail}"),
-            Self::Others(1) => "another request is under way".into(),
-            Self::Others(requests) => format!("{requests} other requests wait or are under way"),
-            Self::Reading(Some(line)) => line.clone(),
-            Self::Reading(None) => "the prompt is being read".into(),
-            Self::State(state) => format!("gangliond: {state}"),
-        }
+            // A reload.
+            ("ready", detail) => ("state", format!("gangliond: {detail}")),
+            (state, _) => ("state", format!("gangliond: {state}")),
+        })
     }
 }
 
@@ -110,7 +105,8 @@ impl Situation {
 pub(crate) struct Waiting {
     quiet: bool,
     spinner: Option<ProgressBar>,
-    told: Option<Situation>,
+    /// The kind of thing that was told last.
+    told: &'static str,
 }
 
 impl Waiting {
@@ -118,7 +114,7 @@ impl Waiting {
         Self {
             quiet,
             spinner: None,
-            told: None,
+            told: "",
         }
     }
 
@@ -140,37 +136,18 @@ impl Waiting {
         let turns = io::stderr().is_terminal();
         sleep(if turns { PATIENCE } else { PATIENCE_OF_LOGS }).await;
         loop {
-            let situation = Situation::now(ask).await;
-            match situation {
-                Some(situation) if turns => self.turn(&situation),
-                Some(situation) => self.log(situation),
-                None => {}
-            }
-            for _ in 0..TURNS {
-                if let Some(spinner) = &self.spinner {
-                    spinner.tick();
+            match ask.situation().await {
+                Some((_, what)) if turns => {
+                    let spinner = self.spinner.get_or_insert_with(spinner);
+                    spinner.set_message(output::harmless(&what));
                 }
-                sleep(TURN).await;
+                Some((kind, what)) if kind != self.told => {
+                    output::tell(&format!("ganglionctl: {what}"));
+                    self.told = kind;
+                }
+                _ => {}
             }
-        }
-    }
-
-    fn turn(&mut self, situation: &Situation) {
-        let spinner = self.spinner.get_or_insert_with(|| {
-            let spinner = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-                spinner.set_style(style);
-            }
-            spinner
-        });
-        spinner.set_message(output::harmless(&situation.text()));
-    }
-
-    fn log(&mut self, situation: Situation) {
-        let is_alike = |told: &Situation| discriminant(told) == discriminant(&situation);
-        if !self.told.as_ref().is_some_and(is_alike) {
-            output::tell(&format!("ganglionctl: {}", situation.text()));
-            self.told = Some(situation);
+            sleep(LOOK).await;
         }
     }
 
@@ -179,6 +156,15 @@ impl Waiting {
             spinner.finish_and_clear();
         }
     }
+}
+
+fn spinner() -> ProgressBar {
+    let spinner = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+        spinner.set_style(style);
+    }
+    spinner.enable_steady_tick(TURN);
+    spinner
 }
 
 impl Drop for Waiting {

@@ -3,153 +3,106 @@
 use std::collections::HashMap;
 
 use ganglion::bus;
-use zbus::names::BusName;
-use zbus::{Connection, fdo};
+use zbus::Connection;
 
 use super::account::Account;
-use super::finding::{Finding, Mark};
+use super::finding::Findings;
 use super::tree::Tree;
-use crate::client;
-use crate::failure::Failure;
+use crate::client::info::text;
+use crate::client::{self, MANAGER};
+use crate::failure::{Exit, Failure, Outcome};
 
 const CHECK: &str = "bus";
-const POLICY: &[&str] = &[
+const POLICY: [&str; 2] = [
     "/usr/share/dbus-1/system.d/org.ganglion.Llm1.conf",
     "/etc/dbus-1/system.d/org.ganglion.Llm1.conf",
 ];
 const ACTIVATION: &str = "/usr/share/dbus-1/system-services/org.ganglion.Llm1.service";
 
 /// The installed files.
-pub(super) fn files(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
+pub(super) fn files(tree: &Tree, found: &mut Findings) {
     match POLICY.iter().find(|path| tree.read(path).is_ok()) {
-        Some(path) => findings.push(Finding::ok(CHECK, format!("policy {path}"))),
-        None => findings.push(Finding::fail(
+        Some(path) => found.ok(CHECK, format!("policy {path}")),
+        None => found.fail(
             CHECK,
             format!("no policy: {} is missing", POLICY[0]),
             "install the package again; without it nobody may own or call the daemon's name",
-        )),
+        ),
     }
     if tree.read(ACTIVATION).is_err() {
         let what = format!("{ACTIVATION} is missing: a call does not start the daemon");
-        findings.push(Finding::warn(CHECK, what, "install the package again"));
+        found.warn(CHECK, what, "install the package again");
     }
-    findings
 }
 
-/// What the daemon answers.
-#[derive(Debug, Default)]
-pub(super) struct Answer {
-    pub(super) findings: Vec<Finding>,
-    /// Bytes that its model takes, once it is loaded.
-    pub(super) loaded: Option<u64>,
-}
-
-/// Asks the daemon how it is and whether the caller may use it; never starts it.
-pub(super) fn call(address: Option<String>, caller: &Account) -> Answer {
+/// Asks the daemon how it is and whether the caller may use it; never starts it. Tells the bytes that its model takes,
+/// once it is loaded.
+pub(super) fn call(address: Option<String>, caller: &Account, found: &mut Findings) -> Option<u64> {
     let asked = client::block_on(async {
         let connection = client::connect(address).await?;
-        client::at_once(async { Ok(ask(&connection, caller).await) }).await
+        client::at_once(ask(&connection, caller, found)).await
     });
-    match asked {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => refused(&error, caller),
-        Err(Failure { message, .. }) => {
-            let what = message.unwrap_or_default();
-            Answer {
-                findings: vec![Finding::new(Mark::Fail, CHECK, what)],
-                loaded: None,
-            }
-        }
-    }
+    asked.unwrap_or_else(|failure| {
+        refused(caller, "", failure, found);
+        None
+    })
 }
 
-fn refused(error: &bus::Error, caller: &Account) -> Answer {
-    let finding = if is_denied(error) {
-        denied(caller)
-    } else {
-        let what = format!("the daemon's properties cannot be read: {error}");
-        Finding::fail(CHECK, what, "journalctl -xeu gangliond says why")
-    };
-    Answer {
-        findings: vec![finding],
-        loaded: None,
-    }
-}
-
-/// Whether the bus itself has refused.
-fn is_denied(error: &bus::Error) -> bool {
-    matches!(error, bus::Error::Bus(zbus::Error::FDO(error)) if matches!(**error, fdo::Error::AccessDenied(_)))
-}
-
-fn denied(caller: &Account) -> Finding {
+/// What came of asking, where nothing came of it.
+fn refused(
+    caller: &Account,
+    asked: &str,
+    Failure { exit, message }: Failure,
+    found: &mut Findings,
+) {
     let user = &caller.user;
-    let what = format!("{user} may not ask the daemon");
-    if caller.is_in("ganglion") || user == "root" {
-        let remedy = "the policy is not in force: sudo systemctl reload dbus";
-        return Finding::fail(CHECK, what, remedy);
+    let denied = format!("{user} may not ask the daemon");
+    if exit != Exit::Forbidden {
+        found.error(CHECK, format!("{asked}{message}"));
+    } else if caller.groups.contains("ganglion") || user == "root" {
+        found.fail(CHECK, denied, message);
+    } else {
+        // Others may be as they are meant to be.
+        found.warn(CHECK, denied, message);
     }
-    let remedy = format!("sudo usermod -aG ganglion {user}, and a new login");
-    Finding::warn(CHECK, what, remedy)
 }
 
-async fn ask(connection: &Connection, caller: &Account) -> Result<Answer, bus::Error> {
-    let is_owned = async {
-        let name = BusName::try_from(bus::NAME)?;
-        let driver = fdo::DBusProxy::new(connection).await?;
-        driver.name_has_owner(name).await.map_err(zbus::Error::from)
-    };
-    if !is_owned.await.map_err(bus::Error::Bus)? {
+async fn ask(
+    connection: &Connection,
+    caller: &Account,
+    found: &mut Findings,
+) -> Outcome<Option<u64>> {
+    if !client::is_there(connection).await? {
         let what = format!("nobody owns {}: the daemon does not run", bus::NAME);
-        let findings = vec![Finding::warn(CHECK, what, "sudo systemctl start gangliond")];
-        return Ok(Answer {
-            findings,
-            loaded: None,
-        });
+        found.warn(CHECK, what, "sudo systemctl start gangliond");
+        return Ok(None);
     }
-    let manager = bus::proxy::ManagerProxy::new(connection).await?;
-    let (state, detail) = (manager.state().await?, manager.state_detail().await?);
-    let version = manager.version().await?;
-    let mut what = format!("gangliond {version} is {state}");
-    if !detail.is_empty() {
-        what = format!("{what}: {detail}");
+    let properties = client::properties(connection, MANAGER).await?;
+    let [state, detail, version] =
+        ["State", "StateDetail", "Version"].map(|key| text(&properties, key));
+    let colon = if detail.is_empty() { "" } else { ": " };
+    let what = format!("gangliond {version} is {state}{colon}{detail}");
+    match state.as_str() {
+        "ready" => found.ok(CHECK, what),
+        "failed" => {
+            let remedy = "mend that, then sudo systemctl restart gangliond";
+            found.fail(CHECK, what, remedy);
+        }
+        _ => found.warn(CHECK, what, "wait, then look again"),
     }
-    let mut findings = vec![match state.as_str() {
-        "ready" => Finding::ok(CHECK, what),
-        "failed" => Finding::fail(
-            CHECK,
-            what,
-            "mend that, then sudo systemctl restart gangliond",
-        ),
-        _ => Finding::warn(CHECK, what, "wait, then look again"),
-    }];
-    if version != env!("CARGO_PKG_VERSION") {
-        let what = format!("ganglionctl is {}", env!("CARGO_PKG_VERSION"));
-        findings.push(Finding::warn(
-            CHECK,
-            what,
-            "sudo systemctl restart gangliond",
-        ));
+    let ours = env!("CARGO_PKG_VERSION");
+    if version != ours {
+        let what = format!("ganglionctl is {ours}");
+        found.warn(CHECK, what, "sudo systemctl restart gangliond");
     }
-    findings.push(may_generate(&manager, caller).await);
-    let memory = manager.memory().await?;
-    let bytes = memory
-        .values()
-        .filter_map(|bytes| u64::try_from(&**bytes).ok());
-    let loaded = (state == "ready").then(|| bytes.sum());
-    Ok(Answer { findings, loaded })
-}
-
-/// A call that the daemon refuses whatever its state, once the bus has let it through.
-async fn may_generate(manager: &bus::proxy::ManagerProxy<'_>, caller: &Account) -> Finding {
+    // The daemon refuses this call whatever its state, once the bus has let it through.
     let options = HashMap::from([("doctor", true.into())]);
+    let manager = client::manager(connection).await?;
     match manager.open_session(options).await {
-        Err(error) if is_denied(&error) => denied(caller),
-        Err(bus::Error::Bus(error)) => Finding::fail(
-            CHECK,
-            format!("a call fails: {error}"),
-            "journalctl -xeu gangliond says why",
-        ),
-        _ => Finding::ok(CHECK, format!("{} may ask it", caller.user)),
+        Err(bus::Error::Bus(error)) => refused(caller, "a call fails: ", error.into(), found),
+        _ => found.ok(CHECK, format!("{} may ask it", caller.user)),
     }
+    let memory = client::info::part(&properties, "Memory");
+    let bytes = memory.values().filter_map(serde_json::Value::as_u64);
+    Ok((state == "ready").then(|| bytes.sum()))
 }

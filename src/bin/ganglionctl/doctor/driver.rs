@@ -1,46 +1,38 @@
 //! The driver and the kernels for its GPU, by opening the device as the daemon does.
 
-use ganglion::config::Backend;
 use ganglion::engine::Site;
+use ganglion::engine::runner::Backend;
 
-use super::finding::Finding;
+use super::finding::Findings;
 
 const CHECK: &str = "driver";
 
-/// What the device told, and where a model would lie with it.
-pub(super) struct Opened {
-    pub(super) findings: Vec<Finding>,
-    /// Nothing if there is a GPU that cannot be used.
-    pub(super) site: Option<Site>,
-}
-
-/// `expected` says that there is a GPU that should work.
+/// Tells where a model would lie with it; nothing if there is a GPU that cannot be used. `expected` says that there is a
+/// GPU that should work.
 #[cfg(feature = "cuda")]
-pub(super) fn open(backend: Backend, expected: bool) -> Opened {
+pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Option<Site> {
     use ganglion::tape::cuda::{Device, Error};
 
-    use super::finding::Mark;
-
     if backend == Backend::Cpu {
-        return cpu("not asked: the configuration says backend = \"cpu\"");
+        found.ok(CHECK, "not asked: the configuration says backend = \"cpu\"");
+        return Some(Site::Cpu);
     }
     let needed = expected || backend == Backend::Cuda;
     let device = match Device::open(false) {
         Ok(device) => device,
         // A machine without one lacks nothing: what would bring a driver is for those that have a GPU.
         Err(Error::NoDriver | Error::NoDevice) if !needed => {
-            return cpu("none is needed: there is no NVIDIA GPU, and the CPU computes");
+            let what = "none is needed: there is no NVIDIA GPU, and the CPU computes";
+            found.ok(CHECK, what);
+            return Some(Site::Cpu);
+        }
+        Err(error @ (Error::NoImage { .. } | Error::NoKernels)) => {
+            found.error("kernels", error);
+            return None;
         }
         Err(error) => {
-            let check = match error {
-                Error::NoImage { .. } | Error::NoKernels => "kernels",
-                _ => CHECK,
-            };
-            let findings = vec![Finding::new(Mark::Fail, check, error.to_string())];
-            return Opened {
-                findings,
-                site: None,
-            };
+            found.error(CHECK, error);
+            return None;
         }
     };
     let of = device.properties();
@@ -57,55 +49,36 @@ pub(super) fn open(backend: Backend, expected: bool) -> Opened {
         of.name,
         of.memory >> 20,
     );
-    let mut findings = vec![Finding::ok(CHECK, what)];
+    found.ok(CHECK, what);
     let kernels = device.kernels();
-    findings.push(if kernels.contains("PTX") && (major, minor) != (8, 7) {
+    let what = format!("the {kernels} was loaded");
+    if kernels.contains("PTX") && (major, minor) != (8, 7) {
         let remedy =
             "the driver compiles it at each start: a build with kernels for this GPU starts faster";
-        Finding::warn("kernels", format!("the {kernels} was loaded"), remedy)
+        found.warn("kernels", what, remedy);
     } else {
-        Finding::ok("kernels", format!("the {kernels} was loaded"))
-    });
-    let site = if of.integrated {
-        Site::Integrated
-    } else {
-        match device.free_memory() {
-            Ok(free) => Site::Discrete(free),
-            Err(error) => {
-                findings.push(Finding::new(Mark::Fail, CHECK, error.to_string()));
-                return Opened {
-                    findings,
-                    site: None,
-                };
-            }
-        }
-    };
-    Opened {
-        findings,
-        site: Some(site),
+        found.ok("kernels", what);
     }
+    if of.integrated {
+        return Some(Site::Integrated);
+    }
+    let free = device.free_memory();
+    free.map(Site::Discrete)
+        .map_err(|error| found.error(CHECK, error))
+        .ok()
 }
 
 #[cfg(not(feature = "cuda"))]
-pub(super) fn open(backend: Backend, expected: bool) -> Opened {
+pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Option<Site> {
     let what = "this build has no CUDA backend";
-    if backend == Backend::Cuda || expected && backend == Backend::Auto {
-        let remedy = "install a build with it, or set backend = \"cpu\"";
-        let mark = if backend == Backend::Cuda {
-            Finding::fail
-        } else {
-            Finding::warn
-        };
-        let findings = vec![mark(CHECK, what, remedy)];
-        let site = (backend == Backend::Auto).then_some(Site::Cpu);
-        return Opened { findings, site };
+    let remedy = "install a build with it, or set backend = \"cpu\"";
+    match backend {
+        Backend::Cuda => {
+            found.fail(CHECK, what, remedy);
+            return None;
+        }
+        Backend::Auto if expected => found.warn(CHECK, what, remedy),
+        _ => found.ok(CHECK, what),
     }
-    cpu(what)
-}
-
-fn cpu(what: &str) -> Opened {
-    Opened {
-        findings: vec![Finding::ok(CHECK, what)],
-        site: Some(Site::Cpu),
-    }
+    Some(Site::Cpu)
 }

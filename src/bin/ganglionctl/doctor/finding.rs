@@ -1,5 +1,7 @@
 //! One line of the doctor's: what was looked at, how it is, and what to do.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,40 +19,14 @@ pub(super) enum Mark {
 pub(super) struct Finding {
     pub(super) mark: Mark,
     /// What was looked at.
-    pub(super) check: String,
-    pub(super) what: String,
+    check: String,
+    what: String,
     /// What to do; nothing where there is nothing to do, or `what` says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) remedy: Option<String>,
+    remedy: Option<String>,
 }
 
 impl Finding {
-    pub(super) fn new(mark: Mark, check: &str, what: impl Into<String>) -> Self {
-        Self {
-            mark,
-            check: check.into(),
-            what: what.into(),
-            remedy: None,
-        }
-    }
-
-    pub(super) fn ok(check: &str, what: impl Into<String>) -> Self {
-        Self::new(Mark::Ok, check, what)
-    }
-
-    pub(super) fn warn(check: &str, what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::new(Mark::Warn, check, what).with(remedy)
-    }
-
-    pub(super) fn fail(check: &str, what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::new(Mark::Fail, check, what).with(remedy)
-    }
-
-    fn with(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
-    }
-
     /// What, and what to do.
     pub(super) fn told(&self) -> String {
         match &self.remedy {
@@ -69,5 +45,46 @@ impl Finding {
         let text = format!("{}: {}", self.check, self.told());
         let text: Vec<_> = text.split_whitespace().collect();
         format!("{mark}  {}\n", text.join(" "))
+    }
+}
+
+/// All lines, in the order in which they were found.
+#[derive(Debug, Default)]
+pub(super) struct Findings(pub(super) Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, mark: Mark, check: &str, what: impl Display, remedy: Option<String>) {
+        self.0.push(Finding {
+            mark,
+            check: check.into(),
+            what: what.to_string(),
+            remedy,
+        });
+    }
+
+    pub(super) fn ok(&mut self, check: &str, what: impl Display) {
+        self.add(Mark::Ok, check, what, None);
+    }
+
+    pub(super) fn warn(&mut self, check: &str, what: impl Display, remedy: impl Display) {
+        self.add(Mark::Warn, check, what, Some(remedy.to_string()));
+    }
+
+    pub(super) fn fail(&mut self, check: &str, what: impl Display, remedy: impl Display) {
+        self.add(Mark::Fail, check, what, Some(remedy.to_string()));
+    }
+
+    /// An error, which says itself what to do.
+    pub(super) fn error(&mut self, check: &str, what: impl Display) {
+        self.add(Mark::Fail, check, what, None);
+    }
+
+    /// The first thing that does not work.
+    pub(super) fn failed(&self) -> Option<&Finding> {
+        self.0.iter().find(|finding| finding.mark == Mark::Fail)
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.0.iter().map(Finding::line).collect()
     }
 }

@@ -1,10 +1,11 @@
 //! Temperatures, and what already slows the board down because of them or of its supply.
 
-use super::finding::Finding;
+use super::finding::Findings;
 use super::tree::Tree;
 
 const FOLDER: &str = "/sys/class/thermal";
 const CHECK: &str = "temperature";
+const COOL: &str = "improve the cooling (is the fan turning? sudo systemctl status nvfancontrol), or take a lower power mode";
 
 /// In thousandths of a degree.
 struct Zone {
@@ -22,8 +23,7 @@ impl Zone {
             let kind = tree.read(file(&format!("trip_point_{at}_type"))).ok()?;
             Some((kind, tree.number(file(&format!("trip_point_{at}_temp")))))
         });
-        let slowing =
-            trips.filter(|(kind, _)| ["passive", "hot", "critical"].contains(&kind.as_str()));
+        let slowing = trips.filter(|(kind, _)| ["passive", "hot", "critical"].contains(&&**kind));
         Some(Self {
             slows: slowing.filter_map(|(_, at)| at).filter(|at| *at > 0).min(),
             name: tree.read(file("type")).ok()?,
@@ -32,88 +32,56 @@ impl Zone {
     }
 }
 
-pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree, found: &mut Findings) {
     let entries = tree.entries(FOLDER);
-    let zones = entries
-        .iter()
-        .filter(|name| name.starts_with("thermal_zone"));
-    let zones: Vec<_> = zones.filter_map(|zone| Zone::read(tree, zone)).collect();
+    let of = |kind| entries.iter().filter(move |name| name.starts_with(kind));
+    let zones = of("thermal_zone").filter_map(|zone| Zone::read(tree, zone));
+    let zones: Vec<_> = zones.collect();
     let Some(hottest) = zones.iter().max_by_key(|zone| zone.temperature) else {
-        return Vec::new();
+        return;
     };
-    let cool = "improve the cooling (is the fan turning? sudo systemctl status nvfancontrol), or take a lower power mode";
-    let mut findings = Vec::new();
-    for alert in entries
-        .iter()
-        .filter(|name| name.starts_with("cooling_device"))
-    {
-        let kind = tree
-            .read(format!("{FOLDER}/{alert}/type"))
-            .unwrap_or_default();
+    let mut is_cool = true;
+    for alert in of("cooling_device") {
+        let kind = tree.text(format!("{FOLDER}/{alert}/type"));
         let state = tree.number(format!("{FOLDER}/{alert}/cur_state"));
         // Others are fans, and limits that also apply without heat.
         if kind.ends_with("-alert") && state > Some(0) {
-            findings.push(Finding::warn(
-                CHECK,
-                format!("{kind}: the board is slowed down by heat"),
-                cool,
-            ));
+            is_cool = false;
+            let what = format!("{kind}: the board is slowed down by heat");
+            found.warn(CHECK, what, COOL);
         }
     }
-    let degrees = |thousandths: i64| thousandths / 1000;
-    for zone in zones
-        .iter()
-        .filter(|zone| zone.slows.is_some_and(|at| zone.temperature >= at))
-    {
-        let (now, at) = (
-            degrees(zone.temperature),
-            degrees(zone.slows.unwrap_or_default()),
-        );
-        let what = format!(
-            "{} is at {now} C and slows the board down from {at} C on",
-            zone.name
-        );
-        findings.push(Finding::warn(CHECK, what, cool));
+    for zone in &zones {
+        if let Some(at) = zone.slows.filter(|at| zone.temperature >= *at) {
+            is_cool = false;
+            let (name, now, at) = (&zone.name, zone.temperature / 1000, at / 1000);
+            let what = format!("{name} is at {now} C and slows the board down from {at} C on");
+            found.warn(CHECK, what, COOL);
+        }
     }
-    if findings.is_empty() {
-        let what = format!(
-            "{} C at most ({})",
-            degrees(hottest.temperature),
-            hottest.name
-        );
-        findings.push(Finding::ok(CHECK, what));
+    if is_cool {
+        let most = hottest.temperature / 1000;
+        found.ok(CHECK, format!("{most} C at most ({})", hottest.name));
     }
-    findings.extend(supply(tree));
-    findings
+    supply(tree, found);
 }
 
 /// Times since the start that the supply was too weak and the clocks were lowered for it.
-fn supply(tree: &Tree) -> Option<Finding> {
+fn supply(tree: &Tree, found: &mut Findings) {
     const FOLDER: &str = "/sys/class/hwmon";
-    let counts = tree.entries(FOLDER).into_iter().filter_map(|monitor| {
-        let is_ours = tree
-            .read(format!("{FOLDER}/{monitor}/name"))
-            .is_ok_and(|name| name == "soctherm_oc");
-        let count = |kind: u8| tree.number(format!("{FOLDER}/{monitor}/oc{kind}_event_cnt"));
-        is_ours.then(|| {
-            (1..=3)
-                .map(|kind| count(kind).unwrap_or(0))
-                .collect::<Vec<_>>()
-        })
-    });
-    let counts = counts.into_iter().next()?;
-    if counts.iter().all(|count| *count == 0) {
-        return Some(Finding::ok("supply", "never too weak since the start"));
-    }
-    let [low, average, instant] = counts[..] else {
-        return None;
+    let monitors = tree.entries(FOLDER);
+    let is_ours = |name: &&String| tree.text(format!("{FOLDER}/{name}/name")) == "soctherm_oc";
+    let Some(ours) = monitors.iter().find(is_ours) else {
+        return;
     };
+    let count = |kind| tree.number(format!("{FOLDER}/{ours}/oc{kind}_event_cnt"));
+    let [low, average, instant] = [1, 2, 3].map(|kind| count(kind).unwrap_or(0));
+    if (low, average, instant) == (0, 0, 0) {
+        return found.ok("supply", "never too weak since the start");
+    }
     let what = format!(
         "clocks were lowered for under-voltage {low} times, for average current {average}, for peaks {instant} (oc*_event_cnt)"
     );
-    Some(Finding::warn(
-        "supply",
-        what,
-        "a stronger supply, or a lower power mode",
-    ))
+    let remedy = "a stronger supply, or a lower power mode";
+    found.warn("supply", what, remedy);
 }

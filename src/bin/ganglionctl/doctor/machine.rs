@@ -4,16 +4,16 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ganglion::config::Backend;
 use ganglion::engine::Site;
+use ganglion::engine::runner::Backend;
 use nix::unistd::{Uid, User};
 
 use super::board::Board;
-use super::finding::Mark;
+use super::finding::{Finding, Findings};
 use super::tree::Tree;
 use super::unit::Unit;
 use super::{assumed, driver, memory, model, nodes};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Outcome, failure};
 
 /// This machine, or a folder that looks like one.
 #[derive(Debug)]
@@ -31,10 +31,7 @@ impl Machine {
 
     /// For people.
     pub(crate) fn name(&self) -> &str {
-        match self.board.name.as_str() {
-            "" => std::env::consts::ARCH,
-            name => name,
-        }
+        &self.board.name
     }
 
     /// Whether it is this one.
@@ -55,57 +52,46 @@ impl Machine {
     /// Why the service cannot read a file or a folder that is there, and what to do.
     pub(crate) fn hides(&self, path: &Path) -> Option<String> {
         let unit = Unit::read(&self.tree);
-        if let Some(hidden) = model::reach(&unit, path) {
+        let mut found = Findings::default();
+        model::reach(&unit, path, &mut found);
+        if let Some(hidden) = found.failed() {
             return Some(hidden.told());
         }
-        // Only root can tell for another.
-        let user = User::from_name(unit.user())
-            .ok()
-            .flatten()
-            .filter(|_| self.is_live() && Uid::effective().is_root())
-            // What is shown to it elsewhere it reaches another way.
-            .filter(|_| unit.outside(path) == path)?;
-        let test = Command::new("test")
-            .arg("-r")
-            .arg(path)
-            .uid(user.uid.as_raw())
-            .gid(user.gid.as_raw())
-            .status();
-        (!test.is_ok_and(|status| status.success())).then(|| {
-            format!(
-                "user {} cannot read {}: let others pass through its folders (chmod o+x) and read it (chmod o+r)",
-                user.name,
-                path.display()
-            )
-        })
+        // Only root can tell for another. What is shown to it elsewhere it reaches another way.
+        if !self.is_live() || !Uid::effective().is_root() || unit.outside(path) != path {
+            return None;
+        }
+        let user = User::from_name(unit.user()).ok().flatten()?;
+        let mut test = Command::new("test");
+        test.arg("-r").arg(path);
+        test.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+        if test.status().is_ok_and(|status| status.success()) {
+            return None;
+        }
+        let (name, path) = (user.name, path.display());
+        Some(format!(
+            "user {name} cannot read {path}: let others pass through its folders (chmod o+x) and read it (chmod o+r)"
+        ))
     }
 
     /// Bytes of memory that are available.
     pub(crate) fn available(&self) -> u64 {
-        let meminfo = self.tree.read("/proc/meminfo").unwrap_or_default();
-        memory::mebibytes(&meminfo, "MemAvailable:").unwrap_or(0) << 20
+        memory::mebibytes(&self.tree, "MemAvailable:").unwrap_or(0) << 20
     }
 
     /// Where a model will lie.
     ///
     /// # Errors
     /// If there is a GPU that cannot be used.
-    pub(crate) fn site(&self, backend: Backend) -> Result<Site, Failure> {
+    pub(crate) fn site(&self, backend: Backend) -> Outcome<Site> {
         if !self.is_live() {
             return Ok(assumed(backend, self.board.is_jetson));
         }
         let expected = nodes::expected(&self.tree, self.board.is_jetson);
-        let opened = driver::open(backend, expected);
-        opened.site.ok_or_else(|| {
-            let failed = opened
-                .findings
-                .into_iter()
-                .find(|finding| finding.mark == Mark::Fail);
-            let why = failed.map_or_else(String::new, |finding| finding.what);
-            Failure::new(
-                Exit::Unavailable,
-                format!("{why}; sudo ganglionctl doctor says more"),
-            )
+        let mut found = Findings::default();
+        driver::open(backend, expected, &mut found).ok_or_else(|| {
+            let why = found.failed().map(Finding::told).unwrap_or_default();
+            failure!(Unavailable, "{why}; sudo ganglionctl doctor says more")
         })
     }
 }

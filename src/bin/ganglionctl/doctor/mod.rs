@@ -22,14 +22,15 @@ mod unit;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use ganglion::config::{self, Backend, Config, ConfigError};
+use ganglion::config::{self, Config, ConfigError};
 use ganglion::engine::Site;
+use ganglion::engine::runner::Backend;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome};
 use crate::output;
 use account::Account;
 use board::Board;
-use finding::{Finding, Mark};
+use finding::Findings;
 pub(crate) use machine::Machine;
 use tree::Tree;
 use unit::Unit;
@@ -53,30 +54,32 @@ pub(crate) struct Arguments {
     inside: bool,
 }
 
-pub(crate) fn run(address: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(address: Option<String>, arguments: &Arguments) -> Outcome {
     let tree = Tree::new(arguments.root.as_deref());
     let file = if tree.is_live() {
-        let file = std::path::absolute(&arguments.config);
-        file.map_err(|error| Failure::new(Exit::Usage, format!("--config: {error}")))?
+        std::path::absolute(&arguments.config).or_fail(Exit::Usage, "--config")?
     } else {
         arguments.config.clone()
     };
     let config = read(&tree, &file);
-    let findings = if arguments.inside {
-        inside(&tree, &config)
+    let mut found = Findings::default();
+    if arguments.inside {
+        inside(&tree, &config, &mut found);
     } else {
-        all(&tree, &config, address, &file)
-    };
+        all(&tree, &config, address, &file, &mut found);
+    }
     if arguments.json {
-        output::print_json(&findings)?;
+        output::print_json(&found.0)?;
     } else {
-        output::print(&findings.iter().map(Finding::line).collect::<String>())?;
+        output::print(&found.text())?;
     }
     if let Some(file) = &arguments.report {
-        report::write(&tree, &findings, file)?;
+        report::write(&tree, &found, file)?;
     }
-    let failed = findings.iter().any(|finding| finding.mark == Mark::Fail);
-    Ok(if failed { Exit::Failed } else { Exit::Ok })
+    match found.failed() {
+        Some(_) => Err(Failure::quiet(Exit::Failed)),
+        None => Ok(()),
+    }
 }
 
 fn read(tree: &Tree, file: &Path) -> Result<Config, ConfigError> {
@@ -90,34 +93,34 @@ fn read(tree: &Tree, file: &Path) -> Result<Config, ConfigError> {
 }
 
 /// What a process of the service finds.
-fn inside(tree: &Tree, config: &Result<Config, ConfigError>) -> Vec<Finding> {
+fn inside(tree: &Tree, config: &Result<Config, ConfigError>, found: &mut Findings) {
     let is_jetson = Board::read(tree).is_jetson;
     let backend = backend(config);
     let expected = backend != Backend::Cpu && nodes::expected(tree, is_jetson);
-    let mut findings = Vec::new();
     if expected {
-        findings.extend(nodes::open(tree, is_jetson, &Account::caller(tree)));
+        nodes::open(tree, is_jetson, &Account::caller(tree), found);
     }
-    findings.extend(driver::open(backend, expected).findings);
+    driver::open(backend, expected, found);
     match config {
-        Ok(config) => findings.extend(config.model.path.as_deref().map(model::read_inside)),
+        Ok(Config { model, .. }) => {
+            if let Some(path) = &model.path {
+                model::read_inside(path, found);
+            }
+        }
         // What root may read the service may not, perhaps.
-        Err(error @ (ConfigError::Unreadable { .. } | ConfigError::DropIn { .. })) => findings
-            .push(Finding::fail(
-                "sandbox",
-                format!("the service cannot read its configuration: {error}"),
-                "sudo chmod a+r it, and a+rx its folder",
-            )),
+        Err(error @ (ConfigError::Unreadable { .. } | ConfigError::DropIn { .. })) => {
+            let what = format!("the service cannot read its configuration: {error}");
+            let remedy = "sudo chmod a+r it, and a+rx its folder";
+            found.fail("sandbox", what, remedy);
+        }
         // What is wrong in it is told outside.
         Err(_) => {}
     }
-    findings
 }
 
 fn backend(config: &Result<Config, ConfigError>) -> Backend {
-    config
-        .as_ref()
-        .map_or(Backend::Auto, |config| config.backend)
+    let config = config.as_ref();
+    config.map_or(Backend::Auto, |config| config.backend)
 }
 
 fn all(
@@ -125,51 +128,45 @@ fn all(
     config: &Result<Config, ConfigError>,
     address: Option<String>,
     file: &Path,
-) -> Vec<Finding> {
+    found: &mut Findings,
+) {
     let board = Board::read(tree);
     let unit = Unit::read(tree);
     let caller = Account::caller(tree);
-    let mut findings = vec![board.check()];
-    findings.extend(unit.check(tree));
+    board.check(found);
+    unit.check(tree, found);
 
     let backend = backend(config);
-    let expected = nodes::expected(tree, board.is_jetson);
     let mut site = assumed(backend, board.is_jetson);
+    let mut answer = Findings::default();
+    let mut loaded = None;
     if tree.is_live() {
-        let opened = driver::open(backend, expected);
-        site = opened.site.unwrap_or(site);
+        let mut driver = Findings::default();
+        let expected = nodes::expected(tree, board.is_jetson);
+        site = driver::open(backend, expected, &mut driver).unwrap_or(site);
         match sandbox::run(tree, file) {
-            Ok(inside) => findings.extend(inside),
+            Ok(inside) => found.0.extend(inside),
             Err(why) => {
                 let user = &caller.user;
-                findings.push(Finding::warn(
-                    "sandbox",
-                    format!("the device was checked as {user}, not as the service: {why}"),
-                    "sudo ganglionctl doctor",
-                ));
-                findings.extend(nodes::open(tree, board.is_jetson, &caller));
-                findings.extend(opened.findings);
+                let what = format!("the device was checked as {user}, not as the service: {why}");
+                found.warn("sandbox", what, "sudo ganglionctl doctor");
+                nodes::open(tree, board.is_jetson, &caller, found);
+                found.0.extend(driver.0);
             }
         }
+        loaded = bus::call(address, &caller, &mut answer);
     } else {
-        let account = unit.account(tree).unwrap_or(caller.clone());
-        findings.extend(nodes::check(tree, board.is_jetson, &account));
+        let account = unit.account(tree).unwrap_or(caller);
+        nodes::check(tree, board.is_jetson, &account, found);
     }
-
-    let answer = if tree.is_live() {
-        bus::call(address, &caller)
-    } else {
-        bus::Answer::default()
-    };
     match config {
-        Ok(config) => findings.extend(configured(tree, config, file, &unit, site, answer.loaded)),
-        Err(error) => findings.push(Finding::new(Mark::Fail, "configuration", error.to_string())),
+        Ok(config) => configured(tree, (config, file), &unit, (site, loaded), found),
+        Err(error) => found.error("configuration", error),
     }
-    findings.extend(power::check(tree, board.is_jetson));
-    findings.extend(heat::check(tree));
-    findings.extend(bus::files(tree));
-    findings.extend(answer.findings);
-    findings
+    power::check(tree, board.is_jetson, found);
+    heat::check(tree, found);
+    bus::files(tree, found);
+    found.0.extend(answer.0);
 }
 
 /// Where a model lies if the driver does not say.
@@ -183,29 +180,23 @@ fn assumed(backend: Backend, is_jetson: bool) -> Site {
 /// What the configuration names.
 fn configured(
     tree: &Tree,
-    config: &Config,
-    file: &Path,
+    (config, file): (&Config, &Path),
     unit: &Unit,
-    site: Site,
-    loaded: Option<u64>,
-) -> Vec<Finding> {
-    let mut findings = vec![Finding::ok("configuration", file.display().to_string())];
+    memory: (Site, Option<u64>),
+    found: &mut Findings,
+) {
     let path = match config.model_path(file) {
         Ok(path) => path,
         Err(error) => {
             let remedy = "ganglionctl pull fetches a model, ganglionctl setup writes the key";
-            return vec![Finding::fail("configuration", error.to_string(), remedy)];
+            return found.fail("configuration", error, remedy);
         }
     };
-    findings.extend(model::reach(unit, path));
+    found.ok("configuration", file.display());
+    model::reach(unit, path, found);
     let path = &unit.outside(path);
-    let checkpoint = model::open(tree, path, &mut findings);
-    if let Some(checkpoint) = checkpoint {
-        findings.push(model::checksums(tree, path));
-        findings.push(match loaded {
-            Some(bytes) => memory::loaded(tree, bytes, config),
-            None => memory::check(tree, path, &checkpoint, config, site),
-        });
+    if let Some(checkpoint) = model::open(tree, path, found) {
+        model::checksums(tree, path, found);
+        memory::check(tree, path, (&checkpoint, config), memory, found);
     }
-    findings
 }

@@ -2,41 +2,37 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ganglion::model::{Checkpoint, Language};
 
-use super::finding::{Finding, Mark};
+use super::finding::Findings;
 use super::tree::Tree;
 use super::unit::Unit;
 use crate::checksum;
 
 const CHECK: &str = "model";
+const SANDBOX: &str = "sandbox";
 
 /// Opens it, and says what is wrong with it.
-pub(super) fn open(tree: &Tree, path: &Path, findings: &mut Vec<Finding>) -> Option<Checkpoint> {
+pub(super) fn open(tree: &Tree, path: &Path, found: &mut Findings) -> Option<Checkpoint> {
     let shown = path.display();
     let here = tree.path(path);
     if let Err(error) = fs::metadata(&here) {
         let remedy = "ganglionctl pull fetches one; then set model.path, or run ganglionctl setup";
-        findings.push(Finding::fail(CHECK, format!("{shown}: {error}"), remedy));
+        found.fail(CHECK, format!("{shown}: {error}"), remedy);
         return None;
     }
-    let checkpoint = match Checkpoint::open(&here) {
-        Ok(checkpoint) => checkpoint,
-        Err(error) => {
-            findings.push(Finding::new(Mark::Fail, CHECK, error.to_string()));
-            return None;
-        }
-    };
-    findings.push(match speaks(&checkpoint) {
+    let opened = Checkpoint::open(&here).map_err(|error| found.error(CHECK, error));
+    let checkpoint = opened.ok()?;
+    match speaks(&checkpoint) {
         Ok(()) => {
-            let mib = checkpoint.weight_bytes() >> 20;
-            let what = format!("{shown}: {}, {mib} MiB of weights", checkpoint.name);
-            Finding::ok(CHECK, what)
+            let (name, mib) = (&checkpoint.name, checkpoint.weight_bytes() >> 20);
+            found.ok(CHECK, format!("{shown}: {name}, {mib} MiB of weights"));
         }
-        Err(why) => Finding::new(Mark::Fail, CHECK, format!("{shown}: {why}")),
-    });
+        Err(why) => found.error(CHECK, format!("{shown}: {why}")),
+    }
     Some(checkpoint)
 }
 
@@ -49,16 +45,12 @@ fn speaks(checkpoint: &Checkpoint) -> Result<(), String> {
 }
 
 /// Whether the unit's settings keep the service from it.
-pub(super) fn reach(unit: &Unit, path: &Path) -> Option<Finding> {
-    let setting = unit.hides(path)?;
-    Some(Finding::fail(
-        "sandbox",
-        format!(
-            "{setting}= of the unit hides {} from the service",
-            path.display()
-        ),
-        remedy(path),
-    ))
+pub(super) fn reach(unit: &Unit, path: &Path, found: &mut Findings) {
+    if let Some(setting) = unit.hides(path) {
+        let shown = path.display();
+        let what = format!("{setting}= of the unit hides {shown} from the service");
+        found.fail(SANDBOX, what, remedy(path));
+    }
 }
 
 /// What opens a folder to the service.
@@ -71,67 +63,53 @@ fn remedy(path: &Path) -> String {
 }
 
 /// Reads it as the service does.
-pub(super) fn read_inside(path: &Path) -> Finding {
-    const SANDBOX: &str = "sandbox";
-    let unreadable = files(path).into_iter().find_map(|file| {
-        let error = fs::File::open(&file).err()?;
-        Some((file, error))
-    });
-    match unreadable {
-        None => Finding::ok(SANDBOX, format!("the service can read {}", path.display())),
-        Some((file, error)) => {
-            let what = format!("the service cannot read {}: {error}", file.display());
-            let remedy = match error.kind() {
-                std::io::ErrorKind::NotFound => remedy(path),
-                _ => format!(
-                    "sudo chown -R ganglion: {0}, or if the sandbox hides it: {1}",
-                    path.display(),
-                    remedy(path)
-                ),
-            };
-            Finding::fail(SANDBOX, what, remedy)
-        }
+pub(super) fn read_inside(path: &Path, found: &mut Findings) {
+    let shown = path.display();
+    let opened = files(path).into_iter();
+    let mut refused = opened.filter_map(|file| Some((fs::File::open(&file).err()?, file)));
+    let Some((error, file)) = refused.next() else {
+        return found.ok(SANDBOX, format!("the service can read {shown}"));
+    };
+    let what = format!("the service cannot read {}: {error}", file.display());
+    let moved = remedy(path);
+    if error.kind() == ErrorKind::NotFound {
+        return found.fail(SANDBOX, what, moved);
     }
+    let owned = format!("sudo chown -R ganglion: {shown}");
+    let remedy = format!("{owned}, or if the sandbox hides it: {moved}");
+    found.fail(SANDBOX, what, remedy);
 }
 
 /// Holds the files against the checksums beside them: `FILE.sha256`, as `pull` and sha256sum write them.
-pub(super) fn checksums(tree: &Tree, path: &Path) -> Finding {
+pub(super) fn checksums(tree: &Tree, path: &Path, found: &mut Findings) {
     const CHECK: &str = "checksum";
-    let mut known = 0;
     let files = files(&tree.path(path));
-    for file in &files {
-        let Some(expected) = checksum::recorded(file) else {
-            continue;
-        };
+    let recorded = files
+        .iter()
+        .filter_map(|file| Some((file, checksum::recorded(file)?)));
+    let mut known = 0;
+    for (file, expected) in recorded {
+        let name = file.display();
         match checksum::open(file).and_then(|mut file| checksum::of(&mut file)) {
-            Ok(found) if found == expected => known += 1,
-            Ok(found) => {
-                let name = file.display();
-                let what = format!("{name} has the SHA-256 {found}, and {expected} is recorded");
-                return Finding::fail(
-                    CHECK,
-                    what,
-                    "it is damaged: fetch it again with ganglionctl pull --force",
-                );
+            Ok(sum) if sum == expected => known += 1,
+            Ok(sum) => {
+                let what = format!("{name} has the SHA-256 {sum}, and {expected} is recorded");
+                let remedy = "it is damaged: fetch it again with ganglionctl pull --force";
+                return found.fail(CHECK, what, remedy);
             }
             Err(error) => {
-                let what = format!("{}: {error}", file.display());
-                return Finding::fail(CHECK, what, "the disk may be failing: see sudo dmesg");
+                let remedy = "the disk may be failing: see sudo dmesg";
+                return found.fail(CHECK, format!("{name}: {error}"), remedy);
             }
         }
     }
     if known == 0 {
+        let remedy = "sha256sum FILE > FILE.sha256 records it; ganglionctl pull does so itself";
         let what = format!("none is recorded beside {}", path.display());
-        return Finding::warn(
-            CHECK,
-            what,
-            "sha256sum FILE > FILE.sha256 records it; ganglionctl pull does so itself",
-        );
+        return found.warn(CHECK, what, remedy);
     }
-    Finding::ok(
-        CHECK,
-        format!("{known} of {} files are as recorded", files.len()),
-    )
+    let all = files.len();
+    found.ok(CHECK, format!("{known} of {all} files are as recorded"));
 }
 
 /// The files that hold a model: itself, or what lies in its folder.
@@ -139,12 +117,11 @@ fn files(path: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(path) else {
         return vec![path.into()];
     };
-    let model = |file: &PathBuf| {
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| {
         let extension = file.extension().and_then(OsStr::to_str);
         matches!(extension, Some("safetensors" | "json" | "gguf"))
-    };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut files: Vec<_> = paths.filter(model).collect();
+    });
     files.sort();
     files
 }

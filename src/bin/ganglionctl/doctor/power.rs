@@ -1,125 +1,95 @@
 //! The power mode and the clocks that it allows, where the board tells them.
 
-use super::finding::Finding;
+use super::finding::Findings;
 use super::tree::Tree;
 
-/// What nvpmodel.conf lists.
-struct Mode {
-    id: u32,
-    name: String,
+pub(super) fn check(tree: &Tree, is_jetson: bool, found: &mut Findings) {
+    if is_jetson {
+        mode(tree, found);
+    }
+    gpu_clock(tree, found);
+    // Only root may read it.
+    let emc = |file| tree.number(format!("/sys/kernel/debug/bpmp/debug/clk/emc/{file}"));
+    if let (Some(now), Some(most)) = (emc("rate"), emc("max_rate")) {
+        found.ok("memory clock", clock(now, most));
+    }
 }
 
-/// Of lines like `< POWER_MODEL ID=0 NAME=MAXN >`; comments begin with `#`.
-fn modes(text: &str) -> Vec<Mode> {
-    let lines = text.lines().filter_map(|line| {
-        let words = line.trim().strip_prefix("< POWER_MODEL ")?;
-        let value = |key: &str| {
-            words
-                .split_whitespace()
-                .find_map(|word| word.strip_prefix(key))
-        };
-        Some(Mode {
-            id: value("ID=")?.parse().ok()?,
-            name: value("NAME=")?.into(),
-        })
-    });
-    lines.collect()
-}
-
-/// The mode in force: what nvpmodel has written, else the default.
-fn current(status: Option<&str>, listed: &str) -> Option<u32> {
-    let written = status.and_then(|status| {
-        status
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("pmode:"))
-    });
-    let default = || {
+/// Of nvpmodel.conf: `< POWER_MODEL ID=0 NAME=MAXN >` for each mode, `< PM_CONFIG DEFAULT=2 >`; comments begin with `#`.
+fn mode(tree: &Tree, found: &mut Findings) {
+    const CHECK: &str = "power mode";
+    fn value<'a>(words: &'a str, key: &str) -> Option<&'a str> {
+        words
+            .split([' ', '\n'])
+            .find_map(|word| word.strip_prefix(key))
+    }
+    let status = tree.text("/var/lib/nvpmodel/status");
+    let listed = tree.text("/etc/nvpmodel.conf");
+    let lines = |kind| {
         listed
             .lines()
-            .find_map(|line| line.trim().strip_prefix("< PM_CONFIG DEFAULT="))
+            .filter_map(move |line| line.trim().strip_prefix(kind))
     };
-    let digits = written.or_else(default)?;
-    digits.trim_end_matches('>').trim().parse().ok()
-}
-
-pub(super) fn check(tree: &Tree, is_jetson: bool) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if is_jetson {
-        findings.push(mode(tree));
-    }
-    findings.extend(gpu_clock(tree));
-    findings.extend(memory_clock(tree));
-    findings
-}
-
-fn mode(tree: &Tree) -> Finding {
-    const CHECK: &str = "power mode";
-    let status = tree.read("/var/lib/nvpmodel/status").ok();
-    let listed = tree.read("/etc/nvpmodel.conf").unwrap_or_default();
-    let modes = modes(&listed);
-    let Some(id) = current(status.as_deref(), &listed) else {
+    let mode = |words| {
+        Some((
+            value(words, "ID=")?.parse::<u32>().ok()?,
+            value(words, "NAME=")?,
+        ))
+    };
+    let modes: Vec<_> = lines("< POWER_MODEL ").filter_map(mode).collect();
+    // What nvpmodel has written, else the default.
+    let default = || lines("< PM_CONFIG ").find_map(|words| value(words, "DEFAULT="));
+    let digits = value(&status, "pmode:").or_else(default);
+    let digits = digits.map(|digits| digits.trim_end_matches('>'));
+    let Some(id) = digits.and_then(|digits| digits.parse::<u32>().ok()) else {
         let remedy = "install nvidia-l4t-nvpmodel, or ask sudo nvpmodel -q";
-        return Finding::warn(CHECK, "nvpmodel does not tell it", remedy);
+        return found.warn(CHECK, "nvpmodel does not tell it", remedy);
     };
-    let name = modes
-        .iter()
-        .find(|mode| mode.id == id)
-        .map_or("unknown", |mode| &mode.name);
-    let what = format!("{name} ({id})");
-    let best = modes
-        .iter()
-        .filter(|mode| mode.name.starts_with("MAXN"))
-        .max_by_key(|mode| mode.name.len());
-    match best {
-        Some(best) if best.id != id => {
+    let current = modes.iter().find(|(mode, _)| *mode == id);
+    let what = format!("{} ({id})", current.map_or("unknown", |(_, name)| name));
+    let best = modes.iter().filter(|(_, name)| name.starts_with("MAXN"));
+    match best.max_by_key(|(_, name)| name.len()) {
+        Some((best, name)) if *best != id => {
             let remedy = format!(
-                "tokens come as fast as memory does: sudo nvpmodel -m {} ({}) lets clocks rise, if supply and cooling bear it",
-                best.id, best.name
+                "tokens come as fast as memory does: sudo nvpmodel -m {best} ({name}) lets clocks rise, if supply and cooling \
+                 bear it"
             );
-            Finding::warn(CHECK, what, remedy)
+            found.warn(CHECK, what, remedy);
         }
-        _ => Finding::ok(CHECK, what),
+        _ => found.ok(CHECK, what),
     }
 }
 
-fn gpu_clock(tree: &Tree) -> Option<Finding> {
+fn gpu_clock(tree: &Tree, found: &mut Findings) {
     const CHECK: &str = "GPU clock";
     const FOLDER: &str = "/sys/class/devfreq";
-    let name = tree.entries(FOLDER).into_iter().find(|name| {
+    let devices = tree.entries(FOLDER);
+    let is_gpu = |name: &&String| {
         name.split_once('.')
             .is_some_and(|(_, device)| device == "gpu")
             || name.starts_with("gpu-gpc")
-    })?;
-    let hertz = |file: &str| tree.number(format!("{FOLDER}/{name}/{file}"));
-    let megahertz = |hertz: i64| hertz / 1_000_000;
-    let (now, most) = (hertz("cur_freq")?, hertz("max_freq")?);
-    let what = format!("{} MHz now, {} at most", megahertz(now), megahertz(most));
-    let listed = tree
-        .read(format!("{FOLDER}/{name}/available_frequencies"))
-        .unwrap_or_default();
-    let highest = listed
+    };
+    let Some(name) = devices.iter().find(is_gpu) else {
+        return;
+    };
+    let hertz = |file| tree.number(format!("{FOLDER}/{name}/{file}"));
+    let (Some(now), Some(most)) = (hertz("cur_freq"), hertz("max_freq")) else {
+        return;
+    };
+    let listed = tree.text(format!("{FOLDER}/{name}/available_frequencies"));
+    let listed = listed
         .split_whitespace()
-        .filter_map(|word| word.parse::<i64>().ok())
-        .max();
-    match highest.filter(|highest| *highest > most) {
+        .filter_map(|word| word.parse().ok());
+    match listed.max().filter(|highest: &i64| *highest > most) {
         Some(highest) => {
-            let what = format!("{what}, and the GPU could run at {}", megahertz(highest));
-            Some(Finding::warn(
-                CHECK,
-                what,
-                "the power mode limits it: see sudo nvpmodel -q",
-            ))
+            let could = format!("and the GPU could run at {}", highest / 1_000_000);
+            let remedy = "the power mode limits it: see sudo nvpmodel -q";
+            found.warn(CHECK, format!("{}, {could}", clock(now, most)), remedy);
         }
-        None => Some(Finding::ok(CHECK, what)),
+        None => found.ok(CHECK, clock(now, most)),
     }
 }
 
-/// Only root may read it.
-fn memory_clock(tree: &Tree) -> Option<Finding> {
-    const CHECK: &str = "memory clock";
-    const FOLDER: &str = "/sys/kernel/debug/bpmp/debug/clk/emc";
-    let hertz = |file: &str| tree.number(format!("{FOLDER}/{file}"));
-    let (now, most) = (hertz("rate")?, hertz("max_rate")?);
-    let what = format!("{} MHz now, {} at most", now / 1_000_000, most / 1_000_000);
-    Some(Finding::ok(CHECK, what))
+fn clock(now: i64, most: i64) -> String {
+    format!("{} MHz now, {} at most", now / 1_000_000, most / 1_000_000)
 }

@@ -10,61 +10,10 @@ use super::finding::Finding;
 use super::tree::Tree;
 use super::unit;
 
-/// Settings of `[Service]` that decide what a process sees and may do.
-const LIMITS: &[&str] = &[
-    "User",
-    "Group",
-    "SupplementaryGroups",
-    "UMask",
-    "Environment",
-    "EnvironmentFile",
-    "DevicePolicy",
-    "DeviceAllow",
-    "PrivateDevices",
-    "NoNewPrivileges",
-    "CapabilityBoundingSet",
-    "AmbientCapabilities",
-    "PrivateNetwork",
-    "PrivateUsers",
-    "PrivateTmp",
-    "PrivateMounts",
-    "PrivateIPC",
-    "ProtectSystem",
-    "ProtectHome",
-    "ProtectProc",
-    "ProcSubset",
-    "ProtectClock",
-    "ProtectControlGroups",
-    "ProtectHostname",
-    "ProtectKernelLogs",
-    "ProtectKernelModules",
-    "ProtectKernelTunables",
-    "ReadWritePaths",
-    "ReadOnlyPaths",
-    "InaccessiblePaths",
-    "ExecPaths",
-    "NoExecPaths",
-    "BindPaths",
-    "BindReadOnlyPaths",
-    "TemporaryFileSystem",
-    "RootDirectory",
-    "LockPersonality",
-    "MemoryDenyWriteExecute",
-    "RestrictAddressFamilies",
-    "RestrictNamespaces",
-    "RestrictRealtime",
-    "RestrictSUIDSGID",
-    "RestrictFileSystems",
-    "SystemCallArchitectures",
-    "SystemCallErrorNumber",
-    "SystemCallFilter",
-    "IPAddressDeny",
-    "IPAddressAllow",
-    "KeyringMode",
-    "LimitNOFILE",
-    "LimitMEMLOCK",
-    "LimitAS",
-];
+/// How settings of `[Service]` begin that decide what a process sees and may do.
+const LIMITS: &str = "User Group SupplementaryGroups UMask Environment Device Private NoNewPrivileges CapabilityBounding \
+    Ambient Protect ProcSubset ReadWritePaths ReadOnlyPaths Inaccessible ExecPaths NoExecPaths Bind TemporaryFileSystem \
+    RootDirectory LockPersonality MemoryDeny Restrict SystemCall IPAddress KeyringMode Limit";
 
 /// What the device checks find there.
 ///
@@ -77,12 +26,9 @@ pub(super) fn run(tree: &Tree, config: &Path) -> Result<Vec<Finding>, String> {
     if !nix::unistd::Uid::effective().is_root() {
         return Err("only root can run a check as the service".into());
     }
-    let unit = tree
-        .command(
-            "systemctl-cat",
-            &["systemctl", "cat", "--no-pager", unit::NAME],
-        )
-        .ok_or("systemd does not know the unit")?;
+    let cat = format!("systemctl cat --no-pager {}", unit::NAME);
+    let unit = tree.command("systemctl-cat", &cat);
+    let unit = unit.ok_or("systemd does not know the unit")?;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("systemd-run")
         .args(["--quiet", "--wait", "--pipe", "--collect"])
@@ -95,9 +41,8 @@ pub(super) fn run(tree: &Tree, config: &Path) -> Result<Vec<Finding>, String> {
         .output()
         .map_err(|error| format!("systemd-run: {error}"))?;
     serde_json::from_slice(&output.stdout).map_err(|_| {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let status = output.status;
-        format!("systemd-run ends with {status} and says: {said}")
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("systemd-run ends with {} and says: {said}", output.status)
     })
 }
 
@@ -111,7 +56,7 @@ fn limits(unit: &str) -> impl Iterator<Item = String> {
             section = line.into();
         } else if let Some((key, value)) = line.split_once('=')
             && section == "[Service]"
-            && LIMITS.contains(&key.trim())
+            && LIMITS.split(' ').any(|limit| key.starts_with(limit))
         {
             limits.push(format!("{}={}", key.trim(), value.trim()));
         }

@@ -59,6 +59,11 @@ impl Tree {
         Ok(text.trim_matches(around).to_owned())
     }
 
+    /// The same, empty where it cannot be read.
+    pub(super) fn text(&self, path: impl AsRef<Path>) -> String {
+        self.read(path).unwrap_or_default()
+    }
+
     /// The number that a file of /sys holds.
     pub(super) fn number(&self, path: impl AsRef<Path>) -> Option<i64> {
         self.read(path).ok()?.parse().ok()
@@ -75,20 +80,19 @@ impl Tree {
     }
 
     /// What a command prints, or nothing if it fails or is not there.
-    pub(super) fn command(&self, name: &str, words: &[&str]) -> Option<String> {
+    pub(super) fn command(&self, name: &str, command: &str) -> Option<String> {
         if !self.is_live() {
             return self.read(Path::new("/commands").join(name)).ok();
         }
-        let (program, arguments) = words.split_first()?;
-        let output = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .ok()
-            .filter(|output| output.status.success())?;
+        let mut words = command.split(' ');
+        let mut process = Command::new(words.next()?);
+        let output = process.args(words).stdin(Stdio::null()).output().ok()?;
+        if !output.status.success() {
+            return None;
+        }
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let asked = format!("$ {}", words.join(" "));
-        self.seen.borrow_mut().insert(asked, text.clone());
+        let mut seen = self.seen.borrow_mut();
+        seen.insert(format!("$ {command}"), text.clone());
         Some(text)
     }
 
@@ -107,8 +111,10 @@ impl Tree {
         }
         let metadata = fs::metadata(self.path(path)).ok()?;
         let named = |file: &str, id: u32| {
-            let name = self.named(file, &id.to_string());
-            name.unwrap_or_else(|| id.to_string())
+            let id = id.to_string();
+            let records = self.records(file).into_iter();
+            let mut named = records.filter(|fields| fields.get(2) == Some(&id));
+            named.next().map_or(id.clone(), |fields| fields[0].clone())
         };
         let rights = Rights {
             mode: metadata.mode() & 0o7777,
@@ -122,14 +128,11 @@ impl Tree {
         Some(rights)
     }
 
-    /// The first name in a file like /etc/passwd whose third field is `id`.
-    fn named(&self, file: &str, id: &str) -> Option<String> {
-        let text = fs::read_to_string(self.path(file)).ok()?;
-        text.lines().find_map(|line| {
-            let mut fields = line.split(':');
-            let name = fields.next()?;
-            (fields.nth(1)? == id).then(|| name.to_owned())
-        })
+    /// The fields of each line of a file like /etc/passwd. They are none of a report's business.
+    pub(super) fn records(&self, file: &str) -> Vec<Vec<String>> {
+        let text = fs::read_to_string(self.path(file)).unwrap_or_default();
+        let fields = |line: &str| line.split(':').map(str::to_owned).collect();
+        text.lines().map(fields).collect()
     }
 
     /// All that was read, by where it was read.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::account::Account;
-use super::finding::Finding;
+use super::finding::Findings;
 use super::tree::Tree;
 
 pub(super) const NAME: &str = "gangliond.service";
@@ -29,13 +29,12 @@ pub(super) struct Unit {
 
 impl Unit {
     pub(super) fn read(tree: &Tree) -> Self {
-        let show = ["systemctl", "show", NAME, "--no-pager", "-p", PROPERTIES];
+        let show = format!("systemctl show {NAME} --no-pager -p {PROPERTIES}");
         let shown = tree.command("systemctl-show", &show).unwrap_or_default();
         let lines = shown.lines().filter_map(|line| line.split_once('='));
+        let properties = lines.map(|(key, value)| (key.into(), value.into()));
         Self {
-            properties: lines
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .collect(),
+            properties: properties.collect(),
         }
     }
 
@@ -50,9 +49,7 @@ impl Unit {
 
     /// Whom the service runs as; nothing if there is no such user.
     pub(super) fn account(&self, tree: &Tree) -> Option<Account> {
-        let words = self.get("SupplementaryGroups").split_whitespace();
-        let groups: Vec<_> = words.map(str::to_owned).collect();
-        Account::find(tree, self.user(), &groups)
+        Account::find(tree, self.user(), self.get("SupplementaryGroups"))
     }
 
     pub(super) fn user(&self) -> &str {
@@ -69,10 +66,8 @@ impl Unit {
         paths.into_iter().flatten().map(|bound| {
             let mut parts = bound.trim_start_matches('-').split(':');
             let outside = parts.next().unwrap_or_default();
-            (
-                Path::new(outside),
-                Path::new(parts.next().unwrap_or(outside)),
-            )
+            let inside = parts.next().unwrap_or(outside);
+            (Path::new(outside), Path::new(inside))
         })
     }
 
@@ -94,71 +89,66 @@ impl Unit {
             let open = ["", "no", "read-only"].contains(&self.get(key));
             !open && folders.iter().any(|folder| path.starts_with(folder))
         });
-        let inaccessible = self.get("InaccessiblePaths").split_whitespace();
-        let listed = inaccessible
-            .map(|one| one.trim_start_matches(['-', '+']))
-            .any(|one| path.starts_with(one));
-        hiding
-            .map(|(key, _)| *key)
-            .or(listed.then_some("InaccessiblePaths"))
+        let mut listed = self.get("InaccessiblePaths").split_whitespace();
+        let listed = listed.any(|one| path.starts_with(one.trim_start_matches(['-', '+'])));
+        let hiding = hiding.map(|(key, _)| *key);
+        hiding.or(listed.then_some("InaccessiblePaths"))
     }
 
-    pub(super) fn check(&self, tree: &Tree) -> Vec<Finding> {
+    pub(super) fn check(&self, tree: &Tree, found: &mut Findings) {
         if self.properties.is_empty() {
             let remedy = "the daemon can be started by hand: gangliond --config FILE";
-            return vec![Finding::warn(CHECK, "systemd does not run here", remedy)];
+            return found.warn(CHECK, "systemd does not run here", remedy);
         }
         if !self.is_known() {
             let what = format!("systemd does not know {NAME} ({})", self.get("LoadState"));
             let remedy = "install the package, or make install and sudo systemctl daemon-reload";
-            return vec![Finding::fail(CHECK, what, remedy)];
+            return found.fail(CHECK, what, remedy);
         }
-        let mut findings = vec![self.state()];
+        self.state(found);
         if self.get("NeedDaemonReload") == "yes" {
             let what = "files have changed since systemd read them";
-            findings.push(Finding::warn(CHECK, what, "sudo systemctl daemon-reload"));
+            found.warn(CHECK, what, "sudo systemctl daemon-reload");
         }
-        let drop_ins: Vec<_> = self.get("DropInPaths").split_whitespace().collect();
-        for file in &drop_ins {
-            // For the report.
+        let drop_ins = self.get("DropInPaths");
+        // For the report.
+        for file in drop_ins
+            .split_whitespace()
+            .chain([self.get("FragmentPath")])
+        {
             let _ = tree.read(file);
         }
-        let _ = tree.read(self.get("FragmentPath"));
-        findings.push(if drop_ins.is_empty() {
-            Finding::ok("drop-ins", "none")
+        let listed = if drop_ins.is_empty() {
+            "none"
         } else {
-            Finding::ok("drop-ins", drop_ins.join(" "))
-        });
+            drop_ins
+        };
+        found.ok("drop-ins", listed);
         if self.account(tree).is_none() {
             let what = format!("there is no user {}", self.user());
-            findings.push(Finding::fail(CHECK, what, "sudo systemd-sysusers"));
+            found.fail(CHECK, what, "sudo systemd-sysusers");
         }
-        findings
     }
 
-    fn state(&self) -> Finding {
+    fn state(&self, found: &mut Findings) {
         let (active, sub) = (self.get("ActiveState"), self.get("SubState"));
-        let restarts = match self.get("NRestarts") {
-            "" | "0" => String::new(),
-            times => format!(", restarted {times} times"),
-        };
-        let what = format!("{active} ({sub}){restarts}");
+        let mut what = format!("{active} ({sub})");
+        let restarts = self.get("NRestarts");
+        let restarted = !["", "0"].contains(&restarts);
+        if restarted {
+            what = format!("{what}, restarted {restarts} times");
+        }
         let status = match self.get("StatusText") {
-            "" => String::new(),
-            text => format!(": {text}"),
+            "" => what.clone(),
+            text => format!("{what}: {text}"),
         };
         match active {
-            "active" | "reloading" if restarts.is_empty() => {
-                Finding::ok(CHECK, format!("{what}{status}"))
+            "active" | "reloading" if restarted => {
+                found.warn(CHECK, status, "journalctl -xeu gangliond says why");
             }
-            "active" | "reloading" => Finding::warn(
-                CHECK,
-                format!("{what}{status}"),
-                "journalctl -xeu gangliond says why",
-            ),
+            "active" | "reloading" => found.ok(CHECK, status),
             "failed" => {
                 let (result, code) = (self.get("Result"), self.get("ExecMainStatus"));
-                let what = format!("{what}, result {result}, exit status {code}");
                 let remedy = match code {
                     "78" => {
                         "the configuration or the model cannot be used: see below, and journalctl -xeu gangliond"
@@ -167,14 +157,15 @@ impl Unit {
                         "journalctl -xeu gangliond says why; then sudo systemctl reset-failed gangliond and start it"
                     }
                 };
-                Finding::fail(CHECK, what, remedy)
+                let what = format!("{what}, result {result}, exit status {code}");
+                found.fail(CHECK, what, remedy);
             }
             "inactive" => {
                 let enabled = self.get("UnitFileState");
                 let what = format!("{what}, {enabled}; the first call starts it");
-                Finding::warn(CHECK, what, "sudo systemctl enable --now gangliond")
+                found.warn(CHECK, what, "sudo systemctl enable --now gangliond");
             }
-            _ => Finding::warn(CHECK, format!("{what}{status}"), "wait, then look again"),
+            _ => found.warn(CHECK, status, "wait, then look again"),
         }
     }
 }

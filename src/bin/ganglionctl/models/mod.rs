@@ -4,6 +4,8 @@
 
 use serde::Deserialize;
 
+use crate::client::info::columns;
+
 const TABLE: &str = include_str!("table.toml");
 
 /// Where `pull` puts models, and `setup` looks for them.
@@ -71,36 +73,29 @@ impl Model {
 
 /// For people.
 pub(crate) fn table() -> String {
-    use std::fmt::Write as _;
     let gigabytes =
         |bytes: u64| format!("{}.{} GB", bytes / 1_000_000_000, bytes / 100_000_000 % 10);
-    let mut text =
-        String::from("name         quantization  file      memory    projected tokens/s: ");
     let boards: Vec<_> = BOARDS.iter().map(|(board, _)| *board).collect();
-    text.push_str(&boards.join(", "));
-    text.push('\n');
-    for model in all() {
-        let speeds = BOARDS
-            .iter()
-            .map(|(_, bandwidth)| format!("{:.0}", model.projection(*bandwidth)));
-        let speeds: Vec<_> = speeds.collect();
-        let _ = writeln!(
-            text,
-            "{:<11}  {:<12}  {:<8}  {:<8}  {:<18} {}",
+    let speeds = format!("projected tokens/s: {}", boards.join(", "));
+    let heading = ["name", "quantization", "file", "memory", &speeds, ""].map(str::to_owned);
+    let rows = all().into_iter().map(|model| {
+        let speeds = BOARDS.iter().map(|(_, speed)| model.projection(*speed));
+        let speeds: Vec<_> = speeds.map(|speed| format!("{speed:.0}")).collect();
+        let [file, memory] = [model.bytes, model.memory()].map(gigabytes);
+        [
             model.name,
             model.quantization,
-            gigabytes(model.bytes),
-            gigabytes(model.memory()),
+            file,
+            memory,
             speeds.join(", "),
             model.suits,
-        );
-    }
-    let _ = writeln!(
-        text,
-        "memory: the file and a conversation of {CONTEXT} tokens. Speeds are projections, not measured: 70% of the \
-         memory's speed over the bytes of the file."
-    );
-    text
+        ]
+    });
+    format!(
+        "{}memory: the file and a conversation of {CONTEXT} tokens. Speeds are projections, not measured: 70% of the \
+         memory's speed over the bytes of the file.\n",
+        columns([heading].into_iter().chain(rows))
+    )
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Exit, Failure};
+use super::source::Source;
+use crate::failure::{Outcome, bail, failure};
 use crate::models;
 
 /// Stands for https://huggingface.co, as Hugging Face's own tools have it.
@@ -14,12 +15,18 @@ pub(super) enum Address {
     File(PathBuf),
 }
 
+/// Where a model comes from.
+pub(super) enum From<'a> {
+    Server(&'a str),
+    File(Source),
+}
+
 impl Address {
     /// What was typed.
     ///
     /// # Errors
     /// If it is none of these; the message lists them.
-    pub(super) fn of(typed: &str) -> Result<Self, Failure> {
+    pub(super) fn of(typed: &str) -> Outcome<Self> {
         if typed.starts_with("http://") || typed.starts_with("https://") {
             return Ok(Self::Remote(typed.into()));
         }
@@ -45,18 +52,29 @@ impl Address {
             return Ok(hugging_face(repository, "main", file));
         }
         let known: Vec<_> = models::all().into_iter().map(|model| model.name).collect();
-        let message = format!(
+        Err(failure!(
+            Usage,
             "{typed:?} is no file here, no URL, no OWNER/REPOSITORY:FILE and none of {}",
             known.join(", ")
-        );
-        Err(Failure::new(Exit::Usage, message))
+        ))
+    }
+
+    /// Where it can be had from.
+    ///
+    /// # Errors
+    /// If it is a file here that cannot be read.
+    pub(super) fn open(&self) -> Outcome<From<'_>> {
+        match self {
+            Self::Remote(url) => Ok(From::Server(url)),
+            Self::File(path) => Source::open(path).map(From::File),
+        }
     }
 
     /// Under which name it is kept.
     ///
     /// # Errors
     /// If the address ends in none of a model.
-    pub(super) fn file_name(&self) -> Result<String, Failure> {
+    pub(super) fn file_name(&self) -> Outcome<String> {
         let name = match self {
             Self::Remote(url) => {
                 let path = url.split(['?', '#']).next().unwrap_or_default();
@@ -70,8 +88,7 @@ impl Address {
                 .into_owned(),
         };
         if name.starts_with('.') || !name.to_lowercase().ends_with(".gguf") {
-            let message = format!("{self:?} ends in no name of a GGUF file");
-            return Err(Failure::new(Exit::Usage, message));
+            bail!(Usage, "{self:?} ends in no name of a GGUF file");
         }
         Ok(name)
     }

@@ -4,7 +4,7 @@
 //! becomes the owner of the first thing on the way that is not root's, for good, before it looks into it: what is planted
 //! there can then lead only where its owner may go. What is root's stays root's.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat, umask};
+use nix::sys::stat::{Mode, SFlag, fstat, fstatat, mkdirat, umask};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{
     Gid, Uid, UnlinkatFlags, User, fchown, geteuid, setgroups, setresgid, setresuid, unlinkat,
@@ -20,8 +20,8 @@ use nix::unistd::{
 
 use super::failed;
 use super::source::reopen;
-use super::walk::{Follow, Trusted, is, walk};
-use crate::failure::{Exit, Failure};
+use super::walk::{Trusted, is, walk};
+use crate::failure::{Failure, Outcome};
 
 /// The user whose models these are.
 const SERVICE: &str = "ganglion";
@@ -39,51 +39,6 @@ pub(crate) struct Folder {
     held: OwnedFd,
     /// Who root has become.
     became: Option<String>,
-}
-
-/// On the way to it.
-struct Entering<'a> {
-    path: &'a Path,
-    makes: bool,
-    trusted: Trusted,
-    became: Option<String>,
-}
-
-impl Follow for Entering<'_> {
-    fn meet(&mut self, met: &FileStat) -> Result<(), Failure> {
-        let Some(owner) = self.trusted.stranger(met) else {
-            return Ok(());
-        };
-        self.became = Some(
-            become_user(owner, Gid::from_raw(met.st_gid)).map_err(|error| {
-                let message = format!(
-                    "{}: root cannot become user {owner}, whose folder is on the way: {error}",
-                    self.path.display()
-                );
-                Failure::new(Exit::Failed, message)
-            })?,
-        );
-        Ok(())
-    }
-
-    fn make(&self, parent: &OwnedFd, name: &OsStr, is_last: bool) -> Result<(), Errno> {
-        if !self.makes {
-            return Err(Errno::ENOENT);
-        }
-        match mkdirat(parent, name, MADE) {
-            Err(Errno::EEXIST) => Ok(()),
-            Ok(()) if is_last => hand_over(parent, name),
-            done => done,
-        }
-    }
-
-    fn failed(&self, error: Errno) -> Failure {
-        told(
-            failed(self.path, &error.into()),
-            self.path,
-            self.became.as_deref(),
-        )
-    }
 }
 
 /// The folder that root has made is the service's, where there is such a user, unless another than root may have put
@@ -117,12 +72,14 @@ fn told(failure: Failure, path: &Path, became: Option<&str>) -> Failure {
     let Some(user) = became else {
         return failure;
     };
-    let message = failure.message.unwrap_or_default();
-    let message = format!(
-        "{message}; this is done as user {user}, whose folder it is in: sudo chown -R {user}: {} where it must be that user's",
-        path.display()
-    );
-    Failure::new(failure.exit, message)
+    Failure {
+        message: format!(
+            "{}; this is done as user {user}, whose folder it is in: sudo chown -R {user}: {} where it must be that user's",
+            failure.message,
+            path.display()
+        ),
+        ..failure
+    }
 }
 
 impl Folder {
@@ -130,41 +87,58 @@ impl Folder {
     ///
     /// # Errors
     /// If it cannot be entered or made.
-    pub(super) fn enter(path: &Path) -> Result<Self, Failure> {
-        Self::open(path, true)
+    pub(super) fn enter(path: &Path) -> Outcome<Self> {
+        Self::open(path, |parent, name, is_last| {
+            match mkdirat(parent, name, MADE) {
+                Err(Errno::EEXIST) => Ok(()),
+                Ok(()) if is_last => hand_over(parent, name),
+                done => done,
+            }
+        })
     }
 
     /// Enters one that is there.
     ///
     /// # Errors
     /// If it is not, or cannot be entered.
-    pub(crate) fn existing(path: &Path) -> Result<Self, Failure> {
-        Self::open(path, false)
+    pub(crate) fn existing(path: &Path) -> Outcome<Self> {
+        Self::open(path, |_, _, _| Err(Errno::ENOENT))
     }
 
-    fn open(path: &Path, makes: bool) -> Result<Self, Failure> {
+    fn open(
+        path: &Path,
+        make: impl Fn(&OwnedFd, &OsStr, bool) -> Result<(), Errno>,
+    ) -> Outcome<Self> {
         // The service passes through all that is made here, whatever the umask of whoever runs this.
         umask(Mode::from_bits_truncate(0o022));
-        let mut entering = Entering {
+        let mut trusted = Trusted::default();
+        let mut became = None;
+        let found = walk(
             path,
-            makes,
-            trusted: Trusted::default(),
-            became: None,
-        };
-        let found = walk(path, &mut entering)?;
+            |met| {
+                let Some(owner) = trusted.stranger(met) else {
+                    return Ok(());
+                };
+                let user = become_user(owner, Gid::from_raw(met.st_gid));
+                became = Some(user.map_err(|error| {
+                    io::Error::other(format!(
+                        "root cannot become user {owner}, whose folder is on the way: {error}"
+                    ))
+                })?);
+                Ok(())
+            },
+            make,
+        );
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let held = openat(&found, ".", flags, Mode::empty());
-        let held = held.map_err(|error| entering.failed(error))?;
-        Ok(Self {
-            path: path.into(),
-            held,
-            became: entering.became,
-        })
-    }
-
-    /// Who root has become to enter it.
-    pub(super) fn became(&self) -> Option<&str> {
-        self.became.as_deref()
+        let held = found.and_then(|found| Ok(openat(&found, ".", flags, Mode::empty())?));
+        match held {
+            Ok(held) => Ok(Self {
+                path: path.into(),
+                held,
+                became,
+            }),
+            Err(error) => Err(told(failed(path, &error), path, became.as_deref())),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -179,10 +153,17 @@ impl Folder {
     /// An error of the disk about a file in it, with what helps.
     pub(crate) fn failed(&self, name: &OsStr, error: &io::Error) -> Failure {
         let failure = failed(&self.at(name), error);
-        match error.kind() {
-            io::ErrorKind::PermissionDenied => told(failure, &self.path, self.became()),
-            _ => failure,
-        }
+        let denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let became = self.became.as_deref().filter(|_| denied);
+        told(failure, &self.path, became)
+    }
+
+    /// The same of what was done with it.
+    ///
+    /// # Errors
+    /// That error.
+    pub(crate) fn told<T>(&self, name: &OsStr, done: io::Result<T>) -> Outcome<T> {
+        done.map_err(|error| self.failed(name, &error))
     }
 
     /// Whether anything has that name.
@@ -241,11 +222,10 @@ impl Folder {
             && stat.st_nlink == 1
             && stat.st_uid == geteuid().as_raw()
             && u64::try_from(stat.st_size).is_ok_and(|bytes| bytes <= most);
-        if is_own {
-            Ok(file.into())
-        } else {
-            Err(io::Error::other("it is no file of our own"))
+        if !is_own {
+            return Err(io::Error::other("it is no file of our own"));
         }
+        Ok(file.into())
     }
 
     /// Whether `file` still has that name.
@@ -274,27 +254,25 @@ impl Folder {
     ///
     /// # Errors
     /// If the disk refuses.
-    pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
+    pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
         match unlinkat(&self.held, name, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The same of a folder with all that is in it. No link in it is followed.
+    /// The same, and of a folder with all that is in it. No link is followed.
     ///
     /// # Errors
     /// If the disk refuses.
-    pub(crate) fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
+    pub(crate) fn remove_whole(&self, name: &OsStr) -> io::Result<()> {
+        let found = fstatat(&self.held, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        if !found.is_ok_and(|stat| is(&stat, SFlag::S_IFDIR)) {
+            return self.remove(name);
+        }
         // Below what is held, whatever has its path now.
         let held = PathBuf::from(format!("/proc/self/fd/{}", self.held.as_raw_fd()));
         fs::remove_dir_all(held.join(name))
-    }
-
-    /// Whether it is a folder itself, not a link to one.
-    pub(crate) fn has_folder(&self, name: &OsStr) -> bool {
-        let found = fstatat(&self.held, name, AtFlags::AT_SYMLINK_NOFOLLOW);
-        found.is_ok_and(|stat| is(&stat, SFlag::S_IFDIR))
     }
 
     /// Whether another `pull` is at work on a file of that name.
@@ -326,11 +304,4 @@ impl Folder {
         let disk = fstatvfs(&self.held).ok()?;
         Some(disk.blocks_available() * disk.fragment_size())
     }
-}
-
-/// `name`, and what ends it.
-pub(crate) fn beside(name: &OsStr, ending: &str) -> OsString {
-    let mut name = name.to_owned();
-    name.push(ending);
-    name
 }

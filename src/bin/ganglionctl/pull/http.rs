@@ -1,4 +1,8 @@
 //! Fetches over HTTP: follows redirects, goes on after a cut, and starts again where a server cannot go on.
+//!
+//! The crate hf-hub is not used: it keeps files in a cache of its own, by their paths, follows redirects from one host to
+//! another itself, and knows Hugging Face alone. Here what comes goes through a descriptor that `folder` holds, its sum is
+//! made as it comes, and any server will do.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -7,14 +11,14 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use nix::unistd::geteuid;
-use ureq::http::{Response, header};
+use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 use super::address::{follow, is_https, is_hugging_face};
 use super::part::{Part, Stopped};
 use crate::checksum;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Failure, Outcome, bail, failure};
 use crate::output;
 
 const REDIRECTS: usize = 10;
@@ -50,39 +54,37 @@ pub(super) fn fetch(
     part: &mut Part<'_>,
     bar: &ProgressBar,
     retries: u32,
-) -> Result<Option<String>, Failure> {
+) -> Outcome<Option<String>> {
     certificates(url)?;
     let agent = agent();
     let mut fruitless = 0;
     loop {
         let before = part.length();
-        match attempt(&agent, url, wanted, part, bar) {
+        let error = match attempt(&agent, url, wanted, part, bar) {
             Ok(sha256) => return Ok(sha256),
             Err(Stopped::Final(failure)) => return Err(failure),
-            Err(Stopped::Cut(error)) => {
-                fruitless = if part.length() > before {
-                    0
-                } else {
-                    fruitless + 1
-                };
-                if fruitless > retries {
-                    let came = match part.length() {
-                        0 => String::from("nothing came"),
-                        came => format!("{came} bytes came and are kept: run it again to go on"),
-                    };
-                    let message = format!("{url}: {error}; {came}");
-                    return Err(Failure::new(Exit::Unavailable, message));
-                }
-                bar.println(output::harmless(&format!("{error}; trying again")));
-                thread::sleep(pause(fruitless));
-            }
+            Err(Stopped::Cut(error)) => error,
+        };
+        let came = part.length();
+        fruitless = if came > before { 0 } else { fruitless + 1 };
+        if fruitless > retries && came == 0 {
+            bail!(Unavailable, "{url}: {error}; nothing came");
         }
+        if fruitless > retries {
+            bail!(
+                Unavailable,
+                "{url}: {error}; {came} bytes came and are kept: run it again to go on"
+            );
+        }
+        bar.println(output::harmless(&format!("{error}; trying again")));
+        // Longer each time.
+        thread::sleep(Duration::from_millis(100 << fruitless.min(8)));
     }
 }
 
 /// Makes sure that the certificates which are named can be read: without them nothing would be trusted, and nobody would
 /// say why.
-fn certificates(url: &str) -> Result<(), Failure> {
+fn certificates(url: &str) -> Outcome {
     if !is_https(url) {
         return Ok(());
     }
@@ -92,21 +94,16 @@ fn certificates(url: &str) -> Result<(), Failure> {
             if let Err(error) = File::open(&path)
                 && error.kind() == ErrorKind::PermissionDenied
             {
-                let message = format!(
+                bail!(
+                    Failed,
                     "{variable}={}: {error}: user {}, as whom this is fetched, must be able to read it",
                     path.display(),
                     geteuid()
                 );
-                return Err(Failure::new(Exit::Failed, message));
             }
         }
     }
     Ok(())
-}
-
-/// Longer each time.
-fn pause(fruitless: u32) -> Duration {
-    Duration::from_millis(100 << fruitless.min(8))
 }
 
 fn agent() -> Agent {
@@ -146,58 +143,53 @@ fn attempt(
     if let (Some(told), Some(wanted)) = (sha256.as_deref(), wanted)
         && told != wanted
     {
-        let message = format!(
+        return Err(Stopped::Final(failure!(
+            Data,
             "{url}: the server has a file with the SHA-256 {told}, and {wanted} was expected: it was not fetched"
-        );
-        return Err(Stopped::Final(Failure::new(Exit::Data, message)));
+        )));
     }
     if let Some(bytes) = bytes {
-        part.make_sure_of(bytes).map_err(Stopped::Final)?;
+        part.make_sure_of(bytes)?;
         part.expect(bytes);
     }
-    let text = |name| {
-        response
-            .headers()
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-    };
-    let number = |name| text(name).and_then(|value: &str| value.parse::<u64>().ok());
-    let range = text(header::CONTENT_RANGE).unwrap_or_default();
-    let strong = text(header::ETAG).filter(|version| !version.starts_with("W/"));
+    let length = text(&response, "content-length").and_then(|value| value.parse::<u64>().ok());
+    let range = text(&response, "content-range").unwrap_or_default();
+    let strong = text(&response, "etag").filter(|version| !version.starts_with("W/"));
     let continues = range.starts_with(&format!("bytes {}-", part.length()))
         && strong.is_none_or(|strong| Some(strong) == version.as_deref());
     let total = match response.status().as_u16() {
-        206 if continues => {
-            number(header::CONTENT_LENGTH).map(|more| part.length().saturating_add(more))
-        }
+        206 if continues => length.map(|more| part.length().saturating_add(more)),
         200 => {
-            part.begin(strong.map(|strong| (url, strong)))
-                .map_err(Stopped::Final)?;
-            number(header::CONTENT_LENGTH)
+            part.begin(strong.map(|strong| (url, strong)))?;
+            length
         }
         // All of it is there, or more than all.
         416 if range == format!("bytes */{}", part.length()) => return Ok(sha256),
         206 | 416 => {
-            part.begin(None).map_err(Stopped::Final)?;
+            part.begin(None)?;
             return Err(cut("the server sends another part than was asked for"));
         }
         500..600 | 408 | 429 => {
             return Err(cut(&format!("the server answers {}", response.status())));
         }
-        status => return Err(Stopped::Final(refused(url, status))),
+        status => return Err(refused(url, status).into()),
     };
     bar.set_length(total.unwrap_or(0));
     if let Some(total) = total {
-        part.make_sure_of(total).map_err(Stopped::Final)?;
+        part.make_sure_of(total)?;
     }
     part.append(&mut response.into_body().into_reader(), bar)?;
-    match total.filter(|total| part.length() != *total) {
+    let came = part.length();
+    match total.filter(|total| came != *total) {
         Some(total) => Err(cut(&format!(
-            "the connection was cut after {} of {total} bytes",
-            part.length()
+            "the connection was cut after {came} of {total} bytes"
         ))),
         None => Ok(sha256),
     }
+}
+
+fn text<'a>(response: &'a Response<Body>, header: &str) -> Option<&'a str> {
+    response.headers().get(header)?.to_str().ok()
 }
 
 /// What the status of an answer means to whoever asked.
@@ -209,10 +201,7 @@ fn refused(url: &str, status: u16) -> Failure {
         404 => "is there such a file? its name is told apart by upper and lower case",
         _ => "the server refuses it",
     };
-    Failure::new(
-        Exit::Unavailable,
-        format!("{url}: the server answers {status}; {helps}"),
-    )
+    failure!(Unavailable, "{url}: the server answers {status}; {helps}")
 }
 
 /// What it means that no answer came.
@@ -224,10 +213,7 @@ fn unanswered(url: &str, error: ureq::Error) -> Stopped {
         ureq::Error::Io(error) if error.kind() == ErrorKind::InvalidData => UNTRUSTED,
         _ => return Stopped::Cut(error.into_io()),
     };
-    Stopped::Final(Failure::new(
-        Exit::Unavailable,
-        format!("{url}: {error}{helps}"),
-    ))
+    failure!(Unavailable, "{url}: {error}{helps}").into()
 }
 
 fn cut(why: &str) -> Stopped {
@@ -239,41 +225,27 @@ fn ask(agent: &Agent, url: &str, from: u64, version: Option<&str>) -> Result<Ans
     let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let (mut at, mut sha256, mut bytes) = (url.to_owned(), None, None);
     for _ in 0..=REDIRECTS {
-        let mut request = agent.get(&at).header(header::ACCEPT_ENCODING, "identity");
+        let mut request = agent.get(&at).header("accept-encoding", "identity");
         if let Some(token) = token.as_deref().filter(|_| is_hugging_face(&at)) {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+            request = request.header("authorization", format!("Bearer {token}"));
         }
         if let Some(version) = version {
-            request = request.header(header::RANGE, format!("bytes={from}-"));
-            request = request.header(header::IF_RANGE, version);
+            request = request.header("range", format!("bytes={from}-"));
+            request = request.header("if-range", version);
         }
         let response = request.call().map_err(|error| unanswered(&at, error))?;
-        let text = |name: &str| {
-            response
-                .headers()
-                .get(name)
-                .and_then(|value| value.to_str().ok())
-        };
-        let told = text(LINKED_ETAG).map(|etag| etag.trim_matches('"'));
+        let told = text(&response, LINKED_ETAG).map(|etag| etag.trim_matches('"'));
         sha256 = sha256.or_else(|| told.and_then(checksum::parse));
-        bytes = bytes.or_else(|| text(LINKED_SIZE).and_then(|size| size.parse().ok()));
-        let status = response.status();
-        match text("location").filter(|_| status.is_redirection()) {
-            Some(location) => {
-                at = follow(&at, location).map_err(|why| {
-                    let message = format!("{at}: {why}");
-                    Stopped::Final(Failure::new(Exit::Unavailable, message))
-                })?;
-            }
-            None => {
-                return Ok(Answer {
-                    response,
-                    sha256,
-                    bytes,
-                });
-            }
-        }
+        bytes = bytes.or_else(|| text(&response, LINKED_SIZE)?.parse().ok());
+        let leads = response.status().is_redirection();
+        let Some(location) = text(&response, "location").filter(|_| leads) else {
+            return Ok(Answer {
+                response,
+                sha256,
+                bytes,
+            });
+        };
+        at = follow(&at, location).map_err(|why| failure!(Unavailable, "{at}: {why}"))?;
     }
-    let message = format!("{url}: more than {REDIRECTS} redirects");
-    Err(Stopped::Final(Failure::new(Exit::Unavailable, message)))
+    Err(failure!(Unavailable, "{url}: more than {REDIRECTS} redirects").into())
 }

@@ -14,7 +14,7 @@ mod source;
 mod walk;
 
 use std::ffi::{OsStr, OsString};
-use std::io::IsTerminal as _;
+use std::io::{ErrorKind, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -22,12 +22,11 @@ use ganglion::model::Checkpoint;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::doctor::Machine;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Failure, Outcome, bail, failure};
 use crate::{checksum, models, output};
-use address::Address;
+use address::{Address, From};
 use folder::Folder;
 use part::Part;
-use source::Source;
 
 /// Bytes of the largest file that is taken if nobody says how large it is: what an Orin has memory for.
 const LARGEST: u64 = 64 << 30;
@@ -58,37 +57,32 @@ fn sha256(text: &str) -> Result<String, String> {
     checksum::parse(text).ok_or_else(|| "it must be 64 hexadecimal digits".into())
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let Some(model) = arguments.model.as_deref().filter(|_| !arguments.list) else {
-        output::print(&models::table())?;
-        return Ok(Exit::Ok);
+        return output::print(&models::table());
     };
     let address = Address::of(model)?;
     let name = OsString::from(address.file_name()?);
-    let mut source = match &address {
-        Address::File(path) => Some(Source::open(path)?),
-        Address::Remote(_) => None,
-    };
+    // Before root gives up what lets it read.
+    let from = address.open()?;
     // The service, and setup, look for it from elsewhere.
-    let path =
-        std::path::absolute(&arguments.dir).map_err(|error| failed(&arguments.dir, &error))?;
+    let path = std::path::absolute(&arguments.dir);
+    let path = path.map_err(|error| failed(&arguments.dir, &error))?;
     let folder = Folder::enter(&path)?;
     let listed = models::named(model);
     let bytes = listed.as_ref().map(|model| model.bytes);
-    let wanted = arguments
-        .sha256
-        .clone()
-        .or(listed.map(|model| model.sha256));
+    let wanted = arguments.sha256.clone();
+    let wanted = wanted.or(listed.map(|model| model.sha256));
     if folder.has(&name) && !arguments.force {
         return there(&folder, &name, wanted.as_deref());
     }
     let file = folder.at(&name);
+    let shown = file.display();
     let mut part = Part::open(&folder, &name, bytes.unwrap_or(LARGEST))?;
     let bar = progress(&file);
-    let told = match (&address, &mut source) {
-        (_, Some(source)) => part.copy(source, &bar).map(|()| None),
-        (Address::File(_), None) => Ok(None),
-        (Address::Remote(url), None) => {
+    let told = match from {
+        From::File(mut source) => part.copy(&mut source, &bar).map(|()| None),
+        From::Server(url) => {
             http::fetch(url, wanted.as_deref(), &mut part, &bar, arguments.retries)
         }
     };
@@ -103,71 +97,68 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     if let Err(error) = Checkpoint::open(&part.path()) {
         part.discard();
         let why = error.defect;
-        return Err(Failure::new(
-            Exit::Data,
-            format!("what came is no model that this release can run, and was not kept: {why}"),
-        ));
+        bail!(
+            Data,
+            "what came is no model that this release can run, and was not kept: {why}"
+        );
     }
     part.finish(&found)?;
-    let checked = if expected.is_some() {
-        "its SHA-256 is as expected"
-    } else {
-        "its SHA-256 is now recorded; nobody told what it should be"
+    let checked = match expected {
+        Some(_) => "its SHA-256 is as expected",
+        None => "its SHA-256 is now recorded; nobody told what it should be",
     };
-    output::tell(&format!("{}: {checked} ({found})", file.display()));
+    output::tell(&format!("{shown}: {checked} ({found})"));
     if let Some(why) = Machine::new(None).hides(&file) {
         output::tell(&format!(
             "the service will not be able to use it there: {why}"
         ));
     }
     output::tell(&format!(
-        "next: sudo ganglionctl setup --model {0}; or, where gangliond is set up already, sudo ganglionctl use {0}",
-        file.display()
+        "next: sudo ganglionctl setup --model {shown}; or, where gangliond is set up already, sudo ganglionctl use {shown}"
     ));
-    output::print(&format!("{}\n", file.display()))?;
-    Ok(Exit::Ok)
+    output::print(&format!("{shown}\n"))
 }
 
 /// It need not be fetched, if it is what was asked for.
-fn there(folder: &Folder, name: &OsStr, expected: Option<&str>) -> Result<Exit, Failure> {
+fn there(folder: &Folder, name: &OsStr, expected: Option<&str>) -> Outcome {
     let file = folder.at(name);
     let shown = file.display();
     let mut there = folder.read(name).map_err(|error| {
-        let message =
-            format!("{shown} is there, but: {error}: --force puts the model in its place");
-        Failure::new(Exit::Data, message)
+        failure!(
+            Data,
+            "{shown} is there, but: {error}: --force puts the model in its place"
+        )
     })?;
     let recorded = || {
-        let record = folder.read(checksum::beside(name.as_ref()).as_os_str());
+        let record = folder.read(&checksum::beside(name, checksum::RECORDED));
         checksum::in_record(record.ok()?)
     };
     if let Some(expected) = expected.map(str::to_owned).or_else(recorded) {
-        let found = checksum::of(&mut there).map_err(|error| folder.failed(name, &error))?;
+        let found = folder.told(name, checksum::of(&mut there))?;
         if found != expected {
-            let message = format!(
+            bail!(
+                Data,
                 "{shown} is there with the SHA-256 {found}, not {expected}: --force fetches it again"
             );
-            return Err(Failure::new(Exit::Data, message));
         }
     }
     output::tell(&format!("{shown} is there already"));
-    output::print(&format!("{shown}\n"))?;
-    Ok(Exit::Ok)
+    output::print(&format!("{shown}\n"))
 }
 
 /// An error of the disk, with what helps.
 fn failed(file: &Path, error: &std::io::Error) -> Failure {
     let shown = file.display();
     let helps = match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
+        ErrorKind::PermissionDenied => {
             "; run it with sudo, or name a folder of your own with --dir"
         }
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "; make room, or name another disk with --dir: a second run goes on where this one stopped"
         }
         _ => "",
     };
-    Failure::new(Exit::Failed, format!("{shown}: {error}{helps}"))
+    failure!(Failed, "{shown}: {error}{helps}")
 }
 
 /// On standard error, where that is a terminal.

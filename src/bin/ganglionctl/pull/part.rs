@@ -11,10 +11,10 @@ use indicatif::ProgressBar;
 use sha2::{Digest as _, Sha256};
 
 use super::failed;
-use super::folder::{Folder, beside};
+use super::folder::Folder;
 use super::source::Source;
-use crate::checksum;
-use crate::failure::{Exit, Failure};
+use crate::checksum::{self, beside};
+use crate::failure::{Failure, Outcome, bail, failure};
 
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 18;
@@ -29,6 +29,12 @@ pub(super) enum Stopped {
     Cut(io::Error),
     /// Trying again would not help.
     Final(Failure),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Final(failure)
+    }
 }
 
 #[derive(Debug)]
@@ -51,21 +57,10 @@ impl<'a> Part<'a> {
     ///
     /// # Errors
     /// If it cannot be written, or another run is at it.
-    pub(super) fn open(folder: &'a Folder, whole: &OsStr, most: u64) -> Result<Self, Failure> {
+    pub(super) fn open(folder: &'a Folder, whole: &OsStr, most: u64) -> Outcome<Self> {
         let name = beside(whole, ".part");
         let mut file = lock(folder, whole, &name, most)?;
-        let (mut digest, mut length) = (Sha256::new(), 0);
-        let mut piece = vec![0; PIECE];
-        loop {
-            let read = file
-                .read(&mut piece)
-                .map_err(|error| folder.failed(&name, &error))?;
-            if read == 0 {
-                break;
-            }
-            digest.update(&piece[..read]);
-            length += read as u64;
-        }
+        let (digest, length) = folder.told(&name, checksum::digest(&mut file))?;
         Ok(Self {
             folder,
             whole: whole.into(),
@@ -98,43 +93,43 @@ impl<'a> Part<'a> {
     ///
     /// # Errors
     /// If the disk refuses.
-    pub(super) fn begin(&mut self, version: Option<(&str, &str)>) -> Result<(), Failure> {
+    pub(super) fn begin(&mut self, version: Option<(&str, &str)>) -> Outcome {
         let begun = self.file.set_len(0).and_then(|()| self.file.rewind());
-        begun.map_err(|error| self.folder.failed(&self.name, &error))?;
+        self.folder.told(&self.name, begun)?;
         (self.digest, self.length) = (Sha256::new(), 0);
         let version = version.map(|(url, version)| format!("{url}\n{version}\n"));
         // What would not be read again is not kept.
-        match version.filter(|text| text.len() as u64 <= ETAG) {
+        let noted = match version.filter(|text| text.len() as u64 <= ETAG) {
             Some(text) => self.folder.put(&self.etag, &text),
             None => self.folder.remove(&self.etag),
-        }
-        .map_err(|error| self.folder.failed(&self.etag, &error))
+        };
+        self.folder.told(&self.etag, noted)
     }
 
     /// Refuses what is too long, or what the disk has no room for, before it comes.
     ///
     /// # Errors
     /// If `total` bytes are more than may come, or what of them is not there yet is more than is free.
-    pub(super) fn make_sure_of(&self, total: u64) -> Result<(), Failure> {
+    pub(super) fn make_sure_of(&self, total: u64) -> Outcome {
         if total > self.most {
-            let message = format!(
+            bail!(
+                Data,
                 "{}: {total} bytes would come, and at most {} were expected: it was not fetched",
                 self.folder.at(&self.whole).display(),
                 self.most
             );
-            return Err(Failure::new(Exit::Data, message));
         }
         let more = total.saturating_sub(self.length);
         let Some(free) = self.folder.free().filter(|free| more > *free) else {
             return Ok(());
         };
-        let message = format!(
+        Err(failure!(
+            Failed,
             "{}: {} MiB are still to come and {} MiB are free: make room, or name another disk with --dir",
             self.folder.path().display(),
             more.div_ceil(1 << 20),
             free >> 20
-        );
-        Err(Failure::new(Exit::Failed, message))
+        ))
     }
 
     /// Expects no more than so many bytes in all.
@@ -158,18 +153,18 @@ impl<'a> Part<'a> {
                 Err(error) => return Err(Stopped::Cut(error)),
             };
             if read as u64 > self.most.saturating_sub(self.length) {
-                self.begin(None).map_err(Stopped::Final)?;
-                let message = format!(
-                    "{}: more came than the {} bytes that were expected: it was not kept",
-                    self.folder.at(&self.whole).display(),
-                    self.most
-                );
-                return Err(Stopped::Final(Failure::new(Exit::Data, message)));
+                self.begin(None)?;
+                let (whole, most) = (self.folder.at(&self.whole), self.most);
+                let whole = whole.display();
+                return Err(Stopped::Final(failure!(
+                    Data,
+                    "{whole}: more came than the {most} bytes that were expected: it was not kept"
+                )));
             }
             if let Err(error) = self.file.write_all(&piece[..read]) {
                 // What came in part would not be known by its digest.
                 let _ = self.file.set_len(self.length);
-                return Err(Stopped::Final(self.folder.failed(&self.name, &error)));
+                return Err(self.folder.failed(&self.name, &error).into());
             }
             self.digest.update(&piece[..read]);
             self.length += read as u64;
@@ -181,7 +176,7 @@ impl<'a> Part<'a> {
     ///
     /// # Errors
     /// If it cannot be read, or not be written here.
-    pub(super) fn copy(&mut self, source: &mut Source, bar: &ProgressBar) -> Result<(), Failure> {
+    pub(super) fn copy(&mut self, source: &mut Source, bar: &ProgressBar) -> Outcome {
         bar.set_length(source.bytes);
         self.begin(None)?;
         self.make_sure_of(source.bytes)?;
@@ -196,14 +191,14 @@ impl<'a> Part<'a> {
     ///
     /// # Errors
     /// If it is another.
-    pub(super) fn check(&self, expected: Option<&str>) -> Result<String, Failure> {
+    pub(super) fn check(&self, expected: Option<&str>) -> Outcome<String> {
         let found = checksum::hexadecimal(&self.digest.clone().finalize());
         if let Some(expected) = expected.filter(|expected| *expected != found) {
             self.discard();
-            let message = format!(
+            bail!(
+                Data,
                 "what came has the SHA-256 {found}, and {expected} was expected: it was not kept"
             );
-            return Err(Failure::new(Exit::Data, message));
         }
         Ok(found)
     }
@@ -217,12 +212,13 @@ impl<'a> Part<'a> {
     ///
     /// # Errors
     /// If the disk refuses.
-    pub(super) fn finish(self, found: &str) -> Result<(), Failure> {
+    pub(super) fn finish(self, found: &str) -> Outcome {
         let (folder, whole) = (self.folder, &self.whole);
-        let sum = checksum::beside(whole.as_ref()).into_os_string();
+        let sum = beside(whole, checksum::RECORDED);
         let line = format!("{found}  {}\n", whole.to_string_lossy());
         // The service reads it, whoever it belongs to.
-        self.file
+        let finished = self
+            .file
             .set_permissions(Permissions::from_mode(0o644))
             .and_then(|()| self.file.sync_all())
             .and_then(|()| folder.put(&sum, &line))
@@ -230,23 +226,21 @@ impl<'a> Part<'a> {
             .and_then(|()| {
                 let _ = folder.remove(&self.etag);
                 folder.sync()
-            })
-            .map_err(|error| folder.failed(whole, &error))
+            });
+        folder.told(whole, finished)
     }
 }
 
 /// The part, for this run alone.
-fn lock(folder: &Folder, whole: &OsStr, name: &OsStr, most: u64) -> Result<File, Failure> {
+fn lock(folder: &Folder, whole: &OsStr, name: &OsStr, most: u64) -> Outcome<File> {
     loop {
-        let file = folder
-            .take(name, most)
-            .map_err(|error| folder.failed(name, &error))?;
+        let file = folder.told(name, folder.take(name, most))?;
         if file.try_lock().is_err() {
-            let message = format!(
+            bail!(
+                Busy,
                 "{} is being fetched by another ganglionctl",
                 folder.at(whole).display()
             );
-            return Err(Failure::new(Exit::Busy, message));
         }
         // Another run may have finished between the two: then this is the whole file.
         if folder.names(name, &file) {

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
@@ -13,64 +14,50 @@ use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::unistd::{Uid, geteuid};
 
-use crate::failure::Failure;
-
 /// As many links as the kernel follows.
 const LINKS: usize = 40;
 
-/// What decides on the way.
-pub(super) trait Follow {
-    /// Looks at the next thing, before anything in it is touched: the root folder first, a link before what it names.
-    ///
-    /// # Errors
-    /// What ends the walk.
-    fn meet(&mut self, met: &FileStat) -> Result<(), Failure>;
+/// What is open so can neither be read nor waits.
+const FOUND: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
-    /// Makes what is missing in `parent`; not unless it is to be made.
-    ///
-    /// # Errors
-    /// If it cannot be.
-    fn make(&self, parent: &OwnedFd, name: &OsStr, is_last: bool) -> Result<(), Errno> {
-        let _ = (parent, name, is_last);
-        Err(Errno::ENOENT)
-    }
-
-    /// What to say of an error of the disk.
-    fn failed(&self, error: Errno) -> Failure;
-}
-
-/// What `path`, an absolute one, names: open with `O_PATH`, which neither reads nor waits.
+/// What `path`, an absolute one, names.
+///
+/// `meet` looks at each thing on the way before anything in it is touched: the root folder first, a link before what it
+/// names. `make` makes what is missing in a folder; it hears whether that is the last name.
 ///
 /// # Errors
-/// What the follower or the disk refuses.
-pub(super) fn walk(path: &Path, follow: &mut impl Follow) -> Result<OwnedFd, Failure> {
-    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-    let open_root = || open("/", flags | OFlag::O_DIRECTORY, Mode::empty());
-    let mut at = open_root().map_err(|error| follow.failed(error))?;
-    meet(&at, follow)?;
+/// What these or the disk refuse.
+pub(super) fn walk(
+    path: &Path,
+    mut meet: impl FnMut(&FileStat) -> io::Result<()>,
+    make: impl Fn(&OwnedFd, &OsStr, bool) -> Result<(), Errno>,
+) -> io::Result<OwnedFd> {
+    let root = || open("/", FOUND | OFlag::O_DIRECTORY, Mode::empty());
+    let mut at = root()?;
+    meet(&fstat(&at)?)?;
     let mut names: VecDeque<_> = names(path).collect();
     let mut links = 0;
     while let Some(name) = names.pop_front() {
-        let next = match next(&at, &name) {
-            Err(Errno::ENOENT) => follow
-                .make(&at, &name, names.is_empty())
-                .and_then(|()| next(&at, &name)),
-            found => found,
-        };
-        let next = next.map_err(|error| follow.failed(error))?;
-        if !is(&meet(&next, follow)?, SFlag::S_IFLNK) {
-            at = next;
+        let mut found = next(&at, &name);
+        if matches!(found, Err(Errno::ENOENT)) {
+            make(&at, &name, names.is_empty())?;
+            found = next(&at, &name);
+        }
+        let found = found?;
+        let stat = fstat(&found)?;
+        meet(&stat)?;
+        if !is(&stat, SFlag::S_IFLNK) {
+            at = found;
             continue;
         }
         links += 1;
-        let target = match links {
-            ..=LINKS => readlinkat(&next, ""),
-            _ => Err(Errno::ELOOP),
-        };
-        let target = target.map_err(|error| follow.failed(error))?;
+        if links > LINKS {
+            return Err(Errno::ELOOP.into());
+        }
+        let target = readlinkat(&found, "")?;
         let target = Path::new(&target);
         if target.is_absolute() {
-            at = open_root().map_err(|error| follow.failed(error))?;
+            at = root()?;
         }
         for name in self::names(target).rev() {
             names.push_front(name);
@@ -89,17 +76,11 @@ fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
 
 /// As a folder first: only so are folders mounted that are mounted when they are needed.
 fn next(at: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let flags = FOUND | OFlag::O_NOFOLLOW;
     match openat(at, name, flags | OFlag::O_DIRECTORY, Mode::empty()) {
         Err(Errno::ENOTDIR | Errno::ELOOP) => openat(at, name, flags, Mode::empty()),
         found => found,
     }
-}
-
-fn meet(at: &OwnedFd, follow: &mut impl Follow) -> Result<FileStat, Failure> {
-    let met = fstat(at).map_err(|error| follow.failed(error))?;
-    follow.meet(&met)?;
-    Ok(met)
 }
 
 pub(super) fn is(stat: &FileStat, kind: SFlag) -> bool {

@@ -6,11 +6,11 @@ mod reference;
 use std::path::PathBuf;
 
 use clap::Parser;
-use ganglion::engine::score::{compare, score};
+use ganglion::engine::score::{Case, compare, score};
 use ganglion::graph::Mode;
 
-use crate::failure::{Exit, Failure};
-use crate::offline::{self, Setup};
+use crate::failure::{Exit, OrFail as _, Outcome, bail};
+use crate::offline::Setup;
 use crate::output;
 use bounds::{Bounds, Given};
 
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     setup: Setup,
     /// What of the work is recorded and replayed
-    #[arg(long, value_parser = offline::mode(), default_value = Mode::default().name())]
+    #[arg(long, value_enum, default_value_t)]
     mode: Mode,
     /// Greedy tokens after each case [default: 0, or with --compare as many as FILE has]
     #[arg(long, value_name = "N")]
@@ -40,49 +40,40 @@ pub(crate) struct Arguments {
     file: PathBuf,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let Arguments { setup, file, .. } = arguments;
     let checkpoint = setup.open()?;
     let reference = reference::read(file, checkpoint.shape.vocabulary)?;
-    let greedy = match (arguments.greedy, arguments.compare) {
-        (Some(greedy), _) => greedy,
-        (None, true) => {
-            let known = reference.cases.iter().map(|case| case.greedy.len());
-            known.max().unwrap_or(0)
-        }
-        (None, false) => 0,
+    let most = |of: fn(&Case) -> usize| reference.cases.iter().map(of).max().unwrap_or(0);
+    let known = if arguments.compare {
+        most(|case| case.greedy.len())
+    } else {
+        0
     };
-    let longest = reference
-        .cases
-        .iter()
-        .map(|case| case.input_ids.len())
-        .max();
-    let context = longest.unwrap_or(0).saturating_add(greedy);
+    let greedy = arguments.greedy.unwrap_or(known);
+    let context = most(|case| case.input_ids.len()).saturating_add(greedy);
     let mut runner = setup.load(&checkpoint, (context, 1), arguments.mode, &mut |_, _| ())?;
-    let mut scores = score(&mut runner, &reference, greedy)
-        .map_err(|error| Failure::new(Exit::Data, format!("{}: {error}", file.display())))?;
+    let shown = file.display();
+    let mut scores = score(&mut runner, &reference, greedy).or_fail(Exit::Data, &shown)?;
 
-    let kv = setup.kv_type();
+    let kv = setup.kv;
     if !arguments.compare {
         scores.source = format!("{}, {} KV", scores.source, kv.name());
-        output::print_json_line(&scores)?;
-        return Ok(Exit::Ok);
+        // One line, for it is mostly a long list of numbers.
+        let text = serde_json::to_string(&scores).or_fail(Exit::Failed, "JSON")?;
+        return output::print(&format!("{text}\n"));
     }
     let comparison = compare(&scores, &reference);
     if comparison.positions == 0 {
-        return Err(Failure::new(
-            Exit::Data,
-            format!(
-                "{}: no case has token_logprobs or last_top10 to compare with",
-                file.display()
-            ),
-        ));
+        bail!(
+            Data,
+            "{shown}: no case has token_logprobs or last_top10 to compare with"
+        );
     }
     output::print(&comparison.to_string())?;
     let exceeded = Bounds::new(&arguments.bounds, runner.backend(), kv).exceeded(&comparison);
-    if exceeded.is_empty() {
-        Ok(Exit::Ok)
-    } else {
-        Err(Failure::new(Exit::Failed, exceeded.join("; ")))
+    if !exceeded.is_empty() {
+        bail!(Failed, "{}", exceeded.join("; "));
     }
+    Ok(())
 }

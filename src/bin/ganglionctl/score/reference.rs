@@ -4,24 +4,25 @@ use std::path::Path;
 
 use ganglion::engine::score::{Case, Reference};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, OrFail as _, Outcome, bail};
 
 /// Reads `path`; every id must be below `vocabulary`.
 ///
 /// # Errors
 /// `Exit::Data` if it cannot be read, is not in the format, contradicts itself, or was made for another
 /// model.
-pub(super) fn read(path: &Path, vocabulary: usize) -> Result<Reference, Failure> {
-    let bad = |why: &dyn std::fmt::Display| {
-        Failure::new(Exit::Data, format!("{}: {why}", path.display()))
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| bad(&error))?;
-    let reference: Reference = serde_json::from_str(&text).map_err(|error| bad(&error))?;
+pub(super) fn read(path: &Path, vocabulary: usize) -> Outcome<Reference> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).or_fail(Exit::Data, &shown)?;
+    let reference: Reference = serde_json::from_str(&text).or_fail(Exit::Data, &shown)?;
     if reference.cases.is_empty() {
-        return Err(bad(&"cases is empty; give at least one with input_ids"));
+        bail!(
+            Data,
+            "{shown}: cases is empty; give at least one with input_ids"
+        );
     }
     for (number, case) in reference.cases.iter().enumerate() {
-        check(case, vocabulary).map_err(|why| bad(&format!("cases[{number}]: {why}")))?;
+        check(case, vocabulary).or_fail(Exit::Data, format!("{shown}: cases[{number}]"))?;
     }
     Ok(reference)
 }

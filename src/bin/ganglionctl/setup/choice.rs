@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use ganglion::config::{Backend, Config};
-use ganglion::engine::runner::Settings;
+use ganglion::config::Config;
+use ganglion::engine::runner::{Backend, Settings};
 use ganglion::engine::{LoadError, MemoryRefusal, Site, forecast};
 use ganglion::model::Checkpoint;
 use ganglion::service;
 
 use crate::doctor::Machine;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Outcome, failure};
 
 /// Tokens of a conversation: no more than this is taken unasked, and below this fewer conversations are kept.
 const MOST: usize = 32_768;
@@ -36,7 +36,7 @@ pub(super) fn choose(
     model: &Path,
     checkpoint: &Checkpoint,
     config: &Config,
-) -> Result<Choice, Failure> {
+) -> Outcome<Choice> {
     let site = match config.backend {
         Backend::Cpu => Site::Cpu,
         backend => machine.site(backend)?,
@@ -59,8 +59,10 @@ pub(super) fn choose(
     }
     settings.slots = 1;
     largest(checkpoint, &settings, site).map_err(|error| {
-        let message = format!("{error}; a smaller model: ganglionctl pull --list");
-        Failure::new(Exit::Unavailable, message)
+        failure!(
+            Unavailable,
+            "{error}; a smaller model: ganglionctl pull --list"
+        )
     })
 }
 

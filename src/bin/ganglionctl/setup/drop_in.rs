@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::stat::{Mode, umask};
 
 use super::choice::Choice;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
 
 const NAME: &str = "50-setup.toml";
 
@@ -35,28 +35,26 @@ impl DropIn {
     ///
     /// # Errors
     /// If what it says is no configuration.
-    pub(super) fn with_model(&self, model: &Path) -> Result<String, Failure> {
+    pub(super) fn with_model(&self, model: &Path) -> Outcome<String> {
         let before = String::from_utf8_lossy(self.before.as_deref().unwrap_or_default());
-        let wrong = |why: &dyn std::fmt::Display| {
-            Failure::new(Exit::Config, format!("{}: {why}", self.file.display()))
+        let said = before.parse::<toml::Table>();
+        let mut said = said.or_fail(Exit::Config, self.file.display())?;
+        let section = said.entry("model").or_insert(toml::Table::new().into());
+        let Some(section) = section.as_table_mut() else {
+            let file = self.file.display();
+            bail!(Config, "{file}: model must be a section");
         };
-        let mut said: toml::Table = before.parse().map_err(|error| wrong(&error))?;
-        let section = said
-            .entry("model")
-            .or_insert_with(|| toml::Table::new().into());
-        let section = section
-            .as_table_mut()
-            .ok_or_else(|| wrong(&"model must be a section"))?;
         section.insert("path".into(), model.display().to_string().into());
-        Ok(format!(
-            "# Written by `ganglionctl use`. It is written anew when that or `ganglionctl setup` is run again;\n# your own \
-             settings belong in a file that comes after it, such as 60-local.toml.\n{said}"
+        Ok(written(
+            "`ganglionctl use`",
+            "that or `ganglionctl setup`",
+            &said.to_string(),
         ))
     }
 
     /// # Errors
     /// What the disk refuses.
-    pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
+    pub(super) fn write(&self, text: &str) -> Outcome {
         self.replace(text.as_bytes())
             .map_err(|error| self.failed(&error))
     }
@@ -65,7 +63,7 @@ impl DropIn {
     ///
     /// # Errors
     /// What the disk refuses.
-    pub(super) fn restore(&self) -> Result<(), Failure> {
+    pub(super) fn restore(&self) -> Outcome {
         let restored = match &self.before {
             Some(before) => self.replace(before),
             None => match fs::remove_file(&self.file) {
@@ -93,19 +91,21 @@ impl DropIn {
             io::ErrorKind::PermissionDenied => "; run it with sudo",
             _ => "",
         };
-        let message = format!("{}: {error}{helps}", self.file.display());
-        Failure::new(Exit::Failed, message)
+        failure!(Failed, "{}: {error}{helps}", self.file.display())
     }
 }
 
-/// What it says.
+/// What `setup` writes.
 pub(super) fn text(board: &str, model: &Path, choice: Choice) -> String {
     let Choice { context, slots, .. } = choice;
+    let path = toml::Value::String(model.display().to_string());
+    let said = format!("[model]\npath = {path}\n\n[kv]\ncontext = {context}\nslots = {slots}\n");
+    written(&format!("`ganglionctl setup` for {board}"), "that", &said)
+}
+
+fn written(by: &str, again: &str, said: &str) -> String {
     format!(
-        "# Written by `ganglionctl setup` for {}. It is written anew when that is run again;\n# your own settings belong \
-         in a file that comes after it, such as 60-local.toml.\n[model]\npath = {}\n\n[kv]\ncontext = {context}\nslots = \
-         {slots}\n",
-        board,
-        toml::Value::String(model.display().to_string()),
+        "# Written by {by}. It is written anew when {again} is run again;\n# your own settings belong in a file that comes \
+         after it, such as 60-local.toml.\n{said}"
     )
 }

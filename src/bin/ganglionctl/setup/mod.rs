@@ -10,6 +10,7 @@ pub(crate) mod switch;
 mod unit;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -21,7 +22,7 @@ use self::choice::{Choice, choose};
 use self::drop_in::DropIn;
 use self::unit::Held;
 use crate::doctor::Machine;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
 use crate::{models, output};
 
 #[derive(Debug, Parser)]
@@ -37,43 +38,37 @@ pub(crate) struct Arguments {
     root: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let machine = Machine::new(arguments.root.as_deref());
     let file = machine.path(Path::new(config::DEFAULT_FILE));
     let before = match Config::read(&file) {
-        Ok(config) => config,
         // The drop-in stands without it.
-        Err(ConfigError::Unreadable { source, .. })
-            if source.kind() == std::io::ErrorKind::NotFound =>
-        {
+        Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
             Config::default()
         }
-        Err(error) => return Err(Failure::new(Exit::Config, error.to_string())),
+        read => read.or_exit(Exit::Config)?,
     };
     let model = model(&machine, arguments.model.as_deref(), &before)?;
-    let checkpoint = Checkpoint::open(&machine.outside(&model))
-        .map_err(|error| Failure::new(Exit::Data, error.to_string()))?;
-    let does = |what: &str| {
-        output::print(&format!(
-            "{}{what}\n",
-            if arguments.dry_run { "would: " } else { "" }
-        ))
-    };
+    let checkpoint = Checkpoint::open(&machine.outside(&model)).or_exit(Exit::Data)?;
+    let would = if arguments.dry_run { "would: " } else { "" };
+    let does = |what: &str| output::print(&format!("{would}{what}\n"));
     does(&format!("board: {}", machine.name()))?;
+    let mib = checkpoint.weight_bytes() >> 20;
     does(&format!(
-        "model: {} ({} MiB of weights)",
-        model.display(),
-        checkpoint.weight_bytes() >> 20
+        "model: {} ({mib} MiB of weights)",
+        model.display()
     ))?;
 
     if let Some(why) = machine.hides(&model) {
-        return Err(Failure::new(Exit::Data, why));
+        bail!(Data, "{why}");
     }
 
     let acts = machine.is_live() && !arguments.dry_run;
     if acts && !Uid::effective().is_root() {
-        let message = "it writes below /etc and starts the service: run it with sudo";
-        return Err(Failure::new(Exit::Forbidden, message));
+        bail!(
+            Forbidden,
+            "it writes below /etc and starts the service: run it with sudo"
+        );
     }
     let ran = machine.is_live() && unit::runs();
     if ran {
@@ -82,9 +77,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let drop_in = DropIn::of(&file);
     let held = acts.then(|| Held::still(ran)).transpose()?;
     let written = choose(&machine, &model, &checkpoint, &before).and_then(|choice| {
+        let Choice { context, slots, takes } = choice;
         does(&format!(
-            "kv.context = {}, kv.slots = {}: {} MiB in all, and a quarter of the memory left to others",
-            choice.context, choice.slots, choice.takes
+            "kv.context = {context}, kv.slots = {slots}: {takes} MiB in all, and a quarter of the memory left to others"
         ))?;
         does(&format!("write {}", drop_in.file().display()))?;
         let text = drop_in::text(machine.name(), &model, choice);
@@ -112,99 +107,97 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         }
         Ok(())
     });
-    match started {
-        Ok(()) => Ok(Exit::Ok),
-        Err(failure) if acts && ran => Err(back(&drop_in, failure)),
-        Err(failure) => Err(failure),
-    }
+    started.map_err(|failure| {
+        if acts && ran {
+            back(&drop_in, failure)
+        } else {
+            failure
+        }
+    })
 }
 
 /// Whether the configuration now says what was written: a file that comes later may say otherwise.
 ///
 /// # Errors
 /// If it names another model, or cannot be read.
-fn in_force(file: &Path, model: &Path, choice: Choice) -> Result<(), Failure> {
-    let told = |why: String| Failure::new(Exit::Config, why);
-    let config = Config::read(file).map_err(|error| told(error.to_string()))?;
-    let later = "a file in gangliond.toml.d that comes after 50-setup.toml says";
-    match config.model.path {
-        Some(path) if path != model => {
-            return Err(told(format!(
-                "{later} model.path = {}: remove that line, or name that model",
-                path.display()
-            )));
-        }
-        _ => {}
-    }
-    if (config.kv.context, config.kv.slots) != (choice.context, choice.slots) {
-        let (context, slots) = (config.kv.context, config.kv.slots);
+fn in_force(file: &Path, model: &Path, choice: Choice) -> Outcome {
+    let kv = named_in_force(file, model)?.kv;
+    if (kv.context, kv.slots) != (choice.context, choice.slots) {
         output::print(&format!(
-            "{later} kv.context = {context}, kv.slots = {slots}: that is in force\n"
+            "a file in gangliond.toml.d that comes after 50-setup.toml says kv.context = {}, kv.slots = {}: that is in \
+             force\n",
+            kv.context, kv.slots
         ))?;
     }
     Ok(())
 }
 
+/// The configuration, once it names that model.
+///
+/// # Errors
+/// If a file that comes later names another, or something is wrong with one of them.
+fn named_in_force(file: &Path, model: &Path) -> Outcome<Config> {
+    let config = Config::read(file).or_exit(Exit::Config)?;
+    if let Some(path) = config.model.path.as_deref().filter(|path| *path != model) {
+        bail!(
+            Config,
+            "a file in gangliond.toml.d that comes after 50-setup.toml says model.path = {}: remove that line, or name that \
+             model",
+            path.display()
+        );
+    }
+    Ok(config)
+}
+
 /// Lets the service run again as it did before, and adds that to why it must.
-fn back(drop_in: &DropIn, failure: Failure) -> Failure {
-    let Failure { exit, message } = failure;
-    let message = message.unwrap_or_default();
+fn back(drop_in: &DropIn, Failure { exit, message }: Failure) -> Failure {
     let how = match drop_in.restore().and_then(|()| unit::restart()) {
         Ok(()) => "gangliond runs again as it was configured before".into(),
-        Err(failure) => failure.message.unwrap_or_default(),
+        Err(failure) => failure.message,
     };
-    Failure::new(exit, format!("{message}; {how}"))
+    Failure {
+        exit,
+        message: format!("{message}; {how}"),
+    }
 }
 
 /// Which model: the one that was named, the configured one, or the only one that was pulled.
-fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Result<PathBuf, Failure> {
+fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Outcome<PathBuf> {
     let folder = Path::new(models::FOLDER);
     if let Some(named) = named {
         let path = match models::named(named) {
             Some(model) => folder.join(model.file),
-            None if Path::new(named).is_absolute() => named.into(),
-            None => std::path::absolute(named)
-                .map_err(|error| Failure::new(Exit::Data, format!("{named}: {error}")))?,
+            None => std::path::absolute(named).or_fail(Exit::Data, named)?,
         };
         if machine.outside(&path).exists() {
             return Ok(path);
         }
-        let message = format!(
-            "{} is not there: sudo ganglionctl pull {named}",
-            path.display()
-        );
-        return Err(Failure::new(Exit::Data, message));
+        let shown = path.display();
+        bail!(Data, "{shown} is not there: sudo ganglionctl pull {named}");
     }
     let configured = config.model.path.as_deref();
     if let Some(path) = configured.filter(|path| machine.outside(path).exists()) {
         return Ok(path.into());
     }
     let entries = fs::read_dir(machine.path(folder)).into_iter().flatten();
-    let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut found: Vec<_> = files
-        .filter(|file| file.extension().is_some_and(|end| end == "gguf"))
-        .collect();
+    let mut found: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    found.retain(|file| file.extension().is_some_and(|end| end == "gguf"));
     found.sort();
     match &found[..] {
         [only] => Ok(folder.join(only.file_name().unwrap_or_default())),
-        [] => {
-            let message = format!(
-                "no model is in {}: sudo ganglionctl pull MODEL, with one of:\n{}",
-                folder.display(),
-                models::table()
-            );
-            Err(Failure::new(Exit::Data, message))
-        }
+        [] => bail!(
+            Data,
+            "no model is in {}: sudo ganglionctl pull MODEL, with one of:\n{}",
+            folder.display(),
+            models::table()
+        ),
         several => {
-            let all: Vec<_> = several
-                .iter()
-                .map(|file| file.display().to_string())
-                .collect();
-            let message = format!(
+            let all: Vec<_> = several.iter().map(|file| file.to_string_lossy()).collect();
+            bail!(
+                Usage,
                 "there are several models: name one with --model, of {}",
                 all.join(", ")
-            );
-            Err(Failure::new(Exit::Usage, message))
+            )
         }
     }
 }

@@ -4,8 +4,7 @@ use std::process::Command;
 
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::failure::{Exit, Failure};
-use crate::output;
+use crate::failure::{Exit, OrFail as _, Outcome, bail};
 
 const NAME: &str = "gangliond.service";
 
@@ -33,11 +32,9 @@ impl Held {
     ///
     /// # Errors
     /// What systemd says.
-    pub(super) fn still(ran: bool) -> Result<Self, Failure> {
-        let mut signals = SigSet::empty();
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-            signals.add(signal);
-        }
+    pub(super) fn still(ran: bool) -> Outcome<Self> {
+        let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+        let signals: SigSet = signals.into_iter().collect();
         let _ = signals.thread_block();
         let held = Self { ran, signals };
         systemctl(&["--quiet", "--runtime", "--now", "mask", NAME])?;
@@ -54,8 +51,8 @@ impl Drop for Held {
             }
             Ok(())
         });
-        if let Err(Failure { message, .. }) = queued {
-            output::tell(&format!("ganglionctl: {}", message.unwrap_or_default()));
+        if let Err(failure) = queued {
+            failure.tell();
         }
         let _ = self.signals.thread_unblock();
     }
@@ -65,7 +62,7 @@ impl Drop for Held {
 ///
 /// # Errors
 /// What systemd says.
-pub(super) fn ready() -> Result<(), Failure> {
+pub(super) fn ready() -> Outcome {
     systemctl(&["start", NAME])
 }
 
@@ -73,12 +70,12 @@ pub(super) fn ready() -> Result<(), Failure> {
 ///
 /// # Errors
 /// What systemd says.
-pub(super) fn restart() -> Result<(), Failure> {
+pub(super) fn restart() -> Outcome {
     anew(&["restart", NAME])
 }
 
 /// However often it failed before.
-fn anew(arguments: &[&str]) -> Result<(), Failure> {
+fn anew(arguments: &[&str]) -> Outcome {
     // It has none to forget where it never ran.
     let _ = systemctl(&["--quiet", "reset-failed", NAME]);
     systemctl(arguments)
@@ -88,21 +85,19 @@ fn anew(arguments: &[&str]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// What systemd says.
-pub(super) fn enable() -> Result<(), Failure> {
+pub(super) fn enable() -> Outcome {
     systemctl(&["--quiet", "enable", NAME])
 }
 
-fn systemctl(arguments: &[&str]) -> Result<(), Failure> {
-    let told = |why: String| {
-        let asked = arguments.join(" ");
-        Failure::new(
-            Exit::Failed,
-            format!("systemctl {asked}: {why}; sudo ganglionctl doctor says more"),
-        )
-    };
-    match Command::new("systemctl").args(arguments).status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(told(status.to_string())),
-        Err(error) => Err(told(error.to_string())),
+fn systemctl(arguments: &[&str]) -> Outcome {
+    let asked = format!("systemctl {}", arguments.join(" "));
+    let status = Command::new("systemctl").args(arguments).status();
+    let status = status.or_fail(Exit::Failed, &asked)?;
+    if !status.success() {
+        bail!(
+            Failed,
+            "{asked}: {status}; sudo ganglionctl doctor says more"
+        );
     }
+    Ok(())
 }

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use ganglion::config;
 
-use crate::client::info::megabytes;
-use crate::failure::{Exit, Failure};
+use crate::client::info::{columns, megabytes};
+use crate::failure::Outcome;
 use crate::{models, output};
 pub(crate) use listing::find;
-use listing::{Stored, list};
+use listing::list;
 use served::InForce;
 
 #[derive(Debug, Parser)]
@@ -54,48 +54,33 @@ pub(crate) struct Place {
     pub(crate) config: PathBuf,
 }
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     if let Some(Verb::Remove(Removal { name, place })) = &arguments.verb {
         return remove::run(bus, name, place);
     }
-    let place = &arguments.place;
-    let stored = list(&place.dir)?;
-    let in_force = InForce::ask(bus, &place.config);
+    let Place { dir, config } = &arguments.place;
+    let mut stored = list(dir)?;
+    let in_force = InForce::ask(bus, config);
     if let Some(why) = &in_force.unknown {
         output::tell(&format!("ganglionctl: which one is served: {why}"));
     }
-    if arguments.json {
-        let entries: Vec<_> = stored.iter().map(|one| one.entry(&in_force)).collect();
-        output::print_json(&entries)?;
-    } else if stored.is_empty() {
-        let dir = place.dir.display();
-        output::tell(&format!(
-            "there is none in {dir}: sudo ganglionctl pull MODEL; ganglionctl pull --list says what suits which board"
-        ));
-    } else {
-        output::print(&table(&stored, &in_force))?;
+    for one in &mut stored {
+        one.state = in_force.of(&one.path);
     }
-    Ok(Exit::Ok)
-}
-
-/// For people.
-fn table(stored: &[Stored], in_force: &InForce) -> String {
+    if arguments.json {
+        return output::print_json(&stored);
+    }
+    if stored.is_empty() {
+        output::tell(&format!(
+            "there is none in {}: sudo ganglionctl pull MODEL; ganglionctl pull --list says what suits which board",
+            dir.display()
+        ));
+        return Ok(());
+    }
     let rows = stored.iter().map(|one| {
-        let state = in_force.of(&one.path).unwrap_or_default();
-        [
-            one.name.clone(),
-            megabytes(one.bytes),
-            one.format(),
-            state.to_owned(),
-        ]
+        let state = one.state.unwrap_or_default().into();
+        [one.name.clone(), megabytes(one.bytes), one.format(), state]
     });
     let heading = ["name", "size", "format", ""].map(str::to_owned);
-    let rows: Vec<_> = [heading].into_iter().chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let [name, size, format] = [0, 1, 2].map(|column| width(column).unwrap_or(0));
-    let lines = rows.iter().map(|[a, b, c, d]| {
-        let line = format!("{a:name$}  {b:>size$}  {c:format$}  {d}");
-        format!("{}\n", line.trim_end())
-    });
-    lines.collect()
+    output::print(&columns([heading].into_iter().chain(rows)))
 }

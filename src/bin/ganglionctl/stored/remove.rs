@@ -9,70 +9,65 @@ use std::path::{Component, Path};
 use super::Place;
 use super::listing::PART;
 use super::served::InForce;
-use crate::failure::{Exit, Failure};
-use crate::pull::folder::{Folder, beside};
+use crate::checksum::{RECORDED, beside};
+use crate::failure::{Exit, OrFail as _, Outcome, bail};
+use crate::pull::folder::Folder;
 use crate::{models, output};
 
-pub(super) fn run(bus: Option<String>, named: &str, place: &Place) -> Result<Exit, Failure> {
+pub(super) fn run(bus: Option<String>, named: &str, place: &Place) -> Outcome {
     let known = models::named(named).map(|model| model.file);
     let name = known.as_deref().unwrap_or(named);
     let mut parts = Path::new(name).components();
     let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name);
     if !is_name || name.starts_with('.') {
-        let message =
-            format!("{name:?} is no name in the folder: give one that ganglionctl models lists");
-        return Err(Failure::new(Exit::Usage, message));
+        bail!(
+            Usage,
+            "{name:?} is no name in the folder: give one that ganglionctl models lists"
+        );
     }
-    let dir = std::path::absolute(&place.dir)
-        .map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", place.dir.display())))?;
+    let dir = std::path::absolute(&place.dir).or_fail(Exit::Failed, place.dir.display())?;
     // Before root gives up what lets it ask.
     let in_force = InForce::ask(bus, &place.config);
     let path = dir.join(name);
     let shown = path.display();
-    match (in_force.of(&path), &in_force.unknown) {
-        (Some(state), _) => {
-            let message =
-                format!("{shown} is {state}: sudo ganglionctl use ANOTHER, then remove it");
-            return Err(Failure::new(Exit::Failed, message));
-        }
-        (None, Some(why)) => {
-            let message = format!("{shown}: nobody knows whether it is served: {why}");
-            return Err(Failure::new(Exit::Unavailable, message));
-        }
-        (None, None) => {}
+    if let Some(state) = in_force.of(&path) {
+        bail!(
+            Failed,
+            "{shown} is {state}: sudo ganglionctl use ANOTHER, then remove it"
+        );
+    }
+    if let Some(why) = in_force.unknown {
+        bail!(
+            Unavailable,
+            "{shown}: nobody knows whether it is served: {why}"
+        );
     }
 
     let folder = Folder::existing(&dir)?;
+    let is_part = name.ends_with(PART);
     let name = OsStr::new(name);
-    let whole = name.as_encoded_bytes().strip_suffix(PART.as_bytes());
-    let part = match whole {
-        Some(_) => name.to_owned(),
-        None => beside(name, PART),
+    let part = if is_part {
+        name.to_owned()
+    } else {
+        beside(name, PART)
     };
     if !folder.has(name) && !folder.has(&part) {
-        let message = format!("{shown} is not there: ganglionctl models lists what is");
-        return Err(Failure::new(Exit::Data, message));
+        bail!(
+            Data,
+            "{shown} is not there: ganglionctl models lists what is"
+        );
     }
     if folder.is_locked(&part) {
-        let message = format!("{shown} is being fetched by another ganglionctl");
-        return Err(Failure::new(Exit::Busy, message));
+        bail!(Busy, "{shown} is being fetched by another ganglionctl");
     }
-    let mut gone = vec![part.clone(), beside(&part, ".etag")];
-    if whole.is_none() {
-        gone.push(beside(name, ".sha256"));
-        // First: what is left if this is interrupted is no model any more.
-        let removed = if folder.has_folder(name) {
-            folder.remove_folder(name)
-        } else {
-            folder.remove(name)
-        };
-        removed.map_err(|error| folder.failed(name, &error))?;
+    // First: what is left if this is interrupted is no model any more.
+    let mut gone = vec![name.to_owned(), beside(&part, ".etag")];
+    if !is_part {
+        gone.extend([part, beside(name, RECORDED)]);
     }
     for name in gone {
-        folder
-            .remove(&name)
-            .map_err(|error| folder.failed(&name, &error))?;
+        folder.told(&name, folder.remove_whole(&name))?;
     }
     output::tell(&format!("{shown} was removed"));
-    Ok(Exit::Ok)
+    Ok(())
 }

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 
 use ganglion::config::Config;
 
-use crate::client;
-use crate::client::info::{object, plain};
-use crate::client::refused;
+use crate::client::info::{part, text};
+use crate::client::{self, MANAGER};
 use crate::doctor::Machine;
-use crate::failure::{Exit, Failure};
+use crate::failure::Outcome;
 
 #[derive(Debug, Default)]
 pub(super) struct InForce {
@@ -24,9 +23,9 @@ impl InForce {
     /// Asks the daemon, if it runs, and the configuration.
     pub(super) fn ask(bus: Option<String>, config: &Path) -> Self {
         let machine = Machine::new(None);
-        let (served, unknown) = match client::block_on(served(bus)) {
+        let (served, unknown) = match client::block_on(client::at_once(served(bus))) {
             Ok(served) => (served, None),
-            Err(Failure { message, .. }) => (None, message),
+            Err(failure) => (None, Some(failure.message)),
         };
         let configured = Config::read(config).ok().and_then(|it| it.model.path);
         Self {
@@ -59,22 +58,11 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// The path of what the daemon serves; nothing if it does not run. It is not started for that.
-async fn served(bus: Option<String>) -> Result<Option<PathBuf>, Failure> {
-    let asked = async {
-        let connection = match client::connect(bus).await {
-            // Where there is no bus, there is no daemon.
-            Err(failure) if failure.exit == Exit::Unavailable => return Ok(None),
-            connected => connected?,
-        };
-        if !client::is_there(&connection).await? {
-            return Ok(None);
-        }
-        let manager = client::manager(&connection).await?;
-        let model = object(&manager.model().await.map_err(refused)?);
-        let path = model.get("path").map(plain).unwrap_or_default();
-        Ok(Some(path)
-            .filter(|path| !path.is_empty())
-            .map(PathBuf::from))
+async fn served(bus: Option<String>) -> Outcome<Option<PathBuf>> {
+    let Some(connection) = client::running(bus).await? else {
+        return Ok(None);
     };
-    client::at_once(asked).await
+    let manager = client::properties(&connection, MANAGER).await?;
+    let path = text(&part(&manager, "Model"), "path");
+    Ok((!path.is_empty()).then(|| path.into()))
 }

@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use zbus::Connection;
 
 use crate::client;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome};
 use crate::output;
 use keys::Keys;
 use reading::Reading;
@@ -36,11 +36,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     client::block_on(async {
-        let listen = |kind| {
-            signal(kind).map_err(|error| Failure::new(Exit::Failed, format!("Ctrl-C: {error}")))
-        };
+        let listen = |kind| signal(kind).or_fail(Exit::Failed, "Ctrl-C");
         let mut interrupt = listen(SignalKind::interrupt())?;
         // The terminal must be put back then, too.
         let mut terminate = listen(SignalKind::terminate())?;
@@ -52,7 +50,7 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Result<Exit, Fa
             _ = terminate.recv() => (),
             () = quit(keys.as_mut()) => (),
         }
-        Ok(Exit::Ok)
+        Ok(())
     })
 }
 
@@ -63,7 +61,7 @@ async fn quit(keys: Option<&mut Keys>) {
     }
 }
 
-async fn watch(bus: Option<String>, arguments: &Arguments) -> Result<(), Failure> {
+async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let connection = client::connect(bus).await?;
     let mut paper = Paper::new();
     let mut before = Some((Instant::now(), Reading::take(&connection).await?));
@@ -89,8 +87,7 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Result<(), Failure
             }
             // The daemon may come back, with all its counters at 0.
             Err(failure) if !arguments.once && may_return(&connection, &failure) => {
-                let why = failure.message.unwrap_or_default();
-                paper.show(&reading::away(&why, paper.terminal))?;
+                paper.show(&reading::away(&failure.message, paper.terminal))?;
                 before = None;
             }
             Err(failure) => return Err(failure),
@@ -126,7 +123,7 @@ impl Paper {
     }
 
     /// Shows `text`, which is whole lines.
-    fn show(&mut self, text: &str) -> Result<(), Failure> {
+    fn show(&mut self, text: &str) -> Outcome {
         if !self.terminal {
             return output::print(text);
         }

@@ -1,70 +1,53 @@
 //! What the daemon tells at one moment, as a table or as a line.
 
-use std::sync::LazyLock;
-
-use ganglion::bus;
 use serde_json::Value;
 use zbus::Connection;
-use zbus::fdo::PropertiesProxy;
-use zbus::names::InterfaceName;
 
-use crate::client::info::{Object, megabytes, object, plain, table};
-use crate::client::refused;
-use crate::failure::Failure;
+use crate::client::info::{Object, megabytes, part, plain, table, text};
+use crate::client::{self, DIAGNOSTICS, MANAGER};
+use crate::failure::Outcome;
 
-const DIAGNOSTICS: &str = "org.ganglion.Llm1.Diagnostics";
-
-/// All properties of both interfaces.
+/// Properties of both interfaces.
 pub(super) struct Reading {
     manager: Object,
-    diagnostics: Object,
+    model: String,
+    memory: Object,
+    graph: Object,
+    timing: Object,
+    work: Object,
 }
 
 impl Reading {
-    pub(super) async fn take(connection: &Connection) -> Result<Self, Failure> {
-        let properties = async |interface: &'static str| {
-            let proxy = PropertiesProxy::new(connection, bus::NAME, bus::PATH).await?;
-            let interface = InterfaceName::from_static_str_unchecked(interface);
-            Ok::<_, zbus::Error>(object(&proxy.get_all(interface).await?))
-        };
+    pub(super) async fn take(connection: &Connection) -> Outcome<Self> {
         // Read by itself, it has steps timed.
-        let look = async || {
-            let proxy = PropertiesProxy::new(connection, bus::NAME, bus::PATH).await?;
-            let interface = InterfaceName::from_static_str_unchecked(DIAGNOSTICS);
-            proxy
-                .get(interface, "Timing")
-                .await
-                .map_err(zbus::Error::from)
-        };
-        let both = async {
-            look().await?;
-            Ok(Self {
-                manager: properties("org.ganglion.Llm1.Manager").await?,
-                diagnostics: properties(DIAGNOSTICS).await?,
-            })
-        };
-        both.await
-            .map_err(|error: zbus::Error| refused(error.into()))
+        client::diagnostics(connection).await?.timing().await?;
+        let manager = client::properties(connection, MANAGER).await?;
+        let diagnostics = client::properties(connection, DIAGNOSTICS).await?;
+        Ok(Self {
+            model: text(&part(&manager, "Model"), "name"),
+            memory: part(&manager, "Memory"),
+            graph: part(&diagnostics, "DecodeGraph"),
+            timing: part(&diagnostics, "Timing"),
+            work: part(&diagnostics, "Work"),
+            manager,
+        })
     }
 
     /// Made since the daemon's start.
     pub(super) fn tokens(&self) -> u64 {
-        let tokens = self.timing().get("tokens");
+        let tokens = self.timing.get("tokens");
         tokens.and_then(Value::as_u64).unwrap_or_default()
     }
 
     /// For people. `rate` is tokens per second, if it is known.
     pub(super) fn table(&self, rate: Option<f64>) -> String {
         let manager = |key| text(&self.manager, key);
-        let graph = |key| text(part(&self.diagnostics, "DecodeGraph"), key);
+        let graph = |key| text(&self.graph, key);
         let mut rows = vec![
             ("state", manager("State")),
             ("detail", manager("StateDetail")),
-            ("model", text(part(&self.manager, "Model"), "name")),
-            (
-                "tokens/s",
-                rate.map_or_else(|| "-".into(), |rate| format!("{rate:.1}")),
-            ),
+            ("model", self.model.clone()),
+            ("tokens/s", rate.map_or("-".into(), |_| per_second(rate))),
         ];
         if self.time("steps") > Some(0.0) {
             for name in ["step", "gap", "host"] {
@@ -74,22 +57,19 @@ impl Reading {
         rows.push(("mostly", self.operations()));
         rows.push(("graph", graph("state")));
         if graph("state") != "none" {
-            rows.push((
-                "",
-                format!("mode {}, reason {}", graph("mode"), graph("reason")),
-            ));
+            let how = format!("mode {}, reason {}", graph("mode"), graph("reason"));
+            rows.push(("", how));
             let counted = ["recordings", "launches", "eager_steps", "failures"];
             let counted = counted.map(|key| format!("{} {}", graph(key), key.replace('_', " ")));
             rows.push(("", counted.join(", ")));
             rows.push(("graph error", graph("last_error")));
         }
+        rows.push(("answers", self.answers()));
         rows.push(("queue", manager("QueueLength")));
         rows.push(("sessions", manager("Sessions")));
-        let held: Vec<_> = self
-            .memory()
-            .map(|(name, bytes)| format!("{name} {}", megabytes(bytes)))
-            .collect();
-        rows.push(("memory", held.join(", ")));
+        let held = self.memory();
+        let held = held.map(|(name, bytes)| format!("{name} {}", megabytes(bytes)));
+        rows.push(("memory", held.collect::<Vec<_>>().join(", ")));
         table(rows.into_iter().map(|(name, value)| (name.into(), value)))
     }
 
@@ -97,17 +77,12 @@ impl Reading {
     pub(super) fn line(&self, rate: Option<f64>) -> String {
         let timing = |key: &str| format!("{:.1}", self.time(key).unwrap_or_default());
         let manager = |key| text(&self.manager, key);
-        let graph = |key| text(part(&self.diagnostics, "DecodeGraph"), key);
+        let graph = |key| text(&self.graph, key);
+        let bytes: u64 = self.memory().map(|(_, bytes)| bytes).sum();
         let fields = [
             ("state", manager("State")),
-            (
-                "model",
-                format!("{:?}", text(part(&self.manager, "Model"), "name")),
-            ),
-            (
-                "tokens_per_second",
-                rate.map_or_else(String::new, |rate| format!("{rate:.1}")),
-            ),
+            ("model", format!("{:?}", self.model)),
+            ("tokens_per_second", per_second(rate)),
             ("step_p50_us", timing("step_p50_us")),
             ("step_p99_us", timing("step_p99_us")),
             ("gap_p50_us", timing("gap_p50_us")),
@@ -118,39 +93,52 @@ impl Reading {
             ("launches", graph("launches")),
             ("eager_steps", graph("eager_steps")),
             ("failures", graph("failures")),
+            ("rows", text(&self.work, "rows")),
+            ("waiting", text(&self.work, "waiting")),
             ("queue", manager("QueueLength")),
             ("sessions", manager("Sessions")),
-            (
-                "memory_bytes",
-                self.memory()
-                    .map(|(_, bytes)| bytes)
-                    .sum::<u64>()
-                    .to_string(),
-            ),
+            ("memory_bytes", bytes.to_string()),
         ];
         let fields = fields.map(|(name, value)| format!("{name}={value}"));
         fields.join(" ") + "\n"
     }
 
-    fn timing(&self) -> &Object {
-        part(&self.diagnostics, "Timing")
-    }
-
     /// Bytes, by what they are for.
     fn memory(&self) -> impl Iterator<Item = (&String, u64)> {
-        let memory = part(&self.manager, "Memory").iter();
+        let memory = self.memory.iter();
         memory.filter_map(|(name, bytes)| Some((name, bytes.as_u64()?)))
     }
 
     fn time(&self, key: &str) -> Option<f64> {
-        self.timing().get(key)?.as_f64()
+        self.timing.get(key)?.as_f64()
+    }
+
+    /// Whom it answers, and who waits.
+    fn answers(&self) -> String {
+        let count = |key: &str| self.work.get(key).and_then(Value::as_u64).unwrap_or(0);
+        let some = |key: &str| {
+            let (now, wait) = (count(key), count(&format!("waiting_{key}")));
+            (now + wait > 0).then(|| format!("{key} {now} (waiting {wait})"))
+        };
+        let by_priority = ["realtime", "normal", "background"];
+        let mut shown = vec![format!("rows {}", count("rows"))];
+        shown.extend(by_priority.into_iter().filter_map(some));
+        for key in ["reading", "suspended"] {
+            shown.extend((count(key) > 0).then(|| format!("{key} {}", count(key))));
+        }
+        let users = self.work.get("waiting_users").and_then(Value::as_array);
+        let users: Vec<_> = users.into_iter().flatten().map(plain).collect();
+        if !users.is_empty() {
+            shown.push(format!("users who wait {}", users.join(" ")));
+        }
+        shown.join(", ")
     }
 
     /// The three kinds of operations that take the most of a step; empty where none has been timed.
     fn operations(&self) -> String {
-        let all = part(self.timing(), "operations").iter();
+        let all = part(&self.timing, "operations");
         let us = |kind: &Value| kind.get("us").and_then(Value::as_f64).unwrap_or_default();
-        let mut kinds: Vec<_> = all.map(|(name, kind)| (name, us(kind))).collect();
+        let mut kinds: Vec<_> = all.iter().map(|(name, kind)| (name, us(kind))).collect();
         kinds.sort_by(|one, other| other.1.total_cmp(&one.1));
         let step: f64 = kinds.iter().map(|(_, us)| us).sum();
         let largest = kinds.iter().take(3);
@@ -174,17 +162,9 @@ pub(super) fn away(why: &str, terminal: bool) -> String {
     }
 }
 
-/// A dictionary in another; empty if it is not there.
-fn part<'a>(object: &'a Object, key: &str) -> &'a Object {
-    static NOTHING: LazyLock<Object> = LazyLock::new(Object::new);
-    object
-        .get(key)
-        .and_then(Value::as_object)
-        .unwrap_or(&NOTHING)
-}
-
-fn text(object: &Object, key: &str) -> String {
-    object.get(key).map(plain).unwrap_or_default()
+/// Empty if it is not known.
+fn per_second(rate: Option<f64>) -> String {
+    rate.map(|rate| format!("{rate:.1}")).unwrap_or_default()
 }
 
 /// Microseconds in the unit that people read best.
