@@ -14,6 +14,7 @@ pub mod graph;
 pub mod journal;
 pub mod kv;
 pub mod model;
+pub mod nodes;
 pub mod sampler;
 pub mod self_test;
 pub mod service;

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use ganglion::config;
 use ganglion::journal;
 use ganglion::model::chat;
 use ganglion::self_test;
@@ -55,7 +54,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
-    let journal = journal::init(config::Level::default())?;
+    let journal = journal::init(journal::Level::default())?;
     // Without CUDA there is no unsafe code.
     #[cfg(feature = "cuda")]
     ganglion::device::report_crashes(journal::stderr_is_journal()).map_err(std::io::Error::from)?;

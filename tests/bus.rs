@@ -23,6 +23,7 @@ mod streaming;
 mod submit;
 mod timed;
 mod turns;
+mod urgency;
 mod window;
 
 use std::collections::HashMap;

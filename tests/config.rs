@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ganglion::config::{Config, GraphMode, KvType};
+use ganglion::config::Config;
+use ganglion::graph::Mode;
+use ganglion::tape::KvType;
 
 const SHIPPED: &str = include_str!("../config/gangliond.toml");
 
@@ -35,6 +37,7 @@ fn every_key_is_documented_with_its_default() {
     let mut config = parse(&uncommented()).expect("the shipped file with every key in force");
     assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
     assert!(config.sampling.seed.take().is_some());
+    assert!(config.limits.realtime_group.take().is_some());
     assert_eq!(config, Config::default());
 
     let documented: toml::Table = uncommented().parse().expect("TOML");
@@ -78,6 +81,7 @@ fn another(default: &serde_json::Value, allowed: &str) -> serde_json::Value {
         },
         Value::Array(_) => json!([8]),
         _ if allowed.contains("path") => json!("/another"),
+        _ if allowed.contains("name") => json!("another"),
         _ => {
             let words = allowed.split('"').skip(1).step_by(2);
             let mut others = words.filter(|word| default != word);
@@ -123,9 +127,9 @@ fn values_become_what_they_mean() {
         Some(PathBuf::from("/etc/ganglion/models/a.gguf")),
         "relative paths start from the file's directory"
     );
-    assert_eq!((config.kv.element, config.kv.context), (KvType::Bf16, 0));
+    assert_eq!((config.kv.element, config.kv.context), (KvType::BF16, 0));
     let graph = (config.graph.mode, config.graph.capture_sizes);
-    assert_eq!(graph, (GraphMode::Piecewise, vec![8, 4]));
+    assert_eq!(graph, (Mode::Piecewise, vec![8, 4]));
     assert_eq!(config.stream.stall, Duration::from_millis(250));
     assert_eq!(config.sampling.temperature.to_bits(), 1f32.to_bits());
     assert_eq!(
@@ -149,7 +153,7 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
         (
             "[kvv]\n",
             "1:2: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
-             `cpu`, `engine`, `queue`, `limits`, `sampling`, `stream`, `stop`, `watchdog`, `log`; the line is: [kvv]",
+             `cpu`, `engine`, `queue`, `hold`, `limits`, `sampling`, `stream`, `stop`, `watchdog`, `log`; the line is: [kvv]",
         ),
         (
             "\nbackend = \"gpu\"\n",
@@ -288,7 +292,7 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
         (
             "\nkvv = 1",
             "50.toml:2:1: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
-             `cpu`, `engine`, `queue`, `limits`, `sampling`, `stream`, `stop`, `watchdog`, `log`; the line is: kvv = 1",
+             `cpu`, `engine`, `queue`, `hold`, `limits`, `sampling`, `stream`, `stop`, `watchdog`, `log`; the line is: kvv = 1",
         ),
     ] {
         let files = [

@@ -26,6 +26,7 @@ mod service;
 mod support;
 mod tape;
 mod text;
+mod together;
 mod weights;
 
 #[cfg(not(dbus_daemon))]

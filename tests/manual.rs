@@ -1,4 +1,4 @@
-//! The manual: it is made of what the code reads, says all of it, and every man(1) can show it.
+//! The manual: it says all that the code reads, as the code has it, and every man(1) can show it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -62,6 +62,64 @@ fn pages_are_formatted_without_a_warning() {
                 interfaces || text.lines().any(|line| line == section),
                 "{name}: {section}"
             );
+        }
+    }
+}
+
+/// The source of a page as words alone, without what roff needs.
+fn plain(source: &str) -> String {
+    let escapes = [
+        ("\\*(Aq", "'"),
+        ("\\-", "-"),
+        ("\\&", ""),
+        ("\\fB", ""),
+        ("\\fR", ""),
+    ];
+    let text = escapes
+        .iter()
+        .fold(source.to_owned(), |text, (escape, shown)| {
+            text.replace(escape, shown)
+        });
+    words(&text)
+}
+
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What the XML of the interfaces says, and nothing is said of a method that is not.
+#[test]
+fn the_interfaces_are_described_as_in_their_xml() {
+    let source = page("org.ganglion.Llm1.5");
+    let told = plain(&source);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/interfaces");
+    let mut methods = 0;
+    for entry in fs::read_dir(folder).expect("interfaces") {
+        let xml = fs::read_to_string(entry.expect("an entry").path()).expect("text");
+        methods += xml.matches("<method name=").count();
+        for comment in xml.split("<!--").skip(1) {
+            let comment = comment.split("-->").next().unwrap_or_default();
+            for paragraph in comment.split("\n\n") {
+                let paragraph = words(paragraph).replace('`', "");
+                assert!(told.contains(&paragraph), "{paragraph}");
+            }
+        }
+    }
+    assert_eq!(METHOD_ERRORS.len(), methods);
+    for (method, errors) in METHOD_ERRORS {
+        let (interface, name) = method.split_once('.').expect("both");
+        let interface = source
+            .split(&format!("INTERFACE org.ganglion.Llm1.{interface}\""))
+            .nth(1)
+            .and_then(|rest| rest.split("\n.SH").next());
+        let described = interface.expect("a section").split("\n.SS \"");
+        let mut described = described.filter(|part| part.starts_with(&format!("{name}(")));
+        let described = described.next().expect(method);
+        let fails = format!("Errors: {}.", errors.join(", "));
+        assert!(plain(described).contains(&fails), "{method}: {fails}");
+        assert!(described.contains("\n.EX\n"), "{method}: an example");
+        for error in *errors {
+            assert!(ERRORS.iter().any(|(name, _)| name == error), "{error}");
         }
     }
 }
@@ -212,7 +270,9 @@ async fn the_examples_of_the_interfaces_work() {
         lines.join("\n")
     );
     let said = run(PYTHON, &program);
-    assert!(said.matches(" length ").count() >= 3, "{said}");
+    // A model of random weights may end an answer by itself.
+    let ends = [" length", " stop"].map(|end| said.matches(end).count());
+    assert!(ends.iter().sum::<usize>() >= 3, "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use ganglion::engine::runner::{Backend, Runner, Settings};
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
-use ganglion::sampler::Parameters;
+use ganglion::sampler::{Mask, Parameters, Scored};
 use ganglion::tape::{Ending, KvType};
 
 const PROMPTS: [u32; 8] = [1, 2, 9, 63, 64, 65, 100, 130];
@@ -107,15 +107,22 @@ fn each_number_of_rows_is_recorded_once() {
 fn forced_tokens_in_one_step_have_the_bits_of_a_step_each() {
     const FORCED: [u32; 7] = [17, 400, 3, 3, 250, 77, 5];
     for (kv_type, forced) in [(KvType::F16, &FORCED[..]), (KvType::Q8_0, &FORCED[..2])] {
+        // Each counts for the penalty and the random numbers, as if it had been chosen.
+        let drawn = Parameters {
+            temperature: 0.9,
+            repetition_penalty: 1.2,
+            seed: 5,
+            ..Parameters::default()
+        };
         let mut runner = load(kv_type);
-        let region = read(&mut runner, 9, 62, Parameters::default());
+        let region = read(&mut runner, 9, 62, drawn);
         let next = runner.step_forced(region, forced).expect("they step");
         let at_once = runner.row_logits(1 + forced.len());
         let at_once = at_once.expect("they are there");
         let after = step(&mut runner, &[region]);
 
         let mut runner = load(kv_type);
-        let region = read(&mut runner, 9, 62, Parameters::default());
+        let region = read(&mut runner, 9, 62, drawn);
         let rows = at_once.chunks_exact(runner.shape().vocabulary);
         for (row, at_once) in rows.take(1 + forced.len()).enumerate() {
             let (token, bits) = step(&mut runner, &[region]).remove(0);
@@ -128,6 +135,76 @@ fn forced_tokens_in_one_step_have_the_bits_of_a_step_each() {
         }
         assert_eq!(step(&mut runner, &[region]), after);
     }
+}
+
+/// A guided conversation chooses by its mask alone, and where that is late it repeats its row and has the same bits then; the
+/// one beside it goes on meanwhile.
+#[test]
+fn a_guided_conversation_waits_for_its_mask() {
+    let mask = |step: u32| {
+        Mask::new(
+            (0..16)
+                .map(|word| 0x0101_0101 << ((step + word) % 8))
+                .collect(),
+        )
+    };
+    let told = Parameters {
+        temperature: 1.0,
+        logprobs: Some(3),
+        ..Parameters::default()
+    };
+    let run = |late: u32| {
+        let mut runner = load(KvType::F16);
+        let regions =
+            [(1, 40), (2, 63)].map(|(user, length)| read(&mut runner, user, length, told));
+        let [free, guided] = regions;
+        runner.guide(guided, Some(&mask(0))).expect("it is taken");
+        let (mut steps, mut beside) = (Vec::new(), Vec::new());
+        for step_number in 0..12 {
+            if step_number % 3 == 1 {
+                for _ in 0..late {
+                    let before = runner.state_of(guided);
+                    beside.push(step(&mut runner, &regions).remove(0));
+                    assert_eq!(runner.state_of(guided), before);
+                }
+            }
+            if step_number > 0 {
+                runner
+                    .guide(guided, Some(&mask(step_number)))
+                    .expect("it is taken");
+            }
+            let mut both = step(&mut runner, &regions);
+            let (token, bits) = both.remove(1);
+            assert!(
+                mask(step_number).allows(token),
+                "{token} in step {step_number}"
+            );
+            beside.extend(both);
+            let logits: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
+            let scored = runner.scored(guided).to_vec();
+            let of_all: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
+            for Scored { token, logprob } in &scored {
+                let to_be = f64::from(logits[*token as usize]) - of_all.ln();
+                assert!((f64::from(*logprob) - to_be).abs() < 1e-4);
+            }
+            let greatest = logits.iter().copied().fold(f32::MIN, f32::max);
+            assert_eq!(scored.len(), 4);
+            assert_eq!(
+                (scored[0].token, logits[scored[1].token as usize]),
+                (token, greatest)
+            );
+            steps.push((token, bits));
+        }
+        assert_eq!(runner.scored(free).len(), 4);
+        (steps, beside)
+    };
+    let (steps, beside) = run(0);
+    let (late, longer) = run(2);
+    assert!(steps == late, "a mask that comes late changes nothing");
+    assert!(
+        longer.starts_with(&beside),
+        "nor does it for who runs beside"
+    );
 }
 
 fn hold(kv_type: KvType) {

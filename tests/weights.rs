@@ -88,12 +88,8 @@ fn a_converted_llama_reads_as_the_model_it_came_from() {
         all_rows(&gguf) == all_rows(&source),
         "rows differ from those of the original"
     );
-    let frequencies = gguf
-        .shape
-        .rope_frequencies
-        .iter()
-        .zip(&source.shape.rope_frequencies);
-    for (ours, theirs) in frequencies {
+    let [ours, theirs] = [&gguf, &source].map(|model| &model.shape.angles[0].frequencies);
+    for (ours, theirs) in ours.iter().zip(theirs) {
         assert!(
             (ours - theirs).abs() <= 1e-6 * theirs,
             "{ours:e} for {theirs:e}"

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::engine::Priority;
 use crate::sampler::Parameters;
 
 /// Limits and defaults of the bus interfaces.
@@ -23,6 +24,12 @@ pub struct BusConfig {
     pub seed: Option<u64>,
     /// Whether a model that can thinks first, where a request does not say; `None` leaves it to its template.
     pub thinking: Option<bool>,
+    /// Of a request that gives none.
+    pub priority: Priority,
+    /// What a hold may take.
+    pub hold_longest: Duration,
+    /// Who, besides root, may ask for `Priority::Realtime`.
+    pub realtime_group: Option<String>,
 }
 
 impl Default for BusConfig {
@@ -36,6 +43,9 @@ impl Default for BusConfig {
             sampling: Parameters::default(),
             seed: None,
             thinking: None,
+            priority: Priority::default(),
+            hold_longest: Duration::from_secs(60),
+            realtime_group: None,
         }
     }
 }

@@ -80,6 +80,16 @@ impl Diagnostics {
         info::timing(&snapshot, receipt)
     }
 
+    /// Whom the engine answers, and who waits: rows (conversations of the last step), reading (whose prompt is being read),
+    /// suspended (who rests for more urgent ones, where it is), realtime, normal, background (those that are answered, by
+    /// priority), waiting, waiting_realtime, waiting_normal, waiting_background (those that are not yet) (u), waiting_users
+    /// (au): whose these are; holds (as): why background requests rest, by Manager.Hold.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn work(&self) -> Info {
+        let engine = &self.shared.engine;
+        info::work(engine.live().work, &engine.waiting(), engine.holds())
+    }
+
     /// What computes: backend, description (s).
     #[zbus(property(emits_changed_signal = "false"))]
     fn device(&self) -> Info {

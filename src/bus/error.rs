@@ -64,6 +64,7 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Manager.Submit", refusals!()),
     ("Manager.Complete", refusals!("Cancelled", "Timeout", "EngineFailed")),
     ("Manager.OpenSession", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidOption", "InvalidMessages"]),
+    ("Manager.Hold", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
     ("Manager.Reload", &["NotReady", "Busy", "InvalidOption", "OutOfMemory", "NotSupported", "EngineFailed"]),
     ("Session.Send", refusals!("NotOwner", "NotSupported")),
     ("Session.Submit", refusals!("NotOwner")),

@@ -1,11 +1,13 @@
 //! Writes `a{sv}`: what the engine tells, as dictionaries.
 
-use zbus::{OwnedVariant, Str};
+use zbus::{Array, OwnedVariant, Str};
 
 use super::error;
 use super::proxy::Info;
 use crate::engine::runner::KindTime;
-use crate::engine::{GraphStatus, Memory, ModelInfo, Outcome, Receipt, Snapshot, Status, Usage};
+use crate::engine::{
+    GraphStatus, Memory, ModelInfo, Outcome, Priority, Receipt, Snapshot, Status, Usage, Work,
+};
 use crate::telemetry::Percentiles;
 
 fn text(text: &str) -> OwnedVariant {
@@ -86,6 +88,37 @@ pub(super) fn timing(live: &Snapshot, receipt: Option<Receipt>) -> Info {
         // Who asked may keep it.
         info.remove("seed");
         info.insert("finish_reason".to_owned(), text(receipt.reason.name()));
+    }
+    info
+}
+
+/// Whom the engine answers, and who waits.
+pub(super) fn work(work: Work, waiting: &[(Priority, u32)], holds: Vec<String>) -> Info {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let mut users: Vec<u32> = waiting.iter().map(|(_, user)| *user).collect();
+    users.sort_unstable();
+    users.dedup();
+    let mut info = info([
+        ("rows", work.rows.into()),
+        ("reading", work.reading.into()),
+        ("suspended", work.suspended.into()),
+        ("waiting", count(waiting.len()).into()),
+    ]);
+    let lists = [
+        ("waiting_users", Array::from(users)),
+        ("holds", Array::from(holds)),
+    ];
+    for (name, list) in lists {
+        // They have no descriptor, which alone could not be kept.
+        if let Ok(list) = list.try_into() {
+            info.insert(name.to_owned(), list);
+        }
+    }
+    for (priority, answered) in Priority::ALL.into_iter().zip(work.of) {
+        let name = priority.name();
+        let wait = waiting.iter().filter(|(of, _)| *of == priority).count();
+        info.insert(name.to_owned(), answered.into());
+        info.insert(format!("waiting_{name}"), count(wait).into());
     }
     info
 }

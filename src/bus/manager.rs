@@ -22,10 +22,14 @@ use super::{Error, info, messages, options};
 use crate::engine::Status;
 
 /// What clients may rely on; a name stays once it is here.
-const FEATURES: [&str; 10] = [
+const FEATURES: [&str; 14] = [
     "complete",
     "complete.messages",
+    "deadlines",
     "decode_graph",
+    "hold",
+    "priorities",
+    "rows",
     "sessions",
     "sessions.clear",
     "sessions.messages",
@@ -54,7 +58,8 @@ impl Manager {
     /// as Session.Messages tells it, which changes nothing.
     ///
     /// Options: max_tokens (u), temperature (d), top_k (u), top_p (d), min_p (d),
-    /// repetition_penalty (d), seed (t), stop (s or as), thinking (b), stream (s: "pipe" or "signals").
+    /// repetition_penalty (d), seed (t), stop (s or as), thinking (b), stream (s: "pipe" or "signals"),
+    /// priority (s: "realtime", "normal" or "background"), deadline_ms (u).
     /// What is left out is as the daemon's configuration says.
     ///
     /// The stream is a pipe of JSON objects, one a line: {"seq":0,"text":"Hel"}, and at last
@@ -65,8 +70,12 @@ impl Manager {
     /// Error.NotSupported, at once, to connections that did not ask the bus for file descriptors: they cannot have a
     /// pipe, and call Submit.
     ///
-    /// One request is answered at a time. Of those that wait, users take turns, then the connections of one user;
-    /// those of one connection are answered in the order of their calls. All others that ask wait likewise.
+    /// Several requests are answered at once, each as if it were alone; Diagnostics.Work tells of them. Of those that wait,
+    /// the one of the highest priority is next; within one, users take turns, then the connections of one user, and those
+    /// of one connection are answered in the order of their calls. All others that ask wait likewise. A "realtime" request
+    /// makes "background" ones rest where they are if there is no place for it beside them; limits.realtime_group says who
+    /// may ask for it besides root: Error.InvalidOption to others. After deadline_ms, waiting included, an answer ends with
+    /// what there is of it.
     ///
     /// For group ganglion. Error.Busy if all callers have as much as there is, Error.QuotaExceeded if the caller's
     /// user has as much as one user may have; all others that ask, and OpenSession, likewise.
@@ -80,6 +89,9 @@ impl Manager {
     ) -> Result<(Replied, OwnedFd), Error> {
         let owner = self.shared.caller(connection, &header).await?;
         let (options, kind) = options::streamed(&options, &*self.shared.config().await)?;
+        self.shared
+            .admit_priority(&owner.client, options.priority)
+            .await?;
         let messages = messages.read()?;
         let client = owner.client.clone();
         let queue = self.shared.engine.generate(client, messages, options);
@@ -104,6 +116,9 @@ impl Manager {
     ) -> Result<Replied, Error> {
         let owner = self.shared.caller(connection, &header).await?;
         let (options, signals) = options::submitted(&options, &*self.shared.config().await)?;
+        self.shared
+            .admit_priority(&owner.client, options.priority)
+            .await?;
         let messages = messages.read()?;
         let client = owner.client.clone();
         let queue = self.shared.engine.generate(client, messages, options);
@@ -133,6 +148,9 @@ impl Manager {
         let owner = self.shared.caller(connection, &header).await?;
         let config = self.shared.config().await;
         let (options, system, before) = options::complete(&options, &config)?;
+        self.shared
+            .admit_priority(&owner.client, options.priority)
+            .await?;
         let messages = messages::conversation(system, before, prompt)?;
         let call = Call {
             shared: &self.shared,
@@ -144,7 +162,8 @@ impl Manager {
     }
 
     /// Opens a conversation that the daemon remembers, until Session.Close or until the caller leaves
-    /// the bus. Options: system (s), its system message. Error.ContextFull if no turn could follow that.
+    /// the bus. Options: system (s), its system message; priority (s), of each of its turns that gives none.
+    /// Error.ContextFull if no turn could follow that.
     #[zbus(out_args("session"))]
     async fn open_session(
         &self,
@@ -153,7 +172,8 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<OwnedObjectPath, Error> {
         let owner = self.shared.caller(connection, &header).await?;
-        let system = options::session(&options)?;
+        let (system, priority) = options::session(&options)?;
+        self.shared.admit_priority(&owner.client, priority).await?;
         // Limits are part of it.
         self.shared.config().await;
         let opened = self
@@ -162,13 +182,29 @@ impl Manager {
             .open_session(owner.client.clone(), system);
         let id = opened.map_err(|refusal| self.shared.refused(&owner.client, refusal))?;
         let path = session_path(id);
-        let session = Session::new(self.shared.clone(), owner.clone(), id);
+        let session = Session::new(self.shared.clone(), owner.clone(), (id, priority));
         if let Err(error) = connection.object_server().at(&path, session).await {
             self.shared.engine.close_session(id);
             return Err(error.into());
         }
         self.shared.own_session(connection, &owner.caller, id);
         Ok(path)
+    }
+
+    /// Keeps requests of priority "background" off the device, until the caller closes the descriptor, leaves the bus, or
+    /// hold.max_seconds are over; who has begun rests where it is. reason is for those who ask (Diagnostics.Work). For root
+    /// and group ganglion-admin. Error.Busy if this connection holds already, Error.NotSupported to connections that did not
+    /// ask the bus for file descriptors.
+    #[zbus(out_args("hold"))]
+    async fn hold(
+        &self,
+        reason: Text,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<zbus::OwnedFd, Error> {
+        let owner = self.shared.caller(connection, &header).await?;
+        let reason = messages::text(reason)?;
+        self.shared.hold(&owner, &header, &reason).await
     }
 
     /// Reads the configuration again, and answers when all of it is in force: limits, defaults and the log level at

@@ -5,7 +5,8 @@
 //! bounded as it is decoded (`argument`), an interface (`manager`, `session`) reads
 //! `options` and `messages`, `delivery` queues it and makes its object, `stream` writes its frames,
 //! `deltas` sends signals, `output` keeps what calls read; `undelivered` answers who can take no pipe. `owned` remembers
-//! what ends when a connection leaves; `places` counts what each user has, whom `users` knows.
+//! what ends when a connection leaves; `places` counts what each user has, whom `users` knows, and `realtime`
+//! knows who may come before all others.
 
 mod accounts;
 mod address;
@@ -20,6 +21,7 @@ mod deltas;
 mod diagnostics;
 mod error;
 mod frame;
+mod hold;
 mod info;
 mod link;
 mod manager;
@@ -32,6 +34,7 @@ mod owned;
 mod places;
 pub mod proxy;
 mod publish;
+mod realtime;
 mod reload;
 mod request;
 mod sealed;

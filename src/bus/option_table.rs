@@ -31,6 +31,8 @@ pub enum Of {
     Completions,
     /// Those that begin a conversation: `OpenSession` and `Complete`.
     Beginnings,
+    /// `OpenSession`.
+    Sessions,
 }
 
 /// What an option may be. It is displayed as errors and the manual say it.
@@ -49,6 +51,7 @@ pub enum Allowed {
     Truth,
     Stops,
     Stream,
+    Priority,
     Text,
     Messages,
 }
@@ -99,12 +102,19 @@ pub const OPTIONS: &[OptionKey] = &[
         "What ends the answer where it appears."),
     option(Of::Requests, "thinking", "b", Allowed::Truth,
         "Whether a model that can think before it answers does; Manager.Model tells whether it can."),
+    option(Of::Requests, "priority", "s", Allowed::Priority,
+        "Who comes before whom: \"realtime\", which limits.realtime_group may ask for, makes \"background\" rest where it is."),
+    option(Of::Requests, "deadline_ms", "u", whole(1, 86_400_000),
+        "The milliseconds after which the answer ends with what there is of it, waiting included; finish_reason is then \
+         \"deadline\"."),
     option(Of::Streams, "stream", "s", Allowed::Stream,
         "Of Generate and Session.Send alone: how the text comes, through the pipe or by Request.Delta."),
     option(Of::Submissions, "signals", "b", Allowed::Truth,
         "Of Submit alone: whether the text also comes by Request.Delta."),
     option(Of::Beginnings, "system", "s", Allowed::Text,
         "Of OpenSession and Complete alone: the system message of the conversation."),
+    option(Of::Sessions, "priority", "s", Allowed::Priority,
+        "Of OpenSession: that of each of its turns which gives none."),
     option(Of::Completions, "messages", "a(sa{sv})", Allowed::Messages,
         "Of Complete alone: what was said before the prompt. With an empty prompt it is all that was said."),
 ];
@@ -127,6 +137,7 @@ impl Display for Allowed {
                 "up to {TEXTS} texts (s or as), none empty or longer than {STOP_BYTES} bytes"
             ),
             Self::Stream => formatter.write_str("\"pipe\" or \"signals\" (s)"),
+            Self::Priority => formatter.write_str("\"realtime\", \"normal\" or \"background\" (s)"),
             Self::Text => formatter.write_str("a text (s)"),
             Self::Messages => formatter.write_str("messages (a(sa{sv})), as those of Generate"),
         }

@@ -1,10 +1,12 @@
 //! Reads the options of a call. Nothing is ignored: what is unknown, mistyped or out of range is an
 //! error that names it.
 
+use std::time::Duration;
+
 use super::argument::{ENTRIES, Entries, Entry, Value, shortened};
 use super::option_table::{Allowed, OPTIONS, Of, OptionKey, STOP_BYTES, whole};
 use super::{BusConfig, Error, messages};
-use crate::engine::{Message, Options};
+use crate::engine::{Message, Options, Priority};
 use crate::sampler::Parameters;
 
 /// How the text reaches the caller.
@@ -45,14 +47,17 @@ pub(super) fn complete(
     Ok((request, system, messages))
 }
 
-/// Options of `OpenSession`: its system message.
-pub(super) fn session(given: &Entries) -> Result<Option<String>, Error> {
+/// Options of `OpenSession`: its system message, and the priority of its turns.
+pub(super) fn session(given: &Entries) -> Result<(Option<String>, Priority), Error> {
     let config = BusConfig {
         // It needs none.
         seed: Some(0),
         ..BusConfig::default()
     };
-    Ok(read(given, &config, &[Of::Beginnings])?.system)
+    let Read {
+        request, system, ..
+    } = read(given, &config, &[Of::Beginnings, Of::Sessions])?;
+    Ok((system, request.priority))
 }
 
 struct Read {
@@ -70,6 +75,8 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             sampling: config.sampling,
             stop: Vec::new(),
             thinking: config.thinking,
+            priority: config.priority,
+            deadline: None,
         },
         stream: Stream::Pipe,
         signals: false,
@@ -84,6 +91,7 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
         min_p,
         repetition_penalty,
         seed: _,
+        logprobs: _,
     } = &mut read.request.sampling;
     for entry in &given.kept {
         let Some(key) = known(of).find(|key| key.name == entry.name) else {
@@ -104,6 +112,10 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             "seed" => chosen = Some(one.whole()?),
             "stop" => read.request.stop = one.stops()?,
             "thinking" => read.request.thinking = Some(one.truth()?),
+            "priority" => read.request.priority = one.priority()?,
+            "deadline_ms" => {
+                read.request.deadline = Some(Duration::from_millis(one.whole()?));
+            }
             "stream" => read.stream = one.stream()?,
             "signals" => read.signals = one.truth()?,
             "system" => read.system = Some(one.text()?),
@@ -202,6 +214,14 @@ impl Given<'_> {
             Value::Text(kind) if kind == "signals" => Ok(Stream::Signals),
             _ => Err(self.wrong()),
         }
+    }
+
+    fn priority(&self) -> Result<Priority, Error> {
+        let Value::Text(name) = &self.entry.value else {
+            return Err(self.wrong());
+        };
+        let named = Priority::ALL.into_iter().find(|one| one.name() == name);
+        named.ok_or_else(|| self.wrong())
     }
 
     fn text(&self) -> Result<String, Error> {

@@ -29,6 +29,7 @@ pub trait Manager {
     ) -> Result<OwnedObjectPath, Error>;
     fn complete(&self, prompt: &str, options: Fields<'_>) -> Result<(String, Info), Error>;
     fn open_session(&self, options: Fields<'_>) -> Result<OwnedObjectPath, Error>;
+    fn hold(&self, reason: &str) -> Result<OwnedFd, Error>;
     fn reload(&self) -> Result<(), Error>;
 
     #[zbus(property(emits_changed_signal = "const"))]
@@ -90,6 +91,10 @@ pub trait Request {
     fn result(&self) -> Result<Info, Error>;
     #[zbus(property(emits_changed_signal = "false"))]
     fn reading(&self) -> Result<(u32, u32), Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn queue_position(&self) -> Result<u32, Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn estimated_wait(&self) -> Result<f64, Error>;
 
     #[zbus(signal)]
     fn delta(&self, seq: u64, text: &str) -> Result<(), Error>;
@@ -112,6 +117,8 @@ pub trait Diagnostics {
     fn decode_graph(&self) -> Result<Info, Error>;
     #[zbus(property(emits_changed_signal = "false"))]
     fn timing(&self) -> Result<Info, Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn work(&self) -> Result<Info, Error>;
     #[zbus(property(emits_changed_signal = "false"))]
     fn device(&self) -> Result<Info, Error>;
 }

@@ -17,7 +17,7 @@ use super::output::{Output, Piece};
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{Error, info};
-use crate::engine::{Cancel, Outcome, Reading};
+use crate::engine::{Cancel, Outcome, Reading, Waits};
 
 /// A request, as its object and its delivery know it.
 #[derive(Debug)]
@@ -87,6 +87,11 @@ pub(super) struct Request {
 }
 
 impl Request {
+    fn waits(&self, header: Option<Header<'_>>) -> Result<Waits, Error> {
+        self.running.owner.admit_reader(header.as_ref())?;
+        Ok(self.shared.engine.waits(self.running.id))
+    }
+
     fn piece(&self, offset: u64) -> Result<Piece, Error> {
         // First: what is added after that is not looked for.
         let ended = self.running.ending().is_some();
@@ -162,6 +167,20 @@ impl Request {
         Ok(self.running.reading.get())
     }
 
+    /// How many other requests come before this one; 0 once it is being answered. More urgent ones that come later come
+    /// before it, too. No signal tells of it: to be read when a person waits, once or twice a second.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn queue_position(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
+        Ok(self.waits(header)?.before)
+    }
+
+    /// In how many seconds it will probably begin, as long as others took so far: 0 once it has begun, or where nothing is
+    /// known yet.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn estimated_wait(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<f64, Error> {
+        Ok(self.waits(header)?.seconds)
+    }
+
     /// Only with the option stream="signals", or signals of Submit: the next piece of text. Sent to the owner only, at
     /// most every 50 ms; after 1 MiB no more is sent.
     #[zbus(signal)]
@@ -169,7 +188,7 @@ impl Request {
 
     /// The request has ended, and its stream holds all that it will. Sent to the owner only, after the
     /// reply of the call that made the request. The reason is "stop", "length" (max_tokens), "context" (the
-    /// context is full), "cancelled" or "error"; info holds finish_reason, prompt_tokens, cached_tokens,
+    /// context is full), "deadline" (deadline_ms), "cancelled" or "error"; info holds finish_reason, prompt_tokens, cached_tokens,
     /// completion_tokens (u), queue_us, first_token_us, seed (t), tokens_per_second, gigabytes_per_second (d), and
     /// where they apply error (a D-Bus error name) and message.
     #[zbus(signal)]

@@ -16,8 +16,8 @@ use super::authorize::Owner;
 use super::delivery::{Call, Replied};
 use super::proxy::Info;
 use super::shared::{Shared, remove_session};
-use super::{Error, messages, options, unread};
-use crate::engine::{Message, Refusal, Said, SessionId, SessionStatus};
+use super::{BusConfig, Error, messages, options, unread};
+use crate::engine::{Message, Priority, Refusal, Said, SessionId, SessionStatus};
 
 /// Bytes of an answer that only one who reads may have: dbus-daemon takes 2 KiB in each turn of its loop, and the answers
 /// of all others come behind.
@@ -28,11 +28,35 @@ pub(super) struct Session {
     shared: Arc<Shared>,
     owner: Owner,
     id: SessionId,
+    /// Of a turn that gives none.
+    priority: Priority,
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, owner: Owner, id: SessionId) -> Self {
-        Self { shared, owner, id }
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        owner: Owner,
+        (id, priority): (SessionId, Priority),
+    ) -> Self {
+        Self {
+            shared,
+            owner,
+            id,
+            priority,
+        }
+    }
+
+    /// What its turns start from.
+    async fn config(&self) -> BusConfig {
+        BusConfig {
+            priority: self.priority,
+            ..(*self.shared.config().await).clone()
+        }
+    }
+
+    async fn admit_priority(&self, priority: Priority) -> Result<(), Error> {
+        let client = &self.owner.client;
+        self.shared.admit_priority(client, priority).await
     }
 
     fn call<'a>(&'a self, connection: &'a Connection, header: &'a Header<'a>) -> Call<'a> {
@@ -78,7 +102,7 @@ impl Session {
     /// Queues one turn of the user; the options and the stream are those of Generate. A session answers one turn at a
     /// time: Error.Busy until the request before has finished.
     ///
-    /// A turn that is cancelled, by whatever way, keeps what was made of its answer, also what was not read: Messages
+    /// A turn that is cancelled, by whatever way, or ended by its deadline, keeps what was made of its answer, also what was not read: Messages
     /// marks it as partial, the next turn goes on from there, and Rewind takes it back. If nothing was made yet, or if it
     /// failed, the session is as before the turn.
     #[zbus(out_args("request", "stream"))]
@@ -91,7 +115,8 @@ impl Session {
     ) -> Result<(Replied, OwnedFd), Error> {
         self.owner.admit(&header)?;
         let text = messages::text(text)?;
-        let (options, kind) = options::streamed(&options, &*self.shared.config().await)?;
+        let (options, kind) = options::streamed(&options, &self.config().await)?;
+        self.admit_priority(options.priority).await?;
         let queue = self.shared.engine.send(self.id, text, options);
         self.call(connection, &header).stream(kind, queue).await
     }
@@ -108,7 +133,8 @@ impl Session {
     ) -> Result<Replied, Error> {
         self.owner.admit(&header)?;
         let text = messages::text(text)?;
-        let (options, signals) = options::submitted(&options, &*self.shared.config().await)?;
+        let (options, signals) = options::submitted(&options, &self.config().await)?;
+        self.admit_priority(options.priority).await?;
         let queue = self.shared.engine.send(self.id, text, options);
         self.call(connection, &header).submit(signals, queue).await
     }
@@ -141,7 +167,8 @@ impl Session {
         Ok(said.into_iter().map(named).collect())
     }
 
-    /// The same as Generate takes them: role, and content (s); an answer that was cancelled has partial=true, too.
+    /// The same as Generate takes them: role, and content (s); an answer that was cancelled, or ended by its deadline, has
+    /// partial=true, too.
     #[zbus(out_args("messages"))]
     async fn messages(
         &self,

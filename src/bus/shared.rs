@@ -10,6 +10,7 @@ use zbus::{Connection, OwnedObjectPath, fdo};
 use super::accounts::Accounts;
 use super::authorize::{Caller, Owner};
 use super::complaints::Complaints;
+use super::hold::Holds;
 use super::owned::{Asked, Belongings, Known, Owned};
 use super::places::{Place, Places};
 use super::reload::Reloads;
@@ -34,6 +35,7 @@ pub(super) struct Shared {
     // Of one connection to the bus: on another the same names are others'.
     pub(super) owned: Owned,
     users: Users,
+    pub(super) holds: Holds,
     pub(super) accounts: Arc<Accounts>,
 }
 
@@ -47,6 +49,7 @@ impl Shared {
             complaints: Arc::default(),
             owned: Owned::default(),
             users: Users::default(),
+            holds: Holds::default(),
             accounts: Accounts::new().0,
         }
     }
@@ -61,6 +64,7 @@ impl Shared {
             complaints: self.complaints.clone(),
             owned: Owned::default(),
             users: Users::default(),
+            holds: Holds::default(),
             accounts,
         }
     }
@@ -166,11 +170,13 @@ impl Shared {
     pub(super) async fn leave(&self, connection: &Connection, caller: &Caller) {
         self.accounts.leave(caller.name());
         self.users.forget(caller);
+        self.holds.leave(caller);
         self.end_all(connection, caller).await;
     }
 
     /// The bus is lost, and everyone with it.
     pub(super) fn lose(&self) {
+        self.holds.lose();
         for belongings in self.owned.take_all() {
             self.end(&belongings);
         }

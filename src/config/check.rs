@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use toml::Value;
 
 use super::Config;
-use super::choice::Choice;
 use super::document::{Document, Typed};
 use super::error::Fault;
 
@@ -64,13 +64,18 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         device.activations: choice;
         device.emulate_tegra: switch;
         cpu.threads: whole(0..=1024);
+        engine.rows: whole(1..=8);
         engine.prefill_chunk: whole(0..=MOST_ROWS);
+        engine.prefill_slice_ms => engine.prefill_slice: milliseconds(1..=10_000);
+        engine.prefill_share: whole(1..=100);
         engine.spin_us => engine.spin: microseconds(0..=MOST_SPIN_US);
+        hold.max_seconds => hold.longest: seconds(0.1..=MOST_SECONDS);
         queue.capacity: whole(1..=65_536);
         limits.requests: whole(1..=4096);
         limits.queue_percent_per_user: whole(1..=100);
         limits.sessions: whole(1..=65_536);
         limits.max_tokens: whole(1..=MOST_TOKENS);
+        limits.realtime_group: name;
         sampling.temperature: number(0.0..=2.0);
         sampling.top_k: whole(0..=u32::MAX);
         sampling.top_p: number(0.0..=1.0);
@@ -159,6 +164,20 @@ fn microseconds(key: Key, value: &mut Duration, range: RangeInclusive<u64>) -> R
     })
 }
 
+fn milliseconds(key: Key, value: &mut Duration, range: RangeInclusive<u64>) -> Result<(), Fault> {
+    key.put(value, numbers("a whole number", &range), |typed| {
+        within(typed, &range).map(Duration::from_millis)
+    })
+}
+
+/// Where not being set means something too.
+fn name(key: Key, value: &mut Option<String>) -> Result<(), Fault> {
+    key.put(value, "the name of a group", |typed| {
+        let name = typed.as_str().filter(|name| !name.is_empty())?;
+        Some(Some(name.to_owned()))
+    })
+}
+
 fn number(key: Key, value: &mut f32, range: RangeInclusive<f32>) -> Result<(), Fault> {
     key.put(value, numbers("a number", &range), |typed| {
         real(typed, &range)
@@ -171,13 +190,16 @@ fn seconds(key: Key, value: &mut Duration, range: RangeInclusive<f32>) -> Result
     })
 }
 
-fn choice<T: Choice>(key: Key, value: &mut T) -> Result<(), Fault> {
-    let words: Vec<_> = T::ALL
-        .iter()
-        .map(|one| format!("{:?}", one.name()))
+fn choice<T: ValueEnum>(key: Key, value: &mut T) -> Result<(), Fault> {
+    let variants = T::value_variants().iter();
+    let words: Vec<_> = variants
+        .filter_map(T::to_possible_value)
+        .map(|word| format!("{:?}", word.get_name()))
         .collect();
     let allowed = format!("one of {}", words.join(", "));
-    key.put(value, allowed, |typed| T::from_name(typed.as_str()?))
+    key.put(value, allowed, |typed| {
+        T::from_str(typed.as_str()?, false).ok()
+    })
 }
 
 fn switch(key: Key, value: &mut bool) -> Result<(), Fault> {

@@ -44,7 +44,7 @@ macro_rules! sections {
 sections! {
     Document: "keys and sections" {
         backend: Typed, model: Model, kv: Kv, graph: Graph, memory: Memory, device: Device, cpu: Cpu,
-        engine: Engine, queue: Queue, limits: Limits, sampling: Sampling, stream: Stream, stop: Stop,
+        engine: Engine, queue: Queue, hold: Hold, limits: Limits, sampling: Sampling, stream: Stream, stop: Stop,
         watchdog: Watchdog, log: Log
     }
     Model: "the section [model]" { path: Typed, thinking: Typed }
@@ -57,11 +57,14 @@ sections! {
     Memory: "the section [memory]" { weights: Typed, kv: Typed, reserve_mib: Typed }
     Device: "the section [device]" { activations: Typed, emulate_tegra: Typed }
     Cpu: "the section [cpu]" { threads: Typed }
-    Engine: "the section [engine]" { prefill_chunk: Typed, spin_us: Typed }
+    Engine: "the section [engine]" {
+        rows: Typed, prefill_chunk: Typed, prefill_slice_ms: Typed, prefill_share: Typed, spin_us: Typed
+    }
+    Hold: "the section [hold]" { max_seconds: Typed }
     Queue: "the section [queue]" { capacity: Typed }
     Limits: "the section [limits]" {
         requests: Typed, requests_per_user: Typed, queue_percent_per_user: Typed, sessions: Typed,
-        sessions_per_user: Typed, max_tokens: Typed
+        sessions_per_user: Typed, max_tokens: Typed, realtime_group: Typed
     }
     Sampling: "the section [sampling]" {
         temperature: Typed, top_k: Typed, top_p: Typed, min_p: Typed, repetition_penalty: Typed,

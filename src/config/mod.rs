@@ -5,7 +5,6 @@
 //! a model or starts anything, and a key that does nothing does not exist.
 
 mod check;
-mod choice;
 mod document;
 mod error;
 mod files;
@@ -16,13 +15,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
-pub use choice::{Activations, Backend, Choice, GraphMode, KvType, Level, Placement};
+use crate::engine::runner::Backend;
+
 pub use error::ConfigError;
 use files::Files;
 pub use files::drop_ins;
 pub use sections::{
-    Cpu, Device, Engine, Graph, GraphDebug, Kv, Limits, Log, Memory, Model, Queue, Sampling, Stop,
-    Stream, Watchdog,
+    Cpu, Device, Engine, Graph, GraphDebug, Hold, Kv, Limits, Log, Memory, Model, Queue, Sampling,
+    Stop, Stream, Watchdog,
 };
 
 /// Where the package puts the file.
@@ -40,6 +40,7 @@ pub struct Config {
     pub cpu: Cpu,
     pub engine: Engine,
     pub queue: Queue,
+    pub hold: Hold,
     pub limits: Limits,
     pub sampling: Sampling,
     pub stream: Stream,

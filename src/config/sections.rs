@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::choice::{Activations, GraphMode, KvType, Level, Placement};
+use crate::engine::runner::{Activations, Placement};
+use crate::graph::Mode;
+use crate::journal::Level;
 use crate::sampler::Parameters;
+use crate::tape::KvType;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Model {
@@ -29,7 +32,7 @@ pub struct Kv {
 /// What is recorded once and replayed by one call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Graph {
-    pub mode: GraphMode,
+    pub mode: Mode,
     /// Rows to which short prompts are padded.
     pub capture_sizes: Vec<usize>,
     /// Recorded prompts that are kept.
@@ -74,11 +77,25 @@ pub struct Cpu {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Engine {
+    /// Conversations that may share a step.
+    pub rows: usize,
     /// Rows of one prefill step; 0 is as many as suit the memory.
     pub prefill_chunk: usize,
+    /// What reading a prompt may take between two steps.
+    #[serde(rename = "prefill_slice_ms")]
+    pub prefill_slice: Duration,
+    /// Of the time while answers wait, in percent.
+    pub prefill_share: u32,
     /// How long a thread spins for a GPU's token before it sleeps.
     #[serde(rename = "spin_us")]
     pub spin: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Hold {
+    /// What one may take.
+    #[serde(rename = "max_seconds")]
+    pub longest: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -87,7 +104,7 @@ pub struct Queue {
     pub capacity: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
     /// Being answered or read.
     pub requests: usize,
@@ -98,6 +115,8 @@ pub struct Limits {
     pub sessions_per_user: usize,
     /// The most that one request may ask for.
     pub max_tokens: usize,
+    /// Who, besides root, may ask for priority realtime.
+    pub realtime_group: Option<String>,
 }
 
 /// What a request gets where it does not say.
@@ -147,6 +166,7 @@ impl Sampling {
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty,
             seed: self.seed.unwrap_or_default(),
+            logprobs: None,
         }
     }
 }
@@ -156,7 +176,7 @@ impl Default for Kv {
         Self {
             element: KvType::default(),
             context: 2048,
-            slots: 2,
+            slots: 4,
         }
     }
 }
@@ -164,7 +184,7 @@ impl Default for Kv {
 impl Default for Graph {
     fn default() -> Self {
         Self {
-            mode: GraphMode::default(),
+            mode: Mode::default(),
             capture_sizes: vec![16, 32, 64, 128],
             prompt_graphs: 16,
             prompt_mib: 64,
@@ -187,8 +207,19 @@ impl Default for Memory {
 impl Default for Engine {
     fn default() -> Self {
         Self {
+            rows: 8,
             prefill_chunk: 0,
+            prefill_slice: Duration::from_millis(20),
+            prefill_share: 50,
             spin: Duration::from_micros(50),
+        }
+    }
+}
+
+impl Default for Hold {
+    fn default() -> Self {
+        Self {
+            longest: Duration::from_secs(60),
         }
     }
 }
@@ -208,6 +239,7 @@ impl Default for Limits {
             sessions: 8,
             sessions_per_user: 6,
             max_tokens: 4096,
+            realtime_group: None,
         }
     }
 }
@@ -221,6 +253,7 @@ impl Default for Sampling {
             min_p,
             repetition_penalty,
             seed: _,
+            logprobs: _,
         } = Parameters::default();
         Self {
             temperature,

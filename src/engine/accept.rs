@@ -11,7 +11,10 @@ use super::handle::Shared;
 use super::queue::Place;
 use super::request::check;
 use super::session::{Answer, Past, SessionId};
-use super::{Cancel, Client, Handle, Message, Options, Reading, Refusal, Role, Ticket, Turn};
+use super::{
+    Cancel, Client, FinishReason, Handle, Message, Options, Reading, Refusal, Role, Ticket, Turn,
+    Usage,
+};
 
 /// What is asked, and by whom.
 struct Request {
@@ -19,6 +22,7 @@ struct Request {
     client: Client,
     session: Option<SessionId>,
     cancel: Cancel,
+    asked: Instant,
 }
 
 /// A session whose turn is not queued yet: dropping it ends the turn.
@@ -53,6 +57,7 @@ impl Handle {
             client,
             session: None,
             cancel: Cancel::default(),
+            asked: Instant::now(),
         };
         self.queue(request, messages, None, options).await
     }
@@ -89,6 +94,7 @@ impl Handle {
             client,
             session: Some(session),
             cancel,
+            asked: Instant::now(),
         };
         let ticket = self.queue(request, messages, last, options).await?;
         begun.session = None;
@@ -128,6 +134,17 @@ impl Handle {
         }
     }
 
+    /// A request that still waits when its time is over ends then, whatever the engine thread is at.
+    fn end_at(&self, deadline: Instant, id: u64) {
+        let shared = self.shared.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep_until(deadline.into()).await;
+            if let Some(turn) = shared.queue.remove(id) {
+                turn.finish(FinishReason::Deadline, Usage::default(), None);
+            }
+        });
+    }
+
     fn enqueue(
         &self,
         request: Request,
@@ -140,7 +157,9 @@ impl Handle {
             client,
             session,
             cancel,
+            asked,
         } = request;
+        let deadline = options.deadline.map(|after| asked + after);
         let (sender, events) = mpsc::unbounded_channel();
         let reading = Reading::default();
         let turn = Turn {
@@ -151,6 +170,7 @@ impl Handle {
             prompt,
             options,
             accepted: Instant::now(),
+            deadline,
             events: sender,
             cancelled: cancel.clone(),
             reading: reading.clone(),
@@ -176,6 +196,9 @@ impl Handle {
                 .publish(|status| status.queue_length = status.queue_length.saturating_sub(1));
             self.shared.running().retain(|(running, _)| *running != id);
             return Err(refusal);
+        }
+        if let Some(deadline) = deadline {
+            self.end_at(deadline, id);
         }
         Ok(Ticket {
             id,

@@ -52,6 +52,24 @@ impl<T: Waits> Fair<T> {
         self.waiting.remove(at)
     }
 
+    /// How many of those that are `alike` are taken before one of them, if nobody else comes.
+    pub(super) fn before(
+        &self,
+        is_it: impl Fn(&T) -> bool,
+        alike: impl Fn(&T) -> bool,
+    ) -> Option<usize> {
+        let it = self.waiting.iter().find(|one| is_it(one))?.client();
+        let alike: Vec<_> = self.waiting.iter().filter(|one| alike(one)).collect();
+        let own = alike.iter().take_while(|one| !is_it(one));
+        let own = own.filter(|one| one.client().name == it.name).count();
+        let of_user = alike.iter().map(|one| one.client());
+        let of_user = of_user.filter(|client| client.user == it.user);
+        let names = of_user.map(|client| &client.name);
+        let of_user = own + self.connections.before(names, &it.name, own);
+        let users = alike.iter().map(|one| &one.client().user);
+        Some(of_user + self.users.before(users, &it.user, of_user))
+    }
+
     /// Takes one out of its turn.
     pub(super) fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
         let at = self.waiting.iter().position(is_it)?;
@@ -97,6 +115,26 @@ impl<K: Eq + Hash> Served<K> {
     /// When `one` was served last; `None`, which is before everyone, if it never was.
     fn last(&self, one: &K) -> Option<u64> {
         self.last.get(one).copied()
+    }
+
+    /// Turns that others have before `one` has had `turns` of its own and has the next. They take turns, each as often as
+    /// it is among `waiting`.
+    fn before<'a>(&self, waiting: impl Iterator<Item = &'a K>, one: &K, turns: usize) -> usize
+    where
+        K: 'a,
+    {
+        // When each first came, and how often.
+        let mut all: HashMap<&K, (usize, usize)> = HashMap::new();
+        for (at, other) in waiting.enumerate() {
+            all.entry(other).or_insert((at, 0)).1 += 1;
+        }
+        let rank = |of: &K| (self.last(of), all.get(of).map(|(first, _)| *first));
+        let others = all.iter().filter(|(other, _)| **other != one);
+        let before = others.map(|(other, (_, count))| {
+            let sooner = rank(other) < rank(one);
+            *count.min(&(turns + usize::from(sooner)))
+        });
+        before.sum()
     }
 
     fn serve(&mut self, one: K) {
@@ -151,6 +189,36 @@ mod tests {
             users.push(fair.take(|_| true).expect("several wait").0.user);
         }
         assert_eq!(users, [1, 2, 1, 2, 1, 2]);
+    }
+
+    #[test]
+    fn how_many_come_before_one_is_known_beforehand() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..500 {
+            let mut fair = Fair::default();
+            let mut numbers = 0..;
+            let mut come = |fair: &mut Fair<_>, random: &mut fastrand::Rng, many| {
+                for number in numbers.by_ref().take(many) {
+                    let connection = random.u32(0..6);
+                    fair.push(from(connection / 2, &format!(":1.{connection}"), number));
+                }
+            };
+            come(&mut fair, &mut random, 8);
+            for _ in 0..random.usize(0..8) {
+                fair.take(|_| true);
+            }
+            let many = random.usize(0..12);
+            come(&mut fair, &mut random, many);
+            let waiting: Vec<u32> = fair.iter().map(|(_, number)| *number).collect();
+            let told = waiting.iter().map(|number| {
+                let before = fair.before(|(_, other)| other == number, |_| true);
+                (before.expect("it waits"), *number)
+            });
+            let mut told: Vec<_> = told.collect();
+            told.sort_unstable();
+            let order = order(&mut fair);
+            assert!(told.into_iter().eq(order.into_iter().enumerate()));
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::queue::{Control, Queue};
 use super::served::Recipe;
 use super::session::{Said, SessionId, SessionStatus, Sessions};
 use super::status::{State, Status};
+use super::waits::Pace;
 use super::{Cancel, Client, FinishReason, Refusal, RequestError, Usage};
 
 /// State that callers and the engine thread share.
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     recipe: Mutex<Option<Recipe>>,
     status: watch::Sender<Status>,
     pub(super) live: Live,
+    pub(super) pace: Pace,
     next_id: AtomicU64,
     /// Of every request queued or running, so that a stop can cancel them all.
     running: Mutex<Vec<(u64, Cancel)>>,
@@ -98,6 +100,7 @@ pub fn channel(limits: Limits) -> (Handle, Inbox) {
         recipe: Mutex::default(),
         status: watch::Sender::new(Status::default()),
         live: Live::default(),
+        pace: Pace::default(),
         next_id: AtomicU64::new(1),
         running: Mutex::default(),
     });

@@ -7,7 +7,7 @@ use super::handle::Shared;
 use super::live::Live;
 use super::progress::Progress;
 use super::status::{State, Status};
-use super::{Codec, Command, Control, Refusal, RequestError, Snapshot, Usage};
+use super::{Codec, Command, Limits, Refusal, RequestError, Snapshot, Turn, Usage};
 
 /// The engine thread's end of the queue. Dropping it tells those who wait that nobody is left.
 #[derive(Debug)]
@@ -22,10 +22,25 @@ impl Inbox {
         self.shared.queue.next()
     }
 
-    /// What should be done before the next token, if anything.
+    /// What can be done now beside what runs: anything but turns, or a turn that `may` begin.
     #[must_use]
-    pub fn urgent(&self) -> Option<Control> {
-        self.shared.queue.urgent()
+    pub fn poll(&self, may: impl Fn(&Turn) -> bool) -> Option<Command> {
+        self.shared.queue.poll(may)
+    }
+
+    /// Whether `background` is to rest.
+    pub(super) fn is_held(&self) -> bool {
+        self.shared.queue.is_held()
+    }
+
+    /// Waits a little, or for something to do: all those who are there rest.
+    pub(super) fn rest(&self) {
+        self.shared.queue.rest();
+    }
+
+    /// What is in force.
+    pub(super) fn limits(&self) -> Limits {
+        *self.shared.limits()
     }
 
     /// Where the engine notes that it gets on.

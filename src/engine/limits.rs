@@ -1,5 +1,7 @@
 //! How much may wait and be held, by everyone together and by each user. One value, so that it is changed as a whole.
 
+use super::slices::Share;
+
 /// What the configuration allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -9,6 +11,8 @@ pub struct Limits {
     pub queue: usize,
     /// Sessions that may be open.
     pub sessions: usize,
+    /// What reading prompts may take while answers wait.
+    pub prefill: Share,
     /// Of each user.
     pub user: UserLimits,
 }

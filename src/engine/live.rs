@@ -29,9 +29,23 @@ pub struct GraphStatus {
     pub prompts: Counts,
 }
 
+/// Whom the engine answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Of the last step; 0 while nobody answers.
+    pub rows: u32,
+    /// Whose prompt is being read.
+    pub reading: u32,
+    /// Who rests for others, also before the answer.
+    pub suspended: u32,
+    /// All of them, by priority: realtime, normal, background.
+    pub of: [u32; 3],
+}
+
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    pub work: Work,
     pub graph: GraphStatus,
     pub timing: Timing,
     /// Tokens chosen since the start.

@@ -15,7 +15,8 @@ use crate::tape::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::tape::cuda::{self, Cuda};
 use crate::tape::{
-    DType, Ending, Executor, FillError, Input, KvInfo, Tape, TapeError, WeightId, WeightInfo,
+    DType, Ending, Executor, FillError, Input, KvInfo, STEP_ROWS, Tape, TapeError, WeightId,
+    WeightInfo,
 };
 
 /// Why a model could not be loaded.
@@ -164,11 +165,12 @@ pub(super) fn plan<'a>(
     Ok((forward, tensors))
 }
 
-/// What `Runner::load` prepares of a model: the largest prompt, and a step.
+/// What `Runner::load` prepares of a model: the largest prompt, and the largest step.
 fn tapes(forward: &Forward, settings: &Settings) -> [Tape; 2] {
+    let rows = settings.rows.min(settings.slots).clamp(1, STEP_ROWS);
     [
         forward.tape(settings.prefill_chunk, Input::Prompt, Ending::Token),
-        forward.tape(1, Input::Step, Ending::Token),
+        forward.tape(rows.next_power_of_two(), Input::Step, Ending::Token),
     ]
 }
 
@@ -223,7 +225,7 @@ impl Loader<'_> {
         let weights = cpu::load(&forward.infos, &self.source, self.read)?;
         let cpu = Cpu::new(
             weights,
-            forward.shape.rope_frequencies.clone(),
+            forward.shape.angles.clone(),
             forward.kv,
             settings.threads,
             &settings.graph,
@@ -268,7 +270,7 @@ impl Loader<'_> {
         let cuda = Cuda::new(
             device,
             &forward.infos,
-            &forward.shape.rope_frequencies,
+            &forward.shape.angles,
             forward.kv,
             options,
             (&self.source, &mut *self.read),

@@ -9,11 +9,11 @@ use super::runner::{RunError, Runner};
 use crate::graph::{Event, Renewal};
 use crate::journal;
 
-/// Watches the steps of one turn.
+/// Watches steps, whoever's they are.
 #[derive(Debug)]
 pub(super) struct Observer<'a> {
     inbox: &'a Inbox,
-    /// When the last token came, if it was of this turn.
+    /// When the last tokens came, if nothing but a step was between.
     last: Option<Instant>,
 }
 
@@ -22,35 +22,38 @@ impl<'a> Observer<'a> {
         Self { inbox, last: None }
     }
 
-    /// Runs a step; once a second, while somebody looks, one whose operations are timed. That one takes longer than others
-    /// do, and does not count among them.
+    /// Something else than a step runs: the time until the next tokens is not a step's.
+    pub(super) fn interrupted(&mut self) {
+        self.last = None;
+    }
+
+    /// Whether the next step of one conversation is to be one whose operations are timed: once a second, while somebody
+    /// looks.
+    pub(super) fn wants_times(&self) -> bool {
+        self.inbox.times().is_due()
+    }
+
+    /// Runs such a step of the turn that runs. It takes longer than others do, and does not count among them.
     ///
     /// # Errors
     /// As `Runner::step`.
-    pub(super) fn step(&mut self, runner: &mut Runner, more: bool) -> Result<u32, RunError> {
-        let times = self.inbox.times();
-        if !times.is_due() {
-            let token = runner.step(more)?;
-            self.token(runner);
-            return Ok(token);
-        }
+    pub(super) fn time(&mut self, runner: &mut Runner) -> Result<u32, RunError> {
         let (token, kinds) = runner.time_step()?;
         if let Some(kinds) = kinds {
-            times.timed(kinds);
+            self.inbox.times().timed(kinds);
             self.last = None;
         }
-        self.token(runner);
         Ok(token)
     }
 
-    /// A token has come: after a prompt, or by a step.
-    pub(super) fn token(&mut self, runner: &mut Runner) {
+    /// So many tokens have come: after a prompt, or by a step.
+    pub(super) fn tokens(&mut self, runner: &mut Runner, tokens: usize) {
         let now = Instant::now();
         self.inbox.progress().advance();
         let took = self.last.replace(now).map(|last| now - last);
         {
             let mut live = self.inbox.live();
-            live.tokens += 1;
+            live.tokens += tokens as u64;
             live.graph.counters = runner.graph().counters();
             live.graph.prompts = runner.prompt_graphs();
             if let Some(took) = took {

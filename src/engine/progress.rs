@@ -112,13 +112,16 @@ impl Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Client, Limits, Message, Options, Role, UserLimits, channel};
+    use crate::engine::{
+        Client, Limits, Message, Options, Priority, Role, Share, UserLimits, channel,
+    };
     use crate::sampler::Parameters;
 
     /// A caller that gives up must not make a thread that hangs look like one that rests.
     #[tokio::test]
     async fn only_the_engine_thread_says_that_it_is_idle() {
         let (engine, inbox) = channel(Limits {
+            prefill: Share::default(),
             requests: 1,
             queue: 1,
             sessions: 1,
@@ -143,6 +146,8 @@ mod tests {
             sampling: Parameters::default(),
             stop: Vec::new(),
             thinking: None,
+            priority: Priority::default(),
+            deadline: None,
         };
         let ticket = engine
             .generate(client, vec![message], options)

@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -11,7 +12,7 @@ use super::progress::{Phase, Progress};
 use super::replace::Replacement;
 use super::session::SessionId;
 use super::turn::Turn;
-use super::{Limits, Refusal, RequestError, Usage};
+use super::{Limits, Priority, Refusal, RequestError, Usage};
 use crate::graph::Mode;
 
 /// A place in the queue, taken before a prompt is encoded: what is refused for want of one costs next to nothing.
@@ -66,6 +67,8 @@ struct Waiting {
     controls: VecDeque<Control>,
     /// Sessions of which the engine thread has taken a turn, so that it may hold something of them.
     held: HashSet<SessionId>,
+    /// Each hold of `background`, and why.
+    holds: Vec<(u64, String)>,
     closed: bool,
     /// Nobody is left to do anything.
     abandoned: bool,
@@ -95,6 +98,11 @@ impl Waiting {
         Ok(())
     }
 
+    /// Whether `background` rests. Nobody holds up the end.
+    fn is_held(&self) -> bool {
+        !self.holds.is_empty() && !self.closed
+    }
+
     /// A place of `user` is free.
     fn leave(&mut self, user: u32) {
         if let Some(at) = self.places.iter().position(|of| *of == user) {
@@ -102,11 +110,20 @@ impl Waiting {
         }
     }
 
-    fn take(&mut self) -> Option<Command> {
+    /// The next of what waits: turns by priority, if they `may` begin.
+    fn take(&mut self, may: impl Fn(&Turn) -> bool) -> Option<Command> {
         if let Some(control) = self.controls.pop_front() {
             return Some(Command::Control(control));
         }
-        let turn = self.turns.take(|_| true)?;
+        let held = self.is_held();
+        let may = |turn: &Turn| {
+            let rests = held && turn.options.priority == Priority::Background;
+            !rests && may(turn)
+        };
+        let turns = &mut self.turns;
+        let turn = Priority::ALL.into_iter().find_map(|priority| {
+            turns.take(|turn| turn.options.priority == priority && may(turn))
+        })?;
         self.held.extend(turn.session);
         Some(Command::Turn(Box::new(turn)))
     }
@@ -119,7 +136,7 @@ pub enum Command {
     Control(Control),
 }
 
-/// What is done between turns, or, if it concerns no session, between tokens.
+/// What is done between two steps, whatever runs.
 #[derive(Debug)]
 pub enum Control {
     /// A session has closed: its KV is free.
@@ -137,11 +154,6 @@ pub enum Control {
 }
 
 impl Control {
-    /// Whether it can be done while a turn runs.
-    const fn is_urgent(&self) -> bool {
-        matches!(self, Self::ResetGraph(_) | Self::DumpGraph(_))
-    }
-
     /// The session that it takes back turns of.
     const fn rewinds(&self) -> Option<SessionId> {
         match self {
@@ -174,6 +186,26 @@ impl Queue {
 
     pub(super) fn remove(&self, id: u64) -> Option<Turn> {
         self.lock().turns.remove(|turn| turn.id == id)
+    }
+
+    /// How many of those that wait now come before this one; `None` if it does not wait.
+    pub(super) fn before(&self, id: u64) -> Option<usize> {
+        let waiting = self.lock();
+        let turns = &waiting.turns;
+        let it = turns.iter().find(|turn| turn.id == id)?;
+        let priority = it.options.priority;
+        let above = turns.iter().filter(|turn| turn.options.priority > priority);
+        let alike = |turn: &Turn| turn.options.priority == priority;
+        Some(above.count() + turns.before(|turn| turn.id == id, alike)?)
+    }
+
+    /// Whose turns wait, as they came.
+    pub(super) fn waiting(&self) -> Vec<(Priority, u32)> {
+        let waiting = self.lock();
+        let turns = waiting.turns.iter();
+        turns
+            .map(|turn| (turn.options.priority, turn.client.user))
+            .collect()
     }
 
     pub(super) fn drain(&self) -> VecDeque<Turn> {
@@ -239,10 +271,36 @@ impl Queue {
         }
     }
 
-    pub(super) fn urgent(&self) -> Option<Control> {
-        let mut waiting = self.lock();
-        let at = waiting.controls.iter().position(Control::is_urgent)?;
-        waiting.controls.remove(at)
+    /// What can be done now beside what runs, if anything.
+    pub(super) fn poll(&self, may: impl Fn(&Turn) -> bool) -> Option<Command> {
+        self.lock().take(may)
+    }
+
+    pub(super) fn hold(&self, id: u64, reason: String) {
+        self.lock().holds.push((id, reason));
+    }
+
+    pub(super) fn release(&self, id: u64) {
+        self.lock().holds.retain(|(hold, _)| *hold != id);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn holds(&self) -> Vec<String> {
+        let waiting = self.lock();
+        let reasons = waiting.holds.iter();
+        reasons.map(|(_, reason)| reason.clone()).collect()
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.lock().is_held()
+    }
+
+    /// Waits for a change, or a little: whoever rests may be cancelled without one.
+    pub(super) fn rest(&self) {
+        const LITTLE: Duration = Duration::from_millis(20);
+        self.progress.enter(Phase::Between);
+        let waiting = self.lock();
+        drop(self.changed.wait_timeout(waiting, LITTLE));
     }
 
     pub(super) fn close(&self) {
@@ -254,7 +312,7 @@ impl Queue {
         self.progress.enter(Phase::Between);
         let mut waiting = self.lock();
         loop {
-            if let Some(command) = waiting.take() {
+            if let Some(command) = waiting.take(|_| true) {
                 return Some(command);
             }
             // Only this thread says so: one that hangs must not seem idle because those who waited for it gave up.

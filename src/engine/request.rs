@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -19,6 +20,33 @@ pub struct Options {
     pub stop: Vec<String>,
     /// `enable_thinking` of templates that know it; `None` leaves it to the template.
     pub thinking: Option<bool>,
+    pub priority: Priority,
+    /// From acceptance on: the request ends then, with what there is.
+    pub deadline: Option<Duration>,
+}
+
+/// Who comes before whom; of equals, `fair` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Makes way for `Realtime`, also in the middle of an answer.
+    Background,
+    #[default]
+    Normal,
+    /// Who may ask for it is decided elsewhere.
+    Realtime,
+}
+
+impl Priority {
+    pub const ALL: [Self; 3] = [Self::Realtime, Self::Normal, Self::Background];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Background => "background",
+            Self::Normal => "normal",
+            Self::Realtime => "realtime",
+        }
+    }
 }
 
 /// What a request's reader receives: any number of `Text`, then one `Done`.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 pub use self::rows::OpCost;
 pub use self::timed::KindTime;
-pub use super::settings::{Backend, CudaSettings, Placement, Settings};
+pub use super::settings::{Activations, Backend, CudaSettings, Placement, Settings};
 use super::{Memory, load};
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, LifeCycle, Mode};
@@ -17,7 +17,9 @@ use crate::kv::{self, Kv, Owner};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{Ending, ExecuteError, Executor, GraphOptions, Input, Pace, Tape, TapeError};
+use crate::tape::{
+    Ending, ExecuteError, Executor, GraphOptions, Input, Pace, STEP_ROWS, Tape, TapeError,
+};
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
 const SCORED_ROWS: usize = 64;
@@ -31,8 +33,10 @@ pub struct Runner {
     description: String,
     kv: Kv,
     step: Tape,
-    /// Of 2, 4 and 8 rows, each written on its first use.
+    /// Of several conversations, by rows: 1, 2, 4 or 8.
     steps: HashMap<usize, Tape>,
+    /// The most conversations of a step.
+    rows: usize,
     /// Tapes of a prompt's rows, each written on its first use.
     prompts: HashMap<(usize, Ending), Tape>,
     prefill_chunk: usize,
@@ -67,6 +71,7 @@ impl Runner {
             kv: Kv::new(settings.slots),
             step,
             steps: HashMap::new(),
+            rows: settings.rows.min(settings.slots).clamp(1, STEP_ROWS),
             prompts: HashMap::new(),
             prefill_chunk,
             capture_sizes: sizes(&settings.graph, prefill_chunk),
@@ -81,6 +86,9 @@ impl Runner {
             .executor
             .prepare(&runner.step)
             .map_err(RunError::from)?;
+        if settings.rows > 1 {
+            runner.prepare_steps()?;
+        }
         progress(all, all);
         if settings.graph.mode == Mode::Full && settings.graph.record_at_start {
             runner.record_prompts(&mut || progress(all, all))?;

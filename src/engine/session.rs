@@ -33,7 +33,7 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     pub message: Message,
-    /// An answer that was cancelled before the model had ended it.
+    /// An answer that was cancelled, or out of time, before the model had ended it.
     pub partial: bool,
 }
 

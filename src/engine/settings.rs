@@ -1,23 +1,48 @@
 //! How a model is to be run: plain values with their defaults. Nothing is checked or opened here.
+//!
+//! Words that stand for one of a few are the same in the configuration and on command lines: each is one type, here.
 
 use std::path::PathBuf;
 use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::Serialize;
 
 use super::ControlGroups;
 use crate::tape::{DType, GraphOptions, KvType};
 
 /// Which executor to run on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum Backend {
     /// The best that this build and this machine have.
     #[default]
     Auto,
-    Cpu,
     Cuda,
+    Cpu,
+}
+
+/// What matrix products take in on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Activations {
+    #[default]
+    F16,
+    Bf16,
+}
+
+impl From<Activations> for DType {
+    fn from(activations: Activations) -> Self {
+        match activations {
+            Activations::F16 => Self::F16,
+            Activations::Bf16 => Self::BF16,
+        }
+    }
 }
 
 /// Where weights and cache lie on a GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum Placement {
     /// Unified on an integrated GPU, the device's own on others.
     #[default]
@@ -35,6 +60,8 @@ pub struct Settings {
     pub context: usize,
     /// Regions of the cache, each of `context` positions: conversations that keep their place in it.
     pub slots: usize,
+    /// Conversations that may share a step, at most `slots` of them and 8; the memory for so many is taken at the start.
+    pub rows: usize,
     pub graph: GraphOptions,
     /// 0 is one for each core.
     pub threads: usize,
@@ -83,6 +110,7 @@ impl Default for Settings {
             kv_type: KvType::F16,
             context: 2048,
             slots: 1,
+            rows: 1,
             graph: GraphOptions::default(),
             threads: 0,
             prefill_chunk: 0,

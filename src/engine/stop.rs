@@ -2,15 +2,15 @@
 
 /// Watches one request's text.
 #[derive(Debug)]
-pub(super) struct StopStrings<'a> {
-    stops: &'a [String],
+pub(super) struct StopStrings {
+    stops: Vec<String>,
     held: String,
 }
 
-impl<'a> StopStrings<'a> {
-    pub(super) fn new(stops: &'a [String]) -> Self {
+impl StopStrings {
+    pub(super) fn new(stops: &[String]) -> Self {
         Self {
-            stops,
+            stops: stops.to_vec(),
             held: String::new(),
         }
     }

@@ -27,6 +27,8 @@ pub struct Turn {
     pub prompt: Option<Encoded>,
     pub options: Options,
     pub accepted: Instant,
+    /// When it is to end with what there is.
+    pub deadline: Option<Instant>,
     pub(super) events: UnboundedSender<Event>,
     pub(super) cancelled: Cancel,
     pub(super) reading: Reading,
@@ -38,6 +40,17 @@ impl Turn {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.is_cancelled() || self.events.is_closed()
+    }
+
+    /// Why it is to end before its answer does, if it is: the engine asks before each token.
+    #[must_use]
+    pub fn ends(&self) -> Option<FinishReason> {
+        let late = self.deadline.is_some_and(|at| Instant::now() >= at);
+        if self.is_cancelled() {
+            Some(FinishReason::Cancelled)
+        } else {
+            late.then_some(FinishReason::Deadline)
+        }
     }
 
     /// Its tokens for the model in force. Those that it was given while there was no model, or for the one before, are
@@ -59,8 +72,8 @@ impl Turn {
         let _ = self.events.send(Event::Text(text));
     }
 
-    /// Ends the turn. A session keeps `answer` as its newest message, as a partial one if the turn was cancelled; without
-    /// one its history is as before.
+    /// Ends the turn. A session keeps `answer` as its newest message, as a partial one if the turn was cancelled or
+    /// out of time; without one its history is as before.
     pub fn finish(self, reason: FinishReason, usage: Usage, answer: Option<Answer>) {
         self.end(
             Outcome {
@@ -102,7 +115,7 @@ impl Turn {
                 messages,
                 prompt,
                 answer,
-                partial: outcome.reason == FinishReason::Cancelled,
+                partial: outcome.reason.is_partial(),
             });
             let open = shared.sessions().end_turn(id, answered);
             if !open {

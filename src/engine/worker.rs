@@ -1,23 +1,25 @@
-//! The engine thread: loads the model, then takes one turn after another.
+//! The engine thread: loads the model, then answers turns, many at once. Before each step it does what it is asked, lets
+//! those join that may (`joining`), and runs what `schedule` says (`steps`): a step of all that answer, or a slice of
+//! somebody's prompt.
 
-use std::time::{Duration, Instant};
+mod joining;
+mod steps;
+
+use std::sync::Arc;
 
 use super::encoder::Encoder;
+use super::entry::Entry;
 use super::load::LoadError;
 use super::observe::{self, Observer};
-use super::replace;
+use super::replace::{self, Replacement};
 use super::runner::{RunError, Runner};
+use super::schedule::Standing;
 pub use super::served::Settings;
 use super::served::{Loading, Served};
-use super::stop::StopStrings;
-use super::{
-    Answer, Codec, Command, Control, FinishReason, Inbox, Phase, RequestError, SessionId, Turn,
-    Usage,
-};
+use super::slices::Slices;
+use super::{Command, Control, Inbox, RequestError, SessionId};
 use crate::journal;
 use crate::kv::Owner;
-use crate::model::language::Decoder;
-use crate::tape::Ending;
 
 /// Loads the model and serves turns until the queue is closed. Everyone who waits is told if it fails.
 ///
@@ -38,20 +40,23 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         }
     };
     let served = Served::load(settings, tell).inspect_err(|error| refuse(inbox, error))?;
-    let (mut runner, mut encoder) = replace::put_in_force(inbox, served);
-    while let Some(command) = inbox.next() {
-        match command {
-            Command::Turn(turn) => serve(inbox, &mut runner, &encoder, *turn)?,
-            // Here alone: a turn that runs keeps its model to its end.
-            Command::Control(Control::Replace(replacement)) => {
-                if let Some(another) = replacement.take_place(inbox, &mut runner) {
-                    encoder = another;
-                }
-            }
-            Command::Control(control) => obey(inbox, &mut runner, control),
-        }
+    let (runner, encoder) = replace::put_in_force(inbox, served);
+    let mut worker = Worker {
+        inbox,
+        runner,
+        encoder,
+        entries: Vec::new(),
+        displaced: Vec::new(),
+        ahead: Vec::new(),
+        slices: Slices::default(),
+        observer: Observer::new(inbox),
+        replacement: None,
+    };
+    let served = worker.serve();
+    if let Err(error) = &served {
+        worker.give_up(error);
     }
-    Ok(())
+    served.map_err(LoadError::from)
 }
 
 /// Tells everyone why there is no model.
@@ -60,38 +65,137 @@ fn refuse(inbox: &Inbox, error: &LoadError) {
     inbox.fail(&error.to_string());
 }
 
-/// Does what is asked besides turns.
-fn obey(inbox: &Inbox, runner: &mut Runner, control: Control) {
-    match control {
-        Control::Forget(SessionId(id)) => runner.release(Owner(id)),
-        Control::Rewind {
-            session: SessionId(id),
-            keep,
-        } => runner.rewind(Owner(id), keep),
-        // Whoever asked may have gone.
-        Control::ResetGraph(reply) => {
-            runner.reset_graph();
-            let life = runner.graph();
-            journal::graph_reset(life.epoch(), life.state().name());
-            tell(inbox, runner);
-            drop(reply.send(Ok(())));
+/// A model, and those whom it answers.
+struct Worker<'a> {
+    inbox: &'a Inbox,
+    runner: Runner,
+    encoder: Arc<Encoder>,
+    /// Each in a region of the cache, in the order in which they joined.
+    entries: Vec<Entry>,
+    /// Those that gave up their region to others, and wait for one.
+    displaced: Vec<Entry>,
+    /// The regions of the step that was run last: what is launched ahead is of the same.
+    ahead: Vec<usize>,
+    slices: Slices,
+    observer: Observer<'a>,
+    /// Takes the place of this model when the last entry has ended; until then nobody joins.
+    replacement: Option<Box<Replacement>>,
+}
+
+impl Worker<'_> {
+    /// Answers until the queue is closed and everyone has an answer.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    fn serve(&mut self) -> Result<(), RunError> {
+        loop {
+            self.end_early();
+            if self.is_alone() && self.replacement.is_some() {
+                self.replace();
+            }
+            let command = if self.is_alone() {
+                self.show(&[], 0);
+                match self.inbox.next() {
+                    Some(command) => Some(command),
+                    None => return Ok(()),
+                }
+            } else {
+                let all = self.standings();
+                self.inbox.poll(|turn| self.may_join(&all, turn))
+            };
+            match command {
+                Some(Command::Turn(turn)) => self.join(*turn)?,
+                Some(Command::Control(control)) => self.obey(control)?,
+                None if self.let_back()? => {}
+                None => self.advance()?,
+            }
         }
-        Control::DumpGraph(reply) => {
-            let dot = runner.graph_dot().map_err(|error| error.to_string());
-            drop(reply.send(dot.map_err(|error| {
-                observe::gpu_error(&error);
-                RequestError::EngineFailed(error)
-            })));
-        }
-        Control::SetMode(mode, reply) => {
-            runner.set_graph_mode(mode);
-            tell(inbox, runner);
-            drop(reply.send(Ok(())));
-        }
-        // Never between tokens; whoever asked is told by its end.
-        Control::Replace(_) => {}
     }
-    observe::graph(inbox, runner);
+
+    /// Whether nobody is being answered.
+    fn is_alone(&self) -> bool {
+        self.entries.is_empty() && self.displaced.is_empty()
+    }
+
+    /// Ends those whose callers want no more.
+    fn end_early(&mut self) {
+        for at in (0..self.entries.len()).rev() {
+            if let Some(reason) = self.entries[at].turn().ends() {
+                let at_once = self.entries.len();
+                self.take_out(at).finish(reason, at_once);
+            }
+        }
+        for at in (0..self.displaced.len()).rev() {
+            if let Some(reason) = self.displaced[at].turn().ends() {
+                self.displaced.remove(at).finish(reason, 1);
+            }
+        }
+    }
+
+    /// An entry that has come to its end, or gives up its region.
+    fn take_out(&mut self, at: usize) -> Entry {
+        let entry = self.entries.remove(at);
+        self.runner.leave(entry.region());
+        entry
+    }
+
+    fn replace(&mut self) {
+        let Some(replacement) = self.replacement.take() else {
+            return;
+        };
+        if let Some(encoder) = replacement.take_place(self.inbox, &mut self.runner) {
+            self.encoder = encoder;
+            self.slices = Slices::default();
+        }
+    }
+
+    fn standings(&self) -> Vec<Standing> {
+        self.entries.iter().map(Entry::standing).collect()
+    }
+
+    /// Does what is asked besides turns.
+    fn obey(&mut self, control: Control) -> Result<(), RunError> {
+        self.settle()?;
+        let (inbox, runner) = (self.inbox, &mut self.runner);
+        match control {
+            Control::Forget(SessionId(id)) => runner.release(Owner(id)),
+            Control::Rewind {
+                session: SessionId(id),
+                keep,
+            } => runner.rewind(Owner(id), keep),
+            // Whoever asked may have gone.
+            Control::ResetGraph(reply) => {
+                runner.reset_graph();
+                let life = runner.graph();
+                journal::graph_reset(life.epoch(), life.state().name());
+                tell(inbox, runner);
+                drop(reply.send(Ok(())));
+            }
+            Control::DumpGraph(reply) => {
+                let dot = runner.graph_dot().map_err(|error| error.to_string());
+                drop(reply.send(dot.map_err(|error| {
+                    observe::gpu_error(&error);
+                    RequestError::EngineFailed(error)
+                })));
+            }
+            Control::SetMode(mode, reply) => {
+                runner.set_graph_mode(mode);
+                tell(inbox, runner);
+                drop(reply.send(Ok(())));
+            }
+            // A turn that runs keeps its model to its end.
+            Control::Replace(replacement) => self.replacement = Some(replacement),
+        }
+        observe::graph(inbox, &mut self.runner);
+        Ok(())
+    }
+
+    /// The device is lost: whoever is being answered is told, and so will be those who wait, by the end of the process.
+    fn give_up(&mut self, error: &RunError) {
+        for entry in self.entries.drain(..).chain(self.displaced.drain(..)) {
+            entry.fail(RequestError::EngineFailed(error.to_string()));
+        }
+    }
 }
 
 /// Before whoever asked hears that it is done: the decode graph as it is, and what happened to it.
@@ -100,223 +204,8 @@ fn tell(inbox: &Inbox, runner: &mut Runner) {
     observe::graph(inbox, runner);
 }
 
-/// Answers one turn. Only a device that is lost is an error: the turn has been told, and so will be those
-/// who wait, by the end of the process.
-fn serve(
-    inbox: &Inbox,
-    runner: &mut Runner,
-    encoder: &Encoder,
-    mut turn: Turn,
-) -> Result<(), LoadError> {
-    if turn.is_cancelled() {
-        turn.finish(FinishReason::Cancelled, Usage::default(), None);
-        return Ok(());
-    }
-    let tokens = match turn.tokens(encoder) {
-        Ok(tokens) => tokens,
-        Err(refusal) => {
-            turn.fail(RequestError::Refused(refusal), Usage::default());
-            return Ok(());
-        }
-    };
-    let Some(decoder) = encoder.decoder() else {
-        let error = RequestError::EngineFailed("the engine has no vocabulary".into());
-        turn.fail(error, Usage::default());
-        return Ok(());
-    };
-    let mut generation = Generation::new(inbox, &turn, encoder.codec(), decoder);
-    match generation.run(runner, &tokens) {
-        Ok(reason) => {
-            let (usage, answer) = generation.close(reason);
-            turn.finish(reason, usage, answer);
-        }
-        Err(error) => {
-            let usage = generation.usage();
-            turn.fail(RequestError::EngineFailed(error.to_string()), usage);
-            if error.is_fatal() {
-                return Err(error.into());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// One turn being answered.
-struct Generation<'a> {
-    inbox: &'a Inbox,
-    turn: &'a Turn,
-    codec: &'a Codec,
-    decoder: Decoder,
-    stops: StopStrings<'a>,
-    text: String,
-    /// Without the end-of-turn token.
-    tokens: Vec<u32>,
-    /// Whether a stop string ended `text` within the text of `tokens`.
-    cut: bool,
-    usage: Usage,
-    decoding: Duration,
-    decoded_bytes: u64,
-}
-
-impl<'a> Generation<'a> {
-    fn new(inbox: &'a Inbox, turn: &'a Turn, codec: &'a Codec, decoder: Decoder) -> Self {
-        Self {
-            inbox,
-            turn,
-            codec,
-            decoder,
-            stops: StopStrings::new(&turn.options.stop),
-            text: String::new(),
-            tokens: Vec::new(),
-            cut: false,
-            usage: Usage::default(),
-            decoding: Duration::ZERO,
-            decoded_bytes: 0,
-        }
-    }
-
-    fn run(&mut self, runner: &mut Runner, prompt: &[u32]) -> Result<FinishReason, RunError> {
-        self.inbox.progress().enter(Phase::Prompt);
-        let started = Instant::now();
-        self.usage.queue_us = micros(started - self.turn.accepted);
-        let (user, sampling) = (self.turn.client.user, self.turn.options.sampling);
-        let cached = runner.begin(self.owner(), user, prompt, sampling)?;
-        self.usage.prompt_tokens = count(prompt.len());
-        self.usage.cached_tokens = count(cached);
-        self.turn.reading.set(cached, prompt.len());
-        let client = &self.turn.client;
-        journal::turn_began(
-            self.turn.id,
-            client.user,
-            runner.slot(),
-            prompt.len(),
-            cached,
-        );
-        observe::graph(self.inbox, runner);
-
-        let mut rest = &prompt[cached..];
-        while !rest.is_empty() {
-            if self.turn.is_cancelled() {
-                return Ok(FinishReason::Cancelled);
-            }
-            let (chunk, after) = rest.split_at(rest.len().min(runner.prefill_chunk()));
-            runner.prefill(
-                chunk,
-                if after.is_empty() {
-                    Ending::Token
-                } else {
-                    Ending::Kv
-                },
-            )?;
-            rest = after;
-            self.inbox.progress().advance();
-            let read = prompt.len() - rest.len();
-            self.turn.reading.set(read, prompt.len());
-            journal::prompt_read(self.turn.id, client.user, read, prompt.len());
-            self.obey_urgent(runner);
-        }
-        self.usage.first_token_us = micros(started.elapsed());
-        self.inbox.progress().enter(Phase::Answer);
-        let first = Instant::now();
-        let reason = self.decode(runner);
-        self.decoding = first.elapsed();
-        reason
-    }
-
-    /// Whose region of the cache it runs in.
-    fn owner(&self) -> Option<Owner> {
-        self.turn.session.map(|SessionId(id)| Owner(id))
-    }
-
-    fn decode(&mut self, runner: &mut Runner) -> Result<FinishReason, RunError> {
-        let mut token = runner.token();
-        let mut observer = Observer::new(self.inbox);
-        observer.token(runner);
-        loop {
-            self.usage.completion_tokens += 1;
-            if self.codec.is_end(token) {
-                return Ok(FinishReason::Stop);
-            }
-            self.tokens.push(token);
-            let text = self.decoder.push(token);
-            if self.show(&text) {
-                return Ok(FinishReason::Stop);
-            }
-            if self.tokens.len() >= self.turn.options.max_tokens {
-                return Ok(FinishReason::Length);
-            }
-            if runner.len() >= runner.context() {
-                return Ok(FinishReason::Context);
-            }
-            if self.turn.is_cancelled() {
-                return Ok(FinishReason::Cancelled);
-            }
-            self.decoded_bytes += runner.step_bytes();
-            let more = self.tokens.len() + 1 < self.turn.options.max_tokens;
-            token = observer.step(runner, more)?;
-            self.obey_urgent(runner);
-        }
-    }
-
-    /// Does what cannot wait for the end of the turn.
-    fn obey_urgent(&self, runner: &mut Runner) {
-        while let Some(control) = self.inbox.urgent() {
-            obey(self.inbox, runner, control);
-        }
-    }
-
-    /// Shows text, up to a stop string; returns whether one was reached.
-    fn show(&mut self, text: &str) -> bool {
-        let (text, stopped) = self.stops.push(text);
-        self.cut |= stopped;
-        self.emit(text);
-        stopped
-    }
-
-    fn emit(&mut self, text: String) {
-        if !text.is_empty() {
-            self.text += &text;
-            self.turn.emit(text);
-        }
-    }
-
-    /// Shows what was held back; the receipt, and what a session remembers.
-    fn close(mut self, reason: FinishReason) -> (Usage, Option<Answer>) {
-        if !self.cut {
-            let rest = self.decoder.clone().finish();
-            self.show(&rest);
-            let held = std::mem::replace(&mut self.stops, StopStrings::new(&[])).finish();
-            self.emit(held);
-        }
-        let usage = self.usage();
-        let answered = reason != FinishReason::Cancelled || !self.text.is_empty();
-        let tokens = (!self.cut).then_some(self.tokens);
-        (
-            usage,
-            answered.then_some(Answer {
-                text: self.text,
-                tokens,
-            }),
-        )
-    }
-
-    #[allow(clippy::cast_precision_loss)] // for people
-    fn usage(&self) -> Usage {
-        let mut usage = self.usage;
-        let seconds = self.decoding.as_secs_f64();
-        let steps = usage.completion_tokens.saturating_sub(1);
-        if steps > 0 && seconds > 0.0 {
-            usage.tokens_per_second = f64::from(steps) / seconds;
-            usage.gigabytes_per_second = self.decoded_bytes as f64 / seconds / 1e9;
-        }
-        usage
-    }
-}
-
-fn count(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+/// Ends an entry that cannot go on. Only a device that is lost is an error for the others.
+fn fail(entry: Entry, error: RunError) -> Result<(), RunError> {
+    entry.fail(RequestError::EngineFailed(error.to_string()));
+    if error.is_fatal() { Err(error) } else { Ok(()) }
 }

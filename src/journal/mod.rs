@@ -9,6 +9,7 @@ mod callers;
 mod event;
 mod events;
 mod fields;
+mod level;
 mod libraries;
 mod line;
 mod output;
@@ -17,6 +18,7 @@ mod queue;
 pub use event::Event;
 pub use events::*;
 pub use fields::FIELDS;
+pub use level::Level;
 pub use output::{Journal, init, stderr_is_journal};
 pub use queue::flush;
 

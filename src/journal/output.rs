@@ -12,10 +12,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use super::TARGET;
+use super::level::Level;
 use super::libraries::Libraries;
 use super::line::Line;
 use super::queue::{self, Queue};
-use crate::config::Level;
 
 /// The way to the journal, once it is open.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub fn init(level: Level) -> io::Result<Journal> {
         .with(Libraries.with_filter(LevelFilter::WARN))
         .try_init()
         .map_err(io::Error::other)?;
-    queue::want(self::filter(level));
+    queue::want(level.into());
     queue::open(queue);
     Ok(Journal { filter: handle })
 }
@@ -50,7 +50,7 @@ pub fn init(level: Level) -> io::Result<Journal> {
 impl Journal {
     /// From now on events below `level` are not reported.
     pub fn set_level(&self, level: Level) {
-        queue::want(filter(level));
+        queue::want(level.into());
         let filter = self.filter.clone();
         // In its place among the events: those before it are told as they were reported.
         queue::change(Box::new(move || {
@@ -61,17 +61,7 @@ impl Journal {
 }
 
 fn targets(level: Level) -> Targets {
-    Targets::new().with_target(TARGET, filter(level))
-}
-
-const fn filter(level: Level) -> LevelFilter {
-    match level {
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
-    }
+    Targets::new().with_target(TARGET, LevelFilter::from(level))
 }
 
 fn output() -> Box<dyn Layer<Registry> + Send + Sync> {

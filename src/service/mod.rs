@@ -146,6 +146,10 @@ fn limits(config: &Config) -> engine::Limits {
         requests: limits.requests,
         queue: config.queue.capacity,
         sessions: limits.sessions,
+        prefill: engine::Share {
+            slice: config.engine.prefill_slice,
+            percent: config.engine.prefill_share,
+        },
         user: engine::UserLimits {
             requests: limits.requests_per_user,
             sessions: limits.sessions_per_user,
@@ -163,6 +167,8 @@ fn bus_config(config: &Config) -> BusConfig {
         sampling: config.sampling.parameters(),
         seed: config.sampling.seed,
         thinking: config.model.thinking,
+        hold_longest: config.hold.longest,
+        realtime_group: config.limits.realtime_group.clone(),
         ..BusConfig::default()
     }
 }

@@ -6,12 +6,12 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-use crate::config::{self, Activations, Backend, Config, GraphMode, KvType, Placement};
+use crate::config::{self, Config};
 use crate::engine::sim::{self, Script};
 use crate::engine::{Inbox, runner, worker};
-use crate::graph::{Budget, Mode};
+use crate::graph::Budget;
 use crate::journal;
-use crate::tape::{self, DType, GraphOptions};
+use crate::tape::GraphOptions;
 
 /// Where tokens come from.
 #[derive(Debug)]
@@ -74,30 +74,19 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
     worker::Settings {
         model: model.to_owned(),
         runner: runner::Settings {
-            backend: match config.backend {
-                Backend::Auto => runner::Backend::Auto,
-                Backend::Cuda => runner::Backend::Cuda,
-                Backend::Cpu => runner::Backend::Cpu,
-            },
-            kv_type: match config.kv.element {
-                KvType::F16 => tape::KvType::F16,
-                KvType::F32 => tape::KvType::F32,
-                KvType::Bf16 => tape::KvType::BF16,
-                KvType::Q8_0 => tape::KvType::Q8_0,
-            },
+            backend: config.backend,
+            kv_type: config.kv.element,
             context: config.kv.context,
             slots: config.kv.slots,
+            rows: config.engine.rows,
             graph: graph(&config.graph),
             threads: config.cpu.threads,
             prefill_chunk: config.engine.prefill_chunk,
             reserve: config.memory.reserve_mib << 20,
             cuda: runner::CudaSettings {
-                activations: match config.device.activations {
-                    Activations::F16 => DType::F16,
-                    Activations::Bf16 => DType::BF16,
-                },
-                weights: placement(config.memory.weights),
-                kv: placement(config.memory.kv),
+                activations: config.device.activations.into(),
+                weights: config.memory.weights,
+                kv: config.memory.kv,
                 spin: config.engine.spin,
                 emulate_tegra: config.device.emulate_tegra,
                 multiprocessors: None,
@@ -109,12 +98,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
 
 fn graph(config: &config::Graph) -> GraphOptions {
     GraphOptions {
-        mode: match config.mode {
-            GraphMode::FullDecodeOnly => Mode::FullDecodeOnly,
-            GraphMode::Full => Mode::Full,
-            GraphMode::Piecewise => Mode::Piecewise,
-            GraphMode::None => Mode::None,
-        },
+        mode: config.mode,
         capture_sizes: config.capture_sizes.clone(),
         budget: Budget {
             graphs: config.prompt_graphs,
@@ -123,13 +107,5 @@ fn graph(config: &config::Graph) -> GraphOptions {
         record_at_start: config.record_at_start,
         verify_addresses: config.debug.verify_addresses,
         refuse_launches: config.debug.refuse_launches,
-    }
-}
-
-fn placement(placement: Placement) -> runner::Placement {
-    match placement {
-        Placement::Auto => runner::Placement::Auto,
-        Placement::Device => runner::Placement::Device,
-        Placement::Unified => runner::Placement::Unified,
     }
 }

@@ -16,17 +16,26 @@ pub enum FinishReason {
     Length,
     /// The end of the context.
     Context,
+    /// The time that its caller gave it is over.
+    Deadline,
     Cancelled,
     Error,
 }
 
 impl FinishReason {
+    /// Whether the answer was ended from outside, before the model had.
+    #[must_use]
+    pub const fn is_partial(self) -> bool {
+        matches!(self, Self::Cancelled | Self::Deadline)
+    }
+
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stop => "stop",
             Self::Length => "length",
             Self::Context => "context",
+            Self::Deadline => "deadline",
             Self::Cancelled => "cancelled",
             Self::Error => "error",
         }

@@ -74,6 +74,8 @@ fn no_method_takes_a_path() {
     // Texts for the model, numbers, and options, of which none names a file either: whoever adds one looks here.
     assert_eq!(
         taken,
-        ["messages", "offset", "options", "prompt", "text", "turns"]
+        [
+            "messages", "offset", "options", "prompt", "reason", "text", "turns"
+        ]
     );
 }

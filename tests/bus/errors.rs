@@ -17,7 +17,8 @@ use crate::support::private_bus::PrivateBus;
 
 /// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only one who does not
 /// read: `turns.rs` has that.
-const ELSEWHERE: [(&str, &str); 5] = [
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("Manager.Hold", "QuotaExceeded"),
     ("Manager.Reload", "EngineFailed"),
     ("Manager.Reload", "InvalidOption"),
     ("Manager.Reload", "OutOfMemory"),
@@ -151,6 +152,12 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
     seen.saw("Request.Cancel", request.cancel().await, "NotOwner");
     seen.saw("Request.Read", request.read(0).await, "NotOwner");
 
+    let held = client.manager.hold(&long).await;
+    seen.saw("Manager.Hold", held, "InvalidMessages");
+    let _held = client.manager.hold("it is needed").await.unwrap();
+    let held = client.manager.hold("twice").await;
+    seen.saw("Manager.Hold", held, "Busy");
+
     let plain = Client::on(plain::connect(&daemon.bus).await).await;
     let own = plain.manager.open_session(fields([])).await.unwrap();
     let own = plain.session(own).await;
@@ -161,6 +168,8 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
         own.send("a", fields([])).await,
         "NotSupported",
     );
+    let held = plain.manager.hold("a").await;
+    seen.saw("Manager.Hold", held, "NotSupported");
 
     seen.saw(
         "Manager.Reload",

@@ -67,8 +67,10 @@ async fn a_request_of_another_is_out_of_reach() {
     refused(request.state().await);
     refused(request.result().await);
     refused(request.reading().await);
+    refused(request.queue_position().await);
+    refused(request.estimated_wait().await);
     let interface = "org.ganglion.Llm1.Request";
     assert!(all_properties(&thief, &path, interface).await.is_empty());
-    assert_eq!(all_properties(&owner, &path, interface).await.len(), 3);
+    assert_eq!(all_properties(&owner, &path, interface).await.len(), 5);
     assert_eq!(Reader::new(stream).answer().await.text, "sim: mine mine");
 }

@@ -19,7 +19,7 @@ clients=(
     'QtDBus, qdbusxml2cpp=qt' 'GDBus, gdbus-codegen=codegen' 'busctl=busctl' 'gdbus=gdbus'
 )
 
-packages() { "$root/tests/deps/packages.sh" "$@"; }
+packages() { "$root/cross/deps/packages.sh" "$@"; }
 flags() { pkg-config --cflags --libs "$@"; }
 
 # What pip installs, in a place of its own that also sees Debian's modules.

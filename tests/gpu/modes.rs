@@ -76,6 +76,7 @@ fn compare(model: &Path, backend: Backend, types: Types) -> Result<String, Box<d
         min_p: 0.05,
         repetition_penalty: 1.1,
         seed,
+        ..Parameters::default()
     });
     let (mut texts, mut distinct) = (0, std::collections::HashSet::new());
     for parameters in std::iter::once(Parameters::default()).chain(sampled) {

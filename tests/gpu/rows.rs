@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use ganglion::engine::runner::{Backend, Runner};
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
-use ganglion::sampler::Parameters;
+use ganglion::sampler::{Mask, Parameters};
 use ganglion::tape::Ending;
 
 use super::Types;
@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             for mode in [Mode::None, Mode::FullDecodeOnly] {
                 let outcome = compare(Path::new(model), backend, types, mode).and_then(|said| {
                     forced(Path::new(model), backend, types, mode)?;
+                    guided(Path::new(model), backend, types, mode)?;
                     Ok(said)
                 });
                 passed &= outcome.is_ok();
@@ -80,7 +81,8 @@ fn compare(
             // Once with steps launched ahead, once without.
             let steps = 1 + turn % 3;
             for step in 0..steps {
-                let ahead = step + 1 < steps;
+                // Of all, those that go on have what was launched ahead of all.
+                let ahead = step + 1 < steps || turn == 0;
                 let tokens = runner.step_rows(&rows, ahead)?;
                 let hashes = hashes(&mut runner, rows.len(), ahead)?;
                 for ((conversation, token), hash) in conversations.iter().zip(tokens).zip(hashes) {
@@ -120,15 +122,21 @@ fn forced(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
         .flat_map(|at| [(at, 7), (at, 2), (at, 1)])
     {
         let tokens: Vec<u32> = (0..count).map(|at| (at * 91 + 13) % 512).collect();
-        let greedy = Parameters::default();
-        let region = begin_one(&mut runner, 0, length, greedy)?;
+        // Each counts for the penalty and the random numbers, as if it had been chosen.
+        let drawn = Parameters {
+            temperature: 0.9,
+            repetition_penalty: 1.2,
+            seed: 5,
+            ..Parameters::default()
+        };
+        let region = begin_one(&mut runner, 0, length, drawn)?;
         let mut next = vec![runner.step_forced(region, &tokens)?];
         let mut at_once = hashes(&mut runner, 1 + tokens.len(), false)?;
         at_once.truncate(1 + tokens.len());
         next.extend(runner.step_rows(&[region], false)?);
         at_once.extend(hashes(&mut runner, 1, false)?);
 
-        let region = begin_one(&mut runner, 0, length, greedy)?;
+        let region = begin_one(&mut runner, 0, length, drawn)?;
         let (mut alone, mut chosen) = (Vec::new(), Vec::new());
         for row in 0..=tokens.len() + 1 {
             chosen.extend(runner.step_rows(&[region], false)?);
@@ -143,6 +151,70 @@ fn forced(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
             )
             .into());
         }
+    }
+    Ok(())
+}
+
+/// Holds a conversation whose masks come late to one whose masks are there in time, with another one beside it.
+fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<(), Box<dyn Error>> {
+    let mask = |step: u32| {
+        Mask::new(
+            (0..16)
+                .map(|word| 0x0101_0101 << ((step + word) % 8))
+                .collect(),
+        )
+    };
+    let told = Parameters {
+        temperature: 1.0,
+        logprobs: Some(3),
+        ..Parameters::default()
+    };
+    let mut runs = Vec::new();
+    for late in [0, 3] {
+        let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
+        let regions = [
+            begin_one(&mut runner, 1, 40, told)?,
+            begin_one(&mut runner, 2, 63, told)?,
+        ];
+        runner.guide(regions[1], Some(&mask(0)))?;
+        let mut steps = Vec::new();
+        for step in 0..24 {
+            for wait in 0..if step % 3 == 1 { late } else { 0 } {
+                let before = runner.state_of(regions[1]);
+                // One of them is launched ahead, before the mask is sent.
+                runner.step_rows(&regions, wait == 1)?;
+                if runner.state_of(regions[1]) != before {
+                    return Err(format!("step {step} did not wait for its mask").into());
+                }
+            }
+            if step > 0 {
+                runner.guide(regions[1], Some(&mask(step)))?;
+            }
+            let from = runner.state_of(regions[1]);
+            // The copy runs beside the steps.
+            let mut tries = 0;
+            while runner.state_of(regions[1]) == from {
+                runner.step_rows(&regions, false)?;
+                tries += 1;
+                if tries > 100 {
+                    return Err(format!("the mask of step {step} never came").into());
+                }
+            }
+            let token = runner.state_of(regions[1]).token;
+            if !mask(step).allows(token) {
+                return Err(format!("step {step} chose {token}, which its mask forbids").into());
+            }
+            let scored = runner.scored(regions[1]);
+            if scored.len() != 4 || scored[0].token != token {
+                return Err(format!("step {step} chose {token} and told {scored:?}").into());
+            }
+            let bits: Vec<u32> = scored.iter().map(|one| one.logprob.to_bits()).collect();
+            steps.push((token, bits));
+        }
+        runs.push(steps);
+    }
+    if runs[0] != runs[1] {
+        return Err(format!("{:?} in time, {:?} late", runs[0], runs[1]).into());
     }
     Ok(())
 }

@@ -208,6 +208,7 @@ fn parameters(sampled: Option<u64>) -> Parameters {
         min_p: 0.0,
         repetition_penalty: 1.1,
         seed,
+        ..Parameters::default()
     })
 }
 

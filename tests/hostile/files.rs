@@ -235,7 +235,7 @@ fn what_the_forward_pass_does_not_compute_is_refused_by_name() {
         (
             "model_type",
             json!("gpt2"),
-            "\"gpt2\" is not known: llama, qwen2 and qwen3",
+            "\"gpt2\" is not known: llama, qwen2",
         ),
         ("hidden_act", json!("gelu"), "hidden_act = gelu"),
         (
@@ -251,13 +251,23 @@ fn what_the_forward_pass_does_not_compute_is_refused_by_name() {
         ),
         (
             "rope_parameters",
-            json!({"rope_type": "yarn"}),
-            "rope_type = yarn",
+            json!({"rope_type": "longrope"}),
+            "rope_type = longrope",
         ),
         (
             "rope_parameters",
             json!({"rope_type": "llama3"}),
             "factor of the rope scaling is missing",
+        ),
+        (
+            "rope_parameters",
+            json!({"rope_type": "yarn", "factor": 0, "attention_factor": 1}),
+            "rope frequency",
+        ),
+        (
+            "rope_parameters",
+            json!({"rope_type": "yarn", "factor": 4, "attention_factor": 0}),
+            "rope amplitude = 0",
         ),
         (
             "rope_parameters",
@@ -325,7 +335,7 @@ fn gguf_files_of_another_kind_are_refused_by_name() {
         (patched(4, &3_u32.to_be_bytes()), "big-endian"),
         (
             gguf_refusal(&foreign.file()).to_string(),
-            "llama, qwen2 and qwen3",
+            "\"mamba\" is not known: llama, qwen2",
         ),
         (
             gguf_refusal(&short.file()).to_string(),
@@ -337,8 +347,8 @@ fn gguf_files_of_another_kind_are_refused_by_name() {
             "llama.expert_count = 8",
         ),
         (
-            with(|gguf| gguf.string("llama.rope.scaling.type", "yarn")),
-            "llama.rope.scaling.type = yarn",
+            with(|gguf| gguf.string("llama.rope.scaling.type", "longrope")),
+            "llama.rope.scaling.type = longrope",
         ),
         (
             with(|gguf| gguf.u32("llama.block_count", 3)),

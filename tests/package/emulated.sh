@@ -10,10 +10,10 @@ as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
 qemu=
 if [ "$(uname -m)" != aarch64 ]; then
-    tests/deps/packages.sh qemu-aarch64-static=qemu-user-static
+    cross/deps/packages.sh qemu-aarch64-static=qemu-user-static
     qemu=$(command -v qemu-aarch64-static)
 fi
-tests/deps/packages.sh debootstrap=debootstrap dpkg-deb=dpkg
+cross/deps/packages.sh debootstrap=debootstrap dpkg-deb=dpkg
 
 # In namespaces of its own; binfmt_misc is registered by hand there where systemd has not, and F keeps qemu open, so that
 # the root needs none of its own.

@@ -41,7 +41,10 @@ gangliond --self-test
 
 say 'goldens'
 for model in "$folder"/golden/tiny-*/; do
-    for kv in f32 f16; do
+    # Some show rounding otherwise than most: f32 alone has one bound for all (golden/README.md).
+    kinds='f32 f16'
+    [ ! -e "$model/rounding" ] || kinds=f32
+    for kv in $kinds; do
         ganglionctl score --compare --threads 1 --model "$model" --kv $kv "$model/golden.json"
     done
 done

@@ -13,7 +13,7 @@ if [ -z "$script" ]; then
     script=$(ls -t "${CARGO_TARGET_DIR:-target}"/cross/release/build/ganglion-*/build-script-build | head -n 1)
 fi
 
-tests/deps/python.sh nvrtc
+cross/deps/python.sh cross/deps/nvrtc.txt
 wheels=$(echo target/venv/lib/python3*/site-packages/nvidia)
 cuda=$folder/local/cuda-12.6
 toolkit=$cuda/targets/aarch64-linux
@@ -59,10 +59,10 @@ compile() {
     (cd "$folder/work" && within "$1" CARGO_FEATURE_CUDA=1 OUT_DIR="$folder/out" "$folder/build-script" | tee "$folder/said")
 }
 
-# chosen LOCAL FOR FOLDER: what tests/deps/nvrtc.sh chooses there, for a package or with "own".
+# chosen LOCAL FOR FOLDER: what cross/deps/nvrtc.sh chooses there, for a package or with "own".
 chosen() {
     local found
-    found=$(within "$1" tests/deps/nvrtc.sh "$2")
+    found=$(within "$1" cross/deps/nvrtc.sh "$2")
     # shellcheck disable=SC2053 # a pattern
     [[ $found = $3 ]] || {
         echo "with $1 as /usr/local, nvrtc.sh $2 chooses $found, not $3" >&2

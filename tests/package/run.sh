@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=target/deb
 host=$(dpkg --print-architecture)
-tests/deps/packages.sh lintian debootstrap systemd-nspawn=systemd-container
+cross/deps/packages.sh lintian debootstrap systemd-nspawn=systemd-container
 
 for arch in amd64 arm64; do
     bin=$(cross/build.sh $arch)

@@ -171,7 +171,7 @@ fn a_closed_device_node_is_named_with_the_group_that_opens_it() {
         (
             "nvmap /dev/dri/renderD128",
             "999",
-            "/dev/host1x-fence is missing: `sudo modprobe host1x-fence`",
+            "/dev/host1x-fence is missing: sudo modprobe host1x-fence",
         ),
     ] {
         let script = format!("mkdir /dev/dri && touch /dev/{there} && exec \"$@\"");

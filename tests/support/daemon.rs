@@ -5,7 +5,7 @@ use std::time::Duration;
 use ganglion::bus::proxy::{ManagerProxy, RequestProxy, SessionProxy};
 use ganglion::bus::{Bus, BusConfig, serve};
 use ganglion::engine::sim::{self, Script};
-use ganglion::engine::{Handle, Limits, State, UserLimits, channel};
+use ganglion::engine::{Handle, Limits, Share, State, UserLimits, channel};
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, OwnedObjectPath};
 
@@ -23,6 +23,10 @@ pub(crate) const LIMITS: Limits = Limits {
     requests: 256,
     queue: 8,
     sessions: 4,
+    prefill: Share {
+        slice: Duration::from_millis(20),
+        percent: 50,
+    },
     user: UserLimits {
         requests: 256,
         sessions: 4,

@@ -5,7 +5,8 @@ use std::sync::mpsc;
 use super::*;
 use crate::engine::{Answer, Role};
 use crate::engine::{
-    Client, Codec, FinishReason, Handle, Inbox, Message, Options, Ticket, UserLimits, channel,
+    Client, Codec, FinishReason, Handle, Inbox, Message, Options, Share, Ticket, UserLimits,
+    channel,
 };
 
 const CLIENT: fn() -> Client = || Client {
@@ -20,6 +21,7 @@ fn engine() -> (Handle, Inbox) {
         queue_percent: 100,
     };
     channel(Limits {
+        prefill: Share::default(),
         requests: 8,
         queue: 8,
         sessions: 4,
@@ -33,6 +35,8 @@ fn options() -> Options {
         sampling: crate::sampler::Parameters::default(),
         stop: Vec::new(),
         thinking: None,
+        priority: Priority::default(),
+        deadline: None,
     }
 }
 
@@ -166,6 +170,7 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         prompt: None,
         options: options(),
         accepted: std::time::Instant::now(),
+        deadline: None,
         events: tokio::sync::mpsc::unbounded_channel().0,
         cancelled: crate::engine::Cancel::default(),
         reading: crate::engine::Reading::default(),

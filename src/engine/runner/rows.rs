@@ -1,7 +1,9 @@
 //! Steps of several conversations at once, and what a step must move.
 
 use super::{RunError, Runner};
-use crate::tape::{Ending, Input, Op};
+use crate::kv::Owner;
+use crate::sampler::{Mask, Parameters, Scored};
+use crate::tape::{Ending, ExecuteError, Input, Op, StepState};
 
 /// An operation of a step: what it does, and what it must read and write once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,15 +13,107 @@ pub struct OpCost {
 }
 
 impl Runner {
-    /// The same of several conversations at once, each with the token that was chosen last in its region of the cache:
-    /// what follows each. The same conversations step together until `more` is false.
+    /// Steps may have so many rows, each of another conversation.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Starts a turn beside others that run, as `begin`, and has it keep its region of the cache until `leave`. Returns
+    /// the region, and how many tokens of the prompt it holds.
+    ///
+    /// # Errors
+    /// As `begin`.
+    pub fn join(
+        &mut self,
+        owner: Option<Owner>,
+        user: u32,
+        prompt: &[u32],
+        parameters: Parameters,
+    ) -> Result<(usize, usize), RunError> {
+        let cached = self.begin(owner, user, prompt, parameters)?;
+        let region = self.kv.active();
+        self.kv.pin(region);
+        Ok((region, cached))
+    }
+
+    /// Whether a turn of a conversation could join.
+    #[must_use]
+    pub fn has_room(&self, owner: Option<Owner>) -> bool {
+        self.kv.has_room(owner)
+    }
+
+    /// The turn in a region has ended: the region serves others.
+    pub fn leave(&mut self, region: usize) {
+        self.kv.unpin(region);
+    }
+
+    /// Another of the turns that run is the one that `prefill` and `step` go on with. No step is ahead.
+    pub fn turn_to(&mut self, region: usize) {
+        self.kv.turn_to(region);
+        self.executor.turn_to(region);
+    }
+
+    /// Whether a step was launched whose tokens have not been taken: the next one must be of the same conversations.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        self.executor.is_ahead()
+    }
+
+    /// Tokens that a region holds.
+    #[must_use]
+    pub fn len_of(&self, region: usize) -> usize {
+        self.kv.len_of(region)
+    }
+
+    /// Bytes that a step of the conversation in a region must move, were it alone.
+    #[must_use]
+    pub fn step_bytes_of(&self, region: usize) -> u64 {
+        self.step.bytes(self.kv.len_of(region))
+    }
+
+    /// Runs the chosen tokens of several conversations, each in a region of its own, and returns what follows each, or why
+    /// nothing does: one whose logits are not finite does not stop the others. The same conversations step together until
+    /// `more` is false.
+    ///
+    /// # Errors
+    /// As `step`, if it is nobody's own.
+    pub fn step_each(
+        &mut self,
+        regions: &[usize],
+        more: bool,
+    ) -> Result<Vec<Result<u32, RunError>>, RunError> {
+        let before: Vec<_> = regions
+            .iter()
+            .map(|at| self.executor.state_of(*at))
+            .collect();
+        let failed = match self.run_rows(regions, &[], more) {
+            Ok(()) => false,
+            Err(RunError::Execute(ExecuteError::NonFinite { .. })) => true,
+            Err(error) => return Err(error),
+        };
+        let each = regions.iter().zip(before).map(|(region, before)| {
+            let after = self.executor.state_of(*region);
+            if after.position > before.position {
+                self.kv.push_to(*region, before.token);
+                return Ok(after.token);
+            }
+            // It waits for its guide, and goes on with the same token.
+            if !failed {
+                return Ok(after.token);
+            }
+            let position = before.position;
+            Err(ExecuteError::NonFinite { position }.into())
+        });
+        Ok(each.collect())
+    }
+
+    /// The same, for those who give up if one of them fails.
     ///
     /// # Errors
     /// As `step`.
     pub fn step_rows(&mut self, regions: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
-        self.run_rows(regions, &[], more)?;
-        let tokens = regions.iter().map(|at| self.executor.state_of(*at).token);
-        Ok(tokens.collect())
+        self.step_each(regions, more)?.into_iter().collect()
     }
 
     /// Has the conversation in a region of the cache go on with `tokens` after the one that was chosen last, all in one
@@ -32,6 +126,26 @@ impl Runner {
         Ok(self.executor.state_of(region).token)
     }
 
+    /// What the conversation in a region of the cache may say next, as `Executor::guide`.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn guide(&mut self, region: usize, mask: Option<&Mask>) -> Result<(), RunError> {
+        Ok(self.executor.guide(region, mask)?)
+    }
+
+    /// The token that was chosen last in a region of the cache, then the most probable ones, as `Executor::scored`.
+    #[must_use]
+    pub fn scored(&self, region: usize) -> &[Scored] {
+        self.executor.scored(region)
+    }
+
+    /// How many positions of a region of the cache are filled, and the token that comes next.
+    #[must_use]
+    pub fn state_of(&self, region: usize) -> StepState {
+        self.executor.state_of(region)
+    }
+
     /// The next step of the turn that runs starts with `token` rather than the one chosen last.
     pub fn post(&mut self, token: u32) {
         self.executor.post(token);
@@ -39,14 +153,28 @@ impl Runner {
 
     fn run_rows(&mut self, regions: &[usize], forced: &[u32], more: bool) -> Result<(), RunError> {
         let rows = regions.len().next_power_of_two();
+        self.step_tape(rows)?;
+        let step = &self.steps[&rows];
+        Ok(self.executor.step_rows(step, regions, forced, more)?)
+    }
+
+    /// Makes steps of 1, 2, 4 and more rows ready, up to what was asked for: no request is to pay for memory.
+    pub(super) fn prepare_steps(&mut self) -> Result<(), RunError> {
+        let sizes = std::iter::successors(Some(self.rows.next_power_of_two()), |rows| {
+            (*rows > 1).then_some(rows / 2)
+        });
+        // The largest first: what it allocates serves all others.
+        sizes.into_iter().try_for_each(|rows| self.step_tape(rows))
+    }
+
+    fn step_tape(&mut self, rows: usize) -> Result<(), RunError> {
         if !self.steps.contains_key(&rows) {
             let tape = self.forward.tape(rows, Input::Step, Ending::Token);
             tape.check()?;
             self.executor.prepare(&tape)?;
             self.steps.insert(rows, tape);
         }
-        let step = &self.steps[&rows];
-        Ok(self.executor.step_rows(step, regions, forced, more)?)
+        Ok(())
     }
 
     /// The logits of each row of the last `step_rows` of so many conversations.
@@ -58,19 +186,21 @@ impl Runner {
         Ok(self.executor.step_logits(tape)?)
     }
 
-    /// What each operation of the next `step` must move.
+    /// What each operation of a next step of so many conversations must move, each as long as the turn that runs.
     #[must_use]
-    pub fn step_costs(&self) -> Vec<OpCost> {
+    pub fn step_costs(&self, conversations: usize) -> Vec<OpCost> {
+        let rows = conversations.next_power_of_two();
+        let step = self.steps.get(&rows).unwrap_or(&self.step);
         let cost = |op: &Op| OpCost {
             // A layer has two projections, by what they take.
             kind: match *op {
                 Op::Project { input, .. } => {
-                    format!("{} {}", op.name(), self.step.slot(input).name)
+                    format!("{} {}", op.name(), step.slot(input).name)
                 }
                 _ => op.name().into(),
             },
-            bytes: op.bytes(&self.step, self.kv.len()),
+            bytes: op.bytes(step, self.kv.len()),
         };
-        self.step.ops.iter().map(cost).collect()
+        step.ops.iter().map(cost).collect()
     }
 }

@@ -41,7 +41,7 @@ impl Runner {
     /// As `step`.
     pub fn time_step(&mut self) -> Result<(u32, Option<Vec<KindTime>>), RunError> {
         let token = self.executor.state().token;
-        let costs = self.step_costs();
+        let costs = self.step_costs(1);
         let spans = self.executor.time_step(&self.step)?;
         self.kv.push(token);
         let mut kinds: Vec<KindTime> = Vec::new();

@@ -66,6 +66,7 @@ impl Scripted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Priority;
     use crate::model::Role;
     use crate::sampler::Parameters;
 
@@ -79,6 +80,8 @@ mod tests {
             sampling: Parameters::default(),
             stop: stop.iter().map(ToString::to_string).collect(),
             thinking: None,
+            priority: Priority::default(),
+            deadline: None,
         };
         let scripted = Scripted::new(tokens, 7, &messages, &options);
         let answer = scripted.answer(scripted.pieces.len());

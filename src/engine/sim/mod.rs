@@ -7,6 +7,8 @@ mod freeze;
 mod script;
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 pub use script::{Script, ScriptError};
@@ -41,20 +43,53 @@ pub fn run(inbox: &Inbox, script: &Script) {
         }
         None => Ok(inbox.ready(Codec::Words, script.context)),
     };
-    let mut kept = HashMap::new();
-    while let Some(command) = inbox.next() {
-        match (command, &loaded) {
-            (Command::Control(control), _) => obey(control, &mut kept),
-            (Command::Turn(turn), Ok(encoder)) => {
-                if serve(*turn, script, encoder, &mut kept) == Then::End {
-                    return;
+    let served = Served {
+        inbox,
+        script,
+        loaded,
+        kept: Mutex::default(),
+    };
+    // Others end when the queue is closed; a script that loses its device has one row.
+    thread::scope(|scope| {
+        for _ in 1..script.rows {
+            scope.spawn(|| served.serve());
+        }
+        served.serve();
+    });
+}
+
+/// What all rows share.
+struct Served<'a> {
+    inbox: &'a Inbox,
+    script: &'a Script,
+    loaded: Result<Arc<Encoder>, &'a String>,
+    /// The tokens of each session, as a KV cache would hold them.
+    kept: Mutex<Kept>,
+}
+
+type Kept = HashMap<SessionId, Vec<u32>>;
+
+impl Served<'_> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one turn after another.
+    fn serve(&self) {
+        while let Some(command) = self.inbox.next() {
+            match (command, &self.loaded) {
+                (Command::Control(control), _) => obey(control, &mut self.kept()),
+                (Command::Turn(turn), Ok(encoder)) => {
+                    if self.answer(*turn, encoder) == Then::End {
+                        return;
+                    }
                 }
+                // It was being queued while those who waited were told of the failure.
+                (Command::Turn(turn), Err(error)) => turn.fail(
+                    RequestError::Refused(Refusal::NotReady((*error).clone())),
+                    Usage::default(),
+                ),
             }
-            // It was being queued while those who waited were told of the failure.
-            (Command::Turn(turn), Err(error)) => turn.fail(
-                RequestError::Refused(Refusal::NotReady((*error).clone())),
-                Usage::default(),
-            ),
         }
     }
 }
@@ -77,7 +112,7 @@ fn load(inbox: &Inbox, script: &Script) {
 }
 
 /// Does what is asked besides turns.
-fn obey(control: Control, kept: &mut HashMap<SessionId, Vec<u32>>) {
+fn obey(control: Control, kept: &mut Kept) {
     let none = || "the scripted engine records no decode graph".to_owned();
     match control {
         Control::Forget(session) => drop(kept.remove(&session)),
@@ -94,65 +129,62 @@ fn obey(control: Control, kept: &mut HashMap<SessionId, Vec<u32>>) {
     }
 }
 
-/// Runs one turn. `kept` holds the tokens of each session, as a KV cache would.
-fn serve(
-    mut turn: Turn,
-    script: &Script,
-    encoder: &Encoder,
-    kept: &mut HashMap<SessionId, Vec<u32>>,
-) -> Then {
-    let prompt = match turn.tokens(encoder) {
-        Ok(prompt) => prompt,
-        Err(refusal) => {
-            turn.fail(RequestError::Refused(refusal), Usage::default());
+impl Served<'_> {
+    /// Runs one turn.
+    fn answer(&self, mut turn: Turn, encoder: &Encoder) -> Then {
+        let script = self.script;
+        if let Some(reason) = turn.ends() {
+            turn.finish(reason, Usage::default(), None);
             return Then::GoOn;
         }
-    };
-    let before = turn
-        .session
-        .and_then(|session| kept.remove(&session))
-        .unwrap_or_default();
-    let cached = before.iter().zip(&prompt).take_while(|(a, b)| a == b);
-    let mut usage = Usage {
-        prompt_tokens: count(prompt.len()),
-        cached_tokens: count(cached.count()),
-        queue_us: micros(turn.accepted.elapsed()),
-        ..Usage::default()
-    };
-    turn.reading.set(usage.cached_tokens as usize, prompt.len());
-    let room = script.context.saturating_sub(prompt.len());
-    let scripted = Scripted::new(script.tokens, room, &turn.messages, &turn.options);
-    match speak(&turn, script, &scripted, &mut usage) {
-        Err(Interrupted::Cancelled) => {
-            let answer = scripted.answer(usage.completion_tokens as usize);
-            let answer = (!answer.text.is_empty()).then_some(answer);
-            keep(kept, &turn, &prompt, answer.as_ref());
-            turn.finish(FinishReason::Cancelled, usage, answer);
+        let prompt = match turn.tokens(encoder) {
+            Ok(prompt) => prompt,
+            Err(refusal) => {
+                turn.fail(RequestError::Refused(refusal), Usage::default());
+                return Then::GoOn;
+            }
+        };
+        let before = turn
+            .session
+            .and_then(|session| self.kept().remove(&session))
+            .unwrap_or_default();
+        let cached = before.iter().zip(&prompt).take_while(|(a, b)| a == b);
+        let mut usage = Usage {
+            prompt_tokens: count(prompt.len()),
+            cached_tokens: count(cached.count()),
+            queue_us: micros(turn.accepted.elapsed()),
+            ..Usage::default()
+        };
+        turn.reading.set(usage.cached_tokens as usize, prompt.len());
+        let room = script.context.saturating_sub(prompt.len());
+        let scripted = Scripted::new(script.tokens, room, &turn.messages, &turn.options);
+        match speak(&turn, script, &scripted, &mut usage) {
+            Err(Interrupted::Ended(reason)) => {
+                let answer = scripted.answer(usage.completion_tokens as usize);
+                let answer = (!answer.text.is_empty()).then_some(answer);
+                keep(&mut self.kept(), &turn, &prompt, answer.as_ref());
+                turn.finish(reason, usage, answer);
+            }
+            Err(Interrupted::Failed(message)) => {
+                turn.fail(RequestError::EngineFailed(message), usage);
+            }
+            Err(Interrupted::Lost) => {
+                let message = "the device is lost: CUDA_ERROR_LAUNCH_FAILED (scripted)".to_owned();
+                turn.fail(RequestError::EngineFailed(message), usage);
+                return Then::End;
+            }
+            Ok(()) => {
+                let answer = scripted.answer(scripted.pieces.len());
+                keep(&mut self.kept(), &turn, &prompt, Some(&answer));
+                turn.finish(scripted.reason, usage, Some(answer));
+            }
         }
-        Err(Interrupted::Failed(message)) => {
-            turn.fail(RequestError::EngineFailed(message), usage);
-        }
-        Err(Interrupted::Lost) => {
-            let message = "the device is lost: CUDA_ERROR_LAUNCH_FAILED (scripted)".to_owned();
-            turn.fail(RequestError::EngineFailed(message), usage);
-            return Then::End;
-        }
-        Ok(()) => {
-            let answer = scripted.answer(scripted.pieces.len());
-            keep(kept, &turn, &prompt, Some(&answer));
-            turn.finish(scripted.reason, usage, Some(answer));
-        }
+        Then::GoOn
     }
-    Then::GoOn
 }
 
 /// What a KV cache would hold of a session after its turn.
-fn keep(
-    kept: &mut HashMap<SessionId, Vec<u32>>,
-    turn: &Turn,
-    prompt: &[u32],
-    answer: Option<&Answer>,
-) {
+fn keep(kept: &mut Kept, turn: &Turn, prompt: &[u32], answer: Option<&Answer>) {
     let said = answer.and_then(|answer| answer.tokens.as_ref());
     if let (Some(session), Some(said)) = (turn.session, said) {
         kept.insert(session, [prompt, said].concat());
@@ -167,7 +199,8 @@ enum Then {
 }
 
 enum Interrupted {
-    Cancelled,
+    /// By its caller, or its deadline.
+    Ended(FinishReason),
     Failed(String),
     Lost,
 }
@@ -229,8 +262,8 @@ fn speak(
 fn pause(turn: &Turn, delay: Duration) -> Result<(), Interrupted> {
     let until = Instant::now() + delay;
     loop {
-        if turn.is_cancelled() {
-            return Err(Interrupted::Cancelled);
+        if let Some(reason) = turn.ends() {
+            return Err(Interrupted::Ended(reason));
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {

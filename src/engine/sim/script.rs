@@ -30,6 +30,8 @@ pub struct Script {
     pub panic_after: Option<u32>,
     /// `library`: while it loads, a library reports a warning and an error with this text.
     pub library: Option<String>,
+    /// `rows`: turns that are answered at once.
+    pub rows: usize,
     /// `context`: tokens that prompt and answer may have together.
     pub context: usize,
 }
@@ -49,6 +51,7 @@ impl Default for Script {
             freeze_reactor_after: None,
             panic_after: None,
             library: None,
+            rows: 1,
             context: 4096,
         }
     }
@@ -61,7 +64,7 @@ pub enum ScriptError {
     NoValue(String),
     #[error(
         "unknown key {0:?}; known are load, load_error, first, delay, tokens, fail_after, lost_after, freeze_load, \
-         freeze_after, freeze_reactor_after, panic_after, library and context"
+         freeze_after, freeze_reactor_after, panic_after, library, rows and context"
     )]
     UnknownKey(String),
     #[error("{key}={value}: expected a whole number")]
@@ -98,6 +101,7 @@ impl FromStr for Script {
                 }
                 "panic_after" => script.panic_after = Some(number(key, value)?),
                 "library" => script.library = Some(value.to_owned()),
+                "rows" => script.rows = number(key, value)?,
                 "context" => script.context = number(key, value)?,
                 _ => return Err(ScriptError::UnknownKey(key.to_owned())),
             }

@@ -75,6 +75,8 @@ struct Region {
     user: u32,
     /// The turn that used it last; 0 if none has.
     used: u64,
+    /// A turn runs in it, which must not lose it.
+    pinned: bool,
 }
 
 impl Kv {
@@ -93,7 +95,13 @@ impl Kv {
     /// Tokens in the active region.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.regions[self.active].tokens.len()
+        self.len_of(self.active)
+    }
+
+    /// Tokens in a region.
+    #[must_use]
+    pub fn len_of(&self, region: usize) -> usize {
+        self.regions[region].tokens.len()
     }
 
     /// Which region that is.
@@ -112,8 +120,32 @@ impl Kv {
         self.epoch
     }
 
+    /// Whether a turn could begin: its conversation has a region, or one of others can be had.
+    #[must_use]
+    pub fn has_room(&self, owner: Option<Owner>) -> bool {
+        let own = |region: &Region| owner.is_some() && region.owner == owner;
+        let mut regions = self.regions.iter();
+        regions.any(|region| !region.pinned || own(region))
+    }
+
+    /// The turn in a region runs on while others begin: none of them gets the region.
+    pub fn pin(&mut self, region: usize) {
+        self.regions[region].pinned = true;
+    }
+
+    /// The turn in a region has ended.
+    pub fn unpin(&mut self, region: usize) {
+        self.regions[region].pinned = false;
+    }
+
+    /// Another of the turns that run goes on.
+    pub fn turn_to(&mut self, region: usize) {
+        self.active = region;
+    }
+
     /// Starts a turn of a user: finds its region, and cuts that to what it shares with the prompt, or has it hold what
-    /// another region shares with it, if that is more. At least the prompt's last token is left to run.
+    /// another region shares with it, if that is more. At least the prompt's last token is left to run. The caller knows that
+    /// there is room.
     pub fn begin(&mut self, owner: Option<Owner>, user: u32, prompt: &[u32]) -> Turn {
         let region = self.place(owner, user, prompt);
         let restored = owner.is_some_and(|owner| self.take_lost(owner));
@@ -197,7 +229,12 @@ impl Kv {
 
     /// One more token of the turn.
     pub fn push(&mut self, token: u32) {
-        self.regions[self.active].tokens.push(token);
+        self.push_to(self.active, token);
+    }
+
+    /// One more token of the turn in a region.
+    pub fn push_to(&mut self, region: usize, token: u32) {
+        self.regions[region].tokens.push(token);
     }
 
     /// More tokens of the turn.
@@ -234,6 +271,7 @@ impl Kv {
         // Of equals the last one is taken, so the first region comes last.
         let regions = self.regions.iter().enumerate().rev();
         regions
+            .filter(|(_, region)| !region.pinned)
             .max_by_key(|(_, region)| rank(region))
             .map_or(0, |(index, _)| index)
     }
@@ -254,143 +292,4 @@ impl Region {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const A: Option<Owner> = Some(Owner(1));
-    const B: Option<Owner> = Some(Owner(2));
-
-    /// Begins a turn of user 0 and runs all of its prompt.
-    fn turn(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32]) -> (usize, usize, Change) {
-        turn_of(kv, owner, 0, prompt)
-    }
-
-    fn turn_of(
-        kv: &mut Kv,
-        owner: Option<Owner>,
-        user: u32,
-        prompt: &[u32],
-    ) -> (usize, usize, Change) {
-        let Turn {
-            region,
-            cached,
-            change,
-            ..
-        } = kv.begin(owner, user, prompt);
-        kv.extend(&prompt[cached..]);
-        (region, cached, change)
-    }
-
-    #[test]
-    fn conversations_keep_their_regions_while_there_are_enough() {
-        let mut kv = Kv::new(2);
-        assert_eq!(turn(&mut kv, A, &[1, 2, 3]), (0, 0, Change::NewTurn));
-        assert_eq!(turn(&mut kv, B, &[1, 2, 4]), (1, 2, Change::Switched));
-        assert_eq!(turn(&mut kv, A, &[1, 2, 3, 5]), (0, 3, Change::Switched));
-        assert_eq!(turn(&mut kv, A, &[1, 2, 3, 5, 6]), (0, 4, Change::NewTurn));
-        assert_eq!(turn(&mut kv, B, &[1, 2, 4, 7]), (1, 3, Change::Switched));
-        // A third takes the region that has not been used for the longest time.
-        assert_eq!(turn(&mut kv, None, &[9, 9]), (0, 0, Change::Switched));
-        assert_eq!(turn(&mut kv, None, &[9, 9, 8]), (0, 2, Change::NewTurn));
-        assert_eq!(turn(&mut kv, A, &[1, 2]), (0, 1, Change::Switched));
-    }
-
-    /// Two conversations that begin alike pay for that once, though each goes on in a region of its own.
-    #[test]
-    fn what_another_region_holds_is_copied_for_the_same_user() {
-        let mut kv = Kv::new(3);
-        turn(&mut kv, A, &[1, 2, 3, 4]);
-        let begun = kv.begin(B, 0, &[1, 2, 3, 9]);
-        assert_eq!((begun.region, begun.source), (1, Some(0)));
-        assert_eq!((begun.cached, kv.len()), (3, 3));
-        kv.extend(&[9]);
-        // What is there already is not copied, and nothing of another user is.
-        assert_eq!(kv.begin(A, 0, &[1, 2, 3, 4, 5]).source, None);
-        let other = kv.begin(Some(Owner(3)), 7, &[1, 2, 3, 4]);
-        assert_eq!((other.region, other.source, other.cached), (2, None, 0));
-        // A conversation that begins anew as another did.
-        let again = kv.begin(B, 0, &[1, 2, 3, 4, 5]);
-        assert_eq!((again.region, again.source, again.cached), (1, Some(0), 4));
-        assert_eq!(again.change, Change::Switched);
-        kv.lose();
-        assert_eq!(kv.len(), 0);
-    }
-
-    #[test]
-    fn every_change_bumps_the_epoch_once_and_says_what_it_was() {
-        let mut kv = Kv::new(1);
-        assert_eq!(turn(&mut kv, A, &[1, 2, 3]), (0, 0, Change::NewTurn));
-        assert_eq!(turn(&mut kv, A, &[1, 2, 3]), (0, 2, Change::Rewound));
-        assert_eq!(turn(&mut kv, A, &[4]), (0, 0, Change::Cleared));
-        assert_eq!(kv.rewind(Owner(1), 1), None, "it holds no more");
-        assert_eq!(kv.rewind(Owner(2), 0), None, "it holds nothing of it");
-        assert_eq!(kv.epoch(), 3);
-        assert_eq!(kv.rewind(Owner(1), 0), Some(Change::Cleared));
-        assert_eq!(turn(&mut kv, B, &[5, 6]), (0, 0, Change::Switched));
-        assert_eq!(kv.resize(2), Change::Resized);
-        assert_eq!(turn(&mut kv, B, &[5, 6]).2, Change::Restored);
-        assert_eq!(turn(&mut kv, B, &[5, 6, 7]).2, Change::NewTurn);
-        assert_eq!(kv.epoch(), 8);
-    }
-
-    #[test]
-    fn a_released_region_serves_what_begins_alike() {
-        let mut kv = Kv::new(2);
-        turn(&mut kv, A, &[1, 2, 3]);
-        turn(&mut kv, B, &[7, 8]);
-        kv.release(Owner(1));
-        assert_eq!(turn(&mut kv, None, &[1, 2, 9]), (0, 2, Change::Switched));
-        assert_eq!(turn(&mut kv, B, &[7, 8, 9]), (1, 2, Change::Switched));
-    }
-
-    /// Random turns of three users with few tokens, so that they begin alike all the time: what is kept of a prompt is
-    /// never more than its own user has said before, and what one says again at once is kept.
-    #[test]
-    fn nothing_of_one_user_serves_another() {
-        let mut random = fastrand::Rng::with_seed(8);
-        let mut kept = 0;
-        for _ in 0..300 {
-            let mut kv = Kv::new(random.usize(1..4));
-            let mut said: [Vec<Vec<u32>>; 3] = Default::default();
-            for _ in 0..60 {
-                let user = random.u32(0..3);
-                let session = u64::from(user) * 2 + random.u64(0..2);
-                let owner = random.bool().then_some(Owner(session));
-                if random.u32(0..6) == 0 {
-                    kv.release(Owner(session));
-                }
-                if random.u32(0..6) == 0 {
-                    kv.rewind(Owner(session), random.usize(0..4));
-                }
-                let prompt: Vec<u32> = (0..random.usize(1..9)).map(|_| random.u32(0..2)).collect();
-                let mine = &mut said[user as usize];
-                let most = mine.iter().map(|said| {
-                    let pairs = said.iter().zip(&prompt);
-                    pairs.take_while(|(said, token)| said == token).count()
-                });
-                let most = most.max().unwrap_or(0);
-                let (_, cached, _) = turn_of(&mut kv, owner, user, &prompt);
-                assert!(
-                    cached <= most,
-                    "{cached} of {prompt:?}, user {user}: {kv:?}"
-                );
-                let (_, again, _) = turn_of(&mut kv, owner, user, &prompt);
-                assert_eq!(again, prompt.len() - 1);
-                kept += cached;
-                mine.push(prompt);
-            }
-        }
-        assert!(kept > 1000, "users still find their own: {kept}");
-    }
-
-    #[test]
-    fn a_region_that_another_user_takes_over_begins_anew() {
-        let mut kv = Kv::new(1);
-        assert_eq!(turn(&mut kv, None, &[1, 2, 3]).1, 0);
-        assert_eq!(
-            turn_of(&mut kv, None, 9, &[1, 2, 3]),
-            (0, 0, Change::Switched)
-        );
-        assert_eq!(turn(&mut kv, None, &[1, 2, 3]), (0, 0, Change::Switched));
-    }
-}
+mod tests;

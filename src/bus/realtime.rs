@@ -1,0 +1,64 @@
+//! Who may ask for priority realtime: root, and the members of one unix group that the configuration names.
+
+use nix::unistd::{Group, Uid, User, getgrouplist};
+
+use super::Error;
+use super::shared::Shared;
+use crate::engine::{Client, Priority};
+
+impl Shared {
+    /// Refuses a priority that the caller's user may not ask for.
+    pub(super) async fn admit_priority(
+        &self,
+        client: &Client,
+        priority: Priority,
+    ) -> Result<(), Error> {
+        if priority != Priority::Realtime || client.user == 0 {
+            return Ok(());
+        }
+        let user = client.user;
+        let group = self.config().await.realtime_group.clone();
+        let remedy = match &group {
+            Some(group) => format!("user {user} is not of group {group} (limits.realtime_group)"),
+            None => "limits.realtime_group names no group".to_owned(),
+        };
+        // The system's users may be kept anywhere: asking can take time.
+        let member =
+            tokio::task::spawn_blocking(move || group.is_some_and(|group| is_member(user, &group)));
+        if member.await.unwrap_or(false) {
+            return Ok(());
+        }
+        Err(Error::InvalidOption(format!(
+            "option \"priority\" is \"realtime\", which is for root and one group: {remedy}"
+        )))
+    }
+}
+
+/// Whether the system knows the user as one of the group's. What it does not know is no.
+fn is_member(user: u32, group: &str) -> bool {
+    let Ok(Some(group)) = Group::from_name(group) else {
+        return false;
+    };
+    let Ok(Some(user)) = User::from_uid(Uid::from_raw(user)) else {
+        return false;
+    };
+    let groups = std::ffi::CString::new(user.name).map(|name| getgrouplist(&name, user.gid));
+    matches!(groups, Ok(Ok(groups)) if groups.contains(&group.gid))
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::unistd::Gid;
+
+    use super::*;
+
+    #[test]
+    fn members_are_those_that_the_system_names() {
+        // Root is in its own group on every Linux.
+        let root = Group::from_gid(Gid::from_raw(0)).expect("groups can be asked for");
+        let root = root.expect("there is a group 0").name;
+        assert!(is_member(0, &root));
+        assert!(!is_member(0, "no-such-group"));
+        assert!(!is_member(u32::MAX - 7, &root));
+    }
+}

@@ -1,0 +1,246 @@
+//! One of the turns that are answered at once: where its prompt and its answer stand, and what it costs.
+//!
+//! It is told its tokens and says when it ends; what makes them, and which entry is next, is not known here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::encoder::Encoder;
+use super::schedule::{Stage, Standing};
+use super::stop::StopStrings;
+use super::{Answer, FinishReason, RequestError, SessionId, Turn, Usage};
+use crate::kv::Owner;
+use crate::model::language::Decoder;
+
+/// A turn that has joined.
+#[derive(Debug)]
+pub(super) struct Entry {
+    turn: Turn,
+    encoder: Arc<Encoder>,
+    /// Of the cache, while it has one.
+    region: usize,
+    prompt: Vec<u32>,
+    /// Tokens of the prompt that are in the cache.
+    read: usize,
+    decoder: Decoder,
+    stops: StopStrings,
+    text: String,
+    /// Without the end-of-turn token.
+    tokens: Vec<u32>,
+    /// Of these, the ones whose choice stands; fewer while an answer that had to begin again catches up.
+    caught_up: usize,
+    /// Whether a stop string ended `text` within the text of `tokens`.
+    cut: bool,
+    usage: Usage,
+    began: Instant,
+    /// When its first token came.
+    answers: Option<Instant>,
+    decoded_bytes: u64,
+}
+
+/// What follows a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// Another token.
+    More,
+    /// This one was chosen before, in its place: whatever is chosen when an answer begins again, it stands.
+    Instead(u32),
+    End(FinishReason),
+}
+
+impl Entry {
+    /// Nothing of its prompt is in the cache yet.
+    pub(super) fn new(
+        turn: Turn,
+        prompt: Vec<u32>,
+        encoder: Arc<Encoder>,
+        decoder: Decoder,
+    ) -> Self {
+        let began = Instant::now();
+        let usage = Usage {
+            queue_us: micros(began - turn.accepted),
+            prompt_tokens: count(prompt.len()),
+            ..Usage::default()
+        };
+        Self {
+            stops: StopStrings::new(&turn.options.stop),
+            turn,
+            encoder,
+            region: 0,
+            prompt,
+            read: 0,
+            decoder,
+            text: String::new(),
+            tokens: Vec::new(),
+            caught_up: 0,
+            cut: false,
+            usage,
+            began,
+            answers: None,
+            decoded_bytes: 0,
+        }
+    }
+
+    /// It has a region of the cache, which holds so many tokens of its prompt: the first, or another after it had to give
+    /// that up.
+    pub(super) fn placed(&mut self, region: usize, cached: usize) {
+        if self.answers.is_none() {
+            self.usage.cached_tokens = count(cached);
+        }
+        self.region = region;
+        self.caught_up = 0;
+        self.advance(cached);
+    }
+
+    pub(super) fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.turn.id
+    }
+
+    pub(super) fn region(&self) -> usize {
+        self.region
+    }
+
+    pub(super) fn prompt(&self) -> &[u32] {
+        &self.prompt
+    }
+
+    /// What of its prompt is to be read.
+    pub(super) fn unread(&self) -> &[u32] {
+        &self.prompt[self.read..]
+    }
+
+    /// So many tokens of its prompt are in the cache.
+    pub(super) fn advance(&mut self, read: usize) {
+        self.read = read;
+        if self.answers.is_none() {
+            self.turn.reading.set(read, self.prompt.len());
+        }
+    }
+
+    /// As the scheduler sees it.
+    pub(super) fn standing(&self) -> Standing {
+        Standing {
+            id: self.id(),
+            priority: self.turn.options.priority,
+            stage: if self.unread().is_empty() {
+                Stage::Answering
+            } else {
+                Stage::Reading
+            },
+        }
+    }
+
+    /// Whether another token than the next is wanted too, as far as it is known.
+    pub(super) fn wants_more(&self) -> bool {
+        let caught_up = self.caught_up == self.tokens.len();
+        caught_up && self.tokens.len() + 1 < self.turn.options.max_tokens
+    }
+
+    /// A step that moves so many bytes makes its next token.
+    pub(super) fn steps(&mut self, bytes: u64) {
+        self.decoded_bytes += bytes;
+    }
+
+    /// A token was chosen; `full` says that no other could follow it in the cache.
+    pub(super) fn take(&mut self, token: u32, full: bool) -> After {
+        if let Some(before) = self.tokens.get(self.caught_up) {
+            self.caught_up += 1;
+            return if *before == token {
+                After::More
+            } else {
+                After::Instead(*before)
+            };
+        }
+        if self.answers.is_none() {
+            self.answers = Some(Instant::now());
+            self.usage.first_token_us = micros(self.began.elapsed());
+        }
+        self.usage.completion_tokens += 1;
+        if self.encoder.codec().is_end(token) {
+            return After::End(FinishReason::Stop);
+        }
+        self.tokens.push(token);
+        self.caught_up += 1;
+        let text = self.decoder.push(token);
+        if self.show(&text) {
+            After::End(FinishReason::Stop)
+        } else if self.tokens.len() >= self.turn.options.max_tokens {
+            After::End(FinishReason::Length)
+        } else if full {
+            After::End(FinishReason::Context)
+        } else {
+            After::More
+        }
+    }
+
+    /// Shows text, up to a stop string; returns whether one was reached.
+    fn show(&mut self, text: &str) -> bool {
+        let (text, stopped) = self.stops.push(text);
+        self.cut |= stopped;
+        self.emit(text);
+        stopped
+    }
+
+    fn emit(&mut self, text: String) {
+        if !text.is_empty() {
+            self.text += &text;
+            self.turn.emit(text);
+        }
+    }
+
+    /// Shows what was held back, and tells the turn's end; so many were answered at once.
+    pub(super) fn finish(mut self, reason: FinishReason, at_once: usize) {
+        self.turn.shared.pace.took(self.began.elapsed(), at_once);
+        if !self.cut {
+            let rest = self.decoder.clone().finish();
+            self.show(&rest);
+            let held = std::mem::replace(&mut self.stops, StopStrings::new(&[])).finish();
+            self.emit(held);
+        }
+        let usage = self.usage();
+        let answered = !reason.is_partial() || !self.text.is_empty();
+        let tokens = (!self.cut).then_some(self.tokens);
+        let answer = answered.then_some(Answer {
+            text: self.text,
+            tokens,
+        });
+        self.turn.finish(reason, usage, answer);
+    }
+
+    /// Tells that it cannot go on.
+    pub(super) fn fail(self, error: RequestError) {
+        let usage = self.usage();
+        self.turn.fail(error, usage);
+    }
+
+    #[allow(clippy::cast_precision_loss)] // for people
+    fn usage(&self) -> Usage {
+        let mut usage = self.usage;
+        let seconds = self
+            .answers
+            .map_or(0.0, |since| since.elapsed().as_secs_f64());
+        let steps = usage.completion_tokens.saturating_sub(1);
+        if steps > 0 && seconds > 0.0 {
+            usage.tokens_per_second = f64::from(steps) / seconds;
+            usage.gigabytes_per_second = self.decoded_bytes as f64 / seconds / 1e9;
+        }
+        usage
+    }
+}
+
+/// Whose region of the cache a turn runs in.
+pub(super) fn owner(turn: &Turn) -> Option<Owner> {
+    turn.session.map(|SessionId(id)| Owner(id))
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,175 @@
+//! How many rows of a prompt are read between two steps, and how much of the time prompts have had: from what rows and steps
+//! have cost so far.
+//!
+//! A device may still compute when a slice's call returns, so what a slice costs is known when the next token comes.
+
+use std::time::Duration;
+
+/// The fewest rows that are worth a slice.
+const LEAST: usize = 16;
+/// How much the newest measure counts.
+const NEWEST: f64 = 0.3;
+
+/// What reading may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Of one slice.
+    pub slice: Duration,
+    /// Of the time while answers wait, in percent: from 1 to 100.
+    pub percent: u32,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            slice: Duration::from_millis(20),
+            percent: 50,
+        }
+    }
+}
+
+/// What has been measured. In seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Slices {
+    row: Option<f64>,
+    step: Option<f64>,
+    /// Rows launched since the last token, and what their calls took.
+    rows: usize,
+    took: f64,
+    /// Steps are due for so long before the next slice.
+    owed: f64,
+}
+
+impl Slices {
+    /// Rows of the next slice of a prompt: a part of `chunk`, the most that may be read at once.
+    pub(super) fn rows(&self, share: Share, chunk: usize) -> usize {
+        let least = LEAST.min(chunk);
+        let parts = std::iter::successors(Some(chunk), |rows| Some(rows / 2));
+        let mut parts = parts.take_while(|rows| *rows >= least);
+        let fits = |rows: &usize| {
+            #[allow(clippy::cast_precision_loss)] // rows are few
+            let takes = self.row.map(|row| row * *rows as f64);
+            takes.map_or(*rows <= 4 * LEAST, |takes| {
+                takes <= share.slice.as_secs_f64()
+            })
+        };
+        parts.find(fits).unwrap_or(least)
+    }
+
+    /// Whether prompts have had their share for now.
+    pub(super) fn owed(&self) -> bool {
+        self.owed > 0.0
+    }
+
+    /// So many rows were read by a call that took so long. `token` says that it has waited for the prompt's token, and
+    /// `others` that answers waited meanwhile.
+    pub(super) fn read(
+        &mut self,
+        share: Share,
+        rows: usize,
+        took: Duration,
+        token: bool,
+        others: bool,
+    ) {
+        self.rows += rows;
+        self.took += took.as_secs_f64();
+        #[allow(clippy::cast_precision_loss)] // rows are few
+        let known = self.row.map(|row| row * rows as f64);
+        if token {
+            self.settle(0.0);
+        }
+        if others {
+            let percent = f64::from(share.percent.clamp(1, 100));
+            let cost = known.unwrap_or(took.as_secs_f64());
+            self.owed += cost * (100.0 - percent) / percent;
+        } else {
+            self.owed = 0.0;
+        }
+    }
+
+    /// Tokens have come by a step that took so long.
+    pub(super) fn stepped(&mut self, took: Duration) {
+        let took = took.as_secs_f64();
+        let step = self.step.unwrap_or(took).min(took);
+        if self.rows == 0 {
+            self.step = Some(mean(self.step, took));
+        } else {
+            self.took += took;
+            self.settle(step);
+        }
+        self.owed = (self.owed - step).max(0.0);
+    }
+
+    /// What was launched has ended; so much of it was a step's.
+    fn settle(&mut self, step: f64) {
+        #[allow(clippy::cast_precision_loss)] // rows are few
+        let row = (self.took - step).max(0.0) / self.rows.max(1) as f64;
+        self.row = Some(mean(self.row, row));
+        (self.rows, self.took) = (0, 0.0);
+    }
+}
+
+fn mean(before: Option<f64>, newest: f64) -> f64 {
+    before.map_or(newest, |before| before + NEWEST * (newest - before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share() -> Share {
+        Share::default()
+    }
+
+    fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// A device that computes after the call has returned costs what it makes the next step wait.
+    #[test]
+    fn slices_follow_from_what_rows_cost_and_shrink_with_depth() {
+        for returns_at_once in [false, true] {
+            let mut slices = Slices::default();
+            assert_eq!(slices.rows(share(), 512), 64, "nothing is known yet");
+            slices.stepped(ms(4));
+            let mut last = usize::MAX;
+            for row_us in [20, 100, 500, 4000] {
+                for _ in 0..30 {
+                    let rows = slices.rows(share(), 512);
+                    let takes = Duration::from_micros(row_us * rows as u64);
+                    let (call, rest) = if returns_at_once {
+                        (Duration::ZERO, takes)
+                    } else {
+                        (takes, Duration::ZERO)
+                    };
+                    slices.read(share(), rows, call, false, true);
+                    slices.stepped(rest + ms(4));
+                }
+                let rows = slices.rows(share(), 512);
+                assert!(rows < last || rows == LEAST, "{rows} after {last}");
+                let fits = 20_000 / row_us;
+                assert!(rows as u64 <= fits.max(LEAST as u64) && rows as u64 * 2 > fits.min(511));
+                last = rows;
+            }
+        }
+    }
+
+    #[test]
+    fn prompts_have_their_share_of_the_time() {
+        for (percent, steps) in [(50, 5), (20, 20), (100, 0)] {
+            let share = Share { percent, ..share() };
+            let mut slices = Slices::default();
+            slices.stepped(ms(4));
+            slices.read(share, 64, ms(20), true, true);
+            let mut due = 0;
+            while slices.owed() {
+                slices.stepped(ms(4));
+                due += 1;
+            }
+            assert_eq!(due, steps, "{percent} %");
+        }
+        let mut slices = Slices::default();
+        slices.read(share(), 64, ms(20), true, false);
+        assert!(!slices.owed(), "nobody waited");
+    }
+}

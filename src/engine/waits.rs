@@ -1,0 +1,85 @@
+//! How long those who wait may still wait, for whoever asks. Nobody relies on it: it is worked out from how long turns took
+//! so far, and others may come.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{Handle, Priority};
+
+/// What a request still waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Waits {
+    /// Requests that come before it.
+    pub before: u32,
+    /// Probably, in seconds; 0 where nothing is known yet.
+    pub seconds: f64,
+}
+
+/// How long turns take.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    turn_us: AtomicU64,
+    at_once: AtomicU32,
+}
+
+impl Pace {
+    /// A turn took so long, among so many that were answered at once. Only the engine's thread tells.
+    pub(super) fn took(&self, time: Duration, at_once: usize) {
+        let newest = u64::try_from(time.as_micros())
+            .unwrap_or(u64::MAX >> 2)
+            .min(u64::MAX >> 2);
+        let before = self.turn_us.load(Ordering::Relaxed);
+        let mean = if before == 0 {
+            newest
+        } else {
+            (3 * before.min(u64::MAX >> 3) + newest) / 4
+        };
+        self.turn_us.store(mean, Ordering::Relaxed);
+        let at_once = u32::try_from(at_once.max(1)).unwrap_or(u32::MAX);
+        self.at_once.store(at_once, Ordering::Relaxed);
+    }
+
+    /// Until one more than `before` turns have ended.
+    #[allow(clippy::cast_precision_loss)] // for people
+    fn seconds(&self, before: usize) -> f64 {
+        let at_once = f64::from(self.at_once.load(Ordering::Relaxed).max(1));
+        let turn = self.turn_us.load(Ordering::Relaxed) as f64 / 1e6;
+        turn * (before + 1) as f64 / at_once
+    }
+}
+
+impl Handle {
+    /// What a request waits for; nothing once it is answered.
+    #[must_use]
+    pub fn waits(&self, ticket: u64) -> Waits {
+        let Some(before) = self.shared.queue.before(ticket) else {
+            return Waits::default();
+        };
+        Waits {
+            before: u32::try_from(before).unwrap_or(u32::MAX),
+            seconds: self.shared.pace.seconds(before),
+        }
+    }
+
+    /// Whose requests wait: each one's priority and user, as they came.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<(Priority, u32)> {
+        self.shared.queue.waiting()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_follows_from_how_long_turns_took_and_how_many_run() {
+        let pace = Pace::default();
+        assert!(pace.seconds(3) < f64::EPSILON, "nothing is known");
+        pace.took(Duration::from_secs(8), 1);
+        assert!((pace.seconds(0) - 8.0).abs() < 1e-3 && (pace.seconds(2) - 24.0).abs() < 1e-3);
+        pace.took(Duration::from_secs(8), 4);
+        assert!((pace.seconds(2) - 6.0).abs() < 1e-3);
+        pace.took(Duration::MAX, usize::MAX);
+    }
+}

@@ -1,0 +1,238 @@
+//! How many callers are served at once: tokens a second of 1, 2, 4 and 8 of them together, how long a short question waits
+//! beside long answers, and what a long prompt does to those who are answered.
+//!
+//! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example callers -- MODEL
+//! [cpu|cuda]`. It prints figures, and how many answers are as those of each caller alone; it judges nothing.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ganglion::engine::runner::{self, Backend};
+use ganglion::engine::{
+    Client, Event, Handle, Limits, Message, Options, Outcome, Priority, Role, Share, State,
+    UserLimits, channel, worker,
+};
+use ganglion::sampler::Parameters;
+
+const QUESTIONS: u32 = 20;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let Some(model) = arguments.next() else {
+        eprintln!("callers MODEL [cpu|cuda]");
+        std::process::exit(2);
+    };
+    let backend = match arguments.next().as_deref() {
+        Some("cuda") => Backend::Cuda,
+        _ => Backend::Cpu,
+    };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(measure(model.into(), backend));
+}
+
+async fn measure(model: PathBuf, backend: Backend) {
+    let engine = start(model, backend).await;
+    // Each alone, to be held against what they are told together; every other one is sampled.
+    let mut alone = Vec::new();
+    for user in 0..8 {
+        alone.push(ask(&engine, user, 128, Priority::Normal).await.text);
+    }
+    println!("callers  tokens/s in all  times one  answers as alone");
+    let mut one = None;
+    for callers in [1, 2, 4, 8] {
+        let begun = Instant::now();
+        let talks: Vec<_> = (0..callers)
+            .map(|user| {
+                let engine = engine.clone();
+                tokio::spawn(async move { ask(&engine, user, 128, Priority::Normal).await })
+            })
+            .collect();
+        let (mut tokens, mut equal) = (0, 0);
+        for (talk, alone) in talks.into_iter().zip(&alone) {
+            let heard = talk.await.expect("it ends");
+            tokens += heard.outcome.usage.completion_tokens;
+            equal += usize::from(heard.text == *alone);
+        }
+        let rate = f64::from(tokens) / begun.elapsed().as_secs_f64();
+        let times = rate / *one.get_or_insert(rate);
+        println!("{callers:>7}  {rate:>15.1}  {times:>9.2}  {equal} of {callers}");
+    }
+
+    println!("\nfirst token of a short question, ms            p50      p99");
+    questions(&engine, "alone", Priority::Normal).await;
+    for (who, priority) in [
+        ("realtime", Priority::Realtime),
+        ("normal", Priority::Normal),
+    ] {
+        let busy: Vec<_> = (0..4)
+            .map(|user| {
+                let engine = engine.clone();
+                tokio::spawn(async move { ask(&engine, user, 1500, Priority::Background).await })
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        questions(&engine, &format!("{who}, beside 4 background"), priority).await;
+        busy.iter().for_each(tokio::task::JoinHandle::abort);
+        engine.idle().await;
+    }
+
+    println!("\nbetween two tokens of 4 answers, ms             p50      p99");
+    for words in [0, 1200] {
+        let talks: Vec<_> = (0..4)
+            .map(|user| {
+                let engine = engine.clone();
+                tokio::spawn(async move { ask(&engine, user, 192, Priority::Normal).await })
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        if words > 0 {
+            let long = "all work and no play ".repeat(words / 5);
+            drop(say(&engine, 9, &long, 1, Priority::Normal).await);
+        }
+        let mut gaps = Vec::new();
+        for talk in talks {
+            gaps.extend(talk.await.expect("it ends").gaps);
+        }
+        let what = if words > 0 {
+            "beside a prompt of about 1200 tokens"
+        } else {
+            "undisturbed"
+        };
+        show(what, gaps);
+    }
+    engine.close();
+}
+
+async fn start(model: PathBuf, backend: Backend) -> Handle {
+    let (handle, inbox) = channel(Limits {
+        requests: 256,
+        queue: 64,
+        sessions: 8,
+        prefill: Share::default(),
+        user: UserLimits {
+            requests: 64,
+            sessions: 8,
+            queue_percent: 100,
+        },
+    });
+    let settings = worker::Settings {
+        model,
+        runner: runner::Settings {
+            backend,
+            context: 2048,
+            slots: 9,
+            rows: 8,
+            ..runner::Settings::default()
+        },
+    };
+    std::thread::spawn(move || {
+        if let Err(error) = worker::run(&inbox, &settings) {
+            eprintln!("{error}");
+        }
+    });
+    let mut status = handle.status();
+    let settled = status.wait_for(|status| status.state != State::Loading);
+    let state = settled.await.expect("the engine lives").state.clone();
+    assert_eq!(state, State::Ready, "the model is not loaded");
+    handle
+}
+
+/// What became of a question.
+struct Heard {
+    text: String,
+    outcome: Outcome,
+    /// From the question to the first text.
+    first: Duration,
+    /// Between two pieces of text.
+    gaps: Vec<Duration>,
+}
+
+async fn ask(engine: &Handle, user: u32, max_tokens: usize, priority: Priority) -> Heard {
+    let topic = [
+        "a river",
+        "two robots",
+        "the sea",
+        "a city",
+        "trees",
+        "a clock",
+        "snow",
+        "bread",
+    ];
+    let text = format!("Tell me a long story about {}.", topic[user as usize % 8]);
+    say(engine, user, &text, max_tokens, priority).await
+}
+
+async fn say(
+    engine: &Handle,
+    user: u32,
+    question: &str,
+    max_tokens: usize,
+    priority: Priority,
+) -> Heard {
+    let client = Client {
+        name: format!(":1.{user}").into(),
+        user,
+    };
+    let message = Message {
+        role: Role::User,
+        content: question.to_owned(),
+    };
+    let options = Options {
+        max_tokens,
+        sampling: Parameters {
+            temperature: if user % 2 == 1 { 0.8 } else { 0.0 },
+            repetition_penalty: 1.1,
+            seed: user.into(),
+            ..Parameters::default()
+        },
+        stop: Vec::new(),
+        thinking: None,
+        priority,
+        deadline: None,
+    };
+    let begun = Instant::now();
+    let asked = engine.generate(client, vec![message], options).await;
+    let mut ticket = asked.expect("it is accepted");
+    let (mut text, mut first, mut last, mut gaps) = (String::new(), None, begun, Vec::new());
+    loop {
+        match ticket.events.recv().await.expect("it ends") {
+            Event::Text(more) => {
+                text += &more;
+                let now = Instant::now();
+                if first.is_some() {
+                    gaps.push(now - last);
+                }
+                first.get_or_insert(now - begun);
+                last = now;
+            }
+            Event::Done(outcome) => {
+                let first = first.unwrap_or_else(|| begun.elapsed());
+                return Heard {
+                    text,
+                    outcome,
+                    first,
+                    gaps,
+                };
+            }
+        }
+    }
+}
+
+/// Short questions, one after another, each another one.
+async fn questions(engine: &Handle, what: &str, priority: Priority) {
+    let mut firsts = Vec::new();
+    for number in 0..QUESTIONS {
+        let text = format!("Is {number} an even number?");
+        firsts.push(say(engine, 10 + number, &text, 4, priority).await.first);
+    }
+    show(what, firsts);
+}
+
+fn show(what: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let at = |percent: usize| match times.get((times.len() * percent / 100).min(times.len() - 1)) {
+        Some(time) => time.as_secs_f64() * 1e3,
+        None => f64::NAN,
+    };
+    println!("{what:<44}{:>8.1} {:>8.1}", at(50), at(99));
+}

@@ -1,0 +1,217 @@
+//! Who comes before whom, who ends when, and what those who wait are told.
+
+use ganglion::bus::proxy::{DiagnosticsProxy, Fields, Info};
+use ganglion::bus::{BusConfig, Error, Frame};
+use ganglion::telemetry::FinishReason;
+use nix::unistd::{Group, getegid, geteuid};
+use zbus::Variant;
+use zbus::proxy::CacheProperties;
+
+use super::{ask, fields};
+use crate::support::daemon::{Client, Daemon, eventually, until};
+use crate::support::stream::Reader;
+
+/// Answers without end, until they are cancelled.
+const ENDLESS: &str = "tokens=4000,delay=2ms";
+
+/// A daemon where the one that runs this may ask for `realtime`.
+async fn start(script: &str) -> Daemon {
+    let group = Group::from_gid(getegid()).expect("groups are known");
+    let config = BusConfig {
+        realtime_group: group.map(|group| group.name),
+        ..BusConfig::default()
+    };
+    Daemon::with(script, 8, config).await
+}
+
+fn of(priority: &str) -> Fields<'_> {
+    fields([("priority", priority.into())])
+}
+
+async fn first(stream: &mut Reader) {
+    let frame = stream.next().await;
+    assert!(matches!(frame, Some(Frame::Text { .. })), "{frame:?}");
+}
+
+async fn work(client: &Client) -> Info {
+    let diagnostics = DiagnosticsProxy::builder(&client.connection)
+        .cache_properties(CacheProperties::No)
+        .build()
+        .await
+        .expect("the proxy is built");
+    diagnostics.work().await.expect("it is told")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_most_urgent_is_next_and_each_knows_its_place() {
+    let daemon = start(ENDLESS).await;
+    let client = daemon.client().await;
+    let (running, stream) = ask(&client, "first", fields([])).await.unwrap();
+    let running = client.request(running).await;
+    // Who closes it cancels the request.
+    let mut answer = Reader::new(stream);
+    first(&mut answer).await;
+    let mut requests = Vec::new();
+    for priority in ["background", "normal", "background", "realtime"] {
+        let (path, stream) = ask(&client, priority, of(priority)).await.unwrap();
+        requests.push((client.request(path).await, Reader::new(stream)));
+    }
+    let mut places = Vec::new();
+    for (request, _) in &requests {
+        places.push(request.queue_position().await.unwrap());
+    }
+    assert_eq!(places, [2, 1, 3, 0]);
+    assert_eq!(running.queue_position().await.unwrap(), 0);
+    let told = work(&client).await;
+    for (key, count) in [
+        ("waiting", 4),
+        ("waiting_realtime", 1),
+        ("waiting_normal", 1),
+        ("waiting_background", 2),
+    ] {
+        assert_eq!(*told[key], Variant::U32(count), "{key}");
+    }
+    running.cancel().await.unwrap();
+    for at in [3, 1, 0, 2] {
+        let (request, stream) = &mut requests[at];
+        first(stream).await;
+        // Nothing is known of how long turns take until one has run to its end.
+        let wait = request.estimated_wait().await.unwrap();
+        assert!(wait.abs() < f64::EPSILON, "it is being answered: {wait}");
+        request.cancel().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_are_answered_at_once() {
+    let daemon = Daemon::start(&format!("{ENDLESS},rows=3")).await;
+    let client = daemon.client().await;
+    let mut streams = Vec::new();
+    for question in ["a", "b", "c"] {
+        let (_, stream) = ask(&client, question, fields([])).await.unwrap();
+        streams.push(Reader::new(stream));
+    }
+    // None of them has ended when the last one begins.
+    for stream in &mut streams {
+        first(stream).await;
+    }
+}
+
+/// Waiting or running, with what there is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_ends_a_request_in_time() {
+    let daemon = Daemon::start(ENDLESS).await;
+    let client = daemon.client().await;
+    let soon = || fields([("deadline_ms", Variant::U32(200))]);
+    let path = client.manager.open_session(fields([])).await.unwrap();
+    let session = client.session(path).await;
+    let (_, stream) = session.send("runs", soon()).await.unwrap();
+    let (_, waits) = ask(&client, "waits", soon()).await.unwrap();
+    let ran = Reader::new(stream).answer().await;
+    assert_eq!((ran.reason, ran.error), (FinishReason::Deadline, None));
+    assert!(ran.text.starts_with("sim: runs"), "{}", ran.text);
+    let waited = Reader::new(waits).answer().await;
+    assert_eq!(
+        (waited.reason, waited.error),
+        (FinishReason::Deadline, None)
+    );
+
+    // A session goes on from there.
+    assert_eq!(session.turns().await.unwrap(), 1);
+    let (_, partial) = session.messages().await.unwrap().pop().expect("an answer");
+    assert_eq!(*partial["partial"], Variant::Bool(true));
+
+    // One that ends before is not touched by it.
+    let late = fields([
+        ("deadline_ms", Variant::U32(86_400_000)),
+        ("max_tokens", Variant::U32(2)),
+    ]);
+    let (_, stream) = ask(&client, "ends", late).await.unwrap();
+    assert_eq!(
+        Reader::new(stream).answer().await.reason,
+        FinishReason::Length
+    );
+    eventually(daemon.engine.idle()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn realtime_is_for_a_group_and_turns_are_as_urgent_as_their_session() {
+    let daemon = start(ENDLESS).await;
+    let client = daemon.client().await;
+    let opened = client.manager.open_session(of("realtime")).await.unwrap();
+    let session = client.session(opened).await;
+    let (_, stream) = ask(&client, "first", fields([])).await.unwrap();
+    let mut answer = Reader::new(stream);
+    first(&mut answer).await;
+    let (normal, _stream) = ask(&client, "normal", fields([])).await.unwrap();
+    let (turn, _turn) = session.send("urgent", fields([])).await.unwrap();
+    assert_eq!(
+        client.request(turn).await.queue_position().await.unwrap(),
+        0
+    );
+    let normal = client.request(normal).await;
+    until(async || normal.queue_position().await.unwrap() == 1).await;
+
+    let wrong = ask(&client, "hello", of("urgent")).await;
+    let Err(Error::InvalidOption(why)) = wrong else {
+        panic!("{wrong:?}");
+    };
+    assert!(
+        why.contains("\"realtime\", \"normal\" or \"background\""),
+        "{why}"
+    );
+    // Whoever is not of the group; root is of every one.
+    if !geteuid().is_root() {
+        let daemon = Daemon::start("").await;
+        let client = daemon.client().await;
+        let refused = ask(&client, "hello", of("realtime")).await;
+        let Err(Error::InvalidOption(why)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(why.contains("limits.realtime_group"), "{why}");
+    }
+}
+
+/// Until it is let go, by whatever way.
+#[tokio::test(flavor = "multi_thread")]
+async fn background_waits_while_it_is_held() {
+    let daemon = start("tokens=2").await;
+    let (client, another) = (daemon.client().await, daemon.client().await);
+    for closes in [true, false] {
+        let held = another.manager.hold("the arm moves").await.unwrap();
+        let (path, stream) = ask(&client, "later", of("background")).await.unwrap();
+        let later = client.request(path).await;
+        let (_, now) = ask(&client, "now", of("normal")).await.unwrap();
+        assert_eq!(Reader::new(now).answer().await.text, "sim: now");
+        assert_eq!(later.state().await.unwrap(), "running");
+        assert_eq!(later.queue_position().await.unwrap(), 0);
+        let told = work(&client).await;
+        assert_eq!(*told["waiting_background"], Variant::U32(1));
+        assert_eq!(
+            format!("{:?}", *told["holds"])
+                .matches("the arm moves")
+                .count(),
+            1
+        );
+        if closes {
+            drop(held);
+        } else {
+            another.connection.clone().close().await.unwrap();
+        }
+        assert_eq!(Reader::new(stream).answer().await.text, "sim: later");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_over_in_time() {
+    let config = BusConfig {
+        hold_longest: std::time::Duration::from_millis(100),
+        ..BusConfig::default()
+    };
+    let daemon = Daemon::with("", 8, config).await;
+    let client = daemon.client().await;
+    let _held = client.manager.hold("for ever").await.unwrap();
+    let (_, stream) = ask(&client, "later", of("background")).await.unwrap();
+    assert_eq!(Reader::new(stream).answer().await.text, "sim: later");
+    until(async || client.manager.hold("again").await.is_ok()).await;
+}

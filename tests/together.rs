@@ -1,0 +1,352 @@
+//! Many conversations at once, by random programs, against an engine that answers each of their requests alone: who else is
+//! there, who comes first and who makes way changes nothing of an answer.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use ganglion::engine::runner::{self, Backend};
+use ganglion::engine::{
+    Client, Event, FinishReason, Handle, Limits, Options, Outcome, Priority, SessionId, Share,
+    State, Ticket, UserLimits, channel, worker,
+};
+use ganglion::sampler::Parameters;
+
+use crate::support::journal::Journal;
+use crate::support::tiny_gguf;
+
+const CONVERSATIONS: u32 = 12;
+const LIMITS: Limits = Limits {
+    requests: 64,
+    queue: 64,
+    sessions: 64,
+    prefill: Share {
+        slice: Duration::from_micros(200),
+        percent: 50,
+    },
+    user: UserLimits {
+        requests: 64,
+        sessions: 64,
+        queue_percent: 100,
+    },
+};
+
+/// An engine with a tiny model, on a thread of its own.
+struct Engine {
+    handle: Handle,
+    journal: Journal,
+}
+
+impl Engine {
+    async fn start(folder: &Path, rows: usize, slots: usize) -> Self {
+        let (handle, inbox) = channel(LIMITS);
+        let settings = worker::Settings {
+            model: folder.join("tiny.gguf"),
+            runner: runner::Settings {
+                backend: Backend::Cpu,
+                context: 256,
+                slots,
+                rows,
+                threads: 1,
+                prefill_chunk: 16,
+                ..runner::Settings::default()
+            },
+        };
+        let journal = Journal::default();
+        let told = journal.clone();
+        std::thread::spawn(move || told.during(|| worker::run(&inbox, &settings)));
+        let mut status = handle.status();
+        let ready = status.wait_for(|status| status.state == State::Ready);
+        ready.await.expect("the engine lives");
+        Self { handle, journal }
+    }
+
+    /// Requests that had to begin again, as they made way for others.
+    fn made_way(&self) -> usize {
+        let (mut begun, mut again) = (BTreeSet::new(), 0);
+        for entry in self.journal.take() {
+            if entry.contains_key("slot") {
+                again += usize::from(!begun.insert(entry["request_id"].clone()));
+            }
+        }
+        again
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
+}
+
+/// What a conversation does next.
+#[derive(Clone, Debug)]
+enum Step {
+    Say {
+        text: String,
+        options: Options,
+        then: Then,
+    },
+    Rewind(u32),
+    Clear,
+    /// Closes the session, maybe with a turn under way, and opens another.
+    Leave,
+}
+
+/// What becomes of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Heard,
+    /// Cancelled after so many pieces of text.
+    Cancelled(usize),
+    Abandoned,
+}
+
+/// What was answered to a turn that was heard to its end.
+#[derive(Clone, Debug, PartialEq)]
+struct Answer {
+    text: String,
+    reason: FinishReason,
+    tokens: [u32; 2],
+}
+
+fn program(random: &mut fastrand::Rng) -> Vec<Step> {
+    let step = |_| match random.u32(0..12) {
+        0 => Step::Rewind(random.u32(1..3)),
+        1 => Step::Clear,
+        2 => Step::Leave,
+        _ => {
+            let words =
+                (0..random.usize(1..12)).map(|_| ["hello", "a", "robot"][random.usize(0..3)]);
+            let text = words.collect::<Vec<_>>().join(" ");
+            let sampled = random.bool();
+            Step::Say {
+                text,
+                options: Options {
+                    max_tokens: random.usize(1..40),
+                    sampling: Parameters {
+                        temperature: if sampled { 1.0 } else { 0.0 },
+                        repetition_penalty: [1.0, 1.3][random.usize(0..2)],
+                        seed: random.u64(..),
+                        ..Parameters::default()
+                    },
+                    stop: Vec::new(),
+                    thinking: None,
+                    priority: Priority::ALL[random.usize(0..3)],
+                    deadline: (random.u32(0..8) == 0)
+                        .then(|| Duration::from_micros(random.u64(0..20_000))),
+                },
+                then: match random.u32(0..8) {
+                    0 => Then::Cancelled(random.usize(0..6)),
+                    1 => Then::Abandoned,
+                    _ => Then::Heard,
+                },
+            }
+        }
+    };
+    (0..14).map(step).collect()
+}
+
+/// One conversation of a user with an engine.
+struct Talk<'a> {
+    engine: &'a Handle,
+    user: u32,
+    session: SessionId,
+}
+
+impl<'a> Talk<'a> {
+    fn begin(engine: &'a Handle, user: u32) -> Self {
+        let client = Client {
+            name: format!(":1.{user}").into(),
+            // Some conversations are of one user.
+            user: user % 5,
+        };
+        let session = engine.open_session(client, None).expect("there is room");
+        Self {
+            engine,
+            user,
+            session,
+        }
+    }
+
+    fn turns(&self) -> u32 {
+        let status = self.engine.session(self.session);
+        status.expect("it is open").turns
+    }
+
+    async fn say(&self, text: &str, options: &Options) -> Option<Ticket> {
+        let sent = self
+            .engine
+            .send(self.session, text.to_owned(), options.clone());
+        // At the context's end.
+        sent.await.ok()
+    }
+
+    /// Follows a turn to its end, and cancels it after so many pieces of text.
+    async fn hear(&self, mut ticket: Ticket, pieces: usize) -> (String, Outcome) {
+        let (mut text, mut heard) = (String::new(), 0);
+        if pieces == 0 {
+            self.engine.cancel(ticket.id, &ticket.cancel);
+        }
+        loop {
+            match ticket.events.recv().await.expect("it ends") {
+                Event::Text(more) => {
+                    text += &more;
+                    heard += 1;
+                    if heard == pieces {
+                        self.engine.cancel(ticket.id, &ticket.cancel);
+                    }
+                }
+                Event::Done(outcome) => return (text, outcome),
+            }
+        }
+    }
+
+    /// Runs a program among others. What was cut short is taken back, so that what follows does not depend on when.
+    async fn run(mut self, program: Vec<Step>) -> Vec<Option<Answer>> {
+        let mut answers = Vec::new();
+        for step in program {
+            match step {
+                Step::Rewind(turns) => drop(self.engine.rewind(self.session, turns)),
+                Step::Clear => self.engine.clear_session(self.session).expect("it is idle"),
+                Step::Leave => self.leave(),
+                Step::Say {
+                    text,
+                    options,
+                    then,
+                } => {
+                    let before = self.turns();
+                    let Some(ticket) = self.say(&text, &options).await else {
+                        answers.push(None);
+                        continue;
+                    };
+                    if then == Then::Abandoned {
+                        self.leave();
+                        answers.push(None);
+                        continue;
+                    }
+                    let pieces = match then {
+                        Then::Cancelled(pieces) => pieces,
+                        _ => usize::MAX,
+                    };
+                    let (text, outcome) = self.hear(ticket, pieces).await;
+                    assert_eq!(outcome.error, None);
+                    if outcome.reason.is_partial() {
+                        let kept = self.turns() - before;
+                        assert_eq!(kept > 0, !text.is_empty());
+                        self.engine.rewind(self.session, kept).expect("it has them");
+                    }
+                    answers.push(Some(Answer {
+                        text,
+                        reason: outcome.reason,
+                        tokens: [outcome.usage.prompt_tokens, outcome.usage.completion_tokens],
+                    }));
+                }
+            }
+        }
+        answers
+    }
+
+    fn leave(&mut self) {
+        self.engine.close_session(self.session);
+        *self = Self::begin(self.engine, self.user);
+    }
+
+    /// Runs it alone, and holds what was answered among others against that. Returns how many answers were equal.
+    async fn hold(mut self, program: &[Step], among: Vec<Option<Answer>>) -> usize {
+        let (mut among, mut equal) = (among.into_iter(), 0);
+        for step in program {
+            match step {
+                Step::Rewind(turns) => drop(self.engine.rewind(self.session, *turns)),
+                Step::Clear => self.engine.clear_session(self.session).expect("it is idle"),
+                Step::Leave => self.leave(),
+                Step::Say {
+                    text,
+                    options,
+                    then,
+                } => {
+                    let answer = among.next().expect("an answer a turn");
+                    let options = Options {
+                        deadline: None,
+                        ..options.clone()
+                    };
+                    let Some(ticket) = self.say(text, &options).await else {
+                        assert_eq!(answer, None, "alone there is no room");
+                        continue;
+                    };
+                    let (text, outcome) = self.hear(ticket, usize::MAX).await;
+                    let alone = Answer {
+                        text,
+                        reason: outcome.reason,
+                        tokens: [outcome.usage.prompt_tokens, outcome.usage.completion_tokens],
+                    };
+                    match answer {
+                        None => {
+                            assert_eq!(*then, Then::Abandoned);
+                            self.leave();
+                        }
+                        Some(answer) if answer.reason.is_partial() => {
+                            // Where it ended within a character, that is replaced.
+                            let whole = answer.text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+                            assert!(
+                                alone.text.starts_with(whole),
+                                "user {}: {answer:?}, alone {alone:?}",
+                                self.user
+                            );
+                            self.engine.rewind(self.session, 1).expect("it has one");
+                        }
+                        Some(answer) => {
+                            assert_eq!(answer, alone, "user {}, {options:?}", self.user);
+                            equal += 1;
+                        }
+                    }
+                }
+            }
+        }
+        equal
+    }
+}
+
+/// In several shapes: rows are plenty or few, regions too; who is urgent takes the place of who is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_many_at_once_are_those_of_each_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let alone = Engine::start(folder.path(), 1, 1).await;
+    let mut random = fastrand::Rng::with_seed(1600);
+    let mut made_way = 0;
+    for (rows, slots) in [(8, 8), (4, 5), (2, 3), (3, 2), (8, 12)] {
+        let together = Engine::start(folder.path(), rows, slots).await;
+        let programs: Vec<_> = (0..CONVERSATIONS).map(|_| program(&mut random)).collect();
+        let mut talks = Vec::new();
+        for (user, program) in (0..).zip(programs.clone()) {
+            let handle = together.handle.clone();
+            talks.push(tokio::spawn(async move {
+                Talk::begin(&handle, user).run(program).await
+            }));
+        }
+        // Now and then the robot needs its device for something else.
+        let handle = together.handle.clone();
+        let holder = tokio::spawn(async move {
+            loop {
+                let hold = handle.hold("for a test".into());
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                drop(hold);
+                tokio::time::sleep(Duration::from_millis(7)).await;
+            }
+        });
+        let mut equal = 0;
+        for ((user, program), talk) in (0..).zip(&programs).zip(talks) {
+            let among = talk.await.expect("it ends");
+            let talk = Talk::begin(&alone.handle, user);
+            equal += talk.hold(program, among).await;
+        }
+        holder.abort();
+        assert!(equal > 40, "few were heard to their end: {equal}");
+        together.handle.idle().await;
+        made_way += together.made_way();
+        assert_eq!(together.handle.live().work.of, [0; 3]);
+    }
+    assert!(made_way > 0, "nobody made way for another");
+}
