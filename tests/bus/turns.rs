@@ -16,8 +16,6 @@ const LONG: usize = 64 << 10;
 const GREEDY: u32 = 1001;
 const OTHER: u32 = 1002;
 const CONNECTIONS: usize = 10;
-/// Until everything that was sent has been dealt with, as far as it can be.
-const SETTLE: Duration = Duration::from_secs(1);
 
 /// Connections of one user, one of another, and the daemon that has answered each once.
 fn start(script: &str) -> (PeerBus, Process, Vec<PeerClient>, PeerClient) {
@@ -33,7 +31,7 @@ fn start(script: &str) -> (PeerBus, Process, Vec<PeerClient>, PeerClient) {
         let ping = client.send(calls::ping()).expect("it is connected");
         client.reply(ping, EVENTUALLY).expect("an answer");
     }
-    thread::sleep(SETTLE);
+    daemon.settle();
     (bus, daemon, greedy, other)
 }
 
@@ -45,7 +43,7 @@ fn wait(bus: &PeerBus, before: usize, name: &str) -> Option<usize> {
 #[test]
 fn an_answer_does_not_wait_for_all_of_another_user() {
     const EACH: usize = 100;
-    let (bus, _daemon, mut greedy, mut other) = start("");
+    let (bus, daemon, mut greedy, mut other) = start("");
     let before = bus.answered().len();
     // Nothing but some dozens of answers that the kernel keeps leaves the daemon.
     bus.deafen(true);
@@ -54,9 +52,9 @@ fn an_answer_does_not_wait_for_all_of_another_user() {
             client.send(calls::ping()).expect("it is connected");
         }
     }
-    thread::sleep(SETTLE);
+    daemon.settle();
     let ping = other.send(calls::ping()).expect("it is connected");
-    thread::sleep(SETTLE);
+    daemon.settle();
     bus.deafen(false);
     other.reply(ping, EVENTUALLY).expect("an answer");
     let waited = wait(&bus, before, &other.name).expect("it is answered");
@@ -77,7 +75,7 @@ fn a_request_does_not_wait_for_all_of_another_user() {
             .send(calls::complete("hello", []))
             .expect("it is connected");
     }
-    thread::sleep(SETTLE / 4);
+    thread::sleep(Duration::from_millis(250));
     let before = bus.answered().len();
     let asked = other
         .send(calls::complete("hello", []))

@@ -150,7 +150,12 @@ async fn a_model_is_replaced_behind_the_running_request_and_sessions_go_on() {
     }
     let (bus, models) = (PrivateBus::start(), Models::new());
     let long = [("user".to_owned(), "Count to fifty.".to_owned())];
-    let daemon = Gangliond::start(bus.text(), &[], &serving(&Models::smollm2(), ""));
+    // With one row whoever asks second waits, and is answered by the other model.
+    let daemon = Gangliond::start(
+        bus.text(),
+        &[],
+        &serving(&Models::smollm2(), "engine.rows = 1"),
+    );
     daemon.told("READY=1").await;
     let manager = client(&bus).await;
     let connection = manager.inner().connection().clone();

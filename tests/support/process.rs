@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use std::{fs, io};
 
 use super::daemon::{Client, until};
@@ -67,6 +68,27 @@ impl Process {
     /// The most bytes of memory that it has had in use so far.
     pub(crate) fn peak(&self) -> io::Result<u64> {
         self.memory("VmHWM:")
+    }
+
+    /// Waits until it has done what it can: none of its threads has run, or waited for a core, for a while.
+    pub(crate) fn settle(&self) {
+        const LOOKS: u32 = 20;
+        let mut still = 0;
+        while still < LOOKS {
+            std::thread::sleep(Duration::from_millis(10));
+            still = if self.sleeps() { still + 1 } else { 0 };
+        }
+    }
+
+    fn sleeps(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
+        let asleep = |task: io::Result<fs::DirEntry>| {
+            let stat = fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
+            let (_, state) = stat.rsplit_once(") ")?;
+            Some(state.starts_with('S'))
+        };
+        // A thread that ends meanwhile has run.
+        tasks.map(asleep).all(|asleep| asleep == Some(true))
     }
 
     /// Its process id.
