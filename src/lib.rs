@@ -11,6 +11,7 @@ pub mod device;
 pub mod engine;
 pub mod fault;
 pub mod graph;
+pub mod guide;
 pub mod journal;
 pub mod kv;
 pub mod model;

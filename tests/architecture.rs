@@ -7,13 +7,21 @@ use std::path::{Path, PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     (
         "bus",
-        &["engine", "journal", "sampler::Parameters", "telemetry"],
+        &[
+            "engine",
+            "guide::Grammar",
+            "journal",
+            "sampler::MOST_SCORED",
+            "sampler::Parameters",
+            "telemetry",
+        ],
     ),
     (
         "engine",
         &[
             "fault",
             "graph",
+            "guide",
             "journal",
             "kv",
             "model",
@@ -38,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("device", &["fault", "nodes"]),
     ("nodes", &[]),
     ("fault", &[]),
+    ("guide", &["model::language", "sampler::Mask"]),
     ("kv", &[]),
     ("sampler", &[]),
     ("self_test", &["tape"]),
@@ -48,6 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "engine::runner",
             "graph::Mode",
+            "guide::Limits",
             "journal::Level",
             "sampler::Parameters",
             "tape::KvType",
@@ -61,6 +71,7 @@ const FENCED: &[(&str, &[&str])] = &[
     ("sd_notify", &["service"]),
     ("tracing_journald", &["journal"]),
     ("cudarc", &["device"]),
+    ("llguidance", &["guide"]),
 ];
 
 const MAY_BE_UNSAFE: &[&str] = &["device/", "tape/cuda"];

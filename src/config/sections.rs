@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::engine::runner::{Activations, Placement};
 use crate::graph::Mode;
+use crate::guide;
 use crate::journal::Level;
 use crate::sampler::Parameters;
 use crate::tape::KvType;
@@ -115,6 +116,10 @@ pub struct Limits {
     pub sessions_per_user: usize,
     /// The most that one request may ask for.
     pub max_tokens: usize,
+    /// Bytes of the schema or grammar of one answer.
+    pub grammar_bytes: usize,
+    /// Symbols of a compiled grammar, and nodes of its regular expressions.
+    pub grammar_work: usize,
     /// Who, besides root, may ask for priority realtime.
     pub realtime_group: Option<String>,
 }
@@ -239,6 +244,8 @@ impl Default for Limits {
             sessions: 8,
             sessions_per_user: 6,
             max_tokens: 4096,
+            grammar_bytes: guide::Limits::USUAL.bytes,
+            grammar_work: guide::Limits::USUAL.work,
             realtime_group: None,
         }
     }

@@ -167,7 +167,7 @@ pub(super) fn plan<'a>(
 
 /// What `Runner::load` prepares of a model: the largest prompt, and the largest step.
 fn tapes(forward: &Forward, settings: &Settings) -> [Tape; 2] {
-    let rows = settings.rows.min(settings.slots).clamp(1, STEP_ROWS);
+    let rows = settings.rows.clamp(1, STEP_ROWS);
     [
         forward.tape(settings.prefill_chunk, Input::Prompt, Ending::Token),
         forward.tape(rows.next_power_of_two(), Input::Step, Ending::Token),

@@ -37,6 +37,9 @@ pub struct Runner {
     steps: HashMap<usize, Tape>,
     /// The most conversations of a step.
     rows: usize,
+    /// The most rows of a step: a conversation has several where tokens are given it.
+    step_rows: usize,
+    vocabulary: usize,
     /// Tapes of a prompt's rows, each written on its first use.
     prompts: HashMap<(usize, Ending), Tape>,
     prefill_chunk: usize,
@@ -72,6 +75,8 @@ impl Runner {
             step,
             steps: HashMap::new(),
             rows: settings.rows.min(settings.slots).clamp(1, STEP_ROWS),
+            step_rows: settings.rows.clamp(1, STEP_ROWS),
+            vocabulary: checkpoint.shape.vocabulary,
             prompts: HashMap::new(),
             prefill_chunk,
             capture_sizes: sizes(&settings.graph, prefill_chunk),

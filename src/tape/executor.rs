@@ -116,6 +116,16 @@ impl Executor {
         Ok(())
     }
 
+    /// Whether the last step left a region as it was, for want of its mask.
+    #[must_use]
+    pub fn waits(&self, region: usize) -> bool {
+        match self {
+            Self::Cpu(cpu) => cpu.waits(region),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.waits(region),
+        }
+    }
+
     /// The token that was chosen last in a region, then the most probable ones in their order, as its sampler's parameters
     /// ask for; empty where they do not.
     #[must_use]

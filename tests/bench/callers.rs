@@ -109,6 +109,7 @@ async fn start(model: PathBuf, backend: Backend) -> Handle {
         queue: 64,
         sessions: 8,
         prefill: Share::default(),
+        grammar: ganglion::guide::Limits::USUAL,
         user: UserLimits {
             requests: 64,
             sessions: 8,
@@ -187,6 +188,7 @@ async fn say(
         },
         stop: Vec::new(),
         thinking: None,
+        grammar: None,
         priority,
         deadline: None,
     };
@@ -205,6 +207,7 @@ async fn say(
                 first.get_or_insert(now - begun);
                 last = now;
             }
+            Event::Likelihood(_) => {}
             Event::Done(outcome) => {
                 let first = first.unwrap_or_else(|| begun.elapsed());
                 return Heard {

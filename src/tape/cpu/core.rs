@@ -47,6 +47,8 @@ pub(super) struct Conversation {
     pub(super) state: StepState,
     pub(super) sampler: Sampler,
     pub(super) guide: Guide,
+    /// Whether the last step found no mask.
+    pub(super) waits: bool,
     /// Of the last choice.
     pub(super) scored: Vec<Scored>,
 }
@@ -380,6 +382,7 @@ impl Core {
                         continue;
                     }
                     let position = run.state.position + run.rows.len();
+                    conversation.waits = matches!(conversation.guide, Guide::Waits);
                     let mask = match &conversation.guide {
                         Guide::Free => None,
                         // As on a GPU it does not go on.

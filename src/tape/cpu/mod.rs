@@ -119,6 +119,12 @@ impl Cpu {
             mask.map_or(Guide::Free, |mask| Guide::Allows(mask.clone()));
     }
 
+    /// Whether the last step left a conversation as it was, for want of its mask.
+    #[must_use]
+    pub fn waits(&self, region: usize) -> bool {
+        self.core.conversations[region].waits
+    }
+
     /// The token that a conversation chose last, then the most probable ones; empty where nobody asked.
     #[must_use]
     pub fn scored(&self, region: usize) -> &[Scored] {

@@ -82,6 +82,12 @@ impl Cuda {
         Ok(())
     }
 
+    /// Whether the last step left a conversation as it was, for want of its mask.
+    #[must_use]
+    pub fn waits(&self, region: usize) -> bool {
+        self.conversations[region].waits
+    }
+
     /// The token that a conversation chose last, then the most probable ones; empty where nobody asked.
     #[must_use]
     pub fn scored(&self, region: usize) -> &[Scored] {
@@ -166,6 +172,10 @@ impl Cuda {
         for region in regions {
             let rows = regions.iter().filter(|other| *other == region).count();
             self.fits(*region, rows)?;
+            if rows > 1 {
+                // Such a step cannot be repeated either.
+                self.scratch.masks.0.settle(*region)?;
+            }
         }
         let more = more && forced.is_empty();
         // Steps that were launched ahead serve whoever they are of; who is not asked for any more stays where it was.
@@ -266,6 +276,7 @@ impl Cuda {
         let mut forced = forced.iter();
         for (row, (region, token)) in regions.iter().zip(tokens).enumerate() {
             let conversation = &mut self.conversations[*region];
+            conversation.waits = false;
             if !wanted.contains(region) {
                 conversation.moved();
                 continue;
@@ -278,7 +289,7 @@ impl Cuda {
             }
             match token {
                 // The device has left it as it was.
-                state::NOT_READY => {}
+                state::NOT_READY => conversation.waits = true,
                 state::NOT_FINITE => {
                     conversation.moved();
                     let position = position - 1;

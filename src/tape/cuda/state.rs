@@ -21,6 +21,8 @@ pub(super) struct Conversation {
     /// Whether the device knows another token and position, or another sampler; or another guide.
     moved: bool,
     guided: bool,
+    /// Whether the last step found no mask.
+    pub(super) waits: bool,
     /// The token that was chosen last, then the most probable ones.
     pub(super) scored: Vec<Scored>,
 }
