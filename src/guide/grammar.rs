@@ -63,9 +63,12 @@ impl Grammar {
     }
 
     pub(super) fn wrong(&self, why: impl ToString) -> GrammarError {
+        let why = why.to_string();
+        // Where llguidance leaves out what it was asked not to say.
+        let why = why.split("<non-verbose").next().unwrap_or_default();
         GrammarError::Wrong {
             option: self.option(),
-            why: why.to_string(),
+            why: why.trim_end().to_owned(),
         }
     }
 

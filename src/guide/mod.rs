@@ -50,7 +50,7 @@ pub enum GuideError {
     )]
     TooComplex(String),
     #[error(
-        "no token of the model may follow in the grammar ({0}); ask for something that its vocabulary can say"
+        "the answer cannot go on in its grammar ({0}); make it simpler, or ask for what the model's vocabulary can say"
     )]
     NothingFollows(String),
 }
