@@ -15,6 +15,7 @@ pub mod journal;
 pub mod kv;
 pub mod model;
 pub mod nodes;
+pub mod quant;
 pub mod sampler;
 pub mod self_test;
 pub mod service;

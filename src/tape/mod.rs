@@ -32,7 +32,7 @@ pub use op::{Op, Projection};
 pub use step::{ExecuteError, Noted, Pace, Span, StepState};
 
 use crate::graph::{Budget, Mode};
-use crate::model::Format;
+use crate::quant::Format;
 
 /// What an executor records, and how much of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

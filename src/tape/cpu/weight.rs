@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
-use crate::model::Format;
+use crate::quant::Format;
 
 /// One weight.
 #[derive(Debug)]

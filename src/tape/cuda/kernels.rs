@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use super::product;
 use super::shapes::SHAPES;
 use super::step_attend::StepAttend;
-use super::storage::Storage;
 use crate::device::{
     ALL_SHARED, AttendArgs, ChooseArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs,
     PromptArgs, RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
 };
-use crate::model::Format;
+use crate::quant::{Format, Storage};
 use crate::tape::{DType, KvInfo, KvType};
 
 /// Widths of heads that the tensor cores multiply.

@@ -1,7 +1,8 @@
 //! What the kernels cannot do, said before a model is loaded rather than by a launch that fails.
 
 use super::kernels::widest_row;
-use super::{memory, tiles};
+use super::memory;
+use crate::quant::padded;
 use crate::tape::{Op, Slot, Tape, WeightId};
 
 /// `rope.cuh`: 4 pairs for each of 32 lanes.
@@ -55,7 +56,7 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                 }
             }
             Op::Project { input, weight, .. } => {
-                let columns = tiles::padded(tape.slot(input).columns);
+                let columns = padded(tape.slot(input).columns);
                 let widest = widest_row(tape.weight(weight).format);
                 within("an intermediate size", columns, widest)?;
                 whole(tape, weight)?;
@@ -69,7 +70,7 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
 
 /// A step keeps its row in shared memory.
 fn normed(tape: &Tape, x: Slot, weight: WeightId) -> Result<(), Unsuited> {
-    let columns = tiles::padded(tape.slot(x).columns);
+    let columns = padded(tape.slot(x).columns);
     within(
         "a hidden size",
         columns,
@@ -98,7 +99,7 @@ fn whole(tape: &Tape, weight: WeightId) -> Result<(), Unsuited> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Format;
+    use crate::quant::Format;
     use crate::tape::{DType, Ending, Input, KvInfo, KvType, SlotInfo, WeightInfo};
 
     fn projection(rows: usize, head_dim: usize) -> Tape {

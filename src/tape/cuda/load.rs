@@ -6,11 +6,10 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::memory::{Part, Regions, Weight, plan};
+use super::memory::{Part, Regions, Weight, plan, storage};
 use super::narrow;
-use super::storage::Storage;
-use super::tiles::{self, TILE_ROWS};
 use crate::device::{Arena, Context, Error, Idle, Memory, Region, Staging, Stream, Tiles};
+use crate::quant::{TILE_ROWS, padded};
 use crate::tape::{
     DType, FLIGHT_BYTES, PIECE_BYTES, Source, WeightInfo, in_flight, pieces_at_once,
 };
@@ -56,7 +55,7 @@ where
                 out.copy_from_slice(stored);
                 return;
             }
-            let storage = Storage::of(info.format, activation);
+            let storage = storage(info, activation);
             let tiles = out.chunks_exact_mut(storage.tile_bytes(info.columns));
             let rows = stored.chunks(TILE_ROWS * info.format.row_bytes(info.columns));
             for (tile, rows) in tiles.zip(rows) {
@@ -118,7 +117,7 @@ fn weight(
         };
         return arena.address(region).map(Weight::Vector);
     }
-    let storage = Storage::of(info.format, activation);
+    let storage = storage(info, activation);
     let part = |(rows, region): &(Range<usize>, Region)| {
         Ok(Part {
             first: rows.start,
@@ -126,7 +125,7 @@ fn weight(
                 data: arena.address(*region)?,
                 format: storage.code(),
                 rows: narrow(rows.len()),
-                columns: narrow(tiles::padded(info.columns)),
+                columns: narrow(padded(info.columns)),
                 ..Tiles::default()
             },
         })
@@ -142,7 +141,7 @@ fn pieces(infos: &[WeightInfo], activation: DType, planned: Vec<Regions>) -> Vec
         let tile_bytes = if info.rows == 1 {
             4 * info.columns
         } else {
-            Storage::of(info.format, activation).tile_bytes(info.columns)
+            storage(info, activation).tile_bytes(info.columns)
         };
         let tiles_each = (PIECE_BYTES / tile_bytes.max(1)).max(1);
         for (rows, region) in regions {

@@ -5,9 +5,8 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::attend;
-use super::storage::Storage;
-use super::tiles::{self, TILE_ROWS};
 use crate::device::{Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Stream, Tiles};
+use crate::quant::{Storage, TILE_ROWS, padded};
 use crate::tape::{DType, Input, Op, Slot, SlotInfo, Tape, WeightInfo};
 
 /// Which memory to use; `None` is unified on an integrated device and the device's own on others.
@@ -84,7 +83,7 @@ fn regions(plan: &mut Plan, info: &WeightInfo, activation: DType) -> Result<Regi
     if info.rows == 1 {
         return Ok(vec![(0..1, plan.add(4 * info.columns)?)]);
     }
-    let storage = Storage::of(info.format, activation);
+    let storage = storage(info, activation);
     let rows_each = part_rows(info, activation);
     let starts = (0..info.rows).step_by(rows_each);
     let parts = starts.map(|start| start..(start + rows_each).min(info.rows));
@@ -100,16 +99,19 @@ fn regions(plan: &mut Plan, info: &WeightInfo, activation: DType) -> Result<Regi
 
 /// Rows of a matrix that fit a chunk.
 pub(super) fn part_rows(info: &WeightInfo, activation: DType) -> usize {
-    let tile_bytes = Storage::of(info.format, activation).tile_bytes(info.columns);
+    let tile_bytes = storage(info, activation).tile_bytes(info.columns);
     (CHUNK_BYTES / tile_bytes * TILE_ROWS).max(TILE_ROWS)
+}
+
+/// The form in which a matrix lies on the device.
+pub(super) const fn storage(info: &WeightInfo, activation: DType) -> Storage {
+    Storage::of(info.format, matches!(activation, DType::F16))
 }
 
 /// In which forms matrices lie, each once.
 pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> {
     let matrices = infos.iter().filter(|info| info.rows > 1);
-    let storages: HashSet<_> = matrices
-        .map(|info| Storage::of(info.format, activation))
-        .collect();
+    let storages: HashSet<_> = matrices.map(|info| storage(info, activation)).collect();
     storages.into_iter().collect()
 }
 
@@ -148,13 +150,13 @@ impl Needs {
                 Op::GateUp {
                     x, gate, up, out, ..
                 } => {
-                    normed = normed.max(tiles::padded(tape.slot(x).columns));
+                    normed = normed.max(padded(tape.slot(x).columns));
                     if tape.weight(gate).format != tape.weight(up).format {
                         gates = gates.max(stride(tape, out));
                     }
                 }
                 Op::Qkv { x, .. } | Op::Head { x, .. } => {
-                    normed = normed.max(tiles::padded(tape.slot(x).columns));
+                    normed = normed.max(padded(tape.slot(x).columns));
                 }
                 Op::Project { input, .. } => widest = widest.max(stride(tape, input)),
                 Op::Attend { q, .. } => queries = queries.max(tape.slot(q).columns),
@@ -292,7 +294,7 @@ pub(super) fn stride(tape: &Tape, slot: Slot) -> usize {
     if info.dtype == DType::F32 {
         info.columns
     } else {
-        tiles::padded(info.columns)
+        padded(info.columns)
     }
 }
 

@@ -17,7 +17,6 @@ mod opened;
 mod pages;
 mod product;
 mod prompt;
-mod quants;
 mod queue;
 mod run;
 mod scratch;
@@ -26,9 +25,7 @@ mod stamps;
 mod state;
 mod step;
 mod step_attend;
-mod storage;
 mod thread;
-mod tiles;
 mod timed;
 
 use std::collections::VecDeque;

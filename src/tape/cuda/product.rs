@@ -7,9 +7,8 @@ use super::kernels::STEP_BLOCKS;
 use super::launch::Work;
 use super::narrow;
 use super::queue::Queue;
-use super::storage::Storage;
 use crate::device::{Error, Geometry, STEP_ROWS, StepArgs, Tiles};
-use crate::model::Format;
+use crate::quant::{Format, Storage};
 
 /// Threads of a block.
 const THREADS: u32 = 256;
@@ -40,10 +39,10 @@ pub(super) fn shared(of: Storage, rows: usize, columns: usize) -> usize {
     } else {
         (32, STEP_ROWS, STEP_ROWS / 2)
     };
-    let excess = of
-        .block_columns()
-        .map_or(0, |block| columns / block * 16 * fours);
     let layout = of.layout();
+    let excess = layout
+        .block_columns
+        .map_or(0, |block| columns / block * 16 * fours);
     let unit = layout.unit() + layout.head;
     let together = if unit < 2048 { 2 * unit } else { unit };
     let depth = match (rows, of.format()) {

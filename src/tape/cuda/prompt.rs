@@ -9,8 +9,8 @@ use super::narrow;
 use super::product::{Outcome, of_run, runs};
 use super::queue::Queue;
 use super::shapes::{self, SHAPES};
-use super::storage::Storage;
 use crate::device::{Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
+use crate::quant::Storage;
 use crate::tape::{Slot, Tape, WeightId};
 
 /// Threads of a block of the small kernels.
@@ -68,7 +68,7 @@ impl Prompt<'_> {
             address: self.work.slot(input),
             stride: narrow(stride(self.tape, input)),
         };
-        if Storage::of_code(weight.format).is_some_and(Storage::has_minimum) {
+        if Storage::of_code(weight.format).is_some_and(|of| of.layout().has_minimum) {
             let args = SumsArgs {
                 input: inputs.address,
                 sums: self.work.slots.sums(),

@@ -3,7 +3,7 @@
 //! Bits do not depend on the choice, so it may depend on the device. Large tiles read their inputs least often; of
 //! a small problem they leave most of the device idle.
 
-use super::storage::Storage;
+use crate::quant::Storage;
 
 /// A tile of a block, and what one costs.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ impl Shape {
     pub(super) fn shared(&self, storage: Storage) -> u32 {
         let layout = storage.layout();
         let unit = super::narrow(layout.unit() + layout.head);
-        let sums = if storage.has_minimum() { 8 } else { 0 };
+        let sums = if layout.has_minimum { 8 } else { 0 };
         self.stages * (self.tokens * (128 + sums) + self.tiles * unit)
     }
 
@@ -91,7 +91,7 @@ impl Shape {
         if !self.suits(storage) {
             return None;
         }
-        let cost = if storage.block_columns().is_some() {
+        let cost = if storage.layout().block_columns.is_some() {
             self.blocks
         } else {
             self.plain
@@ -115,7 +115,7 @@ pub(super) fn quickest(storage: Storage, rows: u32, tiles: u32, multiprocessors:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Format;
+    use crate::quant::Format;
 
     #[test]
     fn large_problems_take_large_tiles_and_small_ones_spread() {

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::case::{Case, Logits};
 use super::compare::ulp;
-use super::random::Random;
 use super::world::World;
+use crate::quant::random::Random;
 use crate::tape::{DType, Op, Slot, WeightId};
 
 /// Positions before a window that may be read with it, and count for nothing; what is further back is not touched.

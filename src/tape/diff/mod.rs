@@ -8,10 +8,10 @@
 mod case;
 mod compare;
 mod cover;
+mod deck;
 mod inputs;
 mod inspect;
 mod oracle;
-mod random;
 mod report;
 mod stored;
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::case::{Case, Logits};
-use super::random::{self, Random};
 use crate::graph::Mode;
-use crate::model::Format;
+use crate::quant::Format;
+use crate::quant::random::{self, Random};
 use crate::sampler::Parameters;
 use crate::tape::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
@@ -180,7 +180,7 @@ impl Builder {
     }
 
     pub(super) fn matrix(&mut self, format: Format, rows: usize, columns: usize) -> WeightId {
-        let bytes = random::matrix(self.random.next(), format, rows, columns);
+        let bytes = random::matrix(self.random.bits(), format, rows, columns);
         self.weight(format, rows, columns, bytes)
     }
 
@@ -269,7 +269,7 @@ impl Builder {
             history: Vec::new(),
             logits: Logits::default(),
             runs: 1,
-            seed: self.random.next(),
+            seed: self.random.bits(),
         });
         let last = self.cases.len() - 1;
         &mut self.cases[last]

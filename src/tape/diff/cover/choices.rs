@@ -1,11 +1,12 @@
 //! What chooses: greedy, drawn, and what must be refused.
 
 use super::{Run, VOCABULARY, World, unused_cache};
-use crate::model::Format;
+use crate::quant::Format;
+use crate::quant::random::Random;
 use crate::sampler::{Mask, Parameters};
 use crate::tape::diff::case::{Case, Logits};
+use crate::tape::diff::deck::Deck;
 use crate::tape::diff::inputs;
-use crate::tape::diff::random::{Deck, Random};
 use crate::tape::diff::world::Builder;
 use crate::tape::{DType, Input, Op, Slot};
 
@@ -88,7 +89,7 @@ pub(super) fn world() -> World {
             top_p: masses.deal(),
             min_p: floors.deal(),
             repetition_penalty: penalties.deal(),
-            seed: b.random.next(),
+            seed: b.random.bits(),
             ..Parameters::default()
         };
         choose(&mut b, &drawn(&parameters), Logits::Peaked, parameters);
@@ -114,7 +115,7 @@ fn drawn(parameters: &Parameters) -> String {
 fn mask(seed: u64, vocabulary: usize) -> Mask {
     let mut random = Random::new(seed ^ 2);
     let mut words: Vec<u32> = (0..Mask::words_of(vocabulary))
-        .map(|_| u32::try_from(random.next() >> 32).unwrap_or(0))
+        .map(|_| u32::try_from(random.bits() >> 32).unwrap_or(0))
         .collect();
     let likely = inputs::peaks(seed, vocabulary);
     let token = likely.last().copied().unwrap_or(0);

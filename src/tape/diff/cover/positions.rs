@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 
 use super::{ACTIVATIONS, ROWS, Run, World};
-use crate::model::Format;
-use crate::tape::diff::random::Deck;
+use crate::quant::Format;
+use crate::tape::diff::deck::Deck;
 use crate::tape::diff::world::{Builder, rotations};
 use crate::tape::{Attention, Input, KvInfo, Op, QueryScale, Rotation, Slot};
 

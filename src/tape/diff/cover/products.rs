@@ -1,9 +1,10 @@
 //! What multiplies, and what looks up: each format, activation type and kernel.
 
 use super::{ACTIVATIONS, ROWS, Run, VOCABULARY, World, unused_cache};
-use crate::model::Format;
+use crate::quant::Format;
+use crate::quant::random::Random;
 use crate::tape::diff::case::Case;
-use crate::tape::diff::random::{Deck, Random};
+use crate::tape::diff::deck::Deck;
 use crate::tape::diff::world::Builder;
 use crate::tape::{DType, Input, Op, Projection, Slot, WeightId};
 
@@ -168,7 +169,7 @@ type Sized = (WeightId, Format, (usize, usize));
 
 fn embed_of(b: &mut Builder, (table, format, (rows, columns)): Sized, run: Run) {
     let op = Op::Embed { table, x: Slot(0) };
-    let mut random = Random::new(b.random.next());
+    let mut random = Random::new(b.random.bits());
     let name = named(format, rows, columns);
     let case = b.case(&name, run, &[("x", columns, false)], op);
     for (at, token) in case.tokens.iter_mut().enumerate() {
