@@ -7,37 +7,59 @@
 // signed bytes that the head's half multiplies.
 enum Scales { NONE, HALVES, PAIRS, BYTE_PAIRS, BYTES };
 
+// What is multiplied: values as they are, integers, or codes of four bits that stand for bytes.
+enum Quants { VALUES, INTEGERS, CODES };
+
 // Its number in ggml's enum ggml_type, of which the last is none; bytes of the parts of a unit (tile.cuh) and of the head that four units of a
-// K format share; columns that share a scale; what its integers are more than they stand for; what scales are.
-//         name        number quants high scales head block zero
+// K format share; columns that share a scale; what its integers are more than they stand for; what scales and what quants are.
+//         name        number quants high scales head block zero scales      quants
 #define FORMATS(FORMAT) \
-    FORMAT(F32,        0,     4096,  0,   0,     0,   0,    0,   NONE) \
-    FORMAT(F16,        1,     2048,  0,   0,     0,   0,    0,   NONE) \
-    FORMAT(BF16,       30,    2048,  0,   0,     0,   0,    0,   NONE) \
-    FORMAT(Q8_0,       8,     1024,  0,   64,    0,   32,   128, HALVES) \
-    FORMAT(Q4_0,       2,     512,   0,   64,    0,   32,   8,   HALVES) \
-    FORMAT(Q4_1,       3,     512,   0,   128,   0,   32,   0,   PAIRS) \
-    FORMAT(Q5_0,       6,     512,   128, 64,    0,   32,   16,  HALVES) \
-    FORMAT(Q5_1,       7,     512,   128, 128,   0,   32,   0,   PAIRS) \
-    FORMAT(Q4_K,       12,    512,   0,   64,    64,  32,   0,   BYTE_PAIRS) \
-    FORMAT(Q5_K,       13,    512,   128, 64,    64,  32,   0,   BYTE_PAIRS) \
-    FORMAT(Q6_K,       14,    512,   256, 64,    32,  16,   32,  BYTES) \
-    FORMAT(SCALED_F16, 256,   2048,  0,   0,     0,   0,    0,   NONE)
+    FORMAT(F32,        0,     4096,  0,   0,     0,   0,    0,   NONE,       VALUES) \
+    FORMAT(F16,        1,     2048,  0,   0,     0,   0,    0,   NONE,       VALUES) \
+    FORMAT(BF16,       30,    2048,  0,   0,     0,   0,    0,   NONE,       VALUES) \
+    FORMAT(Q8_0,       8,     1024,  0,   64,    0,   32,   128, HALVES,     INTEGERS) \
+    FORMAT(Q4_0,       2,     512,   0,   64,    0,   32,   8,   HALVES,     INTEGERS) \
+    FORMAT(Q4_1,       3,     512,   0,   128,   0,   32,   0,   PAIRS,      INTEGERS) \
+    FORMAT(Q5_0,       6,     512,   128, 64,    0,   32,   16,  HALVES,     INTEGERS) \
+    FORMAT(Q5_1,       7,     512,   128, 128,   0,   32,   0,   PAIRS,      INTEGERS) \
+    FORMAT(Q4_K,       12,    512,   0,   64,    64,  32,   0,   BYTE_PAIRS, INTEGERS) \
+    FORMAT(Q5_K,       13,    512,   128, 64,    64,  32,   0,   BYTE_PAIRS, INTEGERS) \
+    FORMAT(Q6_K,       14,    512,   256, 64,    32,  16,   32,  BYTES,      INTEGERS) \
+    FORMAT(SCALED_F16, 256,   2048,  0,   0,     0,   0,    0,   NONE,       VALUES)
 
 #define NUMBERED(F, NUMBER, ...) F = NUMBER,
 enum Format { FORMATS(NUMBERED) };
 #undef NUMBERED
 
 template <int F> struct Layout;
-#define LAYOUT(F, NUMBER, QUANTS, HIGH, SCALES, HEAD, BLOCK, ZERO, KIND) \
+#define LAYOUT(F, NUMBER, QUANTS, HIGH, SCALES, HEAD, BLOCK, ZERO, KIND, QUANT) \
     template <> struct Layout<F> { \
         static constexpr u32 quants = QUANTS, high = HIGH, scales = SCALES, head = HEAD, unit = QUANTS + HIGH + SCALES, block = BLOCK; \
         static constexpr int zero = ZERO; \
         static constexpr Scales kind = KIND; \
         static constexpr bool scaled = KIND != NONE, minimum = KIND == PAIRS || KIND == BYTE_PAIRS; \
+        static constexpr bool codes = QUANT == CODES, bytes = QUANTS == 1024 || QUANT == CODES; \
     };
 FORMATS(LAYOUT)
 #undef LAYOUT
+
+// What codes stand for, and 128 more. Bit 3 of a code says whether its lower bits name one of the first eight bytes or of the last.
+__device__ constexpr u32 CODEBOOK[4] = {0x3f2d1801u, 0x5966727eu, 0x766a5d4fu, 0xf1d9c5b5u};
+
+// Each of four nibbles names a byte of two words; with bit 3 it is that byte's sign, eight times.
+__device__ __forceinline__ u32 permute(u32 low, u32 high, u32 by) {
+    u32 made;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(made) : "r"(low), "r"(high), "r"(by));
+    return made;
+}
+
+// Eight codes as eight bytes. Each is looked up among the first eight and among the last: in one of them its bit 3 makes a sign of a
+// byte, which is no bits or all, and the words are such that both together are right.
+__device__ __forceinline__ void look_up(u32 codes, u32 (&bytes)[2]) {
+    u32 others = codes ^ 0x88888888u;
+    bytes[0] = permute(CODEBOOK[0], CODEBOOK[1], codes) ^ permute(CODEBOOK[2], CODEBOOK[3], others);
+    bytes[1] = permute(CODEBOOK[0], CODEBOOK[1], codes >> 16) ^ permute(CODEBOOK[2], CODEBOOK[3], others >> 16);
+}
 
 // Words that lie side by side, read in pieces as large as can be.
 template <u32 N> __device__ __forceinline__ void read_words(const u8 *from, u32 (&words)[N]) {

@@ -125,6 +125,10 @@ template <int F> __device__ __forceinline__ float element(const u8 *data, u32 co
     int q;
     if (Layout<F>::quants == 1024) {
         q = from[(s / 2) * 512 + lane * 16 + (s % 2) * 8 + 2 * i + high];
+    } else if (Layout<F>::codes) {
+        u32 bytes[2];
+        look_up(reinterpret_cast<const u32 *>(from)[lane * 4 + s], bytes);
+        q = ((i < 2 ? bytes[0] : bytes[1]) >> (16 * (i % 2) + 8 * high)) & 255u;
     } else {
         q = (reinterpret_cast<const u32 *>(from)[lane * 4 + s] >> (4 * i + 16 * high)) & 15u;
         if (Layout<F>::high == 128) q |= ((reinterpret_cast<const u32 *>(from + 512)[lane] >> (4 * s + i + 16 * high)) & 1u) << 4;

@@ -67,6 +67,8 @@ template <int F, typename T> struct Staged {
 
     // The four pairs (see tile.cuh) of step `s` of those that were loaded, and what T lacks of them.
     __device__ __forceinline__ void pairs(const u8 *unit, u32 lane, u32 step, u32 s, u32 (&a)[4], u32 (&rest)[4]) const {
+        u32 found[2];
+        if constexpr (Layout<F>::codes) look_up(quants[s], found);
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
             if constexpr (F == F32) {
@@ -87,6 +89,8 @@ template <int F, typename T> struct Staged {
                 rest[i] = Mma<T>::rest(low, high_, a[i]);
             } else if constexpr (Layout<F>::quants == 1024) {
                 a[i] = bytes_less_128<T>(quants[2 * s + i / 2], i % 2);
+            } else if constexpr (Layout<F>::codes) {
+                a[i] = bytes_less_128<T>(found[i / 2], i % 2);
             } else {
                 u32 pair = (quants[s] >> (4 * i)) & 0x000f000fu;
                 if constexpr (Layout<F>::high == 128) pair |= ((high >> (4 * s + i)) & 0x00010001u) << 4;

@@ -40,12 +40,12 @@ __device__ __forceinline__ u32 field(u32 word, u32 mask, u32 exponents) {
 
 // What a format's integers become more than what they stand for, in the rows g and g + 8 of a tile.
 template <int F, typename T> struct Excess {
-    static constexpr bool bytes = Layout<F>::quants == 1024, nibbles = Layout<F>::quants == 512 && Layout<F>::high == 0;
+    static constexpr bool bytes = Layout<F>::bytes, nibbles = !bytes && Layout<F>::high == 0;
     static constexpr float zero = (float)Layout<F>::zero;
     static constexpr float low = zero + (bytes ? 1024.0f : 256.0f), high = zero + (bytes ? 1024.0f : nibbles ? 16.0f : 256.0f);
 };
 template <int F> struct Excess<F, __nv_bfloat16> {
-    static constexpr float low = Layout<F>::quants == 1024 ? 0.0f : (float)Layout<F>::zero + 128.0f, high = low;
+    static constexpr float low = Layout<F>::bytes ? 0.0f : (float)Layout<F>::zero + 128.0f, high = low;
 };
 
 // Nibbles as the four pairs of a step.
@@ -66,7 +66,7 @@ template <typename T> __device__ __forceinline__ u32 small(u32 pair);
 template <> __device__ __forceinline__ u32 small<half>(u32 pair) { return (pair << 2) | 0x5c005c00u; }
 template <> __device__ __forceinline__ u32 small<__nv_bfloat16>(u32 pair) { return pair | 0x43004300u; }
 
-// Two of a word's bytes, the lower or the higher ones: Q8_0 stores them 128 more.
+// Two of a word's bytes, the lower or the higher ones: they are stored, or looked up, 128 more.
 template <typename T> __device__ __forceinline__ u32 bytes(u32 word, int higher);
 template <> __device__ __forceinline__ u32 bytes<half>(u32 word, int higher) { return __byte_perm(word, 0x64646464u, higher ? 0x4342 : 0x4140); }
 template <> __device__ __forceinline__ u32 bytes<__nv_bfloat16>(u32 word, int higher) { return bytes_less_128<__nv_bfloat16>(word, higher); }
@@ -125,6 +125,11 @@ template <int F> struct Unit {
         } else if constexpr (Layout<F>::quants == 1024) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) a[i] = bytes<T>(word(s / 2, s % 2 * 2 + i / 2), i % 2);
+        } else if constexpr (Layout<F>::codes) {
+            u32 found[2];
+            look_up(word(0, s), found);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) a[i] = bytes<T>(found[i / 2], i % 2);
         } else if constexpr (Excess<F, half>::nibbles) {
             nibbles<T>(word(0, s), a);
         } else {

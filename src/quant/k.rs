@@ -11,12 +11,11 @@ use super::tile::Layout;
 
 /// Nibbles, of which 32 share a scale and a minimum of 6 bits.
 const OF_SIX_BITS: Layout = Layout {
-    quants: 512,
-    high: 0,
     scales: 64,
     head: 64,
     block_columns: Some(32),
     has_minimum: true,
+    ..Layout::NIBBLES
 };
 
 /// Puts the lowest `bits` bits of each byte of `high` atop a nibble, and takes them off: vectors of bytes can only be
@@ -139,12 +138,11 @@ fn groups(scale: f32, min: f32, quants: &[u8; 64], pair: &[(u8, u8); 2], out: &m
 pub(super) struct Q6_K;
 impl Block<210, 256, 0> for Q6_K {
     const LAYOUT: Layout = Layout {
-        quants: 512,
         high: 256,
         scales: 64,
         head: 32,
         block_columns: Some(16),
-        has_minimum: false,
+        ..Layout::NIBBLES
     };
     const RANDOM: Scales = Scales {
         at: 208,

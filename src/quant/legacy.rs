@@ -8,12 +8,9 @@ use super::tile::Layout;
 
 /// Nibbles with a scale for each block.
 const OF_HALVES: Layout = Layout {
-    quants: 512,
-    high: 0,
     scales: 64,
-    head: 0,
     block_columns: Some(32),
-    has_minimum: false,
+    ..Layout::NIBBLES
 };
 
 /// With a minimum too.

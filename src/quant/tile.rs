@@ -21,9 +21,17 @@ pub struct Layout {
     pub block_columns: Option<usize>,
     /// Whether a value is a multiple of its scale and a minimum more.
     pub has_minimum: bool,
+    /// Whether nibbles are codes, which kernels look up.
+    pub codes: bool,
 }
 
 impl Layout {
+    /// Of nibbles, without the scales that belong to them.
+    pub(super) const NIBBLES: Self = Self {
+        quants: 512,
+        ..Self::of_values(0)
+    };
+
     /// Of values of so many bytes each.
     pub(super) const fn of_values(bytes: usize) -> Self {
         Self {
@@ -33,6 +41,7 @@ impl Layout {
             head: 0,
             block_columns: None,
             has_minimum: false,
+            codes: false,
         }
     }
 
@@ -76,7 +85,7 @@ pub(super) fn repack(format: Format, columns: usize, rows: &[u8], out: &mut [u8]
                 let (head, at) = layout.places(unit);
                 let (quants, rest) = out[at..at + layout.unit()].split_at_mut(layout.quants);
                 let (high, scales) = rest.split_at_mut(layout.high);
-                pack_quants(&rows, unit, quants, high);
+                pack_quants(&rows, unit, quants, high, layout.codes);
                 scales.copy_from_slice(&rows.scales[unit * layout.scales..][..layout.scales]);
                 if layout.head > 0 && unit % 4 == 0 {
                     let from = &rows.heads[unit / 4 * layout.head..][..layout.head];
@@ -132,7 +141,7 @@ fn repack_values<const N: usize>(rows: &[u8], columns: usize, out: &mut [u8]) {
     }
 }
 
-fn pack_quants(rows: &Rows, unit: usize, quants: &mut [u8], high: &mut [u8]) {
+fn pack_quants(rows: &Rows, unit: usize, quants: &mut [u8], high: &mut [u8], codes: bool) {
     // Two columns each.
     let mut pairs = [[0_u32; UNIT / 2]; TILE_ROWS];
     for (pairs, row) in pairs.iter_mut().zip(rows.quants.chunks_exact(rows.columns)) {
@@ -157,8 +166,12 @@ fn pack_quants(rows: &Rows, unit: usize, quants: &mut [u8], high: &mut [u8]) {
                 }
                 continue;
             }
-            let nibbles = upper & 0x0f0f_0f0f | (lower & 0x0f0f_0f0f) << 4;
-            quants[lane * 16 + step * 4..][..4].copy_from_slice(&even_first(nibbles).to_le_bytes());
+            let nibbles = if codes {
+                neighbours(upper) | neighbours(lower) << 8
+            } else {
+                even_first(upper & 0x0f0f_0f0f | (lower & 0x0f0f_0f0f) << 4)
+            };
+            quants[lane * 16 + step * 4..][..4].copy_from_slice(&nibbles.to_le_bytes());
             bits |= match width {
                 4 => one_bit(upper, lower) << (4 * step),
                 8 => two_bits(upper, lower) << (32 * (step / 2) + 8 * (step % 2)),
@@ -167,6 +180,11 @@ fn pack_quants(rows: &Rows, unit: usize, quants: &mut [u8], high: &mut [u8]) {
         }
         high[lane * width..][..width].copy_from_slice(&bits.to_le_bytes()[..width]);
     }
+}
+
+/// The nibbles of bytes 0 and 1 in byte 0, those of bytes 2 and 3 in byte 2.
+const fn neighbours(word: u32) -> u32 {
+    (word | word >> 4) & 0x00ff_00ff
 }
 
 /// Bytes 0, 2, 1, 3.
@@ -250,7 +268,12 @@ mod tests {
                         + 2 * pair
                         + half];
                     let word = quants[lane * 16 + step * 4..].first_chunk().unwrap();
-                    let low = u32::from_le_bytes(*word) >> (4 * pair + 16 * half) & 15;
+                    let at = if layout.codes {
+                        8 * pair + 4 * half
+                    } else {
+                        4 * pair + 16 * half
+                    };
+                    let low = u32::from_le_bytes(*word) >> at & 15;
                     let bits = |width: usize| {
                         let bytes = high[lane * width..][..width].iter().rev();
                         bytes.fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte))
