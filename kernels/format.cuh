@@ -25,6 +25,7 @@ enum Quants { VALUES, INTEGERS, CODES };
     FORMAT(Q4_K,       12,    512,   0,   64,    64,  32,   0,   BYTE_PAIRS, INTEGERS) \
     FORMAT(Q5_K,       13,    512,   128, 64,    64,  32,   0,   BYTE_PAIRS, INTEGERS) \
     FORMAT(Q6_K,       14,    512,   256, 64,    32,  16,   32,  BYTES,      INTEGERS) \
+    FORMAT(IQ4_NL,     20,    512,   0,   64,    0,   32,   128, HALVES,     CODES) \
     FORMAT(SCALED_F16, 256,   2048,  0,   0,     0,   0,    0,   NONE,       VALUES)
 
 #define NUMBERED(F, NUMBER, ...) F = NUMBER,

@@ -6,6 +6,7 @@
 #![allow(non_camel_case_types)] // the field writes formats so
 
 mod block;
+mod codebook;
 mod k;
 mod legacy;
 mod plain;
@@ -73,6 +74,7 @@ formats! {
     Q4_K = 12: k, block;
     Q5_K = 13: k, block;
     Q6_K = 14: k, block;
+    IQ4_NL = 20: codebook, block;
 }
 
 /// Formats of ggml that files come in and that are not read here.
@@ -83,7 +85,6 @@ const UNKNOWN: &[(u32, &str)] = &[
     (17, "IQ2_XS"),
     (18, "IQ3_XXS"),
     (19, "IQ1_S"),
-    (20, "IQ4_NL"),
     (21, "IQ3_S"),
     (22, "IQ2_S"),
     (23, "IQ4_XS"),
