@@ -26,6 +26,7 @@ enum Quants { VALUES, INTEGERS, CODES };
     FORMAT(Q5_K,       13,    512,   128, 64,    64,  32,   0,   BYTE_PAIRS, INTEGERS) \
     FORMAT(Q6_K,       14,    512,   256, 64,    32,  16,   32,  BYTES,      INTEGERS) \
     FORMAT(IQ4_NL,     20,    512,   0,   64,    0,   32,   128, HALVES,     CODES) \
+    FORMAT(IQ4_XS,     23,    512,   0,   32,    32,  32,   128, BYTES,      CODES) \
     FORMAT(SCALED_F16, 256,   2048,  0,   0,     0,   0,    0,   NONE,       VALUES)
 
 #define NUMBERED(F, NUMBER, ...) F = NUMBER,
@@ -102,7 +103,9 @@ template <int F, u32 N> struct RowScales {
             scale = number(head[r] & 0xffffu) * (float)(two & 0xffu);
             minimum = -(number(head[r] >> 16) * (float)((two >> 8) & 0xffu));
         } else if constexpr (Layout<F>::kind == BYTES) {
-            scale = number(r % 2 ? head[r / 2] >> 16 : head[r / 2] & 0xffffu) * (float)(i8)(scales[r] >> (8 * s));
+            // Of 16 columns four bytes a row, of 32 two.
+            u32 byte = Layout<F>::block == 16 ? scales[r] >> (8 * s) : scales[r / 2] >> (16 * (r % 2) + 8 * (s / 2));
+            scale = number(r % 2 ? head[r / 2] >> 16 : head[r / 2] & 0xffffu) * (float)(i8)byte;
         } else {
             scale = 1.0f;
         }

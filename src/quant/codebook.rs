@@ -1,7 +1,9 @@
 //! The formats whose nibbles are codes: each stands for one of sixteen values, which lie closer about zero.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use super::block::{Block, nibbles};
+use std::hint::black_box;
+
+use super::block::{Block, nibbles, split};
 use super::random::Scales;
 use super::rows::Place;
 use super::tile::Layout;
@@ -69,6 +71,57 @@ impl Block<18, 32, 1> for IQ4_NL {
     fn take_apart([d0, d1, codes @ ..]: &[u8; 18], to: &mut Place<'_, 32>) {
         to.scale(0, &[*d0, *d1]);
         *to.quants = for_kernels(nibbles(codes));
+    }
+}
+
+/// The scales of eight groups of 32 codes: 6 bits each, of which the upper two are in the first two bytes; 32 more than
+/// what the half multiplies.
+#[inline(always)]
+fn group_scales([h0, h1, low @ ..]: &[u8; 6]) -> [i8; 8] {
+    let (high, mut scales) = (u16::from_le_bytes([*h0, *h1]), [0; 8]);
+    for (group, scale) in scales.iter_mut().enumerate() {
+        let low = low[group / 2] >> (4 * (group % 2)) & 15;
+        let high = (high >> (2 * group) & 3).to_le_bytes()[0];
+        *scale = (low | high << 4).cast_signed() - 32;
+    }
+    scales
+}
+
+pub(super) struct IQ4_XS;
+impl Block<136, 256, 1> for IQ4_XS {
+    const LAYOUT: Layout = Layout {
+        scales: 32,
+        head: 32,
+        ..OF_HALVES
+    };
+    const RANDOM: Scales = Scales {
+        at: 0,
+        spread: 1250.0,
+        minimum: 0.0,
+    };
+
+    #[inline(always)]
+    fn values(block: &[u8; 136], [scale]: [f32; 1]) -> [f32; 256] {
+        let ([_, _, scales @ ..], codes) = split::<8, 128, 136>(block);
+        let mut values = [0.0; 256];
+        let groups = codes.as_chunks::<16>().0.iter().zip(group_scales(scales));
+        for ((codes, group), out) in groups.zip(values.as_chunks_mut::<32>().0) {
+            *out = looked_up(scale * f32::from(group), nibbles(codes));
+            black_box(());
+        }
+        values
+    }
+
+    fn take_apart(block: &[u8; 136], to: &mut Place<'_, 256>) {
+        let ([d0, d1, scales @ ..], codes) = split::<8, 128, 136>(block);
+        to.head(&[*d0, *d1]);
+        for (group, scale) in group_scales(scales).into_iter().enumerate() {
+            to.scale(group, &scale.to_le_bytes());
+        }
+        let quants = to.quants.as_chunks_mut::<32>().0;
+        for (quants, codes) in quants.iter_mut().zip(codes.as_chunks::<16>().0) {
+            *quants = for_kernels(nibbles(codes));
+        }
     }
 }
 

@@ -75,6 +75,7 @@ formats! {
     Q5_K = 13: k, block;
     Q6_K = 14: k, block;
     IQ4_NL = 20: codebook, block;
+    IQ4_XS = 23: codebook, block;
 }
 
 /// Formats of ggml that files come in and that are not read here.
@@ -87,7 +88,6 @@ const UNKNOWN: &[(u32, &str)] = &[
     (19, "IQ1_S"),
     (21, "IQ3_S"),
     (22, "IQ2_S"),
-    (23, "IQ4_XS"),
     (28, "F64"),
     (29, "IQ1_M"),
     (34, "TQ1_0"),
