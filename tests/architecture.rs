@@ -12,6 +12,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
+            "cpu",
+            "cuda",
+            "executor",
             "fault",
             "graph",
             "journal",
@@ -23,7 +26,22 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("model", &["quant", "tape"]),
-    ("tape", &["device", "fault", "graph", "quant", "sampler"]),
+    (
+        "check",
+        &[
+            "cpu", "cuda", "executor", "graph", "quant", "sampler", "tape",
+        ],
+    ),
+    (
+        "executor",
+        &["cpu", "cuda", "fault", "graph", "sampler", "tape"],
+    ),
+    ("cpu", &["fault", "graph", "quant", "sampler", "tape"]),
+    (
+        "cuda",
+        &["device", "fault", "graph", "quant", "sampler", "tape"],
+    ),
+    ("tape", &["device", "fault", "graph", "quant"]),
     ("graph", &["device", "kv"]),
     ("device", &["fault", "nodes"]),
     ("nodes", &[]),
@@ -31,7 +49,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fault", &[]),
     ("kv", &[]),
     ("sampler", &[]),
-    ("self_test", &["tape"]),
     ("telemetry", &[]),
     ("journal", &["telemetry"]),
     (
@@ -54,7 +71,7 @@ const FENCED: &[(&str, &[&str])] = &[
     ("cudarc", &["device"]),
 ];
 
-const MAY_BE_UNSAFE: &[&str] = &["device/", "tape/cuda"];
+const MAY_BE_UNSAFE: &[&str] = &["device/", "cuda/"];
 
 struct Source {
     /// Below `src`.

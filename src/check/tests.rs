@@ -1,9 +1,10 @@
 //! The comparison itself, CPU against CPU: equals are equal, and each kind of fault is caught.
 
 use super::*;
+use crate::executor::Executor;
 use crate::quant::Format;
 use crate::sampler::{Mask, Parameters, Scored};
-use crate::tape::{Executor, KvType, Tape, q8_0};
+use crate::tape::{KvType, Tape};
 
 /// What an executor gets wrong after each run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,7 +82,7 @@ impl Faulty {
                 let mut cache = self.executor.read_cache(region)?;
                 let head = &mut cache[0][position * element.bytes(head_dim)..];
                 if fault == Fault::Quant {
-                    let block = head[..q8_0::LEAST_BLOCK].iter_mut();
+                    let block = head[..KvType::Q8_0.granule()].iter_mut();
                     block.for_each(|quant| *quant ^= 1);
                 } else {
                     let scale = u16::from_le_bytes([head[head_dim], head[head_dim + 1]]);

@@ -4,11 +4,11 @@ use super::Cpu;
 use crate::tape::{ExecuteError, Slot, Tape};
 
 impl Cpu {
-    pub(in crate::tape) fn slot_bytes(&self, slot: Slot) -> usize {
+    pub(crate) fn slot_bytes(&self, slot: Slot) -> usize {
         4 * self.core.buffers.slots[slot.0].len()
     }
 
-    pub(in crate::tape) fn write_slot(&mut self, slot: Slot, bytes: &[u8]) {
+    pub(crate) fn write_slot(&mut self, slot: Slot, bytes: &[u8]) {
         let values = self.core.buffers.slots[slot.0].iter_mut();
         for (value, bytes) in values.zip(bytes.as_chunks().0) {
             *value = f32::from_le_bytes(*bytes);
@@ -16,7 +16,7 @@ impl Cpu {
     }
 
     /// The first `bytes` of a slot.
-    pub(in crate::tape) fn read_slot(&self, slot: Slot, bytes: usize) -> Vec<u8> {
+    pub(crate) fn read_slot(&self, slot: Slot, bytes: usize) -> Vec<u8> {
         let values = &self.core.buffers.slots[slot.0][..bytes / 4];
         values
             .iter()
@@ -25,29 +25,25 @@ impl Cpu {
     }
 
     /// K and V of the first layer of a region, (head, position) as `KvType` encodes a head.
-    pub(in crate::tape) fn write_cache(&mut self, region: usize, bytes: &[Vec<u8>; 2]) {
+    pub(crate) fn write_cache(&mut self, region: usize, bytes: &[Vec<u8>; 2]) {
         let layer = region * self.kv.layers;
         for (cache, bytes) in self.core.cache.layer(layer).into_iter().zip(bytes) {
             cache.copy_from_slice(bytes);
         }
     }
 
-    pub(in crate::tape) fn read_cache(&mut self, region: usize) -> [Vec<u8>; 2] {
+    pub(crate) fn read_cache(&mut self, region: usize) -> [Vec<u8>; 2] {
         let layer = region * self.kv.layers;
         self.core.cache.layer(layer).map(|bytes| bytes.to_vec())
     }
 
-    pub(in crate::tape) fn poison_scratch(&mut self) {
+    pub(crate) fn poison_scratch(&mut self) {
         self.core.buffers.normed.fill(f32::NAN);
         self.core.buffers.product.fill(f32::NAN);
     }
 
     /// Runs a step that chooses no token, which is no step of generation: its operations, as they are.
-    pub(in crate::tape) fn run_part(
-        &mut self,
-        tape: &Tape,
-        regions: &[usize],
-    ) -> Result<(), ExecuteError> {
+    pub(crate) fn run_part(&mut self, tape: &Tape, regions: &[usize]) -> Result<(), ExecuteError> {
         for region in regions {
             self.fits(*region, 1, tape.rows)?;
         }

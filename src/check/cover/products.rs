@@ -1,11 +1,11 @@
 //! What multiplies, and what looks up: each format, activation type and kernel.
 
 use super::{ACTIVATIONS, ROWS, Run, VOCABULARY, World, unused_cache};
+use crate::check::case::Case;
+use crate::check::deck::Deck;
+use crate::check::world::Builder;
 use crate::quant::Format;
 use crate::quant::random::Random;
-use crate::tape::diff::case::Case;
-use crate::tape::diff::deck::Deck;
-use crate::tape::diff::world::Builder;
 use crate::tape::{DType, Input, Op, Projection, Slot, WeightId};
 
 /// Prompts of the narrow product, and of the wide one.

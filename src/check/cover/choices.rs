@@ -1,13 +1,13 @@
 //! What chooses: greedy, drawn, and what must be refused.
 
 use super::{Run, VOCABULARY, World, unused_cache};
+use crate::check::case::{Case, Logits};
+use crate::check::deck::Deck;
+use crate::check::inputs;
+use crate::check::world::Builder;
 use crate::quant::Format;
 use crate::quant::random::Random;
 use crate::sampler::{Mask, Parameters};
-use crate::tape::diff::case::{Case, Logits};
-use crate::tape::diff::deck::Deck;
-use crate::tape::diff::inputs;
-use crate::tape::diff::world::Builder;
 use crate::tape::{DType, Input, Op, Slot};
 
 /// Tokens of the table: masks are as wide.

@@ -26,10 +26,12 @@ pub use self::load::load;
 use self::notes::Notes;
 use self::step::{Living, Step};
 pub use self::weight::{Matrix, Weight};
-use super::{Angles, Ending, ExecuteError, GraphOptions, KvInfo, Pace, Span, StepState, Tape};
 use crate::fault::Faults;
 use crate::graph::{Buckets, Counts, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
 use crate::sampler::{Mask, Parameters, Scored};
+use crate::tape::{
+    Angles, Ending, ExecuteError, GraphOptions, KvInfo, Pace, Span, StepState, Tape,
+};
 
 /// A model's weights, cache and activations in host memory, and the graph of its step.
 #[derive(Debug)]

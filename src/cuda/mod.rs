@@ -43,16 +43,16 @@ use self::scratch::Scratch;
 use self::stamps::Stamps;
 use self::state::{Conversation, Listed};
 use self::step::Step;
-use super::{
-    Angles, DType, Ending, GraphOptions, KvInfo, Pace, Source, StepState, Tape, WeightInfo,
-};
 pub use crate::device::Error;
 pub use crate::device::Memory;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
 use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran};
+use crate::tape::{
+    Angles, DType, Ending, GraphOptions, KvInfo, Pace, Source, StepState, Tape, WeightInfo,
+};
 
 // A tape has as many rows as a mailbox takes.
-const _: () = assert!(STEP_ROWS == super::STEP_ROWS);
+const _: () = assert!(STEP_ROWS == crate::tape::STEP_ROWS);
 
 /// How to run on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! The executors, as one: a match, and no more.
 
-use super::cpu::Cpu;
+use crate::cpu::Cpu;
 #[cfg(feature = "cuda")]
-use super::cuda::Cuda;
-use super::{ExecuteError, Noted, Pace, Span, StepState, Tape};
+use crate::cuda::Cuda;
 use crate::fault::Faults;
 use crate::graph::{Counts, LifeCycle, Mode};
 #[cfg(feature = "cuda")]
 use crate::sampler::History;
 use crate::sampler::{Mask, Parameters, Scored};
+use crate::tape::{ExecuteError, Noted, Pace, Span, StepState, Tape};
 
 /// What runs tapes.
 #[derive(Debug)]
@@ -380,6 +380,26 @@ impl Executor {
             Self::Cpu(cpu) => cpu.logits(tape, row),
             #[cfg(feature = "cuda")]
             Self::Cuda(cuda) => cuda.logits(row),
+        }
+    }
+
+    /// From now on the turn in another region of the cache is the one that runs; it goes on where it stands.
+    pub fn turn_to(&mut self, region: usize) {
+        match self {
+            Self::Cpu(cpu) => cpu.turn_to(region),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.turn_to(region),
+        }
+    }
+
+    /// Whether a step was launched whose tokens have not been taken. Until they are, by `step_rows` of the same
+    /// conversations, no other may run: it would take them away.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        match self {
+            Self::Cpu(_) => false,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.is_ahead(),
         }
     }
 }

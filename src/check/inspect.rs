@@ -1,10 +1,11 @@
 //! What a comparison needs of an executor besides running a tape: to put memory there, and to see it.
 
 use super::{decode, encode};
-use crate::sampler::{Mask, Parameters, Scored};
 #[cfg(feature = "cuda")]
-use crate::tape::cuda::Cuda;
-use crate::tape::{DType, Ending, ExecuteError, Executor, Input, Slot, SlotInfo, StepState, Tape};
+use crate::cuda::Cuda;
+use crate::executor::Executor;
+use crate::sampler::{Mask, Parameters, Scored};
+use crate::tape::{DType, Ending, ExecuteError, Input, Slot, SlotInfo, StepState, Tape};
 
 /// How a slot's elements lie in an executor's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

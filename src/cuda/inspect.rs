@@ -7,31 +7,23 @@ use crate::tape::{DType, ExecuteError, Op, Slot, SlotInfo, Tape, WeightId};
 
 impl Cuda {
     /// Elements from one row of a slot to the next.
-    pub(in crate::tape) fn stride(tape: &Tape, slot: Slot) -> usize {
+    pub(crate) fn stride(tape: &Tape, slot: Slot) -> usize {
         memory::stride(tape, slot)
     }
 
-    pub(in crate::tape) fn slot_bytes(&self, Slot(slot): Slot) -> usize {
+    pub(crate) fn slot_bytes(&self, Slot(slot): Slot) -> usize {
         let held = self.slots.held.get(slot);
         held.map_or(0, |(_, region, _)| region.bytes())
     }
 
-    pub(in crate::tape) fn write_slot(
-        &mut self,
-        Slot(slot): Slot,
-        bytes: &[u8],
-    ) -> Result<(), Error> {
+    pub(crate) fn write_slot(&mut self, Slot(slot): Slot, bytes: &[u8]) -> Result<(), Error> {
         let held = self.slots.held.get_mut(slot);
         let (arena, region, _) = held.ok_or(Error::Bounds { bytes: bytes.len() })?;
         arena.write(*region, bytes, &mut self.stream)
     }
 
     /// The first `bytes` of a slot.
-    pub(in crate::tape) fn read_slot(
-        &mut self,
-        Slot(slot): Slot,
-        bytes: usize,
-    ) -> Result<Vec<u8>, Error> {
+    pub(crate) fn read_slot(&mut self, Slot(slot): Slot, bytes: usize) -> Result<Vec<u8>, Error> {
         let held = self.slots.held.get(slot);
         let (arena, region, _) = held.ok_or(Error::Bounds { bytes })?;
         let mut out = vec![0; bytes];
@@ -40,20 +32,16 @@ impl Cuda {
     }
 
     /// K and V of the first layer of a region, (head, position) as `KvType` encodes a head.
-    pub(in crate::tape) fn write_cache(
-        &mut self,
-        region: usize,
-        bytes: &[Vec<u8>; 2],
-    ) -> Result<(), Error> {
+    pub(crate) fn write_cache(&mut self, region: usize, bytes: &[Vec<u8>; 2]) -> Result<(), Error> {
         self.pages.write(region, bytes, &mut self.stream)
     }
 
-    pub(in crate::tape) fn read_cache(&mut self, region: usize) -> Result<[Vec<u8>; 2], Error> {
+    pub(crate) fn read_cache(&mut self, region: usize) -> Result<[Vec<u8>; 2], Error> {
         self.pages.read(region, &mut self.stream)
     }
 
     /// Gives each conversation other pages, in no order.
-    pub(in crate::tape) fn scatter_pages(
+    pub(crate) fn scatter_pages(
         &mut self,
         random: impl FnMut(usize) -> usize,
     ) -> Result<(), Error> {
@@ -62,7 +50,7 @@ impl Cuda {
     }
 
     /// Fills what operations keep to themselves with bytes that are a NaN in every type.
-    pub(in crate::tape) fn poison_scratch(&mut self) -> Result<(), Error> {
+    pub(crate) fn poison_scratch(&mut self) -> Result<(), Error> {
         let Slots {
             normed,
             sums,
@@ -77,7 +65,7 @@ impl Cuda {
     }
 
     /// The tape with what comes first in every run: it tells the device of its rows.
-    pub(in crate::tape) fn with_beginning(&mut self, tape: &Tape) -> Result<Tape, Error> {
+    pub(crate) fn with_beginning(&mut self, tape: &Tape) -> Result<Tape, Error> {
         let mut whole = tape.clone();
         if !matches!(tape.ops[0], Op::Embed { .. }) {
             let table = WeightId(0);
@@ -95,16 +83,12 @@ impl Cuda {
     }
 
     /// Waits until a mask is where the next step finds it.
-    pub(in crate::tape) fn settle_guide(&self, region: usize) -> Result<(), Error> {
+    pub(crate) fn settle_guide(&self, region: usize) -> Result<(), Error> {
         self.scratch.masks.0.settle(region)
     }
 
     /// Runs a step that chooses no token, which is no step of generation: its operations, as they are.
-    pub(in crate::tape) fn run_part(
-        &mut self,
-        tape: &Tape,
-        regions: &[usize],
-    ) -> Result<(), ExecuteError> {
+    pub(crate) fn run_part(&mut self, tape: &Tape, regions: &[usize]) -> Result<(), ExecuteError> {
         self.drain()?;
         for region in regions {
             self.fits(*region, 1)?;

@@ -3,9 +3,9 @@
 use std::num::NonZeroUsize;
 
 use super::{ACTIVATIONS, ROWS, Run, World};
+use crate::check::deck::Deck;
+use crate::check::world::{Builder, rotations};
 use crate::quant::Format;
-use crate::tape::diff::deck::Deck;
-use crate::tape::diff::world::{Builder, rotations};
 use crate::tape::{Attention, Input, KvInfo, Op, QueryScale, Rotation, Slot};
 
 /// The last is more than attention takes at a time.

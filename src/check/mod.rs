@@ -13,6 +13,7 @@ mod inputs;
 mod inspect;
 mod oracle;
 mod report;
+pub mod self_test;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -26,8 +27,8 @@ pub use world::{World, WorldError};
 
 use self::compare::{Worst, worst};
 use self::inputs::Inputs;
-use super::{DType, ExecuteError, Op, Slot, StepState, TapeError};
 use crate::sampler::Scored;
+use crate::tape::{DType, ExecuteError, Op, Slot, StepState, TapeError};
 
 /// Why nothing could be compared.
 #[derive(Debug, thiserror::Error)]

@@ -4,16 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::case::{Case, Logits};
+use crate::cpu::{self, Cpu};
+#[cfg(feature = "cuda")]
+use crate::cuda::{self, Cuda};
+use crate::executor::Executor;
 use crate::graph::Mode;
 use crate::quant::Format;
 use crate::quant::random::{self, Random};
 use crate::sampler::Parameters;
-use crate::tape::cpu::{self, Cpu};
-#[cfg(feature = "cuda")]
-use crate::tape::cuda::{self, Cuda};
 use crate::tape::{
-    Angles, DType, Ending, Executor, FillError, GraphOptions, Input, KvInfo, Op, Rotation,
-    SlotInfo, Source, Tape, WeightId, WeightInfo,
+    Angles, DType, Ending, FillError, GraphOptions, Input, KvInfo, Op, Rotation, SlotInfo, Source,
+    Tape, WeightId, WeightInfo,
 };
 
 /// Regions of each cache.

@@ -6,10 +6,10 @@
 use std::error::Error;
 use std::io::{self, Write};
 
-use crate::tape::Executor;
+use crate::check::{Report, World, worlds};
 #[cfg(feature = "cuda")]
-use crate::tape::cuda::Device;
-use crate::tape::diff::{Report, World, worlds};
+use crate::cuda::Device;
+use crate::executor::Executor;
 
 /// Writes a table for each of them to `out`, and tells whether all of it is right.
 ///
