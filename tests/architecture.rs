@@ -19,6 +19,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
+            "cpu",
+            "cuda",
+            "executor",
             "fault",
             "graph",
             "guide",
@@ -30,26 +33,31 @@ const ARROWS: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("model", &["tape"]),
+    ("model", &["quant", "tape"]),
     (
-        "tape",
+        "check",
         &[
-            "device",
-            "fault",
-            "graph",
-            "model::Format",
-            "model::weights",
-            "sampler",
+            "cpu", "cuda", "executor", "graph", "quant", "sampler", "tape",
         ],
     ),
+    (
+        "executor",
+        &["cpu", "cuda", "fault", "graph", "sampler", "tape"],
+    ),
+    ("cpu", &["fault", "graph", "quant", "sampler", "tape"]),
+    (
+        "cuda",
+        &["device", "fault", "graph", "quant", "sampler", "tape"],
+    ),
+    ("tape", &["device", "fault", "graph", "quant"]),
     ("graph", &["device", "kv"]),
     ("device", &["fault", "nodes"]),
     ("nodes", &[]),
+    ("quant", &[]),
     ("fault", &[]),
     ("guide", &["model::language", "sampler::Mask"]),
     ("kv", &[]),
     ("sampler", &[]),
-    ("self_test", &["tape"]),
     ("telemetry", &[]),
     ("journal", &["telemetry"]),
     (
@@ -74,7 +82,7 @@ const FENCED: &[(&str, &[&str])] = &[
     ("llguidance", &["guide"]),
 ];
 
-const MAY_BE_UNSAFE: &[&str] = &["device/", "tape/cuda"];
+const MAY_BE_UNSAFE: &[&str] = &["device/", "cuda/"];
 
 struct Source {
     /// Below `src`.

@@ -8,15 +8,15 @@ use super::chunk;
 use super::runner::Placement;
 use super::runner::{Backend, RunError, Settings};
 use super::stored::Stored;
+use crate::cpu::{self, Cpu};
+#[cfg(feature = "cuda")]
+use crate::cuda::{self, Cuda};
+use crate::executor::Executor;
 use crate::model::forward::Forward;
 use crate::model::language::LanguageError;
 use crate::model::{Checkpoint, ModelError, Tensor};
-use crate::tape::cpu::{self, Cpu};
-#[cfg(feature = "cuda")]
-use crate::tape::cuda::{self, Cuda};
 use crate::tape::{
-    DType, Ending, Executor, FillError, Input, KvInfo, STEP_ROWS, Tape, TapeError, WeightId,
-    WeightInfo,
+    DType, Ending, FillError, Input, KvInfo, STEP_ROWS, Tape, TapeError, WeightId, WeightInfo,
 };
 
 /// Why a model could not be loaded.

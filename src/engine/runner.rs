@@ -11,15 +11,14 @@ pub use self::rows::OpCost;
 pub use self::timed::KindTime;
 pub use super::settings::{Activations, Backend, CudaSettings, Placement, Settings};
 use super::{Memory, load};
+use crate::executor::Executor;
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, LifeCycle, Mode};
 use crate::kv::{self, Kv, Owner};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{
-    Ending, ExecuteError, Executor, GraphOptions, Input, Pace, STEP_ROWS, Tape, TapeError,
-};
+use crate::tape::{Ending, ExecuteError, GraphOptions, Input, Pace, STEP_ROWS, Tape, TapeError};
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
 const SCORED_ROWS: usize = 64;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ganglion::engine::runner::{RunError, Runner};
-use ganglion::tape::Executor;
+use ganglion::executor::Executor;
 use serde::Serialize;
 
 use super::Arguments;

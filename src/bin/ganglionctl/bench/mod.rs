@@ -19,9 +19,9 @@ use std::time::Instant;
 
 use clap::{Parser, value_parser};
 use ganglion::engine::runner::{RunError, Runner};
+use ganglion::executor::Executor;
 use ganglion::graph::Mode;
 use ganglion::model::Checkpoint;
-use ganglion::tape::Executor;
 
 use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::offline::Setup;

@@ -11,7 +11,7 @@ const CHECK: &str = "driver";
 /// GPU that should work.
 #[cfg(feature = "cuda")]
 pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Option<Site> {
-    use ganglion::tape::cuda::{Device, Error};
+    use ganglion::cuda::{Device, Error};
 
     if backend == Backend::Cpu {
         found.ok(CHECK, "not asked: the configuration says backend = \"cpu\"");
