@@ -38,7 +38,7 @@ type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 /// # Errors
 /// What the library says; it draws into memory, so that is a defect.
 pub(super) fn svg(report: &Report) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
-    let contexts = report.contexts();
+    let contexts = &report.contexts;
     let shown = || {
         contexts
             .iter()

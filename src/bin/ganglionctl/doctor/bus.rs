@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ganglion::bus;
 use zbus::Connection;
 
-use super::account::Account;
+use super::device::Account;
 use super::finding::Findings;
 use super::tree::Tree;
 use crate::client::info::text;

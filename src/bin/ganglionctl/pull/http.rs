@@ -15,7 +15,7 @@ use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
-use super::address::{follow, is_https, is_hugging_face};
+use super::address::{Url, follow, is_https, is_hugging_face};
 use super::part::{Part, Stopped};
 use crate::checksum;
 use crate::failure::{Failure, Outcome, bail, failure};
@@ -49,7 +49,7 @@ struct Answer {
 /// # Errors
 /// What the server or the disk refuses; what came stays for the next run.
 pub(super) fn fetch(
-    url: &str,
+    url: &Url,
     wanted: Option<&str>,
     part: &mut Part<'_>,
     bar: &ProgressBar,
@@ -84,7 +84,7 @@ pub(super) fn fetch(
 
 /// Makes sure that the certificates which are named can be read: without them nothing would be trusted, and nobody would
 /// say why.
-fn certificates(url: &str) -> Outcome {
+fn certificates(url: &Url) -> Outcome {
     if !is_https(url) {
         return Ok(());
     }
@@ -127,13 +127,13 @@ fn agent() -> Agent {
 /// Asks once, for what is still missing.
 fn attempt(
     agent: &Agent,
-    url: &str,
+    url: &Url,
     wanted: Option<&str>,
     part: &mut Part<'_>,
     bar: &ProgressBar,
 ) -> Result<Option<String>, Stopped> {
     // Without the name of its version, what came may be of another.
-    let version = part.version(url).filter(|_| part.length() > 0);
+    let version = part.version(url.as_str()).filter(|_| part.length() > 0);
     let answer = ask(agent, url, part.length(), version.as_deref())?;
     let Answer {
         response,
@@ -160,7 +160,7 @@ fn attempt(
     let total = match response.status().as_u16() {
         206 if continues => length.map(|more| part.length().saturating_add(more)),
         200 => {
-            part.begin(strong.map(|strong| (url, strong)))?;
+            part.begin(strong.map(|strong| (url.as_str(), strong)))?;
             length
         }
         // All of it is there, or more than all.
@@ -193,7 +193,7 @@ fn text<'a>(response: &'a Response<Body>, header: &str) -> Option<&'a str> {
 }
 
 /// What the status of an answer means to whoever asked.
-fn refused(url: &str, status: u16) -> Failure {
+fn refused(url: &Url, status: u16) -> Failure {
     let helps = match status {
         401 | 403 => {
             "it is behind an agreement or private: accept it on the site, then set HF_TOKEN: sudo HF_TOKEN=... ganglionctl pull"
@@ -205,7 +205,7 @@ fn refused(url: &str, status: u16) -> Failure {
 }
 
 /// What it means that no answer came.
-fn unanswered(url: &str, error: ureq::Error) -> Stopped {
+fn unanswered(url: &Url, error: ureq::Error) -> Stopped {
     let helps = match &error {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::HostNotFound => "",
         // A board without a battery for its clock starts in the past, where no certificate is valid yet.
@@ -221,11 +221,11 @@ fn cut(why: &str) -> Stopped {
 }
 
 /// Follows redirects itself: the first answer of Hugging Face tells the checksum, and a token is for it alone.
-fn ask(agent: &Agent, url: &str, from: u64, version: Option<&str>) -> Result<Answer, Stopped> {
+fn ask(agent: &Agent, url: &Url, from: u64, version: Option<&str>) -> Result<Answer, Stopped> {
     let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let (mut at, mut sha256, mut bytes) = (url.to_owned(), None, None);
     for _ in 0..=REDIRECTS {
-        let mut request = agent.get(&at).header("accept-encoding", "identity");
+        let mut request = agent.get(at.as_str()).header("accept-encoding", "identity");
         if let Some(token) = token.as_deref().filter(|_| is_hugging_face(&at)) {
             request = request.header("authorization", format!("Bearer {token}"));
         }
