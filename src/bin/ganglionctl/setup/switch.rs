@@ -30,7 +30,7 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let Place { dir, config } = &arguments.place;
     let config = std::path::absolute(config).or_fail(Exit::Usage, "--config")?;
     let machine = Machine::new(None);
-    let model = find(dir, &arguments.model)?;
+    let model = find(&machine, dir, &arguments.model)?;
     Checkpoint::open(&machine.outside(&model)).or_exit(Exit::Data)?;
     if let Some(why) = machine.hides(&model) {
         bail!(Data, "{why}");

@@ -4,9 +4,8 @@ use std::process::Command;
 
 use nix::sys::signal::{SigSet, Signal};
 
+use crate::doctor::unit::NAME;
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
-
-const NAME: &str = "gangliond.service";
 
 /// Whether it runs, or is about to.
 pub(super) fn runs() -> bool {
