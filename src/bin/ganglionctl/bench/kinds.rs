@@ -3,7 +3,7 @@
 //! A note takes time of its own after each operation, so these are the times of operations alone, not of what lies
 //! between them.
 
-use ganglion::engine::runner::{OpCost, RunError, Runner};
+use ganglion::engine::runner::{KindTime, OpCost, RunError, Runner};
 use ganglion::tape::Noted;
 use serde::Serialize;
 
@@ -36,32 +36,20 @@ pub(super) fn measure(
     Ok(kinds(&runner.step_costs(rows), &steps))
 }
 
-#[allow(clippy::cast_precision_loss)] // differences of less than a minute
 fn kinds(costs: &[OpCost], steps: &[Spans]) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = Vec::new();
-    for cost in costs {
-        if let Some(kind) = kinds.iter_mut().find(|kind| kind.name == cost.kind) {
-            kind.count += 1;
-            kind.bytes += cost.bytes;
-            continue;
-        }
-        let of_step = |step: &Spans| {
-            let alike = costs
-                .iter()
-                .zip(step)
-                .filter(|(one, _)| one.kind == cost.kind);
-            let times = alike.filter_map(|(_, span)| span.map(|(begin, end)| end - begin));
-            times.sum::<u64>() as f64 / 1e3
-        };
-        kinds.push(Kind {
-            name: cost.kind.clone(),
-            count: 1,
-            microseconds: median(steps.iter().map(of_step)),
-            percent: 0.0,
-            bytes: cost.bytes,
-            floor_microseconds: None,
-        });
-    }
+    let sums = steps.iter().map(|step| KindTime::sums(costs, step));
+    let steps: Vec<Vec<KindTime>> = sums.collect();
+    let sums = steps.first().into_iter().flatten().enumerate();
+    let kind = |(at, sum): (usize, &KindTime)| Kind {
+        name: sum.name.clone(),
+        count: sum.count,
+        #[allow(clippy::cast_precision_loss)] // less than a minute
+        microseconds: median(steps.iter().map(|step| step[at].time.as_nanos() as f64 / 1e3)),
+        percent: 0.0,
+        bytes: sum.bytes,
+        floor_microseconds: None,
+    };
+    let mut kinds: Vec<Kind> = sums.map(kind).collect();
     let all: f64 = kinds.iter().map(|kind| kind.microseconds).sum();
     for kind in &mut kinds {
         kind.percent = 100.0 * kind.microseconds / all;

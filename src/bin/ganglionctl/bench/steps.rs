@@ -38,7 +38,7 @@ impl Turn {
         generate: usize,
     ) -> Result<Self, RunError> {
         let start = Instant::now();
-        offline::prefill(runner, prompt)?;
+        offline::begin(runner, None, prompt)?;
         let prompt = start.elapsed().as_secs_f64();
         let mut bytes = 0;
         let cpu = process_time();

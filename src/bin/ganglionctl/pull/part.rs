@@ -89,9 +89,6 @@ impl<'a> Part<'a> {
     }
 
     /// Begins anew, with what the server calls this version of what is at its URL.
-    ///
-    /// # Errors
-    /// If the disk refuses.
     pub(super) fn begin(&mut self, version: Option<(&str, &str)>) -> Outcome {
         let begun = self.file.set_len(0).and_then(|()| self.file.rewind());
         self.folder.told(&self.name, begun)?;
@@ -186,9 +183,6 @@ impl<'a> Part<'a> {
     }
 
     /// Its SHA-256, once it is as expected; otherwise it is not kept.
-    ///
-    /// # Errors
-    /// If it is another.
     pub(super) fn check(&self, expected: Option<&str>) -> Outcome<String> {
         let found = checksum::hexadecimal(&self.digest.clone().finalize());
         if let Some(expected) = expected.filter(|expected| *expected != found) {
@@ -207,9 +201,6 @@ impl<'a> Part<'a> {
     }
 
     /// Gives it its name, with its checksum beside it.
-    ///
-    /// # Errors
-    /// If the disk refuses.
     pub(super) fn finish(self, found: &str) -> Outcome {
         let (folder, whole) = (self.folder, &self.whole);
         let sum = beside(whole, checksum::RECORDED);

@@ -21,6 +21,7 @@ use self::choice::{Choice, choose};
 use self::drop_in::DropIn;
 use self::unit::Held;
 use crate::doctor::Machine;
+use crate::doctor::unit::NAME;
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
 use crate::stored::find;
 use crate::{client, models, output};
@@ -101,8 +102,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         does("systemctl enable and restart gangliond: wait until it is ready")?;
         if acts {
             reload_bus();
-            unit::enable()?;
-            if ran { unit::ready() } else { unit::restart() }?;
+            unit::systemctl(&["--quiet", "enable", NAME])?;
+            // One that was held, and ran before, is about to.
+            if ran {
+                unit::systemctl(&["start", NAME])?;
+            } else {
+                unit::restart()?;
+            }
             output::print("ready: ganglionctl ask 'Name three sensors of a robot.'\n")?;
         }
         Ok(())

@@ -92,9 +92,6 @@ fn format(path: &Path) -> Result<String, String> {
 }
 
 /// What is in a folder, by name. One that is not there holds nothing.
-///
-/// # Errors
-/// If it cannot be read.
 pub(super) fn list(folder: &Path) -> Outcome<Vec<Stored>> {
     let shown = folder.display();
     let entries = match fs::read_dir(std::path::absolute(folder).or_fail(Exit::Failed, &shown)?) {
@@ -122,7 +119,10 @@ pub(crate) fn find(machine: &Machine, folder: &Path, named: &str) -> Outcome<Pat
     if named.contains('/') {
         places.rotate_right(1);
     }
-    if let Some(path) = places.into_iter().find(|path| machine.outside(path).exists()) {
+    if let Some(path) = places
+        .into_iter()
+        .find(|path| machine.outside(path).exists())
+    {
         return Ok(path);
     }
     let here = list(&machine.path(&folder))?.into_iter();
