@@ -16,11 +16,11 @@ use super::table::{figure, table};
 /// The device's times in a mode, as medians of its steps; `None` where it has no clock.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Device {
-    /// Operations ran.
+    /// So long operations ran.
     gpu_microseconds: Option<f64>,
-    /// Nothing ran between the first operation and the last.
+    /// So long nothing ran, between the first operation and the last.
     gap_microseconds: Option<f64>,
-    /// Of the time from the first operation to the last.
+    /// The gaps are so much of the time from the first operation to the last.
     gap_percent: Option<f64>,
     gap_microseconds_per_node: Option<f64>,
 }
@@ -60,23 +60,23 @@ impl Device {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Anatomy {
     mode: &'static str,
-    /// The median of the repetitions.
+    /// It is the median of the repetitions.
     tokens_per_second: f64,
     step_milliseconds_p50: f64,
     step_milliseconds_p99: f64,
-    /// Operations of the CPU's, on its backend.
+    /// The CPU backend counts its operations here.
     kernels_per_step: usize,
     #[serde(flatten)]
     device: Device,
-    /// The engine's thread worked rather than waited.
+    /// So long the engine's thread worked rather than waited.
     host_microseconds_per_token: f64,
-    /// All threads of the process, those too that spin while they wait.
+    /// It is the time of all threads of the process, those too that spin while they wait.
     cpu_microseconds_per_token: f64,
-    /// While it decodes, of one core.
+    /// The process takes so much of one core while it decodes.
     cpu_percent: f64,
-    /// The prompt, until its first token: the median of the repetitions.
+    /// A prompt takes so long until its first token; it is the median of the repetitions.
     first_token_milliseconds: f64,
-    /// The last recording; `None` in a mode that records nothing.
+    /// The last recording took so long; `None` in a mode that records nothing.
     recording_microseconds: Option<f64>,
 }
 

@@ -16,13 +16,13 @@ use super::table::{figure, table};
 /// What one repetition reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Speed {
-    /// Tokens per second.
+    /// The prompt's tokens are read at so many a second.
     #[serde(rename = "prefill_tokens_per_second")]
     pub(super) prefill: f64,
-    /// Tokens per second.
+    /// Tokens are generated at so many a second.
     #[serde(rename = "decode_tokens_per_second")]
     pub(super) decode: f64,
-    /// Bytes that the steps had to move, per second, in 10^9.
+    /// The steps had to move so many bytes a second, in 10^9.
     #[serde(rename = "decode_gigabytes_per_second")]
     moved: f64,
 }
@@ -52,13 +52,13 @@ impl Speed {
 #[derive(Clone, Debug, Serialize)]
 struct Together {
     rows: usize,
-    /// The median of the steps.
+    /// It is the median of the steps.
     step_milliseconds: f64,
-    /// Of all rows.
+    /// All rows together generate so many.
     tokens_per_second: f64,
-    /// A step's time, of that of the first in the list.
+    /// A step takes so many times as long as one of the first in the list.
     times_the_first: f64,
-    /// Of several rows.
+    /// A step of several rows spends its time on these.
     operations: Vec<Kind>,
 }
 
@@ -90,22 +90,22 @@ impl Together {
 /// The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Context {
-    /// Tokens.
+    /// It has so many tokens.
     pub(super) prompt: usize,
     /// Kernels, or operations of the CPU's, that a replayed step launches; `None` where none is replayed.
     step_nodes: Option<usize>,
-    /// In the first mode.
+    /// They ran in the first mode.
     repetitions: Vec<Speed>,
     pub(super) best: Speed,
     median: Speed,
     modes: Vec<Anatomy>,
-    /// Of several conversations at once, for each number of rows that was asked for.
+    /// Several conversations ran at once, for each number of rows that was asked for.
     rows: Vec<Together>,
-    /// Of a step.
+    /// A step of one conversation spends its time on these.
     pub(super) operations: Vec<Kind>,
-    /// What the best decode moves, of what this machine reads (CPU backend).
+    /// The best decode moves so much of what this machine reads (CPU backend).
     percent_of_read: Option<f64>,
-    /// What the best decode moves, of what the GPU reads and writes while it copies (CUDA backend).
+    /// The best decode moves so much of what the GPU reads and writes while it copies (CUDA backend).
     percent_of_copy: Option<f64>,
 }
 

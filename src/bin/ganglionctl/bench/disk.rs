@@ -13,12 +13,12 @@ use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 use super::memory::available;
 use crate::models;
 
-/// Read of a file, at most: a slow disk is to take seconds and no minutes.
+/// No more bytes of a file are read: a slow disk is to take seconds and no minutes.
 const LONGEST: u64 = 1 << 30;
-/// Of one read, and what its memory, place and length are multiples of.
+/// One read takes so many bytes; its memory, its place and its length are multiples of a block.
 const PIECE: usize = 4 << 20;
 const BLOCK: usize = 4096;
-/// Reads in flight.
+/// So many reads are in flight at once.
 const READERS: usize = 4;
 
 /// The files that hold a model's weights, each with its length.

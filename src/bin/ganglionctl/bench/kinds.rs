@@ -14,14 +14,14 @@ use super::table::{figure, table};
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Kind {
     pub(super) name: String,
-    /// How many there are.
+    /// A step has so many of them.
     count: usize,
-    /// The median of the steps.
+    /// They take so long together; it is the median of the steps.
     pub(super) microseconds: f64,
-    /// Of the time that all operations take.
+    /// That is so much of the time that all operations take.
     percent: f64,
     bytes: u64,
-    /// What the bytes would take at the speed that this machine's memory was measured at.
+    /// Moving the bytes would take so long at the speed that this machine's memory was measured at.
     pub(super) floor_microseconds: Option<f64>,
 }
 

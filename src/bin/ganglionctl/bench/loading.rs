@@ -10,20 +10,22 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "cuda")]
+use ganglion::device::{self, Arena, Context, Plan, Stream};
 use ganglion::engine;
 use serde::Serialize;
 
 use super::memory::available;
 use super::report::megabytes;
 
-/// Between two readings of memory.
+/// So long it waits between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(2);
 
 /// What one load took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     seconds: f64,
-    /// While the weights were read, in 10^9 bytes.
+    /// The weights were read at this speed, in 10^9 bytes.
     gigabytes_per_second: Option<f64>,
 }
 
@@ -58,7 +60,7 @@ impl Load {
 
 /// By how much memory fell, at most, in bytes; `None` where nothing tells.
 pub(super) struct Watched {
-    /// Seconds until the GPU could be used, which is not part of the load; `None` without one.
+    /// The GPU could be used after so many seconds, which is not part of the load; `None` without one.
     device: Option<f64>,
     peak: Option<u64>,
 }
@@ -82,11 +84,11 @@ pub(super) fn watch<T>(gpu: bool, load: impl FnOnce() -> T) -> (T, Watched) {
 /// open the GPU.
 fn largest_fall(gpu: bool, ready: &Sender<Option<f64>>, stopped: &Receiver<()>) -> Option<u64> {
     let start = Instant::now();
-    let device = gpu.then(device::open).flatten();
+    let device = gpu.then(open_device).flatten();
     let opened = device.is_some().then(|| start.elapsed().as_secs_f64());
     // The sum is what counts: pages of unified memory move from one to the other.
     let free = || {
-        let of_device = device.as_ref().map_or(Some(0), device::free);
+        let of_device = device.as_ref().map_or(Some(0), |free| free());
         of_device?.checked_add(available()?)
     };
     let before = free();
@@ -102,49 +104,37 @@ fn largest_fall(gpu: bool, ready: &Sender<Option<f64>>, stopped: &Receiver<()>) 
     }
 }
 
-/// The GPU, kept open, and its memory.
+/// Reads the free bytes that a GPU has besides the system's, and keeps it open.
+type FreeBytes = Box<dyn Fn() -> Option<u64>>;
+
 #[cfg(feature = "cuda")]
-mod device {
-    use std::rc::Rc;
-
-    use ganglion::device::{Arena, Context, Memory, Plan, Stream};
-
-    pub(super) fn open() -> Option<Rc<Context>> {
-        let context = Context::open(false).ok()?;
-        use_unified(&context).ok()?;
-        Some(context)
-    }
-
-    /// Bytes that are free besides the system's.
-    pub(super) fn free(context: &Rc<Context>) -> Option<u64> {
+fn open_device() -> Option<FreeBytes> {
+    let context = Context::open(false).ok()?;
+    use_unified(&context).ok()?;
+    Some(Box::new(move || {
         if context.properties().integrated {
             return Some(0);
         }
         context.free_memory().ok()
-    }
+    }))
+}
 
-    /// The first use of unified memory takes the driver some for itself, and keeps it.
-    fn use_unified(context: &Rc<Context>) -> ganglion::device::Result<()> {
-        let mut plan = Plan::new();
-        let region = plan.add(1 << 20)?;
-        let mut stream = Stream::new(context)?;
-        let mut arena = Arena::new(context, Memory::Unified, &plan)?;
-        arena.write(region, &vec![1; 1 << 20], &mut stream)?;
-        arena.attach(&mut stream)?;
-        arena.set(region, 0, &mut stream)?;
-        stream.synchronize()
-    }
+/// The first use of unified memory takes the driver some for itself, and keeps it.
+#[cfg(feature = "cuda")]
+fn use_unified(context: &std::rc::Rc<Context>) -> device::Result<()> {
+    let mut plan = Plan::new();
+    let region = plan.add(1 << 20)?;
+    let mut stream = Stream::new(context)?;
+    let mut arena = Arena::new(context, device::Memory::Unified, &plan)?;
+    arena.write(region, &vec![1; 1 << 20], &mut stream)?;
+    arena.attach(&mut stream)?;
+    arena.set(region, 0, &mut stream)?;
+    stream.synchronize()
 }
 
 #[cfg(not(feature = "cuda"))]
-mod device {
-    pub(super) fn open() -> Option<()> {
-        None
-    }
-
-    pub(super) fn free((): &()) -> Option<u64> {
-        Some(0)
-    }
+fn open_device() -> Option<FreeBytes> {
+    None
 }
 
 /// The keys are stable: scripts read them.
@@ -152,16 +142,17 @@ mod device {
 pub(super) struct Loading {
     device_open_seconds: Option<f64>,
     load_seconds: f64,
-    /// Of the model's file, in 10^9, while weights are read: from the disk, unless the page cache could not be emptied.
+    /// The model's file is read at this speed, in 10^9, while weights are read: from the disk, unless the page cache
+    /// could not be emptied.
     load_gigabytes_per_second: Option<f64>,
-    /// What reading the file around the page cache does besides nothing else, in 10^9 bytes per second.
+    /// Reading the file around the page cache, besides nothing else, does so much, in 10^9 bytes per second.
     disk_gigabytes_per_second: Option<f64>,
     percent_of_disk: Option<f64>,
-    /// From the page cache.
+    /// A load from the page cache took so long.
     cached_load_seconds: Option<f64>,
     cached_gigabytes_per_second: Option<f64>,
     load_peak_bytes: Option<u64>,
-    /// Of weights and cache.
+    /// The peak is so many times the weights and the cache.
     load_peak_ratio: Option<f64>,
     weight_bytes: u64,
     kv_bytes: u64,
@@ -213,15 +204,12 @@ impl fmt::Display for Loading {
             (Some(disk), None) => writeln!(f, "; the disk alone reads at {disk:.2} GB/s")?,
             (None, _) => writeln!(f, "; the disk alone: not measured (no O_DIRECT here)")?,
         }
-        match self.cached_load_seconds {
-            Some(seconds) => {
-                let speed = weights(self.cached_gigabytes_per_second);
-                writeln!(f, "cached: loaded in {seconds:.2} s{speed}")?;
-            }
-            None => {
-                let why = "no room for the file beside the model";
-                writeln!(f, "cached: not measured ({why})")?;
-            }
+        if let Some(seconds) = self.cached_load_seconds {
+            let speed = weights(self.cached_gigabytes_per_second);
+            writeln!(f, "cached: loaded in {seconds:.2} s{speed}")?;
+        } else {
+            let why = "no room for the file beside the model";
+            writeln!(f, "cached: not measured ({why})")?;
         }
         if let Some(seconds) = self.device_open_seconds {
             writeln!(f, "the GPU was opened in {seconds:.2} s before")?;

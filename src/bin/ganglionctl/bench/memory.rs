@@ -7,9 +7,9 @@ use crate::kernel::bytes;
 /// Bytes that this process holds.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Resident {
-    /// Now (`VmRSS`).
+    /// It holds so many now (`VmRSS`).
     pub(super) now: u64,
-    /// At most so far (`VmHWM`).
+    /// It held so many at most so far (`VmHWM`).
     pub(super) peak: u64,
 }
 
@@ -24,8 +24,8 @@ impl Resident {
     }
 }
 
-/// Bytes that programs could still get without swapping, what the kernel says and the pages that it forgets; `None` where it
-/// does not tell.
+/// Programs could still get so many bytes without swapping: what the kernel says, and the pages that it forgets. `None`
+/// where it does not tell.
 pub(super) fn available() -> Option<u64> {
     let available = bytes(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     // Freed pages that a core keeps for its next allocation count as used: since Linux 6.7 up to an

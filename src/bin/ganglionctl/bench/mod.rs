@@ -58,8 +58,9 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// Tokens, or repetitions: more than any model has positions is a typing error.
 fn some() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..)
+    RangedU64ValueParser::new().range(1..=1 << 20)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {

@@ -12,15 +12,15 @@ use super::report::Report;
 
 const WIDTH: u32 = 960;
 const TITLE: u32 = 40;
-/// Of a kind of operation: two bars and the space around them.
+/// A kind of operation takes so much: two bars and the space around them.
 const BARS: u32 = 36;
-/// Above the bars of a context, and their axis below.
+/// The heading above the bars of a context and the axis below them take so much.
 const AROUND_BARS: u32 = 70;
 const SPEEDS: u32 = 320;
-/// For the names of the operations.
+/// The names of the operations take so much.
 const NAMES: u32 = 150;
 
-// In the library's points, which are larger than what it draws.
+// Sizes are in the library's points, which are larger than what it draws.
 const HEADING: (&str, u32) = ("sans-serif", 22);
 const CAPTION: (&str, u32) = ("sans-serif", 18);
 const LABEL: (&str, u32) = ("sans-serif", 15);

@@ -13,28 +13,28 @@ use super::memory::Resident;
 pub(super) struct Report {
     pub(super) version: &'static str,
     pub(super) model: String,
-    /// Of the weights' files.
+    /// The weights' files have so many.
     pub(super) model_bytes: Option<u64>,
     pub(super) backend: &'static str,
     pub(super) kv: &'static str,
     pub(super) threads: usize,
-    /// That kernels ran on, of a GPU's.
+    /// Kernels ran on so many of a GPU's.
     pub(super) multiprocessors: Option<u32>,
-    /// That the GPU has; more than that where they ran on a partition of it.
+    /// The GPU has so many; that is more where they ran on a partition of it.
     pub(super) of_multiprocessors: Option<u32>,
     pub(super) generate: usize,
-    /// Of the graph in the repetitions.
+    /// The graph had this mode in the repetitions.
     pub(super) mode: &'static str,
-    /// Of the first length: with one, all there is.
+    /// The first length is told twice: with one, it is all there is.
     #[serde(flatten)]
     pub(super) first: Option<Context>,
-    /// Of each length of the prompt, in the order that was asked for.
+    /// Each length of the prompt is told, in the order that was asked for.
     pub(super) contexts: Vec<Context>,
     #[serde(flatten)]
     pub(super) loading: Loading,
-    /// What this machine reads sequentially with as many threads, in 10^9 bytes per second (CPU backend).
+    /// This machine reads so much sequentially with as many threads, in 10^9 bytes per second (CPU backend).
     pub(super) read_gigabytes_per_second: Option<f64>,
-    /// What the GPU reads and writes while it copies, in 10^9 bytes per second (CUDA backend).
+    /// The GPU reads and writes so much while it copies, in 10^9 bytes per second (CUDA backend).
     pub(super) copy_gigabytes_per_second: Option<f64>,
     pub(super) resident_bytes: Option<Resident>,
 }
@@ -84,7 +84,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// To the nearest 10^6.
+/// It rounds to the nearest 10^6.
 pub(super) fn megabytes(bytes: u64) -> u64 {
     bytes.saturating_add(500_000) / 1_000_000
 }

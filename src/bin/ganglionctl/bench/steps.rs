@@ -18,13 +18,13 @@ pub(super) type Spans = Vec<Option<Span>>;
 
 /// What one turn from an empty cache took, in seconds.
 pub(super) struct Turn {
-    /// Until the prompt's first token had been chosen.
+    /// The prompt took so long, until its first token had been chosen.
     pub(super) prompt: f64,
-    /// All steps after it.
+    /// All steps after it took so long.
     pub(super) decode: f64,
-    /// All threads of the process worked meanwhile, those too that have ended.
+    /// So long all threads of the process worked meanwhile, those too that have ended.
     pub(super) cpu: f64,
-    /// Bytes that the steps had to move.
+    /// The steps had to move so many bytes.
     pub(super) bytes: u64,
     /// How long each step took, and of that the host worked rather than waited.
     steps: Vec<(f64, f64)>,
@@ -100,7 +100,7 @@ pub(super) fn begin(
     prompt: &[u32],
 ) -> Result<Vec<usize>, RunError> {
     let conversation = |number: usize| {
-        // As many tokens in another order.
+        // Each prompt has as many tokens in another order.
         let mut prompt = prompt.to_vec();
         let by = number % prompt.len();
         prompt.rotate_left(by);

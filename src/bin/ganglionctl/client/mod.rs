@@ -2,7 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod info;
-mod membership;
+pub(crate) mod membership;
 pub(crate) mod options;
 mod refusal;
 pub(crate) mod screen;

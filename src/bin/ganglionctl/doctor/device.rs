@@ -7,11 +7,12 @@ use ganglion::engine::Site;
 use ganglion::engine::runner::Backend;
 use ganglion::nodes::{DISCRETE, JETSON, Node};
 use nix::errno::Errno;
-use nix::unistd::{Uid, User};
+use nix::unistd::Uid;
 
 use super::finding::Findings;
 use super::machine::Machine;
 use super::tree::{Rights, Tree};
+use crate::client::membership;
 
 const NODES: &str = "device nodes";
 const DRIVER: &str = "driver";
@@ -44,9 +45,7 @@ impl Account {
 
     /// Whoever runs this.
     pub(super) fn caller(tree: &Tree) -> Self {
-        let id = Uid::effective();
-        let known = User::from_uid(id).ok().flatten();
-        let user = known.map_or_else(|| id.to_string(), |user| user.name);
+        let user = membership::name(Uid::effective());
         let groups = BTreeSet::new();
         Self::find(tree, &user, "").unwrap_or(Self { user, groups })
     }

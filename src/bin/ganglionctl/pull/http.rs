@@ -36,12 +36,8 @@ const UNTRUSTED: &str =
 /// Files of certificates that are trusted instead of the system's, if these variables are set.
 const CERTIFICATES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// What a server answered at the end of its redirects.
-struct Answer {
-    response: Response<Body>,
-    sha256: Option<String>,
-    bytes: Option<u64>,
-}
+/// A server's answer at the end of its redirects, and the SHA-256 and the bytes that the file should have, as far as it told.
+type Answer = (Response<Body>, Option<String>, Option<u64>);
 
 /// Brings what is at `url` into `part`, whole, and tells the SHA-256 that it should have if the server does; not if that
 /// is another than `wanted`. Gives up when more than `retries` attempts in a row bring nothing.
@@ -135,11 +131,7 @@ fn attempt(
     // Without the name of its version, what came may be of another.
     let version = part.version(url.as_str()).filter(|_| part.length() > 0);
     let answer = ask(agent, url, part.length(), version.as_deref())?;
-    let Answer {
-        response,
-        sha256,
-        bytes,
-    } = answer;
+    let (response, sha256, bytes) = answer;
     if let (Some(told), Some(wanted)) = (sha256.as_deref(), wanted)
         && told != wanted
     {
@@ -239,11 +231,7 @@ fn ask(agent: &Agent, url: &Url, from: u64, version: Option<&str>) -> Result<Ans
         bytes = bytes.or_else(|| text(&response, LINKED_SIZE)?.parse().ok());
         let leads = response.status().is_redirection();
         let Some(location) = text(&response, "location").filter(|_| leads) else {
-            return Ok(Answer {
-                response,
-                sha256,
-                bytes,
-            });
+            return Ok((response, sha256, bytes));
         };
         at = follow(&at, location).map_err(|why| failure!(Unavailable, "{at}: {why}"))?;
     }
