@@ -175,9 +175,10 @@ pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Op
     };
     let of = device.properties();
     let (major, minor) = of.capability;
-    let memory = match of.integrated {
-        true => "shared with the CPU",
-        false => "its own",
+    let memory = if of.integrated {
+        "shared with the CPU"
+    } else {
+        "its own"
     };
     let what = format!(
         "CUDA {}.{}, {}, compute capability {major}.{minor}, {} MiB of memory, {memory}",
