@@ -195,7 +195,7 @@ impl Entry {
         let Some(guide) = &mut self.guide else {
             return Ok(None);
         };
-        Ok(match guide.next()? {
+        Ok(match guide.follows()? {
             // What is whole has ended.
             Next::Anything | Next::Nothing => None,
             Next::Allowed(mask) => Some(mask),

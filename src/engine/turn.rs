@@ -60,17 +60,16 @@ impl Turn {
     /// made anew, and so is its guide.
     pub(super) fn tokens(&mut self, encoder: &Encoder) -> Result<Vec<u32>, Refusal> {
         let own = self.prompt.take().filter(|encoded| encoder.is_own(encoded));
-        let own = match own {
-            Some(own) => own,
-            None => {
-                let limits = self.shared.limits().grammar;
-                let (own, guide) = self
-                    .shared
-                    .encoders
-                    .run_here(|| encoder.prepared(&self.messages, None, &self.options, limits))?;
-                self.guide = guide;
-                own
-            }
+        let own = if let Some(own) = own {
+            own
+        } else {
+            let limits = self.shared.limits().grammar;
+            let (own, guide) = self
+                .shared
+                .encoders
+                .run_here(|| encoder.prepared(&self.messages, None, &self.options, limits))?;
+            self.guide = guide;
+            own
         };
         Ok(self.prompt.insert(own).prompt.tokens.clone())
     }

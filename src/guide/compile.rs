@@ -125,7 +125,7 @@ impl Grammars {
             let _ = matcher.compute_mask();
         }
         match matcher.get_error() {
-            Some(why) => Err(grammar.wrong(why)),
+            Some(why) => Err(grammar.wrong(&why)),
             None => Ok(matcher),
         }
     }

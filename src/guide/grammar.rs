@@ -62,7 +62,7 @@ impl Grammar {
         }
     }
 
-    pub(super) fn wrong(&self, why: impl ToString) -> GrammarError {
+    pub(super) fn wrong(&self, why: &impl ToString) -> GrammarError {
         let why = why.to_string();
         // Where llguidance leaves out what it was asked not to say.
         let why = why.split("<non-verbose").next().unwrap_or_default();
@@ -83,7 +83,7 @@ impl Grammar {
         }
         Ok(match self {
             Self::JsonSchema(text) => {
-                let schema = serde_json::from_str(text).map_err(|error| self.wrong(error))?;
+                let schema = serde_json::from_str(text).map_err(|error| self.wrong(&error))?;
                 TopLevelGrammar::from_json_schema(spaced(schema))
             }
             Self::Json => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),

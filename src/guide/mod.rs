@@ -79,7 +79,7 @@ impl Guide {
     /// A token of the answer has come.
     ///
     /// # Errors
-    /// If it does not fit, which no token does that `next` allowed, or the grammar becomes too complex.
+    /// If it does not fit, which no token does that `follows` allowed, or the grammar becomes too complex.
     pub fn take(&mut self, token: u32) -> Result<(), GuideError> {
         let [begin, end] = self.thinking.map_or([None; 2], |both| both.map(Some));
         match self.stage {
@@ -97,15 +97,15 @@ impl Guide {
             Stage::Answers => {}
         }
         self.forced.pop_front();
-        let taken = self.matcher.consume_token(token);
-        taken.map_err(|_| self.failed())
+        let consumed = self.matcher.consume_token(token);
+        consumed.map_err(|_| self.failed())
     }
 
     /// What may follow.
     ///
     /// # Errors
     /// If nothing can, though the answer is not whole, or the grammar becomes too complex.
-    pub fn next(&mut self) -> Result<Next, GuideError> {
+    pub fn follows(&mut self) -> Result<Next, GuideError> {
         if self.stage == Stage::Thinks {
             return Ok(Next::Anything);
         }
@@ -138,7 +138,7 @@ impl Guide {
         answers && self.matcher.is_stopped() && self.matcher.stop_reason().is_ok()
     }
 
-    /// How many tokens must come, as far as `next` has told.
+    /// How many tokens must come, as far as `follows` has told.
     #[must_use]
     pub fn forced(&self) -> usize {
         self.forced.len()
@@ -147,9 +147,9 @@ impl Guide {
     /// Takes at most `most` of the tokens that must come.
     ///
     /// # Errors
-    /// As `next`.
+    /// As `follows`.
     pub fn force(&mut self, most: usize) -> Result<Vec<u32>, GuideError> {
-        if !matches!(self.next()?, Next::Forced(_)) {
+        if !matches!(self.follows()?, Next::Forced(_)) {
             return Ok(Vec::new());
         }
         let tokens: Vec<_> = self.forced.iter().copied().take(most).collect();

@@ -30,7 +30,7 @@ fn accepts(mut guide: Guide, words: &Words, text: &str) -> bool {
     if !tokens.iter().all(|token| guide.take(*token).is_ok()) {
         return false;
     }
-    match guide.next() {
+    match guide.follows() {
         Ok(Next::Nothing) => true,
         Ok(Next::Allowed(mask)) => words.ends().iter().any(|end| mask.allows(*end)),
         _ => false,
