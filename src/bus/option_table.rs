@@ -4,10 +4,9 @@
 use std::fmt::{self, Display};
 
 use super::argument::TEXTS;
-use crate::sampler;
 
 /// Tokens that are told with each.
-const MOST_SCORED: u64 = sampler::MOST_SCORED as u64;
+const MOST_SCORED: u64 = crate::sampler::MOST_SCORED as u64;
 
 /// Texts that may end an answer, and bytes of each.
 pub(super) const STOPS: usize = 16;
@@ -126,11 +125,11 @@ pub const OPTIONS: &[OptionKey] = &[
         "The milliseconds after which the answer ends with what there is of it, waiting included; finish_reason is then \
          \"deadline\"."),
     option(Of::Streams, "logprobs", "u", whole(0, MOST_SCORED),
-        "Of Generate, Session.Send and Complete alone: the logarithm of each token's probability, as the model alone sees it, \
-         and those of so many of the most probable ones; in frames of the pipe, and in the info of Complete."),
+        "Of Generate, Session.Send and Complete alone: the logarithm of the probability of each token, as the model alone sees \
+         it, and those of so many of the most probable ones; in frames of the pipe, and in the info of Complete."),
     option(Of::Completions, "logprobs", "u", whole(0, MOST_SCORED),
-        "Of Generate, Session.Send and Complete alone: the logarithm of each token's probability, as the model alone sees it, \
-         and those of so many of the most probable ones; in frames of the pipe, and in the info of Complete."),
+        "Of Generate, Session.Send and Complete alone: the logarithm of the probability of each token, as the model alone sees \
+         it, and those of so many of the most probable ones; in frames of the pipe, and in the info of Complete."),
     option(Of::Streams, "stream", "s", Allowed::Stream,
         "Of Generate and Session.Send alone: how the text comes, through the pipe or by Request.Delta."),
     option(Of::Submissions, "signals", "b", Allowed::Truth,

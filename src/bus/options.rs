@@ -283,6 +283,9 @@ impl Given<'_> {
             Value::Whole(value) => format!("{value} ({kind})"),
             Value::Number(value) => format!("{value} ({kind})"),
             Value::Many(texts) => format!("{texts} texts ({kind})"),
+            Value::Texts(texts) if texts.len() > STOPS => {
+                format!("{} texts ({kind})", texts.len())
+            }
             Value::Texts(_) | Value::Messages(_) | Value::Other => format!("of type {kind}"),
         };
         let allowed = self.allowed;

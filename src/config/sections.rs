@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::engine::runner::{Activations, Placement};
 use crate::graph::Mode;
-use crate::guide;
 use crate::journal::Level;
 use crate::sampler::Parameters;
 use crate::tape::KvType;
@@ -244,8 +243,8 @@ impl Default for Limits {
             sessions: 8,
             sessions_per_user: 6,
             max_tokens: 4096,
-            grammar_bytes: guide::Limits::USUAL.bytes,
-            grammar_work: guide::Limits::USUAL.work,
+            grammar_bytes: crate::guide::Limits::USUAL.bytes,
+            grammar_work: crate::guide::Limits::USUAL.work,
             realtime_group: None,
         }
     }
