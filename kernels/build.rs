@@ -72,7 +72,13 @@ fn build(out: &Path) -> Result<()> {
     };
     let kind = |name: &str| name.split_once('.').is_some_and(|(_, kind)| kind == "cu");
     let of = |folder| listed(folder, kind);
-    let sources = [of("kernels"), of("kernels/prompt"), of("kernels/step")].concat();
+    let folders = [
+        "kernels",
+        "kernels/format",
+        "kernels/prompt",
+        "kernels/step",
+    ];
+    let sources: Vec<_> = folders.into_iter().flat_map(of).collect();
     // What was made of sources that are gone is nobody's.
     let image = |name: &str| matches!(name.rsplit_once('.'), Some((_, "cubin" | "ptx")));
     for stale in listed(out, image) {

@@ -73,9 +73,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) embed(const __grid_constan
     if (token == NOBODY && a.first == 0)
         for (u32 i = threadIdx.x; i < a.hidden; i += THREADS) x[i] = 0.0f;
     if (token - a.first >= a.table.rows) return;
-#define CASE(F) case F: for (u32 i = threadIdx.x; i < a.hidden; i += THREADS) x[i] = element<F>(table, a.table.columns, token - a.first, i); break;
+#define CASE(F, ...) case F: for (u32 i = threadIdx.x; i < a.hidden; i += THREADS) x[i] = element<F>(table, a.table.columns, token - a.first, i); break;
     switch (a.table.format) {
-        CASE(F32) CASE(F16) CASE(BF16) CASE(Q8_0) CASE(Q4_0) CASE(Q4_1) CASE(Q5_0) CASE(Q5_1) CASE(Q4_K) CASE(Q5_K) CASE(Q6_K) CASE(SCALED_F16)
+        FORMATS(CASE)
     }
 #undef CASE
 }

@@ -10,31 +10,10 @@
 // block of the format and scaled then. A column of the input never meets another, so a row's bits do
 // not depend on how many rows run.
 #pragma once
-#include "common.cuh"
-
-enum Format { F32 = 0, F16 = 1, BF16 = 2, Q8_0 = 3, Q4_0 = 4, Q4_1 = 5, Q5_0 = 6, Q5_1 = 7, Q4_K = 8, Q5_K = 9, Q6_K = 10, SCALED_F16 = 11 };
+#include "format.cuh"
 
 // What the outputs become.
 enum Outcome { STORED = 0, ADDED = 1, GATED = 2, SILU = 3, MULTIPLIED = 4 };
-
-// Bytes of the parts of a unit, and of the head that four units of a K format share.
-template <int F> struct Layout;
-#define LAYOUT(F, QUANTS, HIGH, SCALES, HEAD) \
-    template <> struct Layout<F> { \
-        static constexpr u32 quants = QUANTS, high = HIGH, scales = SCALES, head = HEAD, unit = QUANTS + HIGH + SCALES; \
-    };
-LAYOUT(F32, 4096, 0, 0, 0)
-LAYOUT(F16, 2048, 0, 0, 0)
-LAYOUT(BF16, 2048, 0, 0, 0)
-LAYOUT(SCALED_F16, 2048, 0, 0, 0)
-LAYOUT(Q8_0, 1024, 0, 64, 0)
-LAYOUT(Q4_0, 512, 0, 64, 0)
-LAYOUT(Q4_1, 512, 0, 128, 0)
-LAYOUT(Q5_0, 512, 128, 64, 0)
-LAYOUT(Q5_1, 512, 128, 128, 0)
-LAYOUT(Q4_K, 512, 0, 64, 64)
-LAYOUT(Q5_K, 512, 128, 64, 64)
-LAYOUT(Q6_K, 512, 256, 64, 32)
 
 // The head of the four units that `unit` belongs to (K formats), and the unit itself.
 template <int F> __device__ __forceinline__ const u8 *unit_head(const u8 *tile, u32 unit) {
@@ -129,17 +108,7 @@ template <> __device__ __forceinline__ u32 bytes_less_128<__nv_bfloat16>(u32 byt
     return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x7632);
 }
 
-template <int F> struct Blocks {
-    // Whether a block of one scale ends with step s.
-    static __device__ __forceinline__ constexpr bool ends(u32 s) { return F == Q6_K || s % 2 == 1; }
-    static constexpr bool scaled = F > BF16 && F != SCALED_F16;
-    static constexpr bool minimum = F == Q4_1 || F == Q5_1 || F == Q4_K || F == Q5_K;
-};
-
 // ---- one element, for the embedding ----
-
-
-__device__ __forceinline__ float half_at(const u8 *from) { return __half2float(__ushort_as_half(*reinterpret_cast<const u16 *>(from))); }
 
 // Value (row, column), as the format defines it.
 template <int F> __device__ __forceinline__ float element(const u8 *data, u32 columns, u32 row, u32 column) {
@@ -153,26 +122,24 @@ template <int F> __device__ __forceinline__ float element(const u8 *data, u32 co
         return F == F16 ? value : value * reinterpret_cast<const float *>(data + (row / 16 + 1) * tile_bytes<F>(columns) - 64)[row % 16];
     }
     if (F == BF16) return __bfloat162float(reinterpret_cast<const __nv_bfloat16 *>(from)[(s * 32 + lane) * 8 + 2 * i + high]);
-    const u8 *scales = from + Layout<F>::quants + Layout<F>::high;
-    u32 b = s / 2;
-    if (F == Q8_0) {
-        int q = (int)from[(s / 2) * 512 + lane * 16 + (s % 2) * 8 + 2 * i + high] - 128;
-        return (float)q * half_at(scales + g * 8 + r * 4 + b * 2);
+    int q;
+    if (Layout<F>::quants == 1024) {
+        q = from[(s / 2) * 512 + lane * 16 + (s % 2) * 8 + 2 * i + high];
+    } else if (Layout<F>::codes) {
+        u32 bytes[2];
+        look_up(reinterpret_cast<const u32 *>(from)[lane * 4 + s], bytes);
+        q = ((i < 2 ? bytes[0] : bytes[1]) >> (16 * (i % 2) + 8 * high)) & 255u;
+    } else {
+        q = (reinterpret_cast<const u32 *>(from)[lane * 4 + s] >> (4 * i + 16 * high)) & 15u;
+        if (Layout<F>::high == 128) q |= ((reinterpret_cast<const u32 *>(from + 512)[lane] >> (4 * s + i + 16 * high)) & 1u) << 4;
+        if (Layout<F>::high == 256) q |= ((reinterpret_cast<const u32 *>(from + 512)[lane * 2 + s / 2] >> (2 * (4 * (s % 2) + i) + 16 * high)) & 3u) << 4;
     }
-    u32 q = (reinterpret_cast<const u32 *>(from)[lane * 4 + s] >> (4 * i + 16 * high)) & 15u;
-    if (Layout<F>::high == 128) q |= ((reinterpret_cast<const u32 *>(from + 512)[lane] >> (4 * s + i + 16 * high)) & 1u) << 4;
-    if (Layout<F>::high == 256) q |= ((reinterpret_cast<const u32 *>(from + 512)[lane * 2 + s / 2] >> (2 * (4 * (s % 2) + i) + 16 * high)) & 3u) << 4;
-    const u8 *head = unit_head<F>(tile, column / 64);
-    if (F == Q4_0 || F == Q5_0) return (float)((int)q - (F == Q4_0 ? 8 : 16)) * half_at(scales + g * 8 + r * 4 + b * 2);
-    if (F == Q4_1 || F == Q5_1) {
-        const u8 *pair = scales + g * 16 + (2 * r + b) * 4;
-        return __fadd_rn(__fmul_rn(half_at(pair), (float)q), half_at(pair + 2));
-    }
-    if (F == Q4_K || F == Q5_K) {
-        const u8 *pair = scales + g * 8 + r * 4 + b * 2;
-        const u8 *d = head + g * 8 + r * 4;
-        return __fadd_rn(__fmul_rn(__fmul_rn(half_at(d), (float)pair[0]), (float)q), -__fmul_rn(half_at(d + 2), (float)pair[1]));
-    }
-    float scale = __fmul_rn(half_at(head + g * 4 + r * 2), (float)(i8)scales[g * 8 + r * 4 + s]);
-    return __fmul_rn(scale, (float)((int)q - 32));
+    RowScales<F, 1> scales;
+    scales.read(from, unit_head<F>(tile, column / 64), g);
+    float scale, minimum;
+    // Constants choose registers.
+    if (r) scales.of(s, 1, scale, minimum);
+    else scales.of(s, 0, scale, minimum);
+    float value = __fmul_rn(scale, (float)(q - Layout<F>::zero));
+    return Layout<F>::minimum ? __fadd_rn(value, minimum) : value;
 }

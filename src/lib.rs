@@ -5,18 +5,24 @@
 //! `tape` computes one step, `model::tokenizer` turns the id into text, `bus::stream` writes it.
 
 pub mod bus;
+pub mod check;
 pub mod config;
+pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 #[cfg(feature = "cuda")]
 pub mod device;
 pub mod engine;
+pub mod executor;
 pub mod fault;
 pub mod graph;
+pub mod guide;
 pub mod journal;
 pub mod kv;
 pub mod model;
 pub mod nodes;
+pub mod quant;
 pub mod sampler;
-pub mod self_test;
 pub mod service;
 pub mod tape;
 pub mod telemetry;

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use ganglion::check::self_test;
 use ganglion::journal;
 use ganglion::model::chat;
-use ganglion::self_test;
 use ganglion::service::{self, Arguments, Failure, Origin, World};
 use tikv_jemallocator::Jemalloc;
 

@@ -1,5 +1,6 @@
 //! The shape of the code: arrows point one way, unsafe code stays where it is allowed, files say what they are.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,13 +8,24 @@ use std::path::{Path, PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     (
         "bus",
-        &["engine", "journal", "sampler::Parameters", "telemetry"],
+        &[
+            "engine",
+            "guide::Grammar",
+            "journal",
+            "sampler::MOST_SCORED",
+            "sampler::Parameters",
+            "telemetry",
+        ],
     ),
     (
         "engine",
         &[
+            "cpu",
+            "cuda",
+            "executor",
             "fault",
             "graph",
+            "guide",
             "journal",
             "kv",
             "model",
@@ -22,25 +34,31 @@ const ARROWS: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("model", &["tape"]),
+    ("model", &["quant", "tape"]),
     (
-        "tape",
+        "check",
         &[
-            "device",
-            "fault",
-            "graph",
-            "model::Format",
-            "model::weights",
-            "sampler",
+            "cpu", "cuda", "executor", "graph", "quant", "sampler", "tape",
         ],
     ),
+    (
+        "executor",
+        &["cpu", "cuda", "fault", "graph", "sampler", "tape"],
+    ),
+    ("cpu", &["fault", "graph", "quant", "sampler", "tape"]),
+    (
+        "cuda",
+        &["device", "fault", "graph", "quant", "sampler", "tape"],
+    ),
+    ("tape", &["device", "fault", "graph", "quant"]),
     ("graph", &["device", "kv"]),
     ("device", &["fault", "nodes"]),
     ("nodes", &[]),
+    ("quant", &[]),
     ("fault", &[]),
+    ("guide", &["model::language", "sampler::Mask"]),
     ("kv", &[]),
     ("sampler", &[]),
-    ("self_test", &["tape"]),
     ("telemetry", &[]),
     ("journal", &["telemetry"]),
     (
@@ -48,6 +66,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "engine::runner",
             "graph::Mode",
+            "guide::Limits",
             "journal::Level",
             "sampler::Parameters",
             "tape::KvType",
@@ -61,9 +80,10 @@ const FENCED: &[(&str, &[&str])] = &[
     ("sd_notify", &["service"]),
     ("tracing_journald", &["journal"]),
     ("cudarc", &["device"]),
+    ("llguidance", &["guide"]),
 ];
 
-const MAY_BE_UNSAFE: &[&str] = &["device/", "tape/cuda"];
+const MAY_BE_UNSAFE: &[&str] = &["device/", "cuda/"];
 
 struct Source {
     /// Below `src`.
@@ -203,4 +223,64 @@ fn files_say_what_they_are() {
         let path = path.display();
         assert!(text.starts_with("//!"), "src/{path} says nothing of itself");
     }
+}
+
+/// Files below a path, or the path itself.
+fn files(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(path) else {
+        return vec![path.into()];
+    };
+    let entries = entries.map(|entry| entry.expect("an entry").path());
+    entries.flat_map(|path| files(&path)).collect()
+}
+
+/// What is between backquotes and looks like a path of the project.
+fn paths(text: &str) -> BTreeSet<&str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let tops = ["config", "cross", "kernels", "src", "systemd", "tests"];
+    let is_path = |words: &&str| {
+        let top = words.split_once('/').map(|(top, _)| top);
+        top.is_some_and(|top| tops.contains(&top)) && !words.contains(char::is_whitespace)
+    };
+    quoted.filter(is_path).collect()
+}
+
+/// CONTRIBUTING.md says where things go: all of it is there, and a list that is said to be whole has the files with the
+/// word, and no others.
+#[test]
+fn every_way_in_is_as_it_is_told() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("CONTRIBUTING.md")).expect("the page");
+    for path in paths(&page) {
+        assert!(root.join(path).exists(), "{path} is not there");
+    }
+    let mut lists = 0;
+    for section in page.split("\n### ").skip(1) {
+        let items = section.lines().filter(|line| line.starts_with("- `"));
+        let listed = items.filter_map(|item| item.split_once("`:").map(|(files, _)| files));
+        let listed: Vec<_> = listed.map(|files| files.to_owned() + "`").collect();
+        let listed = listed.concat();
+        for claim in section.split("<!-- whole: ").skip(1) {
+            let claim = claim.split(" -->").next().unwrap_or_default();
+            let (words, folders) = claim.split_once(" in ").expect("words in folders");
+            let folders: Vec<_> = folders.split(' ').collect();
+            let below = |path: &&str| folders.iter().any(|folder| path.starts_with(folder));
+            let listed: BTreeSet<_> = paths(&listed).into_iter().filter(below).collect();
+            let says = |file: &PathBuf| {
+                let text = fs::read(file).expect("a file");
+                let text = String::from_utf8_lossy(&text).into_owned();
+                let mut said = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+                said.any(|word| words.split(' ').any(|wanted| wanted == word))
+            };
+            let all = folders.iter().flat_map(|folder| files(&root.join(folder)));
+            let found: BTreeSet<_> = all
+                .filter(says)
+                .map(|file| file.strip_prefix(root).expect("below").to_owned())
+                .collect();
+            let found: BTreeSet<_> = found.iter().filter_map(|file| file.to_str()).collect();
+            assert_eq!(listed, found, "the files that say {words}");
+            lists += 1;
+        }
+    }
+    assert!(lists >= 6, "the lists were found");
 }

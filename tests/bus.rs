@@ -6,6 +6,7 @@ mod clients;
 mod contract;
 mod ending;
 mod errors;
+mod fitting;
 mod flood;
 mod graph_told;
 mod hostile_wire;

@@ -16,6 +16,7 @@ mod ctl;
 mod doctor;
 mod golden;
 mod graph;
+mod guided;
 mod hostile;
 #[cfg(dbus_daemon)]
 mod manual;

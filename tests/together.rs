@@ -10,6 +10,7 @@ use ganglion::engine::{
     Client, Event, FinishReason, Handle, Limits, Options, Outcome, Priority, SessionId, Share,
     State, Ticket, UserLimits, channel, worker,
 };
+use ganglion::guide::Grammar;
 use ganglion::sampler::Parameters;
 
 use crate::support::journal::Journal;
@@ -24,6 +25,7 @@ const LIMITS: Limits = Limits {
         slice: Duration::from_micros(200),
         percent: 50,
     },
+    grammar: ganglion::guide::Limits::USUAL,
     user: UserLimits {
         requests: 64,
         sessions: 64,
@@ -31,14 +33,28 @@ const LIMITS: Limits = Limits {
     },
 };
 
+/// What bounds answers: most are free. Much of these must come, and is run several tokens at a time where there is room.
+const GRAMMARS: [Option<&str>; 5] = [
+    None,
+    None,
+    None,
+    Some(
+        r#"{"enum": ["hello a robot", "hello", {"a": "long list", "of": ["what", "must", "come"]}]}"#,
+    ),
+    Some(
+        r#"{"type": "object", "properties": {"robot": {"type": "string", "maxLength": 9}, "hello": {"type": "boolean"}},
+            "required": ["robot", "hello"], "additionalProperties": false}"#,
+    ),
+];
+
 /// An engine with a tiny model, on a thread of its own.
-struct Engine {
-    handle: Handle,
+pub(crate) struct Engine {
+    pub(crate) handle: Handle,
     journal: Journal,
 }
 
 impl Engine {
-    async fn start(folder: &Path, rows: usize, slots: usize) -> Self {
+    pub(crate) async fn start(folder: &Path, rows: usize, slots: usize) -> Self {
         let (handle, inbox) = channel(LIMITS);
         let settings = worker::Settings {
             model: folder.join("tiny.gguf"),
@@ -132,6 +148,8 @@ fn program(random: &mut fastrand::Rng) -> Vec<Step> {
                     },
                     stop: Vec::new(),
                     thinking: None,
+                    grammar: GRAMMARS[random.usize(0..GRAMMARS.len())]
+                        .map(|schema| Grammar::JsonSchema(schema.into())),
                     priority: Priority::ALL[random.usize(0..3)],
                     deadline: (random.u32(0..8) == 0)
                         .then(|| Duration::from_micros(random.u64(0..20_000))),
@@ -197,6 +215,7 @@ impl<'a> Talk<'a> {
                         self.engine.cancel(ticket.id, &ticket.cancel);
                     }
                 }
+                Event::Likelihood(_) => {}
                 Event::Done(outcome) => return (text, outcome),
             }
         }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ganglion::model::checkpoint::Landing;
-use ganglion::model::{Checkpoint, Format, ModelError};
+use ganglion::model::{Checkpoint, ModelError};
+use ganglion::quant::Format;
 use safetensors::SafeTensors;
 
 use crate::support::needs;
@@ -13,45 +14,48 @@ use crate::support::tiny_gguf;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Runs a script of `tests/reference` in the virtual environment that `make deps` prepares.
-fn reference(script: &str, arguments: &[&Path]) {
-    let python = Path::new(ROOT).join("target/venv/bin/python");
-    assert!(
-        python.exists(),
-        "{} is missing: run `make deps`",
-        python.display()
-    );
-    let script = Path::new(ROOT).join("tests/reference").join(script);
-    let status = Command::new(python).arg(&script).args(arguments).status();
-    assert!(status.unwrap().success(), "{} failed", script.display());
+/// Holds a format against a file of its blocks and their values, as `tests/reference/dequantize.py` writes it.
+fn dequantizes_as(format: Format, file: &Path) {
+    let file = std::fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let both = format.block_bytes() + 4 * format.block_len();
+    assert_eq!(file.len() % both, 0, "{format:?}: these are whole blocks");
+    let count = file.len() / both;
+    let (blocks, expected) = file.split_at(count * format.block_bytes());
+    let expected = expected.as_chunks().0.iter().copied();
+    let expected: Vec<_> = expected.map(f32::from_le_bytes).collect();
+    let mut values = vec![0.0; expected.len()];
+    format.dequantize(blocks, &mut values);
+    for (index, (value, expected)) in values.iter().zip(&expected).enumerate() {
+        assert!(
+            value.to_bits() == expected.to_bits() || value.is_nan() && expected.is_nan(),
+            "{format:?} value {index}: {value:e}, the reference has {expected:e}"
+        );
+    }
 }
 
+#[test]
+fn every_format_dequantizes_bit_for_bit_as_its_golden() {
+    for format in Format::ALL {
+        dequantizes_as(format, &golden("formats").join(format!("{format:?}")));
+    }
+}
+
+/// More of what the goldens hold.
 #[test]
 fn every_format_dequantizes_bit_for_bit_as_the_python_package_does() {
     if !needs::python() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    reference("dequantize.py", &[directory.path()]);
+    let status = Command::new(Path::new(ROOT).join("target/venv/bin/python"))
+        .arg(Path::new(ROOT).join("tests/reference/dequantize.py"))
+        .arg(directory.path())
+        .arg((1 << 19).to_string())
+        .args(Format::ALL.map(|format| format!("{format:?}")))
+        .status();
+    assert!(status.unwrap().success(), "dequantize.py failed");
     for format in Format::ALL {
-        let read =
-            |kind| std::fs::read(directory.path().join(format!("{format:?}.{kind}"))).unwrap();
-        let (blocks, expected) = (read("blocks"), read("values"));
-        let expected: Vec<f32> = expected
-            .as_chunks()
-            .0
-            .iter()
-            .map(|b| f32::from_le_bytes(*b))
-            .collect();
-        assert!(expected.len() >= 1 << 16);
-        let mut values = vec![0.0; expected.len()];
-        format.dequantize(&blocks, &mut values);
-        for (index, (value, expected)) in values.iter().zip(&expected).enumerate() {
-            assert!(
-                value.to_bits() == expected.to_bits() || value.is_nan() && expected.is_nan(),
-                "{format:?} value {index}: {value:e}, the reference has {expected:e}"
-            );
-        }
+        dequantizes_as(format, &directory.path().join(format!("{format:?}")));
     }
 }
 

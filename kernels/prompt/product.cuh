@@ -32,7 +32,7 @@ template <int LEFT> __device__ __forceinline__ void copies_wait() { asm volatile
 // formats with a minimum the sums of the inputs over both blocks.
 template <int F, class S> struct Stage {
     static constexpr u32 unit = Layout<F>::unit + Layout<F>::head;
-    static constexpr u32 inputs = S::tokens * 128, weights = S::tiles * unit, sums = Blocks<F>::minimum ? S::tokens * 8 : 0;
+    static constexpr u32 inputs = S::tokens * 128, weights = S::tiles * unit, sums = Layout<F>::minimum ? S::tokens * 8 : 0;
     static constexpr u32 bytes = inputs + weights + sums;
 };
 
@@ -67,6 +67,8 @@ template <int F, typename T> struct Staged {
 
     // The four pairs (see tile.cuh) of step `s` of those that were loaded, and what T lacks of them.
     __device__ __forceinline__ void pairs(const u8 *unit, u32 lane, u32 step, u32 s, u32 (&a)[4], u32 (&rest)[4]) const {
+        u32 found[2];
+        if constexpr (Layout<F>::codes) look_up(quants[s], found);
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
             if constexpr (F == F32) {
@@ -85,13 +87,15 @@ template <int F, typename T> struct Staged {
                 }
                 a[i] = Mma<T>::pack(low, high_);
                 rest[i] = Mma<T>::rest(low, high_, a[i]);
-            } else if constexpr (F == Q8_0) {
+            } else if constexpr (Layout<F>::quants == 1024) {
                 a[i] = bytes_less_128<T>(quants[2 * s + i / 2], i % 2);
+            } else if constexpr (Layout<F>::codes) {
+                a[i] = bytes_less_128<T>(found[i / 2], i % 2);
             } else {
                 u32 pair = (quants[s] >> (4 * i)) & 0x000f000fu;
                 if constexpr (Layout<F>::high == 128) pair |= ((high >> (4 * s + i)) & 0x00010001u) << 4;
                 if constexpr (Layout<F>::high == 256) pair |= ((high >> (2 * (4 * s + i))) & 0x00030003u) << 4;
-                a[i] = small_integers<T>(pair, F == Q4_0 ? 8 : F == Q5_0 ? 16 : F == Q6_K ? 32 : 0);
+                a[i] = small_integers<T>(pair, Layout<F>::zero);
             }
         }
     }
@@ -99,38 +103,10 @@ template <int F, typename T> struct Staged {
 
 // Scales, and minima, of the rows 2 t, 2 t + 8, 2 t + 1, 2 t + 9 of a tile in the block that ends with step s.
 template <int F> __device__ __forceinline__ void scales_of(const u8 *unit, u32 lane, u32 s, float (&scale)[4], float (&minimum)[4]) {
-    const u8 *scales = unit + Layout<F>::quants + Layout<F>::high, *head = unit + Layout<F>::unit;
-    u32 t = lane % 4;
-    auto number = [](u32 bits) { return __half2float(__ushort_as_half((u16)bits)); };
-    if constexpr (F == Q4_0 || F == Q5_0 || F == Q8_0) {
-        uint4 all = *reinterpret_cast<const uint4 *>(scales + 16 * t);
-        const u32 words[4] = {all.x, all.y, all.z, all.w};
+    RowScales<F, 2> rows;
+    rows.read(unit, unit + Layout<F>::unit, lane % 4);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) scale[i] = number(s / 2 ? words[i] >> 16 : words[i] & 0xffffu);
-    } else if constexpr (F == Q4_1 || F == Q5_1) {
-#pragma unroll
-        for (int half_ = 0; half_ < 2; ++half_) {
-            uint4 all = *reinterpret_cast<const uint4 *>(scales + 32 * t + 16 * half_);
-            const u32 words[2] = {s / 2 ? all.y : all.x, s / 2 ? all.w : all.z};
-#pragma unroll
-            for (int r = 0; r < 2; ++r) scale[2 * half_ + r] = number(words[r] & 0xffffu), minimum[2 * half_ + r] = number(words[r] >> 16);
-        }
-    } else if constexpr (F == Q4_K || F == Q5_K) {
-        uint4 all = *reinterpret_cast<const uint4 *>(scales + 16 * t), heads = *reinterpret_cast<const uint4 *>(head + 16 * t);
-        const u32 words[4] = {all.x, all.y, all.z, all.w}, d[4] = {heads.x, heads.y, heads.z, heads.w};
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            u32 pair = words[i] >> (16 * (s / 2));
-            scale[i] = number(d[i] & 0xffffu) * (float)(pair & 0xffu);
-            minimum[i] = -(number(d[i] >> 16) * (float)((pair >> 8) & 0xffu));
-        }
-    } else if constexpr (F == Q6_K) {
-        uint4 all = *reinterpret_cast<const uint4 *>(scales + 16 * t);
-        uint2 heads = *reinterpret_cast<const uint2 *>(head + 8 * t);
-        const u32 words[4] = {all.x, all.y, all.z, all.w}, d[4] = {heads.x & 0xffffu, heads.x >> 16, heads.y & 0xffffu, heads.y >> 16};
-#pragma unroll
-        for (int i = 0; i < 4; ++i) scale[i] = number(d[i]) * (float)(i8)(words[i] >> (8 * s));
-    }
+    for (u32 i = 0; i < 4; ++i) rows.of(s, i, scale[i], minimum[i]);
 }
 
 // Two neighbours of a row of outputs, in one access where they lie even.
@@ -198,7 +174,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                 if (piece + 32 <= UNIT_PIECES || lane < UNIT_PIECES - piece) copy_16(to + piece * 16, begins[i] + unit_skip + piece * 16);
             if (HEAD_PIECES && lane < HEAD_PIECES) copy_16(to + UNIT_PIECES * 16, begins[i] + skip);
         }
-        if constexpr (Blocks<F>::minimum) {
+        if constexpr (Layout<F>::minimum) {
             static_assert(S::tokens <= S::threads);
             if (threadIdx.x < S::tokens)
                 copy_8_or_zero(base + slot * G::bytes + G::inputs + G::weights + threadIdx.x * 8, from_sums + k * 2, first + threadIdx.x < rows);
@@ -215,7 +191,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
     // What comes next of both sides is read from shared memory while what is there is multiplied, over the border of stages too:
     // where a stage ends, its last step is still to be multiplied when the threads wait for each other. Of other weights
     // numbers must be made first, which has the tensor cores wait no longer.
-    constexpr bool ahead = !Blocks<F>::scaled && Layout<F>::quants == 2048 && Mma<T>::template holds<F>();
+    constexpr bool ahead = !Layout<F>::scaled && Layout<F>::quants == 2048 && Mma<T>::template holds<F>();
     if constexpr (ahead) {
         u32 x[2][M][4], w[2][N][4], of_step[4], skip = 0;
         const u8 *first_unit = staged + G::inputs + along_rows * N * G::unit + lane * 16;
@@ -265,9 +241,9 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
         next = slot, slot = slot + 1 == S::STAGES ? 0 : slot + 1;
         const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
         u32 inputs = (u32)(stage - staged) + at_inputs;
-        // A block of one scale is two steps; Q6_K's is one, and two share what is loaded.
-        constexpr u32 STEPS = Blocks<F>::scaled ? 2 : 1, PARTS = F == Q6_K ? 2 : 1;
-#pragma unroll(Blocks<F>::scaled ? 1 : 4)
+        // A block of one scale is two steps or one; two share what is loaded.
+        constexpr u32 STEPS = Layout<F>::scaled ? 2 : 1, PARTS = Layout<F>::block == 16 ? 2 : 1;
+#pragma unroll(Layout<F>::scaled ? 1 : 4)
         for (u32 b = 0; b < 4 / STEPS; ++b) {
             u32 f[STEPS][N][4], rest[STEPS][N][4];
             float scale[PARTS][N][4], minimum[N][4];
@@ -278,7 +254,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                 w.load(from, lane, b * STEPS);
 #pragma unroll
                 for (u32 s = 0; s < STEPS; ++s) w.pairs(from, lane, b * STEPS + s, s, f[s][n], rest[s][n]);
-                if constexpr (Blocks<F>::scaled) {
+                if constexpr (Layout<F>::scaled) {
 #pragma unroll
                     for (u32 part = 0; part < PARTS; ++part) scales_of<F>(from, lane, b * STEPS + part, scale[part][n], minimum[n]);
                 }
@@ -289,7 +265,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
 #pragma unroll
                 for (u32 s = 0; s < STEPS; ++s) matrices(x[s], inputs + m * 2048 + ((2 * (b * STEPS + s) + lane / 16) ^ lane % 8) * 16);
                 float total[2];
-                if constexpr (Blocks<F>::minimum) {
+                if constexpr (Layout<F>::minimum) {
                     const float *of = reinterpret_cast<const float *>(stage + G::inputs + G::weights) + (along_tokens * 16 * M + m * 16 + g) * 2 + b;
                     total[0] = of[0], total[1] = of[16];
                 }
@@ -298,7 +274,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
 #pragma unroll
                     for (int h = 0; h < 2; ++h) {
                         float(&sum)[4] = sums[m][n][h];
-                        if constexpr (!Blocks<F>::scaled) {
+                        if constexpr (!Layout<F>::scaled) {
                             Mma<T>::run(sum, x[0], f[0][n][h], f[0][n][h + 2]);
                             if constexpr (!Mma<T>::template holds<F>()) Mma<T>::run(sum, x[0], rest[0][n][h], rest[0][n][h + 2]);
                             continue;
@@ -311,7 +287,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
 #pragma unroll
                             for (int i = 0; i < 4; ++i) {
                                 sum[i] = fmaf(scale[part][n][h + 2 * (i % 2)], block[i], sum[i]);
-                                if constexpr (Blocks<F>::minimum) sum[i] = fmaf(minimum[n][h + 2 * (i % 2)], total[i / 2], sum[i]);
+                                if constexpr (Layout<F>::minimum) sum[i] = fmaf(minimum[n][h + 2 * (i % 2)], total[i / 2], sum[i]);
                             }
                         }
                     }

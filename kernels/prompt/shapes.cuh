@@ -1,4 +1,4 @@
-// The kernels of one format: each number type and shape. A shape is named by its tokens and rows; src/tape/cuda/shapes.rs
+// The kernels of one format: each number type and shape. A shape is named by its tokens and rows; src/cuda/shapes.rs
 // chooses between them.
 #pragma once
 #include "prompt/product.cuh"

@@ -35,7 +35,7 @@ template <> __device__ __forceinline__ void multiply_eight<__nv_bfloat16>(float 
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(b));
 }
 
-// The bytes that it lays out in shared memory: src/tape/cuda/kernels.rs knows them too.
+// The bytes that it lays out in shared memory: src/cuda/kernels.rs knows them too.
 template <typename C, int D> struct Memory {
     static constexpr bool PACKED = sizeof(C) == 1;
     // Query heads of a block.

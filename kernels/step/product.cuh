@@ -25,7 +25,7 @@ template <int F, typename T, u32 R> struct Rows {
     // Rows lie apart by half of all banks, so that two are read at once.
     static constexpr u32 APART = R == 1 ? 0 : 32;
     // Columns of a block, and fours of numbers that a block has.
-    static constexpr u32 BLOCK = F == Q6_K ? 16 : 32, FOURS = R == 1 ? 1 : R / 2;
+    static constexpr u32 BLOCK = Layout<F>::block ? Layout<F>::block : 32, FOURS = R == 1 ? 1 : R / 2;
     T *values;
     u32 pitch, rows;
     // (columns / BLOCK, FOURS), for formats with blocks: what mma begins with, of the weight rows g and g + 8 and two rows
@@ -38,7 +38,7 @@ template <int F, typename T, u32 R> struct Rows {
 
     __device__ __forceinline__ Rows(u8 *memory, u32 stride, u32 rows_)
         : values(reinterpret_cast<T *>(memory)), pitch(stride + APART), rows(R == 1 ? 1 : rows_), excess(reinterpret_cast<float4 *>(memory + 2 * pitch * rows)),
-          parts(reinterpret_cast<float *>(excess + (Blocks<F>::scaled ? stride / BLOCK * FOURS : 0))), rings(reinterpret_cast<u8 *>(parts + 2 * WARPS * R * 16)) {}
+          parts(reinterpret_cast<float *>(excess + (Layout<F>::scaled ? stride / BLOCK * FOURS : 0))), rings(reinterpret_cast<u8 *>(parts + 2 * WARPS * R * 16)) {}
 
     // Eight columns side by side, as four pairs, if there are any; by all lanes of a warp, of which four at a time are of one
     // row and lie side by side too.
@@ -46,7 +46,7 @@ template <int F, typename T, u32 R> struct Rows {
         u32 within = column % 64, step = within / 16;
         u32 *to = reinterpret_cast<u32 *>(values + row * pitch + column - within + step / 2 * 32 + step % 2 * 4 + within % 16 / 8 * 2);
         if (there) to[0] = four.x, to[4] = four.y, to[8] = four.z, to[12] = four.w;
-        if (!Blocks<F>::scaled) return;
+        if (!Layout<F>::scaled) return;
         const T *each = reinterpret_cast<const T *>(&four);
         float sum = 0.0f;
 #pragma unroll
@@ -70,7 +70,7 @@ template <int F, typename T, u32 R> struct Rows {
 // are the same where there is one row.
 template <int F, typename T, u32 R>
 __device__ __forceinline__ void multiply(const Unit<F> &w, const float4 *excess, const uint4 *row, float (&sums)[4]) {
-    constexpr u32 STEPS = F == Q6_K ? 1 : 2, FOURS = Rows<F, T, R>::FOURS;
+    constexpr u32 STEPS = Layout<F>::block == 16 ? 1 : 2, FOURS = Rows<F, T, R>::FOURS;
     float4 first;
     float block[4];
 #pragma unroll
@@ -79,7 +79,7 @@ __device__ __forceinline__ void multiply(const Unit<F> &w, const float4 *excess,
         u32 b0 = s % 2 ? two.z : two.x, b1 = s % 2 ? two.w : two.y;
         u32 a[4], rest[4];
         w.template step<T>(s, a, rest);
-        if constexpr (!Blocks<F>::scaled) {
+        if constexpr (!Layout<F>::scaled) {
             Mma<T>::run(sums, a, b0, b1);
             if constexpr (!Mma<T>::template holds<F>()) Mma<T>::run(sums, rest, b0, b1);
             continue;
@@ -89,16 +89,16 @@ __device__ __forceinline__ void multiply(const Unit<F> &w, const float4 *excess,
             block[0] = first.x, block[1] = first.y, block[2] = first.z, block[3] = first.w;
         }
         Mma<T>::run(block, a, b0, b1);
-        if (!Blocks<F>::ends(s)) continue;
+        if (s % STEPS != STEPS - 1) continue;
 #pragma unroll
         for (u32 r = 0; r < 2; ++r) {
             float scale, minimum;
-            w.scale(s, r, scale, minimum);
-            if (Blocks<F>::minimum) minimum *= -1.0f / Excess<F, T>::low;
+            w.scales.of(s, r, scale, minimum);
+            if (Layout<F>::minimum) minimum *= -1.0f / Excess<F, T>::low;
 #pragma unroll
             for (u32 n = 0; n < (R == 1 ? 1 : 2); ++n) {
                 sums[2 * r + n] = fmaf(scale, block[2 * r + n], sums[2 * r + n]);
-                if (Blocks<F>::minimum) sums[2 * r + n] = fmaf(minimum, n ? first.y : first.x, sums[2 * r + n]);
+                if (Layout<F>::minimum) sums[2 * r + n] = fmaf(minimum, n ? first.y : first.x, sums[2 * r + n]);
             }
         }
     }

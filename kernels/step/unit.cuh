@@ -38,21 +38,14 @@ __device__ __forceinline__ u32 field(u32 word, u32 mask, u32 exponents) {
     return made;
 }
 
-// What a format's integers are more than what they stand for, in the rows g and g + 8 of a tile.
+// What a format's integers become more than what they stand for, in the rows g and g + 8 of a tile.
 template <int F, typename T> struct Excess {
-    static constexpr float zero = F == Q4_0 ? 8.0f : F == Q5_0 ? 16.0f : F == Q6_K ? 32.0f : 0.0f;
-    static constexpr bool nibbles = F == Q4_0 || F == Q4_1 || F == Q4_K;
-    static constexpr float low = zero + 256.0f, high = zero + (nibbles ? 16.0f : 256.0f);
+    static constexpr bool bytes = Layout<F>::bytes, nibbles = !bytes && Layout<F>::high == 0;
+    static constexpr float zero = (float)Layout<F>::zero;
+    static constexpr float low = zero + (bytes ? 1024.0f : 256.0f), high = zero + (bytes ? 1024.0f : nibbles ? 16.0f : 256.0f);
 };
 template <int F> struct Excess<F, __nv_bfloat16> {
-    static constexpr float zero = F == Q4_0 ? 8.0f : F == Q5_0 ? 16.0f : F == Q6_K ? 32.0f : 0.0f;
-    static constexpr float low = zero + 128.0f, high = zero + 128.0f;
-};
-template <> struct Excess<Q8_0, half> {
-    static constexpr float low = 1024.0f + 128.0f, high = 1024.0f + 128.0f;
-};
-template <> struct Excess<Q8_0, __nv_bfloat16> {
-    static constexpr float low = 0.0f, high = 0.0f;
+    static constexpr float low = Layout<F>::bytes ? 0.0f : (float)Layout<F>::zero + 128.0f, high = low;
 };
 
 // Nibbles as the four pairs of a step.
@@ -73,7 +66,7 @@ template <typename T> __device__ __forceinline__ u32 small(u32 pair);
 template <> __device__ __forceinline__ u32 small<half>(u32 pair) { return (pair << 2) | 0x5c005c00u; }
 template <> __device__ __forceinline__ u32 small<__nv_bfloat16>(u32 pair) { return pair | 0x43004300u; }
 
-// Two of a word's bytes, the lower or the higher ones: Q8_0 stores them 128 more.
+// Two of a word's bytes, the lower or the higher ones: they are stored, or looked up, 128 more.
 template <typename T> __device__ __forceinline__ u32 bytes(u32 word, int higher);
 template <> __device__ __forceinline__ u32 bytes<half>(u32 word, int higher) { return __byte_perm(word, 0x64646464u, higher ? 0x4342 : 0x4140); }
 template <> __device__ __forceinline__ u32 bytes<__nv_bfloat16>(u32 word, int higher) { return bytes_less_128<__nv_bfloat16>(word, higher); }
@@ -82,10 +75,8 @@ template <> __device__ __forceinline__ u32 bytes<__nv_bfloat16>(u32 word, int hi
 template <int F> struct Unit {
     uint4 quants[Layout<F>::quants / 512];
     u32 high[Layout<F>::high ? Layout<F>::high / 128 : 1];
-    // Rows g and g + 8, two blocks (Q6_K: four) each.
-    u32 scales[Layout<F>::scales == 0 ? 1 : Layout<F>::scales / 32];
-    // d (and dmin) of rows g and g + 8.
-    u32 head[2];
+    // Of the rows g and g + 8.
+    RowScales<F, 1> scales;
 
     __device__ __forceinline__ Unit(const u8 *slot, u32 lane) {
 #pragma unroll
@@ -95,21 +86,7 @@ template <int F> struct Unit {
             uint2 bits = *reinterpret_cast<const uint2 *>(slot + 512 + lane * 8);
             high[0] = bits.x, high[1] = bits.y;
         }
-        const u8 *of_row = slot + Layout<F>::quants + Layout<F>::high;
-        if constexpr (Layout<F>::scales == 64) {
-            uint2 pair = *reinterpret_cast<const uint2 *>(of_row + lane / 4 * 8);
-            scales[0] = pair.x, scales[1] = pair.y;
-        }
-        if constexpr (Layout<F>::scales == 128) {
-            uint4 four = *reinterpret_cast<const uint4 *>(of_row + lane / 4 * 16);
-            scales[0] = four.x, scales[1] = four.y, scales[2] = four.z, scales[3] = four.w;
-        }
-        const u8 *of_head = slot + Layout<F>::unit;
-        if constexpr (Layout<F>::head == 64) {
-            uint2 pair = *reinterpret_cast<const uint2 *>(of_head + lane / 4 * 8);
-            head[0] = pair.x, head[1] = pair.y;
-        }
-        if constexpr (Layout<F>::head == 32) head[0] = *reinterpret_cast<const u32 *>(of_head + lane / 4 * 4);
+        scales.read(slot, slot + Layout<F>::unit, lane / 4);
     }
 
     __device__ __forceinline__ u32 word(u32 i, u32 of) const {
@@ -145,9 +122,14 @@ template <int F> struct Unit {
                 a[i] = Mma<T>::pack(low, high_);
                 rest[i] = Mma<T>::rest(low, high_, a[i]);
             }
-        } else if constexpr (F == Q8_0) {
+        } else if constexpr (Layout<F>::quants == 1024) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) a[i] = bytes<T>(word(s / 2, s % 2 * 2 + i / 2), i % 2);
+        } else if constexpr (Layout<F>::codes) {
+            u32 found[2];
+            look_up(word(0, s), found);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) a[i] = bytes<T>(found[i / 2], i % 2);
         } else if constexpr (Excess<F, half>::nibbles) {
             nibbles<T>(word(0, s), a);
         } else {
@@ -159,28 +141,6 @@ template <int F> struct Unit {
                 if constexpr (Layout<F>::high == 256) pair |= ((high[s / 2] >> (2 * (4 * (s % 2) + i))) & 0x00030003u) << 4;
                 a[i] = small<T>(pair);
             }
-        }
-    }
-
-    // Scale and minimum of row g + 8 r in the block that ends with step s: value = scale q + minimum.
-    __device__ __forceinline__ void scale(u32 s, u32 r, float &scale, float &minimum) const {
-        minimum = 0.0f;
-        auto low = [](u32 both) { return __half2float(__ushort_as_half((u16)(both & 0xffffu))); };
-        auto high_ = [](u32 both) { return __half2float(__ushort_as_half((u16)(both >> 16))); };
-        if constexpr (F == Q4_0 || F == Q5_0 || F == Q8_0) {
-            scale = s / 2 ? high_(scales[r]) : low(scales[r]);
-        } else if constexpr (F == Q4_1 || F == Q5_1) {
-            u32 both = scales[2 * r + s / 2];
-            scale = low(both), minimum = high_(both);
-        } else if constexpr (F == Q4_K || F == Q5_K) {
-            u32 two = scales[r] >> (16 * (s / 2));
-            scale = low(head[r]) * (float)(two & 0xffu);
-            minimum = -(high_(head[r]) * (float)((two >> 8) & 0xffu));
-        } else if constexpr (F == Q6_K) {
-            i8 quarter = (i8)(scales[r] >> (8 * s));
-            scale = (r ? high_(head[0]) : low(head[0])) * (float)quarter;
-        } else {
-            scale = 1.0f;
         }
     }
 };

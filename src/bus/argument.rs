@@ -17,8 +17,8 @@ use super::proxy::Info;
 pub(super) const TEXT_BYTES: usize = 1 << 20;
 /// Entries of one dictionary: many more than there are options.
 pub(super) const ENTRIES: usize = 64;
-/// Texts of one array.
-pub(super) const TEXTS: usize = 16;
+/// Texts of one array: choices.
+pub(super) const TEXTS: usize = 256;
 
 /// A text, or how many bytes it has if that is too many.
 #[derive(Debug, PartialEq)]

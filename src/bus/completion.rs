@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout_at};
+use zbus::Str;
 
 use super::authorize::Owner;
 use super::delivery::Call;
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{Error, error, info};
-use crate::engine::{Event, FinishReason, Message, Options, Outcome, State, Ticket};
+use crate::engine::{Event, FinishReason, Likelihood, Message, Options, Outcome, State, Ticket};
 
 /// Answers `messages` before the deadline.
 pub(super) async fn complete(
@@ -33,8 +34,9 @@ pub(super) async fn complete(
         ..
     } = queued.map_err(|refusal| shared.refused(client, refusal))?;
     shared.own_request(call.connection, caller, call.header, id, &cancel);
-    let mut text = String::new();
-    let collected = timeout_at(deadline, collect(&mut events, &mut text)).await;
+    let (mut text, mut likelihoods) = (String::new(), Vec::new());
+    let collected = collect(&mut events, &mut text, &mut likelihoods);
+    let collected = timeout_at(deadline, collected).await;
     shared.owned.remove_request(caller, id);
     let Ok(outcome) = collected else {
         shared.engine.cancel(id, &cancel);
@@ -45,7 +47,11 @@ pub(super) async fn complete(
         let message = "the daemon is stopping; ask again when it has started";
         return Err(Error::Cancelled(message.to_owned()));
     }
-    let info = info::outcome(&outcome);
+    let mut info = info::outcome(&outcome);
+    if !likelihoods.is_empty() {
+        let json = Str::from(json(&likelihoods));
+        info.insert("logprobs".to_owned(), json.into());
+    }
     outcome
         .error
         .map_or(Ok((text, info)), |error| Err(error.into()))
@@ -75,10 +81,21 @@ fn late(shared: &Shared, limit: Duration, text: &str) -> Error {
     })
 }
 
-async fn collect(events: &mut UnboundedReceiver<Event>, text: &mut String) -> Outcome {
+/// As the frames of a stream have them.
+fn json(likelihoods: &[Likelihood]) -> String {
+    // Neither maps nor writers are involved: serializing cannot fail.
+    serde_json::to_string(likelihoods).unwrap_or_default()
+}
+
+async fn collect(
+    events: &mut UnboundedReceiver<Event>,
+    text: &mut String,
+    likelihoods: &mut Vec<Likelihood>,
+) -> Outcome {
     loop {
         match events.recv().await {
             Some(Event::Text(more)) => text.push_str(&more),
+            Some(Event::Likelihood(likelihood)) => likelihoods.push(likelihood),
             Some(Event::Done(outcome)) => return outcome,
             None => return error::engine_gone(),
         }

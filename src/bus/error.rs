@@ -97,7 +97,7 @@ impl From<Refusal> for Error {
             Refusal::SessionClosed => Self::NotOwner(message),
             Refusal::ContextFull { .. } | Refusal::PromptBytes { .. } => Self::ContextFull(message),
             Refusal::InvalidMessages(_) => Self::InvalidMessages(message),
-            Refusal::Turns { .. } => Self::InvalidOption(message),
+            Refusal::Turns { .. } | Refusal::InvalidGrammar(_) => Self::InvalidOption(message),
             Refusal::NotSupported(_) => Self::NotSupported(message),
         }
     }
@@ -107,6 +107,8 @@ impl From<RequestError> for Error {
     fn from(error: RequestError) -> Self {
         match error {
             RequestError::Refused(refusal) => refusal.into(),
+            // What the caller asked for cannot be said.
+            RequestError::Guide(error) => Self::InvalidOption(error.to_string()),
             RequestError::EngineFailed(message) => Self::EngineFailed(message),
         }
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::Likelihood;
 use crate::telemetry::{FinishReason, Usage};
 
 /// One line of a stream. The end of the file without `Done` means that the daemon died.
@@ -23,7 +24,14 @@ pub enum Frame {
         message: Option<String>,
     },
     /// Whole characters; texts in order of `seq`, joined, are the answer.
-    Text { seq: u64, text: String },
+    Text {
+        seq: u64,
+        text: String,
+        /// With the option logprobs: how probable tokens were, each before the text that it completes, which may come in a
+        /// later frame.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        logprobs: Vec<Likelihood>,
+    },
 }
 
 impl Frame {
@@ -54,6 +62,7 @@ mod tests {
         Frame::Text {
             seq: 0,
             text: "Hel\n\"é".into(),
+            logprobs: Vec::new(),
         }
         .write_line(&mut out);
         assert_eq!(

@@ -59,7 +59,8 @@ impl Manager {
     ///
     /// Options: max_tokens (u), temperature (d), top_k (u), top_p (d), min_p (d),
     /// repetition_penalty (d), seed (t), stop (s or as), thinking (b), stream (s: "pipe" or "signals"),
-    /// priority (s: "realtime", "normal" or "background"), deadline_ms (u).
+    /// priority (s: "realtime", "normal" or "background"), deadline_ms (u), and one of json_schema (s), json (b), regex (s),
+    /// grammar (s) and choice (as), which the answer fits.
     /// What is left out is as the daemon's configuration says.
     ///
     /// The stream is a pipe of JSON objects, one a line: {"seq":0,"text":"Hel"}, and at last

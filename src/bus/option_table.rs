@@ -5,6 +5,11 @@ use std::fmt::{self, Display};
 
 use super::argument::TEXTS;
 
+/// Tokens that are told with each.
+const MOST_SCORED: u64 = crate::sampler::MOST_SCORED as u64;
+
+/// Texts that may end an answer, and bytes of each.
+pub(super) const STOPS: usize = 16;
 pub(super) const STOP_BYTES: usize = 1024;
 
 /// An option of a call.
@@ -53,6 +58,8 @@ pub enum Allowed {
     Stream,
     Priority,
     Text,
+    Schema,
+    Choices,
     Messages,
 }
 
@@ -100,6 +107,16 @@ pub const OPTIONS: &[OptionKey] = &[
          usage tells."),
     option(Of::Requests, "stop", "s or as", Allowed::Stops,
         "What ends the answer where it appears."),
+    option(Of::Requests, "json_schema", "s", Allowed::Schema,
+        "A JSON Schema: the answer is JSON, on one line, that it accepts. What it may hold is in the manual."),
+    option(Of::Requests, "json", "b", Allowed::Truth,
+        "Whether the answer is a JSON object, of whatever members."),
+    option(Of::Requests, "regex", "s", Allowed::Schema,
+        "A regular expression that the whole answer matches."),
+    option(Of::Requests, "grammar", "s", Allowed::Schema,
+        "A grammar in the syntax of Lark, whose start is the answer."),
+    option(Of::Requests, "choice", "as", Allowed::Choices,
+        "The texts of which the answer is one."),
     option(Of::Requests, "thinking", "b", Allowed::Truth,
         "Whether a model that can think before it answers does; Manager.Model tells whether it can."),
     option(Of::Requests, "priority", "s", Allowed::Priority,
@@ -107,6 +124,12 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Of::Requests, "deadline_ms", "u", whole(1, 86_400_000),
         "The milliseconds after which the answer ends with what there is of it, waiting included; finish_reason is then \
          \"deadline\"."),
+    option(Of::Streams, "logprobs", "u", whole(0, MOST_SCORED),
+        "Of Generate, Session.Send and Complete alone: the logarithm of the probability of each token, as the model alone sees \
+         it, and those of so many of the most probable ones; in frames of the pipe, and in the info of Complete."),
+    option(Of::Completions, "logprobs", "u", whole(0, MOST_SCORED),
+        "Of Generate, Session.Send and Complete alone: the logarithm of the probability of each token, as the model alone sees \
+         it, and those of so many of the most probable ones; in frames of the pipe, and in the info of Complete."),
     option(Of::Streams, "stream", "s", Allowed::Stream,
         "Of Generate and Session.Send alone: how the text comes, through the pipe or by Request.Delta."),
     option(Of::Submissions, "signals", "b", Allowed::Truth,
@@ -134,10 +157,18 @@ impl Display for Allowed {
             Self::Truth => formatter.write_str("true or false (b)"),
             Self::Stops => write!(
                 formatter,
-                "up to {TEXTS} texts (s or as), none empty or longer than {STOP_BYTES} bytes"
+                "up to {STOPS} texts (s or as), none empty or longer than {STOP_BYTES} bytes"
             ),
             Self::Stream => formatter.write_str("\"pipe\" or \"signals\" (s)"),
             Self::Priority => formatter.write_str("\"realtime\", \"normal\" or \"background\" (s)"),
+            Self::Schema => formatter.write_str(
+                "a text (s) of at most limits.grammar_bytes, without stop and with no other of json_schema, json, regex, \
+                 grammar and choice",
+            ),
+            Self::Choices => write!(
+                formatter,
+                "1 to {TEXTS} texts (as), none empty, of at most limits.grammar_bytes together"
+            ),
             Self::Text => formatter.write_str("a text (s)"),
             Self::Messages => formatter.write_str("messages (a(sa{sv})), as those of Generate"),
         }

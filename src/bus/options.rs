@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use super::argument::{ENTRIES, Entries, Entry, Value, shortened};
-use super::option_table::{Allowed, OPTIONS, Of, OptionKey, STOP_BYTES, whole};
+use super::option_table::{Allowed, OPTIONS, Of, OptionKey, STOP_BYTES, STOPS, whole};
 use super::{BusConfig, Error, messages};
 use crate::engine::{Message, Options, Priority};
+use crate::guide::Grammar;
 use crate::sampler::Parameters;
 
 /// How the text reaches the caller.
@@ -74,6 +75,7 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             max_tokens: config.max_tokens,
             sampling: config.sampling,
             stop: Vec::new(),
+            grammar: None,
             thinking: config.thinking,
             priority: config.priority,
             deadline: None,
@@ -84,6 +86,7 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
         messages: Vec::new(),
     };
     let mut chosen = config.seed;
+    let mut grammars = Vec::new();
     let Parameters {
         temperature,
         top_k,
@@ -91,7 +94,7 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
         min_p,
         repetition_penalty,
         seed: _,
-        logprobs: _,
+        logprobs,
     } = &mut read.request.sampling;
     for entry in &given.kept {
         let Some(key) = known(of).find(|key| key.name == entry.name) else {
@@ -111,11 +114,17 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             "repetition_penalty" => *repetition_penalty = one.number()?,
             "seed" => chosen = Some(one.whole()?),
             "stop" => read.request.stop = one.stops()?,
+            "json_schema" => grammars.push(Grammar::JsonSchema(one.text()?)),
+            "json" => grammars.extend(one.truth()?.then_some(Grammar::Json)),
+            "regex" => grammars.push(Grammar::Regex(one.text()?)),
+            "grammar" => grammars.push(Grammar::Lark(one.text()?)),
+            "choice" => grammars.push(Grammar::Choice(one.choices()?)),
             "thinking" => read.request.thinking = Some(one.truth()?),
             "priority" => read.request.priority = one.priority()?,
             "deadline_ms" => {
                 read.request.deadline = Some(Duration::from_millis(one.whole()?));
             }
+            "logprobs" => *logprobs = Some(one.whole()?),
             "stream" => read.stream = one.stream()?,
             "signals" => read.signals = one.truth()?,
             "system" => read.system = Some(one.text()?),
@@ -129,11 +138,31 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             names(of)
         )));
     }
+    read.request.grammar = only(grammars, &read.request.stop)?;
     read.request.sampling.seed = match chosen {
         Some(seed) => seed,
         None => fresh_seed()?,
     };
     Ok(read)
+}
+
+/// What the answer must fit: one thing, which stop strings could cut.
+fn only(mut grammars: Vec<Grammar>, stop: &[String]) -> Result<Option<Grammar>, Error> {
+    let Some(grammar) = grammars.pop() else {
+        return Ok(None);
+    };
+    let also = if stop.is_empty() {
+        grammars.pop().map(|other| other.option())
+    } else {
+        Some("stop")
+    };
+    match also {
+        None => Ok(Some(grammar)),
+        Some(also) => Err(Error::InvalidOption(format!(
+            "options {also:?} and {:?} cannot go together: leave one of them out",
+            grammar.option()
+        ))),
+    }
 }
 
 /// A seed that nobody chose. JSON readers take numbers for doubles: of 53 bits they lose none.
@@ -197,8 +226,20 @@ impl Given<'_> {
             _ => None,
         };
         stops
+            .filter(|stops| stops.len() <= STOPS)
             .filter(|stops| stops.iter().all(|s| (1..=STOP_BYTES).contains(&s.len())))
             .ok_or_else(|| self.wrong())
+    }
+
+    fn choices(&self) -> Result<Vec<String>, Error> {
+        match &self.entry.value {
+            Value::Texts(texts)
+                if !texts.is_empty() && texts.iter().all(|text| !text.is_empty()) =>
+            {
+                Ok(texts.clone())
+            }
+            _ => Err(self.wrong()),
+        }
     }
 
     fn truth(&self) -> Result<bool, Error> {
@@ -242,6 +283,9 @@ impl Given<'_> {
             Value::Whole(value) => format!("{value} ({kind})"),
             Value::Number(value) => format!("{value} ({kind})"),
             Value::Many(texts) => format!("{texts} texts ({kind})"),
+            Value::Texts(texts) if texts.len() > STOPS => {
+                format!("{} texts ({kind})", texts.len())
+            }
             Value::Texts(_) | Value::Messages(_) | Value::Other => format!("of type {kind}"),
         };
         let allowed = self.allowed;

@@ -105,7 +105,16 @@ impl Frames {
         let seq = self.seq;
         self.seq += 1;
         let frame = match event {
-            Event::Text(text) => Frame::Text { seq, text },
+            Event::Text(text) => Frame::Text {
+                seq,
+                text,
+                logprobs: Vec::new(),
+            },
+            Event::Likelihood(likelihood) => Frame::Text {
+                seq,
+                text: String::new(),
+                logprobs: vec![likelihood],
+            },
             Event::Done(outcome) => {
                 self.last = true;
                 let (error, message) = error::of_outcome(&outcome).unzip();

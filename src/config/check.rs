@@ -75,6 +75,8 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         limits.queue_percent_per_user: whole(1..=100);
         limits.sessions: whole(1..=65_536);
         limits.max_tokens: whole(1..=MOST_TOKENS);
+        limits.grammar_bytes: whole(1..=1 << 24);
+        limits.grammar_work: whole(1..=1 << 24);
         limits.realtime_group: name;
         sampling.temperature: number(0.0..=2.0);
         sampling.top_k: whole(0..=u32::MAX);

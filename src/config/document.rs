@@ -64,7 +64,7 @@ sections! {
     Queue: "the section [queue]" { capacity: Typed }
     Limits: "the section [limits]" {
         requests: Typed, requests_per_user: Typed, queue_percent_per_user: Typed, sessions: Typed,
-        sessions_per_user: Typed, max_tokens: Typed, realtime_group: Typed
+        sessions_per_user: Typed, max_tokens: Typed, grammar_bytes: Typed, grammar_work: Typed, realtime_group: Typed
     }
     Sampling: "the section [sampling]" {
         temperature: Typed, top_k: Typed, top_p: Typed, min_p: Typed, repetition_penalty: Typed,

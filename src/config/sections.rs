@@ -115,6 +115,10 @@ pub struct Limits {
     pub sessions_per_user: usize,
     /// The most that one request may ask for.
     pub max_tokens: usize,
+    /// Bytes of the schema or grammar of one answer.
+    pub grammar_bytes: usize,
+    /// Symbols of a compiled grammar, and nodes of its regular expressions.
+    pub grammar_work: usize,
     /// Who, besides root, may ask for priority realtime.
     pub realtime_group: Option<String>,
 }
@@ -239,6 +243,8 @@ impl Default for Limits {
             sessions: 8,
             sessions_per_user: 6,
             max_tokens: 4096,
+            grammar_bytes: crate::guide::Limits::USUAL.bytes,
+            grammar_work: crate::guide::Limits::USUAL.work,
             realtime_group: None,
         }
     }

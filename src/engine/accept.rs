@@ -15,6 +15,7 @@ use super::{
     Cancel, Client, FinishReason, Handle, Message, Options, Reading, Refusal, Role, Ticket, Turn,
     Usage,
 };
+use crate::guide::Guide;
 
 /// What is asked, and by whom.
 struct Request {
@@ -119,10 +120,11 @@ impl Handle {
             // It is encoded when there is a model.
             return self.enqueue(request, place, (messages, None), options);
         };
-        let thinking = options.thinking;
+        let limits = self.limits().grammar;
+        let asked = options.clone();
         let encode = move || {
-            let prompt = encoder.encode(&messages, last.as_ref(), thinking);
-            prompt.map(|prompt| (messages, Some(prompt)))
+            let prepared = encoder.prepared(&messages, last.as_ref(), &asked, limits);
+            prepared.map(|prepared| (messages, Some(prepared)))
         };
         let encoders = &self.shared.encoders;
         let prompt = encoders.run(request.id, request.client.clone(), encode);
@@ -149,9 +151,10 @@ impl Handle {
         &self,
         request: Request,
         place: Place,
-        (messages, prompt): (Vec<Message>, Option<Encoded>),
+        (messages, prepared): (Vec<Message>, Option<(Encoded, Option<Guide>)>),
         options: Options,
     ) -> Result<Ticket, Refusal> {
+        let (prompt, guide) = prepared.unzip();
         let Request {
             id,
             client,
@@ -168,6 +171,7 @@ impl Handle {
             session,
             messages,
             prompt,
+            guide: guide.flatten(),
             options,
             accepted: Instant::now(),
             deadline,

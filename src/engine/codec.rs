@@ -107,6 +107,17 @@ impl Codec {
         }
     }
 
+    /// What a token adds to a text, by itself.
+    #[must_use]
+    pub fn text_of(&self, token: u32) -> String {
+        match self {
+            Self::Model(language) => {
+                String::from_utf8_lossy(language.words().bytes(token)).into_owned()
+            }
+            Self::Words => String::new(),
+        }
+    }
+
     /// Whether a token ends the model's turn.
     #[must_use]
     pub fn is_end(&self, token: u32) -> bool {

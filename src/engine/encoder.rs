@@ -3,14 +3,17 @@
 
 use super::Message;
 use super::codec::Codec;
-use super::request::Refusal;
+use super::request::{Options, Refusal};
 use super::session::Answer;
+use crate::guide::{self, Grammars, Guide};
 use crate::model::language::{Decoder, Prompt};
 
 /// Encodes for one model and its context.
 #[derive(Debug)]
 pub struct Encoder {
     codec: Codec,
+    /// `None` for the scripted engine, which has no vocabulary.
+    grammars: Option<Grammars>,
     context: usize,
     /// Counts the models of this process.
     model: u64,
@@ -25,8 +28,13 @@ pub struct Encoded {
 
 impl Encoder {
     pub(super) fn new(codec: Codec, context: usize, model: u64) -> Self {
+        let grammars = match &codec {
+            Codec::Model(language) => Some(Grammars::new(language.words())),
+            Codec::Words => None,
+        };
         Self {
             codec,
+            grammars,
             context,
             model,
         }
@@ -81,6 +89,47 @@ impl Encoder {
             prompt,
             model: self.model,
         })
+    }
+
+    /// Makes what the grammars of all answers share, which takes long with a large vocabulary.
+    pub fn prepare(&self) {
+        if let Some(grammars) = &self.grammars {
+            grammars.prepare();
+        }
+    }
+
+    /// All that a turn needs: the tokens of its conversation, as `encode`, and what its answer goes along with.
+    ///
+    /// # Errors
+    /// As `Codec::encode`; `InvalidGrammar`; `NotSupported` for a grammar without a vocabulary.
+    pub(super) fn prepared(
+        &self,
+        messages: &[Message],
+        last: Option<&(Encoded, Answer)>,
+        options: &Options,
+        limits: guide::Limits,
+    ) -> Result<(Encoded, Option<Guide>), Refusal> {
+        let prompt = self.encode(messages, last, options.thinking)?;
+        let guide = self.guide(options, limits, &prompt)?;
+        Ok((prompt, guide))
+    }
+
+    /// What an answer goes along with, if its options have a grammar.
+    fn guide(
+        &self,
+        options: &Options,
+        limits: guide::Limits,
+        prompt: &Encoded,
+    ) -> Result<Option<Guide>, Refusal> {
+        let Some(grammar) = &options.grammar else {
+            return Ok(None);
+        };
+        let grammars = self.grammars.as_ref().ok_or_else(|| {
+            Refusal::NotSupported("the scripted engine has no vocabulary to bound".into())
+        })?;
+        let thinks = options.thinking != Some(false);
+        let tokens = &prompt.prompt.tokens;
+        Ok(Some(grammars.guide(grammar, limits, tokens, thinks)?))
     }
 
     /// Whether this model's tokens are meant.

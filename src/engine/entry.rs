@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use super::encoder::Encoder;
 use super::schedule::{Stage, Standing};
 use super::stop::StopStrings;
-use super::{Answer, FinishReason, RequestError, SessionId, Turn, Usage};
+use super::{Answer, FinishReason, Likelihood, RequestError, SessionId, Turn, Usage};
+use crate::guide::{Guide, GuideError, Next};
 use crate::kv::Owner;
 use crate::model::language::Decoder;
+use crate::sampler::{Mask, Scored};
 
 /// A turn that has joined.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub(super) struct Entry {
     decoder: Decoder,
     stops: StopStrings,
     text: String,
+    /// What it goes along with.
+    guide: Option<Guide>,
     /// Without the end-of-turn token.
     tokens: Vec<u32>,
     /// Of these, the ones whose choice stands; fewer while an answer that had to begin again catches up.
@@ -36,6 +40,22 @@ pub(super) struct Entry {
     /// When its first token came.
     answers: Option<Instant>,
     decoded_bytes: u64,
+}
+
+/// A token of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// Its guide knows of it already.
+    Forced(u32),
+    Chosen(u32),
+}
+
+impl Taken {
+    const fn token(self) -> u32 {
+        match self {
+            Self::Forced(token) | Self::Chosen(token) => token,
+        }
+    }
 }
 
 /// What follows a token.
@@ -51,7 +71,7 @@ pub(super) enum After {
 impl Entry {
     /// Nothing of its prompt is in the cache yet.
     pub(super) fn new(
-        turn: Turn,
+        mut turn: Turn,
         prompt: Vec<u32>,
         encoder: Arc<Encoder>,
         decoder: Decoder,
@@ -64,6 +84,7 @@ impl Entry {
         };
         Self {
             stops: StopStrings::new(&turn.options.stop),
+            guide: turn.guide.take(),
             turn,
             encoder,
             region: 0,
@@ -134,10 +155,69 @@ impl Entry {
         }
     }
 
-    /// Whether another token than the next is wanted too, as far as it is known.
+    /// Whether another token than the next is wanted too, as far as it is known. Of tokens that must come, several are run
+    /// in one step, before which nothing is ahead.
     pub(super) fn wants_more(&self) -> bool {
-        let caught_up = self.caught_up == self.tokens.len();
-        caught_up && self.tokens.len() + 1 < self.turn.options.max_tokens
+        let forced = self.guide.as_ref().map_or(0, Guide::forced);
+        let forced = if self.is_scored() { 0 } else { forced };
+        self.has_caught_up() && forced < 2 && self.left() > 1
+    }
+
+    /// Whether each of its tokens is chosen in a step of its own, which tells how probable it was.
+    fn is_scored(&self) -> bool {
+        self.turn.options.sampling.logprobs.is_some()
+    }
+
+    /// Whether its next token is a new one.
+    fn has_caught_up(&self) -> bool {
+        self.caught_up == self.tokens.len()
+    }
+
+    /// Tokens that it may still say.
+    fn left(&self) -> usize {
+        let most = self.turn.options.max_tokens;
+        most.saturating_sub(self.tokens.len())
+    }
+
+    /// Whether something guides it.
+    pub(super) fn is_guided(&self) -> bool {
+        self.guide.is_some()
+    }
+
+    /// What may be chosen for its next token, where something guides it; `None`: anything. It is asked before each token.
+    ///
+    /// # Errors
+    /// If nothing may, and the answer is not whole.
+    pub(super) fn allowed(&mut self, vocabulary: usize) -> Result<Option<Mask>, GuideError> {
+        if !self.has_caught_up() {
+            return Ok(None);
+        }
+        let Some(guide) = &mut self.guide else {
+            return Ok(None);
+        };
+        Ok(match guide.follows()? {
+            // What is whole has ended.
+            Next::Anything | Next::Nothing => None,
+            Next::Allowed(mask) => Some(mask),
+            Next::Forced(tokens) => tokens.first().map(|first| Mask::only(*first, vocabulary)),
+        })
+    }
+
+    /// Takes at most `most` of the tokens that must come now; what is chosen comes after them. The same number of tokens
+    /// must be `take`n before anything else.
+    ///
+    /// # Errors
+    /// As `allowed`.
+    pub(super) fn force(&mut self, most: usize) -> Result<Vec<u32>, GuideError> {
+        if self.is_scored() {
+            return Ok(Vec::new());
+        }
+        // One is left to choose.
+        let most = most.min(self.left().saturating_sub(1));
+        match &mut self.guide {
+            Some(guide) if self.caught_up == self.tokens.len() => guide.force(most),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// A step that moves so many bytes makes its next token.
@@ -145,8 +225,64 @@ impl Entry {
         self.decoded_bytes += bytes;
     }
 
-    /// A token was chosen; `full` says that no other could follow it in the cache.
-    pub(super) fn take(&mut self, token: u32, full: bool) -> After {
+    /// A token was forced, or chosen.
+    ///
+    /// # Errors
+    /// If it does not fit what guides the answer, or that becomes too complex.
+    pub(super) fn take(
+        &mut self,
+        token: Taken,
+        scored: &[Scored],
+        full: bool,
+    ) -> Result<After, GuideError> {
+        let replays = !self.has_caught_up();
+        if !replays {
+            self.tell(scored);
+        }
+        let after = self.say(token.token(), full);
+        let ends = self.encoder.codec().is_end(token.token());
+        let (Some(guide), Taken::Chosen(token)) = (&mut self.guide, token) else {
+            return Ok(after);
+        };
+        if replays || ends {
+            return Ok(after);
+        }
+        guide.take(token)?;
+        Ok(match after {
+            // What is whole is not cut off.
+            After::More | After::End(FinishReason::Length | FinishReason::Context)
+                if guide.is_over() =>
+            {
+                After::End(FinishReason::Stop)
+            }
+            after => after,
+        })
+    }
+
+    /// Whether its answer is whole, so that what was chosen after its forced tokens is not said.
+    pub(super) fn is_whole(&self) -> bool {
+        self.has_caught_up() && self.guide.as_ref().is_some_and(Guide::is_over)
+    }
+
+    /// Tells how probable a token was: it comes first, then the most probable ones.
+    fn tell(&self, scored: &[Scored]) {
+        let codec = self.encoder.codec();
+        let likelihood = |scored: &Scored| Likelihood {
+            token: scored.token,
+            text: codec.text_of(scored.token),
+            logprob: scored.logprob,
+            best: Vec::new(),
+        };
+        if let Some((chosen, best)) = scored.split_first() {
+            self.turn.tell(Likelihood {
+                best: best.iter().map(likelihood).collect(),
+                ..likelihood(chosen)
+            });
+        }
+    }
+
+    /// A token has come; `full` says that no other could follow it in the cache.
+    fn say(&mut self, token: u32, full: bool) -> After {
         if let Some(before) = self.tokens.get(self.caught_up) {
             self.caught_up += 1;
             return if *before == token {

@@ -1,6 +1,7 @@
 //! The engine thread's end: what it is asked, and what it tells everyone. It knows no model.
 
 use std::sync::{Arc, MutexGuard};
+use std::thread;
 
 use super::encoder::Encoder;
 use super::handle::Shared;
@@ -78,6 +79,10 @@ impl Inbox {
         let new = Arc::new(Encoder::new(codec, context, model));
         *encoder = Some(new.clone());
         drop(encoder);
+        // Nobody waits for it but who asks for a grammar before it is done.
+        let prepares = new.clone();
+        let thread = thread::Builder::new().name("grammars".into());
+        let _ = thread.spawn(move || prepares.prepare());
         self.loaded(State::Ready, "");
         new
     }

@@ -1,6 +1,7 @@
 //! How much may wait and be held, by everyone together and by each user. One value, so that it is changed as a whole.
 
 use super::slices::Share;
+use crate::guide;
 
 /// What the configuration allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Limits {
     pub sessions: usize,
     /// What reading prompts may take while answers wait.
     pub prefill: Share,
+    /// What the grammar of an answer may cost.
+    pub grammar: guide::Limits,
     /// Of each user.
     pub user: UserLimits,
 }

@@ -8,15 +8,15 @@ use super::chunk;
 use super::runner::Placement;
 use super::runner::{Backend, RunError, Settings};
 use super::stored::Stored;
+use crate::cpu::{self, Cpu};
+#[cfg(feature = "cuda")]
+use crate::cuda::{self, Cuda};
+use crate::executor::Executor;
 use crate::model::forward::Forward;
 use crate::model::language::LanguageError;
 use crate::model::{Checkpoint, ModelError, Tensor};
-use crate::tape::cpu::{self, Cpu};
-#[cfg(feature = "cuda")]
-use crate::tape::cuda::{self, Cuda};
 use crate::tape::{
-    DType, Ending, Executor, FillError, Input, KvInfo, STEP_ROWS, Tape, TapeError, WeightId,
-    WeightInfo,
+    DType, Ending, FillError, Input, KvInfo, STEP_ROWS, Tape, TapeError, WeightId, WeightInfo,
 };
 
 /// Why a model could not be loaded.
@@ -167,7 +167,7 @@ pub(super) fn plan<'a>(
 
 /// What `Runner::load` prepares of a model: the largest prompt, and the largest step.
 fn tapes(forward: &Forward, settings: &Settings) -> [Tape; 2] {
-    let rows = settings.rows.min(settings.slots).clamp(1, STEP_ROWS);
+    let rows = settings.rows.clamp(1, STEP_ROWS);
     [
         forward.tape(settings.prefill_chunk, Input::Prompt, Ending::Token),
         forward.tape(rows.next_power_of_two(), Input::Step, Ending::Token),

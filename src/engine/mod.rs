@@ -58,7 +58,8 @@ pub use progress::{Phase, Progress, Pulse};
 pub use queue::{Command, Control};
 pub use replace::{ReplaceError, Replaced, Replacement};
 pub use request::{
-    Cancel, Event, Limit, Options, Outcome, Priority, Reading, Refusal, RequestError, Ticket,
+    Cancel, Event, Likelihood, Limit, Options, Outcome, Priority, Reading, Refusal, RequestError,
+    Ticket,
 };
 pub use session::{Answer, Said, SessionId, SessionStatus};
 pub use slices::Share;

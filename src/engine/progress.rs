@@ -122,6 +122,7 @@ mod tests {
     async fn only_the_engine_thread_says_that_it_is_idle() {
         let (engine, inbox) = channel(Limits {
             prefill: Share::default(),
+            grammar: crate::guide::Limits::USUAL,
             requests: 1,
             queue: 1,
             sessions: 1,
@@ -146,6 +147,7 @@ mod tests {
             sampling: Parameters::default(),
             stop: Vec::new(),
             thinking: None,
+            grammar: None,
             priority: Priority::default(),
             deadline: None,
         };

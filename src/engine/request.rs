@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{Message, Role};
+use crate::guide::{Grammar, GrammarError, GuideError};
 use crate::sampler::Parameters;
 use crate::telemetry::{FinishReason, Usage};
 
@@ -20,6 +22,8 @@ pub struct Options {
     pub stop: Vec<String>,
     /// `enable_thinking` of templates that know it; `None` leaves it to the template.
     pub thinking: Option<bool>,
+    /// What the answer must fit; it has no `stop` then.
+    pub grammar: Option<Grammar>,
     pub priority: Priority,
     /// From acceptance on: the request ends then, with what there is.
     pub deadline: Option<Duration>,
@@ -54,7 +58,22 @@ impl Priority {
 pub enum Event {
     /// Whole characters, never empty.
     Text(String),
+    /// How probable the next token was, where the request asked: before the text that it completes.
+    Likelihood(Likelihood),
     Done(Outcome),
+}
+
+/// A token of an answer, as the model alone saw it: without temperature, penalty or guide.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Likelihood {
+    pub token: u32,
+    /// What the token adds to a text; a part of a character is U+FFFD.
+    pub text: String,
+    /// The natural logarithm of its probability.
+    pub logprob: f32,
+    /// The most probable tokens in its place, in their order; they have none of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub best: Vec<Likelihood>,
 }
 
 /// How a request ended.
@@ -121,6 +140,8 @@ pub enum Refusal {
     #[error("{0}")]
     InvalidMessages(String),
     #[error("{0}")]
+    InvalidGrammar(#[from] GrammarError),
+    #[error("{0}")]
     NotSupported(String),
 }
 
@@ -152,6 +173,7 @@ impl Refusal {
             | Self::SessionClosed
             | Self::Turns { .. }
             | Self::InvalidMessages(_)
+            | Self::InvalidGrammar(_)
             | Self::NotSupported(_) => None,
         }
     }
@@ -162,6 +184,8 @@ impl Refusal {
 pub enum RequestError {
     #[error("{0}")]
     Refused(#[from] Refusal),
+    #[error("{0}")]
+    Guide(#[from] GuideError),
     #[error("{0}")]
     EngineFailed(String),
 }

@@ -11,15 +11,14 @@ pub use self::rows::OpCost;
 pub use self::timed::KindTime;
 pub use super::settings::{Activations, Backend, CudaSettings, Placement, Settings};
 use super::{Memory, load};
+use crate::executor::Executor;
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, LifeCycle, Mode};
 use crate::kv::{self, Kv, Owner};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{
-    Ending, ExecuteError, Executor, GraphOptions, Input, Pace, STEP_ROWS, Tape, TapeError,
-};
+use crate::tape::{Ending, ExecuteError, GraphOptions, Input, Pace, STEP_ROWS, Tape, TapeError};
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
 const SCORED_ROWS: usize = 64;
@@ -37,6 +36,9 @@ pub struct Runner {
     steps: HashMap<usize, Tape>,
     /// The most conversations of a step.
     rows: usize,
+    /// The most rows of a step: a conversation has several where tokens are given it.
+    step_rows: usize,
+    vocabulary: usize,
     /// Tapes of a prompt's rows, each written on its first use.
     prompts: HashMap<(usize, Ending), Tape>,
     prefill_chunk: usize,
@@ -72,6 +74,8 @@ impl Runner {
             step,
             steps: HashMap::new(),
             rows: settings.rows.min(settings.slots).clamp(1, STEP_ROWS),
+            step_rows: settings.rows.clamp(1, STEP_ROWS),
+            vocabulary: checkpoint.shape.vocabulary,
             prompts: HashMap::new(),
             prefill_chunk,
             capture_sizes: sizes(&settings.graph, prefill_chunk),

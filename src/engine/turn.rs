@@ -11,7 +11,8 @@ use super::handle::Shared;
 use super::observe;
 use super::session::{Answer, Answered, SessionId};
 use super::{Cancel, Client, Event, FinishReason, Message, Options, Outcome, Reading};
-use super::{Refusal, RequestError, Usage};
+use super::{Likelihood, Refusal, RequestError, Usage};
+use crate::guide::Guide;
 use crate::journal;
 use crate::telemetry::Receipt;
 
@@ -25,6 +26,8 @@ pub struct Turn {
     pub messages: Vec<Message>,
     /// The conversation as tokens, maybe another model's by now; `None` if it was accepted before one was loaded.
     pub prompt: Option<Encoded>,
+    /// What its answer goes along with, of the same model.
+    pub guide: Option<Guide>,
     pub options: Options,
     pub accepted: Instant,
     /// When it is to end with what there is.
@@ -54,15 +57,19 @@ impl Turn {
     }
 
     /// Its tokens for the model in force. Those that it was given while there was no model, or for the one before, are
-    /// made anew.
+    /// made anew, and so is its guide.
     pub(super) fn tokens(&mut self, encoder: &Encoder) -> Result<Vec<u32>, Refusal> {
         let own = self.prompt.take().filter(|encoded| encoder.is_own(encoded));
-        let own = match own {
-            Some(own) => own,
-            None => self
+        let own = if let Some(own) = own {
+            own
+        } else {
+            let limits = self.shared.limits().grammar;
+            let (own, guide) = self
                 .shared
                 .encoders
-                .run_here(|| encoder.encode(&self.messages, None, self.options.thinking))?,
+                .run_here(|| encoder.prepared(&self.messages, None, &self.options, limits))?;
+            self.guide = guide;
+            own
         };
         Ok(self.prompt.insert(own).prompt.tokens.clone())
     }
@@ -70,6 +77,11 @@ impl Turn {
     /// Sends text to the reader; never waits, and a reader that has gone is noticed by `is_cancelled`.
     pub fn emit(&self, text: String) {
         let _ = self.events.send(Event::Text(text));
+    }
+
+    /// Tells how probable a token was.
+    pub fn tell(&self, likelihood: Likelihood) {
+        let _ = self.events.send(Event::Likelihood(likelihood));
     }
 
     /// Ends the turn. A session keeps `answer` as its newest message, as a partial one if the turn was cancelled or

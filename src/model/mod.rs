@@ -21,4 +21,4 @@ pub use error::{Defect, ModelError};
 pub use language::Language;
 pub use message::{Message, Role};
 pub use shape::Shape;
-pub use weights::{Format, Layer, Linear, Tensor, Weights};
+pub use weights::{Layer, Linear, Tensor, Weights};

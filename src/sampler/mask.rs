@@ -19,6 +19,16 @@ impl Mask {
         Self { words }
     }
 
+    /// Of one token of a vocabulary.
+    #[must_use]
+    pub fn only(token: u32, vocabulary: usize) -> Self {
+        let mut words = vec![0; Self::words_of(vocabulary)];
+        if let Some(word) = words.get_mut(token as usize / 32) {
+            *word = 1 << (token % 32);
+        }
+        Self { words }
+    }
+
     #[must_use]
     pub fn words(&self) -> &[u32] {
         &self.words

@@ -31,6 +31,7 @@ pub use source::{Source, settings};
 use crate::bus::{self, Address, BusConfig};
 use crate::config::Config;
 use crate::engine::{self, Handle, State};
+use crate::guide;
 use crate::journal::{self, Journal};
 use panics::Panics;
 use reload::Reloader;
@@ -149,6 +150,10 @@ fn limits(config: &Config) -> engine::Limits {
         prefill: engine::Share {
             slice: config.engine.prefill_slice,
             percent: config.engine.prefill_share,
+        },
+        grammar: guide::Limits {
+            bytes: limits.grammar_bytes,
+            work: limits.grammar_work,
         },
         user: engine::UserLimits {
             requests: limits.requests_per_user,

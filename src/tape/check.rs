@@ -48,7 +48,7 @@ impl Tape {
     ///
     /// # Errors
     /// As `check`.
-    pub(super) fn check_shapes_alone(&self) -> Result<(), TapeError> {
+    pub(crate) fn check_shapes_alone(&self) -> Result<(), TapeError> {
         self.ops.iter().enumerate().try_for_each(|(index, op)| {
             let fits = self.check_names(op).and_then(|()| self.check_shapes(op));
             fits.map_err(|reason| TapeError {

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use serde::Serialize;
 
 use super::{DType, q8_0};
-use crate::model::Format;
+use crate::quant::Format;
 
 /// What the cache is made of.
 #[allow(non_camel_case_types)] // the field writes them so

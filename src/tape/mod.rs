@@ -7,24 +7,17 @@
 mod attention;
 mod bytes;
 mod check;
-pub mod cpu;
-#[cfg(feature = "cuda")]
-pub mod cuda;
-pub mod diff;
 mod dtype;
-mod executor;
 mod filling;
 mod footprint;
 mod kv_type;
 mod op;
 mod q8_0;
 mod step;
-mod turns;
 
 pub use attention::{Angles, Attention, QueryScale, Rotation};
 pub use check::TapeError;
 pub use dtype::DType;
-pub use executor::Executor;
 pub use filling::{FLIGHT_BYTES, FillError, PIECE_BYTES, Source, in_flight, pieces_at_once};
 pub use footprint::Footprint;
 pub use kv_type::KvType;
@@ -32,7 +25,7 @@ pub use op::{Op, Projection};
 pub use step::{ExecuteError, Noted, Pace, Span, StepState};
 
 use crate::graph::{Budget, Mode};
-use crate::model::Format;
+use crate::quant::Format;
 
 /// What an executor records, and how much of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

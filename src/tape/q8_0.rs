@@ -5,7 +5,7 @@
 
 use half::f16;
 
-use crate::model::weights::half;
+use crate::quant::half;
 
 /// Of a head that no longer block divides.
 pub(super) const LEAST_BLOCK: usize = 16;

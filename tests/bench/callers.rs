@@ -4,14 +4,13 @@
 //! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example callers -- MODEL
 //! [cpu|cuda]`. It prints figures, and how many answers are as those of each caller alone; it judges nothing.
 
+mod engine;
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::{self, Backend};
-use ganglion::engine::{
-    Client, Event, Handle, Limits, Message, Options, Outcome, Priority, Role, Share, State,
-    UserLimits, channel, worker,
-};
+use ganglion::engine::runner::Backend;
+use ganglion::engine::{Client, Event, Handle, Message, Options, Outcome, Priority, Role};
 use ganglion::sampler::Parameters;
 
 const QUESTIONS: u32 = 20;
@@ -31,7 +30,7 @@ fn main() {
 }
 
 async fn measure(model: PathBuf, backend: Backend) {
-    let engine = start(model, backend).await;
+    let engine = engine::start(model, backend).await;
     // Each alone, to be held against what they are told together; every other one is sampled.
     let mut alone = Vec::new();
     for user in 0..8 {
@@ -103,40 +102,6 @@ async fn measure(model: PathBuf, backend: Backend) {
     engine.close();
 }
 
-async fn start(model: PathBuf, backend: Backend) -> Handle {
-    let (handle, inbox) = channel(Limits {
-        requests: 256,
-        queue: 64,
-        sessions: 8,
-        prefill: Share::default(),
-        user: UserLimits {
-            requests: 64,
-            sessions: 8,
-            queue_percent: 100,
-        },
-    });
-    let settings = worker::Settings {
-        model,
-        runner: runner::Settings {
-            backend,
-            context: 2048,
-            slots: 9,
-            rows: 8,
-            ..runner::Settings::default()
-        },
-    };
-    std::thread::spawn(move || {
-        if let Err(error) = worker::run(&inbox, &settings) {
-            eprintln!("{error}");
-        }
-    });
-    let mut status = handle.status();
-    let settled = status.wait_for(|status| status.state != State::Loading);
-    let state = settled.await.expect("the engine lives").state.clone();
-    assert_eq!(state, State::Ready, "the model is not loaded");
-    handle
-}
-
 /// What became of a question.
 struct Heard {
     text: String,
@@ -187,6 +152,7 @@ async fn say(
         },
         stop: Vec::new(),
         thinking: None,
+        grammar: None,
         priority,
         deadline: None,
     };
@@ -205,6 +171,7 @@ async fn say(
                 first.get_or_insert(now - begun);
                 last = now;
             }
+            Event::Likelihood(_) => {}
             Event::Done(outcome) => {
                 let first = first.unwrap_or_else(|| begun.elapsed());
                 return Heard {

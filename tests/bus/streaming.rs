@@ -26,7 +26,8 @@ async fn an_answer_streams_as_it_is_made_and_finished_follows() {
         first,
         Some(Frame::Text {
             seq: 0,
-            text: "sim:".into()
+            text: "sim:".into(),
+            logprobs: Vec::new(),
         })
     );
     let answer = reader.answer().await;

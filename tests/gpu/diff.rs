@@ -4,8 +4,8 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use ganglion::tape::cuda::Device;
-use ganglion::tape::diff::{Report, World, large, worlds};
+use ganglion::check::{Report, World, large, worlds};
+use ganglion::cuda::Device;
 
 /// Runs the cases whose names hold all of `wanted`, and prints the worst of each operation.
 pub(crate) fn run(wanted: &[String]) -> ExitCode {

@@ -3,7 +3,8 @@
 Blocks of quantized types are random bytes with scales that keep products small, so that a file takes seconds.
 
 usage: synthesize.py SIZE TYPE OUT    SIZE: 0.6b 1.7b 4b 8b
-TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k, or q4_k_m and q5_k_m, which mix two as llama.cpp does
+TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k, one whose blocks begin with their only f16 number (iq4_nl, iq4_xs), or
+q4_k_m and q5_k_m, which mix two as llama.cpp does
 """
 
 import sys
@@ -34,7 +35,6 @@ BLOCKS = {
     "q5_k": (176, {0: 1 / 300, 2: 15.5 / 300}),
     "q6_k": (210, {208: 1 / 1400}),
 }
-VALUES_OF_A_BLOCK = {"q4_k": 256, "q5_k": 256, "q6_k": 256}
 # Most matrices, and those that matter more.
 MIXED = {"q4_k_m": ("q4_k", "q6_k"), "q5_k_m": ("q5_k", "q6_k")}
 
@@ -43,12 +43,21 @@ def kind_of(name):
     return gguf.GGMLQuantizationType[name.upper()]
 
 
+def scale_at_the_beginning(random, kind):
+    """The bytes of a block, and its scale as BLOCKS has it: what makes the values of random blocks as large as they should be."""
+    _, length = gguf.GGML_QUANT_SIZES[kind]
+    blocks = np.frombuffer(random.bytes(4096 * length), dtype=np.uint8).reshape(4096, length).copy()
+    blocks[:, :2] = np.frombuffer(np.float16(1).tobytes(), dtype=np.uint8)
+    return length, {0: 1 / np.sqrt(np.mean(gguf.quants.dequantize(blocks, kind) ** 2))}
+
+
 def random_rows(random, name, rows, columns):
-    if name not in BLOCKS:
+    values_of_a_block, _ = gguf.GGML_QUANT_SIZES[kind_of(name)]
+    if values_of_a_block == 1:
         values = random.standard_normal((rows, columns), dtype=np.float32)
         return gguf.quants.quantize(values / np.float32(np.sqrt(columns)), kind_of(name))
-    length, scales = BLOCKS[name]
-    count = rows * columns // VALUES_OF_A_BLOCK.get(name, 32)
+    length, scales = BLOCKS[name] if name in BLOCKS else scale_at_the_beginning(random, kind_of(name))
+    count = rows * columns // values_of_a_block
     blocks = np.frombuffer(random.bytes(count * length), dtype=np.uint8).reshape(count, length).copy()
     for at, scale in scales.items():
         blocks[:, at : at + 2] = np.frombuffer(np.float16(scale / np.sqrt(columns)).tobytes(), dtype=np.uint8)

@@ -1,4 +1,7 @@
-"""Writes random blocks of every format, and their values by the package gguf, into a directory."""
+"""Writes random blocks of formats, then their values by the package gguf: a file for each format, named as ggml names it.
+
+usage: dequantize.py DIRECTORY VALUES FORMAT...
+"""
 
 import sys
 from pathlib import Path
@@ -7,39 +10,33 @@ import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType as Type
 from gguf.quants import dequantize
 
-# Where each block holds float16 scales.
-SCALES = {
-    "Q8_0": [0],
-    "Q4_0": [0],
-    "Q4_1": [0, 2],
-    "Q5_0": [0],
-    "Q5_1": [0, 2],
-    "Q4_K": [0, 2],
-    "Q5_K": [0, 2],
-    "Q6_K": [208],
-}
-BLOCKS = 2048
-
-directory = Path(sys.argv[1])
-random = np.random.default_rng(2)
+EVERY_HALF = 1 << 16
 
 
-def write(name, data):
-    values = dequantize(data, Type[name])
-    assert values.dtype == np.float32
-    (directory / f"{name}.blocks").write_bytes(data.tobytes())
-    (directory / f"{name}.values").write_bytes(values.tobytes())
+def stored(name, values):
+    """Of so many values at least, as gguf takes them."""
+    random = np.random.default_rng(2)
+    length, size = GGML_QUANT_SIZES[Type[name]]
+    if length > 1:
+        blocks = random.integers(0, 256, (values // length, size), dtype=np.uint8)
+        # A scale whose exponent is all ones makes values that are infinite or no numbers.
+        finite = np.isfinite(dequantize(blocks, Type[name])).all(axis=1)
+        while not finite.all():
+            blocks[~finite] = random.integers(0, 256, (np.count_nonzero(~finite), size), dtype=np.uint8)
+            finite = np.isfinite(dequantize(blocks, Type[name])).all(axis=1)
+        return blocks.reshape(-1)
+    if name == "F32":
+        return random.integers(0, 1 << 32, values, dtype=np.uint32).view(np.float32)
+    halves = np.resize(np.arange(EVERY_HALF, dtype=np.uint16), values)
+    if values < EVERY_HALF:
+        halves = random.integers(0, EVERY_HALF, values, dtype=np.uint16)
+    return halves.view(np.float16 if name == "F16" else np.uint8)
 
 
-write("F32", random.integers(0, 1 << 32, 1 << 16, dtype=np.uint32).view(np.float32))
-every_half = np.arange(1 << 16, dtype=np.uint16)
-write("F16", every_half.view(np.float16))
-write("BF16", every_half.view(np.uint8))
-for name, offsets in SCALES.items():
-    _, block_bytes = GGML_QUANT_SIZES[Type[name]]
-    blocks = random.integers(0, 256, (BLOCKS, block_bytes), dtype=np.uint8)
-    for offset in offsets:
-        # An exponent of all ones would be infinite or no number.
-        high = blocks[:, offset + 1]
-        blocks[:, offset + 1] = np.where(high & 0x7C == 0x7C, high ^ 0x04, high)
-    write(name, blocks.reshape(-1))
+directory, values = Path(sys.argv[1]), int(sys.argv[2])
+for name in sys.argv[3:]:
+    with np.errstate(all="ignore"):
+        data = stored(name, values)
+        reference = dequantize(data, Type[name])
+    assert reference.dtype == np.float32
+    (directory / name).write_bytes(data.tobytes() + reference.tobytes())

@@ -27,6 +27,7 @@ pub(crate) const LIMITS: Limits = Limits {
         slice: Duration::from_millis(20),
         percent: 50,
     },
+    grammar: ganglion::guide::Limits::USUAL,
     user: UserLimits {
         requests: 256,
         sessions: 4,

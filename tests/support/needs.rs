@@ -14,6 +14,11 @@ pub(crate) fn smollm2() -> bool {
     file("target/models/SmolLM2-135M-Instruct.Q4_1.gguf", "make deps")
 }
 
+/// The JSON-Schema-Test-Suite.
+pub(crate) fn schemas() -> bool {
+    file("target/schemas/draft2020-12", "make deps")
+}
+
 /// Programs that a search finds.
 pub(crate) fn programs(names: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

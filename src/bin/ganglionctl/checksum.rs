@@ -25,17 +25,11 @@ pub(crate) fn hexadecimal(digest: &[u8]) -> String {
 }
 
 /// Of what `file` still holds.
-///
-/// # Errors
-/// If it cannot be read.
 pub(crate) fn of(file: &mut File) -> io::Result<String> {
     Ok(hexadecimal(&digest(file)?.0.finalize()))
 }
 
 /// The same, to go on with, and how many bytes that were.
-///
-/// # Errors
-/// If it cannot be read.
 pub(crate) fn digest(file: &mut File) -> io::Result<(Sha256, u64)> {
     let (mut digest, mut length) = (Sha256::new(), 0);
     let mut piece = vec![0; PIECE];

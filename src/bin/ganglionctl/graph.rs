@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     client::block_on(async {
         let connection = client::connect(bus).await?;
-        let diagnostics = client::diagnostics(&connection).await?;
+        let diagnostics = DiagnosticsProxy::new(&connection).await?;
         if let Some(file) = &arguments.dot {
             return save(&diagnostics, file).await;
         }

@@ -123,18 +123,6 @@ impl Setup {
 }
 
 /// Reads a prompt, all of it whatever the cache holds, and chooses the first token after it, greedily.
-///
-/// # Errors
-/// As `Runner::prefill`.
-pub(crate) fn prefill(runner: &mut Runner, prompt: &[u32]) -> Result<u32, RunError> {
-    begin(runner, None, prompt)?;
-    Ok(runner.token())
-}
-
-/// The same for a conversation.
-///
-/// # Errors
-/// As `Runner::prefill`.
 pub(crate) fn begin(
     runner: &mut Runner,
     owner: Option<Owner>,

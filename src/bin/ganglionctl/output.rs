@@ -17,9 +17,6 @@ pub(crate) fn print(text: &str) -> Outcome {
 }
 
 /// Writes `text` at once, with what it tells a terminal to do.
-///
-/// # Errors
-/// As `print`.
 pub(crate) fn draw(text: &str) -> Outcome {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes());
@@ -52,9 +49,6 @@ pub(crate) fn harmless(text: &str) -> String {
 }
 
 /// Writes `value` as indented JSON and a line end.
-///
-/// # Errors
-/// As `print`.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Outcome {
     let text = serde_json::to_string_pretty(value).or_fail(Exit::Failed, "JSON")?;
     print(&format!("{text}\n"))

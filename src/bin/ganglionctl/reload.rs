@@ -1,6 +1,7 @@
 //! `ganglionctl reload`: has the daemon read its configuration again, and waits until it is in force.
 
 use ganglion::bus;
+use ganglion::bus::proxy::ManagerProxy;
 
 use crate::client;
 use crate::failure::{Exit, Failure, Outcome};
@@ -9,7 +10,7 @@ use crate::failure::{Exit, Failure, Outcome};
 pub(crate) fn run(bus: Option<String>) -> Outcome {
     client::block_on(async {
         let connection = client::connect(bus).await?;
-        let reloaded = client::manager(&connection).await?.reload().await;
+        let reloaded = ManagerProxy::new(&connection).await?.reload().await;
         reloaded.map_err(|error| match error {
             // What is wrong with a configuration is no fault of the command line.
             bus::Error::InvalidOption(message) => Failure {

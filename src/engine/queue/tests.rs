@@ -22,6 +22,7 @@ fn engine() -> (Handle, Inbox) {
     };
     channel(Limits {
         prefill: Share::default(),
+        grammar: crate::guide::Limits::USUAL,
         requests: 8,
         queue: 8,
         sessions: 4,
@@ -35,6 +36,7 @@ fn options() -> Options {
         sampling: crate::sampler::Parameters::default(),
         stop: Vec::new(),
         thinking: None,
+        grammar: None,
         priority: Priority::default(),
         deadline: None,
     }
@@ -168,6 +170,7 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         session: None,
         messages: Vec::new(),
         prompt: None,
+        guide: None,
         options: options(),
         accepted: std::time::Instant::now(),
         deadline: None,

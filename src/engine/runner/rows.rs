@@ -72,48 +72,61 @@ impl Runner {
         self.step.bytes(self.kv.len_of(region))
     }
 
-    /// Runs the chosen tokens of several conversations, each in a region of its own, and returns what follows each, or why
-    /// nothing does: one whose logits are not finite does not stop the others. The same conversations step together until
-    /// `more` is false.
+    /// Runs the chosen tokens of several conversations, each in a region of its own, and in the same step the tokens that
+    /// each is to go on with, which only runs where no step is ahead. Returns what is chosen after them: `None` for one that
+    /// waits for its guide, and goes on with the same token; or why nothing is: one whose logits are not finite does not
+    /// stop the others. The same conversations step together until `more` is false.
     ///
     /// # Errors
     /// As `step`, if it is nobody's own.
     pub fn step_each(
         &mut self,
-        regions: &[usize],
+        conversations: &[(usize, Vec<u32>)],
         more: bool,
-    ) -> Result<Vec<Result<u32, RunError>>, RunError> {
-        let before: Vec<_> = regions
+    ) -> Result<Vec<Result<Option<u32>, RunError>>, RunError> {
+        let before: Vec<_> = conversations
             .iter()
-            .map(|at| self.executor.state_of(*at))
+            .map(|(region, _)| self.executor.state_of(*region))
             .collect();
-        let failed = match self.run_rows(regions, &[], more) {
-            Ok(()) => false,
-            Err(RunError::Execute(ExecuteError::NonFinite { .. })) => true,
+        let rows = |(region, forced): &(usize, Vec<u32>)| vec![*region; 1 + forced.len()];
+        let regions: Vec<_> = conversations.iter().flat_map(rows).collect();
+        let forced = conversations.iter().flat_map(|(_, forced)| forced);
+        let forced: Vec<_> = forced.copied().collect();
+        match self.run_rows(&regions, &forced, more) {
+            Ok(()) | Err(RunError::Execute(ExecuteError::NonFinite { .. })) => {}
             Err(error) => return Err(error),
-        };
-        let each = regions.iter().zip(before).map(|(region, before)| {
+        }
+        let each = conversations.iter().zip(before);
+        let each = each.map(|((region, forced), before)| {
+            if self.executor.waits(*region) {
+                return Ok(None);
+            }
             let after = self.executor.state_of(*region);
-            if after.position > before.position {
-                self.kv.push_to(*region, before.token);
-                return Ok(after.token);
+            if after.position == before.position {
+                let position = before.position;
+                return Err(ExecuteError::NonFinite { position }.into());
             }
-            // It waits for its guide, and goes on with the same token.
-            if !failed {
-                return Ok(after.token);
-            }
-            let position = before.position;
-            Err(ExecuteError::NonFinite { position }.into())
+            self.kv.push_to(*region, before.token);
+            forced
+                .iter()
+                .for_each(|token| self.kv.push_to(*region, *token));
+            Ok(Some(after.token))
         });
         Ok(each.collect())
     }
 
-    /// The same, for those who give up if one of them fails.
+    /// The same without tokens to go on with, for those who give up if one of them fails; of one that waits, its token again.
     ///
     /// # Errors
     /// As `step`.
     pub fn step_rows(&mut self, regions: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
-        self.step_each(regions, more)?.into_iter().collect()
+        let conversations: Vec<_> = regions.iter().map(|at| (*at, Vec::new())).collect();
+        let each = self.step_each(&conversations, more)?.into_iter();
+        let each = each.zip(regions).map(|(token, region)| {
+            let token = token?;
+            Ok(token.unwrap_or_else(|| self.executor.state_of(*region).token))
+        });
+        each.collect()
     }
 
     /// Has the conversation in a region of the cache go on with `tokens` after the one that was chosen last, all in one
@@ -124,6 +137,18 @@ impl Runner {
     pub fn step_forced(&mut self, region: usize, tokens: &[u32]) -> Result<u32, RunError> {
         self.run_rows(&vec![region; 1 + tokens.len()], tokens, false)?;
         Ok(self.executor.state_of(region).token)
+    }
+
+    /// The most rows of a step, tokens that conversations are to go on with among them.
+    #[must_use]
+    pub fn step_rows_most(&self) -> usize {
+        self.step_rows
+    }
+
+    /// The number of tokens that masks have bits for.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
     }
 
     /// What the conversation in a region of the cache may say next, as `Executor::guide`.
@@ -160,7 +185,7 @@ impl Runner {
 
     /// Makes steps of 1, 2, 4 and more rows ready, up to what was asked for: no request is to pay for memory.
     pub(super) fn prepare_steps(&mut self) -> Result<(), RunError> {
-        let sizes = std::iter::successors(Some(self.rows.next_power_of_two()), |rows| {
+        let sizes = std::iter::successors(Some(self.step_rows.next_power_of_two()), |rows| {
             (*rows > 1).then_some(rows / 2)
         });
         // The largest first: what it allocates serves all others.

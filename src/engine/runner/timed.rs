@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{RunError, Runner};
+use super::{OpCost, RunError, Runner};
 use crate::tape::{Noted, Span};
 
 /// All operations of a kind in one step.
@@ -14,6 +14,32 @@ pub struct KindTime {
     /// What they must read and write once.
     pub bytes: u64,
     pub time: Duration,
+}
+
+impl KindTime {
+    /// The operations of a step by kind, in the order in which the kinds first run.
+    #[must_use]
+    pub fn sums(costs: &[OpCost], spans: &[Option<Span>]) -> Vec<Self> {
+        let mut kinds: Vec<Self> = Vec::new();
+        for (cost, span) in costs.iter().zip(spans) {
+            let time = span.map_or(0, |(begin, end)| end.saturating_sub(begin));
+            let time = Duration::from_nanos(time);
+            match kinds.iter_mut().find(|kind| kind.name == cost.kind) {
+                Some(kind) => {
+                    kind.count += 1;
+                    kind.bytes += cost.bytes;
+                    kind.time += time;
+                }
+                None => kinds.push(Self {
+                    name: cost.kind.clone(),
+                    count: 1,
+                    bytes: cost.bytes,
+                    time,
+                }),
+            }
+        }
+        kinds
+    }
 }
 
 impl Runner {
@@ -44,24 +70,7 @@ impl Runner {
         let costs = self.step_costs(1);
         let spans = self.executor.time_step(&self.step)?;
         self.kv.push(token);
-        let mut kinds: Vec<KindTime> = Vec::new();
-        for (cost, span) in costs.into_iter().zip(spans.iter().flatten()) {
-            let time = span.map_or(0, |(begin, end)| end.saturating_sub(begin));
-            let time = Duration::from_nanos(time);
-            match kinds.iter_mut().find(|kind| kind.name == cost.kind) {
-                Some(kind) => {
-                    kind.count += 1;
-                    kind.bytes += cost.bytes;
-                    kind.time += time;
-                }
-                None => kinds.push(KindTime {
-                    name: cost.kind,
-                    count: 1,
-                    bytes: cost.bytes,
-                    time,
-                }),
-            }
-        }
-        Ok((self.executor.state().token, spans.map(|_| kinds)))
+        let kinds = spans.map(|spans| KindTime::sums(&costs, &spans));
+        Ok((self.executor.state().token, kinds))
     }
 }

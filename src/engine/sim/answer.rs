@@ -80,6 +80,7 @@ mod tests {
             sampling: Parameters::default(),
             stop: stop.iter().map(ToString::to_string).collect(),
             thinking: None,
+            grammar: None,
             priority: Priority::default(),
             deadline: None,
         };

@@ -89,6 +89,6 @@ impl Worker<'_> {
         observe::graph(self.inbox, &mut self.runner);
         entry.placed(region, cached);
         self.entries.push(entry);
-        Ok(())
+        self.bound(self.entries.len() - 1).map(drop)
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use super::{Worker, fail};
-use crate::engine::entry::{After, Entry};
+use crate::engine::entry::{After, Entry, Taken};
 use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Next, Stage, Standing};
-use crate::engine::{Phase, Priority, RequestError, Work};
+use crate::engine::{FinishReason, Phase, Priority, RequestError, Work};
 use crate::journal;
 use crate::tape::Ending;
 
@@ -105,9 +105,54 @@ impl Worker<'_> {
         if last {
             let token = self.runner.token();
             self.observer.tokens(&mut self.runner, 1);
-            self.take(id, token);
+            self.take(id, Taken::Chosen(token))?;
         }
         Ok(())
+    }
+
+    /// Says what an entry's next token may be, before it is chosen. Returns whether it goes on; it does not if nothing may.
+    pub(super) fn bound(&mut self, at: usize) -> Result<bool, RunError> {
+        let entry = &mut self.entries[at];
+        if !entry.is_guided() {
+            return Ok(true);
+        }
+        match entry.allowed(self.runner.vocabulary()) {
+            Ok(mask) => {
+                let region = entry.region();
+                self.runner.guide(region, mask.as_ref())?;
+                Ok(true)
+            }
+            Err(error) => {
+                self.take_out(at).fail(RequestError::Guide(error));
+                Ok(false)
+            }
+        }
+    }
+
+    /// The tokens that entries of a step must say next, as far as the step has rows for them: none where a step is ahead.
+    fn forced(&mut self, regions: &[usize]) -> Result<Vec<(usize, Vec<u32>)>, RunError> {
+        let mut spare = self.runner.step_rows_most().saturating_sub(regions.len());
+        let mut rows = Vec::with_capacity(regions.len());
+        for region in regions {
+            let mut forced = Vec::new();
+            let at = self.entries.iter().position(|one| one.region() == *region);
+            if let Some(at) = at.filter(|_| !self.runner.is_ahead()) {
+                let room = self.runner.context() - self.runner.len_of(*region);
+                match self.entries[at].force(spare.min(room.saturating_sub(2))) {
+                    Ok(tokens) => forced = tokens,
+                    Err(error) => {
+                        self.take_out(at).fail(RequestError::Guide(error));
+                        continue;
+                    }
+                }
+                if !forced.is_empty() && !self.bound(at)? {
+                    continue;
+                }
+            }
+            spare -= forced.len();
+            rows.push((*region, forced));
+        }
+        Ok(rows)
     }
 
     /// Runs a step of these entries, or, where another was launched ahead, that one.
@@ -127,12 +172,18 @@ impl Worker<'_> {
         }
         if let [region] = regions[..]
             && self.observer.wants_times()
+            && !self.entries.iter().any(Entry::is_guided)
         {
             self.runner.turn_to(region);
             let token = self.observer.time(&mut self.runner);
-            return self.stepped(&regions, token.map(|token| vec![Ok(token)]));
+            let rows = vec![(region, Vec::new())];
+            return self.stepped(&rows, token.map(|token| vec![Ok(Some(token))]));
         }
-        self.run(regions, more)
+        let rows = self.forced(&regions)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.run(&rows, more)
     }
 
     /// Takes the tokens of a step that was launched ahead: who has left meanwhile loses what is its own, and the others go
@@ -142,23 +193,23 @@ impl Worker<'_> {
             return Ok(());
         }
         let regions = std::mem::take(&mut self.ahead);
-        self.run(regions, false)
+        let rows: Vec<_> = regions.into_iter().map(|at| (at, Vec::new())).collect();
+        self.run(&rows, false)
     }
 
-    fn run(&mut self, regions: Vec<usize>, more: bool) -> Result<(), RunError> {
+    fn run(&mut self, rows: &[(usize, Vec<u32>)], more: bool) -> Result<(), RunError> {
         let begun = Instant::now();
-        let tokens = self.runner.step_each(&regions, more);
+        let tokens = self.runner.step_each(rows, more);
         self.slices.stepped(begun.elapsed());
-        let stepped = self.stepped(&regions, tokens);
-        self.ahead = regions;
-        stepped
+        self.ahead = rows.iter().map(|(region, _)| *region).collect();
+        self.stepped(rows, tokens)
     }
 
-    /// Tells each entry of a step its token; those that have ended are told nothing.
+    /// Tells each entry of a step its tokens; those that have ended are told nothing.
     fn stepped(
         &mut self,
-        regions: &[usize],
-        tokens: Result<Vec<Result<u32, RunError>>, RunError>,
+        rows: &[(usize, Vec<u32>)],
+        tokens: Result<Vec<Result<Option<u32>, RunError>>, RunError>,
     ) -> Result<(), RunError> {
         let at = |worker: &Self, region: usize| {
             let mut entries = worker.entries.iter();
@@ -168,7 +219,7 @@ impl Worker<'_> {
             Ok(tokens) => tokens,
             Err(error) if error.is_fatal() => return Err(error),
             Err(error) => {
-                for region in regions {
+                for (region, _) in rows {
                     if let Some(at) = at(self, *region) {
                         let entry = self.take_out(at);
                         entry.fail(RequestError::EngineFailed(error.to_string()));
@@ -177,38 +228,69 @@ impl Worker<'_> {
                 return Ok(());
             }
         };
-        self.observer.tokens(&mut self.runner, regions.len());
-        for (region, token) in regions.iter().zip(tokens) {
+        let forced: usize = rows.iter().map(|(_, forced)| forced.len()).sum();
+        self.observer.tokens(&mut self.runner, rows.len() + forced);
+        for ((region, forced), token) in rows.iter().zip(tokens) {
             let Some(at) = at(self, *region) else {
                 continue;
             };
+            let id = self.entries[at].id();
             match token {
-                Ok(token) => self.take(self.entries[at].id(), token),
+                Ok(Some(token)) => {
+                    for token in forced {
+                        self.take(id, Taken::Forced(*token))?;
+                    }
+                    if self.entry(id).is_some_and(Entry::is_whole) {
+                        self.end(id, FinishReason::Stop);
+                    }
+                    self.take(id, Taken::Chosen(token))?;
+                }
+                // Its mask came too late: the step runs again for it.
+                Ok(None) => {}
                 Err(error) => fail(self.take_out(at), error)?,
             }
         }
         Ok(())
     }
 
-    /// A token of an entry has come.
-    fn take(&mut self, id: u64, token: u32) {
+    fn end(&mut self, id: u64, reason: FinishReason) {
+        if let Some(at) = self.entries.iter().position(|entry| entry.id() == id) {
+            let at_once = self.entries.len();
+            self.take_out(at).finish(reason, at_once);
+        }
+    }
+
+    /// A token of an entry has come; it may have ended before.
+    fn take(&mut self, id: u64, token: Taken) -> Result<(), RunError> {
         let Some(at) = self.entries.iter().position(|entry| entry.id() == id) else {
-            return;
+            return Ok(());
         };
         let entry = &mut self.entries[at];
         let region = entry.region();
         let full = self.runner.len_of(region) >= self.runner.context();
-        match entry.take(token, full) {
-            After::More => {}
-            After::Instead(token) => {
+        let scored = match token {
+            Taken::Chosen(_) => self.runner.scored(region),
+            Taken::Forced(_) => &[],
+        };
+        match entry.take(token, scored, full) {
+            Ok(After::More) => {}
+            Ok(After::Instead(token)) => {
                 // Nothing is ahead of an entry that catches up.
                 self.runner.turn_to(region);
                 self.runner.post(token);
             }
-            After::End(reason) => {
-                let at_once = self.entries.len();
-                self.take_out(at).finish(reason, at_once);
+            Ok(After::End(reason)) => {
+                self.end(id, reason);
+                return Ok(());
             }
+            Err(error) => {
+                self.take_out(at).fail(RequestError::Guide(error));
+                return Ok(());
+            }
+        }
+        match token {
+            Taken::Chosen(_) => self.bound(at).map(drop),
+            Taken::Forced(_) => Ok(()),
         }
     }
 }

@@ -11,7 +11,8 @@ use serde::Deserialize;
 
 use super::files::{self, Source};
 use super::stored::{Directory, Stored};
-use crate::model::{Defect, Format, ModelError};
+use crate::model::{Defect, ModelError};
+use crate::quant::Format;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";

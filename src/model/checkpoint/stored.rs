@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::model::{Defect, Format};
+use crate::model::Defect;
+use crate::quant::Format;
 
 /// A tensor as its file declares it: inside that file, and not yet asked for.
 #[derive(Debug)]

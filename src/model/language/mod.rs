@@ -4,10 +4,14 @@
 
 mod error;
 mod prompt;
+mod words;
 
 pub use super::tokenizer::Decoder;
 pub use error::LanguageError;
 pub use prompt::{Prompt, Rendered};
+pub use words::Words;
+
+use std::sync::Arc;
 
 use super::chat::ChatTemplate;
 use super::checkpoint::LanguageSource;
@@ -18,7 +22,7 @@ use prompt::{Segment, Segments};
 /// Tokenizer and chat template.
 #[derive(Debug)]
 pub struct Language {
-    tokenizer: Box<Tokenizer>,
+    tokenizer: Arc<Tokenizer>,
     template: Option<Box<ChatTemplate>>,
 }
 
@@ -34,7 +38,7 @@ impl Language {
             LanguageSource::Gguf(vocabulary) => &vocabulary.chat_template,
             LanguageSource::HuggingFace(files) => &files.chat_template,
         };
-        let tokenizer = Box::new(Tokenizer::load(source)?);
+        let tokenizer = Arc::new(Tokenizer::load(source)?);
         let template = template
             .clone()
             .map(|template| ChatTemplate::new(template, tokenizer.names()).map(Box::new))
@@ -143,6 +147,12 @@ impl Language {
     #[must_use]
     pub fn decoder(&self) -> Decoder {
         self.tokenizer.decoder()
+    }
+
+    /// The tokens, one by one, for whoever says which of them may come next.
+    #[must_use]
+    pub fn words(&self) -> Words {
+        Words(self.tokenizer.clone())
     }
 
     /// One more than the largest id. The model's embedding must have as many rows at least.

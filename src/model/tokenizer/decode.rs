@@ -30,7 +30,7 @@ impl Bytes {
     }
 
     /// Empty for an id that stands for nothing.
-    fn of(&self, id: u32) -> &[u8] {
+    pub(super) fn of(&self, id: u32) -> &[u8] {
         let id = id as usize;
         let start = id
             .checked_sub(1)

@@ -134,6 +134,16 @@ impl Tokenizer {
         Decoder::new(self.bytes.clone())
     }
 
+    /// What a token adds to a text; nothing for a control token.
+    pub(super) fn bytes(&self, id: u32) -> &[u8] {
+        self.bytes.of(id)
+    }
+
+    /// Ids that end a turn or a text, ascending.
+    pub(super) fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
     pub(super) fn specials(&self) -> &Specials {
         &self.specials
     }

@@ -70,6 +70,12 @@ impl Specials {
         self.iter().find(|special| special.id == id)
     }
 
+    /// The token with a spelling.
+    pub(in crate::model) fn with_spelling(&self, spelling: &str) -> Option<&Special> {
+        let at = (self.sorted).binary_search_by(|special| special.spelling.as_ref().cmp(spelling));
+        at.ok().map(|at| &self.sorted[at])
+    }
+
     /// Those that agree with the first bytes of `text`: with one, with two, and so on while there are any. Of each,
     /// the first is the one that ends there, if one does.
     fn agreeing(&self, text: &str) -> impl Iterator<Item = &[Special]> {

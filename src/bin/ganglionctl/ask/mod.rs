@@ -1,11 +1,10 @@
 //! `ganglionctl ask`: one question, one answer, streamed as it is made.
 
 mod question;
-mod whole;
 
 use clap::Parser;
 use ganglion::bus::Frame;
-use ganglion::bus::proxy::Fields;
+use ganglion::bus::proxy::{Fields, ManagerProxy};
 use tokio::signal::unix::{SignalKind, signal};
 use zbus::Variant;
 
@@ -54,7 +53,7 @@ async fn ask(bus: Option<String>, arguments: &Arguments, question: &str) -> Outc
     let wonders = arguments.options.wants_thinking();
     let asked = async {
         let connection = client::connect(bus).await?;
-        let manager = client::manager(&connection).await?;
+        let manager = ManagerProxy::new(&connection).await?;
         let known = !wonders || thinking::tell_if_impossible(&manager).await;
         let options = arguments.options.fields();
         match manager.generate(&messages, options).await {
@@ -76,7 +75,7 @@ async fn ask(bus: Option<String>, arguments: &Arguments, question: &str) -> Outc
     let answered = answer
         .follow(waiting, &mut interrupt, |line, frame| match frame {
             _ if arguments.frames => output::print(&format!("{line}\n")),
-            _ if arguments.json => whole::take(&mut said, frame),
+            _ if arguments.json => whole(&mut said, frame),
             Frame::Text { text, .. } => screen.show(text),
             Frame::Done { .. } => Ok(()),
         })
@@ -91,4 +90,24 @@ async fn ask(bus: Option<String>, arguments: &Arguments, question: &str) -> Outc
         output::tell(&receipt.to_string());
     }
     Ok(())
+}
+
+/// Keeps a piece of the answer in `said`; prints one JSON object after the last: that frame, with all that was said and with
+/// the seed by which the same question has the same answer. Its keys are stable: scripts read them.
+fn whole(said: &mut String, frame: &Frame) -> Outcome {
+    match frame {
+        Frame::Text { text, .. } => {
+            said.push_str(text);
+            Ok(())
+        }
+        Frame::Done { usage, .. } => {
+            let mut whole = serde_json::to_value(frame).or_fail(Exit::Failed, "JSON")?;
+            if let Some(whole) = whole.as_object_mut() {
+                whole.retain(|key, _| key != "seq" && key != "done");
+            }
+            whole["text"] = said.as_str().into();
+            whole["seed"] = usage.seed.into();
+            output::print_json(&whole)
+        }
+    }
 }

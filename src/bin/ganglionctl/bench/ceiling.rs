@@ -3,33 +3,42 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use ganglion::engine::runner::Runner;
+use ganglion::executor::Executor;
+
 /// Far more than any cache keeps of it between two passes.
 const BYTES: usize = 512 << 20;
 const PASSES: usize = 5;
 
-/// What decode is held against, in bytes per second.
+/// What decode is held against.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ceiling {
-    /// Sequential reads, with as many threads.
-    Read(f64),
-    /// Copies within the GPU's memory, reads and writes together.
-    #[cfg(feature = "cuda")]
-    Copy(f64),
+pub(super) struct Ceiling {
+    /// Within the GPU's memory, reads and writes together; else it is sequential reads, with as many threads.
+    pub(super) copies: bool,
+    pub(super) bytes_per_second: f64,
 }
 
 impl Ceiling {
-    pub(crate) const fn bytes_per_second(self) -> f64 {
-        match self {
-            Self::Read(bytes) => bytes,
-            #[cfg(feature = "cuda")]
-            Self::Copy(bytes) => bytes,
-        }
+    /// Of what `runner` ran on: the GPU, or a partition of so many multiprocessors, or so many threads.
+    pub(super) fn measure(runner: Runner, threads: usize, sms: Option<u32>) -> Option<Self> {
+        let copies = !matches!(runner.executor(), Executor::Cpu(_));
+        // A small GPU may have no room for the copy beside the model.
+        drop(runner);
+        let speed = if copies {
+            copy_bandwidth(sms)
+        } else {
+            read_bandwidth(threads)
+        };
+        speed.map(|bytes_per_second| Self {
+            copies,
+            bytes_per_second,
+        })
     }
 }
 
 /// Bytes per second of the best of several sequential reads of a buffer larger than the caches, split
 /// between `threads`; `None` if there is no memory for the buffer.
-pub(crate) fn read_bandwidth(threads: usize) -> Option<f64> {
+fn read_bandwidth(threads: usize) -> Option<f64> {
     let words = BYTES / size_of::<u64>();
     let mut buffer = Vec::new();
     buffer.try_reserve_exact(words).ok()?;
@@ -54,9 +63,14 @@ pub(crate) fn read_bandwidth(threads: usize) -> Option<f64> {
 /// Bytes per second that the GPU, or a partition of so many multiprocessors, copies within its memory, read and written
 /// together: reading alone is somewhat faster. `None` if it will not.
 #[cfg(feature = "cuda")]
-pub(crate) fn copy_bandwidth(multiprocessors: Option<u32>) -> Option<f64> {
+fn copy_bandwidth(multiprocessors: Option<u32>) -> Option<f64> {
     use ganglion::device::{Context, copy_bandwidth};
     copy_bandwidth(&Context::open_part(false, multiprocessors).ok()?).ok()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn copy_bandwidth(_: Option<u32>) -> Option<f64> {
+    None
 }
 
 /// Sums in independent lanes, so that the loads and not the additions set the pace.

@@ -3,105 +3,153 @@
 use std::fmt;
 
 use ganglion::engine::runner::{RunError, Runner};
-use ganglion::tape::Executor;
+use ganglion::executor::Executor;
 use serde::Serialize;
 
 use super::Arguments;
-use super::anatomy::{self, Anatomy};
+use super::anatomy::Anatomy;
 use super::ceiling::Ceiling;
 use super::kinds::{self, Kind};
-use super::statistics::median;
-use super::together::{self, Together};
-use super::turn::Turn;
+use super::steps::{Turn, begin, laps, median, steady};
+use super::table::{figure, table};
 
 /// What one repetition reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Speed {
-    /// Tokens per second.
+    /// The prompt's tokens are read at so many a second.
     #[serde(rename = "prefill_tokens_per_second")]
     pub(super) prefill: f64,
-    /// Tokens per second.
+    /// Tokens are generated at so many a second.
     #[serde(rename = "decode_tokens_per_second")]
     pub(super) decode: f64,
-    /// Bytes that the steps had to move, per second, in 10^9.
+    /// The steps had to move so many bytes a second, in 10^9.
     #[serde(rename = "decode_gigabytes_per_second")]
-    pub(super) moved: f64,
+    moved: f64,
+}
+
+impl Speed {
+    #[allow(clippy::cast_precision_loss)] // counts of tokens and of bytes moved, shown to three digits
+    fn of(turn: &Turn, prompt: usize) -> Self {
+        Self {
+            prefill: prompt as f64 / turn.prompt,
+            decode: turn.generated() / turn.decode,
+            moved: turn.bytes as f64 / turn.decode / 1e9,
+        }
+    }
+
+    /// Each figure by itself: a repetition may be the best of one and not of another.
+    fn each(speeds: &[Self], pick: impl Fn(Vec<f64>) -> f64) -> Self {
+        let pick = |figure: fn(&Self) -> f64| pick(speeds.iter().map(figure).collect());
+        Self {
+            prefill: pick(|speed| speed.prefill),
+            decode: pick(|speed| speed.decode),
+            moved: pick(|speed| speed.moved),
+        }
+    }
+}
+
+/// Several conversations that step together: what a step of so many rows takes. The keys are stable: scripts read them.
+#[derive(Clone, Debug, Serialize)]
+struct Together {
+    rows: usize,
+    /// It is the median of the steps.
+    step_milliseconds: f64,
+    /// All rows together generate so many.
+    tokens_per_second: f64,
+    /// A step takes so many times as long as one of the first in the list.
+    times_the_first: f64,
+    /// A step of several rows spends its time on these.
+    operations: Vec<Kind>,
+}
+
+impl Together {
+    /// Times steps of conversations of other prompts each, as long as `prompt`; `first` is the first in the list.
+    #[allow(clippy::cast_precision_loss)] // at most eight rows
+    fn time(
+        runner: &mut Runner,
+        rows: usize,
+        prompt: &[u32],
+        generate: usize,
+        first: Option<&Self>,
+    ) -> Result<Self, RunError> {
+        let regions = begin(runner, rows, prompt)?;
+        let laps = laps(generate, |at| runner.step_rows(&regions, at + 1 < generate))?;
+        let step = median(steady(&laps).iter().map(|(lap, _)| lap.as_secs_f64()));
+        let step_milliseconds = step * 1e3;
+        let first = first.map_or(step_milliseconds, |first| first.step_milliseconds);
+        Ok(Self {
+            rows,
+            step_milliseconds,
+            tokens_per_second: rows as f64 / step,
+            times_the_first: step_milliseconds / first,
+            operations: Vec::new(),
+        })
+    }
 }
 
 /// The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Context {
-    /// Tokens.
+    /// It has so many tokens.
     pub(super) prompt: usize,
     /// Kernels, or operations of the CPU's, that a replayed step launches; `None` where none is replayed.
     step_nodes: Option<usize>,
-    /// In the first mode.
+    /// They ran in the first mode.
     repetitions: Vec<Speed>,
     pub(super) best: Speed,
     median: Speed,
     modes: Vec<Anatomy>,
-    /// Of several conversations at once, for each number of rows that was asked for.
+    /// Several conversations ran at once, for each number of rows that was asked for.
     rows: Vec<Together>,
-    /// Of a step.
+    /// A step of one conversation spends its time on these.
     pub(super) operations: Vec<Kind>,
-    /// What the best decode moves, of what this machine reads (CPU backend).
+    /// The best decode moves so much of what this machine reads (CPU backend).
     percent_of_read: Option<f64>,
-    /// What the best decode moves, of what the GPU reads and writes while it copies (CUDA backend).
+    /// The best decode moves so much of what the GPU reads and writes while it copies (CUDA backend).
     percent_of_copy: Option<f64>,
 }
 
 impl Context {
     /// Times turns in each mode, and steps of several conversations.
-    ///
-    /// # Errors
-    /// As `Runner::step`.
     pub(super) fn time(
         runner: &mut Runner,
         prompt: &[u32],
-        Arguments {
-            generate,
-            reps,
-            modes,
-            rows,
-            ..
-        }: &Arguments,
+        arguments: &Arguments,
     ) -> Result<Self, RunError> {
+        let generate = arguments.generate;
         let mut repetitions = Vec::new();
         let mut step_nodes = None;
-        let mut anatomies = Vec::new();
-        for &mode in modes {
+        let mut modes = Vec::new();
+        for &mode in &arguments.modes {
             runner.set_graph_mode(mode);
-            let turns: Vec<Turn> = (0..*reps)
-                .map(|_| Turn::run(runner, prompt, *generate))
-                .collect::<Result<_, _>>()?;
-            if anatomies.is_empty() {
-                repetitions = turns.iter().map(|turn| speed(turn, prompt.len())).collect();
+            let turns = (0..arguments.reps).map(|_| Turn::run(runner, prompt, generate));
+            let turns = turns.collect::<Result<Vec<_>, _>>()?;
+            if modes.is_empty() {
+                let speeds = turns.iter().map(|turn| Speed::of(turn, prompt.len()));
+                repetitions = speeds.collect();
                 step_nodes = Some(runner.graph().nodes()).filter(|nodes| *nodes > 0);
             }
-            anatomies.push(Anatomy::new(mode, &turns, runner));
+            modes.push(Anatomy::new(mode, &turns, runner));
         }
-        let rows: Vec<usize> = rows.iter().copied().map(usize::from).collect();
-        runner.set_graph_mode(modes[0]);
-        let rows = together::measure(runner, &rows, prompt, *generate)?;
-        // Each figure by itself: a repetition may be the best of one and not of another.
-        let of = |pick: fn(&[f64]) -> f64| {
-            let column = |figure: fn(&Speed) -> f64| {
-                let column: Vec<f64> = repetitions.iter().map(figure).collect();
-                pick(&column)
-            };
-            Speed {
-                prefill: column(|speed| speed.prefill),
-                decode: column(|speed| speed.decode),
-                moved: column(|speed| speed.moved),
-            }
-        };
+        runner.set_graph_mode(arguments.modes[0]);
+        let mut rows: Vec<Together> = Vec::new();
+        for number in &arguments.rows {
+            let number = usize::from(*number);
+            rows.push(Together::time(
+                runner,
+                number,
+                prompt,
+                generate,
+                rows.first(),
+            )?);
+        }
         Ok(Self {
             prompt: prompt.len(),
             step_nodes,
-            best: of(|column| column.iter().copied().fold(0.0, f64::max)),
-            median: of(|column| median(column.iter().copied())),
+            best: Speed::each(&repetitions, |all| all.into_iter().fold(0.0, f64::max)),
+            median: Speed::each(&repetitions, median),
             repetitions,
-            modes: anatomies,
+            modes,
             rows,
             operations: Vec::new(),
             percent_of_read: None,
@@ -110,94 +158,82 @@ impl Context {
     }
 
     /// Adds where a step's time goes. That costs a little from then on, so it comes after all that is only timed.
-    ///
-    /// # Errors
-    /// As `Runner::step`.
     pub(super) fn look_inside(
         &mut self,
         runner: &mut Runner,
         prompt: &[u32],
-        Arguments {
-            generate, modes, ..
-        }: &Arguments,
+        arguments: &Arguments,
     ) -> Result<(), RunError> {
+        let generate = arguments.generate;
         // A CPU has no clock but the one that has timed the steps.
         if !matches!(runner.executor(), Executor::Cpu(_)) {
-            for (&mode, row) in modes.iter().zip(&mut self.modes) {
+            for (&mode, row) in arguments.modes.iter().zip(&mut self.modes) {
                 runner.set_graph_mode(mode);
-                row.look_inside(runner, prompt, *generate)?;
+                row.look_inside(runner, prompt, generate)?;
             }
         }
-        runner.set_graph_mode(modes[0]);
-        self.operations = kinds::measure(runner, 1, prompt, *generate)?;
+        runner.set_graph_mode(arguments.modes[0]);
+        self.operations = kinds::measure(runner, 1, prompt, generate)?;
         for row in self.rows.iter_mut().filter(|row| row.rows > 1) {
-            row.operations = kinds::measure(runner, row.rows, prompt, *generate)?;
+            row.operations = kinds::measure(runner, row.rows, prompt, generate)?;
         }
         Ok(())
     }
 
     /// Adds what the machine's memory would allow.
     pub(super) fn hold_against(&mut self, ceiling: Ceiling) {
-        let percent = 100.0 * self.best.moved * 1e9 / ceiling.bytes_per_second();
-        match ceiling {
-            Ceiling::Read(_) => self.percent_of_read = Some(percent),
-            #[cfg(feature = "cuda")]
-            Ceiling::Copy(_) => self.percent_of_copy = Some(percent),
+        let speed = ceiling.bytes_per_second;
+        let percent = Some(100.0 * self.best.moved * 1e9 / speed);
+        self.percent_of_read = percent.filter(|_| !ceiling.copies);
+        self.percent_of_copy = percent.filter(|_| ceiling.copies);
+        let of_rows = self.rows.iter_mut().flat_map(|row| &mut row.operations);
+        for kind in of_rows.chain(&mut self.operations) {
+            kind.hold_against(speed);
         }
-        let rows = self.rows.iter_mut().map(|row| &mut row.operations);
-        for operations in rows.chain([&mut self.operations]) {
-            kinds::hold_against(operations, ceiling.bytes_per_second());
-        }
-    }
-
-    /// What the best decode moves, of what this machine could move.
-    fn percent(&self) -> Option<f64> {
-        self.percent_of_read.or(self.percent_of_copy)
-    }
-}
-
-#[allow(clippy::cast_precision_loss)] // counts of tokens and of bytes moved, shown to three digits
-fn speed(turn: &Turn, prompt: usize) -> Speed {
-    let decode = turn.decode.as_secs_f64();
-    Speed {
-        prefill: prompt as f64 / turn.prompt.as_secs_f64(),
-        decode: turn.generated() as f64 / decode,
-        moved: turn.bytes as f64 / decode / 1e9,
     }
 }
 
 impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "        prefill tok/s  decode tok/s  decode GB/s")?;
-        let mut row = |name: &str, speed: &Speed| {
-            writeln!(
-                f,
-                "{name:<6}  {:>14.1}  {:>12.1}  {:>11.2}",
-                speed.prefill, speed.decode, speed.moved
-            )
-        };
-        for (number, speed) in self.repetitions.iter().enumerate() {
-            row(&(number + 1).to_string(), speed)?;
+        let numbers = (1..).map(|number: usize| number.to_string());
+        let mut speeds: Vec<_> = numbers.zip(self.repetitions.iter().copied()).collect();
+        speeds.push(("best".into(), self.best));
+        speeds.push(("median".into(), self.median));
+        let speeds = table(
+            &speeds,
+            &[
+                ("      ", |(name, _)| Some(name.clone())),
+                ("prefill tok/s", |(_, speed)| figure(speed.prefill, 1)),
+                ("decode tok/s", |(_, speed)| figure(speed.decode, 1)),
+                ("decode GB/s", |(_, speed)| figure(speed.moved, 2)),
+            ],
+        );
+        writeln!(f, "{speeds}\n{}", Anatomy::table(&self.modes))?;
+        if !self.rows.is_empty() {
+            let rows = table(
+                &self.rows,
+                &[
+                    ("rows", |row| Some(row.rows.to_string())),
+                    ("ms a step", |row| figure(row.step_milliseconds, 3)),
+                    ("tok/s", |row| figure(row.tokens_per_second, 1)),
+                    ("times the first", |row| figure(row.times_the_first, 2)),
+                ],
+            );
+            writeln!(f, "{rows}")?;
         }
-        row("best", &self.best)?;
-        row("median", &self.median)?;
-        writeln!(f)?;
-        anatomy::table(&self.modes, f)?;
-        writeln!(f)?;
-        together::table(&self.rows, f)?;
-        kinds::table(&self.operations, 1, f)?;
+        write!(f, "{}", Kind::table(&self.operations, 1))?;
         for row in &self.rows {
-            kinds::table(&row.operations, row.rows, f)?;
+            write!(f, "{}", Kind::table(&row.operations, row.rows))?;
         }
         if let Some(nodes) = self.step_nodes {
             writeln!(f, "a step replays {nodes} nodes")?;
         }
-        if let Some(percent) = self.percent() {
-            writeln!(
-                f,
-                "the best decode moves {percent:.0}% of what the memory does here"
-            )?;
+        match self.percent_of_read.or(self.percent_of_copy) {
+            Some(percent) => {
+                let what = "of what the memory does here";
+                writeln!(f, "the best decode moves {percent:.0}% {what}")
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 }

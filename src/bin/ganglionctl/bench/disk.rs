@@ -10,45 +10,38 @@ use std::time::Instant;
 
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 
-use super::memory::Available;
+use super::memory::available;
+use crate::models;
 
-/// Read of a file, at most: a slow disk is to take seconds and no minutes.
+/// No more bytes of a file are read: a slow disk is to take seconds and no minutes.
 const LONGEST: u64 = 1 << 30;
-/// Of one read, and what its memory, place and length are multiples of.
+/// One read takes so many bytes; its memory, its place and its length are multiples of a block.
 const PIECE: usize = 4 << 20;
 const BLOCK: usize = 4096;
-/// Reads in flight.
+/// So many reads are in flight at once.
 const READERS: usize = 4;
 
-/// The files that hold a model's weights.
-pub(crate) struct Files(Vec<PathBuf>);
+/// The files that hold a model's weights, each with its length.
+pub(super) struct Files(Vec<(PathBuf, u64)>);
 
 impl Files {
-    /// A file, or those of a directory.
-    pub(crate) fn of(model: &Path) -> io::Result<Self> {
-        if !model.is_dir() {
-            return Ok(Self(vec![model.to_owned()]));
-        }
-        let mut files = Vec::new();
-        for entry in model.read_dir()? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|name| name == "safetensors") {
-                files.push(path);
-            }
-        }
-        Ok(Self(files))
+    pub(super) fn of(model: &Path) -> io::Result<Self> {
+        let mut files = models::files(model);
+        files.retain(|file| file.extension().is_none_or(|end| end != "json"));
+        let lengths = files.into_iter().map(|file| {
+            let length = fs::metadata(&file)?.len();
+            Ok((file, length))
+        });
+        Ok(Self(lengths.collect::<io::Result<_>>()?))
     }
 
-    pub(crate) fn bytes(&self) -> io::Result<u64> {
-        let lengths = self.0.iter().map(fs::metadata);
-        lengths
-            .map(|metadata| metadata.map(|metadata| metadata.len()))
-            .sum()
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.iter().map(|(_, length)| length).sum()
     }
 
     /// Has the page cache forget them, as after the machine's start.
-    pub(crate) fn forget(&self) -> io::Result<()> {
-        for path in &self.0 {
+    pub(super) fn forget(&self) -> io::Result<()> {
+        for (path, _) in &self.0 {
             let file = File::open(path)?;
             // What has not been written yet is not forgotten.
             file.sync_data()?;
@@ -57,33 +50,25 @@ impl Files {
         Ok(())
     }
 
-    /// Has the page cache hold them; `None` if there is no room for them beside the model.
-    pub(crate) fn remember(&self) -> Option<()> {
-        let bytes = self.bytes().ok()?;
-        if Available::new()?.read()? / 3 < bytes {
-            return None;
-        }
-        for path in &self.0 {
-            io::copy(&mut File::open(path).ok()?, &mut io::sink()).ok()?;
-        }
-        Some(())
+    /// Has the page cache hold them; whether there is room for them beside the model.
+    pub(super) fn remember(&self) -> bool {
+        let has_room = available().is_some_and(|bytes| bytes / 3 >= self.bytes());
+        let read = |path| io::copy(&mut File::open(path)?, &mut io::sink());
+        has_room && self.0.iter().all(|(path, _)| read(path).is_ok())
     }
 
     /// Bytes per second of reading the largest of them around the page cache, from its start on, several reads in flight;
     /// `None` where its file system does not allow that.
-    pub(crate) fn disk(&self) -> Option<f64> {
-        let length = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let path = self.0.iter().max_by_key(|path| length(path))?;
-        let bytes = length(path).min(LONGEST);
+    pub(super) fn disk(&self) -> Option<f64> {
+        let (path, length) = self.0.iter().max_by_key(|(_, length)| length)?;
+        let end = (*length).min(LONGEST);
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(OFlag::O_DIRECT.bits());
         let file = options.open(path).ok()?;
         let next = AtomicU64::new(0);
         let start = Instant::now();
         let read = thread::scope(|scope| {
-            let readers: Vec<_> = (0..READERS)
-                .map(|_| scope.spawn(|| read(&file, &next, bytes)))
-                .collect();
+            let readers = [(); READERS].map(|()| scope.spawn(|| read(&file, &next, end)));
             let ended = readers.into_iter().map(|reader| reader.join().ok()?.ok());
             ended.sum::<Option<u64>>()
         })?;

@@ -3,129 +3,93 @@
 //! A note takes time of its own after each operation, so these are the times of operations alone, not of what lies
 //! between them.
 
-use std::fmt::{self, Write as _};
-
-use ganglion::engine::runner::{OpCost, RunError, Runner};
+use ganglion::engine::runner::{KindTime, OpCost, RunError, Runner};
 use ganglion::tape::Noted;
 use serde::Serialize;
 
-use super::statistics::median;
-use super::together;
-
-/// Steps that are looked at, at most.
-const MEASURED: usize = 50;
+use super::steps::{Spans, median, noted};
+use super::table::{figure, table};
 
 /// All operations of a kind in one step. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Kind {
     pub(super) name: String,
-    /// How many there are.
+    /// A step has so many of them.
     count: usize,
-    /// The median of the steps.
+    /// They take so long together; it is the median of the steps.
     pub(super) microseconds: f64,
-    /// Of the time that all operations take.
+    /// That is so much of the time that all operations take.
     percent: f64,
     bytes: u64,
-    /// What the bytes would take at the speed that this machine's memory was measured at.
+    /// Moving the bytes would take so long at the speed that this machine's memory was measured at.
     pub(super) floor_microseconds: Option<f64>,
 }
 
 /// Runs steps of so many conversations one at a time, each after a prompt.
-///
-/// # Errors
-/// As `Runner::step_rows`.
 pub(super) fn measure(
     runner: &mut Runner,
     rows: usize,
     prompt: &[u32],
     generate: usize,
 ) -> Result<Vec<Kind>, RunError> {
-    runner.measure(Noted::Operations)?;
-    let regions = together::begin(runner, rows, prompt)?;
-    runner.take_spans()?;
-    let costs = runner.step_costs(rows);
-    let mut steps: Vec<Vec<f64>> = Vec::new();
-    for _ in 0..generate.min(MEASURED) {
-        runner.step_rows(&regions, false)?;
-        let spans = runner.take_spans()?;
-        let time = |span: &Option<(u64, u64)>| {
-            #[allow(clippy::cast_precision_loss)] // differences of less than a minute
-            span.map_or(0.0, |(begin, end)| (end - begin) as f64 / 1e3)
-        };
-        steps.push(spans.iter().map(time).collect());
-    }
-    // The first one records.
-    if steps.len() > 1 {
-        steps.remove(0);
-    }
-    Ok(kinds(&costs, &steps))
+    let steps = noted(runner, Noted::Operations, rows, prompt, generate)?;
+    Ok(kinds(&runner.step_costs(rows), &steps))
 }
 
-fn kinds(costs: &[OpCost], steps: &[Vec<f64>]) -> Vec<Kind> {
-    let times = |name: &str| -> f64 {
-        let of_step = |step: &Vec<f64>| {
-            let named = costs.iter().zip(step).filter(|(cost, _)| cost.kind == name);
-            named.map(|(_, time)| time).sum()
-        };
-        median(steps.iter().map(of_step))
+fn kinds(costs: &[OpCost], steps: &[Spans]) -> Vec<Kind> {
+    let sums = steps.iter().map(|step| KindTime::sums(costs, step));
+    let steps: Vec<Vec<KindTime>> = sums.collect();
+    let sums = steps.first().into_iter().flatten().enumerate();
+    let kind = |(at, sum): (usize, &KindTime)| Kind {
+        name: sum.name.clone(),
+        count: sum.count,
+        #[allow(clippy::cast_precision_loss)] // less than a minute
+        microseconds: median(steps.iter().map(|step| step[at].time.as_nanos() as f64 / 1e3)),
+        percent: 0.0,
+        bytes: sum.bytes,
+        floor_microseconds: None,
     };
-    let mut kinds: Vec<Kind> = Vec::new();
-    for cost in costs {
-        match kinds.iter_mut().find(|kind| kind.name == cost.kind) {
-            Some(kind) => {
-                kind.count += 1;
-                kind.bytes += cost.bytes;
-            }
-            None => kinds.push(Kind {
-                name: cost.kind.clone(),
-                count: 1,
-                microseconds: times(&cost.kind),
-                percent: 0.0,
-                bytes: cost.bytes,
-                floor_microseconds: None,
-            }),
-        }
-    }
+    let mut kinds: Vec<Kind> = sums.map(kind).collect();
     let all: f64 = kinds.iter().map(|kind| kind.microseconds).sum();
     for kind in &mut kinds {
         kind.percent = 100.0 * kind.microseconds / all;
     }
-    if all > 0.0 { kinds } else { Vec::new() }
+    kinds.retain(|_| all > 0.0);
+    kinds
 }
 
-/// Adds what memory of so many bytes per second would allow.
-pub(super) fn hold_against(kinds: &mut [Kind], bytes_per_second: f64) {
-    for kind in kinds {
-        #[allow(clippy::cast_precision_loss)] // bytes of a step
-        let floor = kind.bytes as f64 / bytes_per_second * 1e6;
-        kind.floor_microseconds = Some(floor);
+impl Kind {
+    /// Adds what memory of so many bytes per second would allow.
+    #[allow(clippy::cast_precision_loss)] // bytes of a step
+    pub(super) fn hold_against(&mut self, bytes_per_second: f64) {
+        self.floor_microseconds = Some(self.bytes as f64 / bytes_per_second * 1e6);
     }
-}
 
-/// A row for each kind, of a step of so many conversations.
-pub(super) fn table(kinds: &[Kind], rows: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if kinds.is_empty() {
-        return Ok(());
+    fn times_the_floor(&self) -> Option<f64> {
+        Some(self.microseconds / self.floor_microseconds?)
     }
-    if rows > 1 {
-        writeln!(f, "a step of {rows} rows:")?;
-    }
-    writeln!(
-        f,
-        "{:<20}{:>7}{:>10}{:>8}{:>11}{:>9}",
-        "operation", "count", "us a step", "share", "us at best", "times it"
-    )?;
-    for kind in kinds {
-        let mut line = format!(
-            "{:<20}{:>7}{:>10.1}{:>7.1}%",
-            kind.name, kind.count, kind.microseconds, kind.percent
-        );
-        if let Some(floor) = kind.floor_microseconds {
-            write!(line, "{floor:>11.1}{:>9.1}", kind.microseconds / floor)?;
+
+    /// A row for each kind, of a step of so many conversations.
+    pub(super) fn table(kinds: &[Self], rows: usize) -> String {
+        if kinds.is_empty() {
+            return String::new();
         }
-        writeln!(f, "{line}")?;
+        let table = table(
+            kinds,
+            &[
+                ("operation           ", |kind| Some(kind.name.clone())),
+                ("count", |kind| Some(kind.count.to_string())),
+                ("us a step", |kind| figure(kind.microseconds, 1)),
+                ("share", |kind| Some(format!("{:.1}%", kind.percent))),
+                ("us at best", |kind| figure(kind.floor_microseconds, 1)),
+                ("times it", |kind| figure(kind.times_the_floor(), 1)),
+            ],
+        );
+        match rows {
+            1 => format!("{table}\n"),
+            rows => format!("a step of {rows} rows:\n{table}\n"),
+        }
     }
-    writeln!(f)
 }
 
 #[cfg(test)]
@@ -139,13 +103,10 @@ mod tests {
             bytes,
         };
         let costs = [cost("qkv", 1000), cost("attend", 500), cost("qkv", 1000)];
-        let steps = [
-            vec![2.0, 5.0, 1.0],
-            vec![2.0, 4.0, 2.0],
-            vec![3.0, 3.0, 3.0],
-        ];
+        let steps = [[2, 5, 1], [2, 4, 2], [3, 3, 3]]
+            .map(|step| step.map(|time| Some((0, 1000 * time))).to_vec());
         let mut kinds = kinds(&costs, &steps);
-        hold_against(&mut kinds, 1e9);
+        kinds.iter_mut().for_each(|kind| kind.hold_against(1e9));
         let [qkv, attend] = &kinds[..] else {
             panic!("two kinds, not {kinds:?}")
         };

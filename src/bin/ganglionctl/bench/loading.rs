@@ -6,8 +6,6 @@
 //! take or give meanwhile counts too.
 
 use std::fmt;
-#[cfg(feature = "cuda")]
-use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,101 +15,81 @@ use ganglion::device::{self, Arena, Context, Plan, Stream};
 use ganglion::engine;
 use serde::Serialize;
 
-use super::memory::Available;
+use super::memory::available;
 use super::report::megabytes;
 
-/// Between two readings of memory.
+/// So long it waits between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// How long reading the weights took, of a load.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reading {
-    /// When the first of them had come, and how many bytes that were.
-    first: Option<(Instant, u64)>,
-    /// When all had come, and how many bytes that were.
-    last: Option<(Instant, u64)>,
+/// What one load took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    seconds: f64,
+    /// The weights were read at this speed, in 10^9 bytes.
+    gigabytes_per_second: Option<f64>,
 }
 
-impl Reading {
-    /// Some have come.
-    pub(crate) fn note(&mut self, read: u64, all: u64) {
-        if self.last.is_some() {
-            return;
-        }
-        let now = (Instant::now(), read);
-        self.first.get_or_insert(now);
-        if read >= all {
-            self.last = Some(now);
-        }
-    }
-
-    /// 10^9 bytes per second.
-    #[allow(clippy::cast_precision_loss)] // shown to three digits
-    fn gigabytes_per_second(self) -> Option<f64> {
-        let ((start, before), (end, all)) = (self.first?, self.last?);
-        let bytes = all.checked_sub(before).filter(|bytes| *bytes > 0)?;
-        Some(bytes as f64 / (end - start).as_secs_f64() / 1e9)
+impl Load {
+    /// Times `load`, which tells how many bytes of the weights it has read, and of how many.
+    pub(super) fn time<T>(load: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> (T, Self) {
+        let (mut first, mut last) = (None, None);
+        let start = Instant::now();
+        let loaded = load(&mut |read, all| {
+            let now = (Instant::now(), read);
+            first.get_or_insert(now);
+            if read >= all {
+                last.get_or_insert(now);
+            }
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        let read = first.zip(last);
+        let speed = read.and_then(
+            |((start, before), (end, all)): ((Instant, u64), (_, u64))| {
+                let bytes = all.checked_sub(before).filter(|bytes| *bytes > 0)?;
+                #[allow(clippy::cast_precision_loss)] // shown to three digits
+                Some(bytes as f64 / (end - start).as_secs_f64() / 1e9)
+            },
+        );
+        let load = Self {
+            seconds,
+            gigabytes_per_second: speed,
+        };
+        (loaded, load)
     }
 }
 
-/// What `watch` saw.
-pub(crate) struct Watched {
-    /// Until the GPU could be used, which is not part of the load; `None` without one.
-    device: Option<Duration>,
-    load: Duration,
-    reading: Reading,
-    /// Bytes; `None` where nothing tells.
+/// By how much memory fell, at most, in bytes; `None` where nothing tells.
+pub(super) struct Watched {
+    /// The GPU could be used after so many seconds, which is not part of the load; `None` without one.
+    device: Option<f64>,
     peak: Option<u64>,
-}
-
-/// The same of a model whose files the page cache holds.
-pub(crate) struct Cached {
-    pub(crate) load: Duration,
-    pub(crate) reading: Reading,
 }
 
 /// Runs `load` and watches memory meanwhile. With `gpu` a GPU is opened first if there is one: what its
 /// driver takes for itself belongs to no model.
-pub(crate) fn watch<T>(gpu: bool, load: impl FnOnce(&mut Reading) -> T) -> (T, Watched) {
+pub(super) fn watch<T>(gpu: bool, load: impl FnOnce() -> T) -> (T, Watched) {
     let (ready, opened) = mpsc::channel();
     let (stop, stopped) = mpsc::channel();
     thread::scope(|scope| {
         let watch = scope.spawn(move || largest_fall(gpu, &ready, &stopped));
         let device = opened.recv().ok().flatten();
-        let start = Instant::now();
-        let mut reading = Reading::default();
-        let loaded = load(&mut reading);
-        let load = start.elapsed();
+        let loaded = load();
         drop::<Sender<()>>(stop);
         let peak = watch.join().ok().flatten();
-        let watched = Watched {
-            device,
-            load,
-            reading,
-            peak,
-        };
-        (loaded, watched)
+        (loaded, Watched { device, peak })
     })
 }
 
 /// By how much free memory falls, at most, until `stopped` is closed; `ready` is told how long it took to
 /// open the GPU.
-fn largest_fall(
-    gpu: bool,
-    ready: &Sender<Option<Duration>>,
-    stopped: &Receiver<()>,
-) -> Option<u64> {
+fn largest_fall(gpu: bool, ready: &Sender<Option<f64>>, stopped: &Receiver<()>) -> Option<u64> {
     let start = Instant::now();
     let device = gpu.then(open_device).flatten();
-    let opened = device.is_some().then(|| start.elapsed());
+    let opened = device.is_some().then(|| start.elapsed().as_secs_f64());
     // The sum is what counts: pages of unified memory move from one to the other.
-    let system = Available::new();
     let free = || {
-        let system = system.as_ref()?.read()?;
-        match &device {
-            Some(device) => device()?.checked_add(system),
-            None => Some(system),
-        }
+        let of_device = device.as_ref().map_or(Some(0), |free| free());
+        of_device?.checked_add(available()?)
     };
     let before = free();
     let mut least = before;
@@ -135,16 +113,15 @@ fn open_device() -> Option<FreeBytes> {
     use_unified(&context).ok()?;
     Some(Box::new(move || {
         if context.properties().integrated {
-            Some(0)
-        } else {
-            context.free_memory().ok()
+            return Some(0);
         }
+        context.free_memory().ok()
     }))
 }
 
 /// The first use of unified memory takes the driver some for itself, and keeps it.
 #[cfg(feature = "cuda")]
-fn use_unified(context: &Rc<Context>) -> device::Result<()> {
+fn use_unified(context: &std::rc::Rc<Context>) -> device::Result<()> {
     let mut plan = Plan::new();
     let region = plan.add(1 << 20)?;
     let mut stream = Stream::new(context)?;
@@ -162,19 +139,20 @@ fn open_device() -> Option<FreeBytes> {
 
 /// The keys are stable: scripts read them.
 #[derive(Debug, Serialize)]
-pub(crate) struct Loading {
+pub(super) struct Loading {
     device_open_seconds: Option<f64>,
     load_seconds: f64,
-    /// Of the model's file, in 10^9, while weights are read: from the disk, unless the page cache could not be emptied.
+    /// The model's file is read at this speed, in 10^9, while weights are read: from the disk, unless the page cache
+    /// could not be emptied.
     load_gigabytes_per_second: Option<f64>,
-    /// What reading the file around the page cache does besides nothing else, in 10^9 bytes per second.
+    /// Reading the file around the page cache, besides nothing else, does so much, in 10^9 bytes per second.
     disk_gigabytes_per_second: Option<f64>,
     percent_of_disk: Option<f64>,
-    /// From the page cache.
+    /// A load from the page cache took so long.
     cached_load_seconds: Option<f64>,
     cached_gigabytes_per_second: Option<f64>,
     load_peak_bytes: Option<u64>,
-    /// Of weights and cache.
+    /// The peak is so many times the weights and the cache.
     load_peak_ratio: Option<f64>,
     weight_bytes: u64,
     kv_bytes: u64,
@@ -182,25 +160,25 @@ pub(crate) struct Loading {
 }
 
 impl Loading {
+    /// The first load, what was seen meanwhile, what the disk alone does, and a load from the page cache.
     #[allow(clippy::cast_precision_loss)] // shown to three digits
-    pub(crate) fn new(
-        watched: &Watched,
+    pub(super) fn new(
+        (load, watched): (Load, &Watched),
         disk: Option<f64>,
-        cached: Option<&Cached>,
+        cached: Option<Load>,
         memory: engine::Memory,
     ) -> Self {
-        let speed = watched.reading.gigabytes_per_second();
+        let speed = load.gigabytes_per_second;
         let disk = disk.map(|bytes| bytes / 1e9);
         let lasting = memory.weights + memory.kv;
         Self {
-            device_open_seconds: watched.device.map(|device| device.as_secs_f64()),
-            load_seconds: watched.load.as_secs_f64(),
+            device_open_seconds: watched.device,
+            load_seconds: load.seconds,
             load_gigabytes_per_second: speed,
             disk_gigabytes_per_second: disk,
             percent_of_disk: speed.zip(disk).map(|(speed, disk)| 100.0 * speed / disk),
-            cached_load_seconds: cached.map(|cached| cached.load.as_secs_f64()),
-            cached_gigabytes_per_second: cached
-                .and_then(|cached| cached.reading.gigabytes_per_second()),
+            cached_load_seconds: cached.map(|cached| cached.seconds),
+            cached_gigabytes_per_second: cached.and_then(|cached| cached.gigabytes_per_second),
             load_peak_bytes: watched.peak,
             load_peak_ratio: watched.peak.map(|peak| peak as f64 / lasting as f64),
             weight_bytes: memory.weights,
@@ -212,41 +190,41 @@ impl Loading {
 
 impl fmt::Display for Loading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "loaded from disk in {:.2} s", self.load_seconds)?;
-        if let Some(speed) = self.load_gigabytes_per_second {
-            write!(f, ", weights at {speed:.2} GB/s")?;
-        }
+        let weights = |speed: Option<f64>| {
+            let said = speed.map(|speed| format!(", weights at {speed:.2} GB/s"));
+            said.unwrap_or_default()
+        };
+        let speed = weights(self.load_gigabytes_per_second);
+        write!(f, "loaded from disk in {:.2} s{speed}", self.load_seconds)?;
         match (self.disk_gigabytes_per_second, self.percent_of_disk) {
-            (Some(disk), Some(percent)) => write!(
+            (Some(disk), Some(percent)) => writeln!(
                 f,
                 "; the disk alone reads them at {disk:.2} GB/s (O_DIRECT): {percent:.0}% of it"
             )?,
-            (Some(disk), None) => write!(f, "; the disk alone reads at {disk:.2} GB/s")?,
-            (None, _) => write!(f, "; the disk alone: not measured (no O_DIRECT here)")?,
+            (Some(disk), None) => writeln!(f, "; the disk alone reads at {disk:.2} GB/s")?,
+            (None, _) => writeln!(f, "; the disk alone: not measured (no O_DIRECT here)")?,
         }
-        writeln!(f)?;
-        match self.cached_load_seconds {
-            Some(seconds) => write!(f, "cached: loaded in {seconds:.2} s")?,
-            None => write!(
-                f,
-                "cached: not measured (no room for the file beside the model)"
-            )?,
+        if let Some(seconds) = self.cached_load_seconds {
+            let speed = weights(self.cached_gigabytes_per_second);
+            writeln!(f, "cached: loaded in {seconds:.2} s{speed}")?;
+        } else {
+            let why = "no room for the file beside the model";
+            writeln!(f, "cached: not measured ({why})")?;
         }
-        if let Some(speed) = self.cached_gigabytes_per_second {
-            write!(f, ", weights at {speed:.2} GB/s")?;
-        }
-        writeln!(f)?;
         if let Some(seconds) = self.device_open_seconds {
             writeln!(f, "the GPU was opened in {seconds:.2} s before")?;
         }
         if let (Some(peak), Some(ratio)) = (self.load_peak_bytes, self.load_peak_ratio) {
+            let [peak, weights, kv, activations] = [
+                peak,
+                self.weight_bytes,
+                self.kv_bytes,
+                self.activation_bytes,
+            ]
+            .map(megabytes);
             writeln!(
                 f,
-                "peak while loading: {} MB = {ratio:.2} x (weights {} MB + KV {} MB); activations {} MB",
-                megabytes(peak),
-                megabytes(self.weight_bytes),
-                megabytes(self.kv_bytes),
-                megabytes(self.activation_bytes),
+                "peak while loading: {peak} MB = {ratio:.2} x (weights {weights} MB + KV {kv} MB); activations {activations} MB"
             )?;
         }
         Ok(())

@@ -9,19 +9,17 @@ mod loading;
 mod memory;
 mod plot;
 mod report;
-mod statistics;
-mod together;
-mod turn;
+mod steps;
+mod table;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Parser, value_parser};
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
 use ganglion::model::Checkpoint;
-use ganglion::tape::Executor;
 
 use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::offline::Setup;
@@ -29,7 +27,7 @@ use crate::output;
 use ceiling::Ceiling;
 use context::Context;
 use disk::Files;
-use loading::{Cached, Loading, Reading};
+use loading::{Load, Loading};
 use memory::Resident;
 use report::Report;
 
@@ -38,13 +36,13 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     setup: Setup,
     /// Tokens of the prompt; several numbers are measured one after another, with the model loaded once
-    #[arg(long = "prompt", value_name = "P,...", value_delimiter = ',', default_value = "512", value_parser = at_least_one)]
+    #[arg(long = "prompt", value_name = "P,...", value_delimiter = ',', default_value = "512", value_parser = some())]
     prompts: Vec<usize>,
     /// Tokens to generate after it
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = some())]
     generate: usize,
     /// How often to measure
-    #[arg(long, value_name = "R", default_value_t = 3, value_parser = at_least_one)]
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = some())]
     reps: usize,
     /// What of the work is recorded and replayed; several are measured one after another
     #[arg(long = "mode", value_name = "MODE,...", value_delimiter = ',', value_enum, default_value = Mode::default().name())]
@@ -60,96 +58,91 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("must be at least 1".into()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(format!("{error}")),
-    }
+/// Tokens, or repetitions: more than any model has positions is a typing error.
+fn some() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1 << 20)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let Arguments {
-        setup,
-        prompts,
-        generate,
-        modes,
-        rows,
-        plot,
-        json,
-        ..
-    } = arguments;
-    let files = Files::of(&setup.model);
-    // Where it cannot be forgotten, what is opened next says why.
+    let Arguments { setup, modes, .. } = arguments;
+    let files = Files::of(&setup.model).ok();
+    // Where they cannot be forgotten, what is opened next says why.
     let _ = files.as_ref().map(Files::forget);
     let checkpoint = setup.open()?;
-    let longest = prompts.iter().copied().max().unwrap_or(1);
-    let load = |checkpoint: &Checkpoint, reading: &mut Reading| {
-        let context = longest.saturating_add(*generate);
-        let conversations = rows.iter().max().map_or(1, |rows| usize::from(*rows));
-        let noted = &mut |read, all| reading.note(read, all);
-        setup.load(checkpoint, (context, conversations), modes[0], noted)
+    let longest = arguments.prompts.iter().copied().max().unwrap_or(1);
+    let context = longest.saturating_add(arguments.generate);
+    let conversations = arguments
+        .rows
+        .iter()
+        .max()
+        .map_or(1, |rows| usize::from(*rows));
+    let load = |checkpoint: &Checkpoint| {
+        Load::time(|progress| setup.load(checkpoint, (context, conversations), modes[0], progress))
     };
-    let (runner, watched) =
-        loading::watch(setup.may_use_gpu(), |reading| load(&checkpoint, reading));
+    let ((runner, loaded), watched) = loading::watch(setup.may_use_gpu(), || load(&checkpoint));
     let mut runner = runner?;
-    let disk = files.as_ref().ok().and_then(Files::disk);
+    let disk = files.as_ref().and_then(Files::disk);
     let mut cached = None;
-    if let Ok(files) = &files {
+    if let Some(files) = &files {
         // Two have no room everywhere.
         drop(runner);
         let remembered = files.remember();
         // Opened anew: it looks only once whether the page cache has it.
-        let again = setup.open()?;
-        let (start, mut reading) = (Instant::now(), Reading::default());
-        runner = load(&again, &mut reading)?;
-        let load = start.elapsed();
-        cached = remembered.map(|()| Cached { load, reading });
+        let (again, load) = load(&setup.open()?);
+        runner = again?;
+        cached = Some(load).filter(|_| remembered);
     }
-    let ids = random_ids(longest, checkpoint.shape.vocabulary);
-    let contexts = measure(&mut runner, &ids, arguments).or_exit(Exit::Data)?;
+    // The same ids in every run and on every machine.
+    let mut random = fastrand::Rng::with_seed(0x9e37_79b9_7f4a_7c15);
+    let vocabulary = u32::try_from(checkpoint.shape.vocabulary).unwrap_or(u32::MAX);
+    let ids: Vec<_> = (0..longest).map(|_| random.u32(..vocabulary)).collect();
+    let mut contexts = measure(&mut runner, &ids, arguments).or_exit(Exit::Data)?;
     // Before the buffer of the next measurement counts as ours.
-    let resident = Resident::read();
+    let resident_bytes = Resident::read();
     let threads = match setup.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let model_bytes = files.and_then(|files| files.bytes()).ok();
-    let loading = Loading::new(&watched, disk, cached.as_ref(), runner.memory());
+    let loading = Loading::new((loaded, &watched), disk, cached, runner.memory());
     let multiprocessors = runner.executor().multiprocessors();
-    let setting = report::Setting {
+    let backend = runner.backend();
+    let ceiling = Ceiling::measure(runner, threads, setup.sms);
+    if let Some(ceiling) = ceiling {
+        let contexts = contexts.iter_mut();
+        contexts.for_each(|context| context.hold_against(ceiling));
+    }
+    let speed = |copies| {
+        let ceiling = ceiling.filter(|ceiling| ceiling.copies == copies);
+        ceiling.map(|ceiling| ceiling.bytes_per_second / 1e9)
+    };
+    let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         model: checkpoint.name.clone(),
-        model_bytes,
-        backend: runner.backend(),
+        model_bytes: files.map(|files| files.bytes()),
+        backend,
         kv: setup.kv.name(),
         threads,
         multiprocessors: multiprocessors.map(|(some, _)| some),
         of_multiprocessors: multiprocessors.map(|(_, all)| all),
-        generate: *generate,
+        generate: arguments.generate,
         mode: modes[0].name(),
+        first: contexts.first().cloned(),
+        contexts,
+        loading,
+        read_gigabytes_per_second: speed(false),
+        copy_gigabytes_per_second: speed(true),
+        resident_bytes,
     };
-    let ceiling = match runner.executor() {
-        Executor::Cpu(_) => ceiling::read_bandwidth(threads).map(Ceiling::Read),
-        #[cfg(feature = "cuda")]
-        Executor::Cuda(_) => {
-            // A small GPU may have no room for the copy beside the model.
-            drop(runner);
-            ceiling::copy_bandwidth(setup.sms).map(Ceiling::Copy)
-        }
-    };
-    let report = Report::new(contexts, ceiling, setting, loading, resident);
-    if *json {
+    if arguments.json {
         output::print_json(&report)?;
     } else {
         output::print(&report.to_string())?;
     }
-    plot.as_deref().map_or(Ok(()), |file| draw(&report, file))
-}
-
-fn draw(report: &Report, file: &Path) -> Outcome {
+    let Some(file) = &arguments.plot else {
+        return Ok(());
+    };
     let what = format!("--plot {}", file.display());
-    let svg = plot::svg(report).or_fail(Exit::Failed, &what)?;
+    let svg = plot::svg(&report).or_fail(Exit::Failed, &what)?;
     fs::write(file, svg).or_fail(Exit::Failed, &what)
 }
 
@@ -167,18 +160,4 @@ fn measure(
         context.look_inside(runner, prompt, arguments)?;
     }
     Ok(contexts)
-}
-
-/// The same ids in every run and on every machine (the generator is Marsaglia's xorshift64).
-fn random_ids(count: usize, vocabulary: usize) -> Vec<u32> {
-    let vocabulary = u64::try_from(vocabulary).unwrap_or(u64::MAX).max(1);
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    (0..count)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            u32::try_from(state % vocabulary).unwrap_or(0)
-        })
-        .collect()
 }

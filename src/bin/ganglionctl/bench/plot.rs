@@ -1,8 +1,6 @@
 //! A bench as a picture: the time of each kind of operation beside the least that its bytes would take, and the speeds
 //! against the length of the prompt.
 
-use std::ops::Range;
-
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
@@ -14,15 +12,15 @@ use super::report::Report;
 
 const WIDTH: u32 = 960;
 const TITLE: u32 = 40;
-/// Of a kind of operation: two bars and the space around them.
+/// A kind of operation takes so much: two bars and the space around them.
 const BARS: u32 = 36;
-/// Above the bars of a context, and their axis below.
+/// The heading above the bars of a context and the axis below them take so much.
 const AROUND_BARS: u32 = 70;
 const SPEEDS: u32 = 320;
-/// For the names of the operations.
+/// The names of the operations take so much.
 const NAMES: u32 = 150;
 
-// In the library's points, which are larger than what it draws.
+// Sizes are in the library's points, which are larger than what it draws.
 const HEADING: (&str, u32) = ("sans-serif", 22);
 const CAPTION: (&str, u32) = ("sans-serif", 18);
 const LABEL: (&str, u32) = ("sans-serif", 15);
@@ -38,14 +36,14 @@ type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 /// # Errors
 /// What the library says; it draws into memory, so that is a defect.
 pub(super) fn svg(report: &Report) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
-    let contexts = report.contexts();
-    let shown = || {
-        contexts
-            .iter()
-            .filter(|context| !context.operations.is_empty())
+    let contexts = &report.contexts;
+    let has_kinds = |context: &&Context| !context.operations.is_empty();
+    let shown: Vec<_> = contexts.iter().filter(has_kinds).collect();
+    let height = |context: &&Context| {
+        let kinds = u32::try_from(context.operations.len()).unwrap_or(u32::MAX);
+        AROUND_BARS + BARS * kinds
     };
-    let height = |context: &Context| AROUND_BARS + BARS * count(context.operations.len());
-    let bars: u32 = shown().map(height).sum();
+    let bars: u32 = shown.iter().map(height).sum();
     let mut svg = String::new();
     {
         let size = (WIDTH, TITLE + bars + SPEEDS);
@@ -53,8 +51,8 @@ pub(super) fn svg(report: &Report) -> Result<String, DrawingAreaErrorKind<std::i
         root.fill(&WHITE)?;
         root.titled(&report.title(), HEADING)?;
         let (_, mut rest) = root.split_vertically(TITLE);
-        for context in shown() {
-            let (area, below) = rest.split_vertically(height(context));
+        for context in shown {
+            let (area, below) = rest.split_vertically(height(&context));
             kinds(&area, context)?;
             rest = below;
         }
@@ -72,10 +70,8 @@ pub(super) fn svg(report: &Report) -> Result<String, DrawingAreaErrorKind<std::i
 fn kinds(area: &Area, context: &Context) -> Drawn {
     let kinds = &context.operations;
     let floor = |kind: &Kind| kind.floor_microseconds.unwrap_or(0.0);
-    let most = kinds
-        .iter()
-        .map(|kind| kind.microseconds.max(floor(kind)))
-        .fold(0.0, f64::max);
+    let longer = |kind: &Kind| kind.microseconds.max(floor(kind));
+    let most = kinds.iter().map(longer).fold(0.0, f64::max);
     let last = kinds.len() - 1;
     let name = |at: &SegmentValue<usize>| match at {
         SegmentValue::CenterOf(at) if *at <= last => kinds[last - at].name.clone(),
@@ -101,32 +97,22 @@ fn kinds(area: &Area, context: &Context) -> Drawn {
         .y_labels(kinds.len())
         .y_label_formatter(&name)
         .draw()?;
-    for (index, kind) in kinds.iter().enumerate() {
-        let at = last - index;
-        let bar = |time: f64, color: RGBColor, above: u32, below: u32| {
-            let corners = [
-                (0.0, SegmentValue::Exact(at)),
-                (time, SegmentValue::Exact(at + 1)),
-            ];
-            let mut bar = Rectangle::new(corners, color.filled());
+    for (at, kind) in kinds.iter().rev().enumerate() {
+        for (time, color, above, below) in [
+            (kind.microseconds, TIME, 5, BARS / 2),
+            (floor(kind), FLOOR, BARS / 2, 5),
+        ] {
+            let end = (time, SegmentValue::Exact(at + 1));
+            let mut bar = Rectangle::new([(0.0, SegmentValue::Exact(at)), end], color.filled());
             bar.set_margin(above, below, 0, 0);
-            bar
-        };
-        chart.draw_series([
-            bar(kind.microseconds, TIME, 5, BARS / 2),
-            bar(floor(kind), FLOOR, BARS / 2, 5),
-        ])?;
-        let figures = match kind.floor_microseconds {
-            Some(floor) if floor > 0.0 => {
-                let times = kind.microseconds / floor;
-                format!(" {:.0} us = {times:.1} x {floor:.0}", kind.microseconds)
-            }
-            _ => format!(" {:.0} us", kind.microseconds),
-        };
-        let end = (
-            kind.microseconds.max(floor(kind)),
-            SegmentValue::CenterOf(at),
-        );
+            chart.draw_series([bar])?;
+        }
+        let mut figures = format!(" {:.0} us", kind.microseconds);
+        if floor(kind) > 0.0 {
+            let times = kind.microseconds / floor(kind);
+            figures = format!("{figures} = {times:.1} x {:.0}", floor(kind));
+        }
+        let end = (longer(kind), SegmentValue::CenterOf(at));
         let beside = TextStyle::from(LABEL).pos(Pos::new(HPos::Left, VPos::Center));
         chart.draw_series([Text::new(figures, end, beside)])?;
     }
@@ -136,12 +122,12 @@ fn kinds(area: &Area, context: &Context) -> Drawn {
 /// A line through the contexts, of which there may be but one.
 #[allow(clippy::cast_precision_loss)] // lengths of prompts
 fn speeds(area: &Area, caption: &str, contexts: &[Context], of: fn(&Context) -> f64) -> Drawn {
-    let mut points: Vec<(f64, f64)> = contexts
-        .iter()
-        .map(|context| (context.prompt as f64, of(context)))
-        .collect();
+    let points = contexts.iter().map(|one| (one.prompt as f64, of(one)));
+    let mut points: Vec<_> = points.collect();
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let lengths = around(&points);
+    // From below the least to above the greatest, as a range of one length would be empty.
+    let [least, greatest] = [points.first(), points.last()].map(|end| end.map_or(1.0, |end| end.0));
+    let lengths = least / 1.5..greatest * 1.5;
     let most = points.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);
     let mut chart = ChartBuilder::on(area)
         .caption(caption, CAPTION)
@@ -157,21 +143,11 @@ fn speeds(area: &Area, caption: &str, contexts: &[Context], of: fn(&Context) -> 
         .x_label_formatter(&|length| format!("{length:.0}"))
         .y_label_formatter(&|speed| format!("{speed:.0}"))
         .draw()?;
-    chart.draw_series(LineSeries::new(points.clone(), TIME.stroke_width(2)))?;
-    let dots = points
+    let dots: Vec<_> = points
         .iter()
-        .map(|point| Circle::new(*point, 3, TIME.filled()));
+        .map(|point| Circle::new(*point, 3, TIME.filled()))
+        .collect();
+    chart.draw_series(LineSeries::new(points, TIME.stroke_width(2)))?;
     chart.draw_series(dots)?;
     Ok(())
-}
-
-/// From below the least to above the greatest, as a range of one length would be empty.
-fn around(points: &[(f64, f64)]) -> Range<f64> {
-    let lengths = || points.iter().map(|(length, _)| *length);
-    let least = lengths().fold(f64::INFINITY, f64::min);
-    least / 1.5..lengths().fold(least, f64::max) * 1.5
-}
-
-fn count(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
 }

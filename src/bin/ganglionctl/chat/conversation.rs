@@ -1,7 +1,7 @@
 //! A session with the daemon that outlives the daemon: after a restart a new one takes its place.
 
 use ganglion::bus;
-use ganglion::bus::proxy::{Fields, SessionProxy};
+use ganglion::bus::proxy::{Fields, ManagerProxy, SessionProxy};
 use zbus::fdo::{self, DBusProxy};
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Variant};
@@ -13,10 +13,10 @@ use crate::failure::Outcome;
 /// A session, and the daemon that holds it.
 #[derive(Debug)]
 pub(super) struct Conversation {
-    connection: Connection,
+    pub(super) connection: Connection,
     /// The message that every session of this conversation is opened with.
-    system: Option<String>,
-    session: SessionProxy<'static>,
+    pub(super) system: Option<String>,
+    pub(super) session: SessionProxy<'static>,
     daemon: Option<OwnedUniqueName>,
 }
 
@@ -30,18 +30,6 @@ impl Conversation {
             session,
             daemon,
         })
-    }
-
-    pub(super) const fn connection(&self) -> &Connection {
-        &self.connection
-    }
-
-    pub(super) const fn session(&self) -> &SessionProxy<'static> {
-        &self.session
-    }
-
-    pub(super) fn system(&self) -> Option<&str> {
-        self.system.as_deref()
     }
 
     /// Begins another conversation, with that system message.
@@ -90,7 +78,7 @@ impl Conversation {
 
 async fn open(connection: &Connection, system: Option<&str>) -> Outcome<SessionProxy<'static>> {
     let options = system.map(|system| ("system", Variant::from(system)));
-    let manager = client::manager(connection).await?;
+    let manager = ManagerProxy::new(connection).await?;
     match manager.open_session(options.into_iter().collect()).await {
         Ok(path) => Ok(SessionProxy::new(connection, path).await?),
         Err(error) => Err(client::not_accepted(connection, error).await),

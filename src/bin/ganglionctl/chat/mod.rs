@@ -7,6 +7,7 @@ mod transcript;
 
 use clap::Parser;
 use ganglion::bus::Frame;
+use ganglion::bus::proxy::ManagerProxy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client;
@@ -68,14 +69,14 @@ async fn chat(bus: Option<String>, arguments: &Arguments) -> Outcome {
             Typed::End => break,
         };
         if let Err(failure) = done {
-            if failure.exit == Exit::Ok || chat.conversation.connection().is_closed() {
+            if failure.exit == Exit::Ok || chat.conversation.connection.is_closed() {
                 return Err(failure);
             }
             failure.tell();
         }
     }
     // The daemon closes what a client leaves behind.
-    let _ = chat.conversation.session().close().await;
+    let _ = chat.conversation.session.close().await;
     Ok(())
 }
 
@@ -99,7 +100,7 @@ struct Chat {
 
 impl Chat {
     async fn obey(&mut self, command: &str, rest: Option<&str>) -> Outcome {
-        let session = self.conversation.session();
+        let session = &self.conversation.session;
         match (command, rest) {
             ("/help" | "/?", None) => output::print(&help())?,
             ("/set", None) => output::print(&self.options.table())?,
@@ -112,7 +113,7 @@ impl Chat {
                 }
             }
             ("/system", None) => {
-                let system = self.conversation.system().unwrap_or_default();
+                let system = self.conversation.system.as_deref().unwrap_or_default();
                 output::print(&format!("{system}\n"))?;
             }
             ("/system", Some("\"\"")) => self.conversation.begin_with(None).await?,
@@ -136,7 +137,7 @@ impl Chat {
 
     /// Whether the model can think at all.
     async fn wonder(&self) -> Outcome {
-        let manager = client::manager(self.conversation.connection()).await?;
+        let manager = ManagerProxy::new(&self.conversation.connection).await?;
         thinking::tell_if_impossible(&manager).await;
         Ok(())
     }

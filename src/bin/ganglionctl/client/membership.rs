@@ -1,6 +1,6 @@
 //! Why the bus lets somebody's call not through, and what does, in one line.
 
-use nix::unistd::{Gid, Group, User, getegid, geteuid, getgroups};
+use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 
 const ASKS: &str = "ganglion";
 const OPERATES: &str = "ganglion-admin";
@@ -13,8 +13,7 @@ pub(super) fn remedy() -> String {
                 again"
             .into();
     }
-    let known = User::from_uid(id).ok().flatten();
-    let user = known.map_or_else(|| id.to_string(), |user| user.name);
+    let user = name(id);
     let Some(group) = Group::from_name(ASKS).ok().flatten() else {
         return joins(&user, ASKS);
     };
@@ -39,4 +38,10 @@ fn joins(user: &str, group: &str) -> String {
 /// This very process: what the system's files say counts from the next login on.
 fn is_in(group: Gid) -> bool {
     getegid() == group || getgroups().is_ok_and(|groups| groups.contains(&group))
+}
+
+/// The user's name, or the number of one that has none.
+pub(crate) fn name(id: Uid) -> String {
+    let known = User::from_uid(id).ok().flatten();
+    known.map_or_else(|| id.to_string(), |user| user.name)
 }

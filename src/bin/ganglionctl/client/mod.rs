@@ -2,7 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod info;
-mod membership;
+pub(crate) mod membership;
 pub(crate) mod options;
 mod refusal;
 pub(crate) mod screen;
@@ -13,7 +13,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use ganglion::bus;
-use ganglion::bus::proxy::{DiagnosticsProxy, ManagerProxy};
+use ganglion::bus::proxy::ManagerProxy;
 use zbus::Connection;
 use zbus::fdo::{DBusProxy, PropertiesProxy};
 use zbus::names::{BusName, InterfaceName};
@@ -30,9 +30,6 @@ pub(crate) const DIAGNOSTICS: &str = "org.ganglion.Llm1.Diagnostics";
 const VARIABLE: &str = "GANGLION_BUS";
 
 /// Runs `future` on this thread.
-///
-/// # Errors
-/// Those of `future`.
 pub(crate) fn block_on<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -83,16 +80,6 @@ pub(crate) async fn connect(bus: Option<String>) -> Outcome<Connection> {
     })
 }
 
-/// The object that every client starts from.
-pub(crate) async fn manager(connection: &Connection) -> Outcome<ManagerProxy<'static>> {
-    Ok(ManagerProxy::new(connection).await?)
-}
-
-/// What tells of the engine.
-pub(crate) async fn diagnostics(connection: &Connection) -> Outcome<DiagnosticsProxy<'static>> {
-    Ok(DiagnosticsProxy::new(connection).await?)
-}
-
 /// All properties of one of the daemon's interfaces, as they are now.
 ///
 /// # Errors
@@ -134,7 +121,7 @@ pub(crate) async fn running(bus: Option<String>) -> Outcome<Option<Connection>> 
 pub(crate) async fn not_accepted(connection: &Connection, error: bus::Error) -> Failure {
     let not_ready = matches!(error, bus::Error::NotReady(_));
     let failure = Failure::from(error);
-    let state = async { manager(connection).await.ok()?.state().await.ok() };
+    let state = async { ManagerProxy::new(connection).await.ok()?.state().await.ok() };
     if not_ready && state.await.is_some_and(|state| state == "failed") {
         return Failure {
             exit: Exit::Config,

@@ -1,6 +1,7 @@
 //! The options of one answer, as `ask` and `chat` take them.
 
 use std::str::FromStr;
+use std::{fs, io};
 
 use clap::Args;
 use ganglion::bus::proxy::Fields;
@@ -39,6 +40,23 @@ pub(crate) struct Options {
     /// End the answer before this text; may be given again
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
+    /// Answer in JSON that the JSON Schema in this file accepts
+    #[arg(long, value_name = "FILE", value_parser = file)]
+    #[serde(rename = "json_schema")]
+    schema: Option<String>,
+    /// Answer with a JSON object
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    #[serde(rename = "json")]
+    json_object: Option<bool>,
+    /// Answer with what this regular expression matches
+    #[arg(long, value_name = "REGEX")]
+    regex: Option<String>,
+    /// Answer with what the grammar in this file, in the syntax of Lark, begins with start
+    #[arg(long, value_name = "FILE", value_parser = file)]
+    grammar: Option<String>,
+    /// Answer with one of these texts; give it once for each
+    #[arg(long, value_name = "TEXT")]
+    choice: Vec<String>,
     /// Who comes before whom: realtime (for a group that the daemon's configuration names), normal or background
     #[arg(long, value_name = "P")]
     priority: Option<String>,
@@ -136,6 +154,15 @@ fn variant(value: &Value) -> Variant<'static> {
         Value::Array(texts) => texts.iter().map(plain).collect::<Vec<_>>().into(),
         text => plain(text).into(),
     }
+}
+
+/// The text of a file; - is standard input.
+fn file(path: &str) -> Result<String, String> {
+    let text = match path {
+        "-" => io::read_to_string(io::stdin()),
+        _ => fs::read_to_string(path),
+    };
+    text.map_err(|error| error.to_string())
 }
 
 /// A negative one is a wrong value, not an option that nobody knows.

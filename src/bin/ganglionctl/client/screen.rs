@@ -15,9 +15,6 @@ impl Screen {
     }
 
     /// Shows `text` at once.
-    ///
-    /// # Errors
-    /// As `output::print`.
     pub(crate) fn show(&mut self, text: &str) -> Outcome {
         if let Some(last) = text.chars().next_back() {
             self.line_open = last != '\n';
@@ -26,9 +23,6 @@ impl Screen {
     }
 
     /// Ends the line that an answer left open.
-    ///
-    /// # Errors
-    /// As `output::print`.
     pub(crate) fn end_line(&mut self) -> Outcome {
         if std::mem::take(&mut self.line_open) {
             output::print("\n")?;

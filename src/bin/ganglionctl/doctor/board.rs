@@ -1,7 +1,9 @@
-//! Which machine this is.
+//! Which board this is, and what it tells of its power mode, its clocks, its temperatures and its supply.
 
 use super::finding::Findings;
 use super::tree::Tree;
+
+const COOL: &str = "improve the cooling (is the fan turning? sudo systemctl status nvfancontrol), or take a lower power mode";
 
 /// What the device tree and NVIDIA's release file tell.
 #[derive(Clone, Debug, Default)]
@@ -18,13 +20,13 @@ pub(super) struct Board {
 
 impl Board {
     pub(super) fn read(tree: &Tree) -> Self {
-        let name = tree.text("/proc/device-tree/model");
+        let mut name = tree.text("/proc/device-tree/model");
+        if name.is_empty() {
+            name = std::env::consts::ARCH.into();
+        }
         let compatible = tree.text("/proc/device-tree/compatible");
         Self {
-            name: match name.as_str() {
-                "" => std::env::consts::ARCH.into(),
-                _ => name,
-            },
+            name,
             is_jetson: compatible.contains("nvidia,tegra"),
             is_orin: compatible.contains("nvidia,tegra234"),
             release: short(&tree.text("/etc/nv_tegra_release")),
@@ -54,6 +56,20 @@ impl Board {
         }
         found.ok(CHECK, what);
     }
+
+    /// The power mode and the clocks that it allows, temperatures, and what slows the board down.
+    pub(super) fn check_pace(&self, tree: &Tree, found: &mut Findings) {
+        if self.is_jetson {
+            power_mode(tree, found);
+        }
+        gpu_clock(tree, found);
+        // Only root may read it.
+        let emc = |file| tree.number(format!("/sys/kernel/debug/bpmp/debug/clk/emc/{file}"));
+        if let (Some(now), Some(most)) = (emc("rate"), emc("max_rate")) {
+            found.ok("memory clock", clock(now, most));
+        }
+        heat(tree, found);
+    }
 }
 
 /// Of "# R36 (release), REVISION: 4.3, GCID: ...".
@@ -62,4 +78,151 @@ fn short(release: &str) -> Option<String> {
     let (major, rest) = release.split_once(" (release), REVISION: ")?;
     let revision = rest.split(',').next()?;
     Some(format!("{major} revision {revision}"))
+}
+
+/// Of nvpmodel.conf: `< POWER_MODEL ID=0 NAME=MAXN >` for each mode, `< PM_CONFIG DEFAULT=2 >`; comments begin with `#`.
+fn power_mode(tree: &Tree, found: &mut Findings) {
+    const CHECK: &str = "power mode";
+    fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+        let mut words = line.split([' ', '\n', '>']);
+        words.find_map(|word| word.strip_prefix(key))
+    }
+    fn number(line: &str, key: &str) -> Option<u32> {
+        value(line, key)?.parse().ok()
+    }
+    let listed = tree.text("/etc/nvpmodel.conf");
+    let lines = || listed.lines().map(str::trim);
+    let modes = lines().filter(|line| line.starts_with("< POWER_MODEL "));
+    let modes: Vec<_> = modes
+        .filter_map(|line| Some((number(line, "ID=")?, value(line, "NAME=")?)))
+        .collect();
+    // What nvpmodel has written, else the default.
+    let written = number(&tree.text("/var/lib/nvpmodel/status"), "pmode:");
+    let mut configs = lines().filter(|line| line.starts_with("< PM_CONFIG "));
+    let Some(id) = written.or_else(|| configs.find_map(|line| number(line, "DEFAULT="))) else {
+        let remedy = "install nvidia-l4t-nvpmodel, or ask sudo nvpmodel -q";
+        return found.warn(CHECK, "nvpmodel does not tell it", remedy);
+    };
+    let current = modes.iter().find(|(mode, _)| *mode == id);
+    let what = format!("{} ({id})", current.map_or("unknown", |(_, name)| name));
+    let best = modes.iter().filter(|(_, name)| name.starts_with("MAXN"));
+    match best.max_by_key(|(_, name)| name.len()) {
+        Some((best, name)) if *best != id => {
+            let remedy = format!(
+                "tokens come as fast as memory does: sudo nvpmodel -m {best} ({name}) lets clocks rise, if supply and cooling \
+                 bear it"
+            );
+            found.warn(CHECK, what, remedy);
+        }
+        _ => found.ok(CHECK, what),
+    }
+}
+
+fn gpu_clock(tree: &Tree, found: &mut Findings) {
+    const CHECK: &str = "GPU clock";
+    const FOLDER: &str = "/sys/class/devfreq";
+    let devices = tree.entries(FOLDER);
+    let is_gpu = |name: &&String| {
+        let device = name.split_once('.').map(|(_, device)| device);
+        device == Some("gpu") || name.starts_with("gpu-gpc")
+    };
+    let Some(name) = devices.iter().find(is_gpu) else {
+        return;
+    };
+    let hertz = |file| tree.number(format!("{FOLDER}/{name}/{file}"));
+    let (Some(now), Some(most)) = (hertz("cur_freq"), hertz("max_freq")) else {
+        return;
+    };
+    let listed = tree.text(format!("{FOLDER}/{name}/available_frequencies"));
+    let listed = listed.split_whitespace().flat_map(str::parse::<i64>);
+    match listed.max().filter(|highest| *highest > most) {
+        Some(highest) => {
+            let could = format!("and the GPU could run at {}", highest / 1_000_000);
+            let remedy = "the power mode limits it: see sudo nvpmodel -q";
+            found.warn(CHECK, format!("{}, {could}", clock(now, most)), remedy);
+        }
+        None => found.ok(CHECK, clock(now, most)),
+    }
+}
+
+fn clock(now: i64, most: i64) -> String {
+    format!("{} MHz now, {} at most", now / 1_000_000, most / 1_000_000)
+}
+
+/// Temperatures, and what already slows the board down because of them or of its supply.
+fn heat(tree: &Tree, found: &mut Findings) {
+    const CHECK: &str = "temperature";
+    const FOLDER: &str = "/sys/class/thermal";
+    let entries = tree.entries(FOLDER);
+    let file = |of: &str, name: &str| format!("{FOLDER}/{of}/{name}");
+    let zones = entries
+        .iter()
+        .filter(|name| name.starts_with("thermal_zone"));
+    // The temperature of a zone that is asleep cannot be read.
+    let zones = zones.filter_map(|zone| {
+        let temperature = tree.number(file(zone, "temp"))?;
+        Some((zone, tree.text(file(zone, "type")), temperature))
+    });
+    let zones: Vec<_> = zones.collect();
+    let Some((_, hottest, most)) = zones.iter().max_by_key(|(_, _, at)| at) else {
+        return;
+    };
+    let mut slowed = Vec::new();
+    for alert in entries
+        .iter()
+        .filter(|name| name.starts_with("cooling_device"))
+    {
+        let kind = tree.text(file(alert, "type"));
+        // Others are fans, and limits that also apply without heat.
+        if kind.ends_with("-alert") && tree.number(file(alert, "cur_state")) > Some(0) {
+            slowed.push(format!("{kind}: the board is slowed down by heat"));
+        }
+    }
+    for (zone, name, now) in &zones {
+        let trips = (0..16).map_while(|at| {
+            let kind = tree
+                .read(file(zone, &format!("trip_point_{at}_type")))
+                .ok()?;
+            Some((
+                kind,
+                tree.number(file(zone, &format!("trip_point_{at}_temp"))),
+            ))
+        });
+        let slowing = trips.filter(|(kind, _)| ["passive", "hot", "critical"].contains(&&**kind));
+        // Where the kernel begins to slow down.
+        let slows = slowing.filter_map(|(_, at)| at).filter(|at| *at > 0).min();
+        if let Some(at) = slows.filter(|at| now >= at) {
+            let (now, at) = (now / 1000, at / 1000);
+            slowed.push(format!(
+                "{name} is at {now} C and slows the board down from {at} C on"
+            ));
+        }
+    }
+    if slowed.is_empty() {
+        found.ok(CHECK, format!("{} C at most ({hottest})", most / 1000));
+    }
+    for what in slowed {
+        found.warn(CHECK, what, COOL);
+    }
+    supply(tree, found);
+}
+
+/// Times since the start that the supply was too weak and the clocks were lowered for it.
+fn supply(tree: &Tree, found: &mut Findings) {
+    const FOLDER: &str = "/sys/class/hwmon";
+    let monitors = tree.entries(FOLDER);
+    let is_ours = |name: &&String| tree.text(format!("{FOLDER}/{name}/name")) == "soctherm_oc";
+    let Some(ours) = monitors.iter().find(is_ours) else {
+        return;
+    };
+    let count = |kind| tree.number(format!("{FOLDER}/{ours}/oc{kind}_event_cnt"));
+    let [low, average, instant] = [1, 2, 3].map(|kind| count(kind).unwrap_or(0));
+    if (low, average, instant) == (0, 0, 0) {
+        return found.ok("supply", "never too weak since the start");
+    }
+    let what = format!(
+        "clocks were lowered for under-voltage {low} times, for average current {average}, for peaks {instant} (oc*_event_cnt)"
+    );
+    let remedy = "a stronger supply, or a lower power mode";
+    found.warn("supply", what, remedy);
 }

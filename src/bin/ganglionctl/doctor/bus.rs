@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use ganglion::bus;
+use ganglion::bus::proxy::ManagerProxy;
 use zbus::Connection;
 
-use super::account::Account;
+use super::device::Account;
 use super::finding::Findings;
 use super::tree::Tree;
 use crate::client::info::text;
@@ -97,7 +98,7 @@ async fn ask(
     }
     // The daemon refuses this call whatever its state, once the bus has let it through.
     let options = HashMap::from([("doctor", true.into())]);
-    let manager = client::manager(connection).await?;
+    let manager = ManagerProxy::new(connection).await?;
     match manager.open_session(options).await {
         Err(bus::Error::Bus(error)) => refused(caller, "a call fails: ", error.into(), found),
         _ => found.ok(CHECK, format!("{} may ask it", caller.user)),

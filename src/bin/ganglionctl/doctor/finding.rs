@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Mark {
+enum Mark {
     Ok,
     /// It works, but not as well as it could, or it cannot be told.
     Warn,
@@ -17,7 +17,7 @@ pub(super) enum Mark {
 /// The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Finding {
-    pub(super) mark: Mark,
+    mark: Mark,
     /// What was looked at.
     check: String,
     what: String,
@@ -26,34 +26,12 @@ pub(super) struct Finding {
     remedy: Option<String>,
 }
 
-impl Finding {
-    /// What, and what to do.
-    pub(super) fn told(&self) -> String {
-        match &self.remedy {
-            Some(remedy) => format!("{}; {remedy}", self.what),
-            None => self.what.clone(),
-        }
-    }
-
-    /// As one line.
-    pub(super) fn line(&self) -> String {
-        let mark = match self.mark {
-            Mark::Ok => "ok  ",
-            Mark::Warn => "warn",
-            Mark::Fail => "fail",
-        };
-        let text = format!("{}: {}", self.check, self.told());
-        let text: Vec<_> = text.split_whitespace().collect();
-        format!("{mark}  {}\n", text.join(" "))
-    }
-}
-
 /// All lines, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(super) struct Findings(pub(super) Vec<Finding>);
 
 impl Findings {
-    fn add(&mut self, mark: Mark, check: &str, what: impl Display, remedy: Option<String>) {
+    fn add(&mut self, mark: Mark, check: &str, what: &impl Display, remedy: Option<String>) {
         self.0.push(Finding {
             mark,
             check: check.into(),
@@ -63,28 +41,49 @@ impl Findings {
     }
 
     pub(super) fn ok(&mut self, check: &str, what: impl Display) {
-        self.add(Mark::Ok, check, what, None);
+        self.add(Mark::Ok, check, &what, None);
     }
 
     pub(super) fn warn(&mut self, check: &str, what: impl Display, remedy: impl Display) {
-        self.add(Mark::Warn, check, what, Some(remedy.to_string()));
+        self.add(Mark::Warn, check, &what, Some(remedy.to_string()));
     }
 
     pub(super) fn fail(&mut self, check: &str, what: impl Display, remedy: impl Display) {
-        self.add(Mark::Fail, check, what, Some(remedy.to_string()));
+        self.add(Mark::Fail, check, &what, Some(remedy.to_string()));
     }
 
     /// An error, which says itself what to do.
     pub(super) fn error(&mut self, check: &str, what: impl Display) {
-        self.add(Mark::Fail, check, what, None);
+        self.add(Mark::Fail, check, &what, None);
     }
 
-    /// The first thing that does not work.
-    pub(super) fn failed(&self) -> Option<&Finding> {
-        self.0.iter().find(|finding| finding.mark == Mark::Fail)
+    /// The first thing that does not work, and what to do.
+    pub(super) fn failed(&self) -> Option<String> {
+        let mut failed = self.0.iter().filter(|one| one.mark == Mark::Fail);
+        failed.next().map(Finding::told)
     }
 
     pub(super) fn text(&self) -> String {
         self.0.iter().map(Finding::line).collect()
+    }
+}
+
+impl Finding {
+    fn told(&self) -> String {
+        match &self.remedy {
+            Some(remedy) => format!("{}; {remedy}", self.what),
+            None => self.what.clone(),
+        }
+    }
+
+    fn line(&self) -> String {
+        let mark = match self.mark {
+            Mark::Ok => "ok  ",
+            Mark::Warn => "warn",
+            Mark::Fail => "fail",
+        };
+        let text = format!("{}: {}", self.check, self.told());
+        let words: Vec<_> = text.split_whitespace().collect();
+        format!("{mark}  {}\n", words.join(" "))
     }
 }

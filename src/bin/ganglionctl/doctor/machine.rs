@@ -1,5 +1,6 @@
-//! What `setup` needs to know of the machine that it writes a configuration for.
+//! What `setup`, `use`, `pull` and `models` need to know of this machine, or of a folder that looks like one.
 
+use std::cell::OnceCell;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,24 +10,28 @@ use ganglion::engine::runner::Backend;
 use nix::unistd::{Uid, User};
 
 use super::board::Board;
-use super::finding::{Finding, Findings};
+use super::device;
+use super::finding::Findings;
 use super::tree::Tree;
 use super::unit::Unit;
-use super::{assumed, driver, memory, model, nodes};
 use crate::failure::{Outcome, failure};
+use crate::kernel::bytes;
 
-/// This machine, or a folder that looks like one.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    tree: Tree,
-    board: Board,
+    pub(super) tree: Tree,
+    pub(super) board: Board,
+    unit: OnceCell<Unit>,
 }
 
 impl Machine {
     pub(crate) fn new(root: Option<&Path>) -> Self {
         let tree = Tree::new(root);
-        let board = Board::read(&tree);
-        Self { tree, board }
+        Self {
+            board: Board::read(&tree),
+            tree,
+            unit: OnceCell::new(),
+        }
     }
 
     /// For people.
@@ -34,7 +39,7 @@ impl Machine {
         &self.board.name
     }
 
-    /// Whether it is this one.
+    /// Whether it is this one, which can also be asked.
     pub(crate) fn is_live(&self) -> bool {
         self.tree.is_live()
     }
@@ -43,19 +48,23 @@ impl Machine {
         self.tree.path(absolute)
     }
 
+    /// The service as systemd has it, asked once.
+    pub(super) fn unit(&self) -> &Unit {
+        self.unit.get_or_init(|| Unit::read(&self.tree))
+    }
+
     /// Where a file lies that the service sees at `absolute`: the unit may show it a folder at another place.
     pub(crate) fn outside(&self, absolute: &Path) -> PathBuf {
-        let outside = Unit::read(&self.tree).outside(absolute);
-        self.tree.path(outside)
+        self.tree.path(self.unit().outside(absolute))
     }
 
     /// Why the service cannot read a file or a folder that is there, and what to do.
     pub(crate) fn hides(&self, path: &Path) -> Option<String> {
-        let unit = Unit::read(&self.tree);
+        let unit = self.unit();
         let mut found = Findings::default();
-        model::reach(&unit, path, &mut found);
+        unit.reach(path, &mut found);
         if let Some(hidden) = found.failed() {
-            return Some(hidden.told());
+            return Some(hidden);
         }
         // Only root can tell for another. What is shown to it elsewhere it reaches another way.
         if !self.is_live() || !Uid::effective().is_root() || unit.outside(path) != path {
@@ -74,9 +83,14 @@ impl Machine {
         ))
     }
 
+    /// A field of /proc/meminfo, in bytes.
+    pub(super) fn meminfo(&self, field: &str) -> Option<u64> {
+        bytes(&self.tree.text("/proc/meminfo"), field)
+    }
+
     /// Bytes of memory that are available.
     pub(crate) fn available(&self) -> u64 {
-        memory::mebibytes(&self.tree, "MemAvailable:").unwrap_or(0) << 20
+        self.meminfo("MemAvailable:").unwrap_or(0)
     }
 
     /// Where a model will lie.
@@ -85,13 +99,20 @@ impl Machine {
     /// If there is a GPU that cannot be used.
     pub(crate) fn site(&self, backend: Backend) -> Outcome<Site> {
         if !self.is_live() {
-            return Ok(assumed(backend, self.board.is_jetson));
+            return Ok(self.assumed(backend));
         }
-        let expected = nodes::expected(&self.tree, self.board.is_jetson);
         let mut found = Findings::default();
-        driver::open(backend, expected, &mut found).ok_or_else(|| {
-            let why = found.failed().map(Finding::told).unwrap_or_default();
+        device::open(backend, !self.nodes().is_empty(), &mut found).ok_or_else(|| {
+            let why = found.failed().unwrap_or_default();
             failure!(Unavailable, "{why}; sudo ganglionctl doctor says more")
         })
+    }
+
+    /// Where a model lies if the driver does not say.
+    pub(super) fn assumed(&self, backend: Backend) -> Site {
+        match backend {
+            Backend::Auto | Backend::Cuda if self.board.is_jetson => Site::Integrated,
+            _ => Site::Cpu,
+        }
     }
 }

@@ -3,22 +3,18 @@
 //! It changes nothing. As root it checks the device as the service's user within the unit's sandbox; else as
 //! whoever runs it, and says so.
 
-mod account;
 mod board;
 mod bus;
-mod driver;
+mod device;
 mod finding;
-mod heat;
 mod machine;
-mod memory;
 mod model;
-mod nodes;
-mod power;
-mod report;
-mod sandbox;
 mod tree;
-mod unit;
+pub(crate) mod unit;
 
+use std::fs::{File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -28,12 +24,10 @@ use ganglion::engine::runner::Backend;
 
 use crate::failure::{Exit, Failure, OrFail as _, Outcome};
 use crate::output;
-use account::Account;
-use board::Board;
+use device::Account;
 use finding::Findings;
 pub(crate) use machine::Machine;
 use tree::Tree;
-use unit::Unit;
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -55,18 +49,18 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(address: Option<String>, arguments: &Arguments) -> Outcome {
-    let tree = Tree::new(arguments.root.as_deref());
-    let file = if tree.is_live() {
+    let machine = Machine::new(arguments.root.as_deref());
+    let file = if machine.is_live() {
         std::path::absolute(&arguments.config).or_fail(Exit::Usage, "--config")?
     } else {
         arguments.config.clone()
     };
-    let config = read(&tree, &file);
+    let config = read(&machine.tree, &file);
     let mut found = Findings::default();
     if arguments.inside {
-        inside(&tree, &config, &mut found);
+        machine.check_inside(&config, &mut found);
     } else {
-        all(&tree, &config, address, &file, &mut found);
+        machine.check_all(&config, address, &file, &mut found);
     }
     if arguments.json {
         output::print_json(&found.0)?;
@@ -74,7 +68,8 @@ pub(crate) fn run(address: Option<String>, arguments: &Arguments) -> Outcome {
         output::print(&found.text())?;
     }
     if let Some(file) = &arguments.report {
-        report::write(&tree, &found, file)?;
+        let report = report(&machine.tree, &found);
+        write_private(file, &report).or_fail(Exit::Failed, file.display())?;
     }
     match found.failed() {
         Some(_) => Err(Failure::quiet(Exit::Failed)),
@@ -92,111 +87,134 @@ fn read(tree: &Tree, file: &Path) -> Result<Config, ConfigError> {
     read
 }
 
-/// What a process of the service finds.
-fn inside(tree: &Tree, config: &Result<Config, ConfigError>, found: &mut Findings) {
-    let is_jetson = Board::read(tree).is_jetson;
-    let backend = backend(config);
-    let expected = backend != Backend::Cpu && nodes::expected(tree, is_jetson);
-    if expected {
-        nodes::open(tree, is_jetson, &Account::caller(tree), found);
-    }
-    driver::open(backend, expected, found);
-    match config {
-        Ok(Config { model, .. }) => {
-            if let Some(path) = &model.path {
-                model::read_inside(path, found);
-            }
-        }
-        // What root may read the service may not, perhaps.
-        Err(error @ (ConfigError::Unreadable { .. } | ConfigError::DropIn { .. })) => {
-            let what = format!("the service cannot read its configuration: {error}");
-            let remedy = "sudo chmod a+r it, and a+rx its folder";
-            found.fail("sandbox", what, remedy);
-        }
-        // What is wrong in it is told outside.
-        Err(_) => {}
-    }
-}
-
 fn backend(config: &Result<Config, ConfigError>) -> Backend {
     let config = config.as_ref();
     config.map_or(Backend::Auto, |config| config.backend)
 }
 
-fn all(
-    tree: &Tree,
-    config: &Result<Config, ConfigError>,
-    address: Option<String>,
-    file: &Path,
-    found: &mut Findings,
-) {
-    let board = Board::read(tree);
-    let unit = Unit::read(tree);
-    let caller = Account::caller(tree);
-    board.check(found);
-    unit.check(tree, found);
-
-    let backend = backend(config);
-    let mut site = assumed(backend, board.is_jetson);
-    let mut answer = Findings::default();
-    let mut loaded = None;
-    if tree.is_live() {
-        let mut driver = Findings::default();
-        let expected = nodes::expected(tree, board.is_jetson);
-        site = driver::open(backend, expected, &mut driver).unwrap_or(site);
-        match sandbox::run(tree, file) {
-            Ok(inside) => found.0.extend(inside),
-            Err(why) => {
-                let user = &caller.user;
-                let what = format!("the device was checked as {user}, not as the service: {why}");
-                found.warn("sandbox", what, "sudo ganglionctl doctor");
-                nodes::open(tree, board.is_jetson, &caller, found);
-                found.0.extend(driver.0);
+impl Machine {
+    /// What a process of the service finds.
+    fn check_inside(&self, config: &Result<Config, ConfigError>, found: &mut Findings) {
+        let backend = backend(config);
+        let expected = backend != Backend::Cpu && !self.nodes().is_empty();
+        if expected {
+            self.open_nodes(&Account::caller(&self.tree).user, found);
+        }
+        device::open(backend, expected, found);
+        match config {
+            Ok(Config { model, .. }) => {
+                if let Some(path) = &model.path {
+                    model::read_inside(path, found);
+                }
             }
+            // What root may read the service may not, perhaps.
+            Err(error @ (ConfigError::Unreadable { .. } | ConfigError::DropIn { .. })) => {
+                let what = format!("the service cannot read its configuration: {error}");
+                let remedy = "sudo chmod a+r it, and a+rx its folder";
+                found.fail("sandbox", what, remedy);
+            }
+            // What is wrong in it is told outside.
+            Err(_) => {}
         }
-        loaded = bus::call(address, &caller, &mut answer);
-    } else {
-        let account = unit.account(tree).unwrap_or(caller);
-        nodes::check(tree, board.is_jetson, &account, found);
     }
-    match config {
-        Ok(config) => configured(tree, (config, file), &unit, (site, loaded), found),
-        Err(error) => found.error("configuration", error),
+
+    fn check_all(
+        &self,
+        config: &Result<Config, ConfigError>,
+        address: Option<String>,
+        file: &Path,
+        found: &mut Findings,
+    ) {
+        let (tree, unit) = (&self.tree, self.unit());
+        let caller = Account::caller(tree);
+        self.board.check(found);
+        unit.check(tree, found);
+
+        let backend = backend(config);
+        let mut site = self.assumed(backend);
+        let mut answer = Findings::default();
+        let mut loaded = None;
+        if self.is_live() {
+            let mut driver = Findings::default();
+            let expected = !self.nodes().is_empty();
+            site = device::open(backend, expected, &mut driver).unwrap_or(site);
+            match unit::run_inside(tree, file) {
+                Ok(inside) => found.0.extend(inside),
+                Err(why) => {
+                    let user = &caller.user;
+                    let what =
+                        format!("the device was checked as {user}, not as the service: {why}");
+                    found.warn("sandbox", what, "sudo ganglionctl doctor");
+                    self.open_nodes(user, found);
+                    found.0.extend(driver.0);
+                }
+            }
+            loaded = bus::call(address, &caller, &mut answer);
+        } else {
+            let account = unit.account(tree).unwrap_or(caller);
+            self.check_nodes(&account, found);
+        }
+        match config {
+            Ok(config) => self.check_configured(config, file, (site, loaded), found),
+            Err(error) => found.error("configuration", error),
+        }
+        self.board.check_pace(tree, found);
+        bus::files(tree, found);
+        found.0.extend(answer.0);
     }
-    power::check(tree, board.is_jetson, found);
-    heat::check(tree, found);
-    bus::files(tree, found);
-    found.0.extend(answer.0);
+
+    /// What the configuration names.
+    fn check_configured(
+        &self,
+        config: &Config,
+        file: &Path,
+        memory: (Site, Option<u64>),
+        found: &mut Findings,
+    ) {
+        let path = match config.model_path(file) {
+            Ok(path) => path,
+            Err(error) => {
+                let remedy = "ganglionctl pull fetches a model, ganglionctl setup writes the key";
+                return found.fail("configuration", error, remedy);
+            }
+        };
+        found.ok("configuration", file.display());
+        self.unit().reach(path, found);
+        let path = &self.unit().outside(path);
+        if let Some(checkpoint) = model::open(&self.tree, path, found) {
+            model::checksums(&self.tree, path, found);
+            self.check_memory(path, (&checkpoint, config), memory, found);
+        }
+    }
 }
 
-/// Where a model lies if the driver does not say.
-fn assumed(backend: Backend, is_jetson: bool) -> Site {
-    match backend {
-        Backend::Auto | Backend::Cuda if is_jetson => Site::Integrated,
-        _ => Site::Cpu,
-    }
+/// All that was found and read, for a bug report. Prompts and answers are in none of it: the journal never has them, and
+/// nothing else is read that could.
+fn report(tree: &Tree, found: &Findings) -> String {
+    let journal = format!("journalctl -u {} -o json -n 500 --no-pager", unit::NAME);
+    let _ = tree.command("journalctl", &journal);
+    let _ = tree.command("uname", "uname -a");
+    let _ = tree.command("systemctl-version", "systemctl --version");
+    let heading = format!(
+        "ganglionctl {} doctor --report, {}\nIt holds no prompt and no answer.\n",
+        env!("CARGO_PKG_VERSION"),
+        jiff::Timestamp::now()
+    );
+    let found = [("findings".to_owned(), found.text())];
+    let parts = found.into_iter().chain(tree.seen());
+    let parts = parts.map(|(name, content)| {
+        let content = content.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+        format!("\n==> {name}\n{content}\n")
+    });
+    heading + &parts.collect::<String>()
 }
 
-/// What the configuration names.
-fn configured(
-    tree: &Tree,
-    (config, file): (&Config, &Path),
-    unit: &Unit,
-    memory: (Site, Option<u64>),
-    found: &mut Findings,
-) {
-    let path = match config.model_path(file) {
-        Ok(path) => path,
-        Err(error) => {
-            let remedy = "ganglionctl pull fetches a model, ganglionctl setup writes the key";
-            return found.fail("configuration", error, remedy);
-        }
-    };
-    found.ok("configuration", file.display());
-    model::reach(unit, path, found);
-    let path = &unit.outside(path);
-    if let Some(checkpoint) = model::open(tree, path, found) {
-        model::checksums(tree, path, found);
-        memory::check(tree, path, (&checkpoint, config), memory, found);
-    }
+/// Only its owner may read it.
+fn write_private(file: &Path, text: &str) -> io::Result<()> {
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(file)?;
+    // One that was there keeps the mode that it had.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.write_all(text.as_bytes())
 }

@@ -1,22 +1,23 @@
-//! The configured model: its files, their checksums, and whether the service can read them.
+//! The configured model: its files, their checksums, whether the service can read them, and whether it fits the memory.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use ganglion::config::Config;
+use ganglion::engine::{Site, forecast};
 use ganglion::model::{Checkpoint, Language};
+use ganglion::service;
 
 use super::finding::Findings;
+use super::machine::Machine;
 use super::tree::Tree;
-use super::unit::Unit;
-use crate::checksum;
-
-const CHECK: &str = "model";
-const SANDBOX: &str = "sandbox";
+use super::unit::reveal;
+use crate::{checksum, models};
 
 /// Opens it, and says what is wrong with it.
 pub(super) fn open(tree: &Tree, path: &Path, found: &mut Findings) -> Option<Checkpoint> {
+    const CHECK: &str = "model";
     let shown = path.display();
     let here = tree.path(path);
     if let Err(error) = fs::metadata(&here) {
@@ -44,49 +45,31 @@ fn speaks(checkpoint: &Checkpoint) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the unit's settings keep the service from it.
-pub(super) fn reach(unit: &Unit, path: &Path, found: &mut Findings) {
-    if let Some(setting) = unit.hides(path) {
-        let shown = path.display();
-        let what = format!("{setting}= of the unit hides {shown} from the service");
-        found.fail(SANDBOX, what, remedy(path));
-    }
-}
-
-/// What opens a folder to the service.
-fn remedy(path: &Path) -> String {
-    let folder = path.parent().unwrap_or(path).display();
-    format!(
-        "move it to /var/lib/ganglion/models; or sudo systemctl edit gangliond, [Service], \
-         BindReadOnlyPaths={folder}:/var/lib/ganglion/elsewhere, and model.path below /var/lib/ganglion/elsewhere"
-    )
-}
-
 /// Reads it as the service does.
 pub(super) fn read_inside(path: &Path, found: &mut Findings) {
+    const CHECK: &str = "sandbox";
     let shown = path.display();
-    let opened = files(path).into_iter();
+    let opened = models::files(path).into_iter();
     let mut refused = opened.filter_map(|file| Some((fs::File::open(&file).err()?, file)));
     let Some((error, file)) = refused.next() else {
-        return found.ok(SANDBOX, format!("the service can read {shown}"));
+        return found.ok(CHECK, format!("the service can read {shown}"));
     };
     let what = format!("the service cannot read {}: {error}", file.display());
-    let moved = remedy(path);
+    let moved = reveal(path);
     if error.kind() == ErrorKind::NotFound {
-        return found.fail(SANDBOX, what, moved);
+        return found.fail(CHECK, what, moved);
     }
     let owned = format!("sudo chown -R ganglion: {shown}");
     let remedy = format!("{owned}, or if the sandbox hides it: {moved}");
-    found.fail(SANDBOX, what, remedy);
+    found.fail(CHECK, what, remedy);
 }
 
 /// Holds the files against the checksums beside them: `FILE.sha256`, as `pull` and sha256sum write them.
 pub(super) fn checksums(tree: &Tree, path: &Path, found: &mut Findings) {
     const CHECK: &str = "checksum";
-    let files = files(&tree.path(path));
-    let recorded = files
-        .iter()
-        .filter_map(|file| Some((file, checksum::recorded(file)?)));
+    let files = models::files(&tree.path(path));
+    let recorded = files.iter();
+    let recorded = recorded.filter_map(|file| Some((file, checksum::recorded(file)?)));
     let mut known = 0;
     for (file, expected) in recorded {
         let name = file.display();
@@ -112,16 +95,51 @@ pub(super) fn checksums(tree: &Tree, path: &Path, found: &mut Findings) {
     found.ok(CHECK, format!("{known} of {all} files are as recorded"));
 }
 
-/// The files that hold a model: itself, or what lies in its folder.
-fn files(path: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(path) else {
-        return vec![path.into()];
-    };
-    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-    files.retain(|file| {
-        let extension = file.extension().and_then(OsStr::to_str);
-        matches!(extension, Some("safetensors" | "json" | "gguf"))
-    });
-    files.sort();
-    files
+impl Machine {
+    /// Holds memory against the model at `path`. If it is loaded already it takes so many bytes: asking whether another
+    /// fits would count it twice. Else it would be admitted at `site`, or not, by admission's own answer.
+    pub(super) fn check_memory(
+        &self,
+        path: &Path,
+        (checkpoint, config): (&Checkpoint, &Config),
+        (site, loaded): (Site, Option<u64>),
+        found: &mut Findings,
+    ) {
+        const CHECK: &str = "memory";
+        let field = |name| self.meminfo(name).map(|bytes| bytes >> 20);
+        let (Some(total), Some(available)) = (field("MemTotal:"), field("MemAvailable:")) else {
+            let remedy = "a service must not hide it (ProcSubset=pid does)";
+            return found.fail(CHECK, "/proc/meminfo cannot be read", remedy);
+        };
+        let mut what = format!("{available} of {total} MiB are available");
+        if let Some(used) = field("NvMapMemUsed:") {
+            what = format!("{what}, {used} MiB in NvMap");
+        }
+        if let Some(swap) = field("SwapTotal:").filter(|swap| *swap > 0) {
+            what = format!("{what}, {swap} MiB of swap, which a GPU cannot use");
+        }
+        if let Some(bytes) = loaded {
+            let what = format!("the model is loaded and takes {} MiB; {what}", bytes >> 20);
+            let reserve = config.memory.reserve_mib;
+            if available >= reserve {
+                return found.ok(CHECK, what);
+            }
+            let remedy = format!(
+                "less than memory.reserve_mib = {reserve}: lower kv.context or kv.slots, or stop what else uses memory"
+            );
+            return found.warn(CHECK, what, remedy);
+        }
+        let mut settings = service::settings(path, config).runner;
+        settings.meminfo = self.tree.path("/proc/meminfo");
+        match forecast(checkpoint, &settings, site) {
+            Ok(admitted) => {
+                let takes = admitted.footprint.bytes() >> 20;
+                let (context, slots) = (config.kv.context, config.kv.slots);
+                let with = format!("kv.context = {context}, kv.slots = {slots}");
+                let what = format!("{what}; the model takes {takes} with {with}");
+                found.ok(CHECK, what);
+            }
+            Err(error) => found.error(CHECK, error),
+        }
+    }
 }

@@ -1,13 +1,15 @@
-//! The service as systemd has it: its state, its drop-ins, and what of it the device checks need.
+//! The service as systemd has it: its state, its drop-ins, what of its settings hides a model from it, and a run of the
+//! device checks within its limits.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use super::account::Account;
-use super::finding::Findings;
+use super::device::Account;
+use super::finding::{Finding, Findings};
 use super::tree::Tree;
 
-pub(super) const NAME: &str = "gangliond.service";
+pub(crate) const NAME: &str = "gangliond.service";
 const CHECK: &str = "unit";
 
 /// What `systemctl show` is asked for.
@@ -21,11 +23,14 @@ const HIDDEN_BY: &[(&str, &[&str])] = &[
     ("PrivateTmp", &["/tmp", "/var/tmp"]),
 ];
 
-/// Empty where systemd does not run or does not know the unit.
+/// How settings of `[Service]` begin that decide what a process sees and may do.
+const LIMITS: &str = "User Group SupplementaryGroups UMask Environment Device Private NoNewPrivileges CapabilityBounding \
+    Ambient Protect ProcSubset ReadWritePaths ReadOnlyPaths Inaccessible ExecPaths NoExecPaths Bind TemporaryFileSystem \
+    RootDirectory LockPersonality MemoryDeny Restrict SystemCall IPAddress KeyringMode Limit";
+
+/// The properties of the unit; none where systemd does not run or does not know it.
 #[derive(Debug, Default)]
-pub(super) struct Unit {
-    properties: BTreeMap<String, String>,
-}
+pub(super) struct Unit(BTreeMap<String, String>);
 
 impl Unit {
     pub(super) fn read(tree: &Tree) -> Self {
@@ -33,17 +38,15 @@ impl Unit {
         let shown = tree.command("systemctl-show", &show).unwrap_or_default();
         let lines = shown.lines().filter_map(|line| line.split_once('='));
         let properties = lines.map(|(key, value)| (key.into(), value.into()));
-        Self {
-            properties: properties.collect(),
-        }
+        Self(properties.collect())
     }
 
     fn get(&self, key: &str) -> &str {
-        self.properties.get(key).map_or("", String::as_str)
+        self.0.get(key).map_or("", String::as_str)
     }
 
     /// Whether systemd has it.
-    pub(super) fn is_known(&self) -> bool {
+    fn is_known(&self) -> bool {
         self.get("LoadState") == "loaded"
     }
 
@@ -80,10 +83,10 @@ impl Unit {
         bound.unwrap_or_else(|| path.into())
     }
 
-    /// The setting that hides `path` from the service.
-    pub(super) fn hides(&self, path: &Path) -> Option<&'static str> {
+    /// Whether its settings keep the service from a path.
+    pub(super) fn reach(&self, path: &Path, found: &mut Findings) {
         if self.binds().any(|(_, inside)| path.starts_with(inside)) {
-            return None;
+            return;
         }
         let hiding = HIDDEN_BY.iter().find(|(key, folders)| {
             let open = ["", "no", "read-only"].contains(&self.get(key));
@@ -92,11 +95,15 @@ impl Unit {
         let mut listed = self.get("InaccessiblePaths").split_whitespace();
         let listed = listed.any(|one| path.starts_with(one.trim_start_matches(['-', '+'])));
         let hiding = hiding.map(|(key, _)| *key);
-        hiding.or(listed.then_some("InaccessiblePaths"))
+        if let Some(setting) = hiding.or(listed.then_some("InaccessiblePaths")) {
+            let shown = path.display();
+            let what = format!("{setting}= of the unit hides {shown} from the service");
+            found.fail("sandbox", what, reveal(path));
+        }
     }
 
     pub(super) fn check(&self, tree: &Tree, found: &mut Findings) {
-        if self.properties.is_empty() {
+        if self.0.is_empty() {
             let remedy = "the daemon can be started by hand: gangliond --config FILE";
             return found.warn(CHECK, "systemd does not run here", remedy);
         }
@@ -112,18 +119,17 @@ impl Unit {
         }
         let drop_ins = self.get("DropInPaths");
         // For the report.
-        for file in drop_ins
-            .split_whitespace()
-            .chain([self.get("FragmentPath")])
-        {
+        for file in format!("{drop_ins} {}", self.get("FragmentPath")).split_whitespace() {
             let _ = tree.read(file);
         }
-        let listed = if drop_ins.is_empty() {
-            "none"
-        } else {
-            drop_ins
-        };
-        found.ok("drop-ins", listed);
+        found.ok(
+            "drop-ins",
+            if drop_ins.is_empty() {
+                "none"
+            } else {
+                drop_ins
+            },
+        );
         if self.account(tree).is_none() {
             let what = format!("there is no user {}", self.user());
             found.fail(CHECK, what, "sudo systemd-sysusers");
@@ -167,5 +173,86 @@ impl Unit {
             }
             _ => found.warn(CHECK, status, "wait, then look again"),
         }
+    }
+}
+
+/// What opens a folder to the service.
+pub(super) fn reveal(path: &Path) -> String {
+    let folder = path.parent().unwrap_or(path).display();
+    format!(
+        "move it to /var/lib/ganglion/models; or sudo systemctl edit gangliond, [Service], \
+         BindReadOnlyPaths={folder}:/var/lib/ganglion/elsewhere, and model.path below /var/lib/ganglion/elsewhere"
+    )
+}
+
+/// What the device checks find as the service's user, within the limits of its unit: a transient unit gets the lines of the
+/// installed one that say who it is and what it may do, drop-ins included; not those that make, own or clean up what is the
+/// running service's.
+///
+/// # Errors
+/// Why they could not be run there.
+pub(super) fn run_inside(tree: &Tree, config: &Path) -> Result<Vec<Finding>, String> {
+    if !Path::new("/run/systemd/system").is_dir() {
+        return Err("systemd does not run here".into());
+    }
+    if !nix::unistd::Uid::effective().is_root() {
+        return Err("only root can run a check as the service".into());
+    }
+    let cat = format!("systemctl cat --no-pager {NAME}");
+    let unit = tree.command("systemctl-cat", &cat);
+    let unit = unit.ok_or("systemd does not know the unit")?;
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let limits = limits(&unit).into_iter();
+    let output = Command::new("systemd-run")
+        .args(["--quiet", "--wait", "--pipe", "--collect"])
+        .args(limits.map(|limit| format!("--property={limit}")))
+        .arg("--")
+        .arg(program)
+        .args(["doctor", "--inside", "--json", "--config"])
+        .arg(config)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("systemd-run: {error}"))?;
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("systemd-run ends with {} and says: {said}", output.status)
+    })
+}
+
+/// The lines of a unit that limit it, in their order: a later one may reset an earlier.
+fn limits(unit: &str) -> Vec<String> {
+    let joined = unit.replace("\\\n", " ");
+    let mut section = "";
+    let mut limits = Vec::new();
+    for line in joined.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        } else if let Some((key, value)) = line.split_once('=')
+            && section == "[Service]"
+            && LIMITS.split(' ').any(|limit| key.starts_with(limit))
+        {
+            limits.push(format!("{}={}", key.trim(), value.trim()));
+        }
+    }
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::limits;
+
+    #[test]
+    fn limits_are_taken_in_order_and_nothing_that_is_the_running_services() {
+        let unit = "# /usr/lib/systemd/system/gangliond.service\n[Unit]\nUser=nobody\n[Service]\nType=notify\n\
+                    ExecStart=/usr/bin/gangliond\nUser=ganglion\nRuntimeDirectory=ganglion\nDeviceAllow=/dev/nvmap rw\n\
+                    # DeviceAllow=/dev/mem\nSystemCallFilter=@system-service \\\n  @pkey\n\n\
+                    # /etc/systemd/system/gangliond.service.d/50.conf\n[Service]\nDeviceAllow=\n";
+        let expected = [
+            "User=ganglion",
+            "DeviceAllow=/dev/nvmap rw",
+            "SystemCallFilter=@system-service    @pkey",
+            "DeviceAllow=",
+        ];
+        assert_eq!(limits(unit), expected);
     }
 }

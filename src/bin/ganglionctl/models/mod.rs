@@ -2,6 +2,10 @@
 //!
 //! Speeds are projections, not measurements: 70% of the memory's speed over the bytes that each token reads.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use serde::Deserialize;
 
 use crate::client::info::columns;
@@ -56,6 +60,20 @@ pub(crate) fn all() -> Vec<Model> {
 /// The one of that name.
 pub(crate) fn named(name: &str) -> Option<Model> {
     all().into_iter().find(|model| model.name == name)
+}
+
+/// The files that hold a model: itself, or what lies in its folder.
+pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(path) else {
+        return vec![path.into()];
+    };
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| {
+        let extension = file.extension().and_then(OsStr::to_str);
+        matches!(extension, Some("safetensors" | "json" | "gguf"))
+    });
+    files.sort();
+    files
 }
 
 impl Model {

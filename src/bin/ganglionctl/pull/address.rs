@@ -1,24 +1,29 @@
 //! What `pull` was asked for: a name, a file of Hugging Face, a URL, or a file here.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::source::Source;
-use crate::failure::{Outcome, bail, failure};
+use fluent_uri::{Uri, UriRef};
+
+use super::walk;
+use crate::failure::{Exit, OrFail as _, Outcome, bail, failure};
 use crate::models;
 
 /// Stands for https://huggingface.co, as Hugging Face's own tools have it.
 const ENDPOINT: &str = "HF_ENDPOINT";
 
+pub(super) type Url = Uri<String>;
+
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Address {
-    Remote(String),
+    Remote(Url),
     File(PathBuf),
 }
 
 /// Where a model comes from.
 pub(super) enum From<'a> {
-    Server(&'a str),
-    File(Source),
+    Server(&'a Url),
+    File(&'a Path, File),
 }
 
 impl Address {
@@ -28,28 +33,19 @@ impl Address {
     /// If it is none of these; the message lists them.
     pub(super) fn of(typed: &str) -> Outcome<Self> {
         if typed.starts_with("http://") || typed.starts_with("https://") {
-            return Ok(Self::Remote(typed.into()));
+            return remote(typed);
         }
         if let Some(model) = models::named(typed) {
-            return Ok(hugging_face(
-                &model.repository,
-                &model.revision,
-                &model.file,
-            ));
+            return hugging_face(&model.repository, &model.revision, &model.file);
         }
         if Path::new(typed).is_file() {
             return Ok(Self::File(typed.into()));
         }
         if let Some((repository, file)) = typed.split_once(':')
-            && repository
-                .split('/')
-                .filter(|part| !part.is_empty())
-                .count()
-                == 2
-            && repository.matches('/').count() == 1
-            && !file.is_empty()
+            && let [owner, name] = repository.split('/').collect::<Vec<_>>()[..]
+            && ![owner, name, file].contains(&"")
         {
-            return Ok(hugging_face(repository, "main", file));
+            return hugging_face(repository, "main", file);
         }
         let known: Vec<_> = models::all().into_iter().map(|model| model.name).collect();
         Err(failure!(
@@ -66,7 +62,7 @@ impl Address {
     pub(super) fn open(&self) -> Outcome<From<'_>> {
         match self {
             Self::Remote(url) => Ok(From::Server(url)),
-            Self::File(path) => Source::open(path).map(From::File),
+            Self::File(path) => Ok(From::File(path, walk::source(path)?)),
         }
     }
 
@@ -75,29 +71,29 @@ impl Address {
     /// # Errors
     /// If the address ends in none of a model.
     pub(super) fn file_name(&self) -> Outcome<String> {
-        let name = match self {
-            Self::Remote(url) => {
-                let path = url.split(['?', '#']).next().unwrap_or_default();
-                let below = path.splitn(4, '/').nth(3).unwrap_or_default();
-                below.rsplit('/').next().unwrap_or_default().to_owned()
-            }
-            Self::File(file) => file
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
+        let path = match self {
+            Self::Remote(url) => url.path().as_str().into(),
+            Self::File(file) => file.to_string_lossy(),
         };
+        let name = path.rsplit('/').next().unwrap_or_default();
         if name.starts_with('.') || !name.to_lowercase().ends_with(".gguf") {
-            bail!(Usage, "{self:?} ends in no name of a GGUF file");
+            bail!(Usage, "{path:?} ends in no name of a GGUF file");
         }
-        Ok(name)
+        Ok(name.to_owned())
     }
 }
 
-fn hugging_face(repository: &str, revision: &str, file: &str) -> Address {
+fn remote(url: &str) -> Outcome<Address> {
+    let parsed = Uri::parse(url).or_fail(Exit::Usage, format_args!("{url:?}"))?;
+    Ok(Address::Remote(parsed.to_owned()))
+}
+
+fn hugging_face(repository: &str, revision: &str, file: &str) -> Outcome<Address> {
     let endpoint = endpoint();
     let endpoint = endpoint.trim_end_matches('/');
-    Address::Remote(format!("{endpoint}/{repository}/resolve/{revision}/{file}"))
+    remote(&format!(
+        "{endpoint}/{repository}/resolve/{revision}/{file}"
+    ))
 }
 
 fn endpoint() -> String {
@@ -107,60 +103,44 @@ fn endpoint() -> String {
 }
 
 /// Whether that is Hugging Face, or what stands for it: the only one that is told the user's token.
-pub(super) fn is_hugging_face(url: &str) -> bool {
-    origin(url) == origin(&endpoint())
+pub(super) fn is_hugging_face(url: &Url) -> bool {
+    let endpoint = endpoint();
+    let endpoint = Uri::parse(endpoint.as_str());
+    endpoint.is_ok_and(|endpoint| origin(&url.borrow()) == origin(&endpoint))
 }
 
 /// Scheme, host and port.
-fn origin(url: &str) -> String {
-    let parts: Vec<_> = url.splitn(4, '/').take(3).collect();
-    parts.join("/").to_lowercase()
+fn origin(url: &Uri<&str>) -> (String, Option<String>) {
+    let authority = url.authority();
+    let authority = authority.map(|authority| authority.as_str().to_lowercase());
+    (url.scheme().as_str().to_lowercase(), authority)
 }
 
-pub(super) fn is_https(url: &str) -> bool {
+pub(super) fn is_https(url: &Url) -> bool {
     scheme(url) == "https"
 }
 
-fn scheme(url: &str) -> String {
-    let (scheme, _) = url.split_once("://").unwrap_or_default();
-    scheme.to_lowercase()
+fn scheme(url: &Url) -> String {
+    url.scheme().as_str().to_lowercase()
 }
 
 /// Where a redirect from `url` to `location` leads.
 ///
 /// # Errors
 /// Why it must not be followed.
-pub(super) fn follow(url: &str, location: &str) -> Result<String, String> {
-    let to = join(url, location);
-    match scheme(&to).as_str() {
-        "https" => Ok(to),
-        "http" if !is_https(url) => Ok(to),
-        "http" => Err(format!(
-            "the server sends it on to {to:?}, where anybody on the way could change it: it was not fetched"
+pub(super) fn follow(url: &Url, location: &str) -> Result<Url, String> {
+    let to = UriRef::parse(location).ok();
+    let to = to.and_then(|to| to.resolve_against(&url.strip_fragment()).ok());
+    match to {
+        Some(to) if is_https(&to) || scheme(&to) == "http" && !is_https(url) => Ok(to),
+        Some(to) if scheme(&to) == "http" => Err(format!(
+            "the server sends it on to {:?}, where anybody on the way could change it: it was not fetched",
+            to.as_str()
         )),
         _ => Err(format!(
-            "the server sends it on to {to:?}, which is not http(s)"
+            "the server sends it on to {location:?}, which is not http(s)"
         )),
     }
-}
-
-fn join(url: &str, location: &str) -> String {
-    if location.contains("://") {
-        return location.into();
-    }
-    let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
-    if let Some(host) = location.strip_prefix("//") {
-        return format!("{scheme}://{host}");
-    }
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if location.starts_with('/') {
-        return format!("{scheme}://{host}{location}");
-    }
-    let path = path.split(['?', '#']).next().unwrap_or_default();
-    let folder = path
-        .rsplit_once('/')
-        .map_or(String::new(), |(folder, _)| format!("{folder}/"));
-    format!("{scheme}://{host}/{folder}{location}")
 }
 
 #[cfg(test)]
@@ -197,7 +177,10 @@ mod tests {
 
     #[test]
     fn a_redirect_does_not_leave_https() {
-        let ok = |url, location| follow(url, location).is_ok();
+        let ok = |url: &str, location| {
+            let url = Uri::parse(url.to_owned()).expect("a URL");
+            follow(&url, location).is_ok()
+        };
         for (url, location, expected) in [
             ("https://host/a", "http://host/a", false),
             ("HTTPS://host/a", "HTTP://other/a", false),
@@ -217,12 +200,14 @@ mod tests {
     #[test]
     fn redirects_lead_where_they_say() {
         for (location, to) in [
-            ("http://other/x", "http://other/x"),
+            ("https://other/x", "https://other/x"),
             ("//other/x", "https://other/x"),
             ("/x?y", "https://host/x?y"),
             ("x", "https://host/a/x"),
         ] {
-            assert_eq!(join("https://host/a/b?c/d", location), to);
+            let url = Uri::parse("https://host/a/b?c/d".to_owned()).expect("a URL");
+            let led = follow(&url, location);
+            assert_eq!(led.map(Uri::into_string).as_deref(), Ok(to));
         }
     }
 }

@@ -15,7 +15,7 @@ use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
-use super::address::{follow, is_https, is_hugging_face};
+use super::address::{Url, follow, is_https, is_hugging_face};
 use super::part::{Part, Stopped};
 use crate::checksum;
 use crate::failure::{Failure, Outcome, bail, failure};
@@ -36,12 +36,8 @@ const UNTRUSTED: &str =
 /// Files of certificates that are trusted instead of the system's, if these variables are set.
 const CERTIFICATES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// What a server answered at the end of its redirects.
-struct Answer {
-    response: Response<Body>,
-    sha256: Option<String>,
-    bytes: Option<u64>,
-}
+/// A server's answer at the end of its redirects, and the SHA-256 and the bytes that the file should have, as far as it told.
+type Answer = (Response<Body>, Option<String>, Option<u64>);
 
 /// Brings what is at `url` into `part`, whole, and tells the SHA-256 that it should have if the server does; not if that
 /// is another than `wanted`. Gives up when more than `retries` attempts in a row bring nothing.
@@ -49,7 +45,7 @@ struct Answer {
 /// # Errors
 /// What the server or the disk refuses; what came stays for the next run.
 pub(super) fn fetch(
-    url: &str,
+    url: &Url,
     wanted: Option<&str>,
     part: &mut Part<'_>,
     bar: &ProgressBar,
@@ -84,7 +80,7 @@ pub(super) fn fetch(
 
 /// Makes sure that the certificates which are named can be read: without them nothing would be trusted, and nobody would
 /// say why.
-fn certificates(url: &str) -> Outcome {
+fn certificates(url: &Url) -> Outcome {
     if !is_https(url) {
         return Ok(());
     }
@@ -127,19 +123,15 @@ fn agent() -> Agent {
 /// Asks once, for what is still missing.
 fn attempt(
     agent: &Agent,
-    url: &str,
+    url: &Url,
     wanted: Option<&str>,
     part: &mut Part<'_>,
     bar: &ProgressBar,
 ) -> Result<Option<String>, Stopped> {
     // Without the name of its version, what came may be of another.
-    let version = part.version(url).filter(|_| part.length() > 0);
+    let version = part.version(url.as_str()).filter(|_| part.length() > 0);
     let answer = ask(agent, url, part.length(), version.as_deref())?;
-    let Answer {
-        response,
-        sha256,
-        bytes,
-    } = answer;
+    let (response, sha256, bytes) = answer;
     if let (Some(told), Some(wanted)) = (sha256.as_deref(), wanted)
         && told != wanted
     {
@@ -160,7 +152,7 @@ fn attempt(
     let total = match response.status().as_u16() {
         206 if continues => length.map(|more| part.length().saturating_add(more)),
         200 => {
-            part.begin(strong.map(|strong| (url, strong)))?;
+            part.begin(strong.map(|strong| (url.as_str(), strong)))?;
             length
         }
         // All of it is there, or more than all.
@@ -193,7 +185,7 @@ fn text<'a>(response: &'a Response<Body>, header: &str) -> Option<&'a str> {
 }
 
 /// What the status of an answer means to whoever asked.
-fn refused(url: &str, status: u16) -> Failure {
+fn refused(url: &Url, status: u16) -> Failure {
     let helps = match status {
         401 | 403 => {
             "it is behind an agreement or private: accept it on the site, then set HF_TOKEN: sudo HF_TOKEN=... ganglionctl pull"
@@ -205,7 +197,7 @@ fn refused(url: &str, status: u16) -> Failure {
 }
 
 /// What it means that no answer came.
-fn unanswered(url: &str, error: ureq::Error) -> Stopped {
+fn unanswered(url: &Url, error: ureq::Error) -> Stopped {
     let helps = match &error {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::HostNotFound => "",
         // A board without a battery for its clock starts in the past, where no certificate is valid yet.
@@ -221,11 +213,11 @@ fn cut(why: &str) -> Stopped {
 }
 
 /// Follows redirects itself: the first answer of Hugging Face tells the checksum, and a token is for it alone.
-fn ask(agent: &Agent, url: &str, from: u64, version: Option<&str>) -> Result<Answer, Stopped> {
+fn ask(agent: &Agent, url: &Url, from: u64, version: Option<&str>) -> Result<Answer, Stopped> {
     let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let (mut at, mut sha256, mut bytes) = (url.to_owned(), None, None);
     for _ in 0..=REDIRECTS {
-        let mut request = agent.get(&at).header("accept-encoding", "identity");
+        let mut request = agent.get(at.as_str()).header("accept-encoding", "identity");
         if let Some(token) = token.as_deref().filter(|_| is_hugging_face(&at)) {
             request = request.header("authorization", format!("Bearer {token}"));
         }
@@ -239,11 +231,7 @@ fn ask(agent: &Agent, url: &str, from: u64, version: Option<&str>) -> Result<Ans
         bytes = bytes.or_else(|| text(&response, LINKED_SIZE)?.parse().ok());
         let leads = response.status().is_redirection();
         let Some(location) = text(&response, "location").filter(|_| leads) else {
-            return Ok(Answer {
-                response,
-                sha256,
-                bytes,
-            });
+            return Ok((response, sha256, bytes));
         };
         at = follow(&at, location).map_err(|why| failure!(Unavailable, "{at}: {why}"))?;
     }

@@ -10,7 +10,6 @@ mod address;
 pub(crate) mod folder;
 mod http;
 mod part;
-mod source;
 mod walk;
 
 use std::ffi::{OsStr, OsString};
@@ -81,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut part = Part::open(&folder, &name, bytes.unwrap_or(LARGEST))?;
     let bar = progress(&file);
     let told = match from {
-        From::File(mut source) => part.copy(&mut source, &bar).map(|()| None),
+        From::File(path, mut file) => part.copy(path, &mut file, &bar).map(|()| None),
         From::Server(url) => {
             http::fetch(url, wanted.as_deref(), &mut part, &bar, arguments.retries)
         }

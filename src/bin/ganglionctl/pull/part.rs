@@ -5,14 +5,13 @@ use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use sha2::{Digest as _, Sha256};
 
 use super::failed;
 use super::folder::Folder;
-use super::source::Source;
 use crate::checksum::{self, beside};
 use crate::failure::{Failure, Outcome, bail, failure};
 
@@ -90,9 +89,6 @@ impl<'a> Part<'a> {
     }
 
     /// Begins anew, with what the server calls this version of what is at its URL.
-    ///
-    /// # Errors
-    /// If the disk refuses.
     pub(super) fn begin(&mut self, version: Option<(&str, &str)>) -> Outcome {
         let begun = self.file.set_len(0).and_then(|()| self.file.rewind());
         self.folder.told(&self.name, begun)?;
@@ -173,24 +169,20 @@ impl<'a> Part<'a> {
     }
 
     /// Takes a file of this machine, which is whole.
-    ///
-    /// # Errors
-    /// If it cannot be read, or not be written here.
-    pub(super) fn copy(&mut self, source: &mut Source, bar: &ProgressBar) -> Outcome {
-        bar.set_length(source.bytes);
+    pub(super) fn copy(&mut self, path: &Path, file: &mut File, bar: &ProgressBar) -> Outcome {
+        let told = |error| failed(path, &error);
+        let bytes = file.metadata().map_err(told)?.len();
+        bar.set_length(bytes);
         self.begin(None)?;
-        self.make_sure_of(source.bytes)?;
-        self.append(&mut source.file, bar)
-            .map_err(|stopped| match stopped {
-                Stopped::Cut(error) => failed(&source.path, &error),
-                Stopped::Final(failure) => failure,
-            })
+        self.make_sure_of(bytes)?;
+        match self.append(file, bar) {
+            Err(Stopped::Cut(error)) => Err(told(error)),
+            Err(Stopped::Final(failure)) => Err(failure),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Its SHA-256, once it is as expected; otherwise it is not kept.
-    ///
-    /// # Errors
-    /// If it is another.
     pub(super) fn check(&self, expected: Option<&str>) -> Outcome<String> {
         let found = checksum::hexadecimal(&self.digest.clone().finalize());
         if let Some(expected) = expected.filter(|expected| *expected != found) {
@@ -209,9 +201,6 @@ impl<'a> Part<'a> {
     }
 
     /// Gives it its name, with its checksum beside it.
-    ///
-    /// # Errors
-    /// If the disk refuses.
     pub(super) fn finish(self, found: &str) -> Outcome {
         let (folder, whole) = (self.folder, &self.whole);
         let sum = beside(whole, checksum::RECORDED);

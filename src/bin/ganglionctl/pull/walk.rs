@@ -5,14 +5,18 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Component, Path};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::unistd::{Uid, geteuid};
+
+use super::failed;
+use crate::failure::{Outcome, bail};
 
 /// As many links as the kernel follows.
 const LINKS: usize = 40;
@@ -30,7 +34,7 @@ const FOUND: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 pub(super) fn walk(
     path: &Path,
     mut meet: impl FnMut(&FileStat) -> io::Result<()>,
-    make: impl Fn(&OwnedFd, &OsStr, bool) -> Result<(), Errno>,
+    make: impl Fn(&OwnedFd, &OsStr, bool) -> io::Result<()>,
 ) -> io::Result<OwnedFd> {
     let root = || open("/", FOUND | OFlag::O_DIRECTORY, Mode::empty());
     let mut at = root()?;
@@ -83,7 +87,7 @@ fn next(at: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-pub(super) fn is(stat: &FileStat, kind: SFlag) -> bool {
+fn is(stat: &FileStat, kind: SFlag) -> bool {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == kind
 }
 
@@ -101,4 +105,38 @@ impl Trusted {
         let root_folder = *self.root_folder.get_or_insert(owner);
         (geteuid().is_root() && !owner.is_root() && owner != root_folder).then_some(owner)
     }
+}
+
+/// Opens a file of this machine that is to be copied; `pull` may then become a user that cannot read it.
+///
+/// Root follows a link of another user only to what is that user's: it could otherwise be had to copy what only root
+/// may read to where others can.
+///
+/// # Errors
+/// If it cannot be read, or is no file.
+pub(super) fn source(path: &Path) -> Outcome<File> {
+    let told = |error| failed(path, &error);
+    let mut trusted = Trusted::default();
+    // Whose link was followed.
+    let mut by = None;
+    let meet = |met: &FileStat| {
+        let stranger = trusted.stranger(met);
+        by = by.or(stranger.filter(|_| is(met, SFlag::S_IFLNK)));
+        Ok(())
+    };
+    let absolute = std::path::absolute(path).map_err(told)?;
+    let found = walk(&absolute, meet, |_, _, _| Err(Errno::ENOENT.into())).map_err(told)?;
+    let stat = fstat(&found).map_err(|error| told(error.into()))?;
+    let shown = path.display();
+    if let Some(user) = by.filter(|user| user.as_raw() != stat.st_uid) {
+        bail!(
+            Forbidden,
+            "{shown}: a link of user {user} leads to what is another's: name the file itself"
+        );
+    }
+    if !is(&stat, SFlag::S_IFREG) {
+        bail!(Data, "{shown} is no file");
+    }
+    // The same thing, whatever has its name now.
+    File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).map_err(told)
 }

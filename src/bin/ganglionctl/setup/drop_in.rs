@@ -52,17 +52,12 @@ impl DropIn {
         ))
     }
 
-    /// # Errors
-    /// What the disk refuses.
     pub(super) fn write(&self, text: &str) -> Outcome {
         self.replace(text.as_bytes())
             .map_err(|error| self.failed(&error))
     }
 
     /// Puts back what was there before.
-    ///
-    /// # Errors
-    /// What the disk refuses.
     pub(super) fn restore(&self) -> Outcome {
         let restored = match &self.before {
             Some(before) => self.replace(before),

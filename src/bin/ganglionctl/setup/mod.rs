@@ -3,13 +3,11 @@
 //! It writes one drop-in, which it owns, and says each thing that it does. A service that ran before runs again
 //! whatever happens: with the configuration from before if the new one does not do.
 
-mod bus;
 mod choice;
 mod drop_in;
 pub(crate) mod switch;
 mod unit;
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -17,13 +15,16 @@ use clap::Parser;
 use ganglion::config::{self, Config, ConfigError};
 use ganglion::model::Checkpoint;
 use nix::unistd::Uid;
+use zbus::fdo::DBusProxy;
 
 use self::choice::{Choice, choose};
 use self::drop_in::DropIn;
 use self::unit::Held;
 use crate::doctor::Machine;
+use crate::doctor::unit::NAME;
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
-use crate::{models, output};
+use crate::stored::find;
+use crate::{client, models, output};
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -100,9 +101,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
         does("systemctl enable and restart gangliond: wait until it is ready")?;
         if acts {
-            bus::reload();
-            unit::enable()?;
-            if ran { unit::ready() } else { unit::restart() }?;
+            reload_bus();
+            unit::systemctl(&["--quiet", "enable", NAME])?;
+            // One that was held, and ran before, is about to.
+            if ran {
+                unit::systemctl(&["start", NAME])?;
+            } else {
+                unit::restart()?;
+            }
             output::print("ready: ganglionctl ask 'Name three sensors of a robot.'\n")?;
         }
         Ok(())
@@ -165,24 +171,14 @@ fn back(drop_in: &DropIn, Failure { exit, message }: Failure) -> Failure {
 fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Outcome<PathBuf> {
     let folder = Path::new(models::FOLDER);
     if let Some(named) = named {
-        let path = match models::named(named) {
-            Some(model) => folder.join(model.file),
-            None => std::path::absolute(named).or_fail(Exit::Data, named)?,
-        };
-        if machine.outside(&path).exists() {
-            return Ok(path);
-        }
-        let shown = path.display();
-        bail!(Data, "{shown} is not there: sudo ganglionctl pull {named}");
+        return find(machine, folder, named);
     }
     let configured = config.model.path.as_deref();
     if let Some(path) = configured.filter(|path| machine.outside(path).exists()) {
         return Ok(path.into());
     }
-    let entries = fs::read_dir(machine.path(folder)).into_iter().flatten();
-    let mut found: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    let mut found = models::files(&machine.path(folder));
     found.retain(|file| file.extension().is_some_and(|end| end == "gguf"));
-    found.sort();
     match &found[..] {
         [only] => Ok(folder.join(only.file_name().unwrap_or_default())),
         [] => bail!(
@@ -200,4 +196,15 @@ fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Outcome<Pat
             )
         }
     }
+}
+
+/// Has the bus look again who is in which group: dbus 1.12 keeps the groups of whoever is connected, and without this a user
+/// who was put into group ganglion since the package came is refused until the next start. What cannot be done is not worth
+/// a failure; doctor tells of it.
+fn reload_bus() {
+    let _ = client::block_on(async {
+        let connection = client::connect(None).await?;
+        let driver = DBusProxy::new(&connection).await?;
+        client::at_once(async { Ok(driver.reload_config().await?) }).await
+    });
 }

@@ -4,6 +4,7 @@
 //! refused by the daemon, which then goes on with the one from before, and so does the configuration.
 
 use clap::Parser;
+use ganglion::bus::proxy::ManagerProxy;
 use ganglion::model::Checkpoint;
 
 use super::drop_in::DropIn;
@@ -30,7 +31,7 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let Place { dir, config } = &arguments.place;
     let config = std::path::absolute(config).or_fail(Exit::Usage, "--config")?;
     let machine = Machine::new(None);
-    let model = find(dir, &arguments.model)?;
+    let model = find(&machine, dir, &arguments.model)?;
     Checkpoint::open(&machine.outside(&model)).or_exit(Exit::Data)?;
     if let Some(why) = machine.hides(&model) {
         bail!(Data, "{why}");
@@ -63,7 +64,7 @@ async fn reload(bus: Option<String>, named: &str) -> Outcome<bool> {
     let Some(connection) = client::running(bus).await? else {
         return Ok(false);
     };
-    let manager = client::manager(&connection).await?;
+    let manager = ManagerProxy::new(&connection).await?;
     let mut waiting = Waiting::new(false);
     let reloading = waiting.during(Ask::Daemon(&connection), manager.reload());
     reloading.await.map_err(|error| {

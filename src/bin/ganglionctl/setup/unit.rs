@@ -4,9 +4,8 @@ use std::process::Command;
 
 use nix::sys::signal::{SigSet, Signal};
 
+use crate::doctor::unit::NAME;
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
-
-const NAME: &str = "gangliond.service";
 
 /// Whether it runs, or is about to.
 pub(super) fn runs() -> bool {
@@ -29,9 +28,6 @@ pub(super) struct Held {
 
 impl Held {
     /// Stops it.
-    ///
-    /// # Errors
-    /// What systemd says.
     pub(super) fn still(ran: bool) -> Outcome<Self> {
         let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
         let signals: SigSet = signals.into_iter().collect();
@@ -58,18 +54,7 @@ impl Drop for Held {
     }
 }
 
-/// Waits until one that was held, and ran before, is ready.
-///
-/// # Errors
-/// What systemd says.
-pub(super) fn ready() -> Outcome {
-    systemctl(&["start", NAME])
-}
-
 /// Starts it with the configuration that is there now; returns when it is ready.
-///
-/// # Errors
-/// What systemd says.
 pub(super) fn restart() -> Outcome {
     anew(&["restart", NAME])
 }
@@ -81,15 +66,7 @@ fn anew(arguments: &[&str]) -> Outcome {
     systemctl(arguments)
 }
 
-/// At each start of the system.
-///
-/// # Errors
-/// What systemd says.
-pub(super) fn enable() -> Outcome {
-    systemctl(&["--quiet", "enable", NAME])
-}
-
-fn systemctl(arguments: &[&str]) -> Outcome {
+pub(super) fn systemctl(arguments: &[&str]) -> Outcome {
     let asked = format!("systemctl {}", arguments.join(" "));
     let status = Command::new("systemctl").args(arguments).status();
     let status = status.or_fail(Exit::Failed, &asked)?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ganglion::model::{Checkpoint, Defect};
 use serde::Serialize;
 
+use crate::doctor::Machine;
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
 use crate::models;
 
@@ -40,8 +41,9 @@ impl Stored {
             end.is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
         };
         let (bytes, is_model) = if metadata.is_dir() {
-            let bytes = files(&path).unwrap_or_default();
-            (bytes, path.join("config.json").exists())
+            let files = fs::read_dir(&path).into_iter().flatten().flatten();
+            let lengths = files.map(|file| file.metadata().map_or(0, |file| file.len()));
+            (lengths.sum(), path.join("config.json").exists())
         } else {
             (metadata.len(), is_gguf(&name))
         };
@@ -89,19 +91,7 @@ fn format(path: &Path) -> Result<String, String> {
     Ok(most.map(|(format, _)| format).unwrap_or_default())
 }
 
-/// Bytes of what lies in a folder.
-fn files(folder: &Path) -> io::Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
-        bytes += entry?.metadata()?.len();
-    }
-    Ok(bytes)
-}
-
 /// What is in a folder, by name. One that is not there holds nothing.
-///
-/// # Errors
-/// If it cannot be read.
 pub(super) fn list(folder: &Path) -> Outcome<Vec<Stored>> {
     let shown = folder.display();
     let entries = match fs::read_dir(std::path::absolute(folder).or_fail(Exit::Failed, &shown)?) {
@@ -114,28 +104,35 @@ pub(super) fn list(folder: &Path) -> Outcome<Vec<Stored>> {
     Ok(paths.into_iter().filter_map(Stored::of).collect())
 }
 
-/// The path of the one that is meant: a name in `folder`, one that `pull` knows, or a path.
+/// The path of the one that is meant, as the service sees it: a name in `folder`, one that `pull` knows, or a path.
 ///
 /// # Errors
 /// If nothing is there.
-pub(crate) fn find(folder: &Path, named: &str) -> Outcome<PathBuf> {
+pub(crate) fn find(machine: &Machine, folder: &Path, named: &str) -> Outcome<PathBuf> {
     let absolute = |path: &Path| std::path::absolute(path).or_fail(Exit::Failed, path.display());
     let folder = absolute(folder)?;
     let known = models::named(named).map(|model| model.file);
-    let spellings = [known, Some(named.to_owned()), Some(format!("{named}.gguf"))];
-    let within = spellings.into_iter().flatten();
-    let within = within.map(|name| folder.join(name));
-    let mut places = within.chain([absolute(Path::new(named))?]);
-    if let Some(path) = places.find(|path| path.exists()) {
+    let fetch = known.as_ref().map_or("MODEL", |_| named);
+    let spellings = [named.to_owned(), format!("{named}.gguf")];
+    let within = known.iter().chain(&spellings).map(|name| folder.join(name));
+    let mut places: Vec<_> = within.chain([absolute(Path::new(named))?]).collect();
+    if named.contains('/') {
+        places.rotate_right(1);
+    }
+    if let Some(path) = places
+        .into_iter()
+        .find(|path| machine.outside(path).exists())
+    {
         return Ok(path);
     }
-    let mut here: Vec<_> = list(&folder)?.into_iter().map(|one| one.name).collect();
+    let here = list(&machine.path(&folder))?.into_iter();
+    let mut here: Vec<_> = here.map(|one| one.name).collect();
     if here.is_empty() {
         here.push("nothing".into());
     }
     bail!(
         Data,
-        "{named:?} is no model here: {} holds {}; sudo ganglionctl pull MODEL fetches one",
+        "{named:?} is no model here: {} holds {}; sudo ganglionctl pull {fetch} fetches one",
         folder.display(),
         here.join(", ")
     )

@@ -10,48 +10,54 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// Ctrl-D, where it ends no line.
 const END: u8 = 4;
 
+/// Nothing where nobody sits at a keyboard.
 #[derive(Debug)]
-pub(super) struct Keys {
-    before: Termios,
-    pressed: UnboundedReceiver<u8>,
-}
+pub(super) struct Keys(Option<(Termios, UnboundedReceiver<u8>)>);
 
 impl Keys {
-    /// Nothing where nobody sits at a keyboard, or where another program has it: taking it away would stop this one.
-    pub(super) fn open() -> Option<Self> {
+    /// Not if this runs but `once`, or where another program has the keyboard: taking it away would stop this one.
+    pub(super) fn open(once: bool) -> Self {
         let stdin = io::stdin();
         let is_ours = || tcgetpgrp(&stdin).ok() == Some(getpgrp());
-        if !stdin.is_terminal() || !io::stdout().is_terminal() || !is_ours() {
-            return None;
+        if once || !stdin.is_terminal() || !io::stdout().is_terminal() || !is_ours() {
+            return Self(None);
         }
-        let before = tcgetattr(&stdin).ok()?;
+        let Ok(before) = tcgetattr(&stdin) else {
+            return Self(None);
+        };
         let mut raw = before.clone();
         // Ctrl-C stays a signal.
-        raw.local_flags
-            .remove(LocalFlags::ICANON | LocalFlags::ECHO);
-        tcsetattr(&stdin, SetArg::TCSANOW, &raw).ok()?;
+        let line = LocalFlags::ICANON | LocalFlags::ECHO;
+        raw.local_flags.remove(line);
+        if tcsetattr(&stdin, SetArg::TCSANOW, &raw).is_err() {
+            return Self(None);
+        }
         let (press, pressed) = unbounded_channel();
         thread::spawn(move || {
             let mut key = [0];
             while io::stdin().lock().read_exact(&mut key).is_ok() && press.send(key[0]).is_ok() {}
         });
-        Some(Self { before, pressed })
+        Self(Some((before, pressed)))
     }
 
     /// Returns once one is pressed that means: enough.
     pub(super) async fn quit(&mut self) {
-        while let Some(key) = self.pressed.recv().await {
-            if matches!(key, b'q' | b'Q' | END) {
-                return;
+        if let Some((_, pressed)) = &mut self.0 {
+            while let Some(key) = pressed.recv().await {
+                if matches!(key, b'q' | b'Q' | END) {
+                    return;
+                }
             }
         }
-        // Nobody is at the keyboard any more.
+        // Nobody is at the keyboard.
         std::future::pending::<()>().await;
     }
 }
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.before);
+        if let Some((before, _)) = &self.0 {
+            let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, before);
+        }
     }
 }

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
-use zbus::Connection;
 
 use crate::client;
-use crate::failure::{Exit, Failure, OrFail as _, Outcome};
+use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::output;
 use keys::Keys;
 use reading::Reading;
@@ -42,23 +41,16 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
         let mut interrupt = listen(SignalKind::interrupt())?;
         // The terminal must be put back then, too.
         let mut terminate = listen(SignalKind::terminate())?;
-        let mut keys = if arguments.once { None } else { Keys::open() };
+        let mut keys = Keys::open(arguments.once);
         // These are how it is meant to end.
         tokio::select! {
             watched = watch(bus, arguments) => watched?,
             _ = interrupt.recv() => (),
             _ = terminate.recv() => (),
-            () = quit(keys.as_mut()) => (),
+            () = keys.quit() => (),
         }
         Ok(())
     })
-}
-
-async fn quit(keys: Option<&mut Keys>) {
-    match keys {
-        Some(keys) => keys.quit().await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
@@ -75,7 +67,8 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
                 let at = Instant::now();
                 let rate = before.as_ref().and_then(|(then, before)| {
                     let made = now.tokens().checked_sub(before.tokens())?;
-                    Some(per_second(made, at - *then))
+                    #[allow(clippy::cast_precision_loss)] // shown to a tenth
+                    Some(made as f64 / (at - *then).as_secs_f64().max(1e-3))
                 });
                 let shown = if paper.terminal {
                     now.table(rate)
@@ -86,7 +79,11 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
                 before = Some((at, now));
             }
             // The daemon may come back, with all its counters at 0.
-            Err(failure) if !arguments.once && may_return(&connection, &failure) => {
+            Err(failure)
+                if failure.exit == Exit::Unavailable
+                    && !arguments.once
+                    && !connection.is_closed() =>
+            {
                 paper.show(&reading::away(&failure.message, paper.terminal))?;
                 before = None;
             }
@@ -96,15 +93,6 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
             return Ok(());
         }
     }
-}
-
-fn may_return(connection: &Connection, failure: &Failure) -> bool {
-    failure.exit == Exit::Unavailable && !connection.is_closed()
-}
-
-#[allow(clippy::cast_precision_loss)] // shown to a tenth
-fn per_second(tokens: u64, time: Duration) -> f64 {
-    tokens as f64 / time.as_secs_f64().max(1e-3)
 }
 
 /// Where readings are shown.

@@ -1,5 +1,6 @@
 //! What the daemon tells at one moment, as a table or as a line.
 
+use ganglion::bus::proxy::DiagnosticsProxy;
 use serde_json::Value;
 use zbus::Connection;
 
@@ -10,8 +11,6 @@ use crate::failure::Outcome;
 /// Properties of both interfaces.
 pub(super) struct Reading {
     manager: Object,
-    model: String,
-    memory: Object,
     graph: Object,
     timing: Object,
     work: Object,
@@ -20,17 +19,18 @@ pub(super) struct Reading {
 impl Reading {
     pub(super) async fn take(connection: &Connection) -> Outcome<Self> {
         // Read by itself, it has steps timed.
-        client::diagnostics(connection).await?.timing().await?;
-        let manager = client::properties(connection, MANAGER).await?;
+        DiagnosticsProxy::new(connection).await?.timing().await?;
         let diagnostics = client::properties(connection, DIAGNOSTICS).await?;
         Ok(Self {
-            model: text(&part(&manager, "Model"), "name"),
-            memory: part(&manager, "Memory"),
+            manager: client::properties(connection, MANAGER).await?,
             graph: part(&diagnostics, "DecodeGraph"),
             timing: part(&diagnostics, "Timing"),
             work: part(&diagnostics, "Work"),
-            manager,
         })
+    }
+
+    fn model(&self) -> String {
+        text(&part(&self.manager, "Model"), "name")
     }
 
     /// Made since the daemon's start.
@@ -46,7 +46,7 @@ impl Reading {
         let mut rows = vec![
             ("state", manager("State")),
             ("detail", manager("StateDetail")),
-            ("model", self.model.clone()),
+            ("model", self.model()),
             ("tokens/s", rate.map_or("-".into(), |_| per_second(rate))),
         ];
         if self.time("steps") > Some(0.0) {
@@ -81,7 +81,7 @@ impl Reading {
         let bytes: u64 = self.memory().map(|(_, bytes)| bytes).sum();
         let fields = [
             ("state", manager("State")),
-            ("model", format!("{:?}", self.model)),
+            ("model", format!("{:?}", self.model())),
             ("tokens_per_second", per_second(rate)),
             ("step_p50_us", timing("step_p50_us")),
             ("step_p99_us", timing("step_p99_us")),
@@ -104,8 +104,8 @@ impl Reading {
     }
 
     /// Bytes, by what they are for.
-    fn memory(&self) -> impl Iterator<Item = (&String, u64)> {
-        let memory = self.memory.iter();
+    fn memory(&self) -> impl Iterator<Item = (String, u64)> {
+        let memory = part(&self.manager, "Memory").into_iter();
         memory.filter_map(|(name, bytes)| Some((name, bytes.as_u64()?)))
     }
 

@@ -1,8 +1,9 @@
 //! The tensor infos of a GGUF file.
 
 use super::reader::{LONGEST_NAME, Reader};
+use crate::model::Defect;
 use crate::model::checkpoint::stored::{Directory, Stored};
-use crate::model::{Defect, Format};
+use crate::quant::Format;
 
 /// Reads `count` tensor infos and checks each against the file. Data starts at the first multiple of
 /// `alignment` after them.
@@ -51,45 +52,11 @@ fn info(reader: &mut Reader<'_>, name: &str) -> Result<Stored, Defect> {
         dimensions.pop();
     }
     dimensions.reverse();
-    let format = format(reader.u32(name)?);
+    let format = Format::of_number(reader.u32(name)?);
     Ok(Stored {
         dimensions,
         format,
         file: 0,
         offset: reader.u64(name)?,
     })
-}
-
-/// A format by its number in ggml's `enum ggml_type`.
-fn format(number: u32) -> Result<Format, String> {
-    let unknown = match number {
-        0 => return Ok(Format::F32),
-        1 => return Ok(Format::F16),
-        2 => return Ok(Format::Q4_0),
-        3 => return Ok(Format::Q4_1),
-        6 => return Ok(Format::Q5_0),
-        7 => return Ok(Format::Q5_1),
-        8 => return Ok(Format::Q8_0),
-        12 => return Ok(Format::Q4_K),
-        13 => return Ok(Format::Q5_K),
-        14 => return Ok(Format::Q6_K),
-        30 => return Ok(Format::BF16),
-        10 => "Q2_K",
-        11 => "Q3_K",
-        16 => "IQ2_XXS",
-        17 => "IQ2_XS",
-        18 => "IQ3_XXS",
-        19 => "IQ1_S",
-        20 => "IQ4_NL",
-        21 => "IQ3_S",
-        22 => "IQ2_S",
-        23 => "IQ4_XS",
-        28 => "F64",
-        29 => "IQ1_M",
-        34 => "TQ1_0",
-        35 => "TQ2_0",
-        39 => "MXFP4",
-        other => return Err(format!("ggml type {other}")),
-    };
-    Err(unknown.to_owned())
 }

@@ -1,0 +1,6 @@
+// Products with weights in F16.
+#include "prompt/shapes.cuh"
+#include "step/product.cuh"
+
+PROMPT_KERNELS(F16, f16)
+STEP_KERNELS(F16, f16)

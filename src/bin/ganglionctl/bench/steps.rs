@@ -1,0 +1,173 @@
+//! Turns and steps as they run in earnest, and what each of them took.
+
+use std::mem;
+use std::time::{Duration, Instant};
+
+use ganglion::engine::runner::{RunError, Runner};
+use ganglion::kv::Owner;
+use ganglion::tape::{Noted, Span};
+use nix::time::{ClockId, clock_gettime};
+
+use crate::offline;
+
+/// Steps whose operations note their times, at most.
+const MEASURED: usize = 50;
+
+/// When the operations of a step began and ended, in nanoseconds; `None` for one that another did on the way.
+pub(super) type Spans = Vec<Option<Span>>;
+
+/// What one turn from an empty cache took, in seconds.
+pub(super) struct Turn {
+    /// The prompt took so long, until its first token had been chosen.
+    pub(super) prompt: f64,
+    /// All steps after it took so long.
+    pub(super) decode: f64,
+    /// So long all threads of the process worked meanwhile, those too that have ended.
+    pub(super) cpu: f64,
+    /// The steps had to move so many bytes.
+    pub(super) bytes: u64,
+    /// How long each step took, and of that the host worked rather than waited.
+    steps: Vec<(f64, f64)>,
+}
+
+impl Turn {
+    /// Reads a prompt, then runs step after step, one ahead of the host.
+    pub(super) fn run(
+        runner: &mut Runner,
+        prompt: &[u32],
+        generate: usize,
+    ) -> Result<Self, RunError> {
+        let start = Instant::now();
+        offline::begin(runner, None, prompt)?;
+        let prompt = start.elapsed().as_secs_f64();
+        let mut bytes = 0;
+        let cpu = process_time();
+        let laps = laps(generate, |_| {
+            bytes += runner.step_bytes();
+            runner.step(true)?;
+            Ok(runner.pace().waited)
+        })?;
+        let cpu = process_time().saturating_sub(cpu).as_secs_f64();
+        let worked = |(whole, waited): &(Duration, Duration)| {
+            let worked = whole.saturating_sub(*waited);
+            (whole.as_secs_f64(), worked.as_secs_f64())
+        };
+        let steps: Vec<_> = laps.iter().map(worked).collect();
+        let decode = steps.iter().map(|(whole, _)| whole).sum();
+        Ok(Self {
+            prompt,
+            decode,
+            cpu,
+            bytes,
+            steps,
+        })
+    }
+
+    #[allow(clippy::cast_precision_loss)] // a count of tokens
+    pub(super) fn generated(&self) -> f64 {
+        self.steps.len() as f64
+    }
+
+    /// Steps like the thousands that follow.
+    pub(super) fn steady(&self) -> &[(f64, f64)] {
+        steady(&self.steps)
+    }
+}
+
+/// All but the first step, which records the graph and waits for two.
+pub(super) fn steady<T>(steps: &[T]) -> &[T] {
+    &steps[usize::from(steps.len() > 1)..]
+}
+
+/// Runs so many steps; how long each took, and what it returned.
+pub(super) fn laps<T>(
+    count: usize,
+    mut step: impl FnMut(usize) -> Result<T, RunError>,
+) -> Result<Vec<(Duration, T)>, RunError> {
+    let mut before = Instant::now();
+    let lap = |at| {
+        let done = step(at)?;
+        let now = Instant::now();
+        Ok((now - mem::replace(&mut before, now), done))
+    };
+    (0..count).map(lap).collect()
+}
+
+/// Reads a prompt of its own for each of so many conversations; returns where they are in the cache.
+pub(super) fn begin(
+    runner: &mut Runner,
+    rows: usize,
+    prompt: &[u32],
+) -> Result<Vec<usize>, RunError> {
+    let conversation = |number: usize| {
+        // Each prompt has as many tokens in another order.
+        let mut prompt = prompt.to_vec();
+        let by = number % prompt.len();
+        prompt.rotate_left(by);
+        offline::begin(runner, Some(Owner(number as u64)), &prompt)?;
+        Ok(runner.slot())
+    };
+    (0..rows).map(conversation).collect()
+}
+
+/// Runs steps of so many conversations one at a time, each after a prompt, and has their operations note their times.
+pub(super) fn noted(
+    runner: &mut Runner,
+    noted: Noted,
+    rows: usize,
+    prompt: &[u32],
+    generate: usize,
+) -> Result<Vec<Spans>, RunError> {
+    runner.measure(noted)?;
+    let regions = begin(runner, rows, prompt)?;
+    // Those of the prompts noted their times too.
+    runner.take_spans()?;
+    let step = |_| {
+        runner.step_rows(&regions, false)?;
+        runner.take_spans()
+    };
+    let steps: Result<Vec<_>, _> = (0..generate.min(MEASURED)).map(step).collect();
+    Ok(steady(&steps?).to_vec())
+}
+
+fn process_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+/// The middle of `values`, 0 if there are none.
+pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let values = sorted(values);
+    let middle = values.len() / 2;
+    match values.get(middle) {
+        None => 0.0,
+        Some(above) if values.len().is_multiple_of(2) => f64::midpoint(values[middle - 1], *above),
+        Some(value) => *value,
+    }
+}
+
+/// The least of `values` that so many percent of them do not exceed, 0 if there are none.
+pub(super) fn percentile(values: impl IntoIterator<Item = f64>, percent: usize) -> f64 {
+    let values = sorted(values);
+    let rank = (values.len() * percent).div_ceil(100);
+    let value = values.get(rank.saturating_sub(1));
+    value.copied().unwrap_or(0.0)
+}
+
+fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_slow_step_of_a_hundred_is_above_the_99th_percentile_and_two_are_not() {
+        let steps = |slow: u32| (0..100).map(move |n| if n < slow { 9.0 } else { 1.0 });
+        assert_eq!(percentile(steps(1), 99).to_bits(), 1.0_f64.to_bits());
+        assert_eq!(percentile(steps(2), 99).to_bits(), 9.0_f64.to_bits());
+        assert_eq!(median([3.0, 1.0, 4.0, 2.0]).to_bits(), 2.5_f64.to_bits());
+    }
+}

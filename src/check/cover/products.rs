@@ -1,0 +1,271 @@
+//! What multiplies, and what looks up: each format, activation type and kernel.
+
+use super::{ACTIVATIONS, ROWS, Run, VOCABULARY, World, unused_cache};
+use crate::check::case::Case;
+use crate::check::deck::Deck;
+use crate::check::world::Builder;
+use crate::quant::Format;
+use crate::quant::random::Random;
+use crate::tape::{DType, Input, Op, Projection, Slot, WeightId};
+
+/// Prompts of the narrow product, and of the wide one.
+const FEW: [usize; 4] = [1, 2, 7, 8];
+const MANY: [usize; 7] = [9, 16, 63, 64, 65, 128, ROWS];
+/// Rows of a matrix: few are a multiple of a tile's.
+const OUTPUTS: [usize; 7] = [17, 100, 16, 130, 33, 256, 8];
+
+fn columns_of(block_len: usize) -> &'static [usize] {
+    match block_len {
+        1 => &[64, 72, 33, 100, 160, 288, 1000, 576],
+        32 => &[32, 96, 160, 288, 416, 576, 1024],
+        _ => &[256, 512, 768, 2048],
+    }
+}
+
+/// Runs of each kind: a step, few rows, many rows; each with both activation types.
+struct Runs {
+    steps: Deck<usize>,
+    few: Deck<usize>,
+    many: Deck<usize>,
+}
+
+impl Runs {
+    fn new(seed: u64) -> Self {
+        Self {
+            steps: Deck::new(seed + 2, &[1, 8, 1, 2, 4]),
+            few: Deck::new(seed, &FEW),
+            many: Deck::new(seed + 1, &MANY),
+        }
+    }
+
+    fn each(&mut self) -> Vec<Run> {
+        let each = ACTIVATIONS.map(|activation| {
+            [
+                (self.steps.deal(), Input::Step),
+                (self.few.deal(), Input::Prompt),
+                (self.many.deal(), Input::Prompt),
+            ]
+            .map(|(rows, input)| Run {
+                rows,
+                input,
+                activation,
+            })
+        });
+        each.concat()
+    }
+}
+
+/// The sizes of products, dealt.
+struct Sizes {
+    outputs: Deck<usize>,
+    columns: [Deck<usize>; 3],
+    others: Deck<Format>,
+}
+
+impl Sizes {
+    fn new() -> Self {
+        Self {
+            outputs: Deck::new(11, &OUTPUTS),
+            columns: [1, 32, 256].map(|block| Deck::new(12, columns_of(block))),
+            others: Deck::new(13, &Format::ALL),
+        }
+    }
+
+    fn columns(&mut self, format: Format) -> usize {
+        self.columns[match format.block_len() {
+            1 => 0,
+            32 => 1,
+            _ => 2,
+        }]
+        .deal()
+    }
+
+    /// Another format that such rows can be stored in: real files mix them.
+    fn other(&mut self, columns: usize) -> Format {
+        loop {
+            let format = self.others.deal();
+            if columns.is_multiple_of(format.block_len()) {
+                return format;
+            }
+        }
+    }
+}
+
+pub(super) fn world() -> World {
+    let mut b = Builder::new(1, unused_cache(), (Format::BF16, 1024, 64));
+    let (mut runs, mut sizes) = (Runs::new(2), Sizes::new());
+    for format in Format::ALL {
+        // Its rows are f32 whatever the activations are.
+        for run in runs.each().into_iter().take(3) {
+            embed(
+                &mut b,
+                format,
+                (sizes.outputs.deal(), sizes.columns(format)),
+                run,
+            );
+        }
+        for run in runs.each() {
+            qkv(&mut b, format, run, &mut sizes);
+        }
+        for run in runs.each() {
+            let (outputs, columns) = (sizes.outputs.deal(), sizes.columns(format));
+            let weight = b.matrix(format, outputs, columns);
+            let op = Op::Project {
+                input: Slot(0),
+                weight,
+                x: Slot(1),
+            };
+            let slots = [("attended", columns, true), ("x", outputs, false)];
+            b.case(&named(format, outputs, columns), run, &slots, op);
+        }
+        for run in runs.each() {
+            let (outputs, columns) = (sizes.outputs.deal(), sizes.columns(format));
+            let other = sizes.other(columns);
+            let op = Op::GateUp {
+                x: Slot(0),
+                norm: b.vector(columns, 1.0, 0.3),
+                epsilon: 1e-6,
+                gate: b.matrix(format, outputs, columns),
+                up: b.matrix(other, outputs, columns),
+                out: Slot(1),
+            };
+            let slots = [("x", columns, false), ("mlp", outputs, true)];
+            let name = format!("{}, {other:?}", named(format, outputs, columns));
+            b.case(&name, run, &slots, op);
+        }
+        for run in runs.each() {
+            let weight = (sizes.outputs.deal(), sizes.columns(format));
+            // All rows are scored, or of a prompt the last of them.
+            let mut scored = vec![run.rows];
+            if run.input == Input::Prompt {
+                scored.push(1);
+            }
+            // One row runs as a step's does, which both types have.
+            scored.truncate(if run.activation == DType::F16 { 2 } else { 1 });
+            scored.dedup();
+            for scored in scored {
+                let weight_id = b.matrix(format, weight.0, weight.1);
+                let case = head(&mut b, (weight_id, format, weight), run, scored);
+                if scored == 1 && run.input == Input::Prompt {
+                    // The last real row is scored.
+                    case.pad((run.rows - 1).min(3));
+                }
+            }
+        }
+    }
+    b.finish()
+}
+
+fn named(format: Format, rows: usize, columns: usize) -> String {
+    format!("{format:?} {rows}x{columns}")
+}
+
+fn embed(b: &mut Builder, format: Format, (rows, columns): (usize, usize), run: Run) {
+    let table = b.matrix(format, rows, columns);
+    embed_of(b, (table, format, (rows, columns)), run);
+}
+
+type Sized = (WeightId, Format, (usize, usize));
+
+fn embed_of(b: &mut Builder, (table, format, (rows, columns)): Sized, run: Run) {
+    let op = Op::Embed { table, x: Slot(0) };
+    let mut random = Random::new(b.random.bits());
+    let name = named(format, rows, columns);
+    let case = b.case(&name, run, &[("x", columns, false)], op);
+    for (at, token) in case.tokens.iter_mut().enumerate() {
+        // The first and the last row among them.
+        let row = [0, rows - 1, rows / 2].get(at).copied();
+        let row = if run.rows > 2 { row } else { None };
+        *token = u32::try_from(row.unwrap_or_else(|| random.below(rows))).unwrap_or(0);
+    }
+    case.pad(if run.rows == 7 { 2 } else { 0 });
+    if run.input == Input::Step {
+        // The second takes the token from where the first has put it.
+        case.runs = 2;
+    }
+}
+
+fn qkv(b: &mut Builder, format: Format, run: Run, sizes: &mut Sizes) {
+    let columns = sizes.columns(format);
+    let widths = [(); 3].map(|()| sizes.outputs.deal());
+    let formats = [format, sizes.other(columns), sizes.other(columns)];
+    let biased = b.random.below(2) == 0;
+    let norm = b.vector(columns, 1.0, 0.3);
+    let mut at = 0..3;
+    let projections = [(); 3].map(|()| {
+        let at = at.next().unwrap_or_default();
+        Projection {
+            weight: b.matrix(formats[at], widths[at], columns),
+            bias: biased.then(|| b.vector(widths[at], 0.0, 1.0)),
+        }
+    });
+    let op = Op::Qkv {
+        x: Slot(0),
+        norm,
+        epsilon: 1e-5,
+        projections,
+        outputs: [Slot(1), Slot(2), Slot(3)],
+    };
+    let slots = [
+        ("x", columns, false),
+        ("q", widths[0], false),
+        ("k", widths[1], false),
+        ("v", widths[2], false),
+    ];
+    let bias = if biased { " biased" } else { "" };
+    let name = format!(
+        "{}, {:?}, {:?}{bias}",
+        named(format, widths[0], columns),
+        formats[1],
+        formats[2]
+    );
+    b.case(&name, run, &slots, op);
+}
+
+fn head(
+    b: &mut Builder,
+    (weight, format, (rows, columns)): Sized,
+    run: Run,
+    scored: usize,
+) -> &mut Case {
+    let op = Op::Head {
+        x: Slot(0),
+        norm: b.vector(columns, 1.0, 0.3),
+        epsilon: 1e-5,
+        weight,
+        logits: Slot(1),
+    };
+    let name = format!("{} last {scored}", named(format, rows, columns));
+    let slots = [("x", columns, false), ("logits", rows, false)];
+    let case = b.case(&name, run, &slots, op);
+    case.set_rows(Slot(1), scored);
+    case
+}
+
+/// What is too large for a quick test: tables of a real vocabulary, one of them of two chunks of memory.
+pub fn large() -> impl Iterator<Item = World> {
+    const COLUMNS: usize = 1024;
+    let mut b = Builder::new(41, unused_cache(), (Format::F32, VOCABULARY, COLUMNS));
+    let table = (WeightId(0), Format::F32, (VOCABULARY, COLUMNS));
+    let runs = |rows, input| {
+        ACTIVATIONS.map(|activation| Run {
+            rows,
+            input,
+            activation,
+        })
+    };
+    for run in [runs(1, Input::Step), runs(ROWS, Input::Prompt)].concat() {
+        embed_of(&mut b, table, run);
+    }
+    for run in [runs(1, Input::Step), runs(9, Input::Prompt)].concat() {
+        head(&mut b, table, run, run.rows);
+    }
+    for format in [Format::BF16, Format::Q8_0, Format::Q4_0, Format::Q6_K] {
+        let weight = b.matrix(format, VOCABULARY, 256);
+        for run in [runs(1, Input::Step), runs(7, Input::Prompt)].concat() {
+            let run_of = (weight, format, (VOCABULARY, 256));
+            head(&mut b, run_of, run, run.rows);
+        }
+    }
+    b.finish().split()
+}

@@ -1,0 +1,354 @@
+//! Holds each operation of an executor against the CPU executor, on random inputs.
+//!
+//! Both start from the same memory, where all that is not an input holds 0xFF, which is a NaN in every
+//! type: what is not written, or is read from beyond, shows. Afterwards all but the outputs must be as it
+//! was. A tape of one operation reads what nothing wrote, so only its shapes are checked. It says nothing
+//! of speed. Whether the reference is right say the golden references, and of attention plain loops.
+
+mod case;
+mod compare;
+mod cover;
+mod deck;
+mod inputs;
+mod inspect;
+mod oracle;
+mod report;
+pub mod self_test;
+mod stored;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use case::Case;
+pub use cover::{large, worlds};
+pub use inspect::{Inspect, Layout};
+pub use report::Report;
+pub use world::{World, WorldError};
+
+use self::compare::{Worst, worst};
+use self::inputs::Inputs;
+use crate::sampler::Scored;
+use crate::tape::{DType, ExecuteError, Op, Slot, StepState, TapeError};
+
+/// Why nothing could be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    #[error("{case}: {error}")]
+    Tape { case: String, error: TapeError },
+    #[error("{case} on the {executor}: {error}")]
+    Execute {
+        case: String,
+        executor: &'static str,
+        error: ExecuteError,
+    },
+}
+
+/// What a case leaves on one executor.
+struct Left {
+    /// What each run ended with.
+    ends: Vec<Result<Vec<StepState>, ExecuteError>>,
+    /// The most probable tokens of each row of each run.
+    scored: Vec<Vec<Scored>>,
+    layouts: Vec<Layout>,
+    /// Of each slot, with what follows it: before the last run, and after it.
+    before: Vec<Vec<u8>>,
+    after: Vec<Vec<u8>>,
+    /// K and V of each region.
+    cache_before: Vec<[Vec<u8>; 2]>,
+    cache_after: Vec<[Vec<u8>; 2]>,
+}
+
+/// Bytes after a slot that are watched.
+const GUARD: usize = 64 << 10;
+/// Rows of each slot that are there and belong to no case.
+const SPARE_ROWS: usize = 16;
+const POISON: u8 = 0xff;
+
+impl World {
+    /// Runs its cases on both executors, which were made for it.
+    ///
+    /// # Errors
+    /// If a case's shapes do not fit, or an executor fails otherwise than by its operation's result.
+    pub fn diff(
+        &self,
+        reference: &mut impl Inspect,
+        subject: &mut impl Inspect,
+        report: &mut Report,
+    ) -> Result<(), DiffError> {
+        self.cases
+            .iter()
+            .try_for_each(|case| self.diff_case(case, reference, subject, report))
+    }
+
+    pub(self) fn diff_case(
+        &self,
+        case: &Case,
+        reference: &mut impl Inspect,
+        subject: &mut impl Inspect,
+        report: &mut Report,
+    ) -> Result<(), DiffError> {
+        case.tape
+            .check_shapes_alone()
+            .map_err(|error| DiffError::Tape {
+                case: case.name.clone(),
+                error,
+            })?;
+        let inputs = self.inputs(case);
+        let left = |executor, error| DiffError::Execute {
+            case: case.name.clone(),
+            executor,
+            error,
+        };
+        let reference = self
+            .run(case, &inputs, reference)
+            .map_err(|error| left("reference", error))?;
+        let subject = self
+            .run(case, &inputs, subject)
+            .map_err(|error| left("subject", error))?;
+        let (ratio, mut failure) = self.compare(case, &inputs, [&reference, &subject]);
+        if let Some(outside) = self.outside(case, &reference) {
+            failure = Some(format!("the reference itself: {outside}"));
+        }
+        report.add(case.op().name(), &case.name, ratio, failure);
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        case: &Case,
+        inputs: &Inputs,
+        executor: &mut impl Inspect,
+    ) -> Result<Left, ExecuteError> {
+        let tape = &case.tape;
+        let mut roomy = tape.clone();
+        roomy
+            .slots
+            .iter_mut()
+            .for_each(|slot| slot.rows += SPARE_ROWS);
+        executor.prepare(&roomy)?;
+        let slots: Vec<Slot> = (0..tape.slots.len()).map(Slot).collect();
+        let layouts: Vec<Layout> = slots
+            .iter()
+            .map(|slot| executor.layout(tape, *slot))
+            .collect();
+        let before: Vec<Vec<u8>> = slots
+            .iter()
+            .zip(&layouts)
+            .map(|(slot, layout)| {
+                let info = tape.slot(*slot);
+                let bytes = info.rows * layout.stride * layout.dtype.bytes() + GUARD;
+                let mut image = vec![POISON; bytes.min(executor.slot_bytes(*slot))];
+                if let Some((_, values)) = inputs.slots.iter().find(|(input, _)| input == slot) {
+                    layout.put(values, info.columns, &mut image);
+                }
+                image
+            })
+            .collect();
+        let cache_before: Vec<[Vec<u8>; 2]> = (0..self.kv.slots)
+            .map(|region| {
+                [0, 1].map(|side| {
+                    // Others are not to be read.
+                    let held = inputs.cache[side].get(&region);
+                    let bytes = self.kv.bytes() / 2 / self.kv.slots / self.kv.layers;
+                    held.map_or_else(|| vec![POISON; bytes], |values| self.cached(values))
+                })
+            })
+            .collect();
+        for (region, cache) in cache_before.iter().enumerate() {
+            executor.write_cache(region, cache)?;
+        }
+        executor.poison_scratch()?;
+        // The first of them last: it is the one that a prompt is of.
+        for (place, token) in case.places().into_iter().zip(&case.tokens).rev() {
+            executor.begin(place, case.parameters, &case.history)?;
+            executor.post(*token);
+        }
+        let regions: Vec<usize> = case.places().iter().map(|(region, _)| *region).collect();
+        let (mut ends, mut scored) = (Vec::new(), Vec::new());
+        for _ in 0..case.runs {
+            for (slot, image) in slots.iter().zip(&before) {
+                executor.write_slot(*slot, image)?;
+            }
+            for region in &regions {
+                executor.guide(*region, case.mask.as_ref())?;
+            }
+            let end = executor.run(tape, &case.tokens, &regions);
+            let states = || regions.iter().map(|at| executor.state(*at)).collect();
+            ends.push(end.map(|()| states()));
+            scored.extend(regions.iter().map(|at| executor.scored(*at).to_vec()));
+        }
+        let after = slots
+            .iter()
+            .zip(&before)
+            .map(|(slot, image)| executor.read_slot(*slot, image.len()))
+            .collect::<Result<_, _>>()?;
+        let cache_after = (0..self.kv.slots)
+            .map(|region| executor.read_cache(region))
+            .collect::<Result<_, _>>()?;
+        Ok(Left {
+            ends,
+            scored,
+            layouts,
+            before,
+            after,
+            cache_before,
+            cache_after,
+        })
+    }
+
+    /// The worst |delta| in units of the bound, and what is wrong.
+    fn compare(
+        &self,
+        case: &Case,
+        inputs: &Inputs,
+        [reference, subject]: [&Left; 2],
+    ) -> (f64, Option<String>) {
+        let mut failure = self.outside(case, subject);
+        if reference.ends != subject.ends {
+            let pairs = reference.ends.iter().zip(&subject.ends);
+            let at = pairs.take_while(|(a, b)| a == b).count();
+            failure = Some(format!(
+                "run {at} ends with {:?}, not {:?}",
+                subject.ends[at], reference.ends[at]
+            ));
+        }
+        let mut pairs = reference.scored.iter().zip(&subject.scored);
+        if let Some(apart) = pairs.find_map(|(a, b)| apart(a, b)) {
+            failure.get_or_insert(apart);
+        }
+        let mut ratio = if failure.is_some() {
+            f64::INFINITY
+        } else {
+            0.0
+        };
+        let mut hold = |what: &str, worst: Worst| {
+            if worst.ratio > 1.0 {
+                let state = if worst.value.is_nan() {
+                    ", not a number: not written, or read from beyond its inputs"
+                } else {
+                    ""
+                };
+                failure.get_or_insert_with(|| {
+                    format!(
+                        "{what} row {} column {} is {}{state}, not {} ({:.2} of the bound)",
+                        worst.row, worst.column, worst.value, worst.reference, worst.ratio
+                    )
+                });
+            }
+            ratio = ratio.max(worst.ratio);
+        };
+        if matches!(case.op(), Op::Choose { .. }) {
+            return (ratio, failure);
+        }
+        for slot in case.op().slots().1 {
+            let info = case.tape.slot(slot);
+            let real = info.rows.min(case.tokens.len()) * info.columns;
+            let [ours, theirs] = [reference, subject]
+                .map(|left| left.layouts[slot.0].take(info, &left.after[slot.0]));
+            let worst = worst(&ours[..real], &theirs[..real], info.columns, info.dtype);
+            hold(info.name, worst);
+        }
+        if case.stores().is_some() {
+            for (side, name) in ["cached k", "cached v"].into_iter().enumerate() {
+                hold(
+                    name,
+                    self.worst_stored(case, inputs, [reference, subject], side),
+                );
+            }
+        }
+        (ratio, failure)
+    }
+
+    /// What a case has changed besides its outputs.
+    fn outside(&self, case: &Case, left: &Left) -> Option<String> {
+        let written = case.writes();
+        for (index, info) in case.tape.slots.iter().enumerate() {
+            let (before, after) = (&left.before[index], &left.after[index]);
+            let layout = left.layouts[index];
+            let output = written.contains(&Slot(index));
+            let changed = (0..before.len()).find(|&at| {
+                let inside = output && layout.holds(info, at);
+                !inside && before[at] != after[at]
+            });
+            if let Some(at) = changed {
+                let element = at / layout.dtype.bytes();
+                return Some(format!(
+                    "changed {} of {} x {} at row {} column {}, which is not its output",
+                    info.name,
+                    info.rows,
+                    info.columns,
+                    element / layout.stride,
+                    element % layout.stride
+                ));
+            }
+        }
+        let stride = self.kv.element.bytes(self.kv.head_dim);
+        let stores = case.stores().is_some();
+        for (region, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate()
+        {
+            for (before, after) in before.iter().zip(after) {
+                let pairs = before.chunks(stride).zip(after.chunks(stride));
+                for (index, (before, after)) in pairs.enumerate() {
+                    let position = index % self.kv.context;
+                    let within = |(of, positions): &(usize, std::ops::Range<usize>)| {
+                        *of == region && positions.contains(&position)
+                    };
+                    if !(stores && case.runs().iter().any(within)) && before != after {
+                        return Some(format!(
+                            "changed the cache at position {position} of region {region}"
+                        ));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// In what the most probable tokens differ, in whatever order equals come; their probabilities are f32, summed otherwise.
+fn apart(reference: &[Scored], subject: &[Scored]) -> Option<String> {
+    const BOUND: f32 = 1e-4;
+    let sorted = |scored: &[Scored]| {
+        let mut sorted = scored.to_vec();
+        // The first is the chosen one.
+        if let Some((_, rest)) = sorted.split_first_mut() {
+            rest.sort_unstable_by_key(|scored| scored.token);
+        }
+        sorted
+    };
+    let (ours, theirs) = (sorted(reference), sorted(subject));
+    let alike = |(a, b): (&Scored, &Scored)| {
+        a.token == b.token && (a.logprob - b.logprob).abs() <= BOUND * (1.0 + a.logprob.abs())
+    };
+    let same = ours.len() == theirs.len() && ours.iter().zip(&theirs).all(alike);
+    (!same).then(|| format!("the most probable tokens are {theirs:?}, not {ours:?}"))
+}
+
+/// As a slot of that type holds them.
+fn encode(dtype: DType, values: &[f32]) -> Vec<u8> {
+    use half::{bf16, f16};
+    let bytes = |values: &[f32], each: fn(f32) -> [u8; 2]| {
+        values.iter().flat_map(|value| each(*value)).collect()
+    };
+    match dtype {
+        DType::F32 => values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect(),
+        DType::F16 => bytes(values, |value| f16::from_f32(value).to_le_bytes()),
+        DType::BF16 => bytes(values, |value| bf16::from_f32(value).to_le_bytes()),
+    }
+}
+
+fn decode(dtype: DType, bytes: &[u8]) -> Vec<f32> {
+    use half::{bf16, f16};
+    let pairs = bytes.as_chunks::<2>().0.iter();
+    match dtype {
+        DType::F32 => {
+            let words = bytes.as_chunks::<4>().0.iter();
+            words.map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        }
+        DType::F16 => pairs.map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
+        DType::BF16 => pairs.map(|b| bf16::from_le_bytes(*b).to_f32()).collect(),
+    }
+}

@@ -1,0 +1,66 @@
+//! `gangliond --self-test`: each operation on what this machine computes with, held against the CPU on one thread.
+//!
+//! It takes random inputs, so it needs no model, no configuration and no bus. Of speed it says nothing, nor whether a
+//! model's answers make sense.
+
+use std::error::Error;
+use std::io::{self, Write};
+
+use crate::check::{Report, World, worlds};
+#[cfg(feature = "cuda")]
+use crate::cuda::Device;
+use crate::executor::Executor;
+
+/// Writes a table for each of them to `out`, and tells whether all of it is right.
+///
+/// # Errors
+/// If `out` takes no more.
+pub fn run(out: &mut impl Write) -> io::Result<bool> {
+    let all_threads = |world: &World| Ok(world.cpu(0)?);
+    let cpu = held(out, "CPU, all its threads", all_threads)?;
+    Ok(gpu(out)? && cpu)
+}
+
+#[cfg(feature = "cuda")]
+fn gpu(out: &mut impl Write) -> io::Result<bool> {
+    if let Err(error) = Device::open(false) {
+        writeln!(out, "GPU: none ({error})")?;
+        return Ok(true);
+    }
+    held(out, "GPU", |world| Ok(world.cuda(Device::open(false)?)?))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu(out: &mut impl Write) -> io::Result<bool> {
+    writeln!(out, "GPU: not looked for, as this was built without CUDA")?;
+    Ok(true)
+}
+
+fn held(
+    out: &mut impl Write,
+    name: &str,
+    subject: impl Fn(&World) -> Result<Executor, Box<dyn Error>>,
+) -> io::Result<bool> {
+    let mut report = Report::default();
+    let compared = worlds().try_for_each(|world| {
+        world.diff(&mut world.cpu(1)?, &mut subject(&world)?, &mut report)?;
+        Ok::<_, Box<dyn Error>>(())
+    });
+    writeln!(out, "{name}:\n{report}")?;
+    if let Err(error) = &compared {
+        writeln!(out, "FAILED {error}")?;
+    }
+    Ok(compared.is_ok() && report.failures().is_empty() && report.cases() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_computes_as_it_should() {
+        let mut text = Vec::new();
+        let right = run(&mut text).expect("memory");
+        assert!(right, "{}", String::from_utf8_lossy(&text));
+    }
+}

@@ -1,0 +1,320 @@
+//! What one executor is made of: weights and a cache, and the cases that run on them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::case::{Case, Logits};
+use crate::cpu::{self, Cpu};
+#[cfg(feature = "cuda")]
+use crate::cuda::{self, Cuda};
+use crate::executor::Executor;
+use crate::graph::Mode;
+use crate::quant::Format;
+use crate::quant::random::{self, Random};
+use crate::sampler::Parameters;
+use crate::tape::{
+    Angles, DType, Ending, FillError, GraphOptions, Input, KvInfo, Op, Rotation, SlotInfo, Source,
+    Tape, WeightId, WeightInfo,
+};
+
+/// Regions of each cache.
+pub(super) const REGIONS: usize = 2;
+/// The most rows of any case.
+pub(super) const ROWS: usize = 129;
+
+/// Why there is no executor of a world.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    #[error(transparent)]
+    Fill(#[from] FillError),
+    #[error("the threads cannot be started: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Device(#[from] cuda::Error),
+}
+
+/// Weights, a cache, and cases.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub kv: KvInfo,
+    /// Of its cases, once it has been split by it.
+    activation: DType,
+    pub(super) angles: [Angles; 2],
+    infos: Arc<[WeightInfo]>,
+    /// As a file stores them.
+    bytes: Vec<Vec<u8>>,
+    pub cases: Vec<Case>,
+}
+
+impl World {
+    /// Its cases of each type of activations, apart: an executor runs those of one.
+    pub(super) fn split(self) -> impl Iterator<Item = Self> {
+        let parts = [DType::F16, DType::BF16].map(|activation| {
+            let mut world = self.clone();
+            world.activation = activation;
+            world
+                .cases
+                .retain(|case| case.tape.activation == activation);
+            world
+        });
+        parts.into_iter().filter(|world| !world.cases.is_empty())
+    }
+
+    /// The reference.
+    ///
+    /// # Errors
+    /// If there are no threads or not enough memory.
+    pub fn cpu(&self, threads: usize) -> Result<Executor, WorldError> {
+        let cpu = Cpu::new(
+            cpu::load(&self.infos, self, &mut |_| ())?,
+            self.angles.to_vec(),
+            self.kv,
+            threads,
+            &eager(),
+        )?;
+        Ok(Executor::Cpu(Box::new(cpu)))
+    }
+
+    /// What is held against it.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    #[cfg(feature = "cuda")]
+    pub fn cuda(&self, device: cuda::Device) -> Result<Executor, WorldError> {
+        let options = cuda::Options {
+            rows: ROWS,
+            activation: self.activation,
+            places: cuda::Places::default(),
+            graph: eager(),
+            spin: std::time::Duration::from_micros(50),
+        };
+        let mut cuda = Cuda::new(
+            device,
+            &self.infos,
+            &self.angles,
+            self.kv,
+            options,
+            (self, &mut |_| ()),
+        )?;
+        let mut random = Random::new(self.kv.head_dim as u64);
+        cuda.scatter_pages(|n| random.below(n))?;
+        Ok(Executor::Cuda(Box::new(cuda)))
+    }
+
+    /// A norm or a bias.
+    pub(super) fn vector(&self, WeightId(id): WeightId) -> Vec<f32> {
+        let values = self.bytes[id].as_chunks::<4>().0.iter();
+        values.map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+}
+
+impl Source for World {
+    type Error = WorldError;
+
+    fn read(
+        &self,
+        weight: usize,
+        rows: Range<usize>,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), WorldError> {
+        let info = &self.infos[weight];
+        let row_bytes = info.format.row_bytes(info.columns);
+        take(&self.bytes[weight][rows.start * row_bytes..rows.end * row_bytes]);
+        Ok(())
+    }
+
+    fn place(&self, weight: usize, row: usize) -> (usize, u64) {
+        (weight, row as u64)
+    }
+}
+
+fn eager() -> GraphOptions {
+    GraphOptions {
+        mode: Mode::None,
+        ..GraphOptions::default()
+    }
+}
+
+/// A world while its cases are written.
+#[derive(Debug)]
+pub(super) struct Builder {
+    pub(super) random: Random,
+    kv: KvInfo,
+    infos: Vec<WeightInfo>,
+    bytes: Vec<Vec<u8>>,
+    cases: Vec<Case>,
+}
+
+/// What the tapes of a case have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) rows: usize,
+    pub(super) input: Input,
+    pub(super) activation: DType,
+}
+
+impl Run {
+    pub(super) fn describe(self) -> String {
+        let input = if self.input == Input::Step {
+            "step"
+        } else {
+            "prompt"
+        };
+        format!("{} {input} {}", self.activation.name(), self.rows)
+    }
+}
+
+impl Builder {
+    /// With a table of `vocabulary` rows as its first weight, as every model has one.
+    pub(super) fn new(seed: u64, kv: KvInfo, table: (Format, usize, usize)) -> Self {
+        let mut builder = Self {
+            random: Random::new(seed),
+            kv,
+            infos: Vec::new(),
+            bytes: Vec::new(),
+            cases: Vec::new(),
+        };
+        let (format, vocabulary, columns) = table;
+        builder.matrix(format, vocabulary, columns);
+        builder
+    }
+
+    pub(super) fn matrix(&mut self, format: Format, rows: usize, columns: usize) -> WeightId {
+        let bytes = random::matrix(self.random.bits(), format, rows, columns);
+        self.weight(format, rows, columns, bytes)
+    }
+
+    /// Normal values of deviation `spread` around `middle`.
+    pub(super) fn vector(&mut self, columns: usize, middle: f32, spread: f32) -> WeightId {
+        let values = self.random.normals(columns);
+        let bytes = values
+            .iter()
+            .flat_map(|value| (middle + spread * value).to_le_bytes())
+            .collect();
+        self.weight(Format::F32, 1, columns, bytes)
+    }
+
+    fn weight(&mut self, format: Format, rows: usize, columns: usize, bytes: Vec<u8>) -> WeightId {
+        self.infos.push(WeightInfo {
+            name: format!("{format:?} {rows} x {columns}"),
+            rows,
+            columns,
+            format,
+        });
+        self.bytes.push(bytes);
+        WeightId(self.infos.len() - 1)
+    }
+
+    /// Adds a case at position 0, whose slots are (name, columns, whether they are activations).
+    pub(super) fn case(
+        &mut self,
+        name: &str,
+        run: Run,
+        slots: &[(&'static str, usize, bool)],
+        op: Op,
+    ) -> &mut Case {
+        self.case_of(name, run, slots, vec![op])
+    }
+
+    /// The same of several operations, each of which may read what those before it wrote.
+    pub(super) fn case_of(
+        &mut self,
+        name: &str,
+        run: Run,
+        slots: &[(&'static str, usize, bool)],
+        ops: Vec<Op>,
+    ) -> &mut Case {
+        let slots = slots.iter().map(|&(name, columns, activation)| SlotInfo {
+            name,
+            rows: run.rows,
+            columns,
+            dtype: if activation {
+                run.activation
+            } else {
+                DType::F32
+            },
+        });
+        let names: Vec<&str> = ops.iter().map(Op::name).collect();
+        let ending = if matches!(ops[..], [Op::Choose { .. }]) {
+            Ending::Token
+        } else {
+            Ending::Kv
+        };
+        let (slots, name) = (
+            slots.collect(),
+            format!("{} {name} {}", names.join("+"), run.describe()),
+        );
+        let tape = Tape {
+            rows: run.rows,
+            input: run.input,
+            ending,
+            activation: run.activation,
+            kv: self.kv,
+            slots,
+            weights: Arc::new([]),
+            ops,
+        };
+        self.cases.push(Case {
+            name,
+            tape,
+            region: 0,
+            position: 0,
+            others: match run.input {
+                Input::Step => (1..run.rows).map(|row| (row, 0)).collect(),
+                Input::Prompt => Vec::new(),
+            },
+            tokens: vec![0; run.rows],
+            parameters: Parameters::default(),
+            mask: None,
+            history: Vec::new(),
+            logits: Logits::default(),
+            runs: 1,
+            seed: self.random.bits(),
+        });
+        let last = self.cases.len() - 1;
+        &mut self.cases[last]
+    }
+
+    pub(super) fn finish(self) -> World {
+        let infos: Arc<[WeightInfo]> = self.infos.into();
+        let mut cases = self.cases;
+        for case in &mut cases {
+            case.tape.weights = infos.clone();
+        }
+        // The second of a part of a head alone.
+        let head_dim = self.kv.head_dim;
+        let angles = [(head_dim, 10_000.0, 1.0), (part(head_dim), 500_000.0, 1.25)];
+        #[allow(clippy::cast_precision_loss)] // heads are far narrower than 2^24
+        let angles = angles.map(|(dims, theta, amplitude): (usize, f32, f32)| Angles {
+            frequencies: (0..dims / 2)
+                .map(|pair| 1.0 / theta.powf((2 * pair) as f32 / dims as f32))
+                .collect(),
+            amplitude,
+        });
+        World {
+            kv: self.kv,
+            activation: DType::F16,
+            angles,
+            infos,
+            bytes: self.bytes,
+            cases,
+        }
+    }
+}
+
+/// How much of a head the second table turns: what no width of vectors divides, where there is room.
+const fn part(head_dim: usize) -> usize {
+    head_dim / 4 + 2
+}
+
+/// How the cases of a world are rotated: by either table, or not.
+pub(super) fn rotations(head_dim: usize) -> [Rotation; 3] {
+    let whole = Rotation::whole(head_dim);
+    let parted = Rotation {
+        table: 1,
+        dims: part(head_dim),
+        ..whole
+    };
+    [whole, parted, Rotation { dims: 0, ..whole }]
+}

@@ -1,0 +1,439 @@
+//! The loops themselves: one match over operations, on buffers of host memory.
+//!
+//! Written to be read beside the papers and to be right; weights are never expanded in memory, and a row's
+//! bits do not depend on how many rows run, nor on the number of threads.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::cache::Cache;
+use super::footprint::Lengths;
+use super::notes::Notes;
+use super::weight::Weight;
+use super::{attention, matmul, norm, rope};
+use crate::sampler::{Mask, Sampler, Scored};
+use crate::tape::{
+    Angles, ExecuteError, Input, KvInfo, Op, Projection, Slot, StepState, Tape, WeightId,
+};
+
+/// Weights, cache and activations, and the threads that compute on them.
+#[derive(Debug)]
+pub(super) struct Core {
+    weights: Vec<Weight>,
+    angles: Vec<Angles>,
+    pub(super) cache: Cache,
+    pub(super) buffers: Buffers,
+    /// Of each region of the cache.
+    pub(super) conversations: Vec<Conversation>,
+    /// The rows of a prompt; those of a tape beyond them are padding.
+    pub(super) prompt: Vec<u32>,
+    /// Of the cache: where the turn runs.
+    pub(super) region: usize,
+    /// The conversations of a step's rows; those of a tape beyond them are padding.
+    pub(super) rows: Vec<usize>,
+    /// The tokens of rows that are not the first of their conversation.
+    pub(super) forced: Vec<u32>,
+    runs: Vec<Run>,
+    /// Tokens chosen since the start.
+    pub(super) chosen: u64,
+    /// Where operations note when they begin and end, if anyone asks.
+    pub(super) notes: Option<Notes>,
+    pool: Arc<rayon::ThreadPool>,
+}
+
+/// Where generation of a conversation stands, and how its tokens are chosen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conversation {
+    pub(super) state: StepState,
+    pub(super) sampler: Sampler,
+    pub(super) guide: Guide,
+    /// Whether the last step found no mask.
+    pub(super) waits: bool,
+    /// Of the last choice.
+    pub(super) scored: Vec<Scored>,
+}
+
+/// What bounds a conversation's next choice.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Guide {
+    #[default]
+    Free,
+    /// A mask is to come before anything is chosen.
+    Waits,
+    Allows(Mask),
+}
+
+/// Allocated by `prepare`, never moved by `run`.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// One for each slot, long enough for every prepared tape.
+    pub(super) slots: Vec<Vec<f32>>,
+    /// (rows, hidden): the normed rows of the operation at hand
+    pub(super) normed: Vec<f32>,
+    /// (outputs, rows): a product before it is transposed into its slot
+    pub(super) product: Vec<f32>,
+}
+
+impl Core {
+    pub(super) fn new(
+        weights: Vec<Weight>,
+        angles: Vec<Angles>,
+        kv: KvInfo,
+        threads: usize,
+    ) -> Result<Self, rayon::ThreadPoolBuildError> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|index| format!("cpu-{index}"))
+            .build()?;
+        Ok(Self {
+            weights,
+            angles,
+            cache: Cache::new(kv),
+            buffers: Buffers::default(),
+            conversations: vec![Conversation::default(); kv.slots],
+            prompt: Vec::new(),
+            region: 0,
+            rows: vec![0],
+            forced: Vec::new(),
+            runs: Vec::new(),
+            chosen: 0,
+            notes: None,
+            pool: Arc::new(pool),
+        })
+    }
+
+    /// Makes room for a tape: after this, running it allocates nothing.
+    pub(super) fn prepare(&mut self, tape: &Tape) {
+        let lengths = Lengths::of(&[tape]);
+        let buffers = &mut self.buffers;
+        buffers
+            .slots
+            .resize_with(lengths.slots.len().max(buffers.slots.len()), Vec::new);
+        for (buffer, length) in buffers.slots.iter_mut().zip(lengths.slots) {
+            grow(buffer, length);
+        }
+        grow(&mut buffers.normed, lengths.normed);
+        grow(&mut buffers.product, lengths.product);
+    }
+
+    /// Bytes of activations.
+    pub(super) fn activation_bytes(&self) -> usize {
+        let Buffers {
+            slots,
+            normed,
+            product,
+        } = &self.buffers;
+        4 * (slots.iter().map(Vec::len).sum::<usize>() + normed.len() + product.len())
+    }
+
+    /// The row of logits that a tape of `Ending::Logits` left.
+    pub(super) fn logits(&self, tape: &Tape, row: usize) -> &[f32] {
+        let head = tape.ops.iter().find_map(|op| match op {
+            Op::Head { logits, .. } => Some(logits),
+            _ => None,
+        });
+        let Some(logits) = head else {
+            return &[];
+        };
+        let columns = tape.slot(*logits).columns;
+        &self.buffers.slots[logits.0][row * columns..][..columns]
+    }
+
+    /// Where the buffers of a tape lie, by slot.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = u64> {
+        let slots = self.buffers.slots.iter();
+        slots.map(|slot| slot.as_ptr().expose_provenance() as u64)
+    }
+
+    /// Runs operations of a prepared tape in a region of the cache.
+    pub(super) fn run(
+        &mut self,
+        tape: &Tape,
+        operations: Range<usize>,
+        region: usize,
+    ) -> Result<(), ExecuteError> {
+        let pool = self.pool.clone();
+        let mut runs = std::mem::take(&mut self.runs);
+        self.fill(&mut runs, tape, region);
+        let ran = pool.install(|| {
+            operations.into_iter().try_for_each(|index| {
+                let begun = self.notes.as_ref().map(Notes::now);
+                self.execute(tape, &tape.ops[index], &runs)?;
+                if let (Some(notes), Some(begun)) = (&mut self.notes, begun) {
+                    notes.ended(index, begun);
+                }
+                Ok(())
+            })
+        });
+        self.runs = runs;
+        ran
+    }
+
+    /// All real rows of a prompt are one run, and each row of a step is.
+    fn fill(&self, runs: &mut Vec<Run>, tape: &Tape, region: usize) {
+        let run = |region: usize, rows: Range<usize>| Run {
+            region,
+            state: self.conversations[region].state,
+            rows,
+            given: false,
+            advances: true,
+        };
+        runs.clear();
+        match tape.input {
+            Input::Prompt => runs.push(run(region, 0..self.prompt.len())),
+            Input::Step if tape.rows == 1 => runs.push(run(region, 0..1)),
+            Input::Step => {
+                let mut forced = self.forced.iter();
+                for (row, region) in self.rows.iter().enumerate() {
+                    let (before, after) = (&self.rows[..row], &self.rows[row + 1..]);
+                    let back = before.iter().filter(|other| *other == region).count();
+                    let mut run = run(*region, row..row + 1);
+                    run.state.position += back;
+                    if back > 0
+                        && let Some(token) = forced.next()
+                    {
+                        run.state.token = *token;
+                        run.given = true;
+                    }
+                    run.advances = !after.contains(region);
+                    runs.push(run);
+                }
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_lines)] // one arm an operation: it reads beside op.rs
+    fn execute(&mut self, tape: &Tape, op: &Op, runs: &[Run]) -> Result<(), ExecuteError> {
+        let Self {
+            weights,
+            buffers:
+                Buffers {
+                    slots,
+                    normed,
+                    product,
+                },
+            cache,
+            prompt,
+            ..
+        } = self;
+        // Rows that only fill a tape up are computed where that does no harm, and never stored.
+        let (rows, real) = (
+            tape.rows,
+            runs.iter().map(|run| run.rows.len()).sum::<usize>(),
+        );
+        let len = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns;
+        let real_len = |slot: Slot| real * tape.slot(slot).columns;
+        let layers = tape.kv.layers;
+        match *op {
+            Op::Embed { table, x } => {
+                let table = weights[table.0].matrix();
+                let vocabulary = table.rows();
+                let all = slots[x.0].chunks_exact_mut(table.columns());
+                for (row, out) in all.take(real).enumerate() {
+                    let token = match tape.input {
+                        Input::Prompt => prompt[row],
+                        Input::Step => runs[row].state.token,
+                    };
+                    let row = usize::try_from(token).ok().filter(|row| *row < vocabulary);
+                    table
+                        .dequantize_row(row.ok_or(ExecuteError::Token { token, vocabulary })?, out);
+                }
+            }
+            Op::Qkv {
+                x,
+                norm,
+                epsilon,
+                projections,
+                outputs,
+            } => {
+                let normed = &mut normed[..len(x)];
+                norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
+                tape.activation.round(normed);
+                for (Projection { weight, bias }, out) in projections.into_iter().zip(outputs) {
+                    let bias = bias.map(|bias| weights[bias.0].vector());
+                    let (weight, product) = (weights[weight.0].matrix(), &mut product[..len(out)]);
+                    matmul::multiply(weight, normed, rows, product);
+                    matmul::transpose(product, rows, &mut slots[out.0], |out, y, output| {
+                        *out = y + bias.map_or(0.0, |bias| bias[output]);
+                    });
+                }
+            }
+            Op::RopeStore {
+                layer,
+                inputs: [q, k, v],
+                norms,
+                epsilon,
+                rotation,
+                rotated,
+            } => {
+                let mut out = std::mem::take(&mut slots[rotated.0]);
+                out[..len(q)].copy_from_slice(&slots[q.0][..len(q)]);
+                let rotated_k = &mut product[..len(k)];
+                rotated_k.copy_from_slice(&slots[k.0][..len(k)]);
+                let norms = norms.map(|norms| norms.map(|WeightId(norm)| weights[norm].vector()));
+                let heads = (tape.kv.head_dim, norms, epsilon);
+                let [of_q, of_k] = rope::Rope::of(rotation, &self.angles, heads);
+                let (wide, narrow) = (tape.slot(q).columns, tape.slot(k).columns);
+                for run in runs {
+                    let k = &mut rotated_k[run.of(narrow)];
+                    of_q.rotate(&mut out[run.of(wide)], wide, run.state.position);
+                    of_k.rotate(k, narrow, run.state.position);
+                    let (layer, v) = (run.region * layers + layer, &slots[v.0][run.of(narrow)]);
+                    cache.store(layer, run.state.position, k, v);
+                }
+                tape.slot(rotated).dtype.round(&mut out[..len(q)]);
+                slots[rotated.0] = out;
+            }
+            Op::Attend {
+                layer,
+                q,
+                attention,
+                out,
+            } => {
+                let sinks = attention
+                    .sinks
+                    .map(|WeightId(sinks)| weights[sinks].vector());
+                let mut attended = std::mem::take(&mut slots[out.0]);
+                for run in runs {
+                    let shape = attention::Heads {
+                        columns: tape.slot(q).columns,
+                        position: run.state.position,
+                        activation: tape.activation,
+                        attention,
+                        sinks,
+                    };
+                    let (layer, rows) = (run.region * layers + layer, run.of(shape.columns));
+                    let (q, out) = (&slots[q.0][rows.clone()], &mut attended[rows]);
+                    attention::attend(cache, layer, shape, q, out);
+                }
+                tape.slot(out).dtype.round(&mut attended[..real_len(out)]);
+                slots[out.0] = attended;
+            }
+            Op::Project { input, weight, x } => {
+                let product = &mut product[..len(x)];
+                matmul::multiply(
+                    weights[weight.0].matrix(),
+                    &slots[input.0][..len(input)],
+                    rows,
+                    product,
+                );
+                matmul::transpose(product, rows, &mut slots[x.0], |x, y, _| *x += y);
+            }
+            Op::GateUp {
+                x,
+                norm,
+                epsilon,
+                gate,
+                up,
+                out,
+            } => {
+                let normed = &mut normed[..len(x)];
+                norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
+                tape.activation.round(normed);
+                let product = &mut product[..len(out)];
+                let slot = &mut slots[out.0][..len(out)];
+                matmul::gate_up(
+                    weights[gate.0].matrix(),
+                    weights[up.0].matrix(),
+                    normed,
+                    rows,
+                    slot,
+                    product,
+                );
+                matmul::transpose(product, rows, slot, |out, y, _| *out = y);
+                tape.slot(out).dtype.round(slot);
+            }
+            Op::Head {
+                x,
+                norm,
+                epsilon,
+                weight,
+                logits,
+            } => {
+                let (last, hidden) = (tape.slot(logits).rows, tape.slot(x).columns);
+                let normed = &mut normed[..last * hidden];
+                // Of a prompt the last real ones; of a step all, whoever they are of.
+                let real = if tape.input == Input::Step {
+                    rows
+                } else {
+                    real
+                };
+                let x = &slots[x.0][..real * hidden];
+                norm::rms_norm(
+                    &x[(real - last) * hidden..],
+                    weights[norm.0].vector(),
+                    epsilon,
+                    normed,
+                );
+                tape.activation.round(normed);
+                let product = &mut product[..len(logits)];
+                matmul::multiply(weights[weight.0].matrix(), normed, last, product);
+                matmul::transpose(product, last, &mut slots[logits.0], |out, y, _| *out = y);
+            }
+            Op::Choose { logits } => {
+                let logits = slots[logits.0].chunks_exact(tape.slot(logits).columns);
+                let mut failed = None;
+                for (run, logits) in runs.iter().zip(logits) {
+                    let conversation = &mut self.conversations[run.region];
+                    if run.given {
+                        conversation.sampler.give(run.state.token);
+                    }
+                    if !run.advances {
+                        continue;
+                    }
+                    let position = run.state.position + run.rows.len();
+                    conversation.waits = matches!(conversation.guide, Guide::Waits);
+                    let mask = match &conversation.guide {
+                        Guide::Free => None,
+                        // As on a GPU it does not go on.
+                        Guide::Waits => continue,
+                        Guide::Allows(mask) => Some(mask),
+                    };
+                    let Some(token) = conversation.sampler.choose(logits, mask) else {
+                        // The others go on.
+                        let position = position - 1;
+                        failed.get_or_insert(ExecuteError::NonFinite { position });
+                        continue;
+                    };
+                    conversation.state = StepState { token, position };
+                    self.chosen += 1;
+                    if let Guide::Allows(_) = conversation.guide {
+                        conversation.guide = Guide::Waits;
+                    }
+                    if let Some(most) = conversation.sampler.parameters().logprobs {
+                        let scored = &mut conversation.scored;
+                        Scored::tell(logits, token, most.into(), scored);
+                    }
+                }
+                return failed.map_or(Ok(()), Err);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows of one conversation, from a position of its region of the cache on.
+#[derive(Debug)]
+struct Run {
+    region: usize,
+    /// As it began.
+    state: StepState,
+    rows: Range<usize>,
+    /// Whether its token was given, rather than chosen.
+    given: bool,
+    /// Whether the conversation goes on from here.
+    advances: bool,
+}
+
+impl Run {
+    /// Its elements of rows of `columns`.
+    fn of(&self, columns: usize) -> Range<usize> {
+        self.rows.start * columns..self.rows.end * columns
+    }
+}
+
+fn grow(buffer: &mut Vec<f32>, len: usize) {
+    if buffer.len() < len {
+        buffer.resize(len, 0.0);
+    }
+}

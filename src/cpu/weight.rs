@@ -1,0 +1,89 @@
+//! Weights in host memory, as their file stores them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use crate::quant::Format;
+
+/// One weight.
+#[derive(Debug)]
+pub enum Weight {
+    /// A norm or a bias.
+    Vector(Vec<f32>),
+    Matrix(Matrix),
+}
+
+/// (rows, columns), row by row, in its file's format.
+#[derive(Debug)]
+pub struct Matrix {
+    format: Format,
+    columns: usize,
+    /// What holds it beside others, and where.
+    map: Arc<Mmap>,
+    bytes: Range<usize>,
+}
+
+impl Weight {
+    /// # Panics
+    /// If it is a matrix: `Tape::check` has proved that it is not.
+    pub(super) fn vector(&self) -> &[f32] {
+        match self {
+            Self::Vector(values) => values,
+            Self::Matrix(_) => unreachable!("a tape names a matrix where a vector belongs"),
+        }
+    }
+
+    /// # Panics
+    /// If it is a vector: `Tape::check` has proved that it is not.
+    pub(super) fn matrix(&self) -> &Matrix {
+        match self {
+            Self::Matrix(matrix) => matrix,
+            Self::Vector(_) => unreachable!("a tape names a vector where a matrix belongs"),
+        }
+    }
+}
+
+impl Matrix {
+    /// `bytes` of `map` are whole rows of `columns` elements.
+    pub(super) fn new(
+        format: Format,
+        columns: usize,
+        map: &Arc<Mmap>,
+        bytes: Range<usize>,
+    ) -> Self {
+        debug_assert_eq!(bytes.len() % format.row_bytes(columns), 0);
+        Self {
+            format,
+            columns,
+            map: Arc::clone(map),
+            bytes,
+        }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.bytes.len() / self.format.row_bytes(self.columns)
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    #[inline(always)]
+    pub(super) fn dequantize_row(&self, row: usize, out: &mut [f32]) {
+        self.format.dequantize(self.row(row), out);
+    }
+
+    /// Hands on a row's values as [`Format::decode`] does.
+    #[inline(always)]
+    pub(super) fn decode_row(&self, row: usize, sink: impl FnMut(&[f32])) {
+        self.format.decode(self.row(row), sink);
+    }
+
+    #[inline(always)]
+    fn row(&self, row: usize) -> &[u8] {
+        let stride = self.format.row_bytes(self.columns);
+        &self.map[self.bytes.clone()][row * stride..][..stride]
+    }
+}

@@ -1,0 +1,144 @@
+//! The kernels by what they do, and which of a family suits the types and shapes at hand.
+
+use std::collections::HashMap;
+
+use super::product;
+use super::shapes::SHAPES;
+use super::step_attend::StepAttend;
+use crate::device::{
+    ALL_SHARED, AttendArgs, ChooseArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs,
+    PromptArgs, RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
+};
+use crate::quant::{Format, Storage};
+use crate::tape::{DType, KvInfo, KvType};
+
+/// Widths of heads that the tensor cores multiply.
+pub(super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
+
+/// The widest row that a step's product takes: rows of f32 leave less room.
+pub(super) const fn widest_row(format: Format) -> usize {
+    match format {
+        Format::F32 => 16 << 10,
+        _ => 32 << 10,
+    }
+}
+/// Blocks of a step's product on a multiprocessor.
+pub(super) const STEP_BLOCKS: u32 = 2;
+
+/// All kernels that a model's tapes may need, for one device, one type of activations and one cache.
+#[derive(Debug)]
+pub(super) struct Kernels {
+    pub(super) embed: Kernel<EmbedArgs>,
+    pub(super) choose: Kernel<ChooseArgs>,
+    pub(super) norm: Kernel<NormArgs>,
+    /// Of the rows of a step of several.
+    pub(super) step_norm: Kernel<NormArgs>,
+    pub(super) sums: Kernel<SumsArgs>,
+    pub(super) rope_store: Kernel<RopeStoreArgs>,
+    pub(super) step_attend: StepAttend,
+    /// On the tensor cores, which multiply two of a type, and its shared memory: `None` for other caches and uncommon heads.
+    pub(super) prompt_attend: Option<(Kernel<AttendArgs>, usize)>,
+    /// Of each form of weights, of one row and of several.
+    step: HashMap<Storage, [Kernel<StepArgs>; 2]>,
+    /// Of each form of weights, by shape.
+    prompt: HashMap<Storage, Vec<Option<Kernel<PromptArgs>>>>,
+}
+
+impl Kernels {
+    pub(super) fn load(
+        modules: &Modules,
+        activation: DType,
+        kv: KvInfo,
+        storages: &[Storage],
+    ) -> Result<Self, Error> {
+        let name = activation.name();
+        let product = |of: Storage| -> Result<_, Error> {
+            let kernels = SHAPES.iter().map(|shape| {
+                if !shape.suits(of) {
+                    return Ok(None);
+                }
+                let name = format!("prompt_{name}_{}_{}", of.name(), shape.name);
+                let shared = shape.shared(of) as usize;
+                modules.kernel(&name, shared, Family::Prompt).map(Some)
+            });
+            Ok((of, kernels.collect::<Result<_, _>>()?))
+        };
+        let step = |of: Storage| {
+            let kernel = |rows: usize, shared: usize| {
+                modules.kernel(
+                    &format!("step_{name}_{}_x{rows}", of.name()),
+                    shared,
+                    Family::Step,
+                )
+            };
+            let one = kernel(1, product::shared(of, 1, widest_row(of.format())))?;
+            let several = kernel(STEP_ROWS, ALL_SHARED)?;
+            Ok::<_, Error>((of, [one, several]))
+        };
+        // By the activations' type and the cache's; of quants by what they become.
+        let (head_dim, quants) = (kv.head_dim, kv.element == KvType::Q8_0);
+        let types = if quants {
+            format!("q8_{name}")
+        } else {
+            format!("{name}_{}", kv.element.name())
+        };
+        let prompt_attend = (HEAD_DIMS.contains(&head_dim)
+            && (quants || kv.element.number() == Some(activation)))
+        .then(|| {
+            let name = if quants { &types } else { name };
+            let kernel = format!("prompt_attend_{name}_{head_dim}");
+            let shared = prompt_attend::shared(head_dim, quants.then_some(kv.element));
+            let kernel = modules.kernel(&kernel, shared, Family::Prompt)?;
+            Ok::<_, Error>((kernel, shared))
+        });
+        Ok(Self {
+            embed: modules.kernel("embed", 0, Family::Step)?,
+            choose: modules.kernel("choose", 0, Family::Step)?,
+            norm: modules.kernel(&format!("norm_{name}"), 0, Family::Prompt)?,
+            step_norm: modules.kernel(&format!("step_norm_{name}"), 0, Family::Step)?,
+            sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Prompt)?,
+            rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Prompt)?,
+            step_attend: StepAttend::load(modules, activation, kv, &types)?,
+            prompt_attend: prompt_attend.transpose()?,
+            step: storages
+                .iter()
+                .map(|of| step(*of))
+                .collect::<Result<_, _>>()?,
+            prompt: storages
+                .iter()
+                .map(|of| product(*of))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Products of a step of so many rows.
+    pub(super) fn step(&self, of: Storage, rows: u32) -> Option<&Kernel<StepArgs>> {
+        let [one, several] = self.step.get(&of)?;
+        Some(if rows == 1 { one } else { several })
+    }
+
+    /// Products of a prompt in a shape that suits the weights.
+    pub(super) fn prompt(&self, of: Storage, shape: usize) -> Option<&Kernel<PromptArgs>> {
+        self.prompt.get(&of)?.get(shape)?.as_ref()
+    }
+}
+
+/// `kernels/prompt/attend.cu`.
+pub(super) mod prompt_attend {
+    use crate::tape::KvType;
+
+    pub(in super::super) const THREADS: u32 = 128;
+
+    /// Query rows of a block, counted over tokens and the heads that share a KV head.
+    pub(in super::super) const fn rows(head_dim: usize) -> usize {
+        if head_dim > 128 { 64 } else { 128 }
+    }
+
+    /// Bytes of shared memory: queries, keys and values, their rows apart by a bank; and keys or values as they arrive,
+    /// if they are quants.
+    pub(in super::super) fn shared(head_dim: usize, quants: Option<KvType>) -> usize {
+        let keys = if head_dim > 128 { 32 } else { 64 };
+        let arriving = quants.map_or(0, |quants| keys * quants.bytes(head_dim));
+        (rows(head_dim) + 2 * keys) * (2 * head_dim + 16) + arriving
+    }
+}

@@ -1,0 +1,157 @@
+//! What the kernels cannot do, said before a model is loaded rather than by a launch that fails.
+
+use super::kernels::widest_row;
+use super::memory;
+use crate::quant::padded;
+use crate::tape::{Op, Slot, Tape, WeightId};
+
+/// `rope.cuh`: 4 pairs for each of 32 lanes.
+const WIDEST_HEAD: usize = 2 * 4 * 32;
+
+/// A model that only another backend can run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsuited {
+    #[error(
+        "the CUDA kernels take {what} of at most {most}, and the model has {value}: use backend = \"cpu\""
+    )]
+    Size {
+        what: &'static str,
+        value: usize,
+        most: usize,
+    },
+    #[error(
+        "the CUDA kernels take heads of a multiple of 8, and the model has {value}: use backend = \"cpu\""
+    )]
+    Head { value: usize },
+    #[error(
+        "{weight} is larger than the 512 MiB that a layer's matrix may have with CUDA: \
+         use a smaller quantization of the model, or backend = \"cpu\""
+    )]
+    Matrix { weight: String },
+}
+
+/// Checks that the kernels can run a tape. Any number of query heads may share one of the cache.
+///
+/// # Errors
+/// What is too large for them, and how large it may be.
+pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
+    within("heads", tape.kv.head_dim, WIDEST_HEAD)?;
+    if !tape.kv.head_dim.is_multiple_of(16 / 2) {
+        return Err(Unsuited::Head {
+            value: tape.kv.head_dim,
+        });
+    }
+    for op in &tape.ops {
+        match *op {
+            Op::Qkv { x, projections, .. } => {
+                for projection in projections {
+                    normed(tape, x, projection.weight)?;
+                    whole(tape, projection.weight)?;
+                }
+            }
+            Op::GateUp { x, gate, up, .. } => {
+                for weight in [gate, up] {
+                    normed(tape, x, weight)?;
+                    whole(tape, weight)?;
+                }
+            }
+            Op::Project { input, weight, .. } => {
+                let columns = padded(tape.slot(input).columns);
+                let widest = widest_row(tape.weight(weight).format);
+                within("an intermediate size", columns, widest)?;
+                whole(tape, weight)?;
+            }
+            Op::Head { x, weight, .. } => normed(tape, x, weight)?,
+            Op::Embed { .. } | Op::RopeStore { .. } | Op::Attend { .. } | Op::Choose { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// A step keeps its row in shared memory.
+fn normed(tape: &Tape, x: Slot, weight: WeightId) -> Result<(), Unsuited> {
+    let columns = padded(tape.slot(x).columns);
+    within(
+        "a hidden size",
+        columns,
+        widest_row(tape.weight(weight).format),
+    )
+}
+
+fn within(what: &'static str, value: usize, most: usize) -> Result<(), Unsuited> {
+    if value <= most {
+        return Ok(());
+    }
+    Err(Unsuited::Size { what, value, most })
+}
+
+/// Only embeddings and heads are launched in parts.
+fn whole(tape: &Tape, weight: WeightId) -> Result<(), Unsuited> {
+    let info = tape.weight(weight);
+    if info.rows <= memory::part_rows(info, tape.activation) {
+        return Ok(());
+    }
+    Err(Unsuited::Matrix {
+        weight: info.name.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quant::Format;
+    use crate::tape::{DType, Ending, Input, KvInfo, KvType, SlotInfo, WeightInfo};
+
+    fn projection(rows: usize, head_dim: usize) -> Tape {
+        let columns = 8192;
+        let weight = WeightInfo {
+            name: "blk.0.ffn_down.weight".into(),
+            rows,
+            columns,
+            format: Format::F32,
+        };
+        let slot = |columns| SlotInfo {
+            name: "x",
+            rows: 1,
+            columns,
+            dtype: DType::F32,
+        };
+        let kv = KvInfo {
+            layers: 1,
+            heads: 1,
+            head_dim,
+            context: 1,
+            slots: 1,
+            element: KvType::F16,
+        };
+        Tape {
+            rows: 1,
+            input: Input::Step,
+            ending: Ending::Kv,
+            activation: DType::F16,
+            kv,
+            slots: vec![slot(columns), slot(rows)],
+            weights: [weight].into(),
+            ops: vec![Op::Project {
+                input: Slot(0),
+                weight: WeightId(0),
+                x: Slot(1),
+            }],
+        }
+    }
+
+    #[test]
+    fn what_a_launch_could_not_do_is_refused_and_what_it_can_is_not() {
+        assert_eq!(suits(&projection(16384, 256)), Ok(()));
+        let text = |tape: &Tape| suits(tape).expect_err("it is too large").to_string();
+        assert!(text(&projection(16384, 258)).contains("heads of at most 256"));
+        // One tile more than 512 MiB: only its first part would be multiplied.
+        assert!(text(&projection(16385, 256)).starts_with("blk.0.ffn_down.weight is larger"));
+        let mut wide = projection(16384, 256);
+        wide.slots[0].columns = 16384;
+        assert_eq!(normed(&wide, Slot(0), WeightId(0)), Ok(()));
+        wide.slots[0].columns = 16385;
+        let refused = normed(&wide, Slot(0), WeightId(0));
+        assert!(refused.is_err(), "padded, it is wider than the room");
+    }
+}

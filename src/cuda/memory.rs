@@ -1,0 +1,313 @@
+//! Where weights and slots lie on the device.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::attend;
+use crate::device::{Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Stream, Tiles};
+use crate::quant::{Storage, TILE_ROWS, padded};
+use crate::tape::{DType, Input, Op, Slot, SlotInfo, Tape, WeightInfo};
+
+/// Which memory to use; `None` is unified on an integrated device and the device's own on others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    pub weights: Option<Memory>,
+    pub kv: Option<Memory>,
+}
+
+impl Places {
+    pub(super) fn weights(self, integrated: bool) -> Memory {
+        self.weights.unwrap_or(natural(integrated))
+    }
+
+    pub(super) fn kv(self, integrated: bool) -> Memory {
+        self.kv.unwrap_or(natural(integrated))
+    }
+}
+
+const fn natural(integrated: bool) -> Memory {
+    if integrated {
+        Memory::Unified
+    } else {
+        Memory::Device
+    }
+}
+
+/// One weight on the device.
+#[derive(Debug)]
+pub(super) enum Weight {
+    /// f32
+    Vector(u64),
+    /// Parts of at most a chunk each, by rows.
+    Matrix(Vec<Part>),
+}
+
+/// Rows of a matrix, in tiles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) first: usize,
+    pub(super) tiles: Tiles,
+}
+
+impl Weight {
+    pub(super) fn vector(&self) -> u64 {
+        match self {
+            Self::Vector(address) => *address,
+            Self::Matrix(_) => unreachable!("a tape names a matrix where a vector belongs"),
+        }
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        match self {
+            Self::Matrix(parts) => parts,
+            Self::Vector(_) => unreachable!("a tape names a vector where a matrix belongs"),
+        }
+    }
+}
+
+/// The regions of a weight, each with its rows.
+pub(super) type Regions = Vec<(Range<usize>, Region)>;
+
+/// Where all weights will lie.
+pub(super) fn plan(infos: &[WeightInfo], activation: DType) -> Result<(Plan, Vec<Regions>), Error> {
+    let mut plan = Plan::new();
+    let planned: Result<_, _> = infos
+        .iter()
+        .map(|info| regions(&mut plan, info, activation))
+        .collect();
+    planned.map(|planned| (plan, planned))
+}
+
+fn regions(plan: &mut Plan, info: &WeightInfo, activation: DType) -> Result<Regions, Error> {
+    if info.rows == 1 {
+        return Ok(vec![(0..1, plan.add(4 * info.columns)?)]);
+    }
+    let storage = storage(info, activation);
+    let rows_each = part_rows(info, activation);
+    let starts = (0..info.rows).step_by(rows_each);
+    let parts = starts.map(|start| start..(start + rows_each).min(info.rows));
+    parts
+        .map(|rows| {
+            Ok((
+                rows.clone(),
+                plan.add(storage.matrix_bytes(rows.len(), info.columns))?,
+            ))
+        })
+        .collect()
+}
+
+/// Rows of a matrix that fit a chunk.
+pub(super) fn part_rows(info: &WeightInfo, activation: DType) -> usize {
+    let tile_bytes = storage(info, activation).tile_bytes(info.columns);
+    (CHUNK_BYTES / tile_bytes * TILE_ROWS).max(TILE_ROWS)
+}
+
+/// The form in which a matrix lies on the device.
+pub(super) const fn storage(info: &WeightInfo, activation: DType) -> Storage {
+    Storage::of(info.format, matches!(activation, DType::F16))
+}
+
+/// In which forms matrices lie, each once.
+pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> {
+    let matrices = infos.iter().filter(|info| info.rows > 1);
+    let storages: HashSet<_> = matrices.map(|info| storage(info, activation)).collect();
+    storages.into_iter().collect()
+}
+
+/// Activations, one arena a slot, long enough for every prepared tape.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    pub(super) held: Vec<(Arena, Region, u64)>,
+    /// Normed rows of a prompt, in the activations' type.
+    pub(super) normed: Option<(Arena, Region, u64)>,
+    /// Of a prompt's inputs, over 32 columns each: f32.
+    pub(super) sums: Option<(Arena, Region, u64)>,
+    /// f32 (rows, intermediate): of gates whose weights have another form than what multiplies them.
+    pub(super) gates: Option<(Arena, Region, u64)>,
+    /// Of attention, before its merge.
+    pub(super) partials: Option<(Arena, Region, u64)>,
+}
+
+/// Bytes of what `Slots` holds for a tape.
+#[derive(Debug)]
+pub(super) struct Needs {
+    pub(super) slots: Vec<usize>,
+    pub(super) normed: usize,
+    pub(super) sums: usize,
+    pub(super) gates: usize,
+    pub(super) partials: usize,
+}
+
+impl Needs {
+    pub(super) fn of(tape: &Tape) -> Self {
+        let bytes = |(index, info): (usize, &SlotInfo)| {
+            info.rows * stride(tape, Slot(index)) * info.dtype.bytes()
+        };
+        let (mut normed, mut widest, mut queries, mut gates) = (0, 0, 0, 0);
+        for op in &tape.ops {
+            match *op {
+                Op::GateUp {
+                    x, gate, up, out, ..
+                } => {
+                    normed = normed.max(padded(tape.slot(x).columns));
+                    if tape.weight(gate).format != tape.weight(up).format {
+                        gates = gates.max(stride(tape, out));
+                    }
+                }
+                Op::Qkv { x, .. } | Op::Head { x, .. } => {
+                    normed = normed.max(padded(tape.slot(x).columns));
+                }
+                Op::Project { input, .. } => widest = widest.max(stride(tape, input)),
+                Op::Attend { q, .. } => queries = queries.max(tape.slot(q).columns),
+                Op::Embed { .. } | Op::RopeStore { .. } | Op::Choose { .. } => {}
+            }
+        }
+        let prompt = tape.input == Input::Prompt;
+        Self {
+            slots: tape.slots.iter().enumerate().map(bytes).collect(),
+            // A row alone is normed on the way.
+            normed: if prompt || tape.rows > 1 {
+                tape.rows * normed * 2
+            } else {
+                0
+            },
+            sums: if prompt {
+                tape.rows * normed.max(widest) / 32 * 4
+            } else {
+                0
+            },
+            gates: tape.rows * gates * 4,
+            // Only a step splits its rows.
+            partials: if prompt {
+                0
+            } else {
+                attend::partial_bytes(tape.kv, tape.rows, queries)
+            },
+        }
+    }
+}
+
+impl Slots {
+    /// Makes room for a tape; whether anything moved.
+    pub(super) fn grow(
+        &mut self,
+        context: &Rc<Context>,
+        tape: &Tape,
+        stream: &mut Stream,
+    ) -> Result<bool, Error> {
+        let mut moved = false;
+        let needs = Needs::of(tape);
+        for (index, &bytes) in needs.slots.iter().enumerate() {
+            if self
+                .held
+                .get(index)
+                .is_none_or(|(_, region, _)| region.bytes() < bytes)
+            {
+                let slot = allocate(context, bytes, stream)?;
+                self.held.truncate(index.max(self.held.len()));
+                match self.held.get_mut(index) {
+                    Some(held) => *held = slot,
+                    None => self.held.push(slot),
+                }
+                moved = true;
+            }
+        }
+        let kept = [
+            (&mut self.normed, needs.normed),
+            (&mut self.sums, needs.sums),
+            (&mut self.gates, needs.gates),
+            (&mut self.partials, needs.partials),
+        ];
+        for (held, bytes) in kept {
+            if held
+                .as_ref()
+                .is_none_or(|(_, region, _)| region.bytes() < bytes)
+            {
+                *held = Some(allocate(context, bytes, stream)?);
+                moved = true;
+            }
+        }
+        Ok(moved)
+    }
+
+    pub(super) fn address(&self, slot: Slot) -> u64 {
+        self.held.get(slot.0).map_or(0, |(_, _, address)| *address)
+    }
+
+    pub(super) fn normed(&self) -> u64 {
+        self.normed.as_ref().map_or(0, |(_, _, address)| *address)
+    }
+
+    pub(super) fn sums(&self) -> u64 {
+        self.sums.as_ref().map_or(0, |(_, _, address)| *address)
+    }
+
+    pub(super) fn gates(&self) -> u64 {
+        self.gates.as_ref().map_or(0, |(_, _, address)| *address)
+    }
+
+    pub(super) fn partials(&self) -> u64 {
+        self.partials.as_ref().map_or(0, |(_, _, address)| *address)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.held
+            .iter()
+            .chain(&self.normed)
+            .chain(&self.sums)
+            .chain(&self.gates)
+            .chain(&self.partials)
+            .map(|(arena, _, _)| arena.bytes())
+            .sum()
+    }
+
+    /// Copies the logits that a tape has left.
+    pub(super) fn read_logits(
+        &self,
+        tape: &Tape,
+        out: &mut [f32],
+        stream: &mut Stream,
+    ) -> Result<(), Error> {
+        let head = tape.ops.iter().find_map(|op| match op {
+            Op::Head { logits, .. } => Some(logits),
+            _ => None,
+        });
+        let Some(logits) = head else {
+            return Ok(());
+        };
+        let Some((arena, region, _)) = self.held.get(logits.0) else {
+            return Ok(());
+        };
+        let mut bytes = vec![0; 4 * out.len()];
+        arena.read(*region, &mut bytes, stream)?;
+        for (value, bytes) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *value = f32::from_le_bytes(*bytes);
+        }
+        Ok(())
+    }
+}
+
+/// Elements from one row of a slot to the next: what feeds a matrix product is padded to whole units.
+pub(super) fn stride(tape: &Tape, slot: Slot) -> usize {
+    let info = tape.slot(slot);
+    if info.dtype == DType::F32 {
+        info.columns
+    } else {
+        padded(info.columns)
+    }
+}
+
+/// Zeroed: padding must read as zero, and nothing writes it.
+fn allocate(
+    context: &Rc<Context>,
+    bytes: usize,
+    stream: &mut Stream,
+) -> Result<(Arena, Region, u64), Error> {
+    let mut plan = Plan::new();
+    let region = plan.add(bytes)?;
+    let mut arena = Arena::new(context, Memory::Device, &plan)?;
+    arena.set(region, 0, stream)?;
+    let address = arena.address(region)?;
+    Ok((arena, region, address))
+}

@@ -1,0 +1,301 @@
+//! The CUDA executor: each operation of a step is one launch, and a step is one graph. Prompts have kernels of their own.
+//!
+//! It knows tapes, kernels and memory: not what a model is, nor where its weights come from. An address
+//! never changes once it has been launched with, so what was recorded stays good.
+
+mod attend;
+mod copy;
+mod footprint;
+mod inspect;
+mod kernels;
+mod launch;
+mod limits;
+mod load;
+mod memory;
+mod observe;
+mod opened;
+mod pages;
+mod product;
+mod prompt;
+mod queue;
+mod run;
+mod scratch;
+mod shapes;
+mod stamps;
+mod state;
+mod step;
+mod step_attend;
+mod thread;
+mod timed;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+pub use self::footprint::footprint;
+use self::kernels::Kernels;
+pub use self::limits::{Unsuited, suits};
+pub use self::memory::Places;
+use self::memory::{Slots, Weight};
+pub use self::opened::Device;
+use self::pages::Pages;
+use self::scratch::Scratch;
+use self::stamps::Stamps;
+use self::state::{Conversation, Listed};
+use self::step::Step;
+pub use crate::device::Error;
+pub use crate::device::Memory;
+use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
+use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran};
+use crate::tape::{
+    Angles, DType, Ending, GraphOptions, KvInfo, Pace, Source, StepState, Tape, WeightInfo,
+};
+
+// A tape has as many rows as a mailbox takes.
+const _: () = assert!(STEP_ROWS == crate::tape::STEP_ROWS);
+
+/// How to run on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub places: Places,
+    /// The most rows of a prompt that run at once.
+    pub rows: usize,
+    /// Of every tape that will run.
+    pub activation: DType,
+    pub graph: GraphOptions,
+    /// How long to spin for a token before the thread sleeps.
+    pub spin: Duration,
+}
+
+/// Steps that may be launched before the first one's token has been taken.
+const AHEAD: usize = 2;
+
+/// A step whose tokens have not been taken. It is made for every token, so it lies in place.
+#[derive(Clone, Copy, Debug)]
+struct Launched {
+    ran: Ran,
+    /// The conversation of each of its rows.
+    rows: [usize; STEP_ROWS],
+    count: usize,
+}
+
+impl Launched {
+    fn new(ran: Ran, regions: &[usize]) -> Self {
+        let mut rows = [0; STEP_ROWS];
+        let count = regions.len().min(STEP_ROWS);
+        rows[..count].copy_from_slice(&regions[..count]);
+        Self { ran, rows, count }
+    }
+
+    fn regions(&self) -> &[usize] {
+        &self.rows[..self.count]
+    }
+}
+
+/// A model's weights, cache and activations on a device, and the graph of its step.
+#[derive(Debug)]
+pub struct Cuda {
+    // Dropped in this order: what can still run before what it runs on.
+    graph: DecodeGraph<Graph>,
+    prompts: Buckets<Graph>,
+    /// Steps launched whose tokens have not been taken, oldest first.
+    pending: VecDeque<Launched>,
+    /// The end of step n is marked in place n % AHEAD.
+    ends: [Event; AHEAD],
+    kernels: Kernels,
+    weights: Vec<Weight>,
+    slots: Slots,
+    pages: Pages,
+    /// Of each region of the cache.
+    conversations: Vec<Conversation>,
+    /// The one whose turn runs.
+    region: usize,
+    listed: Listed,
+    /// How often an address has changed.
+    moves: u64,
+    scratch: Scratch,
+    stamps: Option<Stamps>,
+    /// Of steps that are timed in passing.
+    in_passing: Option<Stamps>,
+    weight_arena: Arena,
+    stream: Stream,
+    context: Rc<Context>,
+    image: &'static str,
+    options: Options,
+    kv: KvInfo,
+    vocabulary: usize,
+    /// Steps and prompts that have ended with a token since the start, wanted or not.
+    sequence: u32,
+    pace: Pace,
+    /// When the last token was taken while nothing more was queued.
+    idle_since: Option<Instant>,
+    /// The rows of logits of the last run that ended with them.
+    logits: Vec<f32>,
+}
+
+impl Cuda {
+    /// Allocates everything but the slots on a device, and fills the weights from `source`; `read` hears of the bytes of
+    /// each piece.
+    ///
+    /// # Errors
+    /// If there is not enough memory, or `source` fails.
+    pub fn new<S: Source>(
+        Device { context, modules }: Device,
+        infos: &[WeightInfo],
+        angles: &[Angles],
+        kv: KvInfo,
+        options: Options,
+        (source, read): (&S, &mut dyn FnMut(usize)),
+    ) -> Result<Self, S::Error>
+    where
+        S::Error: From<Error>,
+    {
+        let mut stream = Stream::new(&context)?;
+        let integrated = context.properties().integrated;
+        let storages = memory::storages(infos, options.activation);
+        let kernels = Kernels::load(&modules, options.activation, kv, &storages)?;
+        let (weight_arena, weights) = load::load(
+            &context,
+            options.places.weights(integrated),
+            (infos, options.activation),
+            &mut stream,
+            (source, read),
+        )?;
+        let pages = Pages::new(&context, options.places.kv(integrated), kv, &mut stream)?;
+        let vocabulary = infos.first().map_or(0, |table| table.rows);
+        let widths = (vocabulary, options.rows);
+        let scratch = Scratch::new(&context, angles, kv, widths, &mut stream)?;
+        let graph = &options.graph;
+        let mut cuda = Self {
+            graph: DecodeGraph::new(graph.mode, graph.verify_addresses),
+            prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
+            pending: VecDeque::with_capacity(AHEAD),
+            ends: [Event::new(&context)?, Event::new(&context)?],
+            kernels,
+            weights,
+            slots: Slots::default(),
+            pages,
+            conversations: vec![Conversation::default(); kv.slots],
+            region: 0,
+            listed: Listed::default(),
+            moves: 0,
+            scratch,
+            stamps: None,
+            in_passing: None,
+            weight_arena,
+            stream,
+            image: modules.kind(),
+            context,
+            options,
+            kv,
+            vocabulary,
+            sequence: 0,
+            pace: Pace::default(),
+            idle_since: None,
+            logits: Vec::new(),
+        };
+        cuda.give_tables()?;
+        Ok(cuda)
+    }
+
+    /// Has the device know the pages of all conversations, before any of them begins.
+    fn give_tables(&mut self) -> Result<(), Error> {
+        let addresses = self.pages.addresses()?;
+        for (index, address) in addresses.iter().enumerate() {
+            self.scratch.tables.set(index, *address);
+        }
+        let bytes: Vec<u8> = addresses.iter().flat_map(|at| at.to_le_bytes()).collect();
+        let tables = self.scratch.device_tables;
+        self.scratch.arena.write(tables, &bytes, &mut self.stream)
+    }
+
+    /// The device and the image that runs on it, for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let properties = self.context.properties();
+        format!("{}, {}", properties.name, self.image)
+    }
+
+    /// The multiprocessors that kernels run on, and all that the device has.
+    #[must_use]
+    pub fn multiprocessors(&self) -> (u32, u32) {
+        let properties = self.context.properties();
+        (properties.multiprocessors, properties.all_multiprocessors)
+    }
+
+    /// Where generation of the turn that runs stands.
+    #[must_use]
+    pub fn state(&self) -> StepState {
+        self.state_of(self.region)
+    }
+
+    /// Where generation of a region stands.
+    #[must_use]
+    pub fn state_of(&self, region: usize) -> StepState {
+        self.conversations[region].state
+    }
+
+    /// Makes room for a tape.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn prepare(&mut self, tape: &Tape) -> Result<(), Error> {
+        if self.slots.grow(&self.context, tape, &mut self.stream)? {
+            self.moves += 1;
+        }
+        Ok(())
+    }
+
+    /// Bytes of activations and scratch.
+    #[must_use]
+    pub fn activation_bytes(&self) -> u64 {
+        self.slots.bytes() + self.scratch.arena.bytes()
+    }
+
+    /// Gives unified weights over to the stream when they are first needed: a discrete device begins to move them
+    /// then.
+    fn give_weights(&mut self) -> Result<(), Error> {
+        self.weight_arena.attach(&mut self.stream)
+    }
+
+    fn key(&self, tape: &Tape) -> Key {
+        Key {
+            rows: tape.rows,
+            token: tape.ending == Ending::Token,
+            // It is found on the device.
+            region: 0,
+            moves: self.moves,
+        }
+    }
+
+    /// A tape, ready to be launched, beside the graphs that may do it.
+    fn split<'a>(
+        &'a mut self,
+        tape: &'a Tape,
+    ) -> (Step<'a>, &'a mut DecodeGraph<Graph>, &'a mut Buckets<Graph>) {
+        let ahead = narrow(self.pending.len());
+        let step = Step {
+            work: launch::Work {
+                kernels: &self.kernels,
+                multiprocessors: self.context.properties().multiprocessors,
+                weights: &self.weights,
+                slots: &self.slots,
+                addresses: &self.scratch.addresses,
+                pages: &self.pages,
+                kv: self.kv,
+            },
+            stream: &mut self.stream,
+            tape,
+            layout: self.moves * (STEP_ROWS + 1) as u64 + tape.rows.min(STEP_ROWS) as u64,
+            notes: self.stamps.as_ref().map(Stamps::notes),
+            mailbox: &self.scratch.tokens,
+            sequence: self.sequence.wrapping_add(ahead + 1),
+        };
+        (step, &mut self.graph, &mut self.prompts)
+    }
+}
+
+/// Positions and rows are bounded by the context, which is far below 2^32.
+fn narrow(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}

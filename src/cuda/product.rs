@@ -1,0 +1,197 @@
+//! The products of a step's row: a launch for matrices of one form and width.
+//!
+//! What differs in form, as some files mix them within a layer, is launched apart: each output is summed by itself, so
+//! that changes no bit.
+
+use super::kernels::STEP_BLOCKS;
+use super::launch::Work;
+use super::narrow;
+use super::queue::Queue;
+use crate::device::{Error, Geometry, STEP_ROWS, StepArgs, Tiles};
+use crate::quant::{Format, Storage};
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+
+/// Shared memory of a multiprocessor that blocks may share: an Orin's, and that of larger ones beside their first cache.
+const MULTIPROCESSOR_SHARED: usize = 163 << 10;
+
+/// What becomes of outputs: `Outcome` of `kernels/tile.cuh`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Outcome {
+    Stored = 0,
+    /// To what is there.
+    Added = 1,
+    /// silu of the first times the second.
+    Gated = 2,
+    /// silu of it, in f32.
+    Silu = 3,
+    /// Times what `Silu` has left.
+    Multiplied = 4,
+}
+
+/// Bytes of shared memory: the rows, what goes off the sums of each block of theirs, what eight warps have summed, twice,
+/// and the warps' rings. `Rows` and `Ring` of `kernels/step/product.cuh`.
+pub(super) fn shared(of: Storage, rows: usize, columns: usize) -> usize {
+    let (apart, places, fours) = if rows == 1 {
+        (0, 1, 1)
+    } else {
+        (32, STEP_ROWS, STEP_ROWS / 2)
+    };
+    let layout = of.layout();
+    let excess = layout
+        .block_columns
+        .map_or(0, |block| columns / block * 16 * fours);
+    let unit = layout.unit() + layout.head;
+    let together = if unit < 2048 { 2 * unit } else { unit };
+    let depth = match (rows, of.format()) {
+        (_, Format::F32) => 4,
+        (1, _) if unit >= 2048 => 6,
+        (1, _) => (4608 / together).clamp(2, 4),
+        _ => (6528 / together).clamp(2, 4),
+    };
+    2 * (columns + apart) * rows + excess + 2 * 8 * 16 * 4 * places + 8 * depth * together
+}
+
+/// Runs of neighbours of one form; what there is none of has no rows.
+pub(super) fn runs(weights: &[Tiles; 3]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+    let mut first = 0;
+    std::iter::from_fn(move || {
+        let of = weights.get(first).filter(|weight| weight.rows > 0)?;
+        let other = |next: &usize| weights[*next].rows == 0 || weights[*next].format != of.format;
+        let run = first..(first + 1..3).find(other).unwrap_or(3);
+        first = run.end;
+        Some(run)
+    })
+}
+
+/// Of three of a kind those of a run, first things first.
+pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize>) -> [T; 3] {
+    std::array::from_fn(|index| {
+        let at = run.start + index;
+        if at < run.end { all[at] } else { T::default() }
+    })
+}
+
+impl Work<'_> {
+    /// Launches one for each run of weights of one form; `args` says of what and where to.
+    pub(super) fn product(&self, queue: &mut Queue<'_>, args: StepArgs) -> Result<(), Error> {
+        for run in runs(&[args.weight0, args.weight1, args.weight2]) {
+            let [weight0, weight1, weight2] =
+                of_run([args.weight0, args.weight1, args.weight2], &run);
+            let [bias0, bias1, bias2] = of_run([args.bias0, args.bias1, args.bias2], &run);
+            let [out0, out1, out2] = of_run([args.out0, args.out1, args.out2], &run);
+            let of = StepArgs {
+                weight0,
+                weight1,
+                weight2,
+                bias0,
+                bias1,
+                bias2,
+                out0,
+                out1,
+                out2,
+                ..args
+            };
+            self.alike(queue, of)?;
+        }
+        Ok(())
+    }
+
+    /// silu of gate times up.
+    pub(super) fn gated(&self, queue: &mut Queue<'_>, args: StepArgs) -> Result<(), Error> {
+        if args.weight0.format == args.weight1.format {
+            let outcome = Outcome::Gated as u32;
+            return self.alike(queue, StepArgs { outcome, ..args });
+        }
+        let gates = self.slots.gates();
+        let silu = StepArgs {
+            weight1: Tiles::default(),
+            out0: gates,
+            outcome: Outcome::Silu as u32,
+            ..args
+        };
+        self.alike(queue, silu)?;
+        let multiplied = StepArgs {
+            weight0: args.weight1,
+            weight1: Tiles::default(),
+            out1: gates,
+            outcome: Outcome::Multiplied as u32,
+            ..args
+        };
+        self.alike(queue, multiplied)
+    }
+
+    /// Rows that do not fit shared memory together go one half after the other.
+    fn alike(&self, queue: &mut Queue<'_>, args: StepArgs) -> Result<(), Error> {
+        let storage = Storage::of_code(args.weight0.format);
+        let missing = || Error::NoKernel {
+            kernel: format!("step of format {}", args.weight0.format),
+        };
+        let storage = storage.ok_or_else(missing)?;
+        let kernel = self.kernels.step(storage, args.rows).ok_or_else(missing)?;
+        let room = kernel.shared();
+        let mut at_once = args.rows;
+        while at_once > 1 && shared(storage, at_once as usize, args.stride as usize) > room {
+            at_once /= 2;
+        }
+        let kernel = self.kernels.step(storage, at_once).ok_or_else(missing)?;
+        let tiles = |weight: Tiles| weight.rows.div_ceil(16);
+        let all = if args.outcome == Outcome::Gated as u32 {
+            tiles(args.weight0)
+        } else {
+            tiles(args.weight0) + tiles(args.weight1) + tiles(args.weight2)
+        };
+        let shared = shared(storage, at_once as usize, args.stride as usize);
+        // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
+        let fits = (MULTIPROCESSOR_SHARED / shared).clamp(1, STEP_BLOCKS as usize);
+        let blocks = all.min(self.multiprocessors.max(1) * narrow(fits));
+        let geometry = Geometry {
+            shared: narrow(shared),
+            ..Geometry::new(blocks, THREADS)
+        };
+        for first in (0..args.rows).step_by(at_once as usize) {
+            queue.launch(kernel, geometry, &part(args, first, at_once))?;
+        }
+        Ok(())
+    }
+}
+
+/// `rows` rows of a step, from one of them on.
+fn part(args: StepArgs, first: u32, rows: u32) -> StepArgs {
+    let skip = |address: u64, columns: u32, bytes: u64| {
+        if address == 0 {
+            0
+        } else {
+            address + u64::from(first) * u64::from(columns) * bytes
+        }
+    };
+    let wide = |weight: Tiles| {
+        if args.out_stride > 0 {
+            args.out_stride
+        } else {
+            weight.rows
+        }
+    };
+    let rounded = |outcome: Outcome| args.outcome == outcome as u32;
+    let bytes = if rounded(Outcome::Gated) || rounded(Outcome::Multiplied) {
+        2
+    } else {
+        4
+    };
+    StepArgs {
+        out0: skip(args.out0, wide(args.weight0), bytes),
+        // Of `Multiplied` the gates, which lie as the outputs do.
+        out1: if rounded(Outcome::Multiplied) {
+            skip(args.out1, wide(args.weight0), 4)
+        } else {
+            skip(args.out1, wide(args.weight1), 4)
+        },
+        out2: skip(args.out2, wide(args.weight2), 4),
+        x: skip(args.x, args.hidden, 4),
+        input: skip(args.input, args.stride, 2),
+        rows,
+        ..args
+    }
+}

@@ -1,0 +1,225 @@
+//! The products of a prompt: norms and sums before them, then a launch for matrices of one form and width.
+//!
+//! A launch takes up to three matrices. What differs in form, as some files mix them within a layer, is launched apart:
+//! each output is summed by itself, so that changes no bit.
+
+use super::launch::Work;
+use super::memory::stride;
+use super::narrow;
+use super::product::{Outcome, of_run, runs};
+use super::queue::Queue;
+use super::shapes::{self, SHAPES};
+use crate::device::{Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
+use crate::quant::Storage;
+use crate::tape::{Slot, Tape, WeightId};
+
+/// Threads of a block of the small kernels.
+const THREADS: u32 = 256;
+/// Launches for one tape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prompt<'a> {
+    pub(super) work: &'a Work<'a>,
+    pub(super) tape: &'a Tape,
+}
+
+/// Rows that are ready to be multiplied.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inputs {
+    address: u64,
+    stride: u32,
+}
+
+impl Prompt<'_> {
+    /// The normed rows of x, and their sums.
+    pub(super) fn norm(
+        &self,
+        queue: &mut Queue<'_>,
+        (x, norm, epsilon): (Slot, WeightId, f32),
+    ) -> Result<Inputs, Error> {
+        let hidden = narrow(self.tape.slot(x).columns);
+        let args = NormArgs {
+            x: self.work.slot(x),
+            weight: self.work.vector(norm),
+            out: self.work.slots.normed(),
+            sums: self.work.slots.sums(),
+            count: self.count(),
+            stamp: queue.stamp(),
+            hidden,
+            stride: hidden.next_multiple_of(64),
+            epsilon,
+            pad: 0,
+        };
+        let geometry = Geometry::new(self.rows(), THREADS);
+        queue.launch(&self.work.kernels.norm, geometry, &args)?;
+        Ok(Inputs {
+            address: args.out,
+            stride: args.stride,
+        })
+    }
+
+    /// A slot's rows, with their sums if the weight they are to meet needs them.
+    pub(super) fn summed(
+        &self,
+        queue: &mut Queue<'_>,
+        input: Slot,
+        weight: Tiles,
+    ) -> Result<Inputs, Error> {
+        let inputs = Inputs {
+            address: self.work.slot(input),
+            stride: narrow(stride(self.tape, input)),
+        };
+        if Storage::of_code(weight.format).is_some_and(|of| of.layout().has_minimum) {
+            let args = SumsArgs {
+                input: inputs.address,
+                sums: self.work.slots.sums(),
+                count: self.count(),
+                stamp: queue.stamp(),
+                stride: inputs.stride,
+                pad: 0,
+            };
+            let geometry = Geometry::new(self.rows(), THREADS);
+            queue.launch(&self.work.kernels.sums, geometry, &args)?;
+        }
+        Ok(inputs)
+    }
+
+    /// `out[i] = weight[i] input + bias[i]`
+    pub(super) fn linear(
+        &self,
+        queue: &mut Queue<'_>,
+        input: Inputs,
+        matrices: &[Tiles; 3],
+        added: &[u64; 3],
+        filled: &[u64; 3],
+    ) -> Result<(), Error> {
+        for run in runs(matrices) {
+            let [weight0, weight1, weight2] = of_run(*matrices, &run);
+            let [bias0, bias1, bias2] = of_run(*added, &run);
+            let [out0, out1, out2] = of_run(*filled, &run);
+            let args = PromptArgs {
+                weight0,
+                weight1,
+                weight2,
+                bias0,
+                bias1,
+                bias2,
+                out0,
+                out1,
+                out2,
+                outcome: Outcome::Stored as u32,
+                ..PromptArgs::default()
+            };
+            self.launch(queue, input, args)?;
+        }
+        Ok(())
+    }
+
+    /// `x += weight input`
+    pub(super) fn project(
+        &self,
+        queue: &mut Queue<'_>,
+        input: Inputs,
+        weight: Tiles,
+        x: u64,
+    ) -> Result<(), Error> {
+        let args = PromptArgs {
+            weight0: weight,
+            out0: x,
+            outcome: Outcome::Added as u32,
+            ..PromptArgs::default()
+        };
+        self.launch(queue, input, args)
+    }
+
+    /// `out = silu(gate input) * (up input)`, rounded; elements from one row of out to the next.
+    pub(super) fn gate_up(
+        &self,
+        queue: &mut Queue<'_>,
+        input: Inputs,
+        [gate, up]: [Tiles; 2],
+        (out0, out_stride): (u64, u32),
+    ) -> Result<(), Error> {
+        let args = PromptArgs {
+            weight0: gate,
+            weight1: up,
+            out0,
+            out_stride,
+            outcome: Outcome::Gated as u32,
+            ..PromptArgs::default()
+        };
+        if gate.format == up.format {
+            return self.launch(queue, input, args);
+        }
+        // One form of weights a launch: silu waits in f32 for what it is multiplied by.
+        let silu = PromptArgs {
+            weight1: Tiles::default(),
+            out0: self.work.slots.gates(),
+            outcome: Outcome::Silu as u32,
+            ..args
+        };
+        self.launch(queue, input, silu)?;
+        let multiplied = PromptArgs {
+            weight0: up,
+            weight1: Tiles::default(),
+            out1: self.work.slots.gates(),
+            outcome: Outcome::Multiplied as u32,
+            ..args
+        };
+        self.launch(queue, input, multiplied)
+    }
+
+    /// Part of the logits of all rows.
+    pub(super) fn head(
+        &self,
+        queue: &mut Queue<'_>,
+        input: Inputs,
+        weight: Tiles,
+        (out0, out_stride): (u64, u32),
+    ) -> Result<(), Error> {
+        let args = PromptArgs {
+            weight0: weight,
+            out0,
+            out_stride,
+            outcome: Outcome::Stored as u32,
+            ..PromptArgs::default()
+        };
+        self.launch(queue, input, args)
+    }
+
+    fn launch(&self, queue: &mut Queue<'_>, input: Inputs, args: PromptArgs) -> Result<(), Error> {
+        let args = PromptArgs {
+            input: input.address,
+            sums: self.work.slots.sums(),
+            count: self.count(),
+            stamp: queue.stamp(),
+            rows: self.rows(),
+            stride: input.stride,
+            ..args
+        };
+        let weights = [args.weight0, args.weight1, args.weight2];
+        let tiles = weights.iter().map(|weight| weight.rows.div_ceil(16)).sum();
+        let missing = || Error::NoKernel {
+            kernel: format!("prompt of format {}", args.weight0.format),
+        };
+        let storage = Storage::of_code(args.weight0.format).ok_or_else(missing)?;
+        let multiprocessors = self.work.multiprocessors.max(1);
+        let index = shapes::quickest(storage, args.rows, tiles, multiprocessors);
+        let kernel = self.work.kernels.prompt(storage, index);
+        let shape = &SHAPES[index];
+        let geometry = Geometry {
+            grid: shape.grid(args.rows, tiles),
+            block: [shape.threads, 1, 1],
+            shared: shape.shared(storage),
+        };
+        queue.launch(kernel.ok_or_else(missing)?, geometry, &args)
+    }
+
+    fn rows(&self) -> u32 {
+        narrow(self.tape.rows)
+    }
+
+    /// Where the number of real rows is.
+    fn count(&self) -> u64 {
+        self.work.addresses.prompt + Row::COUNT_AT
+    }
+}

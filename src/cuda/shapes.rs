@@ -1,0 +1,134 @@
+//! Which shape of tile a prompt's product takes: the other side of `kernels/prompt/shapes.cuh`.
+//!
+//! Bits do not depend on the choice, so it may depend on the device. Large tiles read their inputs least often; of
+//! a small problem they leave most of the device idle.
+
+use crate::quant::Storage;
+
+/// A tile of a block, and what one costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) name: &'static str,
+    pub(super) tokens: u32,
+    /// Of 16 weight rows.
+    pub(super) tiles: u32,
+    pub(super) threads: u32,
+    stages: u32,
+    plain: Cost,
+    blocks: Cost,
+}
+
+/// Time of 64 columns of one tile where a multiprocessor has many, and where it has but one; measured on an H200 with
+/// f16 and with Q4_0, in microseconds. Only their ratios matter.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    among_many: f32,
+    alone: f32,
+}
+
+impl Cost {
+    const fn of(among_many: f32, alone: f32) -> Self {
+        Self { among_many, alone }
+    }
+}
+
+pub(super) const SHAPES: [Shape; 3] = [
+    Shape {
+        name: "64x128",
+        tokens: 64,
+        tiles: 8,
+        threads: 128,
+        stages: 3,
+        plain: Cost::of(0.388, 0.6),
+        blocks: Cost::of(0.506, 0.72),
+    },
+    Shape {
+        name: "64x64",
+        tokens: 64,
+        tiles: 4,
+        threads: 128,
+        stages: 4,
+        plain: Cost::of(0.255, 0.35),
+        blocks: Cost::of(0.305, 0.5),
+    },
+    Shape {
+        name: "16x64",
+        tokens: 16,
+        tiles: 4,
+        threads: 64,
+        stages: 8,
+        plain: Cost::of(0.14, 0.37),
+        blocks: Cost::of(0.123, 0.37),
+    },
+];
+
+impl Shape {
+    /// Whether there is a kernel of it: weights of four bytes leave no room for the largest.
+    pub(super) fn suits(&self, storage: Storage) -> bool {
+        storage.layout().quants <= 2048 || self.tiles < 8
+    }
+
+    /// Bytes of a block's shared memory: `Stage` of `kernels/prompt/product.cuh`.
+    pub(super) fn shared(&self, storage: Storage) -> u32 {
+        let layout = storage.layout();
+        let unit = super::narrow(layout.unit() + layout.head);
+        let sums = if layout.has_minimum { 8 } else { 0 };
+        self.stages * (self.tokens * (128 + sums) + self.tiles * unit)
+    }
+
+    /// Blocks along tokens and weights.
+    pub(super) const fn grid(&self, rows: u32, tiles: u32) -> [u32; 3] {
+        [rows.div_ceil(self.tokens), tiles.div_ceil(self.tiles), 1]
+    }
+
+    /// `None` where there is no kernel of it.
+    fn cost(
+        &self,
+        storage: Storage,
+        (rows, tiles): (u32, u32),
+        multiprocessors: u32,
+    ) -> Option<f32> {
+        if !self.suits(storage) {
+            return None;
+        }
+        let cost = if storage.layout().block_columns.is_some() {
+            self.blocks
+        } else {
+            self.plain
+        };
+        let [tokens, weights, _] = self.grid(rows, tiles);
+        #[allow(clippy::cast_precision_loss)] // there are far fewer than 2^24
+        let each = (tokens * weights).div_ceil(multiprocessors) as f32;
+        Some((each * cost.among_many).max(cost.alone))
+    }
+}
+
+/// The quickest for `rows` inputs and so many tiles of weights.
+pub(super) fn quickest(storage: Storage, rows: u32, tiles: u32, multiprocessors: u32) -> usize {
+    let cost = |index: usize| SHAPES[index].cost(storage, (rows, tiles), multiprocessors);
+    let costs = (0..SHAPES.len()).filter_map(|index| Some((index, cost(index)?)));
+    costs
+        .min_by(|(_, a), (_, b)| a.total_cmp(b))
+        .map_or(SHAPES.len() - 1, |(index, _)| index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quant::Format;
+
+    #[test]
+    fn large_problems_take_large_tiles_and_small_ones_spread() {
+        let chosen = |format, rows, weights: u32, multiprocessors| {
+            let storage = Storage::Stored(format);
+            SHAPES[quickest(storage, rows, weights / 16, multiprocessors)].name
+        };
+        assert_eq!(chosen(Format::F16, 2048, 19456, 132), "64x128");
+        assert_eq!(chosen(Format::F16, 512, 2560, 132), "64x64");
+        assert_eq!(chosen(Format::F32, 2048, 19456, 132), "64x64");
+        assert_eq!(chosen(Format::Q4_0, 2048, 19456, 132), "64x128");
+        assert_eq!(chosen(Format::Q4_0, 512, 2560, 132), "64x64");
+        assert_eq!(chosen(Format::Q4_0, 16, 6144, 132), "16x64");
+        assert_eq!(chosen(Format::Q4_0, 512, 2560, 16), "64x128");
+    }
+}

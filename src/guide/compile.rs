@@ -1,0 +1,165 @@
+//! Grammars become guides: for one model's vocabulary, within limits, and once for each that is asked for again.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use llguidance::api::{GrammarInit, ParserLimits};
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::{Logger, Matcher, ParserFactory};
+use toktrie::InferenceCapabilities;
+
+use super::{Grammar, GrammarError, Guide, Stage, vocabulary};
+use crate::model::language::Words;
+
+/// Compiled grammars that are kept for whoever asks again.
+const KEPT: usize = 32;
+
+/// What a grammar may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of what a caller says.
+    pub bytes: usize,
+    /// Nodes of regular expressions that compiling may make, and symbols of the grammar.
+    pub work: usize,
+}
+
+impl Limits {
+    /// Where nobody says: the largest schemas in use take a fifth of it.
+    pub const USUAL: Self = Self {
+        bytes: 256 << 10,
+        work: 500_000,
+    };
+}
+
+/// Compiles for one vocabulary.
+pub struct Grammars {
+    words: Words,
+    /// Made when it is first needed, or before: of a vocabulary of 150,000 tokens that takes a fifth of a second.
+    factory: OnceLock<Option<ParserFactory>>,
+    compiled: Mutex<VecDeque<(Grammar, Matcher)>>,
+}
+
+impl Grammars {
+    #[must_use]
+    pub fn new(words: Words) -> Self {
+        Self {
+            words,
+            factory: OnceLock::new(),
+            compiled: Mutex::default(),
+        }
+    }
+
+    /// Makes what all grammars share.
+    pub fn prepare(&self) {
+        self.factory();
+    }
+
+    /// What goes along with an answer to `prompt`. `thinks` is `false` for an answer that may not begin with thoughts.
+    ///
+    /// # Errors
+    /// If the grammar is wrong, or larger than `limits`, or the vocabulary has no end.
+    pub fn guide(
+        &self,
+        grammar: &Grammar,
+        limits: Limits,
+        prompt: &[u32],
+        thinks: bool,
+    ) -> Result<Guide, GrammarError> {
+        let matcher = self.matcher(grammar, limits)?;
+        let thinking = self.words.thinking();
+        let of_thinking = |token: &&u32| thinking.is_some_and(|both| both.contains(token));
+        let stage = match (prompt.iter().rev().find(of_thinking), thinking) {
+            (Some(last), Some([begin, _])) if *last == begin => Stage::Thinks,
+            (_, Some(_)) if thinks => Stage::Begins,
+            _ => Stage::Answers,
+        };
+        Ok(Guide::new(matcher, thinking, stage))
+    }
+
+    fn matcher(&self, grammar: &Grammar, limits: Limits) -> Result<Matcher, GrammarError> {
+        let bytes = grammar.bytes();
+        if bytes > limits.bytes {
+            return Err(GrammarError::TooLong {
+                option: grammar.option(),
+                bytes,
+                limit: limits.bytes,
+            });
+        }
+        let mut compiled = self.compiled();
+        if let Some(at) = compiled.iter().position(|(known, _)| known == grammar)
+            && let Some(known) = compiled.remove(at)
+        {
+            let matcher = known.1.deep_clone();
+            compiled.push_back(known);
+            return Ok(matcher);
+        }
+        drop(compiled);
+        let matcher = self.compile(grammar, limits)?;
+        let mut compiled = self.compiled();
+        if compiled.len() >= KEPT {
+            compiled.pop_front();
+        }
+        compiled.push_back((grammar.clone(), matcher.deep_clone()));
+        Ok(matcher)
+    }
+
+    fn compile(&self, grammar: &Grammar, limits: Limits) -> Result<Matcher, GrammarError> {
+        let factory = self.factory().ok_or(GrammarError::NoVocabulary)?;
+        let limits = ParserLimits {
+            initial_lexer_fuel: limits.work as u64,
+            max_grammar_size: limits.work,
+            // What an error says of the answer so far is nobody's.
+            verbose_errors: false,
+            ..ParserLimits::default()
+        };
+        let parser = factory.create_parser_from_init_ext(
+            GrammarInit::Serialized(grammar.top_level()?),
+            Logger::new(0, 0),
+            capabilities(),
+            limits,
+        );
+        let mut matcher = Matcher::new(parser);
+        // What cannot even begin is refused here, where its caller still waits.
+        if matcher.compute_ff_tokens().is_empty() && !matcher.is_stopped() {
+            let _ = matcher.compute_mask();
+        }
+        match matcher.get_error() {
+            Some(why) => Err(grammar.wrong(&why)),
+            None => Ok(matcher),
+        }
+    }
+
+    fn factory(&self) -> Option<&ParserFactory> {
+        let make = || {
+            let environment = vocabulary::environment(&self.words)?;
+            let slices = SlicedBiasComputer::general_slices();
+            let mut factory = ParserFactory::new(&environment, capabilities(), &slices).ok()?;
+            factory.quiet();
+            Some(factory)
+        };
+        self.factory.get_or_init(make).as_ref()
+    }
+
+    fn compiled(&self) -> MutexGuard<'_, VecDeque<(Grammar, Matcher)>> {
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tokens that must come are told as such; an answer is never taken back.
+fn capabilities() -> InferenceCapabilities {
+    InferenceCapabilities {
+        ff_tokens: true,
+        ..InferenceCapabilities::default()
+    }
+}
+
+impl fmt::Debug for Grammars {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let compiled = self.compiled().len();
+        formatter
+            .debug_struct("Grammars")
+            .field("compiled", &compiled)
+            .finish_non_exhaustive()
+    }
+}

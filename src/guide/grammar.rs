@@ -1,0 +1,135 @@
+//! What an answer must fit, as callers say it.
+
+use llguidance::api::TopLevelGrammar;
+use serde_json::{Value, json};
+
+/// Groups in groups.
+const DEEPEST: usize = 128;
+
+/// What an answer must fit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Grammar {
+    /// A JSON Schema: the answer is JSON that it accepts.
+    JsonSchema(String),
+    /// Any JSON object.
+    Json,
+    /// A regular expression, of the whole answer.
+    Regex(String),
+    /// Lark's syntax, with llguidance's extensions; `start` is the answer.
+    Lark(String),
+    /// One of these texts.
+    Choice(Vec<String>),
+}
+
+/// Why nothing can be made of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrammarError {
+    #[error("option {option:?}: {why}")]
+    Wrong { option: &'static str, why: String },
+    #[error("option {option:?} has {bytes} bytes; {limit} are allowed (limits.grammar_bytes)")]
+    TooLong {
+        option: &'static str,
+        bytes: usize,
+        limit: usize,
+    },
+    #[error("option {option:?} nests {depth} deep; {DEEPEST} are allowed")]
+    TooDeep { option: &'static str, depth: usize },
+    #[error(
+        "this model's vocabulary has no token that ends an answer, so that nothing can bound one"
+    )]
+    NoVocabulary,
+}
+
+impl Grammar {
+    /// The option that callers give it by.
+    #[must_use]
+    pub const fn option(&self) -> &'static str {
+        match self {
+            Self::JsonSchema(_) => "json_schema",
+            Self::Json => "json",
+            Self::Regex(_) => "regex",
+            Self::Lark(_) => "grammar",
+            Self::Choice(_) => "choice",
+        }
+    }
+
+    /// Bytes of what the caller said.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Json => 0,
+            Self::JsonSchema(text) | Self::Regex(text) | Self::Lark(text) => text.len(),
+            Self::Choice(texts) => texts.iter().map(String::len).sum(),
+        }
+    }
+
+    pub(super) fn wrong(&self, why: &impl ToString) -> GrammarError {
+        let why = why.to_string();
+        // Where llguidance leaves out what it was asked not to say.
+        let why = why.split("<non-verbose").next().unwrap_or_default();
+        GrammarError::Wrong {
+            option: self.option(),
+            why: why.trim_end().to_owned(),
+        }
+    }
+
+    /// The same in llguidance's words.
+    pub(super) fn top_level(&self) -> Result<TopLevelGrammar, GrammarError> {
+        if let Self::Regex(text) | Self::Lark(text) = self {
+            let depth = depth(text);
+            if depth > DEEPEST {
+                let option = self.option();
+                return Err(GrammarError::TooDeep { option, depth });
+            }
+        }
+        Ok(match self {
+            Self::JsonSchema(text) => {
+                let schema = serde_json::from_str(text).map_err(|error| self.wrong(&error))?;
+                TopLevelGrammar::from_json_schema(spaced(schema))
+            }
+            Self::Json => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),
+            Self::Regex(text) => TopLevelGrammar::from_regex(text),
+            Self::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
+            Self::Choice(texts) => {
+                // JSON's escapes are Lark's.
+                let quoted: Vec<_> = texts.iter().map(|text| json!(text).to_string()).collect();
+                TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | ")))
+            }
+        })
+    }
+}
+
+/// How deep groups lie in each other, at most: those that are only text count as well. To find that out by parsing takes
+/// hundreds of megabytes for a text of nothing else.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest, mut escaped) = (0_usize, 0, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// JSON as models write it on one line. Free space between its parts would cost tokens, and a small model never comes to an
+/// end of it; a schema that wants another says so itself.
+fn spaced(mut schema: Value) -> Value {
+    if schema == Value::Bool(true) {
+        schema = json!({});
+    }
+    if let Some(schema) = schema.as_object_mut()
+        && !schema.contains_key("x-guidance")
+    {
+        let spacing = json!({
+            "whitespace_flexible": false,
+            "item_separator": ", ",
+            "key_separator": ": ",
+        });
+        schema.insert("x-guidance".into(), spacing);
+    }
+    schema
+}

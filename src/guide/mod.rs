@@ -1,0 +1,181 @@
+//! What may come next: an answer that must fit a schema, a regular expression or a grammar.
+//!
+//! A `Grammar` is what a caller asks for. `Grammars` compiles it for one model's vocabulary (with llguidance), and a `Guide`
+//! goes along with one answer: it is told each token, and says which may follow, or which must. It chooses nothing, and it
+//! knows nothing of conversations, devices or threads.
+
+mod compile;
+mod grammar;
+mod vocabulary;
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use llguidance::Matcher;
+use llguidance::api::StopReason;
+
+pub use compile::{Grammars, Limits};
+pub use grammar::{Grammar, GrammarError};
+
+use crate::sampler::Mask;
+
+/// What may follow the tokens of an answer so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Anything: the model thinks, or what guided it is over.
+    Anything,
+    /// One of these.
+    Allowed(Mask),
+    /// These, one after the other, tokenized as the model's own tokenizer does.
+    Forced(Vec<u32>),
+    /// Nothing: the answer is whole.
+    Nothing,
+}
+
+/// Where an answer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its first token may begin thoughts.
+    Begins,
+    /// What it says is no answer yet.
+    Thinks,
+    Answers,
+}
+
+/// Why an answer cannot go on under its guide.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GuideError {
+    #[error(
+        "the grammar became too complex in the middle of the answer ({0}); make it smaller, or bound what repeats in it"
+    )]
+    TooComplex(String),
+    #[error(
+        "the answer cannot go on in its grammar ({0}); make it simpler, or ask for what the model's vocabulary can say"
+    )]
+    NothingFollows(String),
+}
+
+/// Goes along with one answer.
+#[derive(Clone)]
+pub struct Guide {
+    matcher: Matcher,
+    /// The tokens around thoughts, where the model may have some.
+    thinking: Option<[u32; 2]>,
+    stage: Stage,
+    /// Tokens that must come next. Found once: to find the rest of them anew after each could cut them otherwise.
+    forced: VecDeque<u32>,
+}
+
+impl Guide {
+    fn new(matcher: Matcher, thinking: Option<[u32; 2]>, stage: Stage) -> Self {
+        Self {
+            matcher,
+            thinking,
+            stage,
+            forced: VecDeque::new(),
+        }
+    }
+
+    /// A token of the answer has come.
+    ///
+    /// # Errors
+    /// If it does not fit, which no token does that `follows` allowed, or the grammar becomes too complex.
+    pub fn take(&mut self, token: u32) -> Result<(), GuideError> {
+        let [begin, end] = self.thinking.map_or([None; 2], |both| both.map(Some));
+        match self.stage {
+            Stage::Begins if Some(token) == begin => {
+                self.stage = Stage::Thinks;
+                return Ok(());
+            }
+            Stage::Thinks => {
+                if Some(token) == end {
+                    self.stage = Stage::Answers;
+                }
+                return Ok(());
+            }
+            Stage::Begins => self.stage = Stage::Answers,
+            Stage::Answers => {}
+        }
+        self.forced.pop_front();
+        let consumed = self.matcher.consume_token(token);
+        consumed.map_err(|_| self.failed())
+    }
+
+    /// What may follow.
+    ///
+    /// # Errors
+    /// If nothing can, though the answer is not whole, or the grammar becomes too complex.
+    pub fn follows(&mut self) -> Result<Next, GuideError> {
+        if self.stage == Stage::Thinks {
+            return Ok(Next::Anything);
+        }
+        if self.is_over() {
+            return Ok(Next::Nothing);
+        }
+        if self.matcher.is_stopped() {
+            return Err(self.failed());
+        }
+        let may_think = self.stage == Stage::Begins;
+        if self.forced.is_empty() && !may_think {
+            self.forced = self.matcher.compute_ff_tokens().into();
+        }
+        if !self.forced.is_empty() {
+            return Ok(Next::Forced(self.forced.iter().copied().collect()));
+        }
+        let Ok(mut mask) = self.matcher.compute_mask() else {
+            return Err(self.failed());
+        };
+        if may_think && let Some([begin, _]) = self.thinking {
+            mask.allow_token(begin);
+        }
+        Ok(Next::Allowed(Mask::new(mask.as_slice().to_vec())))
+    }
+
+    /// Whether the answer is whole, and nothing may follow.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let answers = self.stage == Stage::Answers;
+        answers && self.matcher.is_stopped() && self.matcher.stop_reason().is_ok()
+    }
+
+    /// How many tokens must come, as far as `follows` has told.
+    #[must_use]
+    pub fn forced(&self) -> usize {
+        self.forced.len()
+    }
+
+    /// Takes at most `most` of the tokens that must come.
+    ///
+    /// # Errors
+    /// As `follows`.
+    pub fn force(&mut self, most: usize) -> Result<Vec<u32>, GuideError> {
+        if !matches!(self.follows()?, Next::Forced(_)) {
+            return Ok(Vec::new());
+        }
+        let tokens: Vec<_> = self.forced.iter().copied().take(most).collect();
+        tokens.iter().try_for_each(|token| self.take(*token))?;
+        Ok(tokens)
+    }
+
+    /// The error's own text may hold the grammar and the answer, neither of which is for the journal.
+    fn failed(&self) -> GuideError {
+        let reason = self.matcher.stop_reason();
+        let text = reason.to_string();
+        match reason {
+            StopReason::LexerTooComplex | StopReason::ParserTooComplex => {
+                GuideError::TooComplex(text)
+            }
+            _ => GuideError::NothingFollows(text),
+        }
+    }
+}
+
+impl fmt::Debug for Guide {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Guide")
+            .field("stage", &self.stage)
+            .field("forced", &self.forced)
+            .finish_non_exhaustive()
+    }
+}

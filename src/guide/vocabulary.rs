@@ -1,0 +1,43 @@
+//! A model's vocabulary as llguidance wants it. Special tokens are marked: no text of a grammar is one of them.
+
+use std::sync::Arc;
+
+use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
+
+use crate::model::language::Words;
+
+struct Vocabulary {
+    trie: TokTrie,
+    words: Words,
+}
+
+/// The trie of all tokens; `None` for a vocabulary in which nothing ends an answer.
+pub(super) fn environment(words: &Words) -> Option<TokEnv> {
+    let [end, ..] = *words.ends() else {
+        return None;
+    };
+    let mut tokens: Vec<Vec<u8>> = (0..words.count())
+        .map(|id| words.bytes(id).to_vec())
+        .collect();
+    for (id, spelling) in words.specials() {
+        if let Some(token) = tokens.get_mut(id as usize) {
+            *token = [&[TokTrie::SPECIAL_TOKEN_MARKER], spelling.as_bytes()].concat();
+        }
+    }
+    let trie = TokTrie::from(&TokRxInfo::new(words.count(), end), &tokens);
+    Some(Arc::new(Vocabulary {
+        trie: trie.with_eos_tokens(words.ends()),
+        words: words.clone(),
+    }))
+}
+
+impl TokenizerEnv for Vocabulary {
+    fn tok_trie(&self) -> &TokTrie {
+        &self.trie
+    }
+
+    fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
+        let encode = |text: &str| self.words.encode(text);
+        self.trie.tokenize_with_greedy_fallback(bytes, encode)
+    }
+}

@@ -1,0 +1,182 @@
+//! The names that a forward pass gives its weights, and how each is stored in a file.
+//!
+//! `Weights<T>` is one structure for every stage: `Weights<Tensor>` says where each lies in a checked
+//! checkpoint, and an executor maps it to its own storage. Nothing here expands a weight to f32.
+
+use std::ops::Range;
+
+use crate::quant::Format;
+
+/// Every weight of a model. `T` is a place in a file, an executor's storage, or an id on a tape.
+#[derive(Clone, Debug)]
+pub struct Weights<T> {
+    /// (vocabulary, hidden)
+    pub embedding: T,
+    pub layers: Vec<Layer<T>>,
+    /// (hidden)
+    pub output_norm: T,
+    /// (vocabulary, hidden); `None` where the head is tied to the embedding.
+    pub head: Option<T>,
+}
+
+/// One transformer layer.
+#[derive(Clone, Debug)]
+pub struct Layer<T> {
+    /// (hidden)
+    pub attention_norm: T,
+    /// (`heads * head_dim`, hidden)
+    pub q: Linear<T>,
+    /// (`kv_heads * head_dim`, hidden)
+    pub k: Linear<T>,
+    /// (`kv_heads * head_dim`, hidden)
+    pub v: Linear<T>,
+    /// (`head_dim`): Qwen3
+    pub q_norm: Option<T>,
+    /// (`head_dim`): Qwen3
+    pub k_norm: Option<T>,
+    /// (hidden, `heads * head_dim`)
+    pub output: T,
+    /// (hidden)
+    pub mlp_norm: T,
+    /// (intermediate, hidden)
+    pub gate: T,
+    /// (intermediate, hidden)
+    pub up: T,
+    /// (hidden, intermediate)
+    pub down: T,
+}
+
+/// `y = weight x + bias`
+#[derive(Clone, Debug)]
+pub struct Linear<T> {
+    pub weight: T,
+    /// (rows of weight)
+    pub bias: Option<T>,
+}
+
+/// A tensor that has been found in a checkpoint and checked against it, and not yet read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// As the file names it.
+    pub name: String,
+    /// 1 for a vector.
+    pub rows: usize,
+    pub columns: usize,
+    pub format: Format,
+    /// Index of its file in the checkpoint.
+    pub file: usize,
+    /// Bytes from the start of that file.
+    pub offset: u64,
+    pub row_order: RowOrder,
+}
+
+/// How the rows of a tensor lie in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowOrder {
+    Plain,
+    /// GGUF's Llama converter interleaves the two halves of each head of Q and K
+    /// (`heads` of them): row `2 i + h` of a head is row `h * head_dim / 2 + i` of the original.
+    Interleaved {
+        heads: usize,
+    },
+}
+
+impl Tensor {
+    /// Bytes of one row in the file.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.format.row_bytes(self.columns)
+    }
+
+    /// Bytes of the whole tensor in the file.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.rows * self.row_bytes()
+    }
+
+    /// A vector as a matrix of one column, so that its elements are rows.
+    pub(super) fn as_column(&self) -> Self {
+        Self {
+            rows: self.columns,
+            columns: 1,
+            ..self.clone()
+        }
+    }
+
+    /// The row of the file that holds row `row` of the model.
+    #[must_use]
+    pub fn file_row(&self, row: usize) -> usize {
+        match self.row_order {
+            RowOrder::Plain => row,
+            // A vector is one row; its elements are interleaved, see `as_column`.
+            RowOrder::Interleaved { .. } if self.rows == 1 => row,
+            RowOrder::Interleaved { heads } => {
+                let head_dim = self.rows / heads;
+                let (head, within) = (row / head_dim, row % head_dim);
+                let (half, pair) = (within / (head_dim / 2), within % (head_dim / 2));
+                head * head_dim + 2 * pair + half
+            }
+        }
+    }
+
+    /// The rows of the file that hold `rows` of the model, as one range if they lie in order.
+    #[must_use]
+    pub fn is_contiguous(&self, rows: &Range<usize>) -> bool {
+        self.row_order == RowOrder::Plain || rows.len() <= 1
+    }
+}
+
+impl<T> Weights<T> {
+    /// The same structure with each weight replaced by `f(weight)`, in the order of a forward pass.
+    ///
+    /// # Errors
+    /// The first error of `f`.
+    pub fn try_map<'a, U, E>(
+        &'a self,
+        mut f: impl FnMut(&'a T) -> Result<U, E>,
+    ) -> Result<Weights<U>, E> {
+        Ok(Weights {
+            embedding: f(&self.embedding)?,
+            layers: self
+                .layers
+                .iter()
+                .map(|layer| layer.try_map(&mut f))
+                .collect::<Result<_, E>>()?,
+            output_norm: f(&self.output_norm)?,
+            head: self.head.as_ref().map(&mut f).transpose()?,
+        })
+    }
+}
+
+impl<T> Layer<T> {
+    fn try_map<'a, U, E>(
+        &'a self,
+        f: &mut impl FnMut(&'a T) -> Result<U, E>,
+    ) -> Result<Layer<U>, E> {
+        Ok(Layer {
+            attention_norm: f(&self.attention_norm)?,
+            q: self.q.try_map(f)?,
+            k: self.k.try_map(f)?,
+            v: self.v.try_map(f)?,
+            q_norm: self.q_norm.as_ref().map(&mut *f).transpose()?,
+            k_norm: self.k_norm.as_ref().map(&mut *f).transpose()?,
+            output: f(&self.output)?,
+            mlp_norm: f(&self.mlp_norm)?,
+            gate: f(&self.gate)?,
+            up: f(&self.up)?,
+            down: f(&self.down)?,
+        })
+    }
+}
+
+impl<T> Linear<T> {
+    fn try_map<'a, U, E>(
+        &'a self,
+        f: &mut impl FnMut(&'a T) -> Result<U, E>,
+    ) -> Result<Linear<U>, E> {
+        Ok(Linear {
+            weight: f(&self.weight)?,
+            bias: self.bias.as_ref().map(&mut *f).transpose()?,
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! The formats whose nibbles are codes: each stands for one of sixteen values, which lie closer about zero.
+#![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
+
+use std::hint::black_box;
+
+use super::block::{Block, nibbles, split};
+use super::random::Scales;
+use super::rows::Place;
+use super::tile::Layout;
+
+/// What the codes stand for.
+const VALUES: [i8; 16] = [
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
+];
+
+/// Codes with a scale for each block of 32.
+const OF_HALVES: Layout = Layout {
+    scales: 64,
+    block_columns: Some(32),
+    codes: true,
+    ..Layout::NIBBLES
+};
+
+/// What a code stands for, chosen bit by bit: so vectors of bytes are computed at once where they cannot be looked up.
+#[inline(always)]
+fn value(code: u8) -> i8 {
+    let mut left = VALUES.map(i8::cast_unsigned);
+    for bit in 0..4 {
+        let mask = 0_u8.wrapping_sub(code >> bit & 1);
+        for at in 0..8 >> bit {
+            let (clear, set) = (left[2 * at], left[2 * at + 1]);
+            left[at] = clear ^ (clear ^ set) & mask;
+        }
+    }
+    left[0].cast_signed()
+}
+
+/// `scale` times what codes stand for.
+#[inline(always)]
+fn looked_up(scale: f32, codes: [u8; 32]) -> [f32; 32] {
+    let mut quants = [0; 32];
+    for (quant, code) in quants.iter_mut().zip(codes) {
+        *quant = value(code);
+    }
+    let mut values = [0.0; 32];
+    for (value, quant) in values.iter_mut().zip(quants) {
+        *value = scale * f32::from(quant);
+    }
+    values
+}
+
+/// Codes as kernels look them up: their upper two bits change places, see `CODEBOOK` in `kernels/format.cuh`.
+fn for_kernels(codes: [u8; 32]) -> [u8; 32] {
+    codes.map(|code| code & 3 | (code & 4) << 1 | (code & 8) >> 1)
+}
+
+pub(super) struct IQ4_NL;
+impl Block<18, 32, 1> for IQ4_NL {
+    const LAYOUT: Layout = OF_HALVES;
+    const RANDOM: Scales = Scales {
+        at: 0,
+        spread: 67.0,
+        minimum: 0.0,
+    };
+
+    #[inline(always)]
+    fn values([_, _, codes @ ..]: &[u8; 18], [scale]: [f32; 1]) -> [f32; 32] {
+        looked_up(scale, nibbles(codes))
+    }
+
+    fn take_apart([d0, d1, codes @ ..]: &[u8; 18], to: &mut Place<'_, 32>) {
+        to.scale(0, &[*d0, *d1]);
+        *to.quants = for_kernels(nibbles(codes));
+    }
+}
+
+/// The scales of eight groups of 32 codes: 6 bits each, of which the upper two are in the first two bytes; 32 more than
+/// what the half multiplies.
+#[inline(always)]
+fn group_scales([h0, h1, low @ ..]: &[u8; 6]) -> [i8; 8] {
+    let (high, mut scales) = (u16::from_le_bytes([*h0, *h1]), [0; 8]);
+    for (group, scale) in scales.iter_mut().enumerate() {
+        let low = low[group / 2] >> (4 * (group % 2)) & 15;
+        let high = (high >> (2 * group) & 3).to_le_bytes()[0];
+        *scale = (low | high << 4).cast_signed() - 32;
+    }
+    scales
+}
+
+pub(super) struct IQ4_XS;
+impl Block<136, 256, 1> for IQ4_XS {
+    const LAYOUT: Layout = Layout {
+        scales: 32,
+        head: 32,
+        ..OF_HALVES
+    };
+    const RANDOM: Scales = Scales {
+        at: 0,
+        spread: 1250.0,
+        minimum: 0.0,
+    };
+
+    #[inline(always)]
+    fn values(block: &[u8; 136], [scale]: [f32; 1]) -> [f32; 256] {
+        let ([_, _, scales @ ..], codes) = split::<8, 128, 136>(block);
+        let mut values = [0.0; 256];
+        let groups = codes.as_chunks::<16>().0.iter().zip(group_scales(scales));
+        for ((codes, group), out) in groups.zip(values.as_chunks_mut::<32>().0) {
+            *out = looked_up(scale * f32::from(group), nibbles(codes));
+            black_box(());
+        }
+        values
+    }
+
+    fn take_apart(block: &[u8; 136], to: &mut Place<'_, 256>) {
+        let ([d0, d1, scales @ ..], codes) = split::<8, 128, 136>(block);
+        to.head(&[*d0, *d1]);
+        for (group, scale) in group_scales(scales).into_iter().enumerate() {
+            to.scale(group, &scale.to_le_bytes());
+        }
+        let quants = to.quants.as_chunks_mut::<32>().0;
+        for (quants, codes) in quants.iter_mut().zip(codes.as_chunks::<16>().0) {
+            *quants = for_kernels(nibbles(codes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PTX's `prmt`: each nibble of `by` names a byte of the two words, or of that byte's sign as many as it has bits.
+    fn permute(low: u32, high: u32, by: u32) -> [u8; 4] {
+        let bytes = (u64::from(high) << 32 | u64::from(low)).to_le_bytes();
+        std::array::from_fn(|at| {
+            let by = by >> (4 * at) & 15;
+            let byte = bytes[(by & 7) as usize];
+            match (by & 8, byte & 0x80) {
+                (0, _) => byte,
+                (_, 0) => 0,
+                _ => 0xff,
+            }
+        })
+    }
+
+    #[test]
+    fn kernels_look_up_the_same_values() {
+        let kernels = include_str!("../../kernels/format.cuh");
+        let (_, words) = kernels.split_once("CODEBOOK[4] = {").expect("it is there");
+        let (words, _) = words.split_once('}').expect("it ends");
+        let words = words.split(", ").map(|word| {
+            let digits = word.trim_start_matches("0x").trim_end_matches('u');
+            u32::from_str_radix(digits, 16).expect("a word")
+        });
+        let words: Vec<_> = words.collect();
+        for (code, value) in (0..16).zip(VALUES) {
+            let stored = u32::from(for_kernels([code; 32])[0]) * 0x1111;
+            let low = permute(words[0], words[1], stored);
+            let high = permute(words[2], words[3], stored ^ 0x8888);
+            for (low, high) in low.into_iter().zip(high) {
+                assert_eq!(i32::from(low ^ high) - 128, i32::from(value), "{code}");
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The K formats: blocks of 256 values, of groups whose scales are integers that share a scale.
+#![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
+
+use std::hint::black_box;
+
+use super::block::{Block, affine, centred, nibbles, split};
+use super::plain::{F16, Number as _};
+use super::random::Scales;
+use super::rows::Place;
+use super::tile::Layout;
+
+/// Nibbles, of which 32 share a scale and a minimum of 6 bits.
+const OF_SIX_BITS: Layout = Layout {
+    scales: 64,
+    head: 64,
+    block_columns: Some(32),
+    has_minimum: true,
+    ..Layout::NIBBLES
+};
+
+/// Puts the lowest `bits` bits of each byte of `high` atop a nibble, and takes them off: vectors of bytes can only be
+/// shifted by what is known beforehand.
+#[inline(always)]
+fn raise<const N: usize>(nibbles: &mut [u8; N], high: &mut [u8; N], bits: u32) {
+    for (nibble, high) in nibbles.iter_mut().zip(high) {
+        *nibble |= *high << (8 - bits) >> (4 - bits);
+        *high >>= bits;
+    }
+}
+
+/// The 6-bit scales and minima of a K block's eight groups: four of each in bytes 0..4 and 4..8, and the
+/// other four in the nibbles of 8..12 with their upper two bits atop the first eight bytes.
+#[inline(always)]
+fn group_scales(packed: &[u8; 12]) -> [(u8, u8); 8] {
+    let mut groups = [(0, 0); 8];
+    for i in 0..4 {
+        let (scale, min, both) = (packed[i], packed[i + 4], packed[i + 8]);
+        groups[i] = (scale & 0x3f, min & 0x3f);
+        groups[i + 4] = (both & 0x0f | scale >> 2 & 0x30, both >> 4 | min >> 2 & 0x30);
+    }
+    groups
+}
+
+/// Two halves, and what they multiply: packed 6-bit numbers become bytes.
+fn put_scales([d0, d1, m0, m1, packed @ ..]: &[u8; 16], to: &mut Place<'_, 256>) {
+    to.head(&[*d0, *d1, *m0, *m1]);
+    for (number, (scale, minimum)) in group_scales(packed).into_iter().enumerate() {
+        to.scale(number, &[scale, minimum]);
+    }
+}
+
+pub(super) struct Q4_K;
+impl Block<144, 256, 2> for Q4_K {
+    const LAYOUT: Layout = OF_SIX_BITS;
+    const RANDOM: Scales = Scales {
+        at: 0,
+        spread: 170.0,
+        minimum: 7.5,
+    };
+
+    #[inline(always)]
+    fn values(block: &[u8; 144], [scale, min]: [f32; 2]) -> [f32; 256] {
+        let ([_, _, _, _, scales @ ..], quants) = split::<16, 128, 144>(block);
+        let mut values = [0.0; 256];
+        let (pairs, outs) = (group_scales(scales), values.as_chunks_mut::<64>().0);
+        let pairs = pairs.as_chunks::<2>().0;
+        for ((quants, pair), out) in quants.as_chunks::<32>().0.iter().zip(pairs).zip(outs) {
+            let quants: [u8; 64] = nibbles(quants);
+            groups(scale, min, &quants, pair, out);
+        }
+        values
+    }
+
+    fn take_apart(block: &[u8; 144], to: &mut Place<'_, 256>) {
+        let (scales, low) = split::<16, 128, 144>(block);
+        put_scales(scales, to);
+        let parts = to.quants.as_chunks_mut::<64>().0;
+        for (quants, low) in parts.iter_mut().zip(low.as_chunks::<32>().0) {
+            *quants = nibbles(low);
+        }
+    }
+}
+
+pub(super) struct Q5_K;
+impl Block<176, 256, 2> for Q5_K {
+    const LAYOUT: Layout = Layout {
+        high: 128,
+        ..OF_SIX_BITS
+    };
+    const RANDOM: Scales = Scales {
+        at: 0,
+        spread: 340.0,
+        minimum: 15.5,
+    };
+
+    #[inline(always)]
+    fn values(block: &[u8; 176], [scale, min]: [f32; 2]) -> [f32; 256] {
+        let ([_, _, _, _, scales @ ..], quants) = split::<16, 160, 176>(block);
+        let (high, quants) = split::<32, 128, 160>(quants);
+        let (mut high, mut values) = (*high, [0.0; 256]);
+        let (pairs, outs) = (group_scales(scales), values.as_chunks_mut::<64>().0);
+        let pairs = pairs.as_chunks::<2>().0;
+        for ((quants, pair), out) in quants.as_chunks::<32>().0.iter().zip(pairs).zip(outs) {
+            let mut quants: [u8; 64] = nibbles(quants);
+            for group in quants.as_chunks_mut::<32>().0 {
+                raise(group, &mut high, 1);
+            }
+            groups(scale, min, &quants, pair, out);
+        }
+        values
+    }
+
+    fn take_apart(block: &[u8; 176], to: &mut Place<'_, 256>) {
+        let (scales, rest) = split::<16, 160, 176>(block);
+        let (high, low) = split::<32, 128, 160>(rest);
+        put_scales(scales, to);
+        let (mut high, parts) = (*high, to.quants.as_chunks_mut::<64>().0);
+        for (quants, low) in parts.iter_mut().zip(low.as_chunks::<32>().0) {
+            *quants = nibbles(low);
+            for group in quants.as_chunks_mut::<32>().0 {
+                raise(group, &mut high, 1);
+            }
+        }
+    }
+}
+
+/// Two groups of 32 values, with a scale and a minimum each.
+#[inline(always)]
+fn groups(scale: f32, min: f32, quants: &[u8; 64], pair: &[(u8, u8); 2], out: &mut [f32; 64]) {
+    let (quants, outs) = (quants.as_chunks::<32>().0, out.as_chunks_mut::<32>().0);
+    for ((quants, (s, m)), out) in quants.iter().zip(pair).zip(outs) {
+        *out = affine(scale * f32::from(*s), *quants, -(min * f32::from(*m)));
+        black_box(());
+    }
+}
+
+/// Its half comes last.
+pub(super) struct Q6_K;
+impl Block<210, 256, 0> for Q6_K {
+    const LAYOUT: Layout = Layout {
+        high: 256,
+        scales: 64,
+        head: 32,
+        block_columns: Some(16),
+        ..Layout::NIBBLES
+    };
+    const RANDOM: Scales = Scales {
+        at: 208,
+        spread: 1370.0,
+        minimum: 0.0,
+    };
+
+    #[inline(always)]
+    fn values(block: &[u8; 210], []: [f32; 0]) -> [f32; 256] {
+        let (low, rest) = split::<128, 82, 210>(block);
+        let (high, [scales @ .., d0, d1]) = split::<64, 18, 82>(rest);
+        let scale = F16::value([*d0, *d1]);
+        let mut values = [0.0; 256];
+        // Two halves of 128 values, of eight groups each; four values share a byte of the high bits.
+        let halves = low.as_chunks::<64>().0.iter().zip(high.as_chunks::<32>().0);
+        let scales = scales.as_chunks::<8>().0.iter();
+        let outs = values.as_chunks_mut::<128>().0;
+        for (((low, high), scales), out) in halves.zip(scales).zip(outs) {
+            let (mut quants, mut high): ([u8; 128], _) = (nibbles(low), *high);
+            for quarter in quants.as_chunks_mut::<32>().0 {
+                raise(quarter, &mut high, 2);
+            }
+            let quants = quants.as_chunks::<16>().0.iter();
+            for ((quants, s), out) in quants.zip(scales).zip(out.as_chunks_mut::<16>().0) {
+                *out = centred(scale * f32::from(s.cast_signed()), *quants, 32);
+                black_box(());
+            }
+        }
+        values
+    }
+
+    fn take_apart(block: &[u8; 210], to: &mut Place<'_, 256>) {
+        let (low, rest) = split::<128, 82, 210>(block);
+        let (high, [scales @ .., d0, d1]) = split::<64, 18, 82>(rest);
+        to.head(&[*d0, *d1]);
+        for (number, scale) in scales.iter().enumerate() {
+            to.scale(number, &[*scale]);
+        }
+        let halves = low.as_chunks::<64>().0.iter().zip(high.as_chunks::<32>().0);
+        for ((low, high), quants) in halves.zip(to.quants.as_chunks_mut::<128>().0) {
+            let mut high = *high;
+            *quants = nibbles(low);
+            for quarter in quants.as_chunks_mut::<32>().0 {
+                raise(quarter, &mut high, 2);
+            }
+        }
+    }
+}

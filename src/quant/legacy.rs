@@ -1,0 +1,167 @@
+//! The formats of 32 values with a scale, and some with a minimum.
+#![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
+
+use super::block::{Block, affine, centred, nibbles, split};
+use super::random::Scales;
+use super::rows::Place;
+use super::tile::Layout;
+
+/// Nibbles with a scale for each block.
+const OF_HALVES: Layout = Layout {
+    scales: 64,
+    block_columns: Some(32),
+    ..Layout::NIBBLES
+};
+
+/// With a minimum too.
+const OF_PAIRS: Layout = Layout {
+    scales: 128,
+    has_minimum: true,
+    ..OF_HALVES
+};
+
+pub(super) struct Q8_0;
+impl Block<34, 32, 1> for Q8_0 {
+    const LAYOUT: Layout = Layout {
+        quants: 1024,
+        ..OF_HALVES
+    };
+    const RANDOM: Scales = Scales {
+        at: 0,
+        spread: 74.0,
+        minimum: 0.0,
+    };
+
+    #[inline(always)]
+    fn values([_, _, quants @ ..]: &[u8; 34], [scale]: [f32; 1]) -> [f32; 32] {
+        let mut values = [0.0; 32];
+        for (value, quant) in values.iter_mut().zip(quants) {
+            *value = f32::from(quant.cast_signed()) * scale;
+        }
+        values
+    }
+
+    fn take_apart(block: &[u8; 34], to: &mut Place<'_, 32>) {
+        to.scale(0, &block[..2]);
+        for (quant, byte) in to.quants.iter_mut().zip(&block[2..]) {
+            *quant = byte ^ 0x80;
+        }
+    }
+}
+
+/// `nibbles` with a fifth bit each, bit `i` of `high` for value `i`.
+#[inline(always)]
+fn five_bits(low: &[u8; 16], high: [u8; 4]) -> [u8; 32] {
+    let mut quants = nibbles(low);
+    let high = u32::from_le_bytes(high);
+    for (i, quant) in quants.iter_mut().enumerate() {
+        *quant |= (high >> i & 1).to_le_bytes()[0] << 4;
+    }
+    quants
+}
+
+pub(super) struct Q4_0;
+impl Block<18, 32, 1> for Q4_0 {
+    const LAYOUT: Layout = OF_HALVES;
+    const RANDOM: Scales = Scales {
+        at: 0,
+        spread: 4.6,
+        minimum: 0.0,
+    };
+
+    #[inline(always)]
+    fn values([_, _, quants @ ..]: &[u8; 18], [scale]: [f32; 1]) -> [f32; 32] {
+        centred(scale, nibbles(quants), 8)
+    }
+
+    fn take_apart(block: &[u8; 18], to: &mut Place<'_, 32>) {
+        let (scale, quants) = split::<2, 16, 18>(block);
+        to.scale(0, scale);
+        *to.quants = nibbles(quants);
+    }
+}
+
+pub(super) struct Q4_1;
+impl Block<20, 32, 2> for Q4_1 {
+    const LAYOUT: Layout = OF_PAIRS;
+    const RANDOM: Scales = Scales {
+        at: 0,
+        spread: 4.6,
+        minimum: -7.5,
+    };
+
+    #[inline(always)]
+    fn values([_, _, _, _, quants @ ..]: &[u8; 20], [scale, min]: [f32; 2]) -> [f32; 32] {
+        affine(scale, nibbles(quants), min)
+    }
+
+    fn take_apart(block: &[u8; 20], to: &mut Place<'_, 32>) {
+        let (pair, quants) = split::<4, 16, 20>(block);
+        to.scale(0, pair);
+        *to.quants = nibbles(quants);
+    }
+}
+
+pub(super) struct Q5_0;
+impl Block<22, 32, 1> for Q5_0 {
+    const LAYOUT: Layout = Layout {
+        high: 128,
+        ..OF_HALVES
+    };
+    const RANDOM: Scales = Scales {
+        at: 0,
+        spread: 9.2,
+        minimum: 0.0,
+    };
+
+    #[inline(always)]
+    fn values([_, _, rest @ ..]: &[u8; 22], [scale]: [f32; 1]) -> [f32; 32] {
+        let (high, quants) = split::<4, 16, 20>(rest);
+        centred(scale, five_bits(quants, *high), 16)
+    }
+
+    fn take_apart(block: &[u8; 22], to: &mut Place<'_, 32>) {
+        let (scale, rest) = split::<2, 20, 22>(block);
+        let (high, quants) = split::<4, 16, 20>(rest);
+        to.scale(0, scale);
+        *to.quants = nibbles(quants);
+        fifth_bits(*high, to.quants);
+    }
+}
+
+pub(super) struct Q5_1;
+impl Block<24, 32, 2> for Q5_1 {
+    const LAYOUT: Layout = Layout {
+        high: 128,
+        ..OF_PAIRS
+    };
+    const RANDOM: Scales = Scales {
+        at: 0,
+        spread: 9.2,
+        minimum: -15.5,
+    };
+
+    #[inline(always)]
+    fn values([_, _, _, _, rest @ ..]: &[u8; 24], [scale, min]: [f32; 2]) -> [f32; 32] {
+        let (high, quants) = split::<4, 16, 20>(rest);
+        affine(scale, five_bits(quants, *high), min)
+    }
+
+    fn take_apart(block: &[u8; 24], to: &mut Place<'_, 32>) {
+        let (pair, rest) = split::<4, 20, 24>(block);
+        let (high, quants) = split::<4, 16, 20>(rest);
+        to.scale(0, pair);
+        *to.quants = nibbles(quants);
+        fifth_bits(*high, to.quants);
+    }
+}
+
+/// Bit `i` of four bytes is the fifth of quant `i`. In whole words, for rows are taken apart where nothing vectorizes.
+fn fifth_bits(high: [u8; 4], quants: &mut [u8; 32]) {
+    for (byte, quants) in high.iter().zip(quants.as_chunks_mut::<8>().0) {
+        // Byte `i` of the word has bit `i` alone, then 16 where it is set.
+        let bits = (u64::from(*byte) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
+        let fifths = (bits + 0x7f7f_7f7f_7f7f_7f7f) >> 3 & 0x1010_1010_1010_1010;
+        *quants = (u64::from_le_bytes(*quants) | fifths).to_le_bytes();
+    }
+}

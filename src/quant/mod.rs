@@ -1,0 +1,154 @@
+//! The number formats that weights are stored in: each one's blocks, their values, how they lie in a GPU's memory, and
+//! random ones.
+//!
+//! A format is a type in the file of its family and a line of the list below. Everything here computes on bytes: nothing
+//! reads a file, allocates device memory, or knows what a weight is for.
+#![allow(non_camel_case_types)] // the field writes formats so
+
+mod block;
+mod codebook;
+mod k;
+mod legacy;
+mod plain;
+pub mod random;
+mod rows;
+mod storage;
+mod tile;
+
+pub(crate) use plain::half;
+pub use storage::Storage;
+pub use tile::{Layout, TILE_ROWS, UNIT, padded};
+
+/// What one format is, apart from its values.
+struct About {
+    /// Values of a block.
+    values: usize,
+    /// Bytes of a block.
+    bytes: usize,
+    layout: Layout,
+    random: random::Block,
+    /// Takes rows of so many columns apart; without blocks there is nothing to take apart.
+    take_apart: fn(&[u8], usize, &mut rows::Rows),
+}
+
+macro_rules! formats {
+    ($($name:ident = $number:literal: $family:ident, $decoded:ident;)+) => {
+        /// Formats as GGUF names them; safetensors files use the first three.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Format {
+            $($name = $number,)+
+        }
+
+        impl Format {
+            pub const ALL: [Self; [$($number),+].len()] = [$(Self::$name),+];
+
+            const fn about(self) -> &'static About {
+                match self {
+                    $(Self::$name => const { &$decoded::about(&$family::$name) },)+
+                }
+            }
+
+            /// Hands on the values of the blocks in `bytes`, some multiple of 16 at a time but for the last ones, bit for
+            /// bit as the reference implementation in the Python package `gguf` makes them.
+            #[allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined
+            #[inline(always)]
+            pub fn decode(self, bytes: &[u8], sink: impl FnMut(&[f32])) {
+                match self {
+                    $(Self::$name => $decoded::decode(&$family::$name, bytes, sink),)+
+                }
+            }
+        }
+    };
+}
+
+// The name, its number in ggml's `enum ggml_type`, the file of its family, and how that is decoded.
+formats! {
+    F32 = 0: plain, plain;
+    F16 = 1: plain, plain;
+    BF16 = 30: plain, plain;
+    Q8_0 = 8: legacy, block;
+    Q4_0 = 2: legacy, block;
+    Q4_1 = 3: legacy, block;
+    Q5_0 = 6: legacy, block;
+    Q5_1 = 7: legacy, block;
+    Q4_K = 12: k, block;
+    Q5_K = 13: k, block;
+    Q6_K = 14: k, block;
+    IQ4_NL = 20: codebook, block;
+    IQ4_XS = 23: codebook, block;
+}
+
+/// Formats of ggml that files come in and that are not read here.
+const UNKNOWN: &[(u32, &str)] = &[
+    (10, "Q2_K"),
+    (11, "Q3_K"),
+    (16, "IQ2_XXS"),
+    (17, "IQ2_XS"),
+    (18, "IQ3_XXS"),
+    (19, "IQ1_S"),
+    (21, "IQ3_S"),
+    (22, "IQ2_S"),
+    (28, "F64"),
+    (29, "IQ1_M"),
+    (34, "TQ1_0"),
+    (35, "TQ2_0"),
+    (39, "MXFP4"),
+];
+
+impl Format {
+    /// By its number in ggml's `enum ggml_type`.
+    ///
+    /// # Errors
+    /// The name of one that is not known here.
+    pub fn of_number(number: u32) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|one| one.number() == number);
+        known.ok_or_else(|| {
+            let unknown = UNKNOWN.iter().find(|(other, _)| *other == number);
+            unknown.map_or_else(|| format!("ggml type {number}"), |(_, name)| (*name).into())
+        })
+    }
+
+    /// In ggml's `enum ggml_type`; kernels know it by the same.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// Elements of a block: columns must be a multiple of it.
+    #[must_use]
+    pub const fn block_len(self) -> usize {
+        self.about().values
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub const fn block_bytes(self) -> usize {
+        self.about().bytes
+    }
+
+    /// Bytes of a row of `columns` elements, a multiple of the block length.
+    #[must_use]
+    pub const fn row_bytes(self, columns: usize) -> usize {
+        columns / self.block_len() * self.block_bytes()
+    }
+
+    /// Writes the values of the blocks in `bytes` to `out`.
+    ///
+    /// # Panics
+    /// If `bytes` is not as long as `row_bytes(out.len())`.
+    #[allow(clippy::inline_always)] // as above
+    #[inline(always)]
+    pub fn dequantize(self, bytes: &[u8], out: &mut [f32]) {
+        assert_eq!(bytes.len(), self.row_bytes(out.len()));
+        let mut rest = out;
+        self.decode(
+            bytes,
+            #[inline(always)]
+            |values| {
+                let (here, after) = std::mem::take(&mut rest).split_at_mut(values.len());
+                here.copy_from_slice(values);
+                rest = after;
+            },
+        );
+    }
+}

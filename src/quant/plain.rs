@@ -1,0 +1,103 @@
+//! Formats without blocks: each value is a number by itself.
+#![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
+
+use half::{bf16, f16};
+
+use super::About;
+use super::random::Block;
+use super::tile::Layout;
+
+/// Values that are handed on at once.
+const PIECE: usize = 32;
+
+/// A number of `B` bytes.
+pub(super) trait Number<const B: usize> {
+    fn value(bytes: [u8; B]) -> f32;
+    fn nearest(value: f32) -> [u8; B];
+}
+
+pub(super) const fn about<F: Number<B>, const B: usize>(_: &F) -> About {
+    About {
+        values: 1,
+        bytes: B,
+        layout: Layout::of_values(B),
+        random: Block::Number(|value, out| out.copy_from_slice(&F::nearest(value))),
+        take_apart: |_, _, _| {},
+    }
+}
+
+/// Hands on the values of numbers, some at a time.
+#[inline(always)]
+pub(super) fn decode<F: Number<B>, const B: usize>(
+    _: &F,
+    bytes: &[u8],
+    mut sink: impl FnMut(&[f32]),
+) {
+    let (pieces, rest) = bytes.as_chunks::<B>().0.as_chunks::<PIECE>();
+    for piece in pieces {
+        let mut values = [0.0; PIECE];
+        for (value, number) in values.iter_mut().zip(piece) {
+            *value = F::value(*number);
+        }
+        sink(&values);
+    }
+    let mut values = [0.0; PIECE];
+    for (value, number) in values.iter_mut().zip(rest) {
+        *value = F::value(*number);
+    }
+    sink(&values[..rest.len()]);
+}
+
+/// The value of an IEEE 754 half, subnormals, infinities and NaN included, without a branch or a table.
+#[inline(always)]
+pub(crate) fn half(bits: u32) -> f32 {
+    const REBIAS: u32 = (127 - 15) << 23;
+    const ONE_EXPONENT: u32 = 1 << 23;
+    let (sign, magnitude) = ((bits & 0x8000) << 16, bits & 0x7fff);
+    let normal = (magnitude << 13) + REBIAS;
+    // A subnormal has no leading one: give it one, at the lowest exponent, and take it away again.
+    let subnormal = f32::from_bits(normal + ONE_EXPONENT) - f32::from_bits(REBIAS + ONE_EXPONENT);
+    let special = normal + REBIAS;
+    let finite = if magnitude < 0x0400 {
+        subnormal.to_bits()
+    } else {
+        normal
+    };
+    f32::from_bits(sign | if magnitude >= 0x7c00 { special } else { finite })
+}
+
+pub(super) struct F32;
+impl Number<4> for F32 {
+    #[inline(always)]
+    fn value(bytes: [u8; 4]) -> f32 {
+        f32::from_le_bytes(bytes)
+    }
+
+    fn nearest(value: f32) -> [u8; 4] {
+        value.to_le_bytes()
+    }
+}
+
+pub(super) struct F16;
+impl Number<2> for F16 {
+    #[inline(always)]
+    fn value(bytes: [u8; 2]) -> f32 {
+        half(u32::from(u16::from_le_bytes(bytes)))
+    }
+
+    fn nearest(value: f32) -> [u8; 2] {
+        f16::from_f32(value).to_le_bytes()
+    }
+}
+
+pub(super) struct BF16;
+impl Number<2> for BF16 {
+    #[inline(always)]
+    fn value(bytes: [u8; 2]) -> f32 {
+        f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
+    }
+
+    fn nearest(value: f32) -> [u8; 2] {
+        bf16::from_f32(value).to_le_bytes()
+    }
+}

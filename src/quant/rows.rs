@@ -1,0 +1,79 @@
+//! The integers and scales of stored blocks, taken apart: as units of a tile want them.
+
+use super::tile::{Layout, TILE_ROWS, UNIT, padded};
+
+/// Up to 16 rows, taken apart.
+pub(super) struct Rows {
+    /// Padded to whole units.
+    pub(super) columns: usize,
+    /// (16, columns): unsigned, as stored; Q8_0 plus 128
+    pub(super) quants: Vec<u8>,
+    /// Units beside each other, each as a tile holds it.
+    pub(super) scales: Vec<u8>,
+    /// Of four units each (K formats).
+    pub(super) heads: Vec<u8>,
+    layout: Layout,
+}
+
+/// Where a block's parts go.
+pub(super) struct Place<'a, const N: usize> {
+    pub(super) quants: &'a mut [u8; N],
+    scales: &'a mut [u8],
+    heads: &'a mut [u8],
+    layout: Layout,
+    row: usize,
+    /// Which block of its row.
+    index: usize,
+}
+
+impl Rows {
+    pub(super) fn new(layout: Layout, columns: usize) -> Self {
+        let columns = padded(columns);
+        Self {
+            columns,
+            quants: vec![0; TILE_ROWS * columns],
+            scales: vec![0; columns / UNIT * layout.scales],
+            heads: vec![0; columns / 256 * layout.head],
+            layout,
+        }
+    }
+
+    /// For block `index` of a row.
+    pub(super) fn place<const N: usize>(&mut self, row: usize, index: usize) -> Place<'_, N> {
+        let row_quants = &mut self.quants[row * self.columns..][..self.columns];
+        Place {
+            quants: &mut row_quants.as_chunks_mut().0[index],
+            scales: &mut self.scales,
+            heads: &mut self.heads,
+            layout: self.layout,
+            row,
+            index,
+        }
+    }
+}
+
+impl<const N: usize> Place<'_, N> {
+    /// Puts the block's scale `number`, and what belongs to it.
+    pub(super) fn scale(&mut self, number: usize, bytes: &[u8]) {
+        let of_unit = UNIT / self.layout.block_columns.unwrap_or(UNIT);
+        let number = self.index * (N * of_unit / UNIT) + number;
+        let (unit, within) = (number / of_unit, number % of_unit);
+        let at = (pair_at(self.row) * of_unit + within) * bytes.len();
+        put(self.scales, unit * self.layout.scales + at, bytes);
+    }
+
+    /// Puts what four units share.
+    pub(super) fn head(&mut self, bytes: &[u8]) {
+        let at = pair_at(self.row) * bytes.len();
+        put(self.heads, self.index * self.layout.head + at, bytes);
+    }
+}
+
+/// Rows g and g + 8 lie side by side.
+const fn pair_at(row: usize) -> usize {
+    row % 8 * 2 + row / 8
+}
+
+fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
+    to[at..at + bytes.len()].copy_from_slice(bytes);
+}

@@ -1,0 +1,300 @@
+//! How weights lie in device memory: the other side of `kernels/tile.cuh`, which describes the layout.
+//!
+//! Repacking moves bits and never changes a value; K formats' packed 6-bit scales become bytes.
+
+use super::Format;
+use super::rows::Rows;
+
+/// Rows of a tile.
+pub const TILE_ROWS: usize = 16;
+/// Columns of a unit.
+pub const UNIT: usize = 64;
+
+/// Bytes of the parts of a unit, and of the head that four units of a K format share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub quants: usize,
+    pub high: usize,
+    pub scales: usize,
+    pub head: usize,
+    /// Columns that share a scale, as kernels sum them; `None` where values are as they are.
+    pub block_columns: Option<usize>,
+    /// Whether a value is a multiple of its scale and a minimum more.
+    pub has_minimum: bool,
+    /// Whether nibbles are codes, which kernels look up.
+    pub codes: bool,
+}
+
+impl Layout {
+    /// Of nibbles, without the scales that belong to them.
+    pub(super) const NIBBLES: Self = Self {
+        quants: 512,
+        ..Self::of_values(0)
+    };
+
+    /// Of values of so many bytes each.
+    pub(super) const fn of_values(bytes: usize) -> Self {
+        Self {
+            quants: TILE_ROWS * UNIT * bytes,
+            high: 0,
+            scales: 0,
+            head: 0,
+            block_columns: None,
+            has_minimum: false,
+            codes: false,
+        }
+    }
+
+    #[must_use]
+    pub const fn unit(self) -> usize {
+        self.quants + self.high + self.scales
+    }
+
+    /// Where the head and the unit itself begin in their tile.
+    const fn places(self, unit: usize) -> (usize, usize) {
+        if self.head == 0 {
+            return (0, unit * self.unit());
+        }
+        let head = unit / 4 * (self.head + 4 * self.unit());
+        (head, head + self.head + unit % 4 * self.unit())
+    }
+
+    /// Bytes of a tile of `columns`, a multiple of `UNIT`.
+    pub(super) const fn tile_bytes(self, columns: usize) -> usize {
+        columns / UNIT * self.unit() + columns / 256 * self.head
+    }
+}
+
+/// Columns rounded up to whole units.
+#[must_use]
+pub const fn padded(columns: usize) -> usize {
+    columns.next_multiple_of(UNIT)
+}
+
+/// Writes one tile: `rows` are at most 16 rows of `columns` values as their file stores them, `out` has
+/// `tile_bytes`. Rows and columns that do not exist become zeros.
+pub(super) fn repack(format: Format, columns: usize, rows: &[u8], out: &mut [u8]) {
+    out.fill(0);
+    let layout = format.about().layout;
+    match layout.quants {
+        4096 => repack_values::<4>(rows, columns, out),
+        2048 => repack_values::<2>(rows, columns, out),
+        _ => {
+            let rows = taken_apart(format, columns, rows);
+            for unit in 0..padded(columns) / UNIT {
+                let (head, at) = layout.places(unit);
+                let (quants, rest) = out[at..at + layout.unit()].split_at_mut(layout.quants);
+                let (high, scales) = rest.split_at_mut(layout.high);
+                pack_quants(&rows, unit, quants, high, layout.codes);
+                scales.copy_from_slice(&rows.scales[unit * layout.scales..][..layout.scales]);
+                if layout.head > 0 && unit % 4 == 0 {
+                    let from = &rows.heads[unit / 4 * layout.head..][..layout.head];
+                    out[head..head + layout.head].copy_from_slice(from);
+                }
+            }
+        }
+    }
+}
+
+fn taken_apart(format: Format, columns: usize, rows: &[u8]) -> Rows {
+    let about = format.about();
+    let mut apart = Rows::new(about.layout, columns);
+    (about.take_apart)(rows, columns, &mut apart);
+    apart
+}
+
+/// In each of its four steps through a unit a lane holds two pairs of neighbours of row `lane / 4`, eight columns apart, and
+/// by turns with them those of the row eight below: where pair `pair` is, of the thirty-two of a row.
+const fn place(lane: usize, step: usize, pair: usize) -> usize {
+    8 * step + 4 * pair + lane % 4
+}
+
+/// Values of `N` bytes each, 32 of a lane in a unit: pieces of 16 bytes, lane beside lane.
+fn repack_values<const N: usize>(rows: &[u8], columns: usize, out: &mut [u8]) {
+    // Whole units: what does not exist stays zero.
+    let mut unit = vec![0; TILE_ROWS * UNIT * N];
+    let mut firsts = (0..columns).step_by(UNIT);
+    for out in out.chunks_exact_mut(UNIT * TILE_ROWS * N) {
+        let first = firsts.next().unwrap_or(columns);
+        let width = UNIT.min(columns - first);
+        if width < UNIT {
+            unit.fill(0);
+        }
+        for (to, row) in unit
+            .chunks_exact_mut(UNIT * N)
+            .zip(rows.chunks_exact(columns * N))
+        {
+            to[..width * N].copy_from_slice(&row[first * N..][..width * N]);
+        }
+        for (step, lane) in (0..4 * 32).map(|at| (at / 32, at % 32)) {
+            for pair in 0..2 {
+                let [upper, lower] = [lane / 4, lane / 4 + 8]
+                    .map(|row| &unit[(row * UNIT + 2 * place(lane, step, pair)) * N..][..2 * N]);
+                // Of eight values that a lane has in a step, where two of each row go.
+                let value = 8 * step + 4 * pair;
+                let per_piece = 16 / N;
+                let at = (value / per_piece * 32 + lane) * 16 + value % per_piece * N;
+                out[at..][..2 * N].copy_from_slice(upper);
+                out[at + 2 * N..][..2 * N].copy_from_slice(lower);
+            }
+        }
+    }
+}
+
+fn pack_quants(rows: &Rows, unit: usize, quants: &mut [u8], high: &mut [u8], codes: bool) {
+    // Two columns each.
+    let mut pairs = [[0_u32; UNIT / 2]; TILE_ROWS];
+    for (pairs, row) in pairs.iter_mut().zip(rows.quants.chunks_exact(rows.columns)) {
+        let row = row[unit * UNIT..][..UNIT].as_chunks().0;
+        for (pair, bytes) in pairs.iter_mut().zip(row) {
+            *pair = u16::from_le_bytes(*bytes).into();
+        }
+    }
+    let width = high.len() / 32;
+    for lane in 0..32 {
+        let mut bits = 0_u64;
+        for step in 0..4 {
+            let [upper, lower] = [lane / 4, lane / 4 + 8].map(|row| {
+                pairs[row][place(lane, step, 0)] | pairs[row][place(lane, step, 1)] << 16
+            });
+            if quants.len() == 1024 {
+                let pairs = [upper, lower, upper >> 16, lower >> 16];
+                let to = quants[step / 2 * 512 + lane * 16 + step % 2 * 8..][..8].as_chunks_mut();
+                for (to, pair) in to.0.iter_mut().zip(pairs) {
+                    let [first, second, ..] = pair.to_le_bytes();
+                    *to = [first, second];
+                }
+                continue;
+            }
+            let nibbles = if codes {
+                neighbours(upper) | neighbours(lower) << 8
+            } else {
+                even_first(upper & 0x0f0f_0f0f | (lower & 0x0f0f_0f0f) << 4)
+            };
+            quants[lane * 16 + step * 4..][..4].copy_from_slice(&nibbles.to_le_bytes());
+            bits |= match width {
+                4 => one_bit(upper, lower) << (4 * step),
+                8 => two_bits(upper, lower) << (32 * (step / 2) + 8 * (step % 2)),
+                _ => 0,
+            };
+        }
+        high[lane * width..][..width].copy_from_slice(&bits.to_le_bytes()[..width]);
+    }
+}
+
+/// The nibbles of bytes 0 and 1 in byte 0, those of bytes 2 and 3 in byte 2.
+const fn neighbours(word: u32) -> u32 {
+    (word | word >> 4) & 0x00ff_00ff
+}
+
+/// Bytes 0, 2, 1, 3.
+const fn even_first(word: u32) -> u32 {
+    word & 0xff00_00ff | word >> 8 & 0xff00 | (word & 0xff00) << 8
+}
+
+/// The fifth bits of eight quants: those of even columns in bits 0 to 3, of odd ones in bits 16 to 19.
+fn one_bit(upper: u32, lower: u32) -> u64 {
+    let pairs = upper >> 4 & 0x0101_0101 | (lower >> 4 & 0x0101_0101) << 1;
+    u64::from((pairs | pairs >> 14) & 0xf | ((pairs >> 8 | pairs >> 22) & 0xf) << 16)
+}
+
+/// The fifth and sixth bits of eight quants: those of even columns in bits 0 to 7, of odd ones in bits 16 to 23.
+fn two_bits(upper: u32, lower: u32) -> u64 {
+    let pairs = upper >> 4 & 0x0303_0303 | (lower >> 4 & 0x0303_0303) << 2;
+    u64::from((pairs | pairs >> 12) & 0xff | ((pairs >> 8 | pairs >> 20) & 0xff) << 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each value of a unit: its lane, step, pair and half, and its row and column, as `kernels/tile.cuh` has them.
+    fn values() -> impl Iterator<Item = ([usize; 4], usize, usize)> {
+        (0..32 * 4 * 4 * 2).map(|at| {
+            let (lane, step, pair, half) = (at / 32, at / 8 % 4, at / 2 % 4, at % 2);
+            let column = 16 * step + pair / 2 * 8 + 2 * (lane % 4) + half;
+            ([lane, step, pair, half], lane / 4 + pair % 2 * 8, column)
+        })
+    }
+
+    #[test]
+    fn values_lie_where_kernels_look_for_them_and_what_is_not_there_is_zero() {
+        let (rows, columns) = (13, 100);
+        let value = |row: usize, column: usize| {
+            let number = 1 + row * columns + column;
+            u16::try_from(if row < rows && column < columns {
+                number
+            } else {
+                0
+            })
+            .unwrap()
+        };
+        let stored: Vec<u8> = (0..rows * columns)
+            .flat_map(|at| value(at / columns, at % columns).to_le_bytes())
+            .collect();
+        let mut tile = vec![0xff; Format::F16.about().layout.tile_bytes(padded(columns))];
+        repack(Format::F16, columns, &stored, &mut tile);
+        let tile = tile.as_chunks().0;
+        for unit in 0..2 {
+            for ([lane, step, pair, half], row, column) in values() {
+                let at = unit * 1024 + (step * 32 + lane) * 8 + 2 * pair + half;
+                let expected = value(row, unit * UNIT + column);
+                assert_eq!(u16::from_le_bytes(tile[at]), expected, "{row}, {column}");
+            }
+        }
+    }
+
+    #[test]
+    fn integers_lie_where_kernels_look_for_them() {
+        let columns = 256;
+        for format in Format::ALL
+            .into_iter()
+            .filter(|format| format.block_len() > 1)
+        {
+            let layout = format.about().layout;
+            let stored: Vec<u8> = (0..TILE_ROWS * format.row_bytes(columns))
+                .map(|at| ((at * 2_654_435_761) >> 16).to_le_bytes()[0])
+                .collect();
+            let mut tile = vec![0; layout.tile_bytes(columns)];
+            repack(format, columns, &stored, &mut tile);
+            let rows = taken_apart(format, columns, &stored);
+            for unit in 0..columns / UNIT {
+                let tile = &tile[layout.places(unit).1..];
+                let (quants, high) = tile.split_at(layout.quants);
+                for ([lane, step, pair, half], row, column) in values() {
+                    let whole = quants[step / 2 * 512 % layout.quants
+                        + lane * 16
+                        + step % 2 * 8
+                        + 2 * pair
+                        + half];
+                    let word = quants[lane * 16 + step * 4..].first_chunk().unwrap();
+                    let at = if layout.codes {
+                        8 * pair + 4 * half
+                    } else {
+                        4 * pair + 16 * half
+                    };
+                    let low = u32::from_le_bytes(*word) >> at & 15;
+                    let bits = |width: usize| {
+                        let bytes = high[lane * width..][..width].iter().rev();
+                        bytes.fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte))
+                    };
+                    let top = match layout.high {
+                        128 => bits(4) >> (4 * step + pair + 16 * half) & 1,
+                        256 => {
+                            bits(8) >> (32 * (step / 2) + 2 * (4 * (step % 2) + pair) + 16 * half)
+                                & 3
+                        }
+                        _ => 0,
+                    };
+                    let found = if layout.quants == 1024 {
+                        u64::from(whole)
+                    } else {
+                        u64::from(low) | top << 4
+                    };
+                    let expected = rows.quants[row * columns + unit * UNIT + column];
+                    assert_eq!(found, u64::from(expected), "{format:?} {row}, {column}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! An engine with a real model, as the daemon has it, for the programs that measure it.
+
+use std::path::PathBuf;
+
+use ganglion::engine::runner::{self, Backend};
+use ganglion::engine::{Handle, Limits, Share, State, UserLimits, channel, worker};
+
+/// Loads a model, and returns when it answers: eight at once, and one that waits for nobody.
+pub(crate) async fn start(model: PathBuf, backend: Backend) -> Handle {
+    let (handle, inbox) = channel(Limits {
+        requests: 256,
+        queue: 64,
+        sessions: 8,
+        prefill: Share::default(),
+        grammar: ganglion::guide::Limits::USUAL,
+        user: UserLimits {
+            requests: 64,
+            sessions: 8,
+            queue_percent: 100,
+        },
+    });
+    let settings = worker::Settings {
+        model,
+        runner: runner::Settings {
+            backend,
+            context: 2048,
+            slots: 9,
+            rows: 8,
+            ..runner::Settings::default()
+        },
+    };
+    std::thread::spawn(move || {
+        if let Err(error) = worker::run(&inbox, &settings) {
+            eprintln!("{error}");
+        }
+    });
+    let mut status = handle.status();
+    let settled = status.wait_for(|status| status.state != State::Loading);
+    let state = settled.await.expect("the engine lives").state.clone();
+    assert_eq!(state, State::Ready, "the model is not loaded");
+    handle
+}

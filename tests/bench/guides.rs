@@ -1,0 +1,183 @@
+//! What it costs that answers fit something: how long it takes to know what may come next, and tokens a second without a guide,
+//! with a small schema and with 260 tools, of one answer and of eight together.
+//!
+//! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example guides -- MODEL
+//! [cpu|cuda]`. It prints figures; it judges nothing.
+
+mod engine;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ganglion::engine::runner::Backend;
+use ganglion::engine::{Client, Event, Handle, Message, Options, Outcome, Priority, Role};
+use ganglion::guide::{Grammar, Grammars, Limits, Next};
+use ganglion::model::{Checkpoint, Language};
+use ganglion::sampler::Parameters;
+
+const SMALL: &str = r#"{"type": "object", "properties": {"action": {"enum": ["go", "stop", "turn"]}, "why": {"type": "string",
+    "maxLength": 200}, "metres": {"type": "number"}}, "required": ["action", "why", "metres"], "additionalProperties": false}"#;
+const TOOLS: usize = 260;
+/// Tokens of an answer, at most.
+const TOKENS: usize = 96;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let Some(model) = arguments.next().map(PathBuf::from) else {
+        eprintln!("guides MODEL [cpu|cuda]");
+        std::process::exit(2);
+    };
+    let backend = match arguments.next().as_deref() {
+        Some("cuda") => Backend::Cuda,
+        _ => Backend::Cpu,
+    };
+    masks(&model);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(answers(model, backend));
+}
+
+fn guided() -> [(&'static str, Grammar); 2] {
+    let tool = |at| {
+        format!(
+            r#"{{"type": "object", "properties": {{"name": {{"const": "tool_{at}_of_the_robot"}}, "arguments": {{"type": "object",
+            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", "maxLength": 60}}}}, "required": ["x{at}"],
+            "additionalProperties": false}}}}, "required": ["name", "arguments"], "additionalProperties": false}}"#
+        )
+    };
+    let tools: Vec<_> = (0..TOOLS).map(tool).collect();
+    [
+        ("a small schema", Grammar::JsonSchema(SMALL.into())),
+        (
+            "260 tools",
+            Grammar::JsonSchema(format!(r#"{{"anyOf": [{}]}}"#, tools.join(", "))),
+        ),
+    ]
+}
+
+/// Random answers: of what may come next, anything comes next.
+fn masks(model: &Path) {
+    let checkpoint = Checkpoint::open(model).expect("a model");
+    let source = checkpoint.language_source().expect("it has a tokenizer");
+    let language = Language::load(source).expect("it is known");
+    let vocabulary = u32::try_from(language.vocabulary()).expect("it is small");
+    let begun = Instant::now();
+    let grammars = Grammars::new(language.words());
+    grammars.prepare();
+    println!(
+        "{vocabulary} tokens, made ready in {:.0} ms",
+        1e3 * begun.elapsed().as_secs_f64()
+    );
+    println!(
+        "\nwhat may come next, us        compiled    masks      p50      p99     most   forced"
+    );
+    let mut random = fastrand::Rng::with_seed(17);
+    for (name, grammar) in guided() {
+        let begun = Instant::now();
+        let first = grammars
+            .guide(&grammar, Limits::USUAL, &[], false)
+            .expect("it is allowed");
+        let compiled = begun.elapsed();
+        let (mut times, mut forced, mut tokens) = (Vec::new(), 0, 0);
+        for _ in 0..200 {
+            let mut guide = first.clone();
+            for _ in 0..TOKENS {
+                let begun = Instant::now();
+                let follows = guide.follows().expect("it goes on");
+                let token = match follows {
+                    Next::Allowed(mask) => {
+                        times.push(begun.elapsed());
+                        let may: Vec<_> = (0..vocabulary)
+                            .filter(|token| mask.allows(*token))
+                            .collect();
+                        may[random.usize(0..may.len())]
+                    }
+                    Next::Forced(all) => {
+                        forced += 1;
+                        all[0]
+                    }
+                    Next::Anything | Next::Nothing => break,
+                };
+                tokens += 1;
+                if language.is_end(token) {
+                    break;
+                }
+                guide.take(token).expect("it was allowed");
+            }
+        }
+        times.sort_unstable();
+        let at = |share: usize| micros(times[(times.len() * share / 100).min(times.len() - 1)]);
+        println!(
+            "{name:<28}{:>10.0}{:>9}{:>9.1}{:>9.1}{:>9.1}{:>8}%",
+            micros(compiled),
+            times.len(),
+            at(50),
+            at(99),
+            at(100),
+            100 * forced / tokens.max(1)
+        );
+    }
+}
+
+fn micros(time: Duration) -> f64 {
+    1e6 * time.as_secs_f64()
+}
+
+async fn answers(model: PathBuf, backend: Backend) {
+    let engine = engine::start(model, backend).await;
+    println!("\ntokens/s                        1 answer  8 together");
+    let free = [("free", None)];
+    let all = free
+        .into_iter()
+        .chain(guided().map(|(name, grammar)| (name, Some(grammar))));
+    for (name, grammar) in all {
+        let mut rates = Vec::new();
+        for callers in [1, 8] {
+            let begun = Instant::now();
+            let talks: Vec<_> = (0..callers)
+                .map(|user| {
+                    let (engine, grammar) = (engine.clone(), grammar.clone());
+                    tokio::spawn(async move { say(&engine, user, grammar).await })
+                })
+                .collect();
+            let mut tokens = 0;
+            for talk in talks {
+                tokens += talk.await.expect("it ends").usage.completion_tokens;
+            }
+            rates.push(f64::from(tokens) / begun.elapsed().as_secs_f64());
+        }
+        println!("{name:<28}{:>12.1}{:>12.1}", rates[0], rates[1]);
+    }
+    engine.close();
+}
+
+async fn say(engine: &Handle, user: u32, grammar: Option<Grammar>) -> Outcome {
+    let client = Client {
+        name: format!(":1.{user}").into(),
+        user,
+    };
+    let message = Message {
+        role: Role::User,
+        content: "What does the robot do next, and why? Answer at length.".to_owned(),
+    };
+    let options = Options {
+        max_tokens: TOKENS,
+        sampling: Parameters {
+            temperature: 0.8,
+            seed: user.into(),
+            ..Parameters::default()
+        },
+        stop: Vec::new(),
+        thinking: None,
+        grammar,
+        priority: Priority::Normal,
+        deadline: None,
+    };
+    let asked = engine.generate(client, vec![message], options).await;
+    let mut ticket = asked.expect("it is accepted");
+    loop {
+        if let Event::Done(outcome) = ticket.events.recv().await.expect("it ends") {
+            assert_eq!(outcome.error, None);
+            return outcome;
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Answers that fit something, and how probable their tokens were, as programs ask for them.
+
+use ganglion::bus::{Error, Frame};
+use zbus::Variant;
+
+use super::{ask, fields};
+use crate::support::served::Served;
+use crate::support::stream::Reader;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused() {
+    let mut served = Served::new();
+    let client = served.start("kv.context = 200\n").await;
+    let choices = ["turn left", "turn right", "halt"];
+    for seed in 0..6u64 {
+        let options = fields([
+            ("choice", choices.to_vec().into()),
+            ("temperature", 2.into()),
+            ("seed", seed.into()),
+            ("logprobs", 2u32.into()),
+        ]);
+        let (text, info) = client.manager.complete("hello", options).await.unwrap();
+        assert!(choices.contains(&text.as_str()), "{text:?}");
+        let Variant::Str(told) = &*info["logprobs"] else {
+            panic!("{info:?}");
+        };
+        let told: serde_json::Value = serde_json::from_str(told).expect("JSON");
+        let told = told.as_array().expect("an array");
+        let said: String = told.iter().filter_map(|one| one["text"].as_str()).collect();
+        assert_eq!(said, text);
+        assert!(
+            told.iter()
+                .all(|one| one["best"].as_array().map(Vec::len) == Some(2))
+        );
+    }
+
+    let options = fields([
+        ("json", true.into()),
+        ("logprobs", 0u32.into()),
+        ("max_tokens", 9u32.into()),
+    ]);
+    let (_, stream) = ask(&client, "hello", options).await.unwrap();
+    let mut reader = Reader::new(stream);
+    let mut told = 0;
+    while let Some(frame) = reader.next().await {
+        if let Frame::Text { logprobs, .. } = frame {
+            told += logprobs.len();
+            assert!(logprobs.iter().all(|one| one.best.is_empty()));
+        }
+    }
+    assert_eq!(told, 9);
+
+    let regex = || ("regex", "a+".into());
+    for (options, named) in [
+        (fields([regex(), ("stop", "b".into())]), ["regex", "stop"]),
+        (fields([regex(), ("json", true.into())]), ["regex", "json"]),
+        (
+            fields([("choice", vec![""].into())]),
+            ["choice", "none empty"],
+        ),
+        (
+            fields([("json_schema", "{\"not\": {}}".into())]),
+            ["json_schema", "not"],
+        ),
+    ] {
+        let refused = client.manager.complete("hello", options).await;
+        let Err(Error::InvalidOption(why)) = &refused else {
+            panic!("{refused:?}");
+        };
+        assert!(named.iter().all(|word| why.contains(word)), "{why}");
+    }
+}

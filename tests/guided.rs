@@ -1,0 +1,211 @@
+//! Answers that must fit something: they do, whoever else is answered, and what cannot be asked for is refused at once.
+
+mod hostile;
+mod suite;
+
+use std::time::Duration;
+
+use ganglion::engine::{
+    Client, Event, FinishReason, Handle, Likelihood, Message, Options, Outcome, Priority, Refusal,
+    Role, Ticket,
+};
+use ganglion::guide::{Grammar, GrammarError};
+use ganglion::sampler::Parameters;
+use serde_json::Value;
+
+use crate::support::tiny_gguf;
+use crate::together::Engine;
+
+/// Schemas as robot programs have them: what repeats in them is bounded.
+const SCHEMAS: &[&str] = &[
+    r#"{"type": "object", "properties": {"action": {"enum": ["go", "stop", "turn left"]}, "metres": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["action"], "additionalProperties": false}"#,
+    r#"{"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3}"#,
+    r##"{"$defs": {"point": {"type": "array", "items": {"type": "integer", "minimum": -9, "maximum": 9}, "minItems": 2, "maxItems": 2}}, "type": "object", "properties": {"from": {"$ref": "#/$defs/point"}, "to": {"$ref": "#/$defs/point"}}, "required": ["from", "to"], "additionalProperties": false}"##,
+    r#"{"type": "string", "maxLength": 8}"#,
+    r#"{"anyOf": [{"const": "done"}, {"type": "object", "properties": {"say": {"type": "string", "pattern": "^[a-z ]{0,12}$"}}, "required": ["say"], "additionalProperties": false}]}"#,
+];
+
+pub(crate) fn options(grammar: Grammar, seed: u64) -> Options {
+    Options {
+        max_tokens: 120,
+        sampling: Parameters {
+            temperature: 1.5,
+            seed,
+            ..Parameters::default()
+        },
+        stop: Vec::new(),
+        grammar: Some(grammar),
+        thinking: None,
+        priority: Priority::Normal,
+        deadline: None,
+    }
+}
+
+async fn ask(engine: &Handle, user: u32, options: Options) -> Result<(String, Outcome), Refusal> {
+    let client = Client {
+        name: format!(":1.{user}").into(),
+        user,
+    };
+    let question = Message {
+        role: Role::User,
+        content: "hello a robot".into(),
+    };
+    let ticket = engine.generate(client, vec![question], options).await?;
+    let (text, _, outcome) = hear(ticket).await;
+    Ok((text, outcome))
+}
+
+async fn hear(mut ticket: Ticket) -> (String, Vec<Likelihood>, Outcome) {
+    let (mut text, mut likelihoods) = (String::new(), Vec::new());
+    loop {
+        match ticket.events.recv().await.expect("it ends") {
+            Event::Text(more) => text += &more,
+            Event::Likelihood(likelihood) => likelihoods.push(likelihood),
+            Event::Done(outcome) => return (text, likelihoods, outcome),
+        }
+    }
+}
+
+fn fits(grammar: &Grammar, text: &str) -> bool {
+    let json = || serde_json::from_str::<Value>(text).ok();
+    match grammar {
+        Grammar::JsonSchema(schema) => {
+            let schema = serde_json::from_str(schema).expect("it is JSON");
+            json().is_some_and(|json| jsonschema::is_valid(&schema, &json))
+        }
+        Grammar::Json => json().is_some_and(|json| json.is_object()),
+        Grammar::Choice(texts) => texts.iter().any(|choice| choice == text),
+        Grammar::Regex(_) => text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit()),
+        Grammar::Lark(_) => text.split("->").all(|part| ["go", "stop"].contains(&part)),
+    }
+}
+
+fn grammars() -> Vec<Grammar> {
+    let schemas = SCHEMAS
+        .iter()
+        .map(|text| Grammar::JsonSchema((*text).into()));
+    let choices = ["yes", "no", "yes \"and\" no", "hello"].map(String::from);
+    let others = [
+        Grammar::Choice(choices.into()),
+        Grammar::Regex("[0-9]{4}".into()),
+        Grammar::Lark(r#"start: step ("->" step){0,3}\nstep: "go" | "stop""#.replace("\\n", "\n")),
+    ];
+    schemas.chain(others).collect()
+}
+
+/// Hot answers of a model that knows nothing, eight at a time and each alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_fit_what_bounds_them_and_are_the_same_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let together = Engine::start(folder.path(), 8, 8).await;
+    let alone = Engine::start(folder.path(), 1, 1).await;
+    let mut whole = 0;
+    for grammar in grammars() {
+        let mut asked = Vec::new();
+        for seed in 0..16 {
+            let (engine, options) = (together.handle.clone(), options(grammar.clone(), seed));
+            let user = u32::try_from(seed).expect("it is small");
+            asked.push(tokio::spawn(
+                async move { ask(&engine, user, options).await },
+            ));
+        }
+        for (seed, asked) in (0..).zip(asked) {
+            let (text, outcome) = asked.await.expect("it ends").expect("it is accepted");
+            assert_eq!(outcome.error, None, "{grammar:?}");
+            let (lonely, _) = ask(&alone.handle, 7, options(grammar.clone(), seed))
+                .await
+                .expect("it is accepted");
+            assert_eq!(text, lonely, "{grammar:?} with seed {seed}");
+            if outcome.reason == FinishReason::Stop {
+                assert!(fits(&grammar, &text), "{grammar:?}: {text:?}");
+                whole += 1;
+            } else {
+                assert_eq!(outcome.reason, FinishReason::Length);
+            }
+        }
+    }
+    assert!(whole > 100, "{whole} answers came to their end");
+}
+
+/// Of each token, whatever chose it: the model alone is what is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn how_probable_tokens_were_is_told_and_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let engine = Engine::start(folder.path(), 4, 4).await;
+    for grammar in [None, Some(Grammar::JsonSchema(SCHEMAS[2].into()))] {
+        let mut options = options(Grammar::Json, 3);
+        options.grammar = grammar;
+        options.max_tokens = 30;
+        let (plain, _) = ask(&engine.handle, 1, options.clone())
+            .await
+            .expect("it is accepted");
+        options.sampling.logprobs = Some(3);
+        let ticket = engine.handle.generate(
+            Client {
+                name: ":1.1".into(),
+                user: 1,
+            },
+            vec![Message {
+                role: Role::User,
+                content: "hello a robot".into(),
+            }],
+            options,
+        );
+        let (text, likelihoods, outcome) = hear(ticket.await.expect("it is accepted")).await;
+        assert_eq!(text, plain);
+        let tokens = outcome.usage.completion_tokens as usize;
+        assert!(likelihoods.len() + 1 >= tokens && likelihoods.len() <= tokens);
+        for likelihood in &likelihoods {
+            let best = &likelihood.best;
+            assert_eq!(best.len(), 3);
+            assert!(best.is_sorted_by(|a, b| a.logprob >= b.logprob), "{best:?}");
+            assert!(likelihood.logprob <= best[0].logprob && best[0].logprob <= 0.0);
+        }
+        assert!(likelihoods.iter().any(|one| one.token != one.best[0].token));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_asked_for_is_refused_with_its_option() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let engine = Engine::start(folder.path(), 2, 2).await;
+    let wrong = [
+        (Grammar::JsonSchema("{".into()), "json_schema"),
+        (
+            Grammar::JsonSchema(r#"{"type": "robot"}"#.into()),
+            "json_schema",
+        ),
+        (
+            Grammar::JsonSchema(
+                r#"{"type": "object", "unevaluatedProperties": {"type": "null"}}"#.into(),
+            ),
+            "json_schema",
+        ),
+        (Grammar::Regex("(".into()), "regex"),
+        (Grammar::Lark("start: missing".into()), "grammar"),
+        (Grammar::Regex("a".repeat(300_000)), "regex"),
+    ];
+    for (grammar, option) in wrong {
+        let refused = ask(&engine.handle, 1, options(grammar, 0)).await;
+        let Err(Refusal::InvalidGrammar(error)) = &refused else {
+            panic!("{refused:?}");
+        };
+        println!("{error}");
+        let named = match error {
+            GrammarError::Wrong { option, .. } | GrammarError::TooLong { option, .. } => option,
+            GrammarError::TooDeep { .. } | GrammarError::NoVocabulary => panic!("{error}"),
+        };
+        assert_eq!(*named, option);
+        assert!(error.to_string().len() < 2_000, "{error}");
+    }
+    // Whoever was refused takes no place.
+    tokio::time::timeout(Duration::from_secs(60), engine.handle.idle())
+        .await
+        .expect("nobody is left");
+}
