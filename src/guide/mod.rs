@@ -144,14 +144,11 @@ impl Guide {
         self.forced.len()
     }
 
-    /// Takes at most `most` of the tokens that must come.
+    /// Takes at most `most` of the tokens that must come, as far as `follows` has told.
     ///
     /// # Errors
-    /// As `follows`.
+    /// As `take`.
     pub fn force(&mut self, most: usize) -> Result<Vec<u32>, GuideError> {
-        if !matches!(self.follows()?, Next::Forced(_)) {
-            return Ok(Vec::new());
-        }
         let tokens: Vec<_> = self.forced.iter().copied().take(most).collect();
         tokens.iter().try_for_each(|token| self.take(*token))?;
         Ok(tokens)
