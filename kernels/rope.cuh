@@ -2,7 +2,7 @@
 #pragma once
 #include "cache.cuh"
 
-// Each lane holds the pairs lane, lane + 32, ... of a head.
+// How many pairs a lane holds: two neighbours, two that are 64 further on, and so on.
 #define PAIRS 4
 #define MOST_HEAD_DIM (2 * 32 * PAIRS)
 
@@ -12,16 +12,38 @@ struct Head {
     // Pair i are the elements i and i + rotated / 2; what is not rotated lies behind those, two by two.
     static __device__ __forceinline__ u32 at_first(const Cache &c, u32 pair) { return pair < c.rotated / 2 ? pair : 2 * pair; }
     static __device__ __forceinline__ u32 at_second(const Cache &c, u32 pair) { return pair < c.rotated / 2 ? pair + c.rotated / 2 : 2 * pair + 1; }
+    static __device__ __forceinline__ u32 pair_of(u32 lane, int i) { return i / 2 * 64 + 2 * lane + i % 2; }
+    // Whether a lane's neighbours lie side by side in memory too, at even places: so they do where all is rotated.
+    static __device__ __forceinline__ bool even(const Cache &c) { return c.rotated == c.head_dim && c.head_dim % 4 == 0; }
+
+    // Calls `whole(i, pair)` for two neighbours that lie side by side, else `single(i, pair)` for each.
+    template <typename Whole, typename Single> static __device__ __forceinline__ void each(const Cache &c, u32 lane, u32 pairs, Whole whole, Single single) {
+        bool side_by_side = even(c);
+#pragma unroll
+        for (int i = 0; i < PAIRS; i += 2) {
+            u32 pair = pair_of(lane, i);
+            if (side_by_side) {
+                if (pair < pairs) whole(i, pair);
+                continue;
+            }
+#pragma unroll
+            for (int n = 0; n < 2; ++n)
+                if (pair + n < pairs) single(i + n, pair + n);
+        }
+    }
 
     // Zeros from nowhere.
     __device__ __forceinline__ Head(const Cache &c, const float *from, u32 lane) {
 #pragma unroll
-        for (int i = 0; i < PAIRS; ++i) {
-            u32 pair = lane + 32 * i;
-            bool there = from && pair < c.head_dim / 2;
-            first[i] = there ? from[at_first(c, pair)] : 0.0f;
-            second[i] = there ? from[at_second(c, pair)] : 0.0f;
-        }
+        for (int i = 0; i < PAIRS; ++i) first[i] = second[i] = 0.0f;
+        if (!from) return;
+        each(
+            c, lane, c.head_dim / 2,
+            [&](int i, u32 pair) {
+                float2 low = *reinterpret_cast<const float2 *>(from + pair), high = *reinterpret_cast<const float2 *>(from + c.head_dim / 2 + pair);
+                first[i] = low.x, first[i + 1] = low.y, second[i] = high.x, second[i + 1] = high.y;
+            },
+            [&](int i, u32 pair) { first[i] = from[at_first(c, pair)], second[i] = from[at_second(c, pair)]; });
     }
 
     __device__ __forceinline__ void normalize(const Cache &c, const float *norm, float epsilon, u32 lane) {
@@ -29,25 +51,31 @@ struct Head {
 #pragma unroll
         for (int i = 0; i < PAIRS; ++i) sum += first[i] * first[i] + second[i] * second[i];
         float scale = 1.0f / sqrtf(warp_sum(sum) / (float)c.head_dim + epsilon);
-#pragma unroll
-        for (int i = 0; i < PAIRS; ++i) {
-            u32 pair = lane + 32 * i;
-            if (pair < c.head_dim / 2) first[i] = first[i] * scale * norm[at_first(c, pair)], second[i] = second[i] * scale * norm[at_second(c, pair)];
-        }
+        each(
+            c, lane, c.head_dim / 2,
+            [&](int i, u32 pair) {
+                float2 low = *reinterpret_cast<const float2 *>(norm + pair), high = *reinterpret_cast<const float2 *>(norm + c.head_dim / 2 + pair);
+                first[i] = first[i] * scale * low.x, first[i + 1] = first[i + 1] * scale * low.y;
+                second[i] = second[i] * scale * high.x, second[i + 1] = second[i + 1] * scale * high.y;
+            },
+            [&](int i, u32 pair) { first[i] = first[i] * scale * norm[at_first(c, pair)], second[i] = second[i] * scale * norm[at_second(c, pair)]; });
     }
 
     // `angles`: (position, rotated / 2) of (cos, sin).
     __device__ __forceinline__ void rotate(const Cache &c, u64 angles, u32 position, u32 lane) {
         const float2 *of = at<const float2>(angles) + (u64)position * (c.rotated / 2);
-#pragma unroll
-        for (int i = 0; i < PAIRS; ++i) {
-            u32 pair = lane + 32 * i;
-            if (pair >= c.rotated / 2) continue;
-            float2 angle = of[pair];
-            float low = first[i] * angle.x - second[i] * angle.y;
-            second[i] = second[i] * angle.x + first[i] * angle.y;
+        auto turn = [&](int i, float cosine, float sine) {
+            float low = first[i] * cosine - second[i] * sine;
+            second[i] = second[i] * cosine + first[i] * sine;
             first[i] = low;
-        }
+        };
+        each(
+            c, lane, c.rotated / 2,
+            [&](int i, u32 pair) {
+                float4 both = *reinterpret_cast<const float4 *>(of + pair);
+                turn(i, both.x, both.y), turn(i + 1, both.z, both.w);
+            },
+            [&](int i, u32 pair) { turn(i, of[pair].x, of[pair].y); });
     }
 
     // Of a query that has been rotated.
@@ -59,10 +87,19 @@ struct Head {
     }
 
     template <typename R> __device__ __forceinline__ void put(const Cache &c, R *to, u32 lane) const {
-#pragma unroll
-        for (int i = 0; i < PAIRS; ++i) {
-            u32 pair = lane + 32 * i;
-            if (pair < c.head_dim / 2) to[at_first(c, pair)] = round_to<R>(first[i]), to[at_second(c, pair)] = round_to<R>(second[i]);
-        }
+        each(
+            c, lane, c.head_dim / 2,
+            [&](int i, u32 pair) {
+                put_two(to + pair, first[i], first[i + 1]);
+                put_two(to + c.head_dim / 2 + pair, second[i], second[i + 1]);
+            },
+            [&](int i, u32 pair) { to[at_first(c, pair)] = round_to<R>(first[i]), to[at_second(c, pair)] = round_to<R>(second[i]); });
+    }
+
+    template <typename R> static __device__ __forceinline__ void put_two(R *to, float first, float second) {
+        struct alignas(2 * sizeof(R)) Two {
+            R first, second;
+        };
+        *reinterpret_cast<Two *>(to) = {round_to<R>(first), round_to<R>(second)};
     }
 };

@@ -3,20 +3,19 @@
 // KEYS at absolute positions, one after the other: so a row's bits depend on nothing but its own position. The
 // weights of the softmax are rounded to the activations' type twice, the second time what the first has lost. A cache of
 // integers becomes values of that type as a tile arrives.
+//
+// Positions come in splits, each of which is summed by itself; a row's splits are merged in their order. Where there are rows
+// enough a block takes all splits of its own, else each has a block, and the last one to end merges: the bits are the same. Of heads
+// wider than 128 there is one split: no register is left to merge with.
 #include "prompt/product.cuh"
-#include "rope.cuh"
+#include "attention.cuh"
 
 #define ATTEND_WARPS 4
-// Exponentials are taken to base 2.
-#define LOG2_E 1.4426950408889634f
+// Positions of a split: src/cuda/kernels.rs knows it too.
+#define PROMPT_SPLIT 4096
 
 __device__ __forceinline__ void matrices_turned(u32 (&to)[4], u32 from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
-}
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
 }
 
 // Asked again where it is needed rather than kept in a register.
@@ -28,6 +27,13 @@ __device__ __forceinline__ u32 thread_in_block() {
 
 // tanh of what is not large: no error of it is more than 2^-22.
 __device__ __forceinline__ float squashed(float x) { return 1.0f - 2.0f / (power_of_two(2.0f * LOG2_E * x) + 1.0f); }
+
+struct Yes {
+    __device__ constexpr operator bool() const { return true; }
+};
+struct No {
+    __device__ constexpr operator bool() const { return false; }
+};
 
 // M: tiles of 16 query rows a warp. KEYS: of a tile.
 template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
@@ -45,6 +51,12 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
     u32 last_position = position + (min(first + ROWS, all) - 1) / group, tiles = last_position / KEYS + 1;
     u32 base = (u32)__cvta_generic_to_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + KEYS * PITCH, at_packed = at_v + KEYS * PITCH;
     const u64 *table = table_of(c, prompt->entry);
+    constexpr bool SPLITS = D <= 128;
+    // Not in registers: those are all taken.
+    __shared__ u32 last_of_all, first_split, splits;
+    if (SPLITS && threadIdx.x == 0) last_of_all = last_position;
+    if (SPLITS) __syncthreads();
+    auto is_there = [&](u32 key) { return key <= (SPLITS ? last_of_all : last_position); };
     // Keys of a tile lie in one page.
     auto load = [&](u32 to, u64 side, u32 tile) {
         u64 page = table[tile * KEYS / PAGE];
@@ -59,7 +71,7 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
 #pragma unroll 1
         for (u32 i = threadIdx.x; i < KEYS * PIECES; i += THREADS_) {
             u32 key = i / PIECES, piece = i % PIECES;
-            bool there = tile * KEYS + key <= last_position;
+            bool there = is_there(tile * KEYS + key);
             copy_16_or_zero(to + key * PITCH + piece * 16, from + (there ? key : 0) * D + piece * 8, there);
         }
         copies_end();
@@ -74,7 +86,7 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
                 uint2 quants = *reinterpret_cast<const uint2 *>(packed + i * 8);
                 half scale = reinterpret_cast<const half *>(packed + KEYS * D)[key * SCALES + piece * 8 / BLOCK];
                 uint4 values = make_uint4(0, 0, 0, 0);
-                if (tile * KEYS + key <= last_position)
+                if (is_there(tile * KEYS + key))
                     values = make_uint4(dequantized<T>(quants.x, 0, scale), dequantized<T>(quants.x, 1, scale), dequantized<T>(quants.y, 0, scale), dequantized<T>(quants.y, 1, scale));
                 *reinterpret_cast<uint4 *>(staged + (to - base) + key * PITCH + piece * 16) = values;
             }
@@ -88,19 +100,76 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
     // Where the window of a position begins.
     auto window_of = [&](u32 position) { return a.window && position >= a.window ? position + 1 - a.window : 0; };
     u32 first_tile = window_of(position + first / group) / KEYS;
+    constexpr u32 SPLIT_TILES = PROMPT_SPLIT / KEYS;
+    if constexpr (SPLITS) {
+        u32 begins = first_tile / SPLIT_TILES, count = (tiles - 1) / SPLIT_TILES + 1 - begins, mine = begins + blockIdx.z;
+        if (gridDim.z > 1) {
+            if (blockIdx.z >= count) return;
+            first_tile = max(first_tile, mine * SPLIT_TILES), tiles = min(tiles, (mine + 1) * SPLIT_TILES);
+        }
+        if (threadIdx.x == 0) first_split = begins, splits = count;
+    }
     load(at_k, c.k, first_tile);
-    // Of rows g and g + 8 of each tile.
-    float greatest[M][2], sum[M][2];
-    float out[M][D / 8][4] = {};
+    // Of rows g and g + 8 of each tile, in this split: the greatest score, this lane's part of the sum of weights, and what they
+    // add up to.
+    float greatest[M][2], sum[M][2], out[M][D / 8][4];
+    auto begin = [&] {
 #pragma unroll
-    for (int m = 0; m < M; ++m)
+        for (int m = 0; m < M; ++m) {
 #pragma unroll
-        for (int e = 0; e < 2; ++e) greatest[m][e] = -INFINITY, sum[m][e] = 0.0f;
+            for (int e = 0; e < 2; ++e) greatest[m][e] = -INFINITY, sum[m][e] = 0.0f;
+#pragma unroll
+            for (u32 d = 0; d < D / 8; ++d)
+#pragma unroll
+                for (int i = 0; i < 4; ++i) out[m][d][i] = 0.0f;
+        }
+    };
+    begin();
     // Tiles of which every row of the warp sees all.
     u32 seen_whole = (position + min(first + warp * M * 16, all - 1) / group + 1) / KEYS;
     // Tiles before this one lie outside the window of some row of the warp, in part or whole.
     u32 all_inside = (window_of(position + min(first + (warp + 1) * M * 16 - 1, all - 1) / group) + KEYS - 1) / KEYS;
     float scale = a.softcap != 0.0f ? LOG2_E : a.scale * LOG2_E;
+    // What a thread leaves of a split, of each block and split that has a block of its own.
+    auto left = [&](u32 split) {
+        u64 block = ((u64)split * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+        return at<float4>(a.partials) + block * (M * (D / 8 + 1) * THREADS_) + thread_in_block();
+    };
+    auto leave = [&](float4 *to) {
+#pragma unroll
+        for (int m = 0; m < M; ++m) {
+            to[m * THREADS_] = make_float4(greatest[m][0], greatest[m][1], sum[m][0], sum[m][1]);
+#pragma unroll
+            for (u32 d = 0; d < D / 8; ++d) to[(M + m * (D / 8) + d) * THREADS_] = make_float4(out[m][d][0], out[m][d][1], out[m][d][2], out[m][d][3]);
+        }
+    };
+    // Merges with what was left of other splits, all of which are earlier or all of which are later.
+    auto merge = [&](const float4 *from, auto earlier) {
+#pragma unroll
+        for (int m = 0; m < M; ++m) {
+            float4 there = __ldcg(from + m * THREADS_);
+            float weights[2][2];
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                float greatest_there = e ? there.y : there.x, sum_there = e ? there.w : there.z;
+                float most = fmaxf(greatest[m][e], greatest_there), reference = most == -INFINITY ? 0.0f : most;
+                float here = power_of_two((greatest[m][e] - reference) * scale), other = power_of_two((greatest_there - reference) * scale);
+                weights[e][0] = here, weights[e][1] = other;
+                sum[m][e] = earlier ? fmaf(sum_there, other, sum[m][e] * here) : fmaf(sum[m][e], here, sum_there * other);
+                greatest[m][e] = most;
+            }
+#pragma unroll
+            for (u32 d = 0; d < D / 8; ++d) {
+                float4 four = __ldcg(from + (M + m * (D / 8) + d) * THREADS_);
+                float others[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    float here = weights[i / 2][0], other = weights[i / 2][1];
+                    out[m][d][i] = earlier ? fmaf(others[i], other, out[m][d][i] * here) : fmaf(out[m][d][i], here, others[i] * other);
+                }
+            }
+        }
+    };
     u32 q_from = base + (warp * M * 16 + lane % 16) * PITCH + lane / 16 * 16;
     u32 k_from = at_k + (lane % 8 + lane / 16 * 8) * PITCH + lane / 8 % 2 * 16;
     u32 v_from = at_v + lane % 16 * PITCH + lane / 16 * 16;
@@ -204,6 +273,22 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
                     }
             }
         }
+        if constexpr (!SPLITS) continue;
+        if ((tile + 1) % SPLIT_TILES == 0 && tile + 1 < tiles) {
+            if (tile / SPLIT_TILES > first_split) merge(left(0), Yes());
+            leave(left(0));
+            begin();
+        }
+    }
+    if constexpr (SPLITS) {
+        if (splits > 1 && gridDim.z == 1) merge(left(0), Yes());
+        if (splits > 1 && gridDim.z > 1) {
+            leave(left(blockIdx.z));
+            if (!arrives_last(a.arrivals + 4 * (blockIdx.y * gridDim.x + blockIdx.x), 1, splits)) return;
+            begin();
+#pragma unroll 1
+            for (u32 split = 0; split < splits; ++split) merge(left(split), No());
+        }
     }
     u32 thread = thread_in_block(), g = thread % 32 / 4, t = thread % 4;
     warp = thread / 32;
@@ -224,10 +309,11 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
         }
 }
 
-#define KERNEL(T, NAME, C, D, M, KEYS) \
-    extern "C" __global__ void __launch_bounds__(32 * ATTEND_WARPS) prompt_attend_##NAME##_##D(const __grid_constant__ AttendArgs a) { prompt_attend<T, C, D, M, KEYS>(a); }
-#define KERNELS(T, NAME, C) \
-    KERNEL(T, NAME, C, 64, 2, 64) KERNEL(T, NAME, C, 80, 2, 64) KERNEL(T, NAME, C, 96, 2, 64) KERNEL(T, NAME, C, 128, 2, 64) KERNEL(T, NAME, C, 256, 1, 32)
+// A kernel is named by the query rows of its block.
+#define KERNEL(T, NAME, C, D, M, KEYS, ROWS, BLOCKS) \
+    extern "C" __global__ void __launch_bounds__(32 * ATTEND_WARPS, BLOCKS) prompt_attend_##NAME##_##D##_x##ROWS(const __grid_constant__ AttendArgs a) { prompt_attend<T, C, D, M, KEYS>(a); }
+#define BOTH(T, NAME, C, D) KERNEL(T, NAME, C, D, 2, 64, 128, 1) KERNEL(T, NAME, C, D, 1, 64, 64, 2)
+#define KERNELS(T, NAME, C) BOTH(T, NAME, C, 64) BOTH(T, NAME, C, 80) BOTH(T, NAME, C, 96) BOTH(T, NAME, C, 128) KERNEL(T, NAME, C, 256, 1, 32, 64, 1)
 KERNELS(half, f16, half)
 KERNELS(__nv_bfloat16, bf16, __nv_bfloat16)
 KERNELS(half, q8_f16, Q8)

@@ -23,7 +23,7 @@ template <typename T, typename C> __device__ __forceinline__ void rope_store(con
     u64 page = table_of(c, mine->entry)[position / PAGE], side = is_k ? c.k : c.v;
     C *to = in_page<C>(page, side, c, index, position);
     if constexpr (sizeof(C) == 1) {
-        __shared__ float plain[WARPS][MOST_HEAD_DIM];
+        __shared__ __align__(8) float plain[WARPS][MOST_HEAD_DIM];
         float *mine = plain[threadIdx.x / 32];
         values.put<float>(c, mine, lane);
         __syncwarp();

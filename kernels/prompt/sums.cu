@@ -1,5 +1,5 @@
-// Sums of a prompt's inputs over 32 columns each, which formats with a minimum multiply: a warp a sum.
-#include "common.cuh"
+// Sums of a prompt's inputs over 32 columns each, which formats with a minimum multiply: eight columns a thread, a block a row.
+#include "sums.cuh"
 
 template <typename T> __device__ __forceinline__ void column_sums(const SumsArgs &a) {
     Stopwatch stopwatch(a.stamp);
@@ -7,9 +7,15 @@ template <typename T> __device__ __forceinline__ void column_sums(const SumsArgs
     if (is_padding(a.count, row)) return;
     const T *from = at<const T>(a.input) + (u64)row * a.stride;
     float *to = at<float>(a.sums) + (u64)row * (a.stride / 32);
-    for (u32 i = threadIdx.x; i < a.stride; i += THREADS) {
-        float sum = warp_sum(widen(from[i]));
-        if (i % 32 == 0) to[i / 32] = sum;
+    // `stride` is a multiple of 64: eight threads are in it or out of it together.
+    for (u32 first = 0; first < a.stride; first += 8 * THREADS) {
+        u32 column = first + 8 * threadIdx.x;
+        uint4 bits = column < a.stride ? *reinterpret_cast<const uint4 *>(from + column) : make_uint4(0, 0, 0, 0);
+        const T *each = reinterpret_cast<const T *>(&bits);
+        float sum = 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < 8; i += 2) sum += widen(each[i]) + widen(each[i + 1]);
+        leave_sum(to, column, a.stride, sum);
     }
 }
 

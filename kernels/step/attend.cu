@@ -139,7 +139,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
         bool kept = p == position && stores;
         u64 page = kept ? table[p / PAGE] : 0, layer = is_v ? c.v : c.k;
         if constexpr (sizeof(C) == 1) {
-            __shared__ float plain[WARPS - GROUP][MOST_HEAD_DIM];
+            __shared__ __align__(8) float plain[WARPS - GROUP][MOST_HEAD_DIM];
             float *mine = plain[warp - GROUP];
             __syncwarp();
             values.put<float>(c, mine, lane);

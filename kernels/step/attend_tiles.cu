@@ -139,7 +139,7 @@ template <typename T, typename C, int D> __device__ __forceinline__ void attend(
         bool kept = back == 0 && stores;
         u64 page = kept ? table[p / PAGE] : 0, side = is_v ? c.v : c.k;
         if constexpr (At::PACKED) {
-            __shared__ float plain[WARPS][D];
+            __shared__ __align__(8) float plain[WARPS][D];
             __shared__ __align__(4) Q8 quants[WARPS][D];
             __shared__ half scales[WARPS][At::SCALES / 2];
             __syncwarp();

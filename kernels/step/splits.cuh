@@ -1,20 +1,12 @@
 // Attention over positions in splits (Flash-Decoding, Dao et al. 2023): a block leaves its parts, and the last of a row and its
 // heads to arrive merges them, in one order.
 #pragma once
-#include "rope.cuh"
+#include "attention.cuh"
 
 // Splits of a row, at most.
 #define MOST_SPLITS 64
 // Less than any score, and a number.
 #define LEAST -1e30f
-// Exponentials are taken to base 2.
-#define LOG2_E 1.4426950408889634f
-
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 
 // A row as it is, also before it is this kernel's turn: not as the first cache may have kept it.
 __device__ __forceinline__ Row row_now(const Row *row) {
@@ -70,18 +62,4 @@ template <typename T> __device__ __forceinline__ void merge(const float *parts, 
         }
         merged.put(out + i, sinks ? sinks + h : nullptr);
     }
-}
-
-// Whether a block that has left `done` parts of so many is the last to arrive, and so sees what the others have left.
-__device__ __forceinline__ bool arrives_last(u64 address, u32 done, u32 splits) {
-    __shared__ bool last;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        u32 *arrivals = at<u32>(address), before;
-        asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrivals), "r"(done) : "memory");
-        last = before + done == splits;
-        if (last) *arrivals = 0;
-    }
-    __syncthreads();
-    return last;
 }

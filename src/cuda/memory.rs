@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::attend;
+use super::kernels::prompt_attend;
 use crate::device::{Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Stream, Tiles};
 use crate::quant::{Storage, TILE_ROWS, padded};
 use crate::tape::{DType, Input, Op, Slot, SlotInfo, Tape, WeightInfo};
@@ -178,9 +179,9 @@ impl Needs {
                 0
             },
             gates: tape.rows * gates * 4,
-            // Only a step splits its rows.
             partials: if prompt {
-                0
+                let group = queries / tape.kv.head_dim / tape.kv.heads;
+                prompt_attend::partial_bytes(tape.kv, tape.rows * group)
             } else {
                 attend::partial_bytes(tape.kv, tape.rows, queries)
             },

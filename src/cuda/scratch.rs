@@ -163,9 +163,9 @@ impl Tables {
         })
     }
 
-    /// Bytes from one to the next.
+    /// Bytes from one to the next: kernels read two pairs at once.
     fn pitch(self, kv: KvInfo) -> usize {
-        8 * kv.context * self.pairs
+        (8 * kv.context * self.pairs).next_multiple_of(16)
     }
 }
 

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -84,6 +85,8 @@ int main(int argc, char **argv) {
     of_context.n_ctx = *std::max_element(lengths.begin(), lengths.end()) + generate + 8;
     of_context.n_batch = BATCH;
     of_context.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    // As many as we take: by default it takes four, wherever it is.
+    of_context.n_threads = of_context.n_threads_batch = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     llama_context *context = llama_init_from_model(model, of_context);
     if (!context) fail("there is no room for the context");
     llama_sampler *greedy = llama_sampler_init_greedy();
