@@ -311,11 +311,15 @@ impl Executor {
         }
     }
 
-    /// How many kernels, or operations of the CPU's, a run of a tape takes.
+    /// The kernels that a run of a tape takes, each with the operation that it belongs to; the CPU has one for each operation.
     #[must_use]
-    pub fn launches(&mut self, tape: &Tape) -> usize {
+    pub fn launches(&mut self, tape: &Tape) -> Vec<(&'static str, String)> {
         match self {
-            Self::Cpu(_) => tape.ops.len(),
+            Self::Cpu(_) => tape
+                .ops
+                .iter()
+                .map(|op| (op.name(), op.name().into()))
+                .collect(),
             #[cfg(feature = "cuda")]
             Self::Cuda(cuda) => cuda.launches(tape),
         }

@@ -1,8 +1,9 @@
 //! What is told of a running executor, and what is asked of its graphs from outside.
 
+use super::queue::Queue;
 use super::{Cuda, Error, Pace};
 use crate::fault::Faults;
-use crate::graph::{Counts, Graph, LifeCycle, Mode, Stepper as _};
+use crate::graph::{Counts, Graph, LifeCycle, Mode};
 use crate::tape::Tape;
 
 impl Cuda {
@@ -74,10 +75,16 @@ impl Cuda {
         self.graph.set_mode(mode);
     }
 
-    /// How many kernels a run of a tape launches.
+    /// The kernels that a run of a tape launches, each with the operation that it belongs to.
     #[must_use]
-    pub fn launches(&mut self, tape: &Tape) -> usize {
-        self.split(tape).0.trace().launches()
+    pub fn launches(&mut self, tape: &Tape) -> Vec<(&'static str, String)> {
+        let mut names = Vec::new();
+        let step = self.split(tape).0;
+        // It launches nothing, so nothing can be refused.
+        let _ = step
+            .work
+            .run(tape, 0..tape.ops.len(), &mut Queue::naming(&mut names));
+        names
     }
 
     /// What is recorded, in DOT.

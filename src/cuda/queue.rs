@@ -1,4 +1,4 @@
-//! Where launches go: onto the stream, into a recording, or into a trace of what would be launched.
+//! Where launches go: onto the stream, into a recording, or into a trace or a list of what would be launched.
 
 use super::stamps::Notes;
 use crate::device::{Error, Geometry, Kernel, Parameters, Stream, Template};
@@ -18,6 +18,7 @@ pub(super) struct Queue<'q> {
 enum To<'q> {
     Stream(&'q mut Stream),
     Trace(&'q mut Trace),
+    Names(&'q mut Vec<(&'static str, String)>),
     Recording(&'q mut Stream, &'q mut Trace),
     Template(&'q mut Template, &'q Trace, &'q mut Trace),
 }
@@ -31,6 +32,11 @@ impl<'q> Queue<'q> {
     /// Launches nothing.
     pub(super) fn tracing(trace: &'q mut Trace) -> Self {
         Self::to(To::Trace(trace), None)
+    }
+
+    /// Launches nothing either: notes the operation and the kernel of each launch.
+    pub(super) fn naming(names: &'q mut Vec<(&'static str, String)>) -> Self {
+        Self::to(To::Names(names), None)
     }
 
     /// Has launches recorded by a stream that is being captured, and noted.
@@ -95,6 +101,10 @@ impl<'q> Queue<'q> {
             To::Stream(stream) => stream,
             To::Trace(trace) => {
                 note(trace);
+                return Ok(());
+            }
+            To::Names(names) => {
+                names.push((operation, kernel.name().into()));
                 return Ok(());
             }
             To::Recording(stream, trace) => {

@@ -318,7 +318,27 @@ impl Runner {
     /// How many kernels, or operations of the CPU's, a step takes, recorded or not.
     #[must_use]
     pub fn step_launches(&mut self) -> usize {
-        self.executor.launches(&self.step)
+        self.executor.launches(&self.step).len()
+    }
+
+    /// The kernels of a step of so many conversations, or of a part of a prompt of so many tokens, by operation; of what has run
+    /// before.
+    #[must_use]
+    pub fn kernels(&mut self, input: Input, rows: usize) -> Vec<(&'static str, String)> {
+        let tape = match input {
+            Input::Step => self
+                .steps
+                .get(&rows.next_power_of_two())
+                .unwrap_or(&self.step),
+            Input::Prompt => {
+                let key = (rows.min(self.prefill_chunk), Ending::Token);
+                let Some(tape) = self.prompts.get(&key) else {
+                    return Vec::new();
+                };
+                tape
+            }
+        };
+        self.executor.launches(tape)
     }
 
     /// The decode graph in DOT.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::executor::Executor;
+use ganglion::tape::Input;
 use serde::Serialize;
 
 use super::Arguments;
@@ -87,6 +88,43 @@ impl Together {
     }
 }
 
+/// The kernels that an operation is, wherever it comes. The keys are stable: scripts read them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Chosen {
+    operation: &'static str,
+    of_a_prompt: Vec<String>,
+    of_a_step: Vec<String>,
+}
+
+impl Chosen {
+    /// In the order in which they come.
+    fn of(prompt: Vec<(&'static str, String)>, step: Vec<(&'static str, String)>) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        let of_a_prompt = prompt.into_iter().map(|chosen| (true, chosen));
+        let of_a_step = step.into_iter().map(|chosen| (false, chosen));
+        for (of_a_prompt, (operation, kernel)) in of_a_prompt.chain(of_a_step) {
+            let at = all.iter().position(|one| one.operation == operation);
+            let at = at.unwrap_or_else(|| {
+                all.push(Self {
+                    operation,
+                    of_a_prompt: Vec::new(),
+                    of_a_step: Vec::new(),
+                });
+                all.len() - 1
+            });
+            let kernels = if of_a_prompt {
+                &mut all[at].of_a_prompt
+            } else {
+                &mut all[at].of_a_step
+            };
+            if !kernels.contains(&kernel) {
+                kernels.push(kernel);
+            }
+        }
+        all
+    }
+}
+
 /// The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Context {
@@ -103,6 +141,8 @@ pub(super) struct Context {
     rows: Vec<Together>,
     /// A step of one conversation spends its time on these.
     pub(super) operations: Vec<Kind>,
+    /// Kernels that were chosen, of a GPU's.
+    kernels: Vec<Chosen>,
     /// The best decode moves so much of what this machine reads (CPU backend).
     percent_of_read: Option<f64>,
     /// The best decode moves so much of what the GPU reads and writes while it copies (CUDA backend).
@@ -152,6 +192,7 @@ impl Context {
             modes,
             rows,
             operations: Vec::new(),
+            kernels: Vec::new(),
             percent_of_read: None,
             percent_of_copy: None,
         })
@@ -171,6 +212,8 @@ impl Context {
                 runner.set_graph_mode(mode);
                 row.look_inside(runner, prompt, generate)?;
             }
+            let of_a_prompt = runner.kernels(Input::Prompt, prompt.len());
+            self.kernels = Chosen::of(of_a_prompt, runner.kernels(Input::Step, 1));
         }
         runner.set_graph_mode(arguments.modes[0]);
         self.operations = kinds::measure(runner, 1, prompt, generate)?;
@@ -224,6 +267,17 @@ impl fmt::Display for Context {
         write!(f, "{}", Kind::table(&self.operations, 1))?;
         for row in &self.rows {
             write!(f, "{}", Kind::table(&row.operations, row.rows))?;
+        }
+        if !self.kernels.is_empty() {
+            let kernels = table(
+                &self.kernels,
+                &[
+                    ("operation           ", |row| Some(row.operation.into())),
+                    ("of a step", |row| Some(row.of_a_step.join(", "))),
+                    ("of the prompt", |row| Some(row.of_a_prompt.join(", "))),
+                ],
+            );
+            writeln!(f, "{kernels}")?;
         }
         if let Some(nodes) = self.step_nodes {
             writeln!(f, "a step replays {nodes} nodes")?;
