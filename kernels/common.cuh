@@ -89,11 +89,3 @@ __device__ __forceinline__ float block_sum(float value, float *scratch) {
     for (int warp = 0; warp < WARPS; ++warp) sum += scratch[warp];
     return sum;
 }
-
-// 1 / sqrt(mean(x^2) + epsilon) of one row, by a whole block of THREADS.
-__device__ __forceinline__ float rms_scale(const float *x, u32 hidden, float epsilon, float *scratch) {
-    float sum = 0.0f;
-    for (u32 i = threadIdx.x; i < hidden; i += THREADS) sum = fmaf(x[i], x[i], sum);
-    sum = block_sum(sum, scratch);
-    return 1.0f / sqrtf(sum / (float)hidden + epsilon);
-}

@@ -1,5 +1,5 @@
 // RMS norm of prompt rows: one block a row.
-#include "rms_norm.cuh"
+#include "norm.cuh"
 
 template <typename T> __device__ __forceinline__ void norm(const NormArgs &a) {
     Stopwatch stopwatch(a.stamp);

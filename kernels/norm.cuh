@@ -1,18 +1,64 @@
-// The norm of a prompt's row, by a whole block. It also leaves the sums of 32 columns each, for weights with a minimum.
+// RMS norm of a row (Zhang and Sennrich 2019) by a whole block, rounded to the activations' type. It sums in the order in which a
+// step's product of one row norms on the way, so that the rows of a step have the same bits alone and in company.
 #pragma once
-#include "common.cuh"
+#include "sums.cuh"
 
-template <typename T>
-__device__ __forceinline__ void normalize(const float *x, const float *weight, u32 hidden, u32 stride, float epsilon, float *scratch, T *out, float *sums) {
-    float sum = 0.0f;
-#pragma unroll 8
-    for (u32 i = threadIdx.x; i < hidden; i += THREADS) sum = fmaf(x[i], x[i], sum);
-    float scale = 1.0f / sqrtf(block_sum(sum, scratch) / (float)hidden + epsilon);
-    // `stride` is a multiple of 64, so that whole warps go on.
-#pragma unroll 4
-    for (u32 i = threadIdx.x; i < stride; i += THREADS) {
-        out[i] = round_to<T>(i < hidden ? x[i] * scale * weight[i] : 0.0f);
-        float sum = warp_sum(widen(out[i]));
-        if (i % 32 == 0) sums[i / 32] = sum;
+// `our_turn` is called once the weights of the norm have been asked for and before anything of `x` is. Where `sums` is not null
+// it also leaves the sums of 32 columns each of what it has stored, for weights with a minimum.
+template <typename T, typename Turn>
+__device__ __forceinline__ void norm_row(const NormArgs &a, u32 row, Turn our_turn) {
+    __shared__ float scratch[WARPS];
+    const float *x = at<const float>(a.x) + (u64)row * a.hidden, *weight = at<const float>(a.weight);
+    T *out = at<T>(a.out) + (u64)row * a.stride;
+    float *sums = a.sums ? at<float>(a.sums) + (u64)row * (a.stride / 32) : nullptr;
+    // Eight columns a thread, and so on; as many as most models have are kept, so that all is waited for once.
+    constexpr u32 EACH = 8 * THREADS, KEPT = 2;
+    bool aligned = a.hidden % 4 == 0;
+    auto read = [&](const float *from, u32 column, float(&eight)[8]) {
+        if (aligned && column + 8 <= a.hidden) {
+            float4 low = *reinterpret_cast<const float4 *>(from + column), high = *reinterpret_cast<const float4 *>(from + column + 4);
+            eight[0] = low.x, eight[1] = low.y, eight[2] = low.z, eight[3] = low.w, eight[4] = high.x, eight[5] = high.y, eight[6] = high.z, eight[7] = high.w;
+            return;
+        }
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) eight[i] = column + i < a.hidden ? from[column + i] : 0.0f;
+    };
+    auto put = [&](u32 column, float scale, const float(&eight)[8], const float(&by)[8]) {
+        u32 pairs[4];
+        float sum = 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            T low = round_to<T>(eight[2 * i] * scale * by[2 * i]), high = round_to<T>(eight[2 * i + 1] * scale * by[2 * i + 1]);
+            sum += widen(low) + widen(high);
+            pairs[i] = *reinterpret_cast<u16 *>(&low) | (u32)*reinterpret_cast<u16 *>(&high) << 16;
+        }
+        if (column < a.stride) *reinterpret_cast<uint4 *>(out + column) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        if (sums) leave_sum(sums, column, a.stride, sum);
+    };
+    float kept[KEPT][8], weights[KEPT][8], sum = 0.0f;
+#pragma unroll
+    for (u32 c = 0; c < KEPT; ++c) read(weight, c * EACH + 8 * threadIdx.x, weights[c]);
+    our_turn();
+#pragma unroll
+    for (u32 c = 0; c < KEPT; ++c) read(x, c * EACH + 8 * threadIdx.x, kept[c]);
+    auto square = [&](const float(&eight)[8]) {
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) sum = fmaf(eight[i], eight[i], sum);
+    };
+#pragma unroll
+    for (u32 c = 0; c < KEPT; ++c) square(kept[c]);
+    for (u32 first = KEPT * EACH; first < a.hidden; first += EACH) {
+        float eight[8];
+        read(x, first + 8 * threadIdx.x, eight);
+        square(eight);
+    }
+    float scale = 1.0f / sqrtf(block_sum(sum, scratch) / (float)a.hidden + a.epsilon);
+#pragma unroll
+    for (u32 c = 0; c < KEPT; ++c) put(c * EACH + 8 * threadIdx.x, scale, kept[c], weights[c]);
+    for (u32 first = KEPT * EACH; first < a.stride; first += EACH) {
+        float eight[8], by[8];
+        read(x, first + 8 * threadIdx.x, eight);
+        read(weight, first + 8 * threadIdx.x, by);
+        put(first + 8 * threadIdx.x, scale, eight, by);
     }
 }

@@ -309,11 +309,10 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
         }
 }
 
-// A kernel is named by the query rows of its block.
-#define KERNEL(T, NAME, C, D, M, KEYS, ROWS, BLOCKS) \
-    extern "C" __global__ void __launch_bounds__(32 * ATTEND_WARPS, BLOCKS) prompt_attend_##NAME##_##D##_x##ROWS(const __grid_constant__ AttendArgs a) { prompt_attend<T, C, D, M, KEYS>(a); }
-#define BOTH(T, NAME, C, D) KERNEL(T, NAME, C, D, 2, 64, 128, 1) KERNEL(T, NAME, C, D, 1, 64, 64, 2)
-#define KERNELS(T, NAME, C) BOTH(T, NAME, C, 64) BOTH(T, NAME, C, 80) BOTH(T, NAME, C, 96) BOTH(T, NAME, C, 128) KERNEL(T, NAME, C, 256, 1, 32, 64, 1)
+#define KERNEL(T, NAME, C, D, M, KEYS) \
+    extern "C" __global__ void __launch_bounds__(32 * ATTEND_WARPS) prompt_attend_##NAME##_##D(const __grid_constant__ AttendArgs a) { prompt_attend<T, C, D, M, KEYS>(a); }
+#define KERNELS(T, NAME, C) \
+    KERNEL(T, NAME, C, 64, 2, 64) KERNEL(T, NAME, C, 80, 2, 64) KERNEL(T, NAME, C, 96, 2, 64) KERNEL(T, NAME, C, 128, 2, 64) KERNEL(T, NAME, C, 256, 1, 32)
 KERNELS(half, f16, half)
 KERNELS(__nv_bfloat16, bf16, __nv_bfloat16)
 KERNELS(half, q8_f16, Q8)

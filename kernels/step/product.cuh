@@ -8,7 +8,7 @@
 // A tile is summed by the eight warps of one block, each over its own columns in their order, and then in the order of the
 // warps. So neither how many blocks there are nor the number of rows changes a bit: each is a column of its own of every mma.
 #pragma once
-#include "norm.cuh"
+#include "common.cuh"
 #include "state.cuh"
 #include "step/unit.cuh"
 
@@ -195,7 +195,7 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
         return at<const u8>(data + tile * tile_bytes<F>(a.weight0.columns));
     };
     // Eight columns a thread, as many at once as registers allow: whatever is waited for is waited for once.
-    constexpr u32 EACH = 8 * THREADS, KEPT = 2, COPIED = 4;
+    constexpr u32 EACH = 8 * THREADS, KEPT = 2, COPIED = R == 1 ? 4 : 8;
     auto copy = [&]() {
         const T *input = at<const T>(a.input);
         u32 all = rows.rows * a.stride;

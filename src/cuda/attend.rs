@@ -151,8 +151,21 @@ impl Work<'_> {
             splits: 1,
             ..AttendArgs::default()
         };
-        if !step && !kernels.prompt_attend.is_empty() {
-            return self.attend_prompt(tape, args, queue);
+        if !step && let Some((kernel, shared)) = &kernels.prompt_attend {
+            let rows = tape.rows * (cache.heads / cache.kv_heads) as usize;
+            let blocks = rows.div_ceil(prompt_attend::rows(kv.head_dim));
+            // Bits do not depend on who takes which splits.
+            let splits = if blocks * kv.heads < self.multiprocessors as usize {
+                prompt_attend::apart(kv, rows)
+            } else {
+                1
+            };
+            let geometry = Geometry {
+                grid: [narrow(blocks), narrow(kv.heads), narrow(splits)],
+                shared: narrow(*shared),
+                ..Geometry::new(1, prompt_attend::THREADS)
+            };
+            return queue.launch(kernel, geometry, &args);
         }
         if let Some(raw) = raw {
             let [q, k, v] = raw.inputs.map(|slot| self.slot(slot));
@@ -187,40 +200,6 @@ impl Work<'_> {
             ..Geometry::new(1, THREADS)
         };
         queue.launch(chosen.kernel, geometry, &args)
-    }
-
-    /// Attention of a prompt's rows on the tensor cores. Bits do not depend on the kernel, nor on who takes which splits.
-    fn attend_prompt(
-        &self,
-        tape: &Tape,
-        args: AttendArgs,
-        queue: &mut Queue<'_>,
-    ) -> Result<(), Error> {
-        let kv = self.kv;
-        let rows = tape.rows * (args.cache.heads / args.cache.kv_heads) as usize;
-        let most = self.multiprocessors.max(1) as usize;
-        // Blocks of few rows are many: where the device would have few.
-        let blocks = |of: usize| rows.div_ceil(of) * kv.heads;
-        let all = &self.kernels.prompt_attend;
-        let chosen = all.iter().find(|of| blocks(of.rows) > 2 * most);
-        let Some(chosen) = chosen.or(all.last()) else {
-            return Ok(());
-        };
-        let splits = if blocks(chosen.rows) < most {
-            prompt_attend::apart(kv, rows)
-        } else {
-            1
-        };
-        let geometry = Geometry {
-            grid: [
-                narrow(rows.div_ceil(chosen.rows)),
-                narrow(kv.heads),
-                narrow(splits),
-            ],
-            shared: narrow(chosen.shared),
-            ..Geometry::new(1, prompt_attend::THREADS)
-        };
-        queue.launch(&chosen.kernel, geometry, &args)
     }
 
     /// A layer's cache, met by queries of so many columns.

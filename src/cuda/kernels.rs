@@ -6,8 +6,8 @@ use super::product;
 use super::shapes::SHAPES;
 use super::step_attend::StepAttend;
 use crate::device::{
-    ALL_SHARED, ChooseArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs, PromptArgs,
-    RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
+    ALL_SHARED, AttendArgs, ChooseArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs,
+    PromptArgs, RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
 };
 use crate::quant::{Format, Storage};
 use crate::tape::{DType, KvInfo, KvType};
@@ -36,8 +36,8 @@ pub(super) struct Kernels {
     pub(super) sums: Kernel<SumsArgs>,
     pub(super) rope_store: Kernel<RopeStoreArgs>,
     pub(super) step_attend: StepAttend,
-    /// On the tensor cores, which multiply two of a type, the most rows a block first: none for other caches and uncommon heads.
-    pub(super) prompt_attend: Vec<prompt_attend::Chosen>,
+    /// On the tensor cores, which multiply two of a type, and its shared memory: `None` for other caches and uncommon heads.
+    pub(super) prompt_attend: Option<(Kernel<AttendArgs>, usize)>,
     /// Of each form of weights, of one row and of several.
     step: HashMap<Storage, [Kernel<StepArgs>; 2]>,
     /// Of each form of weights, by shape.
@@ -82,19 +82,15 @@ impl Kernels {
         } else {
             format!("{name}_{}", kv.element.name())
         };
-        let mut prompt_attend = Vec::new();
-        if HEAD_DIMS.contains(&head_dim) && (quants || kv.element.number() == Some(activation)) {
+        let prompt_attend = (HEAD_DIMS.contains(&head_dim)
+            && (quants || kv.element.number() == Some(activation)))
+        .then(|| {
             let name = if quants { &types } else { name };
-            for &rows in prompt_attend::rows(head_dim) {
-                let kernel = format!("prompt_attend_{name}_{head_dim}_x{rows}");
-                let shared = prompt_attend::shared(head_dim, rows, quants.then_some(kv.element));
-                prompt_attend.push(prompt_attend::Chosen {
-                    kernel: modules.kernel(&kernel, shared, Family::Prompt)?,
-                    rows,
-                    shared,
-                });
-            }
-        }
+            let kernel = format!("prompt_attend_{name}_{head_dim}");
+            let shared = prompt_attend::shared(head_dim, quants.then_some(kv.element));
+            let kernel = modules.kernel(&kernel, shared, Family::Prompt)?;
+            Ok::<_, Error>((kernel, shared))
+        });
         Ok(Self {
             embed: modules.kernel("embed", 0, Family::Step)?,
             choose: modules.kernel("choose", 0, Family::Step)?,
@@ -103,7 +99,7 @@ impl Kernels {
             sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Prompt)?,
             rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Prompt)?,
             step_attend: StepAttend::load(modules, activation, kv, &types)?,
-            prompt_attend,
+            prompt_attend: prompt_attend.transpose()?,
             step: storages
                 .iter()
                 .map(|of| step(*of))
@@ -129,34 +125,25 @@ impl Kernels {
 
 /// `kernels/prompt/attend.cu`.
 pub(super) mod prompt_attend {
-    use crate::device::{AttendArgs, Kernel};
     use crate::tape::{KvInfo, KvType};
 
     pub(in super::super) const THREADS: u32 = 128;
     /// Positions that are summed by themselves: `PROMPT_SPLIT`.
     const SPLIT: usize = 4096;
-    /// Blocks of 128 query rows that may have a split each. More keep a device busy without that, and take more memory.
+    /// Blocks that may have a split each. More keep a device busy without that, and take more memory.
     const APART: usize = 256;
 
-    /// A kernel, the query rows of its blocks, and their shared memory.
-    #[derive(Debug)]
-    pub(in super::super) struct Chosen {
-        pub(in super::super) kernel: Kernel<AttendArgs>,
-        pub(in super::super) rows: usize,
-        pub(in super::super) shared: usize,
-    }
-
-    /// Query rows of a block, counted over tokens and the heads that share a KV head; of each kernel.
-    pub(super) const fn rows(head_dim: usize) -> &'static [usize] {
-        if head_dim > 128 { &[64] } else { &[128, 64] }
+    /// Query rows of a block, counted over tokens and the heads that share a KV head.
+    pub(in super::super) const fn rows(head_dim: usize) -> usize {
+        if head_dim > 128 { 64 } else { 128 }
     }
 
     /// Bytes of shared memory: queries, keys and values, their rows apart by a bank; and keys or values as they arrive,
     /// if they are quants.
-    pub(super) fn shared(head_dim: usize, rows: usize, quants: Option<KvType>) -> usize {
+    pub(in super::super) fn shared(head_dim: usize, quants: Option<KvType>) -> usize {
         let keys = if head_dim > 128 { 32 } else { 64 };
         let arriving = quants.map_or(0, |quants| keys * quants.bytes(head_dim));
-        (rows + 2 * keys) * (2 * head_dim + 16) + arriving
+        (rows(head_dim) + 2 * keys) * (2 * head_dim + 16) + arriving
     }
 
     /// Splits of the longest conversation.
@@ -170,7 +157,10 @@ pub(super) mod prompt_attend {
 
     /// How many splits of so many query rows of a KV head have blocks of their own.
     pub(in super::super) fn apart(kv: KvInfo, rows: usize) -> usize {
-        let (blocks, splits) = (rows.div_ceil(128) * kv.heads, splits(kv));
+        let (blocks, splits) = (
+            rows.div_ceil(self::rows(kv.head_dim)) * kv.heads,
+            splits(kv),
+        );
         if blocks * splits <= APART { splits } else { 1 }
     }
 
