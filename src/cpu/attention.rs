@@ -4,6 +4,7 @@
 //! Tiles begin at multiples of their length, whatever the chunk, and a query never meets a position that it does not see:
 //! so the bits of a row do not depend on the rows beside it.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
@@ -12,10 +13,13 @@ use rayon::prelude::*;
 use super::cache::Cache;
 use super::dots::Dots;
 use super::softmax::{Softmax, TILE, Weighted};
+use super::threads::each;
 use crate::tape::{Attention, DType, KvInfo};
 
 /// The most rows that share a decoded tile.
 const ROWS: usize = 16;
+/// Positions of a step that a thread takes at a time.
+const SPLIT: usize = 4 * TILE;
 
 /// The query heads of one run.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +40,13 @@ pub(super) fn thread_bytes(kv: KvInfo, columns: usize) -> usize {
     Scratch::bytes(ROWS * columns / kv.heads / kv.head_dim, kv.head_dim)
 }
 
-/// `out = softmax(scale q K^T) V`; q and out are (rows, columns).
+/// Numbers that a step's attention leaves before it merges them, with `columns` in a row of q: of each query head and split its
+/// maximum, its sum and its output.
+pub(super) fn partials(kv: KvInfo, columns: usize) -> usize {
+    kv.context.div_ceil(SPLIT) * (columns / kv.head_dim) * (kv.head_dim + 2)
+}
+
+/// `out = softmax(scale q K^T) V` of a prompt's rows; q and out are (rows, columns).
 pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads<'_>, q: &[f32], out: &mut [f32]) {
     let KvInfo {
         head_dim,
@@ -44,51 +54,113 @@ pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads<'_>, q: &[f32], o
         ..
     } = cache.info;
     let Heads {
-        columns, position, ..
+        columns,
+        position,
+        sinks,
+        ..
     } = heads;
     // Of the query heads that share a head of the cache.
     let (rows, width) = (q.len() / columns, columns / shared);
     let arch = pulp::Arch::new();
-    let scratch = || Scratch::new(ROWS * width / head_dim, head_dim);
-    if rows == 1 {
-        q.par_chunks_exact(width)
-            .zip(out.par_chunks_exact_mut(width))
-            .enumerate()
-            .for_each_init(scratch, |scratch, (head, (q, out))| {
-                arch.dispatch(Queries {
-                    cache,
-                    place: (layer, head),
-                    heads,
-                    position,
-                    q,
-                    out,
-                    columns: width,
-                    shared: 0..width,
-                    scratch,
-                });
-            });
-        return;
-    }
     // Enough blocks for every thread.
     let block = rows.div_ceil(2 * rayon::current_num_threads()).min(ROWS);
-    q.par_chunks(block * columns)
-        .zip(out.par_chunks_mut(block * columns))
-        .enumerate()
-        .for_each_init(scratch, |scratch, (index, (q, out))| {
+    each(
+        q.par_chunks(block * columns)
+            .zip(out.par_chunks_mut(block * columns))
+            .enumerate(),
+        |(index, (q, out)): (usize, (&[f32], &mut [f32]))| {
+            let mut scratch = Scratch::new(ROWS * width / head_dim, head_dim);
+            let position = position + index * block;
+            let tiles = (position + q.len() / columns).div_ceil(TILE);
             for head in 0..shared {
                 arch.dispatch(Queries {
                     cache,
                     place: (layer, head),
                     heads,
-                    position: position + index * block,
+                    position,
+                    tiles: 0..tiles,
                     q,
-                    out,
-                    columns,
+                    shared: head * width..(head + 1) * width,
+                    scratch: &mut scratch,
+                });
+                let mut sums = scratch.sums.chunks_exact(head_dim).zip(&scratch.softmax);
+                for row in out.chunks_exact_mut(columns) {
+                    let outs = row[head * width..][..width].chunks_exact_mut(head_dim);
+                    for ((query, out), (sums, softmax)) in outs.enumerate().zip(&mut sums) {
+                        let sink = sinks.map(|sinks| sinks[head * width / head_dim + query]);
+                        softmax.share(sink, sums, out);
+                    }
+                }
+            }
+        },
+    );
+}
+
+/// The same of a step's row. Its positions come in splits, so that few heads keep all threads busy (Flash-Decoding: Dao et
+/// al. 2023), which are merged in their order; `partials` is room for that.
+pub(super) fn attend_step(
+    cache: &Cache,
+    layer: usize,
+    heads: Heads<'_>,
+    q: &[f32],
+    partials: &mut [f32],
+    out: &mut [f32],
+) {
+    let KvInfo {
+        head_dim,
+        heads: shared,
+        ..
+    } = cache.info;
+    let (width, position) = (q.len() / shared, heads.position);
+    let group = width / head_dim;
+    let first = heads.attention.seen_from(position) / SPLIT;
+    let splits = position / SPLIT + 1 - first;
+    let part = group * (head_dim + 2);
+    let partials = &mut partials[..shared * splits * part];
+    let arch = pulp::Arch::new();
+    each(
+        partials.par_chunks_exact_mut(part).enumerate(),
+        |(task, part): (usize, &mut [f32])| {
+            let (head, split) = (task / splits, first + task % splits);
+            SCRATCH.with_borrow_mut(|scratch| {
+                scratch.reserve(group, head_dim);
+                arch.dispatch(Queries {
+                    cache,
+                    place: (layer, head),
+                    heads,
+                    position,
+                    tiles: split * (SPLIT / TILE)..(split + 1) * (SPLIT / TILE),
+                    q,
                     shared: head * width..(head + 1) * width,
                     scratch,
                 });
+                let sums = scratch.sums.chunks_exact(head_dim).zip(&scratch.softmax);
+                for (part, (sums, softmax)) in part.chunks_exact_mut(head_dim + 2).zip(sums) {
+                    part[..head_dim].copy_from_slice(sums);
+                    part[head_dim..].copy_from_slice(&softmax.parts());
+                }
+            });
+        },
+    );
+    let of_heads = partials.chunks_exact_mut(splits * part);
+    for (head, (parts, out)) in of_heads.zip(out.chunks_exact_mut(width)).enumerate() {
+        for (query, out) in out.chunks_exact_mut(head_dim).enumerate() {
+            let (merged, others) = parts[query * (head_dim + 2)..].split_at_mut(head_dim + 2);
+            let (sums, softmax) = merged.split_at_mut(head_dim);
+            let mut softmax = Softmax::of([softmax[0], softmax[1]]);
+            for split in 1..splits {
+                let other = &others[split * part - (head_dim + 2)..][..head_dim + 2];
+                softmax.merge(sums, other);
             }
-        });
+            let sink = heads.sinks.map(|sinks| sinks[head * group + query]);
+            softmax.share(sink, sums, out);
+        }
+    }
+}
+
+thread_local! {
+    /// Of a step: taken anew it would take as long as a short conversation.
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new(0, 0));
 }
 
 /// What a thread computes in.
@@ -115,17 +187,24 @@ impl Scratch {
         }
     }
 
+    /// Makes room for so many.
+    fn reserve(&mut self, queries: usize, head_dim: usize) {
+        if self.softmax.len() < queries || self.q.len() < queries * head_dim {
+            *self = Self::new(queries, head_dim);
+        }
+    }
+
     fn bytes(queries: usize, head_dim: usize) -> usize {
         4 * (2 * queries * head_dim + TILE * (head_dim + queries)) + queries * size_of::<Softmax>()
     }
 
-    fn begin(&mut self, queries: usize) {
-        self.sums.fill(0.0);
+    fn begin(&mut self, queries: usize, head_dim: usize) {
+        self.sums[..queries * head_dim].fill(0.0);
         self.softmax[..queries].fill(Softmax::default());
     }
 }
 
-/// The query heads of some rows that share a head of the cache.
+/// The query heads of some rows that share a head of the cache, with some of its positions.
 struct Queries<'a> {
     cache: &'a Cache,
     /// Layer and head of the cache.
@@ -133,10 +212,10 @@ struct Queries<'a> {
     heads: Heads<'a>,
     /// Of the first row.
     position: usize,
-    /// Rows of `columns`, of which the `shared` ones are theirs.
+    /// Of positions.
+    tiles: Range<usize>,
+    /// Rows, of which the `shared` columns are theirs.
     q: &'a [f32],
-    out: &'a mut [f32],
-    columns: usize,
     shared: Range<usize>,
     scratch: &'a mut Scratch,
 }
@@ -151,15 +230,14 @@ impl WithSimd for Queries<'_> {
             place: (layer, head),
             heads:
                 Heads {
+                    columns,
                     activation,
                     attention,
-                    sinks,
                     ..
                 },
             position,
+            tiles: range,
             q,
-            out,
-            columns,
             shared,
             scratch,
         } = self;
@@ -170,21 +248,19 @@ impl WithSimd for Queries<'_> {
         let queries = rows * group;
         let stride = element.bytes(head_dim);
         let (k, v) = cache.head(layer, head, position + rows);
-        let sinks = sinks.map(|sinks| &sinks[head * group..(head + 1) * group]);
-
-        scratch.begin(queries);
+        scratch.begin(queries, head_dim);
         let gathered = scratch.q.chunks_exact_mut(shared.len());
         for (to, q) in gathered.zip(q.chunks_exact(columns)) {
             to.copy_from_slice(&q[shared.clone()]);
         }
         let tiles = k.chunks(TILE * stride).zip(v.chunks(TILE * stride));
         // No row sees what is before those of the first.
-        let first = attention.seen_from(position) / TILE;
-        for (index, (k, v)) in tiles.enumerate().skip(first) {
+        let first = range.start.max(attention.seen_from(position) / TILE);
+        for (index, (k, v)) in tiles.enumerate().take(range.end).skip(first) {
             decode(cache.info, activation, k, &mut scratch.tile);
             Dots {
                 left: &scratch.q[..queries * head_dim],
-                right: &scratch.tile,
+                right: &scratch.tile[..TILE * head_dim],
                 columns: head_dim,
                 out: &mut scratch.scores[..queries * TILE],
             }
@@ -202,24 +278,11 @@ impl WithSimd for Queries<'_> {
             decode(cache.info, activation, v, &mut scratch.tile);
             Weighted {
                 weights: scratch.scores[..queries * TILE].as_chunks().0,
-                values: &scratch.tile,
+                values: &scratch.tile[..TILE * head_dim],
                 head_dim,
                 sums: &mut scratch.sums[..queries * head_dim],
             }
             .with_simd(simd);
-        }
-        let sums = scratch.sums.chunks_exact(head_dim);
-        let mut attended = sums.zip(&scratch.softmax).enumerate();
-        for row in out.chunks_exact_mut(columns) {
-            for out in row[shared.clone()].chunks_exact_mut(head_dim) {
-                let Some((query, (sums, softmax))) = attended.next() else {
-                    return;
-                };
-                let all = softmax.sum_with(sinks.map(|sinks| sinks[query % group]));
-                for (out, sum) in out.iter_mut().zip(sums) {
-                    *out = sum / all;
-                }
-            }
         }
     }
 }
@@ -230,6 +293,7 @@ fn decode(kv: KvInfo, activation: DType, bytes: &[u8], tile: &mut [f32]) {
     let KvInfo {
         head_dim, element, ..
     } = kv;
+    let tile = &mut tile[..TILE * head_dim];
     let (held, others) = tile.split_at_mut(bytes.len() / element.bytes(head_dim) * head_dim);
     element.decode(head_dim, bytes, held);
     if element.number().is_none() {

@@ -1,14 +1,16 @@
 //! The loops themselves: one match over operations, on buffers of host memory.
 //!
 //! Written to be read beside the papers and to be right; weights are never expanded in memory, and a row's
-//! bits do not depend on how many rows run, nor on the number of threads.
+//! bits do not depend on how many rows run, nor on the number of threads. Steps and prompts are two families, as on a GPU: the
+//! last bits of one need not be those of the other.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::cache::Cache;
 use super::footprint::Lengths;
+use super::matmul::Family;
 use super::notes::Notes;
+use super::threads::Threads;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
 use crate::sampler::{Mask, Sampler, Scored};
@@ -38,7 +40,7 @@ pub(super) struct Core {
     pub(super) chosen: u64,
     /// Where operations note when they begin and end, if anyone asks.
     pub(super) notes: Option<Notes>,
-    pool: Arc<rayon::ThreadPool>,
+    threads: Threads,
 }
 
 /// Where generation of a conversation stands, and how its tokens are chosen.
@@ -72,6 +74,8 @@ pub(super) struct Buffers {
     pub(super) normed: Vec<f32>,
     /// (outputs, rows): a product before it is transposed into its slot
     pub(super) product: Vec<f32>,
+    /// Of the splits of a step's attention, before they are merged.
+    pub(super) partials: Vec<f32>,
 }
 
 impl Core {
@@ -81,10 +85,6 @@ impl Core {
         kv: KvInfo,
         threads: usize,
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|index| format!("cpu-{index}"))
-            .build()?;
         Ok(Self {
             weights,
             angles,
@@ -98,11 +98,11 @@ impl Core {
             runs: Vec::new(),
             chosen: 0,
             notes: None,
-            pool: Arc::new(pool),
+            threads: Threads::new(threads)?,
         })
     }
 
-    /// Makes room for a tape: after this, running it allocates nothing.
+    /// Makes room for a tape: after this, running it moves nothing.
     pub(super) fn prepare(&mut self, tape: &Tape) {
         let lengths = Lengths::of(&[tape]);
         let buffers = &mut self.buffers;
@@ -114,6 +114,7 @@ impl Core {
         }
         grow(&mut buffers.normed, lengths.normed);
         grow(&mut buffers.product, lengths.product);
+        grow(&mut buffers.partials, lengths.partials);
     }
 
     /// Bytes of activations.
@@ -122,8 +123,10 @@ impl Core {
             slots,
             normed,
             product,
+            partials,
         } = &self.buffers;
-        4 * (slots.iter().map(Vec::len).sum::<usize>() + normed.len() + product.len())
+        let others = normed.len() + product.len() + partials.len();
+        4 * (slots.iter().map(Vec::len).sum::<usize>() + others)
     }
 
     /// The row of logits that a tape of `Ending::Logits` left.
@@ -152,10 +155,10 @@ impl Core {
         operations: Range<usize>,
         region: usize,
     ) -> Result<(), ExecuteError> {
-        let pool = self.pool.clone();
+        let threads = self.threads.clone();
         let mut runs = std::mem::take(&mut self.runs);
         self.fill(&mut runs, tape, region);
-        let ran = pool.install(|| {
+        let ran = threads.run(|| {
             operations.into_iter().try_for_each(|index| {
                 let begun = self.notes.as_ref().map(Notes::now);
                 self.execute(tape, &tape.ops[index], &runs)?;
@@ -211,6 +214,7 @@ impl Core {
                     slots,
                     normed,
                     product,
+                    partials,
                 },
             cache,
             prompt,
@@ -224,6 +228,10 @@ impl Core {
         let len = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns;
         let real_len = |slot: Slot| real * tape.slot(slot).columns;
         let layers = tape.kv.layers;
+        let family = match tape.input {
+            Input::Step => Family::Step,
+            Input::Prompt => Family::Prompt,
+        };
         match *op {
             Op::Embed { table, x } => {
                 let table = weights[table.0].matrix();
@@ -249,13 +257,17 @@ impl Core {
                 let normed = &mut normed[..len(x)];
                 norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
                 tape.activation.round(normed);
-                for (Projection { weight, bias }, out) in projections.into_iter().zip(outputs) {
+                let all = outputs.map(len).into_iter().sum();
+                let mut product = &mut product[..all];
+                let matrices = projections.map(|projection| weights[projection.weight.0].matrix());
+                matmul::multiply(family, &matrices, normed, rows, product);
+                for (Projection { bias, .. }, out) in projections.into_iter().zip(outputs) {
                     let bias = bias.map(|bias| weights[bias.0].vector());
-                    let (weight, product) = (weights[weight.0].matrix(), &mut product[..len(out)]);
-                    matmul::multiply(weight, normed, rows, product);
-                    matmul::transpose(product, rows, &mut slots[out.0], |out, y, output| {
+                    let (own, others) = product.split_at_mut(len(out));
+                    matmul::transpose(own, rows, &mut slots[out.0], |out, y, output| {
                         *out = y + bias.map_or(0.0, |bias| bias[output]);
                     });
+                    product = others;
                 }
             }
             Op::RopeStore {
@@ -304,7 +316,12 @@ impl Core {
                     };
                     let (layer, rows) = (run.region * layers + layer, run.of(shape.columns));
                     let (q, out) = (&slots[q.0][rows.clone()], &mut attended[rows]);
-                    attention::attend(cache, layer, shape, q, out);
+                    match family {
+                        Family::Step => {
+                            attention::attend_step(cache, layer, shape, q, partials, out)
+                        }
+                        Family::Prompt => attention::attend(cache, layer, shape, q, out),
+                    }
                 }
                 tape.slot(out).dtype.round(&mut attended[..real_len(out)]);
                 slots[out.0] = attended;
@@ -312,7 +329,8 @@ impl Core {
             Op::Project { input, weight, x } => {
                 let product = &mut product[..len(x)];
                 matmul::multiply(
-                    weights[weight.0].matrix(),
+                    family,
+                    &[weights[weight.0].matrix()],
                     &slots[input.0][..len(input)],
                     rows,
                     product,
@@ -333,10 +351,10 @@ impl Core {
                 let product = &mut product[..len(out)];
                 let slot = &mut slots[out.0][..len(out)];
                 matmul::gate_up(
+                    family,
                     weights[gate.0].matrix(),
                     weights[up.0].matrix(),
-                    normed,
-                    rows,
+                    (normed, rows),
                     slot,
                     product,
                 );
@@ -367,7 +385,7 @@ impl Core {
                 );
                 tape.activation.round(normed);
                 let product = &mut product[..len(logits)];
-                matmul::multiply(weights[weight.0].matrix(), normed, last, product);
+                matmul::multiply(family, &[weights[weight.0].matrix()], normed, last, product);
                 matmul::transpose(product, last, &mut slots[logits.0], |out, y, _| *out = y);
             }
             Op::Choose { logits } => {

@@ -192,8 +192,8 @@ fn vectors<S: Simd, const V: usize>(row: &[f32], whole: usize) -> &[[S::f32s; V]
 }
 
 #[inline(always)]
-fn in_pairs(parts: &mut [f32; SUMS]) -> f32 {
-    let mut width = SUMS;
+pub(super) fn in_pairs<const N: usize>(parts: &mut [f32; N]) -> f32 {
+    let mut width = N;
     while width > 1 {
         width /= 2;
         for i in 0..width {

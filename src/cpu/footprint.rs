@@ -9,6 +9,7 @@ pub(super) struct Lengths {
     pub(super) slots: Vec<usize>,
     pub(super) normed: usize,
     pub(super) product: usize,
+    pub(super) partials: usize,
 }
 
 impl Lengths {
@@ -23,22 +24,24 @@ impl Lengths {
                 }
                 lengths.slots[index] = lengths.slots[index].max(length);
             }
-            let length = |slots: Vec<Slot>| {
+            let length = |slots: Vec<Slot>| -> usize {
                 let slots = slots.into_iter().map(|slot| tape.slot(slot));
-                slots.map(|info| info.rows * info.columns).max()
+                slots.map(|info| info.rows * info.columns).sum()
             };
             let longest = |of: fn(&Op) -> Vec<Slot>| {
-                let lengths = tape.ops.iter().filter_map(|op| length(of(op)));
+                let lengths = tape.ops.iter().map(|op| length(of(op)));
                 lengths.max().unwrap_or(0)
             };
             lengths.normed = lengths.normed.max(longest(|op| op.slots().0));
             lengths.product = lengths.product.max(longest(|op| op.slots().1));
+            let partials = attention::partials(tape.kv, queried(tape));
+            lengths.partials = lengths.partials.max(partials);
         }
         lengths
     }
 
     pub(super) fn bytes(&self) -> usize {
-        4 * (self.slots.iter().sum::<usize>() + self.normed + self.product)
+        4 * (self.slots.iter().sum::<usize>() + self.normed + self.product + self.partials)
     }
 }
 

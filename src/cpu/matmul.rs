@@ -1,9 +1,10 @@
 //! Products of quantized matrices with rows of activations.
 //!
-//! One row of input is multiplied with weights as they are decoded. For more, a few weight rows at a time are decoded into
-//! a buffer that stays in the nearest cache, and multiplied with every input row. Products are (outputs, rows), so that
-//! threads write to places of their own; they are transposed as they are merged. The bits of a product depend neither on
-//! the number of rows, nor on the threads, nor on the machine: see `dots`.
+//! A step's rows are multiplied with the integers of the weights' blocks: see `groups`. Of a prompt, one row is multiplied with weights as
+//! they are decoded; for more, a few weight rows at a time are decoded into a buffer that stays in the nearest cache, and
+//! multiplied with every input row. Products are (outputs, rows), so that threads write to places of their own; they are
+//! transposed as they are merged. The bits of a product depend neither on the number of rows, nor on the threads, nor on the
+//! machine: see `dots`.
 
 use std::cell::RefCell;
 
@@ -13,6 +14,8 @@ use rayon::prelude::*;
 use super::Matrix;
 use super::dots::{Dots, StoredDots};
 use super::exp::exp;
+use super::groups;
+use super::threads::{each, piece};
 
 /// Outputs that a thread takes at a time.
 const BLOCK: usize = 16;
@@ -24,72 +27,145 @@ const TRANSPOSED: usize = 16;
 thread_local! {
     /// Decoded weight rows; as long as the longest ones so far.
     static BUFFER: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// A step's rows, of the thread that runs its operations.
+    static INTEGERS: RefCell<groups::Inputs> = RefCell::default();
 }
 
-/// `product = weight input^T`: input is (rows, columns), product (outputs, rows).
-pub(super) fn multiply(weight: &Matrix, input: &[f32], rows: usize, product: &mut [f32]) {
-    let arch = pulp::Arch::new();
-    product
-        .par_chunks_mut(BLOCK * rows)
-        .enumerate()
-        .for_each(|(block, out)| {
-            outputs(arch, weight, block * BLOCK, input, rows, out);
-        });
+/// Which bits a row has, as on a GPU: a step's is multiplied with the integers of blocks (`groups`), a prompt's with values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    Step,
+    Prompt,
+}
+
+/// `product = weight input^T` of each weight, one after the other: input is (rows, columns), a product (outputs, rows).
+pub(super) fn multiply(
+    family: Family,
+    weights: &[&Matrix],
+    input: &[f32],
+    rows: usize,
+    product: &mut [f32],
+) {
+    let outputs = product.len() / rows;
+    let block = piece(outputs, BLOCK);
+    let mut pieces = Vec::with_capacity(outputs.div_ceil(block) + weights.len());
+    let mut rest = product;
+    for weight in weights {
+        let (own, others) = rest.split_at_mut(weight.rows() * rows);
+        let firsts = (0..).step_by(block);
+        pieces.extend(
+            firsts
+                .zip(own.chunks_mut(block * rows))
+                .map(|(first, out)| (*weight, first, out)),
+        );
+        rest = others;
+    }
+    with_input(family, weights, input, rows, |input| {
+        each(
+            pieces.into_par_iter(),
+            |(weight, first, out): (&Matrix, usize, &mut [f32])| {
+                input.multiply(weight, first, out);
+            },
+        );
+    });
 }
 
 /// `product = silu(gate input^T) * (up input^T)`, shapes as in `multiply`; `gates` is room for as much as the product.
 pub(super) fn gate_up(
+    family: Family,
     gate: &Matrix,
     up: &Matrix,
-    input: &[f32],
-    rows: usize,
+    (input, rows): (&[f32], usize),
     gates: &mut [f32],
     product: &mut [f32],
 ) {
     let arch = pulp::Arch::new();
-    gates
-        .par_chunks_mut(BLOCK * rows)
-        .zip(product.par_chunks_mut(BLOCK * rows))
-        .enumerate()
-        .for_each(|(block, (gates, out))| {
-            outputs(arch, gate, block * BLOCK, input, rows, gates);
-            outputs(arch, up, block * BLOCK, input, rows, out);
-            arch.dispatch(Gated { gates, out });
-        });
+    let block = piece(product.len() / rows, BLOCK);
+    let gates = gates.par_chunks_mut(block * rows);
+    let pieces = gates.zip(product.par_chunks_mut(block * rows)).enumerate();
+    with_input(family, &[gate, up], input, rows, |input| {
+        each(
+            pieces,
+            |(index, (gates, out)): (usize, (&mut [f32], &mut [f32]))| {
+                input.multiply(gate, index * block, gates);
+                input.multiply(up, index * block, out);
+                arch.dispatch(Gated { gates, out });
+            },
+        );
+    });
 }
 
-/// A thread's share of a product, from output `first` on.
-fn outputs(
-    arch: pulp::Arch,
-    weight: &Matrix,
-    first: usize,
-    input: &[f32],
+/// Rows that weights are multiplied with.
+#[derive(Clone, Copy)]
+struct Input<'a> {
+    values: &'a [f32],
     rows: usize,
-    out: &mut [f32],
+    /// The same as integers, for weights that have groups, in a step.
+    integers: Option<&'a groups::Inputs>,
+}
+
+/// Makes ready what weights of a family are multiplied with.
+fn with_input(
+    family: Family,
+    weights: &[&Matrix],
+    values: &[f32],
+    rows: usize,
+    run: impl FnOnce(Input<'_>),
 ) {
-    if rows == 1 {
-        return arch.dispatch(StoredDots {
-            weight,
-            first,
-            input,
-            out,
+    let grouped = weights.iter().find(|weight| weight.has_groups());
+    let Some(weight) = grouped.filter(|_| family == Family::Step) else {
+        return run(Input {
+            values,
+            rows,
+            integers: None,
         });
-    }
-    BUFFER.with_borrow_mut(|buffer| {
-        let length = DECODED * weight.columns();
-        if buffer.len() < length {
-            buffer.resize(length, 0.0);
+    };
+    INTEGERS.with_borrow_mut(|integers| {
+        integers.fill(values, weight.columns());
+        run(Input {
+            values,
+            rows,
+            integers: Some(integers),
+        });
+    });
+}
+
+impl Input<'_> {
+    /// A thread's share of a product, from an output on.
+    fn multiply(self, weight: &Matrix, first: usize, out: &mut [f32]) {
+        let Self {
+            values,
+            rows,
+            integers,
+        } = self;
+        if let Some(integers) = integers.filter(|_| weight.has_groups()) {
+            return groups::multiply(weight, first, integers, out);
         }
-        for (index, out) in out.chunks_mut(DECODED * rows).enumerate() {
-            arch.dispatch(Outputs {
+        let arch = pulp::Arch::new();
+        if rows == 1 {
+            return arch.dispatch(StoredDots {
                 weight,
-                first: first + index * DECODED,
-                input,
-                buffer: &mut buffer[..out.len() / rows * weight.columns()],
+                first,
+                input: values,
                 out,
             });
         }
-    });
+        let columns = weight.columns();
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < DECODED * columns {
+                buffer.resize(DECODED * columns, 0.0);
+            }
+            for (index, out) in out.chunks_mut(DECODED * rows).enumerate() {
+                arch.dispatch(Outputs {
+                    weight,
+                    first: first + index * DECODED,
+                    input: values,
+                    buffer: &mut buffer[..out.len() / rows * columns],
+                    out,
+                });
+            }
+        });
+    }
 }
 
 /// Calls `merge(out, product, output)` for each element: product is (outputs, rows), out (rows, outputs).
@@ -100,10 +176,11 @@ pub(super) fn transpose(
     merge: impl Fn(&mut f32, f32, usize) + Sync,
 ) {
     let outputs = product.len() / rows;
-    out[..outputs * rows]
-        .par_chunks_mut(TRANSPOSED * outputs)
-        .enumerate()
-        .for_each(|(block, out)| {
+    each(
+        out[..outputs * rows]
+            .par_chunks_mut(TRANSPOSED * outputs)
+            .enumerate(),
+        |(block, out): (usize, &mut [f32])| {
             let first = block * TRANSPOSED;
             let count = out.len() / outputs;
             for (output, products) in product.chunks_exact(rows).enumerate() {
@@ -111,7 +188,8 @@ pub(super) fn transpose(
                     merge(&mut out[row * outputs + output], *product, output);
                 }
             }
-        });
+        },
+    );
 }
 
 /// A few outputs for all rows: a type of its own, because only what is inlined into `with_simd` is

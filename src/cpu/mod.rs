@@ -8,6 +8,7 @@ mod core;
 mod dots;
 mod exp;
 mod footprint;
+mod groups;
 mod inspect;
 mod load;
 mod matmul;
@@ -16,6 +17,7 @@ mod notes;
 mod rope;
 mod softmax;
 mod step;
+mod threads;
 mod weight;
 
 use std::time::Instant;
@@ -67,7 +69,7 @@ impl Cpu {
         })
     }
 
-    /// Makes room for a tape: after this, running it allocates nothing.
+    /// Makes room for a tape: after this, running it moves nothing.
     pub fn prepare(&mut self, tape: &Tape) {
         let before: Vec<u64> = self.core.addresses().collect();
         self.core.prepare(tape);

@@ -4,21 +4,23 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::dots::dot;
+use super::threads::{each, piece};
 
-/// `out = x / sqrt(mean(x^2) + epsilon) * weight`, row by row; a row is as long as `weight`.
+/// `out = x / sqrt(mean(x^2) + epsilon) * weight`, row by row, of as many rows as there are of `out`; a row is as long as
+/// `weight`.
 pub(super) fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
     let columns = weight.len();
     let arch = pulp::Arch::new();
-    x.par_chunks_exact(columns)
-        .zip(out.par_chunks_exact_mut(columns))
-        .for_each(|(x, out)| {
+    let (piece, x) = (piece(out.len(), columns), &x[..out.len()]);
+    each(
+        x.par_chunks(piece).zip(out.par_chunks_mut(piece)),
+        |(x, out)| {
             out.copy_from_slice(x);
-            arch.dispatch(Norm {
-                x: out,
-                weight,
-                epsilon,
-            });
-        });
+            for x in out.chunks_exact_mut(columns) {
+                arch.dispatch(Norm { x, weight, epsilon });
+            }
+        },
+    );
 }
 
 /// The same of one row, in place.

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::norm::Norm;
+use super::threads::{each, piece};
 use crate::tape::{Angles, QueryScale, Rotation};
 
 /// How to rotate heads.
@@ -38,36 +39,40 @@ impl<'a> Rope<'a> {
     pub(super) fn rotate(self, rows: &mut [f32], columns: usize, position: usize) {
         let pairs = self.angles.map_or(0, |angles| angles.frequencies.len());
         let arch = pulp::Arch::new();
-        rows.par_chunks_exact_mut(columns)
-            .enumerate()
-            .for_each_init(
-                || vec![(0.0_f32, 0.0_f32); pairs],
-                |turns, (row, heads)| {
-                    let position = position + row;
-                    for (turn, angle) in turns
-                        .iter_mut()
-                        .zip(self.angles.iter().flat_map(|a| a.at(position)))
-                    {
+        let piece = piece(rows.len(), columns);
+        each(
+            rows.par_chunks_mut(piece).enumerate(),
+            |(index, rows): (usize, &mut [f32])| {
+                let mut turns = vec![(0.0_f32, 0.0_f32); pairs];
+                let first = position + index * (piece / columns);
+                for (position, heads) in (first..).zip(rows.chunks_exact_mut(columns)) {
+                    let angles = self.angles.iter().flat_map(|angles| angles.at(position));
+                    for (turn, angle) in turns.iter_mut().zip(angles) {
                         *turn = angle;
                     }
                     for head in heads.chunks_exact_mut(self.head_dim) {
-                        if let Some(weight) = self.norm {
-                            arch.dispatch(Norm {
-                                x: head,
-                                weight,
-                                epsilon: self.epsilon,
-                            });
-                        }
-                        let (first, second) = head[..2 * pairs].split_at_mut(pairs);
-                        for ((a, b), (sin, cos)) in first.iter_mut().zip(second).zip(&*turns) {
-                            (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-                        }
-                        if let Some(scale) = self.scale {
-                            let by = scale.at(position);
-                            head.iter_mut().for_each(|value| *value *= by);
-                        }
+                        self.turn(arch, head, &turns, position);
                     }
-                },
-            );
+                }
+            },
+        );
+    }
+
+    fn turn(self, arch: pulp::Arch, head: &mut [f32], turns: &[(f32, f32)], position: usize) {
+        if let Some(weight) = self.norm {
+            arch.dispatch(Norm {
+                x: head,
+                weight,
+                epsilon: self.epsilon,
+            });
+        }
+        let (first, second) = head[..2 * turns.len()].split_at_mut(turns.len());
+        for ((a, b), (sin, cos)) in first.iter_mut().zip(second).zip(turns) {
+            (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
+        }
+        if let Some(scale) = self.scale {
+            let by = scale.at(position);
+            head.iter_mut().for_each(|value| *value *= by);
+        }
     }
 }

@@ -71,9 +71,35 @@ impl Softmax {
         self.sum += fold(scores, |a, b| a + b);
     }
 
-    /// The sum of all weights, that of a sink's logit among them.
-    pub(super) fn sum_with(self, sink: Option<f32>) -> f32 {
-        self.sum + sink.map_or(0.0, |sink| (sink - self.greatest).exp())
+    /// `out = sums / (the sum of all weights)`, that of a sink's logit among them.
+    pub(super) fn share(self, sink: Option<f32>, sums: &[f32], out: &mut [f32]) {
+        let all = self.sum + sink.map_or(0.0, |sink| (sink - self.greatest).exp());
+        for (out, sum) in out.iter_mut().zip(sums) {
+            *out = sum / all;
+        }
+    }
+
+    /// As two numbers.
+    pub(super) fn parts(self) -> [f32; 2] {
+        [self.greatest, self.sum]
+    }
+
+    pub(super) fn of([greatest, sum]: [f32; 2]) -> Self {
+        Self { greatest, sum }
+    }
+
+    /// Takes in what another has summed, its parts behind its sums.
+    pub(super) fn merge(&mut self, sums: &mut [f32], other: &[f32]) {
+        let (others, parts) = other.split_at(sums.len());
+        let greatest = greater(self.greatest, parts[0]);
+        // Of nothing there is nothing to weigh.
+        let weight = |of: f32, sum: f32| if sum > 0.0 { exp(of - greatest) } else { 0.0 };
+        let (here, there) = (weight(self.greatest, self.sum), weight(parts[0], parts[1]));
+        self.sum = self.sum.mul_add(here, parts[1] * there);
+        for (sum, other) in sums.iter_mut().zip(others) {
+            *sum = sum.mul_add(here, other * there);
+        }
+        self.greatest = greatest;
     }
 }
 

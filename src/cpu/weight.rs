@@ -81,6 +81,17 @@ impl Matrix {
         self.format.decode(self.row(row), sink);
     }
 
+    /// Whether its values are integers of groups, with scales.
+    pub(super) fn has_groups(&self) -> bool {
+        self.format.block_len() > 1
+    }
+
+    /// Hands on the groups of a row as [`Format::groups`] does.
+    #[inline(always)]
+    pub(super) fn groups(&self, row: usize, sink: impl FnMut(&[i8], f32, f32)) {
+        self.format.groups(self.row(row), sink);
+    }
+
     #[inline(always)]
     fn row(&self, row: usize) -> &[u8] {
         let stride = self.format.row_bytes(self.columns);

@@ -1,5 +1,6 @@
-//! Blocks of values that share scales: how they become values, in the operations and the order that the Python package
-//! `gguf` uses, so that every bit agrees; the layouts are those of ggml's `ggml-common.h`.
+//! Blocks of values that share scales: their integers, what belongs to each group of these, and how both become values, in
+//! the operations and the order that the Python package `gguf` uses, so that every bit agrees; the layouts are those of
+//! ggml's `ggml-common.h`.
 //!
 //! The loops run over arrays of known length, so that they vectorize for whatever instructions the
 //! caller has enabled: each function is inlined into it.
@@ -13,7 +14,9 @@ use super::tile::Layout;
 use super::{About, random};
 
 /// Blocks whose halves are converted at once: one conversion alone takes as long as ten values.
-const GROUP: usize = 8;
+const AT_ONCE: usize = 8;
+/// Of 256 values, by sixteens.
+const MOST_GROUPS: usize = 16;
 
 /// A format's blocks of `B` bytes, of `N` values each, which begin with `H` halves.
 pub(super) trait Block<const B: usize, const N: usize, const H: usize> {
@@ -21,11 +24,40 @@ pub(super) trait Block<const B: usize, const N: usize, const H: usize> {
     const LAYOUT: Layout;
     const RANDOM: random::Scales;
 
-    /// Of a block, and the values of its halves.
-    fn values(block: &[u8; B], halves: [f32; H]) -> [f32; N];
+    /// A block's integers, in the order of its values.
+    fn integers(block: &[u8; B]) -> [i8; N];
+
+    /// What belongs to its groups, by the values of its halves.
+    fn scales(block: &[u8; B], halves: [f32; H]) -> Scales;
 
     /// Takes a block's integers and scales apart.
     fn take_apart(block: &[u8; B], to: &mut Place<'_, N>);
+}
+
+/// What integers of a group are multiplied by, and what is added to the product; of the most groups that a block has.
+pub(super) struct Scales {
+    pub(super) scale: [f32; MOST_GROUPS],
+    pub(super) minimum: [f32; MOST_GROUPS],
+}
+
+impl Scales {
+    /// Of the only group.
+    #[inline(always)]
+    pub(super) fn of_one(scale: f32, minimum: f32) -> Self {
+        let mut scales = Self::default();
+        (scales.scale[0], scales.minimum[0]) = (scale, minimum);
+        scales
+    }
+}
+
+impl Default for Scales {
+    #[inline(always)]
+    fn default() -> Self {
+        Self {
+            scale: [0.0; MOST_GROUPS],
+            minimum: [0.0; MOST_GROUPS],
+        }
+    }
 }
 
 pub(super) const fn about<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
@@ -54,16 +86,43 @@ fn take_apart<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>
     }
 }
 
-/// Hands on the values of each block.
+/// Hands on the values of each group.
 #[inline(always)]
 pub(super) fn decode<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
-    _: &F,
+    of: &F,
     bytes: &[u8],
     mut sink: impl FnMut(&[f32]),
 ) {
-    let (groups, rest) = bytes.as_chunks::<B>().0.as_chunks::<GROUP>();
-    for group in groups {
-        some_blocks::<F, B, N, H>(group, &mut sink);
+    groups(
+        of,
+        bytes,
+        #[inline(always)]
+        |integers, scale, minimum| {
+            let mut values = [0.0; 32];
+            let values = &mut values[..integers.len()];
+            for (value, integer) in values.iter_mut().zip(integers) {
+                // Rounded after each operation.
+                *value = scale * f32::from(*integer);
+                if F::LAYOUT.has_minimum {
+                    *value += minimum;
+                }
+            }
+            sink(values);
+        },
+    );
+}
+
+/// Hands on the integers of each group, 16 or 32 of them, with their scale and their minimum, which is zero where the format has
+/// none.
+#[inline(always)]
+pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
+    _: &F,
+    bytes: &[u8],
+    mut sink: impl FnMut(&[i8], f32, f32),
+) {
+    let (several, rest) = bytes.as_chunks::<B>().0.as_chunks::<AT_ONCE>();
+    for blocks in several {
+        some_blocks::<F, B, N, H>(blocks, &mut sink);
     }
     some_blocks::<F, B, N, H>(rest, &mut sink);
 }
@@ -73,13 +132,17 @@ pub(super) fn decode<F: Block<B, N, H>, const B: usize, const N: usize, const H:
 #[inline(always)]
 fn some_blocks<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
     blocks: &[[u8; B]],
-    sink: &mut impl FnMut(&[f32]),
+    sink: &mut impl FnMut(&[i8], f32, f32),
 ) {
-    let mut heads = [0; GROUP];
+    let group = match F::LAYOUT.block_columns {
+        Some(columns) => columns,
+        None => N,
+    };
+    let mut heads = [0; AT_ONCE];
     for (head, block) in heads.iter_mut().zip(blocks) {
         *head = u32::from_le_bytes([block[0], block[1], block[2], block[3]]);
     }
-    let mut halves = [[0.0; GROUP]; H];
+    let mut halves = [[0.0; AT_ONCE]; H];
     for (i, halves) in halves.iter_mut().enumerate() {
         for (value, head) in halves.iter_mut().zip(heads) {
             *value = half(head >> (16 * i) & 0xffff);
@@ -93,8 +156,11 @@ fn some_blocks<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize
         for (own, halves) in own.iter_mut().zip(&halves) {
             *own = halves[at];
         }
-        sink(&F::values(block, own));
-        black_box(());
+        let (integers, scales) = (F::integers(block), F::scales(block, own));
+        for (index, integers) in integers.chunks_exact(group).enumerate() {
+            sink(integers, scales.scale[index], scales.minimum[index]);
+            black_box(());
+        }
     }
 }
 
@@ -110,24 +176,14 @@ pub(super) fn nibbles<const N: usize, const M: usize>(bytes: &[u8; N]) -> [u8; M
     quants
 }
 
-/// `scale * quants + min`, rounded after each operation.
+/// Unsigned integers below 128 less `zero`.
 #[inline(always)]
-pub(super) fn affine<const N: usize>(scale: f32, quants: [u8; N], min: f32) -> [f32; N] {
-    let mut values = [0.0; N];
-    for (value, quant) in values.iter_mut().zip(quants) {
-        *value = scale * f32::from(quant) + min;
+pub(super) fn less<const N: usize>(quants: [u8; N], zero: i8) -> [i8; N] {
+    let mut integers = [0; N];
+    for (integer, quant) in integers.iter_mut().zip(quants) {
+        *integer = quant.cast_signed() - zero;
     }
-    values
-}
-
-/// `scale * (quants - zero)`
-#[inline(always)]
-pub(super) fn centred<const N: usize>(scale: f32, quants: [u8; N], zero: i8) -> [f32; N] {
-    let mut values = [0.0; N];
-    for (value, quant) in values.iter_mut().zip(quants) {
-        *value = scale * f32::from(quant.cast_signed() - zero);
-    }
-    values
+    integers
 }
 
 /// The first `A` and the last `B` bytes of `A + B = N`.

@@ -1,10 +1,8 @@
 //! The formats whose nibbles are codes: each stands for one of sixteen values, which lie closer about zero.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use std::hint::black_box;
-
-use super::block::{Block, nibbles, split};
-use super::random::Scales;
+use super::block::{Block, Scales, nibbles, split};
+use super::random;
 use super::rows::Place;
 use super::tile::Layout;
 
@@ -35,18 +33,14 @@ fn value(code: u8) -> i8 {
     left[0].cast_signed()
 }
 
-/// `scale` times what codes stand for.
+/// What codes stand for.
 #[inline(always)]
-fn looked_up(scale: f32, codes: [u8; 32]) -> [f32; 32] {
-    let mut quants = [0; 32];
-    for (quant, code) in quants.iter_mut().zip(codes) {
-        *quant = value(code);
+fn looked_up<const N: usize>(codes: [u8; N]) -> [i8; N] {
+    let mut integers = [0; N];
+    for (integer, code) in integers.iter_mut().zip(codes) {
+        *integer = value(code);
     }
-    let mut values = [0.0; 32];
-    for (value, quant) in values.iter_mut().zip(quants) {
-        *value = scale * f32::from(quant);
-    }
-    values
+    integers
 }
 
 /// Codes as kernels look them up: their upper two bits change places, see `CODEBOOK` in `kernels/format.cuh`.
@@ -57,15 +51,20 @@ fn for_kernels(codes: [u8; 32]) -> [u8; 32] {
 pub(super) struct IQ4_NL;
 impl Block<18, 32, 1> for IQ4_NL {
     const LAYOUT: Layout = OF_HALVES;
-    const RANDOM: Scales = Scales {
+    const RANDOM: random::Scales = random::Scales {
         at: 0,
         spread: 67.0,
         minimum: 0.0,
     };
 
     #[inline(always)]
-    fn values([_, _, codes @ ..]: &[u8; 18], [scale]: [f32; 1]) -> [f32; 32] {
-        looked_up(scale, nibbles(codes))
+    fn integers([_, _, codes @ ..]: &[u8; 18]) -> [i8; 32] {
+        looked_up(nibbles(codes))
+    }
+
+    #[inline(always)]
+    fn scales(_: &[u8; 18], [scale]: [f32; 1]) -> Scales {
+        Scales::of_one(scale, 0.0)
     }
 
     fn take_apart([d0, d1, codes @ ..]: &[u8; 18], to: &mut Place<'_, 32>) {
@@ -94,22 +93,31 @@ impl Block<136, 256, 1> for IQ4_XS {
         head: 32,
         ..OF_HALVES
     };
-    const RANDOM: Scales = Scales {
+    const RANDOM: random::Scales = random::Scales {
         at: 0,
         spread: 1250.0,
         minimum: 0.0,
     };
 
     #[inline(always)]
-    fn values(block: &[u8; 136], [scale]: [f32; 1]) -> [f32; 256] {
-        let ([_, _, scales @ ..], codes) = split::<8, 128, 136>(block);
-        let mut values = [0.0; 256];
-        let groups = codes.as_chunks::<16>().0.iter().zip(group_scales(scales));
-        for ((codes, group), out) in groups.zip(values.as_chunks_mut::<32>().0) {
-            *out = looked_up(scale * f32::from(group), nibbles(codes));
-            black_box(());
+    fn integers(block: &[u8; 136]) -> [i8; 256] {
+        let (_, codes) = split::<8, 128, 136>(block);
+        let mut integers = [0; 256];
+        let groups = integers.as_chunks_mut::<32>().0;
+        for (group, codes) in groups.iter_mut().zip(codes.as_chunks::<16>().0) {
+            *group = looked_up(nibbles(codes));
         }
-        values
+        integers
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 136], [scale]: [f32; 1]) -> Scales {
+        let ([_, _, packed @ ..], _) = split::<8, 128, 136>(block);
+        let mut scales = Scales::default();
+        for (to, group) in scales.scale.iter_mut().zip(group_scales(packed)) {
+            *to = scale * f32::from(group);
+        }
+        scales
     }
 
     fn take_apart(block: &[u8; 136], to: &mut Place<'_, 256>) {

@@ -1,11 +1,9 @@
 //! The K formats: blocks of 256 values, of groups whose scales are integers that share a scale.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use std::hint::black_box;
-
-use super::block::{Block, affine, centred, nibbles, split};
+use super::block::{Block, Scales, less, nibbles, split};
 use super::plain::{F16, Number as _};
-use super::random::Scales;
+use super::random;
 use super::rows::Place;
 use super::tile::Layout;
 
@@ -52,23 +50,27 @@ fn put_scales([d0, d1, m0, m1, packed @ ..]: &[u8; 16], to: &mut Place<'_, 256>)
 pub(super) struct Q4_K;
 impl Block<144, 256, 2> for Q4_K {
     const LAYOUT: Layout = OF_SIX_BITS;
-    const RANDOM: Scales = Scales {
+    const RANDOM: random::Scales = random::Scales {
         at: 0,
         spread: 170.0,
         minimum: 7.5,
     };
 
     #[inline(always)]
-    fn values(block: &[u8; 144], [scale, min]: [f32; 2]) -> [f32; 256] {
-        let ([_, _, _, _, scales @ ..], quants) = split::<16, 128, 144>(block);
-        let mut values = [0.0; 256];
-        let (pairs, outs) = (group_scales(scales), values.as_chunks_mut::<64>().0);
-        let pairs = pairs.as_chunks::<2>().0;
-        for ((quants, pair), out) in quants.as_chunks::<32>().0.iter().zip(pairs).zip(outs) {
-            let quants: [u8; 64] = nibbles(quants);
-            groups(scale, min, &quants, pair, out);
+    fn integers(block: &[u8; 144]) -> [i8; 256] {
+        let (_, low) = split::<16, 128, 144>(block);
+        let mut quants = [0; 256];
+        let parts = quants.as_chunks_mut::<64>().0;
+        for (quants, low) in parts.iter_mut().zip(low.as_chunks::<32>().0) {
+            *quants = nibbles(low);
         }
-        values
+        less(quants, 0)
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 144], halves: [f32; 2]) -> Scales {
+        let ([_, _, _, _, packed @ ..], _) = split::<16, 128, 144>(block);
+        of_six_bits(packed, halves)
     }
 
     fn take_apart(block: &[u8; 144], to: &mut Place<'_, 256>) {
@@ -87,27 +89,31 @@ impl Block<176, 256, 2> for Q5_K {
         high: 128,
         ..OF_SIX_BITS
     };
-    const RANDOM: Scales = Scales {
+    const RANDOM: random::Scales = random::Scales {
         at: 0,
         spread: 340.0,
         minimum: 15.5,
     };
 
     #[inline(always)]
-    fn values(block: &[u8; 176], [scale, min]: [f32; 2]) -> [f32; 256] {
-        let ([_, _, _, _, scales @ ..], quants) = split::<16, 160, 176>(block);
-        let (high, quants) = split::<32, 128, 160>(quants);
-        let (mut high, mut values) = (*high, [0.0; 256]);
-        let (pairs, outs) = (group_scales(scales), values.as_chunks_mut::<64>().0);
-        let pairs = pairs.as_chunks::<2>().0;
-        for ((quants, pair), out) in quants.as_chunks::<32>().0.iter().zip(pairs).zip(outs) {
-            let mut quants: [u8; 64] = nibbles(quants);
+    fn integers(block: &[u8; 176]) -> [i8; 256] {
+        let (_, rest) = split::<16, 160, 176>(block);
+        let (high, low) = split::<32, 128, 160>(rest);
+        let (mut high, mut quants) = (*high, [0; 256]);
+        let parts = quants.as_chunks_mut::<64>().0;
+        for (quants, low) in parts.iter_mut().zip(low.as_chunks::<32>().0) {
+            *quants = nibbles(low);
             for group in quants.as_chunks_mut::<32>().0 {
                 raise(group, &mut high, 1);
             }
-            groups(scale, min, &quants, pair, out);
         }
-        values
+        less(quants, 0)
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 176], halves: [f32; 2]) -> Scales {
+        let ([_, _, _, _, packed @ ..], _) = split::<16, 160, 176>(block);
+        of_six_bits(packed, halves)
     }
 
     fn take_apart(block: &[u8; 176], to: &mut Place<'_, 256>) {
@@ -124,14 +130,15 @@ impl Block<176, 256, 2> for Q5_K {
     }
 }
 
-/// Two groups of 32 values, with a scale and a minimum each.
+/// What both halves make of the 6-bit scales and minima; minima are taken off.
 #[inline(always)]
-fn groups(scale: f32, min: f32, quants: &[u8; 64], pair: &[(u8, u8); 2], out: &mut [f32; 64]) {
-    let (quants, outs) = (quants.as_chunks::<32>().0, out.as_chunks_mut::<32>().0);
-    for ((quants, (s, m)), out) in quants.iter().zip(pair).zip(outs) {
-        *out = affine(scale * f32::from(*s), *quants, -(min * f32::from(*m)));
-        black_box(());
+fn of_six_bits(packed: &[u8; 12], [scale, minimum]: [f32; 2]) -> Scales {
+    let mut scales = Scales::default();
+    for (index, (s, m)) in group_scales(packed).into_iter().enumerate() {
+        scales.scale[index] = scale * f32::from(s);
+        scales.minimum[index] = -(minimum * f32::from(m));
     }
+    scales
 }
 
 /// Its half comes last.
@@ -144,34 +151,38 @@ impl Block<210, 256, 0> for Q6_K {
         block_columns: Some(16),
         ..Layout::NIBBLES
     };
-    const RANDOM: Scales = Scales {
+    const RANDOM: random::Scales = random::Scales {
         at: 208,
         spread: 1370.0,
         minimum: 0.0,
     };
 
     #[inline(always)]
-    fn values(block: &[u8; 210], []: [f32; 0]) -> [f32; 256] {
+    fn integers(block: &[u8; 210]) -> [i8; 256] {
         let (low, rest) = split::<128, 82, 210>(block);
-        let (high, [scales @ .., d0, d1]) = split::<64, 18, 82>(rest);
-        let scale = F16::value([*d0, *d1]);
-        let mut values = [0.0; 256];
-        // Two halves of 128 values, of eight groups each; four values share a byte of the high bits.
+        let (high, _) = split::<64, 18, 82>(rest);
+        let mut quants = [0; 256];
+        // Two halves of 128 values; four values share a byte of the high bits.
         let halves = low.as_chunks::<64>().0.iter().zip(high.as_chunks::<32>().0);
-        let scales = scales.as_chunks::<8>().0.iter();
-        let outs = values.as_chunks_mut::<128>().0;
-        for (((low, high), scales), out) in halves.zip(scales).zip(outs) {
-            let (mut quants, mut high): ([u8; 128], _) = (nibbles(low), *high);
+        for ((low, high), quants) in halves.zip(quants.as_chunks_mut::<128>().0) {
+            let mut high = *high;
+            *quants = nibbles(low);
             for quarter in quants.as_chunks_mut::<32>().0 {
                 raise(quarter, &mut high, 2);
             }
-            let quants = quants.as_chunks::<16>().0.iter();
-            for ((quants, s), out) in quants.zip(scales).zip(out.as_chunks_mut::<16>().0) {
-                *out = centred(scale * f32::from(s.cast_signed()), *quants, 32);
-                black_box(());
-            }
         }
-        values
+        less(quants, 32)
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 210], []: [f32; 0]) -> Scales {
+        let (_, rest) = split::<128, 82, 210>(block);
+        let (_, [packed @ .., d0, d1]) = split::<64, 18, 82>(rest);
+        let (scale, mut scales) = (F16::value([*d0, *d1]), Scales::default());
+        for (to, s) in scales.scale.iter_mut().zip(packed) {
+            *to = scale * f32::from(s.cast_signed());
+        }
+        scales
     }
 
     fn take_apart(block: &[u8; 210], to: &mut Place<'_, 256>) {

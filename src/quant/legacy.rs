@@ -1,8 +1,8 @@
 //! The formats of 32 values with a scale, and some with a minimum.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use super::block::{Block, affine, centred, nibbles, split};
-use super::random::Scales;
+use super::block::{Block, Scales, less, nibbles, split};
+use super::random;
 use super::rows::Place;
 use super::tile::Layout;
 
@@ -26,19 +26,20 @@ impl Block<34, 32, 1> for Q8_0 {
         quants: 1024,
         ..OF_HALVES
     };
-    const RANDOM: Scales = Scales {
+    const RANDOM: random::Scales = random::Scales {
         at: 0,
         spread: 74.0,
         minimum: 0.0,
     };
 
     #[inline(always)]
-    fn values([_, _, quants @ ..]: &[u8; 34], [scale]: [f32; 1]) -> [f32; 32] {
-        let mut values = [0.0; 32];
-        for (value, quant) in values.iter_mut().zip(quants) {
-            *value = f32::from(quant.cast_signed()) * scale;
-        }
-        values
+    fn integers([_, _, quants @ ..]: &[u8; 34]) -> [i8; 32] {
+        less(*quants, 0)
+    }
+
+    #[inline(always)]
+    fn scales(_: &[u8; 34], [scale]: [f32; 1]) -> Scales {
+        Scales::of_one(scale, 0.0)
     }
 
     fn take_apart(block: &[u8; 34], to: &mut Place<'_, 32>) {
@@ -63,15 +64,20 @@ fn five_bits(low: &[u8; 16], high: [u8; 4]) -> [u8; 32] {
 pub(super) struct Q4_0;
 impl Block<18, 32, 1> for Q4_0 {
     const LAYOUT: Layout = OF_HALVES;
-    const RANDOM: Scales = Scales {
+    const RANDOM: random::Scales = random::Scales {
         at: 0,
         spread: 4.6,
         minimum: 0.0,
     };
 
     #[inline(always)]
-    fn values([_, _, quants @ ..]: &[u8; 18], [scale]: [f32; 1]) -> [f32; 32] {
-        centred(scale, nibbles(quants), 8)
+    fn integers([_, _, quants @ ..]: &[u8; 18]) -> [i8; 32] {
+        less(nibbles(quants), 8)
+    }
+
+    #[inline(always)]
+    fn scales(_: &[u8; 18], [scale]: [f32; 1]) -> Scales {
+        Scales::of_one(scale, 0.0)
     }
 
     fn take_apart(block: &[u8; 18], to: &mut Place<'_, 32>) {
@@ -84,15 +90,20 @@ impl Block<18, 32, 1> for Q4_0 {
 pub(super) struct Q4_1;
 impl Block<20, 32, 2> for Q4_1 {
     const LAYOUT: Layout = OF_PAIRS;
-    const RANDOM: Scales = Scales {
+    const RANDOM: random::Scales = random::Scales {
         at: 0,
         spread: 4.6,
         minimum: -7.5,
     };
 
     #[inline(always)]
-    fn values([_, _, _, _, quants @ ..]: &[u8; 20], [scale, min]: [f32; 2]) -> [f32; 32] {
-        affine(scale, nibbles(quants), min)
+    fn integers([_, _, _, _, quants @ ..]: &[u8; 20]) -> [i8; 32] {
+        less(nibbles(quants), 0)
+    }
+
+    #[inline(always)]
+    fn scales(_: &[u8; 20], [scale, minimum]: [f32; 2]) -> Scales {
+        Scales::of_one(scale, minimum)
     }
 
     fn take_apart(block: &[u8; 20], to: &mut Place<'_, 32>) {
@@ -108,16 +119,21 @@ impl Block<22, 32, 1> for Q5_0 {
         high: 128,
         ..OF_HALVES
     };
-    const RANDOM: Scales = Scales {
+    const RANDOM: random::Scales = random::Scales {
         at: 0,
         spread: 9.2,
         minimum: 0.0,
     };
 
     #[inline(always)]
-    fn values([_, _, rest @ ..]: &[u8; 22], [scale]: [f32; 1]) -> [f32; 32] {
+    fn integers([_, _, rest @ ..]: &[u8; 22]) -> [i8; 32] {
         let (high, quants) = split::<4, 16, 20>(rest);
-        centred(scale, five_bits(quants, *high), 16)
+        less(five_bits(quants, *high), 16)
+    }
+
+    #[inline(always)]
+    fn scales(_: &[u8; 22], [scale]: [f32; 1]) -> Scales {
+        Scales::of_one(scale, 0.0)
     }
 
     fn take_apart(block: &[u8; 22], to: &mut Place<'_, 32>) {
@@ -135,16 +151,21 @@ impl Block<24, 32, 2> for Q5_1 {
         high: 128,
         ..OF_PAIRS
     };
-    const RANDOM: Scales = Scales {
+    const RANDOM: random::Scales = random::Scales {
         at: 0,
         spread: 9.2,
         minimum: -15.5,
     };
 
     #[inline(always)]
-    fn values([_, _, _, _, rest @ ..]: &[u8; 24], [scale, min]: [f32; 2]) -> [f32; 32] {
+    fn integers([_, _, _, _, rest @ ..]: &[u8; 24]) -> [i8; 32] {
         let (high, quants) = split::<4, 16, 20>(rest);
-        affine(scale, five_bits(quants, *high), min)
+        less(five_bits(quants, *high), 0)
+    }
+
+    #[inline(always)]
+    fn scales(_: &[u8; 24], [scale, minimum]: [f32; 2]) -> Scales {
+        Scales::of_one(scale, minimum)
     }
 
     fn take_apart(block: &[u8; 24], to: &mut Place<'_, 32>) {

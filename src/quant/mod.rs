@@ -57,6 +57,16 @@ macro_rules! formats {
                     $(Self::$name => $decoded::decode(&$family::$name, bytes, sink),)+
                 }
             }
+
+            /// Hands on the integers of the groups in `bytes`, 16 or 32 at a time, with what they are multiplied by and what is
+            /// then added; of formats without blocks nothing.
+            #[allow(clippy::inline_always)] // as above
+            #[inline(always)]
+            pub fn groups(self, bytes: &[u8], sink: impl FnMut(&[i8], f32, f32)) {
+                match self {
+                    $(Self::$name => $decoded::groups(&$family::$name, bytes, sink),)+
+                }
+            }
         }
     };
 }

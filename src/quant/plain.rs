@@ -48,6 +48,10 @@ pub(super) fn decode<F: Number<B>, const B: usize>(
     sink(&values[..rest.len()]);
 }
 
+/// Numbers share nothing.
+#[inline(always)]
+pub(super) fn groups<F>(_: &F, _: &[u8], _: impl FnMut(&[i8], f32, f32)) {}
+
 /// The value of an IEEE 754 half, subnormals, infinities and NaN included, without a branch or a table.
 #[inline(always)]
 pub(crate) fn half(bits: u32) -> f32 {

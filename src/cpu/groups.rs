@@ -1,0 +1,409 @@
+//! Products of a step's rows with weights whose blocks are integers and scales, in integers.
+//!
+//! A row of the input becomes integers of thirty bits, all multiples of one number: no f32 loses more than 2^-30 of the
+//! greatest by it. They are two halves of fifteen bits, so that a group of weights is multiplied with each in integers, which
+//! loses nothing, and scaled once. There are eight partial sums, of two neighbouring columns in sixteen each: so the bits of a
+//! product depend neither on the number of rows nor on the machine.
+
+use std::array;
+
+use pulp::NullaryFnOnce;
+
+use super::Matrix;
+use super::dots::in_pairs;
+
+/// Columns that are multiplied at once; a group has them once or twice.
+const COLUMNS: usize = 16;
+/// Partial sums of a product.
+const SUMS: usize = 8;
+/// Columns whose sum a minimum multiplies.
+const GROUP: usize = 32;
+/// Between the halves of an integer.
+const HALF: i32 = 1 << 15;
+/// The greatest integer: both halves of it are 16 bits with their sign.
+const MOST: f32 = (32_767 * HALF) as f32;
+/// Rows of the input that are multiplied with a group while it is in registers.
+const TOGETHER: usize = 4;
+
+/// `out[a][b] = weight[first + a] . input[b]`: the weight has groups, out is (_, rows).
+pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(machine) = pulp::x86::V3::try_new() {
+        return machine.vectorize(Products {
+            machine,
+            weight,
+            first,
+            inputs,
+            out,
+        });
+    }
+    pulp::Arch::new().dispatch(Products {
+        machine: Portable,
+        weight,
+        first,
+        inputs,
+        out,
+    });
+}
+
+/// Rows of the input as integers.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    /// (rows, columns / GROUP)
+    groups: Vec<Group>,
+    /// What a row's integers are multiples of; no number if one of the row's is none.
+    units: Vec<f32>,
+}
+
+/// Columns of a group of weights, or of two.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    high: [[i16; COLUMNS]; 2],
+    low: [[i16; COLUMNS]; 2],
+    /// What a minimum multiplies.
+    sum: f32,
+}
+
+impl Inputs {
+    /// Takes rows of so many columns, a multiple of `GROUP`.
+    pub(super) fn fill(&mut self, from: &[f32], columns: usize) {
+        pulp::Arch::new().dispatch(Filling {
+            inputs: self,
+            from,
+            columns,
+        });
+    }
+}
+
+struct Filling<'a> {
+    inputs: &'a mut Inputs,
+    from: &'a [f32],
+    columns: usize,
+}
+
+impl NullaryFnOnce for Filling<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Inputs { groups, units } = self.inputs;
+        groups.resize(self.from.len() / GROUP, Group::default());
+        units.clear();
+        let mut all = groups.iter_mut();
+        for row in self.from.chunks_exact(self.columns) {
+            let row = row.as_chunks::<GROUP>().0;
+            let (mut greatest, mut finite) = ([0.0_f32; GROUP], true);
+            for group in row {
+                for (greatest, x) in greatest.iter_mut().zip(group) {
+                    *greatest = if x.abs() > *greatest {
+                        x.abs()
+                    } else {
+                        *greatest
+                    };
+                    finite &= x.is_finite();
+                }
+            }
+            let greatest = greatest.into_iter().fold(0.0, f32::max);
+            units.push(if finite { greatest / MOST } else { f32::NAN });
+            // What is not finite, or next to nothing, is zero.
+            let by = MOST / greatest;
+            let by = if finite && by.is_finite() { by } else { 0.0 };
+            for (to, group) in all.by_ref().zip(row) {
+                let Group { high, low, sum } = to;
+                let both = high
+                    .as_flattened_mut()
+                    .iter_mut()
+                    .zip(low.as_flattened_mut());
+                for ((high, low), x) in both.zip(group) {
+                    let integer = if finite { x * by } else { 0.0 };
+                    #[allow(clippy::cast_possible_truncation)] // at most `MOST`
+                    let integer = integer.round_ties_even() as i32;
+                    let upper = (integer + HALF / 2) >> 15;
+                    #[allow(clippy::cast_possible_truncation)] // fifteen bits and a sign
+                    {
+                        *high = upper as i16;
+                        *low = (integer - upper * HALF) as i16;
+                    }
+                }
+                let mut parts = [0.0; GROUP / 2];
+                for (i, part) in parts.iter_mut().enumerate() {
+                    *part = group[i] + group[i + GROUP / 2];
+                }
+                *sum = in_pairs(&mut parts);
+            }
+        }
+    }
+}
+
+/// What multiplies integers. All machines give the same.
+trait Machine: Copy {
+    /// Of sixteen weights.
+    type Weights: Copy;
+    /// Eight partial sums.
+    type Sums: Copy;
+
+    fn zeros(self) -> Self::Sums;
+
+    fn weights(self, integers: &[i8; COLUMNS]) -> Self::Weights;
+
+    /// `sums + scale * (weights . inputs)`, of as many sixteens of columns as there are weights; the products of a half are
+    /// less than 2^24, which f32 holds exactly.
+    fn add<const N: usize>(
+        self,
+        weights: [Self::Weights; N],
+        high: &[[i16; COLUMNS]; N],
+        low: &[[i16; COLUMNS]; N],
+        scale: f32,
+        sums: Self::Sums,
+    ) -> Self::Sums;
+
+    fn numbers(self, sums: Self::Sums) -> [f32; SUMS];
+}
+
+/// Whatever the compiler makes of it.
+#[derive(Clone, Copy, Debug)]
+struct Portable;
+
+impl Machine for Portable {
+    type Weights = [i8; COLUMNS];
+    type Sums = [f32; SUMS];
+
+    #[inline(always)]
+    fn zeros(self) -> Self::Sums {
+        [0.0; SUMS]
+    }
+
+    #[inline(always)]
+    fn weights(self, integers: &[i8; COLUMNS]) -> Self::Weights {
+        *integers
+    }
+
+    #[inline(always)]
+    fn add<const N: usize>(
+        self,
+        weights: [Self::Weights; N],
+        high: &[[i16; COLUMNS]; N],
+        low: &[[i16; COLUMNS]; N],
+        scale: f32,
+        mut sums: Self::Sums,
+    ) -> Self::Sums {
+        let products = |inputs: &[[i16; COLUMNS]; N]| {
+            let mut products = [0; SUMS];
+            for (weights, inputs) in weights.iter().zip(inputs) {
+                for (i, product) in products.iter_mut().enumerate() {
+                    *product += i32::from(weights[2 * i]) * i32::from(inputs[2 * i])
+                        + i32::from(weights[2 * i + 1]) * i32::from(inputs[2 * i + 1]);
+                }
+            }
+            products
+        };
+        let both = products(high).into_iter().zip(products(low));
+        for (sum, (high, low)) in sums.iter_mut().zip(both) {
+            #[allow(clippy::cast_precision_loss)] // less than 2^24
+            let product = (high as f32).mul_add(HALF as f32, low as f32);
+            *sum = scale.mul_add(product, *sum);
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn numbers(self, sums: Self::Sums) -> [f32; SUMS] {
+        sums
+    }
+}
+
+/// AVX2.
+#[cfg(target_arch = "x86_64")]
+impl Machine for pulp::x86::V3 {
+    type Weights = pulp::i16x16;
+    type Sums = pulp::f32x8;
+
+    #[inline(always)]
+    fn zeros(self) -> Self::Sums {
+        self.splat_f32x8(0.0)
+    }
+
+    #[inline(always)]
+    fn weights(self, integers: &[i8; COLUMNS]) -> Self::Weights {
+        self.convert_i8x16_to_i16x16(pulp::cast(*integers))
+    }
+
+    #[inline(always)]
+    fn add<const N: usize>(
+        self,
+        weights: [Self::Weights; N],
+        high: &[[i16; COLUMNS]; N],
+        low: &[[i16; COLUMNS]; N],
+        scale: f32,
+        sums: Self::Sums,
+    ) -> Self::Sums {
+        let two = |a: pulp::i32x8, b: pulp::i32x8| -> pulp::i32x8 {
+            pulp::cast(self.avx2._mm256_add_epi32(pulp::cast(a), pulp::cast(b)))
+        };
+        let times = |i: usize, inputs: &[[i16; COLUMNS]; N]| {
+            self.multiply_wrapping_add_adjacent_i16x16(weights[i], pulp::cast(inputs[i]))
+        };
+        let (mut upper, mut lower) = (times(0, high), times(0, low));
+        for i in 1..N {
+            (upper, lower) = (two(upper, times(i, high)), two(lower, times(i, low)));
+        }
+        #[allow(clippy::cast_precision_loss)] // 2^15
+        let half = self.splat_f32x8(HALF as f32);
+        let [upper, lower] = [upper, lower].map(|products| self.convert_i32x8_to_f32x8(products));
+        let product = self.mul_add_f32x8(upper, half, lower);
+        self.mul_add_f32x8(self.splat_f32x8(scale), product, sums)
+    }
+
+    #[inline(always)]
+    fn numbers(self, sums: Self::Sums) -> [f32; SUMS] {
+        pulp::cast(sums)
+    }
+}
+
+/// Some rows of a weight with all rows of the input.
+struct Products<'a, M> {
+    machine: M,
+    weight: &'a Matrix,
+    first: usize,
+    inputs: &'a Inputs,
+    out: &'a mut [f32],
+}
+
+impl<M: Machine> NullaryFnOnce for Products<'_, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let rows = self.inputs.units.len();
+        let Self {
+            machine,
+            weight,
+            first,
+            inputs,
+            out,
+        } = self;
+        for (row, out) in (first..).zip(out.chunks_exact_mut(rows)) {
+            let (several, others) = out.as_chunks_mut::<TOGETHER>();
+            let alone = several.len() * TOGETHER;
+            for (index, out) in several.iter_mut().enumerate() {
+                *out = products(machine, (weight, row), inputs, index * TOGETHER);
+            }
+            for (index, out) in others.iter_mut().enumerate() {
+                [*out] = products(machine, (weight, row), inputs, alone + index);
+            }
+        }
+    }
+}
+
+/// A row of the weight with `R` rows of the input, from one on.
+#[inline(always)]
+fn products<M: Machine, const R: usize>(
+    machine: M,
+    (weight, row): (&Matrix, usize),
+    inputs: &Inputs,
+    first: usize,
+) -> [f32; R] {
+    let each = weight.columns() / GROUP;
+    let mut groups: [_; R] = array::from_fn(|r| inputs.groups[(first + r) * each..][..each].iter());
+    let mut totals = [machine.zeros(); R];
+    let mut least = [0.0_f32; R];
+    let mut half = 0;
+    weight.groups(
+        row,
+        #[inline(always)]
+        |integers, scale, minimum| match integers.as_chunks::<COLUMNS>().0 {
+            [one, two] => {
+                let weights = [machine.weights(one), machine.weights(two)];
+                for r in 0..R {
+                    if let Some(of) = groups[r].next() {
+                        totals[r] = machine.add(weights, &of.high, &of.low, scale, totals[r]);
+                        least[r] = minimum.mul_add(of.sum, least[r]);
+                    }
+                }
+            }
+            [one] => {
+                let weights = [machine.weights(one)];
+                for r in 0..R {
+                    if let Some(of) = groups[r].as_slice().first() {
+                        let (high, low) = (&[of.high[half]], &[of.low[half]]);
+                        totals[r] = machine.add(weights, high, low, scale, totals[r]);
+                    }
+                    if half == 1 {
+                        groups[r].next();
+                    }
+                }
+                half = 1 - half;
+            }
+            _ => {}
+        },
+    );
+    array::from_fn(|r| {
+        let mut parts = machine.numbers(totals[r]);
+        inputs.units[first + r].mul_add(in_pairs(&mut parts), least[r])
+    })
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    fn sums<M: Machine>(machine: M, random: &mut fastrand::Rng) -> [f32; SUMS] {
+        let mut sums = machine.zeros();
+        let mut inputs = |most: i16| array::from_fn(|_| random.i16(-most..=most));
+        for extreme in [false, true] {
+            let [high, low] = [
+                [inputs(32_767), inputs(32_767)],
+                [inputs(16_384), inputs(16_384)],
+            ];
+            let weights: [i8; COLUMNS] = array::from_fn(|at| match (extreme, at % 2) {
+                (true, _) => -128,
+                (_, 0) => 7,
+                _ => -3,
+            });
+            let two = [machine.weights(&weights), machine.weights(&weights)];
+            sums = machine.add(two, &high, &low, 0.37, sums);
+            let one = [machine.weights(&weights)];
+            sums = machine.add(one, &[high[1]], &[low[0]], -1.9, sums);
+        }
+        machine.numbers(sums)
+    }
+
+    #[test]
+    fn all_machines_give_the_same_bits() {
+        let Some(machine) = pulp::x86::V3::try_new() else {
+            println!("NOT RUN: this machine has no AVX2");
+            return;
+        };
+        for seed in 0..100 {
+            let portable = sums(Portable, &mut fastrand::Rng::with_seed(seed));
+            let avx2 = sums(machine, &mut fastrand::Rng::with_seed(seed));
+            assert_eq!(portable.map(f32::to_bits), avx2.map(f32::to_bits));
+        }
+    }
+
+    #[test]
+    fn integers_lose_next_to_nothing() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let row: Vec<f32> = (0..64)
+            .map(|_| random.f32() - 0.5)
+            .chain([40.0; 32])
+            .collect();
+        let mut inputs = Inputs::default();
+        inputs.fill(&row, row.len());
+        let of = |half: fn(&Group) -> &[[i16; COLUMNS]; 2]| -> Vec<i16> {
+            let halves = inputs.groups.iter().map(half);
+            halves
+                .flat_map(|both| both.as_flattened())
+                .copied()
+                .collect()
+        };
+        let integers = of(|group| &group.high)
+            .into_iter()
+            .zip(of(|group| &group.low));
+        for ((high, low), x) in integers.zip(&row) {
+            let integer = f64::from(high) * f64::from(HALF) + f64::from(low);
+            let off = integer * f64::from(inputs.units[0]) - f64::from(*x);
+            assert!(off.abs() < 40.0 * 1e-7, "{x} is off by {off}");
+        }
+    }
+}
