@@ -9,8 +9,12 @@ use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Logger, Matcher, ParserFactory};
 use toktrie::InferenceCapabilities;
 
-use super::{Grammar, GrammarError, Guide, Stage, vocabulary};
+use super::{Grammar, GrammarError, Guide, Stage, Thinking, Thoughts, vocabulary};
 use crate::model::language::Words;
+
+/// What models that think write at the end of their thoughts, and between these and the answer.
+const LAST: &str = "\n";
+const APART: &str = "\n\n";
 
 /// Compiled grammars that are kept for whoever asks again.
 const KEPT: usize = 32;
@@ -55,26 +59,54 @@ impl Grammars {
         self.factory();
     }
 
-    /// What goes along with an answer to `prompt`. `thinks` is `false` for an answer that may not begin with thoughts.
+    /// What goes along with an answer to `prompt`; `None` if nothing bounds it, as without a `grammar` where the model does
+    /// not think.
     ///
     /// # Errors
     /// If the grammar is wrong, or larger than `limits`, or the vocabulary has no end.
     pub fn guide(
         &self,
-        grammar: &Grammar,
+        grammar: Option<&Grammar>,
         limits: Limits,
         prompt: &[u32],
-        thinks: bool,
-    ) -> Result<Guide, GrammarError> {
-        let matcher = self.matcher(grammar, limits)?;
-        let thinking = self.words.thinking();
-        let of_thinking = |token: &&u32| thinking.is_some_and(|both| both.contains(token));
-        let stage = match (prompt.iter().rev().find(of_thinking), thinking) {
-            (Some(last), Some([begin, _])) if *last == begin => Stage::Thinks,
-            (_, Some(_)) if thinks => Stage::Begins,
-            _ => Stage::Answers,
+        thoughts: Thoughts,
+    ) -> Result<Option<Guide>, GrammarError> {
+        let matcher = grammar.map(|grammar| self.matcher(grammar, limits));
+        let matcher = matcher.transpose()?;
+        let thinking = self.words.thinking().map(|[begin, end]| {
+            let apart = self.words.encode(APART);
+            let close = [self.words.encode(LAST), vec![end], apart.clone()];
+            Thinking {
+                begin,
+                end,
+                close: close.concat(),
+                apart,
+                left: thoughts.most,
+            }
+        });
+        if matcher.is_none() && thinking.is_none() {
+            return Ok(None);
+        }
+        let stage = match &thinking {
+            Some(Thinking { begin, end, .. }) => {
+                let mut last = prompt.iter().rev();
+                match last.find(|token| [begin, end].contains(token)) {
+                    Some(last) if last == begin => Stage::Thinks,
+                    _ if thoughts.allowed => Stage::Begins,
+                    _ => Stage::Answers,
+                }
+            }
+            None => Stage::Answers,
         };
-        Ok(Guide::new(matcher, thinking, stage))
+        Ok(Some(Guide::new(matcher, thinking, stage)))
+    }
+
+    /// Whether something can be made of a grammar.
+    ///
+    /// # Errors
+    /// As `guide`.
+    pub fn check(&self, grammar: &Grammar, limits: Limits) -> Result<(), GrammarError> {
+        self.compile(grammar, limits).map(drop)
     }
 
     fn matcher(&self, grammar: &Grammar, limits: Limits) -> Result<Matcher, GrammarError> {

@@ -2,10 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::model::tokenizer::Tokenizer;
+use crate::model::tokenizer::{Piece, Tokenizer};
 
 /// Spellings between which models think before they answer.
 const THINKING: [&str; 2] = ["<think>", "</think>"];
+
+/// A part of a text in which special tokens are spelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    Special(u32),
+    Text(String),
+}
 
 /// A vocabulary that is shared with its language.
 #[derive(Clone, Debug)]
@@ -42,6 +49,17 @@ impl Words {
         let mut ids = Vec::new();
         self.0.encode(text, &mut ids);
         ids
+    }
+
+    /// A text cut at the special tokens that are spelled in it.
+    #[must_use]
+    pub fn parts(&self, text: &str) -> Vec<Part> {
+        let pieces = self.0.specials().split(text, |_| true).into_iter();
+        let parts = pieces.map(|piece| match piece {
+            Piece::Special(special) => Part::Special(special.id),
+            Piece::Plain(text) => Part::Text(text.to_owned()),
+        });
+        parts.collect()
     }
 
     /// The tokens that begin and end the thoughts of a model that thinks.
