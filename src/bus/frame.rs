@@ -29,9 +29,18 @@ pub enum Frame {
         message: Option<String>,
     },
     /// What the model thinks before it answers.
-    Reasoning { seq: u64, reasoning: String },
+    Reasoning {
+        seq: u64,
+        /// Empty, for readers that know of texts alone; below as well.
+        text: String,
+        reasoning: String,
+    },
     /// A part of a call of a tool: first its id and name, then pieces of the text of its arguments.
-    ToolCall { seq: u64, tool_call: Piece },
+    ToolCall {
+        seq: u64,
+        text: String,
+        tool_call: Piece,
+    },
     /// Whole characters; texts in order of `seq`, joined, are the answer.
     Text {
         seq: u64,

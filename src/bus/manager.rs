@@ -68,11 +68,11 @@ impl Manager {
     /// tool_choice (s) and parallel_tool_calls (b). Error.NotSupported if this model calls no tools.
     /// What is left out is as the daemon's configuration says.
     ///
-    /// The stream is a pipe of JSON objects, one a line: {"seq":0,"text":"Hel"}, {"seq":n,"reasoning":"Hm"} before the text
-    /// of a model that thinks, {"seq":n,"tool_call":{"index":0,"id":"...","name":"...","arguments":""}} where a call begins,
-    /// the same with pieces of its arguments and without id and name, and at last
-    /// {"seq":n,"done":true,"finish_reason":"stop","usage":{...}}, with tool_calls, as Request.Result has them but as an
-    /// array, if there are any, and with error and message if it failed.
+    /// The stream is a pipe of JSON objects, one a line: {"seq":0,"text":"Hel"}, and at last
+    /// {"seq":n,"done":true,"finish_reason":"stop","usage":{...}}, with error and message if it failed. What a model thinks
+    /// comes before, as {"seq":n,"text":"","reasoning":"Hm"}; of each call of a tool first
+    /// {"seq":n,"text":"","tool_call":{"index":0,"id":"...","name":"...","arguments":""}}, then the same with pieces of its
+    /// arguments and without id and name. The last object has all calls, tool_calls, as Request.Result tells them.
     /// Closing it cancels the request; so does not reading from it for a while. With
     /// stream="signals" it is empty, and the text comes by Request.Delta and Request.Read.
     ///

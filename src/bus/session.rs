@@ -240,7 +240,8 @@ impl Session {
         Ok(())
     }
 
-    /// Finished turns: each is one message of the user and one answer. Rewind and Clear take turns back.
+    /// Finished turns: each is a message of the user, or what was given to Reply, and one answer. Rewind and Clear take turns
+    /// back.
     #[zbus(property(emits_changed_signal = "false"))]
     fn turns(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
         Ok(self.read(header.as_ref())?.turns)

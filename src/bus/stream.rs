@@ -111,8 +111,16 @@ impl Frames {
                 text,
                 logprobs: Vec::new(),
             },
-            Event::Reasoning(reasoning) => Frame::Reasoning { seq, reasoning },
-            Event::Call(tool_call) => Frame::ToolCall { seq, tool_call },
+            Event::Reasoning(reasoning) => Frame::Reasoning {
+                seq,
+                text: String::new(),
+                reasoning,
+            },
+            Event::Call(tool_call) => Frame::ToolCall {
+                seq,
+                text: String::new(),
+                tool_call,
+            },
             Event::Likelihood(likelihood) => Frame::Text {
                 seq,
                 text: String::new(),

@@ -206,12 +206,15 @@ impl Encoder {
             most: options.thinking_tokens,
         };
         let tokens = &prompt.prompt.tokens;
+        let Some(grammar) = grammar else {
+            return Ok(grammars.free(tokens, thoughts));
+        };
         let guide = grammars.guide(grammar, limits, tokens, thoughts);
         let guide = guide.map_err(|error| match calls {
             Some((tools, _)) => of_tool(grammars, tools, limits, error),
             None => error,
         });
-        Ok(guide?)
+        Ok(Some(guide?))
     }
 
     /// Whether this model's tokens are meant.

@@ -59,46 +59,42 @@ impl Grammars {
         self.factory();
     }
 
-    /// What goes along with an answer to `prompt`; `None` if nothing bounds it, as without a `grammar` where the model does
-    /// not think.
+    /// What goes along with an answer to `prompt`.
     ///
     /// # Errors
     /// If the grammar is wrong, or larger than `limits`, or the vocabulary has no end.
     pub fn guide(
         &self,
-        grammar: Option<&Grammar>,
+        grammar: &Grammar,
         limits: Limits,
         prompt: &[u32],
         thoughts: Thoughts,
-    ) -> Result<Option<Guide>, GrammarError> {
-        let matcher = grammar.map(|grammar| self.matcher(grammar, limits));
-        let matcher = matcher.transpose()?;
-        let thinking = self.words.thinking().map(|[begin, end]| {
-            let apart = self.words.encode(APART);
-            let close = [self.words.encode(LAST), vec![end], apart.clone()];
-            Thinking {
-                begin,
-                end,
-                close: close.concat(),
-                apart,
-                left: thoughts.most,
-            }
-        });
-        if matcher.is_none() && thinking.is_none() {
-            return Ok(None);
-        }
-        let stage = match &thinking {
-            Some(Thinking { begin, end, .. }) => {
-                let mut last = prompt.iter().rev();
-                match last.find(|token| [begin, end].contains(token)) {
-                    Some(last) if last == begin => Stage::Thinks,
-                    _ if thoughts.allowed => Stage::Begins,
-                    _ => Stage::Answers,
-                }
-            }
-            None => Stage::Answers,
-        };
-        Ok(Some(Guide::new(matcher, thinking, stage)))
+    ) -> Result<Guide, GrammarError> {
+        let matcher = self.matcher(grammar, limits)?;
+        let thinking = self.thinking(thoughts);
+        let stage = stage(thinking.as_ref(), prompt, thoughts);
+        Ok(Guide::new(Some(matcher), thinking, stage))
+    }
+
+    /// The same for an answer of which only the thoughts are bounded; `None` if the model has none.
+    #[must_use]
+    pub fn free(&self, prompt: &[u32], thoughts: Thoughts) -> Option<Guide> {
+        let thinking = self.thinking(thoughts)?;
+        let stage = stage(Some(&thinking), prompt, thoughts);
+        Some(Guide::new(None, Some(thinking), stage))
+    }
+
+    fn thinking(&self, thoughts: Thoughts) -> Option<Thinking> {
+        let [begin, end] = self.words.thinking()?;
+        let apart = self.words.encode(APART);
+        let close = [self.words.encode(LAST), vec![end], apart.clone()];
+        Some(Thinking {
+            begin,
+            end,
+            close: close.concat(),
+            apart,
+            left: thoughts.most,
+        })
     }
 
     /// Whether something can be made of a grammar.
@@ -175,6 +171,19 @@ impl Grammars {
 
     fn compiled(&self) -> MutexGuard<'_, VecDeque<(Grammar, Matcher)>> {
         self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where an answer to a prompt begins, which may have begun its thoughts.
+fn stage(thinking: Option<&Thinking>, prompt: &[u32], thoughts: Thoughts) -> Stage {
+    let Some(Thinking { begin, end, .. }) = thinking else {
+        return Stage::Answers;
+    };
+    let mut last = prompt.iter().rev();
+    match last.find(|token| [begin, end].contains(token)) {
+        Some(last) if last == begin => Stage::Thinks,
+        _ if thoughts.allowed => Stage::Begins,
+        _ => Stage::Answers,
     }
 }
 

@@ -63,6 +63,13 @@ pub struct Thoughts {
     pub most: Option<usize>,
 }
 
+impl Thoughts {
+    pub const NONE: Self = Self {
+        allowed: false,
+        most: None,
+    };
+}
+
 /// Goes along with one answer.
 #[derive(Clone)]
 pub struct Guide {

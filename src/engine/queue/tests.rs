@@ -163,6 +163,7 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         messages: Vec::new(),
         prompt: None,
         guide: None,
+        writing: None,
         options: options(),
         accepted: std::time::Instant::now(),
         deadline: None,
