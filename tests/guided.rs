@@ -6,8 +6,8 @@ mod suite;
 use std::time::Duration;
 
 use ganglion::engine::{
-    Client, Event, FinishReason, Handle, Likelihood, Message, Options, Outcome, Refusal,
-    Role, Ticket,
+    Client, Event, FinishReason, Handle, Likelihood, Message, Options, Outcome, Refusal, Role,
+    Ticket,
 };
 use ganglion::guide::{Grammar, GrammarError};
 use ganglion::sampler::Parameters;

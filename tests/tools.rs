@@ -75,7 +75,12 @@ fn families() -> Vec<Family> {
             "",
             &["[TOOL_CALLS]", "[ARGS]"],
         ),
-        family("mistral-nemo", "[TOOL_CALLS][{{ c.function | tojson }}]", "", &["[TOOL_CALLS]"]),
+        family(
+            "mistral-nemo",
+            "[TOOL_CALLS][{{ c.function | tojson }}]",
+            "",
+            &["[TOOL_CALLS]"],
+        ),
     ]
 }
 
@@ -207,7 +212,9 @@ async fn hot_answers_call_what_was_declared_and_are_the_same_alone() {
                 for (call, heard) in outcome.calls.iter().zip(&answer.calls) {
                     assert_eq!((&call.name, &call.arguments), (&heard.0, &heard.1));
                     assert!(fits(&call.name, &call.arguments), "{what}: {call:?}");
-                    assert!(call.id.len() == 9 && call.id.bytes().all(|c| c.is_ascii_alphanumeric()));
+                    assert!(
+                        call.id.len() == 9 && call.id.bytes().all(|c| c.is_ascii_alphanumeric())
+                    );
                 }
                 if outcome.reason == FinishReason::ToolCalls {
                     assert_eq!(outcome.calls.len(), answer.calls.len(), "{what}");
@@ -225,7 +232,10 @@ async fn hot_answers_call_what_was_declared_and_are_the_same_alone() {
                 }
             }
         }
-        println!("{} ({}): {whole} answers called", family.format, format.name);
+        println!(
+            "{} ({}): {whole} answers called",
+            family.format, format.name
+        );
     }
     assert!(whole > 60, "{whole} answers called");
     assert!(several > 0 && texts > 0, "{several} {texts}");
@@ -288,7 +298,11 @@ async fn calls_are_heard_as_they_are_written() {
         let parallel = !matches!(family.format, "llama3");
         let count = if parallel { calls.len() } else { 1 };
         let begins = family.format == "llama3";
-        for text in if begins { &[""][..] } else { &["", "I go <tool> [TOOL\n", "né "] } {
+        for text in if begins {
+            &[""][..]
+        } else {
+            &["", "I go <tool> [TOOL\n", "né "]
+        } {
             let written = format!("{text}{}", format.write(calls[..count].iter().copied()));
             let mut guide = grammars
                 .guide(&grammar, Limits::USUAL, &[], Thoughts::NONE)
@@ -325,7 +339,11 @@ async fn calls_are_heard_as_they_are_written() {
             jobs.push(json!({"format": family.format, "text": written}));
             let parsed = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
             let pairs = calls[..count].iter();
-            expected.push(pairs.map(|(name, text)| json!([name, parsed(text)])).collect::<Value>());
+            expected.push(
+                pairs
+                    .map(|(name, text)| json!([name, parsed(text)]))
+                    .collect::<Value>(),
+            );
         }
     }
     if needs::python() {

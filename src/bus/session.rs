@@ -14,10 +14,10 @@ use super::accounts::Load;
 use super::argument::{Entries, Text};
 use super::authorize::Owner;
 use super::delivery::{Call, Replied};
+use super::messages::Messages;
 use super::proxy::Info;
 use super::shared::{Shared, remove_session};
 use super::{BusConfig, Error, messages, options, unread};
-use super::messages::Messages;
 use crate::engine::{Message, Priority, Refusal, Said, SessionId, SessionStatus};
 use crate::tools::Tools;
 
@@ -41,11 +41,7 @@ pub(super) struct Given {
 }
 
 impl Session {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        owner: Owner,
-        (id, given): (SessionId, Given),
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, owner: Owner, (id, given): (SessionId, Given)) -> Self {
         Self {
             shared,
             owner,

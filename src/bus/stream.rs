@@ -134,8 +134,7 @@ impl Frames {
                     done: true,
                     finish_reason: outcome.reason,
                     usage: outcome.usage,
-                    tool_calls: (!outcome.calls.is_empty())
-                        .then(|| tools::written(&outcome.calls)),
+                    tool_calls: (!outcome.calls.is_empty()).then(|| tools::written(&outcome.calls)),
                     error,
                     message,
                 };

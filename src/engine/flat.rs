@@ -45,9 +45,11 @@ fn flat(mut message: Message, (thinks, calls): (bool, bool), writing: Option<&Wr
     }
     if let Some(writing) = writing.filter(|_| calls && !message.calls.is_empty()) {
         let made = std::mem::take(&mut message.calls);
-        let made = made
-            .iter()
-            .map(|Call { name, arguments, .. }| (name.as_str(), arguments.as_str()));
+        let made = made.iter().map(
+            |Call {
+                 name, arguments, ..
+             }| (name.as_str(), arguments.as_str()),
+        );
         let between = if message.content.is_empty() { "" } else { "\n" };
         message.content += &format!("{between}{}", writing.format().write(made));
     }

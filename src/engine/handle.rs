@@ -145,7 +145,11 @@ impl Handle {
 
     /// The formats in which models call tools, from now on.
     pub fn set_formats(&self, formats: Formats) {
-        let mut known = self.shared.formats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self
+            .shared
+            .formats
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *known = Arc::new(formats);
     }
 

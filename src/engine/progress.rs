@@ -112,9 +112,7 @@ impl Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{
-        Client, Limits, Message, Options, Role, Share, UserLimits, channel,
-    };
+    use crate::engine::{Client, Limits, Message, Options, Role, Share, UserLimits, channel};
     use crate::sampler::Parameters;
 
     /// A caller that gives up must not make a thread that hangs look like one that rests.

@@ -46,7 +46,9 @@ impl Speech {
         listener: Option<Listener>,
     ) -> Self {
         let last = prompt.iter().rev();
-        let last = last.copied().find(|token| thinking.is_some_and(|both| both.contains(token)));
+        let last = last
+            .copied()
+            .find(|token| thinking.is_some_and(|both| both.contains(token)));
         let stage = match (thinking, last) {
             (Some([begin, _]), Some(last)) if last == begin => Stage::Thinks,
             (Some(_), _) => Stage::Begins,

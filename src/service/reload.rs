@@ -87,7 +87,8 @@ impl Reloader {
         bus: &Bus,
     ) -> Result<&'static str, ReloadError> {
         let origin = self.origin.clone();
-        let (config, source, formats) = tokio::task::spawn_blocking(move || origin.read()).await??;
+        let (config, source, formats) =
+            tokio::task::spawn_blocking(move || origin.read()).await??;
         let replaced = match source {
             Source::Model(path) => {
                 let settings = source::settings(&path, &config);

@@ -91,7 +91,9 @@ impl Formats {
         paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));
         paths.sort();
         let each = paths.iter().map(|path| {
-            let length = fs::metadata(path).map_err(|error| unread(path, error))?.len();
+            let length = fs::metadata(path)
+                .map_err(|error| unread(path, error))?
+                .len();
             let text = if length > LONGEST {
                 Err(io::Error::other(format!(
                     "it has {length} bytes, and {LONGEST} are allowed"
@@ -181,7 +183,11 @@ impl Format {
             Some("nothing is before the name of a call")
         } else if self.trigger.as_deref() == Some("") {
             Some("trigger is empty: leave it out where there is none")
-        } else if self.trigger.iter().any(|trigger| !starts.starts_with(trigger.as_str())) {
+        } else if self
+            .trigger
+            .iter()
+            .any(|trigger| !starts.starts_with(trigger.as_str()))
+        {
             Some("calls do not begin with trigger")
         } else if first(&self.middle).is_none_or(of_name) {
             Some("what follows {name} could belong to it")

@@ -22,7 +22,7 @@ const OPEN: [&str; 8] = [
 /// The tools of a request. It has been checked; whether the schemas can be held to is for whoever compiles them to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tools {
-    /// As they were given, for the chat template. As text they take a fraction of the memory while they wait.
+    /// As they were given, but for what `complete` adds, for the chat template. As text they take a fraction of the memory while they wait.
     given: String,
     pub(super) each: Vec<Tool>,
     pub(super) choice: Choice,
@@ -83,7 +83,7 @@ impl Tools {
     /// # Errors
     /// If it is no such array, or nothing in it has the name that is chosen.
     pub fn read(text: &str, choice: Option<&str>, parallel: bool) -> Result<Self, ToolsError> {
-        let given: Value =
+        let mut given: Value =
             serde_json::from_str(text).map_err(|error| ToolsError::Json(error.to_string()))?;
         let Some(array) = given.as_array().filter(|array| !array.is_empty()) else {
             return Err(ToolsError::Shape("it is none, or empty".into()));
@@ -107,15 +107,23 @@ impl Tools {
                 });
             }
         };
+        let mut lacked = false;
+        for one in given.as_array_mut().into_iter().flatten() {
+            lacked |= complete(one);
+        }
         Ok(Self {
-            given: text.to_owned(),
+            given: if lacked {
+                given.to_string()
+            } else {
+                text.to_owned()
+            },
             each,
             choice,
             parallel,
         })
     }
 
-    /// As they were given: a JSON array.
+    /// As they are told to the model: a JSON array.
     #[must_use]
     pub fn given(&self) -> &str {
         &self.given
@@ -126,6 +134,21 @@ impl Tools {
         let tools = self.each.iter();
         tools.map(|tool| (tool.name.as_str(), tool.arguments.as_str()))
     }
+}
+
+/// What may be left out is there for chat templates, some of which count on it. Returns whether something was not.
+fn complete(one: &mut Value) -> bool {
+    let Some(function) = one.get_mut("function").and_then(Value::as_object_mut) else {
+        return false;
+    };
+    let before = function.len();
+    function.entry("description").or_insert_with(|| "".into());
+    let parameters = function.entry("parameters").or_insert(Value::Null);
+    let none = parameters.is_null();
+    if none {
+        *parameters = json!({"type": "object", "properties": {}});
+    }
+    none || function.len() > before
 }
 
 fn tool(one: &Value, at: usize) -> Result<Tool, ToolsError> {
@@ -172,9 +195,7 @@ fn object(mut schema: Map<String, Value>) -> Option<Value> {
 /// What nobody declared is no argument: small models would go on inventing some.
 fn closed(mut schema: Map<String, Value>) -> Value {
     schema.entry("type").or_insert_with(|| "object".into());
-    schema
-        .entry("properties")
-        .or_insert_with(|| json!({}));
+    schema.entry("properties").or_insert_with(|| json!({}));
     schema.insert("additionalProperties".into(), false.into());
     schema.into()
 }

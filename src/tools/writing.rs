@@ -92,7 +92,10 @@ impl Writing {
             let close = self.literal(close);
             // It was JSON when it was written.
             let arguments = spaced(serde_json::from_str(&tool.arguments).unwrap_or_default());
-            let _ = writeln!(lark, "tool{at}: {name} arguments{at} {close}\narguments{at}: %json {arguments}");
+            let _ = writeln!(
+                lark,
+                "tool{at}: {name} arguments{at} {close}\narguments{at}: %json {arguments}"
+            );
         }
         let _ = writeln!(lark, "one: {}", names.join(" | "));
         let _ = end;
@@ -156,6 +159,8 @@ impl Writing {
     fn first_of_calls(&self) -> String {
         let Format { begin, open, .. } = &*self.format;
         let first = begin.chars().chain(open.chars()).next();
-        first.map(|c| format!("\\u{{{:x}}}", u32::from(c))).unwrap_or_default()
+        first
+            .map(|c| format!("\\u{{{:x}}}", u32::from(c)))
+            .unwrap_or_default()
     }
 }

@@ -178,7 +178,10 @@ async fn say(engine: &Handle, user: u32, grammar: Option<Grammar>) -> Outcome {
         name: format!(":1.{user}").into(),
         user,
     };
-    let message = Message::new(Role::User, "What does the robot do next, and why? Answer at length.".to_owned());
+    let message = Message::new(
+        Role::User,
+        "What does the robot do next, and why? Answer at length.".to_owned(),
+    );
     let sampling = Parameters {
         temperature: 0.8,
         seed: user.into(),

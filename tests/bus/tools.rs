@@ -42,7 +42,10 @@ fn only_call(calls: &Value) -> (String, String, String) {
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let function = &call["function"];
     let (name, arguments) = (text(&function["name"]), text(&function["arguments"]));
-    assert!(call["type"] == "function" && fits(&name, &arguments), "{call}");
+    assert!(
+        call["type"] == "function" && fits(&name, &arguments),
+        "{call}"
+    );
     (text(&call["id"]), name, arguments)
 }
 
@@ -94,7 +97,10 @@ async fn calls_are_in_frames_and_results_and_what_tools_say_goes_back_in() {
     // What was called, and what came of it, as one who keeps the conversation sends it.
     let said = |calls: &str, id: &str| {
         let user = ("user", fields([("content", "hello".into())]));
-        let called = ("assistant", fields([("tool_calls", calls.to_owned().into())]));
+        let called = (
+            "assistant",
+            fields([("tool_calls", calls.to_owned().into())]),
+        );
         let result = [
             ("content", "bump".into()),
             ("tool_call_id", id.to_owned().into()),
@@ -163,7 +169,10 @@ async fn a_session_has_tools_of_its_own_and_tells_all_that_was_said() {
     assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
     let calls = text(&messages[1].1, "tool_calls").expect("it called");
     assert_eq!(only_call(&serde_json::from_str(&calls).unwrap()).0, id);
-    assert_eq!(text(&messages[1].1, "reasoning").unwrap_or_default(), thoughts);
+    assert_eq!(
+        text(&messages[1].1, "reasoning").unwrap_or_default(),
+        thoughts
+    );
     assert_eq!(text(&messages[2].1, "tool_call_id"), Some(id));
     let history = session.history().await.unwrap();
     assert_eq!(history[1], ("assistant".into(), String::new()));
@@ -173,7 +182,8 @@ async fn a_session_has_tools_of_its_own_and_tells_all_that_was_said() {
         .take(3)
         .map(|(role, info)| {
             let fields = info.iter();
-            let fields = fields.map(|(name, value)| (name.as_str(), value.try_clone().unwrap().into()));
+            let fields =
+                fields.map(|(name, value)| (name.as_str(), value.try_clone().unwrap().into()));
             (role.as_str(), fields.collect::<Fields<'_>>())
         })
         .collect();
@@ -189,13 +199,15 @@ async fn a_session_has_tools_of_its_own_and_tells_all_that_was_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_offered_is_refused_with_what_helps() {
     let mut served = Served::with(&hermes());
-    let client = served.start("kv.context = 512\nlimits.grammar_bytes = 2000\n").await;
+    let client = served
+        .start("kv.context = 512\nlimits.grammar_bytes = 2000\n")
+        .await;
     let long = format!("[{}]", " ".repeat(2000));
     let deep = r#"[{"type": "function", "function": {"name": "go", "parameters": {"type": "object", "not": {}}}}]"#;
-    let array = r#"[{"type": "function", "function": {"name": "go", "parameters": {"type": "array"}}}]"#;
-    let named = |name: &str| {
-        format!(r#"[{{"type": "function", "function": {{"name": "{name}"}}}}]"#)
-    };
+    let array =
+        r#"[{"type": "function", "function": {"name": "go", "parameters": {"type": "array"}}}]"#;
+    let named =
+        |name: &str| format!(r#"[{{"type": "function", "function": {{"name": "{name}"}}}}]"#);
     let other = named("a b");
     for (options, words) in [
         (vec![("tools", "{".into())], ["tools", "JSON"]),
@@ -203,8 +215,14 @@ async fn what_cannot_be_offered_is_refused_with_what_helps() {
         (vec![("tools", other.into())], ["\"a b\"", "letters"]),
         (vec![("tools", array.into())], ["\"go\"", "object"]),
         (vec![("tools", deep.into())], ["\"go\"", "not"]),
-        (vec![("tools", long.into())], ["2002", "limits.grammar_bytes"]),
-        (vec![("tool_choice", "required".into())], ["tool_choice", "tools"]),
+        (
+            vec![("tools", long.into())],
+            ["2002", "limits.grammar_bytes"],
+        ),
+        (
+            vec![("tool_choice", "required".into())],
+            ["tool_choice", "tools"],
+        ),
         (
             vec![("tools", TOOLS.into()), ("tool_choice", "fly".into())],
             ["\"fly\"", "go_back"],
@@ -226,10 +244,28 @@ async fn what_cannot_be_offered_is_refused_with_what_helps() {
         assert!(why.len() < 1000, "{why}");
     }
     for (message, why) in [
-        (("user", fields([("content", "x".into()), ("tool_calls", "[]".into())])), "tool_calls"),
-        (("user", fields([("content", "x".into()), ("tool_call_id", "1".into())])), "tool_call_id"),
-        (("assistant", fields([("tool_calls", "[{}]".into())])), "arguments"),
-        (("assistant", fields([("reasoning", "x".into())])), "content"),
+        (
+            (
+                "user",
+                fields([("content", "x".into()), ("tool_calls", "[]".into())]),
+            ),
+            "tool_calls",
+        ),
+        (
+            (
+                "user",
+                fields([("content", "x".into()), ("tool_call_id", "1".into())]),
+            ),
+            "tool_call_id",
+        ),
+        (
+            ("assistant", fields([("tool_calls", "[{}]".into())])),
+            "arguments",
+        ),
+        (
+            ("assistant", fields([("reasoning", "x".into())])),
+            "content",
+        ),
     ] {
         let refused = client.manager.submit(&[message], fields([])).await;
         assert!(
@@ -259,7 +295,9 @@ async fn a_python_program_moves_a_robot() {
         return;
     }
     let mut served = Served::with(&hermes());
-    served.start("kv.context = 512\nmodel.thinking = false\n").await;
+    served
+        .start("kv.context = 512\nmodel.thinking = false\n")
+        .await;
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let done = Command::new(root.join("target/venv/bin/python"))
         .arg(root.join("tests/clients/python/robot.py"))
@@ -267,7 +305,14 @@ async fn a_python_program_moves_a_robot() {
         .output()
         .expect("python runs");
     let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{said}{}", String::from_utf8_lossy(&done.stderr));
-    assert!(said.contains("turn {'heading'") || said.contains("go {'metres'"), "{said}");
+    assert!(
+        done.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    assert!(
+        said.contains("turn {'heading'") || said.contains("go {'metres'"),
+        "{said}"
+    );
     assert!(said.contains("the robot is at "), "{said}");
 }

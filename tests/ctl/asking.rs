@@ -144,7 +144,10 @@ async fn a_program_does_what_the_model_calls() {
     let said: Value = serde_json::from_str(&asked.stdout).expect("one object");
     let function = &said["tool_calls"][0]["function"];
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
-    assert!(fits(&text(&function["name"]), &text(&function["arguments"])), "{said}");
+    assert!(
+        fits(&text(&function["name"]), &text(&function["arguments"])),
+        "{said}"
+    );
     assert_eq!(said["finish_reason"], "tool_calls");
 
     let asked = run(&[&ask[..], &["--call", &robot, "hello"]].concat()).await;

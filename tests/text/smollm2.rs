@@ -103,7 +103,9 @@ fn what_has_too_many_bytes_has_too_many_tokens() {
     // Line breaks, dashes or blanks: repeated they are still the fewest tokens that so many bytes can be.
     let token = token.expect("one token is the longest");
     let codec = Codec::Model(language);
-    let encode = |text: &str, context| codec.encode(&[says(Role::User, text)], None, Manner::default(), context);
+    let encode = |text: &str, context| {
+        codec.encode(&[says(Role::User, text)], None, Manner::default(), context)
+    };
     let fits = token.repeat(40);
     let prompt = encode(&fits, 2047).expect("it is far from the limit");
     let needs = prompt.tokens.len() + 1;

@@ -145,6 +145,8 @@ fn what_is_marked_for_training_is_rendered() {
         "{% for m in messages %}\n{%- generation -%} {{ m.content }} {%- endgeneration -%}\n{% endfor %}."
             .into(),
     );
-    let prompt = load(vocabulary).prompt(&[says(Role::User, "x")], None).unwrap();
+    let prompt = load(vocabulary)
+        .prompt(&[says(Role::User, "x")], None)
+        .unwrap();
     assert_eq!(prompt.text(), "x.");
 }

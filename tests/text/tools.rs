@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ganglion::model::language::{LanguageError, Manner};
 use ganglion::model::{Call, Message, Role};
-use ganglion::tools::Formats;
+use ganglion::tools::{Formats, Tools};
 use serde_json::{Value, json};
 
 use super::{load, path, python, qwen3_style, says};
@@ -47,7 +47,13 @@ fn conversations() -> Vec<Vec<Message>> {
         vec![system(), user()],
         vec![user(), called("", ""), told.clone()],
         vec![system(), user(), called("", "Which way?"), told.clone()],
-        vec![user(), called("", ""), told, says(Role::Assistant, "It hurts."), user()],
+        vec![
+            user(),
+            called("", ""),
+            told,
+            says(Role::Assistant, "It hurts."),
+            user(),
+        ],
     ]
 }
 
@@ -77,11 +83,16 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let formats = Formats::read(&root.join("config/tools")).expect("they are right");
-    let tools: Value = serde_json::from_str(TOOLS).expect("JSON");
+    let tools = Tools::read(TOOLS, None, true).expect("they are right");
+    let tools: Value = serde_json::from_str(tools.given()).expect("JSON");
     let (mut jobs, mut ours, mut known) = (Vec::new(), Vec::new(), Vec::new());
     for entry in fs::read_dir(path("target/templates")).expect("templates") {
         let file = entry.expect("an entry").path();
-        let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
+        let name = file
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         if file.extension().is_none_or(|end| end != "jinja") {
             continue;
         }

@@ -76,7 +76,11 @@ mod tests {
         };
         let scripted = Scripted::new(tokens, 7, &messages, &options);
         let answer = scripted.answer(scripted.pieces.len());
-        (answer.message.content, scripted.reason, answer.tokens.is_some())
+        (
+            answer.message.content,
+            scripted.reason,
+            answer.tokens.is_some(),
+        )
     }
 
     #[test]

@@ -128,7 +128,13 @@ impl ChatTemplate {
         let tools = tools.map(Value::to_string);
         let said = messages.iter().flat_map(|message| {
             let calls = message.calls.iter();
-            let calls = calls.flat_map(|Call { id, name, arguments }| [id, name, arguments]);
+            let calls = calls.flat_map(
+                |Call {
+                     id,
+                     name,
+                     arguments,
+                 }| [id, name, arguments],
+            );
             let texts = [&message.content, &message.reasoning];
             texts.into_iter().chain(&message.call_id).chain(calls)
         });

@@ -60,7 +60,13 @@ impl Language {
         messages: &[Message],
         thinking: Option<bool>,
     ) -> Result<Prompt, LanguageError> {
-        Ok(self.encode(self.render(messages, Manner { thinking, tools: None })?))
+        Ok(self.encode(self.render(
+            messages,
+            Manner {
+                thinking,
+                tools: None,
+            },
+        )?))
     }
 
     /// The prompt of a conversation's next turn: `messages` are those of `previous`, the answer to it
@@ -76,7 +82,13 @@ impl Language {
         messages: &[Message],
         thinking: Option<bool>,
     ) -> Result<Prompt, LanguageError> {
-        let rendered = self.render(messages, Manner { thinking, tools: None })?;
+        let rendered = self.render(
+            messages,
+            Manner {
+                thinking,
+                tools: None,
+            },
+        )?;
         Ok(self.encode_next(previous, answer, rendered))
     }
 

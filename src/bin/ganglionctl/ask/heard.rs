@@ -54,7 +54,11 @@ impl Heard {
         let of = |one: &Likelihood| format!("{:?} {:.3}", one.text, one.logprob);
         columns(self.logprobs.iter().map(|one| {
             let best: Vec<_> = one.best.iter().map(of).collect();
-            [format!("{:.3}", one.logprob), format!("{:?}", one.text), best.join("  ")]
+            [
+                format!("{:.3}", one.logprob),
+                format!("{:?}", one.text),
+                best.join("  "),
+            ]
         }))
     }
 }

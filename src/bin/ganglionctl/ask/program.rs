@@ -38,12 +38,16 @@ pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<Str
     let mut said = String::from_utf8_lossy(&ended.stdout).into_owned();
     // A message can hold neither more, nor that.
     said = said.replace('\0', "\u{fffd}");
-    let end = (0..=MOST.min(said.len())).rev().find(|end| said.is_char_boundary(*end));
+    let end = (0..=MOST.min(said.len()))
+        .rev()
+        .find(|end| said.is_char_boundary(*end));
     said.truncate(end.unwrap_or_default());
     said.truncate(said.trim_end_matches('\n').len());
     if !ended.status.success() {
         output::tell(&format!("ganglionctl: {program} {name}: {}", ended.status));
-        said = format!("{said}\nerror: {}", ended.status).trim_start().to_owned();
+        said = format!("{said}\nerror: {}", ended.status)
+            .trim_start()
+            .to_owned();
     }
     Ok(said)
 }
