@@ -364,3 +364,48 @@ fn language(family: &Family) -> Language {
 fn words(family: &Family) -> Words {
     language(family).words()
 }
+
+/// A file that says nothing of use is told apart when it is read, not when a model calls.
+#[test]
+fn files_that_are_no_formats_are_refused_with_the_reason() {
+    let known = "template = ['x']\n";
+    let call = "call = '<{name}|{arguments}>'\n";
+    for (text, why) in [
+        ("template = []\n".to_owned() + call, "fit each"),
+        (known.to_owned(), "missing field `call`"),
+        (format!("{known}call = '{{arguments}}{{name}}'"), "{name}"),
+        (
+            format!("{known}call = '{{name}}:{{arguments}}'"),
+            "before the name",
+        ),
+        (
+            format!("{known}call = '<{{name}}x{{arguments}}>'"),
+            "belong to it",
+        ),
+        (format!("{known}{call}trigger = '>'"), "trigger"),
+        (
+            format!("{known}{call}parallel = true\nend = '<'"),
+            "as another call",
+        ),
+        (format!("{known}{call}colour = 'red'"), "colour"),
+    ] {
+        let refused = Format::parse("one", &text);
+        let told = refused.expect_err("it is no format");
+        assert!(told.contains(why), "{told}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(
+        Formats::read(&folder.path().join("none"))
+            .expect("none")
+            .names(),
+        ""
+    );
+    std::fs::write(folder.path().join("one.toml"), "template = 1").expect("it is written");
+    let told = Formats::read(folder.path())
+        .expect_err("it is wrong")
+        .to_string();
+    assert!(
+        told.contains("one.toml") && told.contains("hermes.toml"),
+        "{told}"
+    );
+}

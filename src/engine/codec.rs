@@ -125,12 +125,15 @@ impl Codec {
         }
     }
 
-    /// The tokens between which the model thinks.
+    /// The tokens between which the model thinks, and whether a prompt ends with thoughts begun.
     #[must_use]
-    pub fn thinking(&self) -> Option<[u32; 2]> {
+    pub fn thinking(&self, prompt: &[u32]) -> (Option<[u32; 2]>, bool) {
         match self {
-            Self::Model(language) => language.words().thinking(),
-            Self::Words => None,
+            Self::Model(language) => {
+                let words = language.words();
+                (words.thinking(), words.ends_in_thought(prompt))
+            }
+            Self::Words => (None, false),
         }
     }
 

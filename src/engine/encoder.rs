@@ -135,7 +135,10 @@ impl Encoder {
         let writing = match tools {
             Some(_) => Some(self.writing(&rules.formats)?),
             // Past calls may have to be written for a template that cannot.
-            None => self.writing(&rules.formats).ok(),
+            None if messages.iter().any(|message| !message.calls.is_empty()) => {
+                self.writing(&rules.formats).ok()
+            }
+            None => None,
         };
         let template = self.codec.template().unwrap_or_default();
         let flat = flat::messages(messages, template, writing.as_ref());

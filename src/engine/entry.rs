@@ -82,7 +82,7 @@ impl Entry {
         // The same answer to the same prompt has the same ids.
         let salt = turn.options.sampling.seed ^ (prompt.len() as u64) << 40;
         let listener = turn.writing.as_ref().map(|writing| writing.listener(salt));
-        let speech = Speech::new(decoder, encoder.codec().thinking(), &prompt, listener);
+        let speech = Speech::new(decoder, encoder.codec().thinking(&prompt), listener);
         let usage = Usage {
             queue_us: micros(began - turn.accepted),
             prompt_tokens: count(prompt.len()),

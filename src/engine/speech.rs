@@ -38,21 +38,16 @@ pub(super) struct Speech {
 }
 
 impl Speech {
-    /// Of the answer to a prompt, which may have begun its thoughts.
+    /// Of an answer whose thoughts, between these tokens, the prompt may have `begun`.
     pub(super) fn new(
         decoder: Decoder,
-        thinking: Option<[u32; 2]>,
-        prompt: &[u32],
+        (thinking, begun): (Option<[u32; 2]>, bool),
         listener: Option<Listener>,
     ) -> Self {
-        let last = prompt.iter().rev();
-        let last = last
-            .copied()
-            .find(|token| thinking.is_some_and(|both| both.contains(token)));
-        let stage = match (thinking, last) {
-            (Some([begin, _]), Some(last)) if last == begin => Stage::Thinks,
-            (Some(_), _) => Stage::Begins,
-            (None, _) => Stage::Answers,
+        let stage = match thinking {
+            Some(_) if begun => Stage::Thinks,
+            Some(_) => Stage::Begins,
+            None => Stage::Answers,
         };
         Self {
             fresh: decoder.clone(),

@@ -72,7 +72,7 @@ impl Grammars {
     ) -> Result<Guide, GrammarError> {
         let matcher = self.matcher(grammar, limits)?;
         let thinking = self.thinking(thoughts);
-        let stage = stage(thinking.as_ref(), prompt, thoughts);
+        let stage = self.stage(prompt, thoughts);
         Ok(Guide::new(Some(matcher), thinking, stage))
     }
 
@@ -80,8 +80,17 @@ impl Grammars {
     #[must_use]
     pub fn free(&self, prompt: &[u32], thoughts: Thoughts) -> Option<Guide> {
         let thinking = self.thinking(thoughts)?;
-        let stage = stage(Some(&thinking), prompt, thoughts);
+        let stage = self.stage(prompt, thoughts);
         Some(Guide::new(None, Some(thinking), stage))
+    }
+
+    /// Where an answer begins.
+    fn stage(&self, prompt: &[u32], thoughts: Thoughts) -> Stage {
+        match self.words.thinking() {
+            Some(_) if self.words.ends_in_thought(prompt) => Stage::Thinks,
+            Some(_) if thoughts.allowed => Stage::Begins,
+            _ => Stage::Answers,
+        }
     }
 
     fn thinking(&self, thoughts: Thoughts) -> Option<Thinking> {
@@ -171,19 +180,6 @@ impl Grammars {
 
     fn compiled(&self) -> MutexGuard<'_, VecDeque<(Grammar, Matcher)>> {
         self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Where an answer to a prompt begins, which may have begun its thoughts.
-fn stage(thinking: Option<&Thinking>, prompt: &[u32], thoughts: Thoughts) -> Stage {
-    let Some(Thinking { begin, end, .. }) = thinking else {
-        return Stage::Answers;
-    };
-    let mut last = prompt.iter().rev();
-    match last.find(|token| [begin, end].contains(token)) {
-        Some(last) if last == begin => Stage::Thinks,
-        _ if thoughts.allowed => Stage::Begins,
-        _ => Stage::Answers,
     }
 }
 

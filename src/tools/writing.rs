@@ -28,78 +28,57 @@ impl Writing {
     /// written.
     #[must_use]
     pub fn grammar(&self, tools: &Tools, spaced: impl Fn(Value) -> Value) -> String {
-        let mut lark = String::new();
-        let start = match (&tools.choice, &self.format.trigger) {
-            (Choice::None, _) => "TEXT",
-            (Choice::Required | Choice::Named(_), _) => "calls",
-            (Choice::Auto, Some(trigger)) => match self.words.parts(trigger).as_slice() {
-                [Part::Special(_)] => "TEXT | TEXT calls",
-                _ => "TEXT | head rest",
-            },
-            // What begins as a call does is one.
-            (Choice::Auto, None) => "ANSWER | calls",
-        };
-        let _ = writeln!(lark, "start: {start}");
         let Format {
+            trigger,
             begin,
             open,
             middle,
             close,
             separator,
-            end,
             ..
         } = &*self.format;
-        match start {
-            "TEXT" => {
-                let _ = writeln!(lark, "TEXT: {TEXT}");
-                return lark;
+        let first = format!("{begin}{open}");
+        let mut lark = match (&tools.choice, trigger) {
+            (Choice::None, _) => return format!("start: TEXT\nTEXT: {TEXT}\n"),
+            (Choice::Required | Choice::Named(_), _) => {
+                format!("start: {}\n", self.calls(&first, tools))
             }
-            "TEXT | TEXT calls" => {
-                let _ = writeln!(lark, "TEXT: {TEXT}");
+            (Choice::Auto, Some(trigger)) if self.begins_special(trigger) => {
+                let calls = self.calls(&first, tools);
+                format!("start: TEXT | TEXT {calls}\nTEXT: {TEXT}\n")
             }
-            "ANSWER | calls" => {
-                let first = self.first_of_calls();
-                let _ = writeln!(lark, r"ANSWER: /(\s*[^\s{first}](.|\n)*)?/");
+            (Choice::Auto, Some(trigger)) => {
+                // The text ends where its trigger does, and the first call has begun by then.
+                let rest = first.strip_prefix(trigger).unwrap_or_default();
+                let (calls, trigger) = (self.calls(rest, tools), json!(trigger));
+                format!("start: TEXT | head {calls}\nTEXT: {TEXT}\nhead[lazy]: TEXT {trigger}\n")
             }
-            "TEXT | head rest" => {
-                let trigger = self.format.trigger.as_deref().unwrap_or_default();
-                let _ = writeln!(lark, "TEXT: {TEXT}\nhead[lazy]: TEXT {}", json!(trigger));
-                let whole = format!("{begin}{open}");
-                let after = whole.strip_prefix(trigger).unwrap_or_default();
-                // The head of the first call is there already.
-                let first = self.literal(after);
-                let _ = writeln!(lark, "rest: {first} one {}", self.tail(tools));
+            (Choice::Auto, None) => {
+                let (calls, first) = (self.calls(&first, tools), escaped(&first));
+                // What begins as a call does is one.
+                format!("start: TEXT | {calls}\nTEXT: /(\\s*[^\\s{first}](.|\\n)*)?/\n")
             }
-            _ => {}
-        }
-        if start.ends_with("calls") {
-            let first = self.literal(&format!("{begin}{open}"));
-            let _ = writeln!(lark, "calls: {first} one {}", self.tail(tools));
-        }
+        };
         if self.several(tools) {
-            let between = self.literal(&format!("{separator}{open}"));
-            let _ = writeln!(lark, "more: {between} one");
+            let next = self.literal(&format!("{separator}{open}"));
+            let _ = writeln!(lark, "more: {next} one");
         }
-        let mut names = Vec::new();
+        let named = |name: &str| !matches!(&tools.choice, Choice::Named(one) if one != name);
+        let mut rules = Vec::new();
         for (at, tool) in tools.each.iter().enumerate() {
-            if let Choice::Named(name) = &tools.choice
-                && *name != tool.name
-            {
-                continue;
+            if named(&tool.name) {
+                rules.push(format!("tool{at}"));
+                let name = self.literal(&format!("{}{middle}", tool.name));
+                let close = self.literal(close);
+                // It was JSON when it was written.
+                let schema = spaced(serde_json::from_str(&tool.arguments).unwrap_or_default());
+                let _ = writeln!(
+                    lark,
+                    "tool{at}: {name} arguments{at} {close}\narguments{at}: %json {schema}"
+                );
             }
-            names.push(format!("tool{at}"));
-            let name = self.literal(&format!("{}{middle}", tool.name));
-            let close = self.literal(close);
-            // It was JSON when it was written.
-            let arguments = spaced(serde_json::from_str(&tool.arguments).unwrap_or_default());
-            let _ = writeln!(
-                lark,
-                "tool{at}: {name} arguments{at} {close}\narguments{at}: %json {arguments}"
-            );
         }
-        let _ = writeln!(lark, "one: {}", names.join(" | "));
-        let _ = end;
-        lark
+        lark + &format!("one: {}\n", rules.join(" | "))
     }
 
     /// What reads the calls of an answer; their ids follow from `salt`.
@@ -116,8 +95,16 @@ impl Writing {
             end,
             ..
         } = &*self.format;
+        let trigger = trigger.as_deref().map(|trigger| {
+            let mut parts = symbols(trigger);
+            if self.begins_special(trigger) {
+                // That is enough to tell a call by.
+                parts.truncate(1);
+            }
+            parts
+        });
         Listener::new(
-            trigger.as_deref().map(symbols),
+            trigger,
             [
                 symbols(&format!("{begin}{open}")),
                 symbols(middle),
@@ -140,10 +127,16 @@ impl Writing {
         self.format.parallel && tools.parallel
     }
 
-    /// What follows the first call.
-    fn tail(&self, tools: &Tools) -> String {
-        let more = if self.several(tools) { "more* " } else { "" };
-        format!("{more}{}", self.literal(&self.format.end))
+    /// All calls, the first of which begins like this.
+    fn calls(&self, first: &str, tools: &Tools) -> String {
+        let more = if self.several(tools) { "more*" } else { "" };
+        let (first, end) = (self.literal(first), self.literal(&self.format.end));
+        format!("{first} one {more} {end}")
+    }
+
+    /// Whether a token that no text becomes is at the beginning of it.
+    fn begins_special(&self, text: &str) -> bool {
+        matches!(self.words.parts(text).first(), Some(Part::Special(_)))
     }
 
     /// A piece in Lark's syntax; JSON's escapes are Lark's.
@@ -154,13 +147,10 @@ impl Writing {
         });
         parts.collect::<Vec<_>>().join(" ")
     }
+}
 
-    /// The character that calls begin with, escaped for a class of a regular expression.
-    fn first_of_calls(&self) -> String {
-        let Format { begin, open, .. } = &*self.format;
-        let first = begin.chars().chain(open.chars()).next();
-        first
-            .map(|c| format!("\\u{{{:x}}}", u32::from(c)))
-            .unwrap_or_default()
-    }
+/// The first character of a text, for a class of a regular expression.
+fn escaped(text: &str) -> String {
+    let first = text.chars().next().map(u32::from);
+    first.map_or_else(String::new, |first| format!("\\u{{{first:x}}}"))
 }

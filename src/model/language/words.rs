@@ -68,4 +68,16 @@ impl Words {
         let [begin, end] = THINKING.map(|spelling| self.0.specials().with_spelling(spelling));
         Some([begin?.id, end?.id])
     }
+
+    /// Whether a prompt ends within thoughts: some templates begin them. An answer of before that did not end its own is
+    /// none of it, for other special tokens are behind it.
+    #[must_use]
+    pub fn ends_in_thought(&self, prompt: &[u32]) -> bool {
+        let Some([begin, _]) = self.thinking() else {
+            return false;
+        };
+        let specials = self.0.specials();
+        let mut last = prompt.iter().rev();
+        last.find(|token| specials.with_id(**token).is_some()) == Some(&begin)
+    }
 }
