@@ -9,7 +9,7 @@ use ganglion::engine::{
 use ganglion::guide::{self, Grammar, Grammars, Limits, Thoughts};
 use ganglion::model::Language;
 use ganglion::model::checkpoint::LanguageSource;
-use ganglion::model::language::Words;
+use ganglion::model::language::{Decoder, Words};
 use ganglion::tools::{Format, Formats, Heard, Tools, Writing};
 use serde_json::{Value, json};
 
@@ -298,6 +298,9 @@ async fn calls_are_heard_as_they_are_written() {
         let parallel = !matches!(family.format, "llama3");
         let count = if parallel { calls.len() } else { 1 };
         let begins = family.format == "llama3";
+        if begins {
+            hears_only_text(&writing, &words, &mut language(&family).decoder());
+        }
         for text in if begins {
             &[""][..]
         } else {
@@ -349,6 +352,25 @@ async fn calls_are_heard_as_they_are_written() {
     if needs::python() {
         assert_eq!(python("calls.py", &jobs.into()), Value::from(expected));
     }
+}
+
+/// Where the beginning of an answer says whether it calls, nothing later does.
+fn hears_only_text(writing: &Writing, words: &Words, decoder: &mut Decoder) {
+    let answer = "he llo {\"name\": \"halt\", \"parameters\": {}}";
+    let mut listener = writing.listener(1);
+    let mut said = String::new();
+    let mut heard = Vec::new();
+    for token in words.encode(answer) {
+        heard.extend(listener.take(token, decoder));
+    }
+    heard.extend(listener.finish(""));
+    for heard in heard {
+        match heard {
+            Heard::Text(text) => said += &text,
+            Heard::Call(piece) => panic!("{piece:?}"),
+        }
+    }
+    assert_eq!(said, answer);
 }
 
 fn language(family: &Family) -> Language {

@@ -51,7 +51,8 @@ fn flat(mut message: Message, (thinks, calls): (bool, bool), writing: Option<&Wr
              }| (name.as_str(), arguments.as_str()),
         );
         let between = if message.content.is_empty() { "" } else { "\n" };
-        message.content += &format!("{between}{}", writing.format().write(made));
+        message.content += between;
+        message.content += &writing.format().write(made);
     }
     if thinks && !message.reasoning.is_empty() {
         let thoughts = std::mem::take(&mut message.reasoning);

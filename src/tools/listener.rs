@@ -88,8 +88,8 @@ pub struct Listener {
     place: Place,
     /// Text that calls may still follow, or that their trigger may begin in.
     held: String,
-    /// Whether any text has been heard.
-    begun: bool,
+    /// Whether any was shown.
+    shown: bool,
     name: String,
     arguments: String,
     calls: Vec<Call>,
@@ -104,7 +104,7 @@ impl Listener {
             salt,
             place: Place::Text,
             held: String::new(),
-            begun: false,
+            shown: false,
             name: String::new(),
             arguments: String::new(),
             calls: Vec::new(),
@@ -238,39 +238,29 @@ impl Listener {
         };
     }
 
+    /// Before the calls; they may begin here.
     fn hear_text(&mut self, symbol: Symbol, heard: &mut Vec<Heard>) {
-        let begins = match &self.trigger {
-            Some(trigger) => match (trigger.as_slice(), symbol) {
-                ([one], symbol) if *one == symbol => Some(1),
-                (_, Symbol::Special(_)) => None,
-                (trigger, Symbol::Char(c)) => {
-                    self.held.push(c);
-                    ends_with(&self.held, trigger).then(|| {
-                        let bytes = trigger.iter().map(Symbol::bytes).sum::<usize>();
-                        self.held.truncate(self.held.len() - bytes);
-                        trigger.len()
-                    })
-                }
-            },
-            None => {
-                let first = self.fixed[Fixed::First as usize].first();
-                let blank = matches!(symbol, Symbol::Char(c) if c.is_whitespace());
-                if !self.begun && first == Some(&symbol) {
-                    Some(1)
-                } else {
-                    self.begun |= !blank;
-                    if let Symbol::Char(c) = symbol {
-                        self.held.push(c);
-                    }
-                    None
-                }
-            }
-        };
-        if let Some(come) = begins {
-            let before = std::mem::take(&mut self.held);
-            text(before.trim_end().to_owned(), heard);
-            self.at(Fixed::First, come);
+        if let Symbol::Char(c) = symbol {
+            self.held.push(c);
         }
+        let begun = match &self.trigger {
+            Some(trigger) if trigger.as_slice() == [symbol] => 1,
+            Some(trigger) if ends_with(&self.held, trigger) => trigger.len(),
+            // Whether it calls is known at the first character that is no space.
+            None if !self.shown
+                && self.held.trim_start().len() == symbol.bytes()
+                && self.fixed[Fixed::First as usize].first() == Some(&symbol) =>
+            {
+                1
+            }
+            _ => return,
+        };
+        let first = &self.fixed[Fixed::First as usize][..begun];
+        let bytes: usize = first.iter().map(|symbol| symbol.bytes()).sum();
+        let mut before = std::mem::take(&mut self.held);
+        before.truncate(before.len() - bytes);
+        text(before.trim_end().to_owned(), heard);
+        self.at(Fixed::First, begun);
     }
 
     /// Shows text before which nothing can become a trigger; space at its end is the format's if calls follow.
@@ -281,16 +271,17 @@ impl Listener {
         let trigger = self.trigger.as_deref().unwrap_or_default();
         let begun = (1..trigger.len()).rev().map(|length| &trigger[..length]);
         let begun = begun.filter(|begun| ends_with(&self.held, begun));
-        let bytes = |begun: &[Symbol]| begun.iter().map(Symbol::bytes).sum();
+        let bytes = |begun: &[Symbol]| begun.iter().map(|symbol| symbol.bytes()).sum();
         let begun: usize = begun.map(bytes).next().unwrap_or(0);
         let sure = self.held[..self.held.len() - begun].trim_end().len();
         let rest = self.held.split_off(sure);
+        self.shown |= sure > 0;
         text(std::mem::replace(&mut self.held, rest), heard);
     }
 }
 
 impl Symbol {
-    fn bytes(&self) -> usize {
+    const fn bytes(self) -> usize {
         match self {
             Self::Special(_) => 0,
             Self::Char(c) => c.len_utf8(),

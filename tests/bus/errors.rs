@@ -174,18 +174,7 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
     let held = client.manager.hold("twice").await;
     seen.saw("Manager.Hold", held, "Busy");
 
-    let plain = Client::on(plain::connect(&daemon.bus).await).await;
-    let own = plain.manager.open_session(fields([])).await.unwrap();
-    let own = plain.session(own).await;
-    let generated = ask(&plain, "a", fields([])).await;
-    seen.saw("Manager.Generate", generated, "NotSupported");
-    seen.saw(
-        "Session.Send",
-        own.send("a", fields([])).await,
-        "NotSupported",
-    );
-    let held = plain.manager.hold("a").await;
-    seen.saw("Manager.Hold", held, "NotSupported");
+    refused_to_connections_without_descriptors(seen, &daemon).await;
 
     seen.saw(
         "Manager.Reload",
@@ -203,6 +192,21 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
         diagnostics.dump_graph().await,
         "NotSupported",
     );
+}
+
+async fn refused_to_connections_without_descriptors(seen: &mut Seen, daemon: &Daemon) {
+    let plain = Client::on(plain::connect(&daemon.bus).await).await;
+    let own = plain.manager.open_session(fields([])).await.unwrap();
+    let own = plain.session(own).await;
+    let generated = ask(&plain, "a", fields([])).await;
+    seen.saw("Manager.Generate", generated, "NotSupported");
+    seen.saw(
+        "Session.Send",
+        own.send("a", fields([])).await,
+        "NotSupported",
+    );
+    let held = plain.manager.hold("a").await;
+    seen.saw("Manager.Hold", held, "NotSupported");
 }
 
 async fn refused_while_one_is_answered(seen: &mut Seen) {

@@ -18,7 +18,7 @@ use crate::tools::{TOOLS, fits, hermes};
 
 const CONFIG: &str = "kv.context = 512\nsampling.max_tokens = 150\nsampling.seed = 3\n";
 
-fn offered<'a>(choice: &'a str) -> Fields<'a> {
+fn offered(choice: &str) -> Fields<'_> {
     fields([
         ("tools", TOOLS.into()),
         ("tool_choice", choice.into()),

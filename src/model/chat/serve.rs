@@ -129,7 +129,9 @@ fn without_marks(source: &str) -> String {
             Some(instead) => inside.replace(word, instead),
             None => inside.to_owned(),
         };
-        written += &format!("{before}{{%{inside}%}}");
+        for part in [before, "{%", &inside, "%}"] {
+            written.push_str(part);
+        }
         rest = after;
     }
     written + rest

@@ -45,9 +45,9 @@ pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<Str
     said.truncate(said.trim_end_matches('\n').len());
     if !ended.status.success() {
         output::tell(&format!("ganglionctl: {program} {name}: {}", ended.status));
-        said = format!("{said}\nerror: {}", ended.status)
-            .trim_start()
-            .to_owned();
+        let parts = [said, format!("error: {}", ended.status)];
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        return Ok(parts.join("\n"));
     }
     Ok(said)
 }
