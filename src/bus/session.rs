@@ -110,7 +110,7 @@ impl Session {
     ///
     /// A turn that is cancelled, by whatever way, or ended by its deadline, keeps what was made of its answer, also what was not read: Messages
     /// marks it as partial, the next turn goes on from there, and Rewind takes it back. If nothing was made yet, or if it
-    /// failed, the session is as before the turn.
+    /// failed, the session is as before the turn; a call of a tool that is not whole is nothing.
     #[zbus(out_args("request", "stream"))]
     async fn send(
         &self,

@@ -226,6 +226,10 @@ impl Encoder {
     }
 }
 
+/// Tools whose schemas are looked at for what is wrong, and what each may cost.
+const LOOKED_AT: usize = 256;
+const LEAST_WORK: usize = 2000;
+
 /// The same error with the tool whose schema it is of, if it is of one alone.
 fn of_tool(
     grammars: &Grammars,
@@ -236,9 +240,14 @@ fn of_tool(
     if !matches!(error, GrammarError::Wrong { .. }) {
         return error;
     }
-    let wrong = tools.schemas().find_map(|(name, schema)| {
+    // All together may not cost more than what was refused.
+    let each = guide::Limits {
+        work: (limits.work / tools.schemas().count()).max(LEAST_WORK),
+        ..limits
+    };
+    let wrong = tools.schemas().take(LOOKED_AT).find_map(|(name, schema)| {
         let schema = Grammar::JsonSchema(schema.to_owned());
-        let wrong = grammars.check(&schema, limits).err()?;
+        let wrong = grammars.check(&schema, each).err()?;
         let GrammarError::Wrong { why, .. } = wrong else {
             return None;
         };
