@@ -11,6 +11,7 @@ use toktrie::InferenceCapabilities;
 
 use super::{Grammar, GrammarError, Guide, Stage, Thinking, Thoughts, vocabulary};
 use crate::model::language::Words;
+use crate::sampler::Mask;
 
 /// What models that think write at the end of their thoughts, and between these and the answer.
 const LAST: &str = "\n";
@@ -102,8 +103,19 @@ impl Grammars {
             end,
             close: close.concat(),
             apart,
+            may: self.all_but_ends(),
             left: thoughts.most,
         })
+    }
+
+    fn all_but_ends(&self) -> Mask {
+        let count = self.words.count();
+        let mut all = vec![0_u32; Mask::words_of(count as usize)];
+        let ends = self.words.ends();
+        for token in (0..count).filter(|token| !ends.contains(token)) {
+            all[token as usize / 32] |= 1 << (token % 32);
+        }
+        Mask::new(all)
     }
 
     /// Whether something can be made of a grammar.

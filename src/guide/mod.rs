@@ -22,7 +22,7 @@ use crate::sampler::Mask;
 /// What may follow the tokens of an answer so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Anything: the model thinks, or what guided it is over.
+    /// Anything: nothing guides the model, at least for now.
     Anything,
     /// One of these.
     Allowed(Mask),
@@ -92,6 +92,8 @@ struct Thinking {
     close: Vec<u32>,
     /// What comes between thoughts and answer.
     apart: Vec<u32>,
+    /// What may be thought where an answer must follow: all but what ends it.
+    may: Mask,
     /// Tokens that may still be thought.
     left: Option<usize>,
 }
@@ -162,8 +164,12 @@ impl Guide {
         let Some(matcher) = &mut self.matcher else {
             return Ok(Next::Anything);
         };
-        if self.stage == Stage::Thinks {
-            return Ok(Next::Anything);
+        if let Some(thinking) = self
+            .thinking
+            .as_ref()
+            .filter(|_| self.stage == Stage::Thinks)
+        {
+            return Ok(Next::Allowed(thinking.may.clone()));
         }
         if matcher.is_stopped() {
             return Err(self.failed());

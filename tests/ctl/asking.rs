@@ -150,6 +150,17 @@ async fn a_program_does_what_the_model_calls() {
     );
     assert_eq!(said["finish_reason"], "tool_calls");
 
+    let bus = served.bus.text();
+    let likely = ["--json", "--logprobs", "2", "--max-tokens", "3", "hello"];
+    let asked = run(&[&["--bus", bus, "ask"], &likely[..]].concat()).await;
+    let said: Value = serde_json::from_str(&asked.stdout).expect("one object");
+    let told = said["logprobs"].as_array().expect("an array");
+    assert!(!told.is_empty() && told.len() <= 3, "{said}");
+    assert!(
+        told.iter().all(|one| one["best"][1]["logprob"].is_f64()),
+        "{said}"
+    );
+
     let asked = run(&[&ask[..], &["--call", &robot, "hello"]].concat()).await;
     // It may call again and again.
     assert!(matches!(asked.code, Some(0 | 1)), "{asked:?}");
