@@ -81,6 +81,7 @@ deps-test: deps-demo
 	@cross/deps/packages.sh busctl=systemd gdbus=libglib2.0-bin groff=groff-base pkg-config libsystemd-dev
 	@cross/deps/python.sh tests/deps/requirements.txt
 	@target/venv/bin/python tests/deps/schemas.py target/schemas/draft2020-12
+	@target/venv/bin/python tests/deps/templates.py target/templates
 
 # $(call stage,NAME,COMMAND): a heading, the command, and the seconds that it took.
 define stage

@@ -26,3 +26,4 @@ pub mod sampler;
 pub mod service;
 pub mod tape;
 pub mod telemetry;
+pub mod tools;

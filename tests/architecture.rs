@@ -11,10 +11,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "engine",
             "guide::Grammar",
+            "guide::Limits",
             "journal",
             "sampler::MOST_SCORED",
             "sampler::Parameters",
             "telemetry",
+            "tools",
         ],
     ),
     (
@@ -32,8 +34,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sampler",
             "tape",
             "telemetry",
+            "tools",
         ],
     ),
+    ("tools", &["model::Call", "model::language"]),
     ("model", &["quant", "tape"]),
     (
         "check",
@@ -70,6 +74,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "journal::Level",
             "sampler::Parameters",
             "tape::KvType",
+            "tools::FormatError",
         ],
     ),
 ];

@@ -23,6 +23,7 @@ mod sessions;
 mod streaming;
 mod submit;
 mod timed;
+mod tools;
 mod turns;
 mod urgency;
 mod window;

@@ -6,8 +6,8 @@ mod suite;
 use std::time::Duration;
 
 use ganglion::engine::{
-    Client, Event, FinishReason, Handle, Likelihood, Message, Options, Outcome, Priority, Refusal,
-    Role, Ticket,
+    Client, Event, FinishReason, Handle, Likelihood, Message, Options, Outcome, Refusal, Role,
+    Ticket,
 };
 use ganglion::guide::{Grammar, GrammarError};
 use ganglion::sampler::Parameters;
@@ -25,19 +25,19 @@ const SCHEMAS: &[&str] = &[
     r#"{"anyOf": [{"const": "done"}, {"type": "object", "properties": {"say": {"type": "string", "pattern": "^[a-z ]{0,12}$"}}, "required": ["say"], "additionalProperties": false}]}"#,
 ];
 
+/// What chooses almost anything.
+pub(crate) fn hot(seed: u64) -> Parameters {
+    Parameters {
+        temperature: 1.5,
+        seed,
+        ..Parameters::default()
+    }
+}
+
 pub(crate) fn options(grammar: Grammar, seed: u64) -> Options {
     Options {
-        max_tokens: 120,
-        sampling: Parameters {
-            temperature: 1.5,
-            seed,
-            ..Parameters::default()
-        },
-        stop: Vec::new(),
         grammar: Some(grammar),
-        thinking: None,
-        priority: Priority::Normal,
-        deadline: None,
+        ..Options::new(120, hot(seed))
     }
 }
 
@@ -46,10 +46,7 @@ async fn ask(engine: &Handle, user: u32, options: Options) -> Result<(String, Ou
         name: format!(":1.{user}").into(),
         user,
     };
-    let question = Message {
-        role: Role::User,
-        content: "hello a robot".into(),
-    };
+    let question = Message::new(Role::User, "hello a robot");
     let ticket = engine.generate(client, vec![question], options).await?;
     let (text, _, outcome) = hear(ticket).await;
     Ok((text, outcome))
@@ -61,6 +58,7 @@ async fn hear(mut ticket: Ticket) -> (String, Vec<Likelihood>, Outcome) {
         match ticket.events.recv().await.expect("it ends") {
             Event::Text(more) => text += &more,
             Event::Likelihood(likelihood) => likelihoods.push(likelihood),
+            Event::Reasoning(_) | Event::Call(_) => panic!("nobody asked for it"),
             Event::Done(outcome) => return (text, likelihoods, outcome),
         }
     }
@@ -76,6 +74,7 @@ fn fits(grammar: &Grammar, text: &str) -> bool {
         Grammar::Json => json().is_some_and(|json| json.is_object()),
         Grammar::Choice(texts) => texts.iter().any(|choice| choice == text),
         Grammar::Regex(_) => text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit()),
+        Grammar::Tools { .. } => unreachable!("nothing here calls"),
         Grammar::Lark(_) => text.split("->").all(|part| ["go", "stop"].contains(&part)),
     }
 }
@@ -149,10 +148,7 @@ async fn how_probable_tokens_were_is_told_and_changes_nothing() {
                 name: ":1.1".into(),
                 user: 1,
             },
-            vec![Message {
-                role: Role::User,
-                content: "hello a robot".into(),
-            }],
+            vec![Message::new(Role::User, "hello a robot")],
             options,
         );
         let (text, likelihoods, outcome) = hear(ticket.await.expect("it is accepted")).await;

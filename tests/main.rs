@@ -28,6 +28,7 @@ mod support;
 mod tape;
 mod text;
 mod together;
+mod tools;
 mod weights;
 
 #[cfg(not(dbus_daemon))]

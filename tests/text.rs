@@ -7,6 +7,7 @@ mod merges;
 mod reference;
 mod smollm2;
 mod template;
+mod tools;
 mod turns;
 
 use std::io::Write;
@@ -98,10 +99,7 @@ fn spelled(bytes: &[u8]) -> String {
 }
 
 fn says(role: Role, content: &str) -> Message {
-    Message {
-        role,
-        content: content.into(),
-    }
+    Message::new(role, content)
 }
 
 /// All tokens at once.
@@ -112,7 +110,7 @@ fn decode(language: &Language, tokens: &[u32]) -> String {
 }
 
 /// What a reference program of tests/reference says to `job`.
-fn python(program: &str, job: &Value) -> Value {
+pub(crate) fn python(program: &str, job: &Value) -> Value {
     let mut child = Command::new(path("target/venv/bin/python"))
         .arg(path(&format!("tests/reference/{program}")))
         .stdin(Stdio::piped())

@@ -12,6 +12,7 @@ use ganglion::engine::{
 };
 use ganglion::guide::Grammar;
 use ganglion::sampler::Parameters;
+use ganglion::tools::Formats;
 
 use crate::support::journal::Journal;
 use crate::support::tiny_gguf;
@@ -55,12 +56,23 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) async fn start(folder: &Path, rows: usize, slots: usize) -> Self {
+        Self::with_context(folder, rows, slots, 256).await
+    }
+
+    pub(crate) async fn with_context(
+        folder: &Path,
+        rows: usize,
+        slots: usize,
+        context: usize,
+    ) -> Self {
         let (handle, inbox) = channel(LIMITS);
+        let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tools");
+        handle.set_formats(Formats::read(&formats).expect("they are right"));
         let settings = worker::Settings {
             model: folder.join("tiny.gguf"),
             runner: runner::Settings {
                 backend: Backend::Cpu,
-                context: 256,
+                context,
                 slots,
                 rows,
                 threads: 1,
@@ -139,20 +151,20 @@ fn program(random: &mut fastrand::Rng) -> Vec<Step> {
             Step::Say {
                 text,
                 options: Options {
-                    max_tokens: random.usize(1..40),
-                    sampling: Parameters {
-                        temperature: if sampled { 1.0 } else { 0.0 },
-                        repetition_penalty: [1.0, 1.3][random.usize(0..2)],
-                        seed: random.u64(..),
-                        ..Parameters::default()
-                    },
-                    stop: Vec::new(),
-                    thinking: None,
                     grammar: GRAMMARS[random.usize(0..GRAMMARS.len())]
                         .map(|schema| Grammar::JsonSchema(schema.into())),
                     priority: Priority::ALL[random.usize(0..3)],
                     deadline: (random.u32(0..8) == 0)
                         .then(|| Duration::from_micros(random.u64(0..20_000))),
+                    ..Options::new(
+                        random.usize(1..40),
+                        Parameters {
+                            temperature: if sampled { 1.0 } else { 0.0 },
+                            repetition_penalty: [1.0, 1.3][random.usize(0..2)],
+                            seed: random.u64(..),
+                            ..Parameters::default()
+                        },
+                    )
                 },
                 then: match random.u32(0..8) {
                     0 => Then::Cancelled(random.usize(0..6)),
@@ -215,7 +227,7 @@ impl<'a> Talk<'a> {
                         self.engine.cancel(ticket.id, &ticket.cancel);
                     }
                 }
-                Event::Likelihood(_) => {}
+                Event::Likelihood(_) | Event::Reasoning(_) | Event::Call(_) => {}
                 Event::Done(outcome) => return (text, outcome),
             }
         }

@@ -47,7 +47,7 @@ pub(super) async fn complete(
         let message = "the daemon is stopping; ask again when it has started";
         return Err(Error::Cancelled(message.to_owned()));
     }
-    let mut info = info::outcome(&outcome);
+    let mut info = info::result(&outcome);
     if !likelihoods.is_empty() {
         let json = Str::from(json(&likelihoods));
         info.insert("logprobs".to_owned(), json.into());
@@ -96,6 +96,8 @@ async fn collect(
         match events.recv().await {
             Some(Event::Text(more)) => text.push_str(&more),
             Some(Event::Likelihood(likelihood)) => likelihoods.push(likelihood),
+            // They are in the outcome.
+            Some(Event::Reasoning(_) | Event::Call(_)) => {}
             Some(Event::Done(outcome)) => return outcome,
             None => return error::engine_gone(),
         }

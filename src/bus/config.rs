@@ -1,9 +1,12 @@
 //! What the bus needs to know from the configuration.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Priority;
+use crate::guide::Limits;
 use crate::sampler::Parameters;
+use crate::tools::Tools;
 
 /// Limits and defaults of the bus interfaces.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +29,10 @@ pub struct BusConfig {
     pub thinking: Option<bool>,
     /// Of a request that gives none.
     pub priority: Priority,
+    /// What a request that offers none may call: a session's.
+    pub tools: Option<Arc<Tools>>,
+    /// The most bytes of tools.
+    pub tools_bytes: usize,
     /// What a hold may take.
     pub hold_longest: Duration,
     /// Who, besides root, may ask for `Priority::Realtime`.
@@ -44,6 +51,8 @@ impl Default for BusConfig {
             seed: None,
             thinking: None,
             priority: Priority::default(),
+            tools: None,
+            tools_bytes: Limits::USUAL.bytes,
             hold_longest: Duration::from_secs(60),
             realtime_group: None,
         }

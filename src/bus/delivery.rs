@@ -183,7 +183,7 @@ impl Delivery {
         if let Some(ending) = self.running.ending() {
             // An owner that has left is noticed elsewhere.
             let reason = ending.outcome.reason.name();
-            let _ = emitter.finished(reason, ending.info()).await;
+            let _ = emitter.finished(reason, ending.receipt()).await;
         }
         let linger = self.shared.config().await.finished_linger;
         let until = std::time::Instant::now() + linger;
@@ -213,11 +213,7 @@ async fn abandon(
         }
     }
     running.end(Ending {
-        outcome: Outcome {
-            reason: FinishReason::Cancelled,
-            usage: usage.unwrap_or_default(),
-            error: None,
-        },
+        outcome: Outcome::new(FinishReason::Cancelled, usage.unwrap_or_default(), None),
         note: Some(match abandoned {
             Abandoned::Closed => "the reader closed its end of the stream",
             Abandoned::Stalled => "the reader read nothing for stream.stall_seconds",

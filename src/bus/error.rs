@@ -52,7 +52,7 @@ errors! {
 /// What all that ask can answer with.
 macro_rules! refusals {
     ($($more:literal),*) => {
-        &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidOption", "InvalidMessages" $(, $more)*]
+        &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidOption", "InvalidMessages", "NotSupported" $(, $more)*]
     };
 }
 
@@ -60,14 +60,16 @@ macro_rules! refusals {
 /// its stream and its signal.
 #[rustfmt::skip] // a table
 pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
-    ("Manager.Generate", refusals!("NotSupported")),
+    ("Manager.Generate", refusals!()),
     ("Manager.Submit", refusals!()),
     ("Manager.Complete", refusals!("Cancelled", "Timeout", "EngineFailed")),
-    ("Manager.OpenSession", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidOption", "InvalidMessages"]),
+    ("Manager.OpenSession", refusals!()),
     ("Manager.Hold", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
     ("Manager.Reload", &["NotReady", "Busy", "InvalidOption", "OutOfMemory", "NotSupported", "EngineFailed"]),
-    ("Session.Send", refusals!("NotOwner", "NotSupported")),
+    ("Session.Send", refusals!("NotOwner")),
     ("Session.Submit", refusals!("NotOwner")),
+    ("Session.Reply", refusals!("NotOwner")),
+    ("Session.SubmitReply", refusals!("NotOwner")),
     ("Session.Rewind", &["Busy", "InvalidOption", "NotOwner"]),
     ("Session.Clear", &["Busy", "NotOwner"]),
     ("Session.Close", &["NotOwner"]),
@@ -117,11 +119,8 @@ impl From<RequestError> for Error {
 /// The outcome of a request whose engine thread has died.
 pub(super) fn engine_gone() -> Outcome {
     let message = "the engine has stopped; the service restarts it".to_owned();
-    Outcome {
-        reason: FinishReason::Error,
-        usage: Usage::default(),
-        error: Some(RequestError::EngineFailed(message)),
-    }
+    let error = RequestError::EngineFailed(message);
+    Outcome::new(FinishReason::Error, Usage::default(), Some(error))
 }
 
 /// Name and text of the error that ended a request; `None` if none did.

@@ -1,9 +1,11 @@
 //! What travels through a request's pipe: one JSON object a line. Daemon and clients share this type.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::engine::Likelihood;
 use crate::telemetry::{FinishReason, Usage};
+use crate::tools::Piece;
 
 /// One line of a stream. The end of the file without `Done` means that the daemon died.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,12 +18,28 @@ pub enum Frame {
         done: bool,
         finish_reason: FinishReason,
         usage: Usage,
+        /// The calls that the model made, as `Request.Result` has them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_calls: Option<Value>,
         /// D-Bus name of the error, if `finish_reason` is `error`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
         /// What happened and what helps, if `finish_reason` is `error`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
+    },
+    /// What the model thinks before it answers.
+    Reasoning {
+        seq: u64,
+        /// Empty, for readers that know of texts alone; below as well.
+        text: String,
+        reasoning: String,
+    },
+    /// A part of a call of a tool: first its id and name, then pieces of the text of its arguments.
+    ToolCall {
+        seq: u64,
+        text: String,
+        tool_call: Piece,
     },
     /// Whole characters; texts in order of `seq`, joined, are the answer.
     Text {
@@ -35,6 +53,16 @@ pub enum Frame {
 }
 
 impl Frame {
+    /// Which it is of its stream, from 0 on.
+    #[must_use]
+    pub const fn seq(&self) -> u64 {
+        let (Self::Done { seq, .. }
+        | Self::Reasoning { seq, .. }
+        | Self::ToolCall { seq, .. }
+        | Self::Text { seq, .. }) = self;
+        *seq
+    }
+
     /// Reads one line of a stream, with or without its newline.
     ///
     /// # Errors
@@ -75,6 +103,7 @@ mod tests {
             done: true,
             finish_reason: FinishReason::Length,
             usage: Usage::default(),
+            tool_calls: None,
             error: None,
             message: None,
         };

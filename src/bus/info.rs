@@ -9,6 +9,7 @@ use crate::engine::{
     GraphStatus, Memory, ModelInfo, Outcome, Priority, Receipt, Snapshot, Status, Usage, Work,
 };
 use crate::telemetry::Percentiles;
+use crate::tools;
 
 fn text(text: &str) -> OwnedVariant {
     Str::from(text).into()
@@ -64,6 +65,19 @@ pub(super) fn outcome(outcome: &Outcome) -> Info {
     if let Some((name, message)) = error::of_outcome(outcome) {
         info.insert("error".to_owned(), text(&name));
         info.insert("message".to_owned(), text(&message));
+    }
+    info
+}
+
+/// The same, and what was said besides text: `reasoning`, and `tool_calls` as JSON.
+pub(super) fn result(outcome: &Outcome) -> Info {
+    let mut info = self::outcome(outcome);
+    if !outcome.reasoning.is_empty() {
+        info.insert("reasoning".to_owned(), text(&outcome.reasoning));
+    }
+    if !outcome.calls.is_empty() {
+        let calls = tools::written(&outcome.calls).to_string();
+        info.insert("tool_calls".to_owned(), text(&calls));
     }
     info
 }

@@ -22,21 +22,24 @@ use super::{Error, info, messages, options};
 use crate::engine::Status;
 
 /// What clients may rely on; a name stays once it is here.
-const FEATURES: [&str; 14] = [
+const FEATURES: [&str; 17] = [
     "complete",
     "complete.messages",
     "deadlines",
     "decode_graph",
     "hold",
     "priorities",
+    "reasoning",
     "rows",
     "sessions",
     "sessions.clear",
     "sessions.messages",
+    "sessions.reply",
     "sessions.rewind",
     "stream.pipe",
     "stream.signals",
     "submit",
+    "tools",
 ];
 
 #[derive(Debug)]
@@ -54,17 +57,22 @@ impl Manager {
 #[interface(name = "org.ganglion.Llm1.Manager")]
 impl Manager {
     /// Queues one conversation and answers at once, also while the model loads; nothing of it is kept.
-    /// A message is its role ("system", "user", "assistant" or "tool") and its fields: "content" (s), and "partial" (b),
-    /// as Session.Messages tells it, which changes nothing.
+    /// A message is its role ("system", "user", "assistant" or "tool") and its fields: "content" (s); of an assistant also
+    /// "reasoning" (s), what it thought, and "tool_calls" (s), a JSON array of its calls as Request.Result has it; of a tool
+    /// "tool_call_id" (s), the call that it answers; and "partial" (b), as Session.Messages tells it, which changes nothing.
     ///
     /// Options: max_tokens (u), temperature (d), top_k (u), top_p (d), min_p (d),
-    /// repetition_penalty (d), seed (t), stop (s or as), thinking (b), stream (s: "pipe" or "signals"),
-    /// priority (s: "realtime", "normal" or "background"), deadline_ms (u), and one of json_schema (s), json (b), regex (s),
-    /// grammar (s) and choice (as), which the answer fits.
+    /// repetition_penalty (d), seed (t), stop (s or as), thinking (b), thinking_tokens (u), stream (s: "pipe" or "signals"),
+    /// priority (s: "realtime", "normal" or "background"), deadline_ms (u), and either one of json_schema (s), json (b),
+    /// regex (s), grammar (s) and choice (as), which the answer fits, or tools (s), which the model may call, with
+    /// tool_choice (s) and parallel_tool_calls (b). Error.NotSupported if this model calls no tools.
     /// What is left out is as the daemon's configuration says.
     ///
     /// The stream is a pipe of JSON objects, one a line: {"seq":0,"text":"Hel"}, and at last
-    /// {"seq":n,"done":true,"finish_reason":"stop","usage":{...}}, with error and message if it failed.
+    /// {"seq":n,"done":true,"finish_reason":"stop","usage":{...}}, with error and message if it failed. What a model thinks
+    /// comes before, as {"seq":n,"text":"","reasoning":"Hm"}; of each call of a tool first
+    /// {"seq":n,"text":"","tool_call":{"index":0,"id":"...","name":"...","arguments":""}}, then the same with pieces of its
+    /// arguments and without id and name. The last object has all calls, tool_calls, as Request.Result tells them.
     /// Closing it cancels the request; so does not reading from it for a while. With
     /// stream="signals" it is empty, and the text comes by Request.Delta and Request.Read.
     ///
@@ -134,7 +142,7 @@ impl Manager {
 
     /// Answers one prompt within the reply, for shells. Options are those of Generate without stream, and system (s), its
     /// system message, and messages (a(sa{sv})), what was said before; with an empty prompt they are all that was said.
-    /// info is what Request.Finished tells.
+    /// info is what Request.Result tells.
     ///
     /// Error.Timeout if the answer is not whole after 20 s, waiting included: what was made of it is lost.
     /// Error.Cancelled if the daemon stopped before.
@@ -163,8 +171,9 @@ impl Manager {
     }
 
     /// Opens a conversation that the daemon remembers, until Session.Close or until the caller leaves
-    /// the bus. Options: system (s), its system message; priority (s), of each of its turns that gives none.
-    /// Error.ContextFull if no turn could follow that.
+    /// the bus. Options: system (s), its system message; priority (s), of each of its turns that gives none; tools (s), of
+    /// each of its turns that offers none. Error.ContextFull if no turn could follow that, Error.NotSupported if this
+    /// model calls no tools.
     #[zbus(out_args("session"))]
     async fn open_session(
         &self,
@@ -173,17 +182,23 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<OwnedObjectPath, Error> {
         let owner = self.shared.caller(connection, &header).await?;
-        let (system, priority) = options::session(&options)?;
-        self.shared.admit_priority(&owner.client, priority).await?;
         // Limits are part of it.
-        self.shared.config().await;
+        let config = self.shared.config().await;
+        let (system, given) = options::session(&options, &config)?;
+        self.shared
+            .admit_priority(&owner.client, given.priority)
+            .await?;
+        if given.tools.is_some() {
+            let takes = self.shared.engine.takes_tools();
+            takes.map_err(|refusal| self.shared.refused(&owner.client, refusal))?;
+        }
         let opened = self
             .shared
             .engine
             .open_session(owner.client.clone(), system);
         let id = opened.map_err(|refusal| self.shared.refused(&owner.client, refusal))?;
         let path = session_path(id);
-        let session = Session::new(self.shared.clone(), owner.clone(), (id, priority));
+        let session = Session::new(self.shared.clone(), owner.clone(), (id, given));
         if let Err(error) = connection.object_server().at(&path, session).await {
             self.shared.engine.close_session(id);
             return Err(error.into());

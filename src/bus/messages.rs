@@ -11,7 +11,11 @@ use zbus::{Signature, Str, Type};
 use super::Error;
 use super::argument::{TEXT_BYTES, Text, Value, VariantSeed, shortened};
 use super::proxy::Info;
-use crate::engine::{Message, Role, Said};
+use crate::engine::{self, Message, Role};
+use crate::tools;
+
+/// What a message may have, as errors say it.
+const FIELDS: &str = "\"content\", \"reasoning\", \"tool_calls\", \"tool_call_id\" and \"partial\"";
 
 /// Messages of one call; those of the shortest kind fill a context of 40,000 tokens.
 const MESSAGES: usize = 8192;
@@ -42,22 +46,37 @@ pub(super) fn conversation(
 ) -> Result<Vec<Message>, Error> {
     let prompt = text(prompt)?;
     if let Some(content) = system {
-        let role = Role::System;
-        before.insert(0, Message { role, content });
+        before.insert(0, Message::new(Role::System, content));
     }
     if !prompt.is_empty() || before.iter().all(|message| message.role == Role::System) {
-        before.push(Message {
-            role: Role::User,
-            content: prompt,
-        });
+        before.push(Message::new(Role::User, prompt));
     }
     Ok(before)
 }
 
 /// A message of a session as callers give messages, too.
-pub(super) fn written(Said { message, partial }: Said) -> (String, Info) {
-    let Message { role, content } = message;
+pub(super) fn written(engine::Said { message, partial }: engine::Said) -> (String, Info) {
+    let Message {
+        role,
+        content,
+        reasoning,
+        calls,
+        call_id,
+        spelled: _,
+    } = message;
     let mut fields = Info::from([("content".to_owned(), Str::from(content).into())]);
+    let calls = (!calls.is_empty()).then(|| tools::written(&calls).to_string());
+    let reasoning = Some(reasoning).filter(|reasoning| !reasoning.is_empty());
+    let others = [
+        ("reasoning", reasoning),
+        ("tool_calls", calls),
+        ("tool_call_id", call_id),
+    ];
+    for (name, text) in others {
+        if let Some(text) = text {
+            fields.insert(name.to_owned(), Str::from(text).into());
+        }
+    }
     if partial {
         fields.insert("partial".to_owned(), true.into());
     }
@@ -147,21 +166,28 @@ impl<'de> Visitor<'de> for MessageSeed<'_> {
             let (role, known) = (shortened(role), Role::ALL.map(Role::name).join(", "));
             return Ok(Err(format!("unknown role {role:?}; known are {known}")));
         };
-        let content = parts.next_element_seed(FieldsSeed { room: self.room })?;
-        Ok(content.ok_or_else(missing)?.map(|content| Message {
-            role: known,
-            content,
-        }))
+        let said = parts.next_element_seed(FieldsSeed { room: self.room })?;
+        let said = said.ok_or_else(missing)?;
+        Ok(said.and_then(|said| message(known, said)))
     }
 }
 
-/// Reads the fields of a message: its content, and whether it is partial.
+/// What a message may say besides its role, as far as it does.
+#[derive(Default)]
+struct Said {
+    content: Option<String>,
+    reasoning: Option<String>,
+    calls: Option<String>,
+    call_id: Option<String>,
+}
+
+/// Reads the fields of a message.
 struct FieldsSeed<'a> {
     room: &'a mut usize,
 }
 
 impl<'de> DeserializeSeed<'de> for FieldsSeed<'_> {
-    type Value = Result<String, String>;
+    type Value = Result<Said, String>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -169,21 +195,25 @@ impl<'de> DeserializeSeed<'de> for FieldsSeed<'_> {
 }
 
 impl<'de> Visitor<'de> for FieldsSeed<'_> {
-    type Value = Result<String, String>;
+    type Value = Result<Said, String>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("the fields of a message")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
-        let mut content = None;
+        let mut said = Said::default();
         let problem = loop {
             let Some(name) = fields.next_key::<&str>()? else {
-                return Ok(content.ok_or_else(|| "it has no \"content\"".to_owned()));
+                return Ok(Ok(said));
             };
-            if name == "partial" {
+            let field = match name {
+                "content" => &mut said.content,
+                "reasoning" => &mut said.reasoning,
+                "tool_calls" => &mut said.calls,
+                "tool_call_id" => &mut said.call_id,
                 // As `Session.Messages` tells it; a model is told nothing of it.
-                match fields.next_value_seed(VariantSeed { room: &mut 0 })? {
+                "partial" => match fields.next_value_seed(VariantSeed { room: &mut 0 })? {
                     (Value::Bool(_), _) => continue,
                     (_, kind) => {
                         let kind = shortened(&kind);
@@ -191,34 +221,75 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
                             "its \"partial\" is of type {kind}; it must be true or false (b)"
                         );
                     }
+                },
+                _ => {
+                    fields.next_value::<IgnoredAny>()?;
+                    let name = shortened(name);
+                    break format!("unknown field {name:?}; known are {FIELDS}");
                 }
-            }
-            if name != "content" {
+            };
+            let name = name.to_owned();
+            if field.is_some() {
                 fields.next_value::<IgnoredAny>()?;
-                let name = shortened(name);
-                break format!("unknown field {name:?}; known are \"content\" and \"partial\"");
-            }
-            if content.is_some() {
-                fields.next_value::<IgnoredAny>()?;
-                break "its \"content\" is there twice".to_owned();
+                break format!("its {name:?} is there twice");
             }
             let seed = VariantSeed {
                 room: &mut *self.room,
             };
-            content = match fields.next_value_seed(seed)? {
+            *field = match fields.next_value_seed(seed)? {
                 (Value::Text(text), _) => Some(text),
                 (Value::Long(_), _) => {
                     break format!(
-                        "up to its \"content\" the text has more than {TEXT_BYTES} bytes, which is the most of one call"
+                        "up to its {name:?} the text has more than {TEXT_BYTES} bytes, which is the most of one call"
                     );
                 }
                 (_, kind) => {
                     let kind = shortened(&kind);
-                    break format!("its \"content\" is of type {kind}; it must be a text (s)");
+                    break format!("its {name:?} is of type {kind}; it must be a text (s)");
                 }
             };
         };
         IgnoredAny.visit_map(fields)?;
         Ok(Err(problem))
     }
+}
+
+/// The message that so much is said in.
+fn message(role: Role, said: Said) -> Result<Message, String> {
+    let Said {
+        content,
+        reasoning,
+        calls,
+        call_id,
+    } = said;
+    let of = |name: &str, by: Role| {
+        let by = by.name();
+        Err(format!("only a message by {by:?} has {name:?}"))
+    };
+    if role != Role::Assistant && (reasoning.is_some() || calls.is_some()) {
+        let name = if calls.is_some() {
+            "tool_calls"
+        } else {
+            "reasoning"
+        };
+        return of(name, Role::Assistant);
+    }
+    if role != Role::Tool && call_id.is_some() {
+        return of("tool_call_id", Role::Tool);
+    }
+    let calls = match calls {
+        Some(text) => tools::read(&text).map_err(|why| format!("its \"tool_calls\": {why}"))?,
+        None => Vec::new(),
+    };
+    let content = match content {
+        Some(content) => content,
+        None if !calls.is_empty() => String::new(),
+        None => return Err("it has no \"content\"".into()),
+    };
+    Ok(Message {
+        reasoning: reasoning.unwrap_or_default(),
+        calls,
+        call_id,
+        ..Message::new(role, content)
+    })
 }

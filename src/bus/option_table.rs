@@ -60,6 +60,8 @@ pub enum Allowed {
     Text,
     Schema,
     Choices,
+    Tools,
+    ToolChoice,
     Messages,
 }
 
@@ -117,8 +119,17 @@ pub const OPTIONS: &[OptionKey] = &[
         "A grammar in the syntax of Lark, whose start is the answer."),
     option(Of::Requests, "choice", "as", Allowed::Choices,
         "The texts of which the answer is one."),
+    option(Of::Requests, "tools", "s", Allowed::Tools,
+        "What the model may call, and how: its answer is text, then calls whose arguments fit, in the own format of the model. \
+         finish_reason is then \"tool_calls\"."),
+    option(Of::Requests, "tool_choice", "s", Allowed::ToolChoice,
+        "Whether the model calls or answers (auto), answers (none), or calls a tool (required), maybe this one."),
+    option(Of::Requests, "parallel_tool_calls", "b", Allowed::Truth,
+        "Whether one answer may call more than once, which it may unless this is false."),
     option(Of::Requests, "thinking", "b", Allowed::Truth,
         "Whether a model that can think before it answers does; Manager.Model tells whether it can."),
+    option(Of::Requests, "thinking_tokens", "u", whole(0, 0xFFFF_FFFF),
+        "The most tokens that a model thinks before it answers: what is not at its end by then is ended."),
     option(Of::Requests, "priority", "s", Allowed::Priority,
         "Who comes before whom: \"realtime\", which limits.realtime_group may ask for, makes \"background\" rest where it is."),
     option(Of::Requests, "deadline_ms", "u", whole(1, 86_400_000),
@@ -138,6 +149,8 @@ pub const OPTIONS: &[OptionKey] = &[
         "Of OpenSession and Complete alone: the system message of the conversation."),
     option(Of::Sessions, "priority", "s", Allowed::Priority,
         "Of OpenSession: that of each of its turns which gives none."),
+    option(Of::Sessions, "tools", "s", Allowed::Tools,
+        "Of OpenSession: those of each of its turns which offers none, nor gives what its answer must fit."),
     option(Of::Completions, "messages", "a(sa{sv})", Allowed::Messages,
         "Of Complete alone: what was said before the prompt. With an empty prompt it is all that was said."),
 ];
@@ -169,6 +182,12 @@ impl Display for Allowed {
                 formatter,
                 "1 to {TEXTS} texts (as), none empty, of at most limits.grammar_bytes together"
             ),
+            Self::Tools => formatter.write_str(
+                "a JSON array (s) of {\"type\": \"function\", \"function\": {\"name\", \"description\", \"parameters\"}}, the \
+                 parameters a JSON Schema, of at most limits.grammar_bytes",
+            ),
+            Self::ToolChoice => formatter
+                .write_str("\"auto\", \"none\", \"required\" or the name of a tool (s)"),
             Self::Text => formatter.write_str("a text (s)"),
             Self::Messages => formatter.write_str("messages (a(sa{sv})), as those of Generate"),
         }

@@ -1,14 +1,16 @@
 //! Reads the options of a call. Nothing is ignored: what is unknown, mistyped or out of range is an
 //! error that names it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::argument::{ENTRIES, Entries, Entry, Value, shortened};
 use super::option_table::{Allowed, OPTIONS, Of, OptionKey, STOP_BYTES, STOPS, whole};
-use super::{BusConfig, Error, messages};
+use super::{BusConfig, Error, messages, session};
 use crate::engine::{Message, Options, Priority};
 use crate::guide::Grammar;
 use crate::sampler::Parameters;
+use crate::tools::Tools;
 
 /// How the text reaches the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +50,23 @@ pub(super) fn complete(
     Ok((request, system, messages))
 }
 
-/// Options of `OpenSession`: its system message, and the priority of its turns.
-pub(super) fn session(given: &Entries) -> Result<(Option<String>, Priority), Error> {
+/// Options of `OpenSession`: its system message, and what its turns start from.
+pub(super) fn session(
+    given: &Entries,
+    config: &BusConfig,
+) -> Result<(Option<String>, session::Given), Error> {
     let config = BusConfig {
         // It needs none.
         seed: Some(0),
-        ..BusConfig::default()
+        ..config.clone()
     };
     let Read {
         request, system, ..
     } = read(given, &config, &[Of::Beginnings, Of::Sessions])?;
-    Ok((system, request.priority))
+    let Options {
+        priority, tools, ..
+    } = request;
+    Ok((system, session::Given { priority, tools }))
 }
 
 struct Read {
@@ -72,13 +80,9 @@ struct Read {
 fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
     let mut read = Read {
         request: Options {
-            max_tokens: config.max_tokens,
-            sampling: config.sampling,
-            stop: Vec::new(),
-            grammar: None,
             thinking: config.thinking,
             priority: config.priority,
-            deadline: None,
+            ..Options::new(config.max_tokens, config.sampling)
         },
         stream: Stream::Pipe,
         signals: false,
@@ -87,6 +91,7 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
     };
     let mut chosen = config.seed;
     let mut grammars = Vec::new();
+    let mut offer = Offer::default();
     let Parameters {
         temperature,
         top_k,
@@ -119,6 +124,10 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             "regex" => grammars.push(Grammar::Regex(one.text()?)),
             "grammar" => grammars.push(Grammar::Lark(one.text()?)),
             "choice" => grammars.push(Grammar::Choice(one.choices()?)),
+            "tools" => offer.tools = Some(one.tools(config.tools_bytes)?),
+            "tool_choice" => offer.choice = Some(one.text()?),
+            "parallel_tool_calls" => offer.parallel = Some(one.truth()?),
+            "thinking_tokens" => read.request.thinking_tokens = Some(one.whole()?),
             "thinking" => read.request.thinking = Some(one.truth()?),
             "priority" => read.request.priority = one.priority()?,
             "deadline_ms" => {
@@ -138,12 +147,61 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             names(of)
         )));
     }
+    read.request.tools = offer.read(config.tools.as_ref())?;
+    // A session's tools make way for what a turn must fit.
+    let offers = read.request.tools.is_some();
+    let own = offer.tools.is_some() || offer.choice.is_some();
+    let other = grammars.first().map(Grammar::option);
+    let other = other.or((!read.request.stop.is_empty()).then_some("stop"));
+    match other.filter(|_| offers) {
+        Some(other) if own => {
+            return Err(Error::InvalidOption(format!(
+                "options {other:?} and \"tools\" cannot go together: leave one of them out"
+            )));
+        }
+        Some(_) => read.request.tools = None,
+        None => {}
+    }
     read.request.grammar = only(grammars, &read.request.stop)?;
     read.request.sampling.seed = match chosen {
         Some(seed) => seed,
         None => fresh_seed()?,
     };
     Ok(read)
+}
+
+/// What is said of tools.
+#[derive(Default)]
+struct Offer {
+    tools: Option<String>,
+    choice: Option<String>,
+    parallel: Option<bool>,
+}
+
+impl Offer {
+    /// The tools of a request; `before` are those that are offered without a word of them.
+    fn read(&self, before: Option<&Arc<Tools>>) -> Result<Option<Arc<Tools>>, Error> {
+        let text = match (&self.tools, before) {
+            (Some(text), _) => text,
+            (None, Some(before)) if self.choice.is_none() && self.parallel.is_none() => {
+                return Ok(Some(before.clone()));
+            }
+            (None, Some(before)) => before.given(),
+            (None, None) => {
+                return match self.choice.as_deref() {
+                    None | Some("auto" | "none") => Ok(None),
+                    Some(choice) => Err(Error::InvalidOption(format!(
+                        "option \"tool_choice\" is {:?}, and there are no tools: give the option \"tools\"",
+                        shortened(choice)
+                    ))),
+                };
+            }
+        };
+        let parallel = self.parallel.unwrap_or(true);
+        let tools = Tools::read(text, self.choice.as_deref(), parallel);
+        let tools = tools.map_err(|error| Error::InvalidOption(error.to_string()))?;
+        Ok(Some(Arc::new(tools)))
+    }
 }
 
 /// What the answer must fit: one thing, which stop strings could cut.
@@ -271,6 +329,19 @@ impl Given<'_> {
             Value::Long(bytes) => Err(messages::too_long(&self.entry.name, *bytes)),
             _ => Err(self.wrong()),
         }
+    }
+
+    /// Not read yet: first it is known to be short.
+    fn tools(&self, most: usize) -> Result<String, Error> {
+        let bytes = match &self.entry.value {
+            Value::Text(text) if text.len() <= most => return Ok(text.clone()),
+            Value::Text(text) => text.len(),
+            Value::Long(bytes) => *bytes,
+            _ => return Err(self.wrong()),
+        };
+        Err(Error::InvalidOption(format!(
+            "option \"tools\" has {bytes} bytes; {most} are allowed (limits.grammar_bytes)"
+        )))
     }
 
     fn wrong(&self) -> Error {

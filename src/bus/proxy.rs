@@ -60,6 +60,16 @@ pub trait Manager {
 pub trait Session {
     fn send(&self, text: &str, options: Fields<'_>) -> Result<(OwnedObjectPath, OwnedFd), Error>;
     fn submit(&self, text: &str, options: Fields<'_>) -> Result<OwnedObjectPath, Error>;
+    fn reply(
+        &self,
+        messages: &[(&str, Fields<'_>)],
+        options: Fields<'_>,
+    ) -> Result<(OwnedObjectPath, OwnedFd), Error>;
+    fn submit_reply(
+        &self,
+        messages: &[(&str, Fields<'_>)],
+        options: Fields<'_>,
+    ) -> Result<OwnedObjectPath, Error>;
     fn rewind(&self, turns: u32) -> Result<(), Error>;
     fn clear(&self) -> Result<(), Error>;
     fn close(&self) -> Result<(), Error>;

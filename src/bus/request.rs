@@ -40,8 +40,16 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    pub(super) fn info(&self) -> Info {
-        let mut info = info::outcome(&self.outcome);
+    /// What everyone may be told unasked: it is short.
+    pub(super) fn receipt(&self) -> Info {
+        self.noted(info::outcome(&self.outcome))
+    }
+
+    fn result(&self) -> Info {
+        self.noted(info::result(&self.outcome))
+    }
+
+    fn noted(&self, mut info: Info) -> Info {
         if let Some(note) = self.note {
             info.entry("message".to_owned())
                 .or_insert_with(|| Str::from_static(note).into());
@@ -151,12 +159,29 @@ impl Request {
         Ok(state.to_owned())
     }
 
-    /// Empty while it runs; then what Finished tells.
+    /// Empty while it runs; then what Finished tells, and what the answer says besides its text: reasoning (s), what the
+    /// model thought, and tool_calls (s), a JSON array of its calls as in OpenAI: {"id", "type": "function", "function":
+    /// {"name", "arguments"}}, with the arguments as JSON text.
     #[zbus(property(emits_changed_signal = "false"))]
-    fn result(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<Info, Error> {
-        self.running.owner.admit_reader(header.as_ref())?;
-        let ending = self.running.ending();
-        Ok(ending.as_ref().map_or_else(Info::new, Ending::info))
+    async fn result(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<Info, Error> {
+        let owner = &self.running.owner;
+        owner.admit_reader(header.as_ref())?;
+        let Some(ending) = self.running.ending() else {
+            return Ok(Info::new());
+        };
+        let Outcome {
+            reasoning, calls, ..
+        } = &ending.outcome;
+        let calls = calls.iter().map(|call| call.arguments.len());
+        let need = Load {
+            bytes: reasoning.len() + calls.sum::<usize>(),
+            descriptors: 0,
+        };
+        // As the text of Read: not while the caller has not taken what it asked for before.
+        if let Some(header) = header.filter(|_| need.bytes > 0) {
+            self.shared.accounts.room(owner, &header, need).await?;
+        }
+        Ok(ending.result())
     }
 
     /// How far the reading of the prompt has got: tokens that are read, those in the cache among them, and all tokens of it.
@@ -187,8 +212,8 @@ impl Request {
     async fn delta(emitter: &SignalEmitter<'_>, seq: u64, text: &str) -> zbus::Result<()>;
 
     /// The request has ended, and its stream holds all that it will. Sent to the owner only, after the
-    /// reply of the call that made the request. The reason is "stop", "length" (max_tokens), "context" (the
-    /// context is full), "deadline" (deadline_ms), "cancelled" or "error"; info holds finish_reason, prompt_tokens, cached_tokens,
+    /// reply of the call that made the request. The reason is "stop", "tool_calls" (the model calls tools and waits for
+    /// what they say: Result has the calls), "length" (max_tokens), "context" (the context is full), "deadline" (deadline_ms), "cancelled" or "error"; info holds finish_reason, prompt_tokens, cached_tokens,
     /// completion_tokens (u), queue_us, first_token_us, seed (t), tokens_per_second, gigabytes_per_second (d), and
     /// where they apply error (a D-Bus error name) and message.
     #[zbus(signal)]

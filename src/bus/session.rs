@@ -14,10 +14,12 @@ use super::accounts::Load;
 use super::argument::{Entries, Text};
 use super::authorize::Owner;
 use super::delivery::{Call, Replied};
+use super::messages::Messages;
 use super::proxy::Info;
 use super::shared::{Shared, remove_session};
 use super::{BusConfig, Error, messages, options, unread};
 use crate::engine::{Message, Priority, Refusal, Said, SessionId, SessionStatus};
+use crate::tools::Tools;
 
 /// Bytes of an answer that only one who reads may have: dbus-daemon takes 2 KiB in each turn of its loop, and the answers
 /// of all others come behind.
@@ -28,28 +30,32 @@ pub(super) struct Session {
     shared: Arc<Shared>,
     owner: Owner,
     id: SessionId,
-    /// Of a turn that gives none.
-    priority: Priority,
+    given: Given,
+}
+
+/// What `OpenSession` was given for the turns that give none.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    pub(super) priority: Priority,
+    pub(super) tools: Option<Arc<Tools>>,
 }
 
 impl Session {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        owner: Owner,
-        (id, priority): (SessionId, Priority),
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, owner: Owner, (id, given): (SessionId, Given)) -> Self {
         Self {
             shared,
             owner,
             id,
-            priority,
+            given,
         }
     }
 
     /// What its turns start from.
     async fn config(&self) -> BusConfig {
+        let Given { priority, tools } = self.given.clone();
         BusConfig {
-            priority: self.priority,
+            priority,
+            tools,
             ..(*self.shared.config().await).clone()
         }
     }
@@ -75,7 +81,7 @@ impl Session {
             engine, accounts, ..
         } = &*self.shared;
         let read = || engine.history(self.id).ok_or(Refusal::SessionClosed);
-        let sizes = |said: Vec<Said>| said.iter().map(|said| said.message.content.len()).sum();
+        let sizes = |said: Vec<Said>| said.iter().map(|said| said.message.bytes()).sum();
         let need = Load {
             bytes: sizes(read()?),
             descriptors: 0,
@@ -104,7 +110,7 @@ impl Session {
     ///
     /// A turn that is cancelled, by whatever way, or ended by its deadline, keeps what was made of its answer, also what was not read: Messages
     /// marks it as partial, the next turn goes on from there, and Rewind takes it back. If nothing was made yet, or if it
-    /// failed, the session is as before the turn.
+    /// failed, the session is as before the turn; a call of a tool that is not whole is nothing.
     #[zbus(out_args("request", "stream"))]
     async fn send(
         &self,
@@ -139,6 +145,41 @@ impl Session {
         self.call(connection, &header).submit(signals, queue).await
     }
 
+    /// Queues a turn of whatever messages, as Generate takes them: what tools said, each with the id of the call that it
+    /// answers, say, or a user's text. All else is as with Send.
+    #[zbus(out_args("request", "stream"))]
+    async fn reply(
+        &self,
+        messages: Messages,
+        options: Entries,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<(Replied, OwnedFd), Error> {
+        self.owner.admit(&header)?;
+        let messages = messages.read()?;
+        let (options, kind) = options::streamed(&options, &self.config().await)?;
+        self.admit_priority(options.priority).await?;
+        let queue = self.shared.engine.reply(self.id, messages, options);
+        self.call(connection, &header).stream(kind, queue).await
+    }
+
+    /// As Reply, without a pipe, for callers that take no file descriptors; options are those of Submit.
+    #[zbus(out_args("request"))]
+    async fn submit_reply(
+        &self,
+        messages: Messages,
+        options: Entries,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<Replied, Error> {
+        self.owner.admit(&header)?;
+        let messages = messages.read()?;
+        let (options, signals) = options::submitted(&options, &self.config().await)?;
+        self.admit_priority(options.priority).await?;
+        let queue = self.shared.engine.reply(self.id, messages, options);
+        self.call(connection, &header).submit(signals, queue).await
+    }
+
     /// Takes back the last turns, with their answers. Error.Busy while a turn waits or is being answered,
     /// Error.InvalidOption if there are fewer turns.
     fn rewind(&self, turns: u32, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
@@ -152,7 +193,7 @@ impl Session {
         Ok(self.shared.engine.clear_session(self.id)?)
     }
 
-    /// The messages so far, oldest first: role and text.
+    /// The messages so far, oldest first: role and text. Thoughts and calls of tools are not in it: Messages has all.
     #[zbus(out_args("messages"))]
     async fn history(
         &self,
@@ -160,15 +201,15 @@ impl Session {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<Vec<(String, String)>, Error> {
         let named = |Said { message, .. }| {
-            let Message { role, content } = message;
+            let Message { role, content, .. } = message;
             (role.name().to_owned(), content)
         };
         let said = self.said(connection, &header).await?;
         Ok(said.into_iter().map(named).collect())
     }
 
-    /// The same as Generate takes them: role, and content (s); an answer that was cancelled, or ended by its deadline, has
-    /// partial=true, too.
+    /// The same as Generate takes them: role, and content (s); an answer may have reasoning (s) and tool_calls (s), what a
+    /// tool said tool_call_id (s); an answer that was cancelled, or ended by its deadline, has partial=true, too.
     #[zbus(out_args("messages"))]
     async fn messages(
         &self,
@@ -195,7 +236,8 @@ impl Session {
         Ok(())
     }
 
-    /// Finished turns: each is one message of the user and one answer. Rewind and Clear take turns back.
+    /// Finished turns: each is a message of the user, or what was given to Reply, and one answer. Rewind and Clear take turns
+    /// back.
     #[zbus(property(emits_changed_signal = "false"))]
     fn turns(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
         Ok(self.read(header.as_ref())?.turns)

@@ -14,6 +14,7 @@ use super::error;
 use super::frame::Frame;
 use super::places::Place;
 use crate::engine::{Event, Outcome};
+use crate::tools;
 
 /// Makes a pipe: the daemon's end, and the caller's.
 pub(super) fn open() -> io::Result<(Sender, PipeReader)> {
@@ -110,6 +111,16 @@ impl Frames {
                 text,
                 logprobs: Vec::new(),
             },
+            Event::Reasoning(reasoning) => Frame::Reasoning {
+                seq,
+                text: String::new(),
+                reasoning,
+            },
+            Event::Call(tool_call) => Frame::ToolCall {
+                seq,
+                text: String::new(),
+                tool_call,
+            },
             Event::Likelihood(likelihood) => Frame::Text {
                 seq,
                 text: String::new(),
@@ -123,6 +134,7 @@ impl Frames {
                     done: true,
                     finish_reason: outcome.reason,
                     usage: outcome.usage,
+                    tool_calls: (!outcome.calls.is_empty()).then(|| tools::written(&outcome.calls)),
                     error,
                     message,
                 };

@@ -48,6 +48,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         backend: choice;
         model.path: path(directory);
         model.thinking: switch_or_unset;
+        model.tool_formats: folder(directory);
         kv.element as "kv.type": choice;
         kv.context: whole(0..=MOST_TOKENS);
         kv.slots: whole(1..=64);
@@ -217,6 +218,13 @@ fn path(key: Key, value: &mut Option<PathBuf>, from: Option<&Path>) -> Result<()
     key.put(value, "the path of a file or directory", |typed| {
         let path = typed.as_str().filter(|path| !path.is_empty())?;
         Some(Some(from.unwrap_or(Path::new("")).join(path)))
+    })
+}
+
+fn folder(key: Key, value: &mut PathBuf, from: Option<&Path>) -> Result<(), Fault> {
+    key.put(value, "the path of a directory", |typed| {
+        let path = typed.as_str().filter(|path| !path.is_empty())?;
+        Some(from.unwrap_or(Path::new("")).join(path))
     })
 }
 

@@ -47,7 +47,7 @@ sections! {
         engine: Engine, queue: Queue, hold: Hold, limits: Limits, sampling: Sampling, stream: Stream, stop: Stop,
         watchdog: Watchdog, log: Log
     }
-    Model: "the section [model]" { path: Typed, thinking: Typed }
+    Model: "the section [model]" { path: Typed, thinking: Typed, tool_formats: Typed }
     Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed, slots: Typed }
     Graph: "the section [graph]" {
         mode: Typed, capture_sizes: Typed, prompt_graphs: Typed, prompt_mib: Typed,

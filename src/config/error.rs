@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::place::Place;
+use crate::tools::FormatError;
 
 /// Each names the file and what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,8 @@ pub enum ConfigError {
         file.display()
     )]
     NoModel { file: PathBuf },
+    #[error("model.tool_formats: {0}")]
+    Formats(#[from] FormatError),
 }
 
 /// Something wrong at a byte of a text.

@@ -11,12 +11,24 @@ use crate::journal::Level;
 use crate::sampler::Parameters;
 use crate::tape::KvType;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Model {
     /// A GGUF file or a safetensors directory; absolute, or relative to where the daemon starts.
     pub path: Option<PathBuf>,
     /// What templates get as `enable_thinking` where a request does not say; `None` leaves it to them.
     pub thinking: Option<bool>,
+    /// The folder of the formats in which models call tools.
+    pub tool_formats: PathBuf,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            path: None,
+            thinking: None,
+            tool_formats: "/usr/share/ganglion/tools".into(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc;
 
-use super::encoder::Encoded;
+use super::encoder::{Encoded, Prepared};
 use super::handle::Shared;
 use super::queue::Place;
 use super::request::check;
@@ -15,7 +15,6 @@ use super::{
     Cancel, Client, FinishReason, Handle, Message, Options, Reading, Refusal, Role, Ticket, Turn,
     Usage,
 };
-use crate::guide::Guide;
 
 /// What is asked, and by whom.
 struct Request {
@@ -66,11 +65,25 @@ impl Handle {
     /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
     ///
     /// # Errors
-    /// `NotReady`, `Busy`, `UserQueue`, `SessionBusy`, `SessionClosed`, `InvalidMessages`, `ContextFull`, `PromptBytes`.
+    /// As `reply`.
     pub async fn send(
         &self,
         session: SessionId,
         text: String,
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        let said = vec![Message::new(Role::User, text)];
+        self.reply(session, said, options).await
+    }
+
+    /// The same with whatever messages: what tools answered, say.
+    ///
+    /// # Errors
+    /// `NotReady`, `Busy`, `UserQueue`, `SessionBusy`, `SessionClosed`, `InvalidMessages`, `ContextFull`, `PromptBytes`.
+    pub async fn reply(
+        &self,
+        session: SessionId,
+        said: Vec<Message>,
         options: Options,
     ) -> Result<Ticket, Refusal> {
         self.accepting()?;
@@ -85,10 +98,7 @@ impl Handle {
             shared: &self.shared,
             session: Some(session),
         };
-        messages.push(Message {
-            role: Role::User,
-            content: text,
-        });
+        messages.extend(said);
         check(&messages)?;
         let request = Request {
             id,
@@ -120,10 +130,10 @@ impl Handle {
             // It is encoded when there is a model.
             return self.enqueue(request, place, (messages, None), options);
         };
-        let limits = self.limits().grammar;
+        let rules = self.shared.rules();
         let asked = options.clone();
         let encode = move || {
-            let prepared = encoder.prepared(&messages, last.as_ref(), &asked, limits);
+            let prepared = encoder.prepared(&messages, last.as_ref(), &asked, &rules);
             prepared.map(|prepared| (messages, Some(prepared)))
         };
         let encoders = &self.shared.encoders;
@@ -151,10 +161,13 @@ impl Handle {
         &self,
         request: Request,
         place: Place,
-        (messages, prepared): (Vec<Message>, Option<(Encoded, Option<Guide>)>),
+        (messages, prepared): (Vec<Message>, Option<Prepared>),
         options: Options,
     ) -> Result<Ticket, Refusal> {
-        let (prompt, guide) = prepared.unzip();
+        let (prompt, guide, writing) = match prepared {
+            Some(prepared) => (Some(prepared.prompt), prepared.guide, prepared.writing),
+            None => (None, None, None),
+        };
         let Request {
             id,
             client,
@@ -171,7 +184,8 @@ impl Handle {
             session,
             messages,
             prompt,
-            guide: guide.flatten(),
+            guide,
+            writing,
             options,
             accepted: Instant::now(),
             deadline,

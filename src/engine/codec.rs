@@ -3,7 +3,7 @@
 use super::Refusal;
 use super::session::Answer;
 use crate::journal;
-use crate::model::language::{Decoder, LanguageError, Prompt};
+use crate::model::language::{Decoder, LanguageError, Manner, Prompt};
 use crate::model::{Language, Message, Role};
 
 /// What a word of a script may be taken for: it has no vocabulary that says it.
@@ -28,13 +28,13 @@ impl Codec {
         &self,
         messages: &[Message],
         last: Option<(&Prompt, &Answer)>,
-        thinking: Option<bool>,
+        manner: Manner<'_>,
         context: usize,
     ) -> Result<Prompt, Refusal> {
         self.admit(messages, context)?;
         let prompt = match self {
             Self::Model(language) => {
-                let rendered = language.render(messages, thinking).map_err(|error| {
+                let rendered = language.render(messages, manner).map_err(|error| {
                     let text = error.to_string();
                     if let LanguageError::Stopped(_) | LanguageError::Process(_) = error {
                         journal::template_stopped(&text);
@@ -46,10 +46,10 @@ impl Codec {
                     Some((
                         prompt,
                         Answer {
-                            text,
                             tokens: Some(tokens),
+                            ..
                         },
-                    )) => language.encode_next(prompt, text, tokens, rendered),
+                    )) => language.encode_next(prompt, tokens, rendered),
                     _ => language.encode(rendered),
                 }
             }
@@ -104,6 +104,36 @@ impl Codec {
         match self {
             Self::Model(language) => Some(language.decoder()),
             Self::Words => None,
+        }
+    }
+
+    /// The chat template of a model that has one.
+    #[must_use]
+    pub fn template(&self) -> Option<&str> {
+        match self {
+            Self::Model(language) => language.template(),
+            Self::Words => None,
+        }
+    }
+
+    /// An answer as it is spelled, special tokens too.
+    #[must_use]
+    pub fn spelled(&self, answer: &[u32]) -> String {
+        match self {
+            Self::Model(language) => language.spelled(answer),
+            Self::Words => String::new(),
+        }
+    }
+
+    /// The tokens between which the model thinks, and whether a prompt ends with thoughts begun.
+    #[must_use]
+    pub fn thinking(&self, prompt: &[u32]) -> (Option<[u32; 2]>, bool) {
+        match self {
+            Self::Model(language) => {
+                let words = language.words();
+                (words.thinking(), words.ends_in_thought(prompt))
+            }
+            Self::Words => (None, false),
         }
     }
 

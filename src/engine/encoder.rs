@@ -1,12 +1,15 @@
 //! How conversations become tokens of the model in force. Tokens of one model mean nothing to another, so each prompt
 //! remembers whose it is. It holds no weights and runs nothing.
 
-use super::Message;
+use std::sync::Arc;
+
 use super::codec::Codec;
 use super::request::{Options, Refusal};
 use super::session::Answer;
-use crate::guide::{self, Grammars, Guide};
-use crate::model::language::{Decoder, Prompt};
+use super::{Message, flat};
+use crate::guide::{self, Grammar, GrammarError, Grammars, Guide, Thoughts};
+use crate::model::language::{Decoder, Manner, Prompt};
+use crate::tools::{Formats, Tools, Writing};
 
 /// Encodes for one model and its context.
 #[derive(Debug)]
@@ -24,6 +27,24 @@ pub struct Encoder {
 pub struct Encoded {
     pub prompt: Prompt,
     model: u64,
+}
+
+/// What prompts and answers are held to.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) grammar: guide::Limits,
+    /// In which models call tools.
+    pub(super) formats: Arc<Formats>,
+}
+
+/// All that a turn needs of the model.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) prompt: Encoded,
+    /// What its answer goes along with.
+    pub(super) guide: Option<Guide>,
+    /// How it calls, if it may.
+    pub(super) writing: Option<Writing>,
 }
 
 impl Encoder {
@@ -79,12 +100,12 @@ impl Encoder {
         &self,
         messages: &[Message],
         last: Option<&(Encoded, Answer)>,
-        thinking: Option<bool>,
+        manner: Manner<'_>,
     ) -> Result<Encoded, Refusal> {
         let last = last
             .filter(|(encoded, _)| encoded.model == self.model)
             .map(|(encoded, answer)| (&encoded.prompt, answer));
-        let prompt = self.codec.encode(messages, last, thinking, self.context)?;
+        let prompt = self.codec.encode(messages, last, manner, self.context)?;
         Ok(Encoded {
             prompt,
             model: self.model,
@@ -98,42 +119,141 @@ impl Encoder {
         }
     }
 
-    /// All that a turn needs: the tokens of its conversation, as `encode`, and what its answer goes along with.
+    /// All that a turn needs: the tokens of its conversation, as `encode`, what its answer goes along with, and how it calls.
     ///
     /// # Errors
-    /// As `Codec::encode`; `InvalidGrammar`; `NotSupported` for a grammar without a vocabulary.
+    /// As `Codec::encode`; `InvalidGrammar`; `NotSupported` for tools that the model cannot call, and for a grammar without a
+    /// vocabulary.
     pub(super) fn prepared(
         &self,
         messages: &[Message],
         last: Option<&(Encoded, Answer)>,
         options: &Options,
-        limits: guide::Limits,
-    ) -> Result<(Encoded, Option<Guide>), Refusal> {
-        let prompt = self.encode(messages, last, options.thinking)?;
-        let guide = self.guide(options, limits, &prompt)?;
-        Ok((prompt, guide))
+        rules: &Rules,
+    ) -> Result<Prepared, Refusal> {
+        let tools = options.tools.as_deref();
+        let writing = match tools {
+            Some(_) => Some(self.writing(&rules.formats)?),
+            // Past calls may have to be written for a template that cannot.
+            None if messages.iter().any(|message| !message.calls.is_empty()) => {
+                self.writing(&rules.formats).ok()
+            }
+            None => None,
+        };
+        let template = self.codec.template().unwrap_or_default();
+        let flat = flat::messages(messages, template, writing.as_ref());
+        let offered = tools.map(|tools| serde_json::from_str(tools.given()).unwrap_or_default());
+        let manner = Manner {
+            thinking: options.thinking,
+            tools: offered.as_ref(),
+        };
+        let prompt = self.encode(&flat, last, manner)?;
+        let writing = writing.filter(|_| tools.is_some());
+        let calls = tools.zip(writing.as_ref());
+        let guide = self.guide(options, calls, rules.grammar, &prompt)?;
+        Ok(Prepared {
+            prompt,
+            guide,
+            writing,
+        })
     }
 
-    /// What an answer goes along with, if its options have a grammar.
+    /// How the model calls tools.
+    ///
+    /// # Errors
+    /// `NotSupported` if it cannot, or no format is known for it.
+    pub(super) fn writing(&self, formats: &Formats) -> Result<Writing, Refusal> {
+        let Codec::Model(language) = &self.codec else {
+            let why = "the scripted engine calls no tools";
+            return Err(Refusal::NotSupported(why.into()));
+        };
+        let template = language.template().unwrap_or_default();
+        let format = formats.of(template).ok_or_else(|| {
+            Refusal::NotSupported(if template.contains("tools") {
+                format!(
+                    "no format of tool calls is known for the chat template of this model (known: {}); put a file for it into \
+                     the folder of model.tool_formats, or use a model such as Qwen3",
+                    formats.names()
+                )
+            } else {
+                "the chat template of this model takes no tools; use a model that was trained for them, such as Qwen3, or leave \
+                 the tools out"
+                    .into()
+            })
+        })?;
+        Ok(Writing::new(format.clone(), language.words()))
+    }
+
+    /// What an answer goes along with, if something bounds it.
     fn guide(
         &self,
         options: &Options,
+        calls: Option<(&Tools, &Writing)>,
         limits: guide::Limits,
         prompt: &Encoded,
     ) -> Result<Option<Guide>, Refusal> {
-        let Some(grammar) = &options.grammar else {
+        let called = calls.map(|(tools, writing)| Grammar::Tools {
+            lark: writing.grammar(tools, guide::spaced),
+            bytes: tools.given().len(),
+        });
+        let grammar = called.as_ref().or(options.grammar.as_ref());
+        if grammar.is_none() && options.thinking_tokens.is_none() {
             return Ok(None);
+        }
+        let Some(grammars) = &self.grammars else {
+            let why = "the scripted engine has no vocabulary to bound";
+            return Err(Refusal::NotSupported(why.into()));
         };
-        let grammars = self.grammars.as_ref().ok_or_else(|| {
-            Refusal::NotSupported("the scripted engine has no vocabulary to bound".into())
-        })?;
-        let thinks = options.thinking != Some(false);
+        let thoughts = Thoughts {
+            allowed: options.thinking != Some(false),
+            most: options.thinking_tokens,
+        };
         let tokens = &prompt.prompt.tokens;
-        Ok(Some(grammars.guide(grammar, limits, tokens, thinks)?))
+        let Some(grammar) = grammar else {
+            return Ok(grammars.free(tokens, thoughts));
+        };
+        let guide = grammars.guide(grammar, limits, tokens, thoughts);
+        let guide = guide.map_err(|error| match calls {
+            Some((tools, _)) => of_tool(grammars, tools, limits, error),
+            None => error,
+        });
+        Ok(Some(guide?))
     }
 
     /// Whether this model's tokens are meant.
     pub(super) fn is_own(&self, encoded: &Encoded) -> bool {
         encoded.model == self.model
     }
+}
+
+/// Tools whose schemas are looked at for what is wrong, and what each may cost.
+const LOOKED_AT: usize = 256;
+const LEAST_WORK: usize = 2000;
+
+/// The same error with the tool whose schema it is of, if it is of one alone.
+fn of_tool(
+    grammars: &Grammars,
+    tools: &Tools,
+    limits: guide::Limits,
+    error: GrammarError,
+) -> GrammarError {
+    if !matches!(error, GrammarError::Wrong { .. }) {
+        return error;
+    }
+    // All together may not cost more than what was refused.
+    let each = guide::Limits {
+        work: (limits.work / tools.schemas().count()).max(LEAST_WORK),
+        ..limits
+    };
+    let wrong = tools.schemas().take(LOOKED_AT).find_map(|(name, schema)| {
+        let schema = Grammar::JsonSchema(schema.to_owned());
+        let wrong = grammars.check(&schema, each).err()?;
+        let GrammarError::Wrong { why, .. } = wrong else {
+            return None;
+        };
+        let why = format!("the parameters of {name:?}: {why}");
+        let option = "tools";
+        Some(GrammarError::Wrong { option, why })
+    });
+    wrong.unwrap_or(error)
 }

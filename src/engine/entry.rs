@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::encoder::Encoder;
 use super::schedule::{Stage, Standing};
+use super::speech::{Said, Speech};
 use super::stop::StopStrings;
 use super::{Answer, FinishReason, Likelihood, RequestError, SessionId, Turn, Usage};
 use crate::guide::{Guide, GuideError, Next};
@@ -24,8 +25,9 @@ pub(super) struct Entry {
     prompt: Vec<u32>,
     /// Tokens of the prompt that are in the cache.
     read: usize,
-    decoder: Decoder,
+    speech: Speech,
     stops: StopStrings,
+    /// What was shown, without thoughts and calls.
     text: String,
     /// What it goes along with.
     guide: Option<Guide>,
@@ -77,6 +79,10 @@ impl Entry {
         decoder: Decoder,
     ) -> Self {
         let began = Instant::now();
+        // The same answer to the same prompt has the same ids.
+        let salt = turn.options.sampling.seed ^ (prompt.len() as u64) << 40;
+        let listener = turn.writing.as_ref().map(|writing| writing.listener(salt));
+        let speech = Speech::new(decoder, encoder.codec().thinking(&prompt), listener);
         let usage = Usage {
             queue_us: micros(began - turn.accepted),
             prompt_tokens: count(prompt.len()),
@@ -90,7 +96,7 @@ impl Entry {
             region: 0,
             prompt,
             read: 0,
-            decoder,
+            speech,
             text: String::new(),
             tokens: Vec::new(),
             caught_up: 0,
@@ -301,8 +307,8 @@ impl Entry {
         }
         self.tokens.push(token);
         self.caught_up += 1;
-        let text = self.decoder.push(token);
-        if self.show(&text) {
+        let said = self.speech.take(token);
+        if self.tell_said(said) {
             After::End(FinishReason::Stop)
         } else if self.tokens.len() >= self.turn.options.max_tokens {
             After::End(FinishReason::Length)
@@ -311,6 +317,27 @@ impl Entry {
         } else {
             After::More
         }
+    }
+
+    /// Shows what was said; returns whether a stop string was reached.
+    fn tell_said(&mut self, said: Vec<Said>) -> bool {
+        for said in said {
+            match said {
+                Said::Reasoning(text) => self.turn.think(text),
+                Said::Call(piece) => {
+                    // Nothing that was held back may come after it.
+                    let held = std::mem::replace(&mut self.stops, StopStrings::new(&[])).finish();
+                    self.emit(held);
+                    self.turn.call(piece);
+                }
+                Said::Text(text) => {
+                    if self.show(&text) {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
     }
 
     /// Shows text, up to a stop string; returns whether one was reached.
@@ -332,18 +359,21 @@ impl Entry {
     pub(super) fn finish(mut self, reason: FinishReason, at_once: usize) {
         self.turn.shared.pace.took(self.began.elapsed(), at_once);
         if !self.cut {
-            let rest = self.decoder.clone().finish();
-            self.show(&rest);
+            let rest = self.speech.finish();
+            self.tell_said(rest);
             let held = std::mem::replace(&mut self.stops, StopStrings::new(&[])).finish();
             self.emit(held);
         }
         let usage = self.usage();
-        let answered = !reason.is_partial() || !self.text.is_empty();
+        let reason = match reason {
+            FinishReason::Stop if !self.speech.calls().is_empty() => FinishReason::ToolCalls,
+            reason => reason,
+        };
+        let spelled = || self.encoder.codec().spelled(&self.tokens);
+        let message = self.speech.message(self.text, spelled);
+        let answered = !reason.is_partial() || message.bytes() > 0;
         let tokens = (!self.cut).then_some(self.tokens);
-        let answer = answered.then_some(Answer {
-            text: self.text,
-            tokens,
-        });
+        let answer = answered.then_some(Answer { message, tokens });
         self.turn.finish(reason, usage, answer);
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{oneshot, watch};
 
-use super::encoder::Encoder;
+use super::encoder::{Encoder, Rules};
 use super::encoders::Encoders;
 use super::inbox::Inbox;
 use super::limits::Limits;
@@ -16,6 +16,7 @@ use super::session::{Said, SessionId, SessionStatus, Sessions};
 use super::status::{State, Status};
 use super::waits::Pace;
 use super::{Cancel, Client, FinishReason, Refusal, RequestError, Usage};
+use crate::tools::Formats;
 
 /// State that callers and the engine thread share.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) struct Shared {
     pub(super) queue: Queue,
     sessions: Mutex<Sessions>,
     limits: Mutex<Limits>,
+    /// In which models call tools.
+    formats: Mutex<Arc<Formats>>,
     pub(super) encoders: Encoders,
     /// Present once a model is loaded.
     encoder: Mutex<Option<Arc<Encoder>>>,
@@ -43,6 +46,15 @@ impl Shared {
 
     pub(super) fn limits(&self) -> MutexGuard<'_, Limits> {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What prompts and answers are held to.
+    pub(super) fn rules(&self) -> Rules {
+        let formats = self.formats.lock().unwrap_or_else(PoisonError::into_inner);
+        Rules {
+            grammar: self.limits().grammar,
+            formats: formats.clone(),
+        }
     }
 
     pub(super) fn running(&self) -> MutexGuard<'_, Vec<(u64, Cancel)>> {
@@ -95,6 +107,7 @@ pub fn channel(limits: Limits) -> (Handle, Inbox) {
         queue: Queue::default(),
         sessions: Mutex::default(),
         limits: Mutex::new(limits),
+        formats: Mutex::default(),
         encoders: Encoders::default(),
         encoder: Mutex::default(),
         recipe: Mutex::default(),
@@ -128,6 +141,28 @@ impl Handle {
     /// From now on; what waits or is open already stays.
     pub fn set_limits(&self, limits: Limits) {
         *self.shared.limits() = limits;
+    }
+
+    /// The formats in which models call tools, from now on.
+    pub fn set_formats(&self, formats: Formats) {
+        let mut known = self
+            .shared
+            .formats
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = Arc::new(formats);
+    }
+
+    /// Whether the model in force can call tools; while there is none, nothing speaks against it.
+    ///
+    /// # Errors
+    /// `NotSupported`.
+    pub fn takes_tools(&self) -> Result<(), Refusal> {
+        let encoder = self.shared.encoder().clone();
+        match encoder {
+            Some(encoder) => encoder.writing(&self.shared.rules().formats).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Opens a session, with a system message if there is one.

@@ -112,9 +112,7 @@ impl Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{
-        Client, Limits, Message, Options, Priority, Role, Share, UserLimits, channel,
-    };
+    use crate::engine::{Client, Limits, Message, Options, Role, Share, UserLimits, channel};
     use crate::sampler::Parameters;
 
     /// A caller that gives up must not make a thread that hangs look like one that rests.
@@ -138,19 +136,8 @@ mod tests {
         };
         // As it was when it began to wait, and did not wake up any more.
         engine.progress().set_idle(true);
-        let message = Message {
-            role: Role::User,
-            content: "hello".into(),
-        };
-        let options = Options {
-            max_tokens: 1,
-            sampling: Parameters::default(),
-            stop: Vec::new(),
-            thinking: None,
-            grammar: None,
-            priority: Priority::default(),
-            deadline: None,
-        };
+        let message = Message::new(Role::User, "hello");
+        let options = Options::new(1, Parameters::default());
         let ticket = engine
             .generate(client, vec![message], options)
             .await

@@ -1,5 +1,6 @@
 //! What a caller asks of the engine, and what it is told.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,8 +10,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{Message, Role};
 use crate::guide::{Grammar, GrammarError, GuideError};
+use crate::model::Call;
 use crate::sampler::Parameters;
 use crate::telemetry::{FinishReason, Usage};
+use crate::tools::{Piece, Tools};
 
 /// What a caller may choose for one request. Every field has been checked by who made it.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,11 +25,33 @@ pub struct Options {
     pub stop: Vec<String>,
     /// `enable_thinking` of templates that know it; `None` leaves it to the template.
     pub thinking: Option<bool>,
-    /// What the answer must fit; it has no `stop` then.
+    /// Tokens after which thoughts are ended.
+    pub thinking_tokens: Option<usize>,
+    /// What the answer must fit; it has no `stop` and no `tools` then.
     pub grammar: Option<Grammar>,
+    /// What the model may call; it has no `stop` then.
+    pub tools: Option<Arc<Tools>>,
     pub priority: Priority,
     /// From acceptance on: the request ends then, with what there is.
     pub deadline: Option<Duration>,
+}
+
+impl Options {
+    /// Nothing but an answer.
+    #[must_use]
+    pub fn new(max_tokens: usize, sampling: Parameters) -> Self {
+        Self {
+            max_tokens,
+            sampling,
+            stop: Vec::new(),
+            thinking: None,
+            thinking_tokens: None,
+            grammar: None,
+            tools: None,
+            priority: Priority::default(),
+            deadline: None,
+        }
+    }
 }
 
 /// Who comes before whom; of equals, `fair` says.
@@ -53,11 +78,15 @@ impl Priority {
     }
 }
 
-/// What a request's reader receives: any number of `Text`, then one `Done`.
+/// What a request's reader receives: any number of others, then one `Done`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// Whole characters, never empty.
     Text(String),
+    /// What the model thinks before it answers; never empty.
+    Reasoning(String),
+    /// A part of a call of a tool.
+    Call(Piece),
     /// How probable the next token was, where the request asked: before the text that it completes.
     Likelihood(Likelihood),
     Done(Outcome),
@@ -81,8 +110,26 @@ pub struct Likelihood {
 pub struct Outcome {
     pub reason: FinishReason,
     pub usage: Usage,
+    /// All that the model thought.
+    pub reasoning: String,
+    /// The calls that are whole.
+    pub calls: Vec<Call>,
     /// Present if and only if `reason` is `Error`.
     pub error: Option<RequestError>,
+}
+
+impl Outcome {
+    /// Of a request that has said nothing but text.
+    #[must_use]
+    pub fn new(reason: FinishReason, usage: Usage, error: Option<RequestError>) -> Self {
+        Self {
+            reason,
+            usage,
+            reasoning: String::new(),
+            calls: Vec::new(),
+            error,
+        }
+    }
 }
 
 /// Why a request was not accepted.
@@ -243,7 +290,20 @@ pub(super) fn check(messages: &[Message]) -> Result<(), Refusal> {
     let last = messages
         .last()
         .ok_or_else(|| Refusal::InvalidMessages("there are no messages".into()))?;
-    if last.content.trim().is_empty() {
+    let (mut called, mut answered) = (HashSet::new(), messages.iter());
+    let unknown = answered.find_map(|message| {
+        called.extend(message.calls.iter().map(|call| call.id.as_str()));
+        let id = message.call_id.as_deref()?;
+        (!called.contains(id)).then_some(id)
+    });
+    if let Some(id) = unknown {
+        return Err(Refusal::InvalidMessages(format!(
+            "no message before has a call with the id {id:?}, which a tool's message answers; give the \"tool_calls\" of the \
+             assistant's message too, or leave \"tool_call_id\" out"
+        )));
+    }
+    // A tool may have nothing to say.
+    if last.content.trim().is_empty() && last.role != Role::Tool {
         return Err(Refusal::InvalidMessages("the last message is empty".into()));
     }
     if last.role == Role::Assistant || last.role == Role::System {

@@ -23,8 +23,8 @@ pub struct SessionStatus {
 /// What the model said in a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    pub text: String,
-    /// The tokens of exactly this text, without the end-of-turn token; `None` where the text was cut
+    pub message: Message,
+    /// All its tokens, thoughts and calls too, without the end-of-turn token; `None` where the text was cut
     /// within a token, so that the next turn must encode it anew.
     pub tokens: Option<Vec<u32>>,
 }
@@ -105,10 +105,7 @@ impl Sessions {
         self.next += 1;
         let id = SessionId(self.next);
         let messages = system
-            .map(|content| Message {
-                role: Role::System,
-                content,
-            })
+            .map(|content| Message::new(Role::System, content))
             .into_iter()
             .collect();
         self.open.insert(
@@ -187,10 +184,7 @@ impl Sessions {
             partial,
         }) = answered
         {
-            messages.push(Message {
-                role: Role::Assistant,
-                content: answer.text.clone(),
-            });
+            messages.push(answer.message.clone());
             let before = Before {
                 partial,
                 messages: session.messages.len(),

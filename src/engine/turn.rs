@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::encoder::{Encoded, Encoder};
+use super::encoder::{Encoded, Encoder, Prepared};
 use super::fair::Waits;
 use super::handle::Shared;
 use super::observe;
@@ -15,6 +15,7 @@ use super::{Likelihood, Refusal, RequestError, Usage};
 use crate::guide::Guide;
 use crate::journal;
 use crate::telemetry::Receipt;
+use crate::tools::{Piece, Writing};
 
 /// One request on its way through the engine. Whoever holds it must `finish` it.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Turn {
     pub prompt: Option<Encoded>,
     /// What its answer goes along with, of the same model.
     pub guide: Option<Guide>,
+    /// How the model calls the tools that it may call.
+    pub writing: Option<Writing>,
     pub options: Options,
     pub accepted: Instant,
     /// When it is to end with what there is.
@@ -63,13 +66,17 @@ impl Turn {
         let own = if let Some(own) = own {
             own
         } else {
-            let limits = self.shared.limits().grammar;
-            let (own, guide) = self
+            let rules = self.shared.rules();
+            let Prepared {
+                prompt,
+                guide,
+                writing,
+            } = self
                 .shared
                 .encoders
-                .run_here(|| encoder.prepared(&self.messages, None, &self.options, limits))?;
-            self.guide = guide;
-            own
+                .run_here(|| encoder.prepared(&self.messages, None, &self.options, &rules))?;
+            (self.guide, self.writing) = (guide, writing);
+            prompt
         };
         Ok(self.prompt.insert(own).prompt.tokens.clone())
     }
@@ -77,6 +84,16 @@ impl Turn {
     /// Sends text to the reader; never waits, and a reader that has gone is noticed by `is_cancelled`.
     pub fn emit(&self, text: String) {
         let _ = self.events.send(Event::Text(text));
+    }
+
+    /// Sends what the model thinks.
+    pub fn think(&self, text: String) {
+        let _ = self.events.send(Event::Reasoning(text));
+    }
+
+    /// Sends a part of a call.
+    pub fn call(&self, piece: Piece) {
+        let _ = self.events.send(Event::Call(piece));
     }
 
     /// Tells how probable a token was.
@@ -87,26 +104,17 @@ impl Turn {
     /// Ends the turn. A session keeps `answer` as its newest message, as a partial one if the turn was cancelled or
     /// out of time; without one its history is as before.
     pub fn finish(self, reason: FinishReason, usage: Usage, answer: Option<Answer>) {
-        self.end(
-            Outcome {
-                reason,
-                usage,
-                error: None,
-            },
-            answer,
-        );
+        let mut outcome = Outcome::new(reason, usage, None);
+        if let Some(Answer { message, .. }) = &answer {
+            outcome.reasoning.clone_from(&message.reasoning);
+            outcome.calls.clone_from(&message.calls);
+        }
+        self.end(outcome, answer);
     }
 
     /// Ends the turn with an error; a session's history is as before.
     pub fn fail(self, error: RequestError, usage: Usage) {
-        self.end(
-            Outcome {
-                reason: FinishReason::Error,
-                usage,
-                error: Some(error),
-            },
-            None,
-        );
+        self.end(Outcome::new(FinishReason::Error, usage, Some(error)), None);
     }
 
     fn end(self, mut outcome: Outcome, answer: Option<Answer>) {

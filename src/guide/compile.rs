@@ -9,8 +9,13 @@ use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Logger, Matcher, ParserFactory};
 use toktrie::InferenceCapabilities;
 
-use super::{Grammar, GrammarError, Guide, Stage, vocabulary};
+use super::{Grammar, GrammarError, Guide, Stage, Thinking, Thoughts, vocabulary};
 use crate::model::language::Words;
+use crate::sampler::Mask;
+
+/// What models that think write at the end of their thoughts, and between these and the answer.
+const LAST: &str = "\n";
+const APART: &str = "\n\n";
 
 /// Compiled grammars that are kept for whoever asks again.
 const KEPT: usize = 32;
@@ -55,7 +60,7 @@ impl Grammars {
         self.factory();
     }
 
-    /// What goes along with an answer to `prompt`. `thinks` is `false` for an answer that may not begin with thoughts.
+    /// What goes along with an answer to `prompt`.
     ///
     /// # Errors
     /// If the grammar is wrong, or larger than `limits`, or the vocabulary has no end.
@@ -64,17 +69,61 @@ impl Grammars {
         grammar: &Grammar,
         limits: Limits,
         prompt: &[u32],
-        thinks: bool,
+        thoughts: Thoughts,
     ) -> Result<Guide, GrammarError> {
         let matcher = self.matcher(grammar, limits)?;
-        let thinking = self.words.thinking();
-        let of_thinking = |token: &&u32| thinking.is_some_and(|both| both.contains(token));
-        let stage = match (prompt.iter().rev().find(of_thinking), thinking) {
-            (Some(last), Some([begin, _])) if *last == begin => Stage::Thinks,
-            (_, Some(_)) if thinks => Stage::Begins,
+        let thinking = self.thinking(thoughts);
+        let stage = self.stage(prompt, thoughts);
+        Ok(Guide::new(Some(matcher), thinking, stage))
+    }
+
+    /// The same for an answer of which only the thoughts are bounded; `None` if the model has none.
+    #[must_use]
+    pub fn free(&self, prompt: &[u32], thoughts: Thoughts) -> Option<Guide> {
+        let thinking = self.thinking(thoughts)?;
+        let stage = self.stage(prompt, thoughts);
+        Some(Guide::new(None, Some(thinking), stage))
+    }
+
+    /// Where an answer begins.
+    fn stage(&self, prompt: &[u32], thoughts: Thoughts) -> Stage {
+        match self.words.thinking() {
+            Some(_) if self.words.ends_in_thought(prompt) => Stage::Thinks,
+            Some(_) if thoughts.allowed => Stage::Begins,
             _ => Stage::Answers,
-        };
-        Ok(Guide::new(matcher, thinking, stage))
+        }
+    }
+
+    fn thinking(&self, thoughts: Thoughts) -> Option<Thinking> {
+        let [begin, end] = self.words.thinking()?;
+        let apart = self.words.encode(APART);
+        let close = [self.words.encode(LAST), vec![end], apart.clone()];
+        Some(Thinking {
+            begin,
+            end,
+            close: close.concat(),
+            apart,
+            may: self.all_but_ends(),
+            left: thoughts.most,
+        })
+    }
+
+    fn all_but_ends(&self) -> Mask {
+        let count = self.words.count();
+        let mut all = vec![0_u32; Mask::words_of(count as usize)];
+        let ends = self.words.ends();
+        for token in (0..count).filter(|token| !ends.contains(token)) {
+            all[token as usize / 32] |= 1 << (token % 32);
+        }
+        Mask::new(all)
+    }
+
+    /// Whether something can be made of a grammar.
+    ///
+    /// # Errors
+    /// As `guide`.
+    pub fn check(&self, grammar: &Grammar, limits: Limits) -> Result<(), GrammarError> {
+        self.compile(grammar, limits).map(drop)
     }
 
     fn matcher(&self, grammar: &Grammar, limits: Limits) -> Result<Matcher, GrammarError> {

@@ -19,6 +19,8 @@ pub enum Grammar {
     Lark(String),
     /// One of these texts.
     Choice(Vec<String>),
+    /// Text and calls of tools, in Lark's syntax as well; so many bytes were offered.
+    Tools { lark: String, bytes: usize },
 }
 
 /// Why nothing can be made of it.
@@ -50,6 +52,7 @@ impl Grammar {
             Self::Regex(_) => "regex",
             Self::Lark(_) => "grammar",
             Self::Choice(_) => "choice",
+            Self::Tools { .. } => "tools",
         }
     }
 
@@ -59,6 +62,7 @@ impl Grammar {
             Self::Json => 0,
             Self::JsonSchema(text) | Self::Regex(text) | Self::Lark(text) => text.len(),
             Self::Choice(texts) => texts.iter().map(String::len).sum(),
+            Self::Tools { bytes, .. } => *bytes,
         }
     }
 
@@ -88,7 +92,9 @@ impl Grammar {
             }
             Self::Json => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),
             Self::Regex(text) => TopLevelGrammar::from_regex(text),
-            Self::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
+            Self::Lark(text) | Self::Tools { lark: text, .. } => {
+                TopLevelGrammar::from_lark(text.clone())
+            }
             Self::Choice(texts) => {
                 // JSON's escapes are Lark's.
                 let quoted: Vec<_> = texts.iter().map(|text| json!(text).to_string()).collect();
@@ -117,7 +123,8 @@ fn depth(text: &str) -> usize {
 
 /// JSON as models write it on one line. Free space between its parts would cost tokens, and a small model never comes to an
 /// end of it; a schema that wants another says so itself.
-fn spaced(mut schema: Value) -> Value {
+#[must_use]
+pub fn spaced(mut schema: Value) -> Value {
     if schema == Value::Bool(true) {
         schema = json!({});
     }

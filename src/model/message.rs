@@ -35,4 +35,43 @@ impl Role {
 pub struct Message {
     pub role: Role,
     pub content: String,
+    /// What an assistant thought before it said that.
+    pub reasoning: String,
+    /// The tools that an assistant called after that.
+    pub calls: Vec<Call>,
+    /// The call that a tool answers.
+    pub call_id: Option<String>,
+    /// All of an answer as the model spelled it, where it was made here and that is not just its content.
+    pub spelled: Option<String>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub id: String,
+    pub name: String,
+    /// The text of a JSON object.
+    pub arguments: String,
+}
+
+impl Message {
+    #[must_use]
+    pub fn new(role: Role, content: impl Into<String>) -> Self {
+        Self {
+            role,
+            content: content.into(),
+            reasoning: String::new(),
+            calls: Vec::new(),
+            call_id: None,
+            spelled: None,
+        }
+    }
+
+    /// Bytes of all that it says.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let calls = self.calls.iter();
+        let calls = calls.map(|call| call.id.len() + call.name.len() + call.arguments.len());
+        self.content.len() + self.reasoning.len() + calls.sum::<usize>()
+    }
 }

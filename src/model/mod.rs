@@ -19,6 +19,6 @@ pub use architecture::Architecture;
 pub use checkpoint::{Checkpoint, LanguageSource};
 pub use error::{Defect, ModelError};
 pub use language::Language;
-pub use message::{Message, Role};
+pub use message::{Call, Message, Role};
 pub use shape::Shape;
 pub use weights::{Layer, Linear, Tensor, Weights};

@@ -74,7 +74,7 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
     let reloads = bus.take_reloads();
     journal::started(env!("CARGO_PKG_VERSION"), &world.bus.to_string());
     tokio::spawn(announce::announce(engine.status()));
-    let (config, source) = match world.origin.read() {
+    let (config, source, formats) = match world.origin.read() {
         Ok(read) => read,
         Err(error) => {
             inbox.fail(&error.to_string());
@@ -93,6 +93,7 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
         watchdog: Watchdog::start(engine.clone(), &bus, stall)?,
         config: Config::default(),
     };
+    engine.set_formats(formats);
     reloader.enforce(config, &engine, &bus);
     tokio::spawn(extension::of_start(engine.clone(), stall));
     let mut thread = source.start(inbox, &reloader.config)?;
@@ -172,6 +173,7 @@ fn bus_config(config: &Config) -> BusConfig {
         sampling: config.sampling.parameters(),
         seed: config.sampling.seed,
         thinking: config.model.thinking,
+        tools_bytes: config.limits.grammar_bytes,
         hold_longest: config.hold.longest,
         realtime_group: config.limits.realtime_group.clone(),
         ..BusConfig::default()

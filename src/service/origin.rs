@@ -7,6 +7,7 @@ use super::Source;
 use crate::config::{self, Config, ConfigError};
 use crate::engine::sim::Script;
 use crate::model::Checkpoint;
+use crate::tools::Formats;
 
 /// What the arguments say.
 #[derive(Clone, Debug, Default)]
@@ -24,15 +25,16 @@ impl Origin {
         self.file.as_deref().unwrap_or(packaged)
     }
 
-    /// The configuration, and what it says to serve.
+    /// The configuration, what it says to serve, and the formats in which models call tools.
     ///
     /// # Errors
     /// What is wrong with it, and where.
-    pub fn read(&self) -> Result<(Config, Source), ConfigError> {
+    pub fn read(&self) -> Result<(Config, Source, Formats), ConfigError> {
         match &self.script {
             // The scripted engine needs no file; one that is there counts.
             Some(script) if self.file.is_none() && !self.file().exists() => {
-                Ok((Config::default(), Source::Script(script.clone())))
+                let source = Source::Script(script.clone());
+                Ok((Config::default(), source, Formats::default()))
             }
             _ => self.check(),
         }
@@ -42,14 +44,15 @@ impl Origin {
     ///
     /// # Errors
     /// As for `read`.
-    pub fn check(&self) -> Result<(Config, Source), ConfigError> {
+    pub fn check(&self) -> Result<(Config, Source, Formats), ConfigError> {
         let file = self.file();
         let config = Config::read(file)?;
         let source = match &self.script {
             Some(script) => Source::Script(script.clone()),
             None => Source::Model(config.model_path(file)?.to_owned()),
         };
-        Ok((config, source))
+        let formats = Formats::read(&config.model.tool_formats)?;
+        Ok((config, source, formats))
     }
 
     /// The same, and the headers of the model's files must be those of one that can be served. No weight is read.
@@ -57,7 +60,7 @@ impl Origin {
     /// # Errors
     /// What is wrong with the configuration, or with the model that it names.
     pub fn check_model(&self) -> Result<(), Failure> {
-        let (_, Source::Model(model)) = self.check()? else {
+        let (_, Source::Model(model), _) = self.check()? else {
             return Ok(());
         };
         let failed =

@@ -87,7 +87,8 @@ impl Reloader {
         bus: &Bus,
     ) -> Result<&'static str, ReloadError> {
         let origin = self.origin.clone();
-        let (config, source) = tokio::task::spawn_blocking(move || origin.read()).await??;
+        let (config, source, formats) =
+            tokio::task::spawn_blocking(move || origin.read()).await??;
         let replaced = match source {
             Source::Model(path) => {
                 let settings = source::settings(&path, &config);
@@ -99,6 +100,7 @@ impl Reloader {
             Source::Script(_) => Replaced::Nothing,
         };
         let same = self.config == config;
+        engine.set_formats(formats);
         self.enforce(config, engine, bus);
         Ok(match replaced {
             Replaced::Nothing if same => "nothing has changed",

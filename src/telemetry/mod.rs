@@ -16,6 +16,9 @@ pub enum FinishReason {
     Length,
     /// The end of the context.
     Context,
+    /// The model calls tools, and waits for what they say.
+    #[serde(rename = "tool_calls")]
+    ToolCalls,
     /// The time that its caller gave it is over.
     Deadline,
     Cancelled,
@@ -35,6 +38,7 @@ impl FinishReason {
             Self::Stop => "stop",
             Self::Length => "length",
             Self::Context => "context",
+            Self::ToolCalls => "tool_calls",
             Self::Deadline => "deadline",
             Self::Cancelled => "cancelled",
             Self::Error => "error",

@@ -138,23 +138,16 @@ async fn say(
         name: format!(":1.{user}").into(),
         user,
     };
-    let message = Message {
-        role: Role::User,
-        content: question.to_owned(),
+    let message = Message::new(Role::User, question.to_owned());
+    let sampling = Parameters {
+        temperature: if user % 2 == 1 { 0.8 } else { 0.0 },
+        repetition_penalty: 1.1,
+        seed: user.into(),
+        ..Parameters::default()
     };
     let options = Options {
-        max_tokens,
-        sampling: Parameters {
-            temperature: if user % 2 == 1 { 0.8 } else { 0.0 },
-            repetition_penalty: 1.1,
-            seed: user.into(),
-            ..Parameters::default()
-        },
-        stop: Vec::new(),
-        thinking: None,
-        grammar: None,
         priority,
-        deadline: None,
+        ..Options::new(max_tokens, sampling)
     };
     let begun = Instant::now();
     let asked = engine.generate(client, vec![message], options).await;
@@ -171,7 +164,7 @@ async fn say(
                 first.get_or_insert(now - begun);
                 last = now;
             }
-            Event::Likelihood(_) => {}
+            Event::Likelihood(_) | Event::Reasoning(_) | Event::Call(_) => {}
             Event::Done(outcome) => {
                 let first = first.unwrap_or_else(|| begun.elapsed());
                 return Heard {

@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ganglion::engine::runner::Backend;
-use ganglion::engine::{Client, Event, Handle, Message, Options, Outcome, Priority, Role};
-use ganglion::guide::{Grammar, Grammars, Limits, Next};
+use ganglion::engine::{Client, Event, Handle, Message, Options, Outcome, Role};
+use ganglion::guide::{self, Grammar, Grammars, Limits, Next, Thoughts};
+use ganglion::model::language::Words;
 use ganglion::model::{Checkpoint, Language};
 use ganglion::sampler::Parameters;
+use ganglion::tools::{Format, Tools, Writing};
 
 const SMALL: &str = r#"{"type": "object", "properties": {"action": {"enum": ["go", "stop", "turn"]}, "why": {"type": "string",
     "maxLength": 200}, "metres": {"type": "number"}}, "required": ["action", "why", "metres"], "additionalProperties": false}"#;
@@ -31,12 +33,13 @@ fn main() {
         Some("cuda") => Backend::Cuda,
         _ => Backend::Cpu,
     };
-    masks(&model);
+    let words = masks(&model);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(answers(model, backend));
+    runtime.block_on(answers(model, backend, &words));
 }
 
-fn guided() -> [(&'static str, Grammar); 2] {
+/// The same tools as JSON alone, and as calls in the format of Hermes and Qwen.
+fn guided(words: &Words) -> [(&'static str, Grammar); 3] {
     let tool = |at| {
         format!(
             r#"{{"type": "object", "properties": {{"name": {{"const": "tool_{at}_of_the_robot"}}, "arguments": {{"type": "object",
@@ -45,17 +48,36 @@ fn guided() -> [(&'static str, Grammar); 2] {
         )
     };
     let tools: Vec<_> = (0..TOOLS).map(tool).collect();
+    let function = |at| {
+        format!(
+            r#"{{"type": "function", "function": {{"name": "tool_{at}_of_the_robot", "parameters": {{"type": "object",
+            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", "maxLength": 60}}}}, "required": ["x{at}"]}}}}}}"#
+        )
+    };
+    let functions: Vec<_> = (0..TOOLS).map(function).collect();
+    let offer = format!("[{}]", functions.join(", "));
+    let offer = Tools::read(&offer, Some("required"), true).expect("they are tools");
+    let hermes = include_str!("../../config/tools/hermes.toml");
+    let hermes = Format::parse("hermes", hermes).expect("it is a format");
+    let writing = Writing::new(hermes.into(), words.clone());
     [
         ("a small schema", Grammar::JsonSchema(SMALL.into())),
         (
             "260 tools",
             Grammar::JsonSchema(format!(r#"{{"anyOf": [{}]}}"#, tools.join(", "))),
         ),
+        (
+            "260 tools, called",
+            Grammar::Tools {
+                lark: writing.grammar(&offer, guide::spaced),
+                bytes: 0,
+            },
+        ),
     ]
 }
 
 /// Random answers: of what may come next, anything comes next.
-fn masks(model: &Path) {
+fn masks(model: &Path) -> Words {
     let checkpoint = Checkpoint::open(model).expect("a model");
     let source = checkpoint.language_source().expect("it has a tokenizer");
     let language = Language::load(source).expect("it is known");
@@ -71,10 +93,10 @@ fn masks(model: &Path) {
         "\nwhat may come next, us        compiled    masks      p50      p99     most   forced"
     );
     let mut random = fastrand::Rng::with_seed(17);
-    for (name, grammar) in guided() {
+    for (name, grammar) in guided(&language.words()) {
         let begun = Instant::now();
         let first = grammars
-            .guide(&grammar, Limits::USUAL, &[], false)
+            .guide(&grammar, Limits::USUAL, &[], Thoughts::NONE)
             .expect("it is allowed");
         let compiled = begun.elapsed();
         let (mut times, mut forced, mut tokens) = (Vec::new(), 0, 0);
@@ -116,19 +138,20 @@ fn masks(model: &Path) {
             100 * forced / tokens.max(1)
         );
     }
+    language.words()
 }
 
 fn micros(time: Duration) -> f64 {
     1e6 * time.as_secs_f64()
 }
 
-async fn answers(model: PathBuf, backend: Backend) {
+async fn answers(model: PathBuf, backend: Backend, words: &Words) {
     let engine = engine::start(model, backend).await;
     println!("\ntokens/s                        1 answer  8 together");
     let free = [("free", None)];
     let all = free
         .into_iter()
-        .chain(guided().map(|(name, grammar)| (name, Some(grammar))));
+        .chain(guided(words).map(|(name, grammar)| (name, Some(grammar))));
     for (name, grammar) in all {
         let mut rates = Vec::new();
         for callers in [1, 8] {
@@ -155,22 +178,18 @@ async fn say(engine: &Handle, user: u32, grammar: Option<Grammar>) -> Outcome {
         name: format!(":1.{user}").into(),
         user,
     };
-    let message = Message {
-        role: Role::User,
-        content: "What does the robot do next, and why? Answer at length.".to_owned(),
+    let message = Message::new(
+        Role::User,
+        "What does the robot do next, and why? Answer at length.".to_owned(),
+    );
+    let sampling = Parameters {
+        temperature: 0.8,
+        seed: user.into(),
+        ..Parameters::default()
     };
     let options = Options {
-        max_tokens: TOKENS,
-        sampling: Parameters {
-            temperature: 0.8,
-            seed: user.into(),
-            ..Parameters::default()
-        },
-        stop: Vec::new(),
-        thinking: None,
         grammar,
-        priority: Priority::Normal,
-        deadline: None,
+        ..Options::new(TOKENS, sampling)
     };
     let asked = engine.generate(client, vec![message], options).await;
     let mut ticket = asked.expect("it is accepted");

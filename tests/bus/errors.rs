@@ -14,6 +14,7 @@ use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon, LIMITS, eventually, until};
 use crate::support::plain;
 use crate::support::private_bus::PrivateBus;
+use crate::tools::TOOLS;
 
 /// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only one who does not
 /// read: `turns.rs` has that.
@@ -72,6 +73,11 @@ impl Seen {
         let completed = client.manager.complete(text, options()).await;
         self.saw("Manager.Complete", completed, error);
         self.saw("Session.Send", session.send(text, options()).await, error);
+        let message = || [("user", fields([("content", text.into())]))];
+        let replied = session.reply(&message(), options()).await;
+        self.saw("Session.Reply", replied, error);
+        let replied = session.submit_reply(&message(), options()).await;
+        self.saw("Session.SubmitReply", replied, error);
     }
 }
 
@@ -101,6 +107,12 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
         .await;
     let opened = client.manager.open_session(unknown()).await;
     seen.saw("Manager.OpenSession", opened, "InvalidOption");
+    // A script calls none.
+    let tools = || fields([("tools", TOOLS.into())]);
+    seen.asking_with(&client, &session, "a", tools, "NotSupported")
+        .await;
+    let opened = client.manager.open_session(tools()).await;
+    seen.saw("Manager.OpenSession", opened, "NotSupported");
     let long = "x".repeat(2 << 20);
     let opened = client
         .manager
@@ -135,6 +147,10 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
     );
     let submitted = theirs.submit("a", fields([])).await;
     seen.saw("Session.Submit", submitted, "NotOwner");
+    let replied = theirs.reply(&[], fields([])).await;
+    seen.saw("Session.Reply", replied, "NotOwner");
+    let replied = theirs.submit_reply(&[], fields([])).await;
+    seen.saw("Session.SubmitReply", replied, "NotOwner");
     seen.saw("Session.Messages", theirs.messages().await, "NotOwner");
     seen.saw("Session.Rewind", theirs.rewind(1).await, "NotOwner");
     seen.saw("Session.Clear", theirs.clear().await, "NotOwner");
@@ -158,18 +174,7 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
     let held = client.manager.hold("twice").await;
     seen.saw("Manager.Hold", held, "Busy");
 
-    let plain = Client::on(plain::connect(&daemon.bus).await).await;
-    let own = plain.manager.open_session(fields([])).await.unwrap();
-    let own = plain.session(own).await;
-    let generated = ask(&plain, "a", fields([])).await;
-    seen.saw("Manager.Generate", generated, "NotSupported");
-    seen.saw(
-        "Session.Send",
-        own.send("a", fields([])).await,
-        "NotSupported",
-    );
-    let held = plain.manager.hold("a").await;
-    seen.saw("Manager.Hold", held, "NotSupported");
+    refused_to_connections_without_descriptors(seen, &daemon).await;
 
     seen.saw(
         "Manager.Reload",
@@ -187,6 +192,21 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
         diagnostics.dump_graph().await,
         "NotSupported",
     );
+}
+
+async fn refused_to_connections_without_descriptors(seen: &mut Seen, daemon: &Daemon) {
+    let plain = Client::on(plain::connect(&daemon.bus).await).await;
+    let own = plain.manager.open_session(fields([])).await.unwrap();
+    let own = plain.session(own).await;
+    let generated = ask(&plain, "a", fields([])).await;
+    seen.saw("Manager.Generate", generated, "NotSupported");
+    seen.saw(
+        "Session.Send",
+        own.send("a", fields([])).await,
+        "NotSupported",
+    );
+    let held = plain.manager.hold("a").await;
+    seen.saw("Manager.Hold", held, "NotSupported");
 }
 
 async fn refused_while_one_is_answered(seen: &mut Seen) {

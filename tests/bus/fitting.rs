@@ -48,6 +48,7 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
                 told += logprobs.len();
                 assert!(logprobs.iter().all(|one| one.best.is_empty()));
             }
+            Frame::Reasoning { .. } | Frame::ToolCall { .. } => panic!("{frame:?}"),
             Frame::Done { usage, .. } => tokens = Some(usage.completion_tokens as usize),
         }
     }

@@ -1,5 +1,6 @@
 //! `ask`: what it takes from standard input, its one JSON object, and what it says while nothing comes.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -7,6 +8,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::{ctl, finish, run, run_with_input};
 use crate::support::daemon::{Daemon, eventually};
+use crate::support::served::Served;
+use crate::tools::{TOOLS, fits, hermes};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_piped_belongs_to_the_question() {
@@ -106,5 +109,67 @@ async fn a_load_is_told_to_whoever_waits_for_it() {
         if told.contains("the model is being loaded") {
             break;
         }
+    }
+}
+
+/// The program is run for each call, and told what it is to do; the model calls until it is told not to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_does_what_the_model_calls() {
+    let mut served = Served::with(&hermes());
+    served
+        .start("kv.context = 512\nsampling.max_tokens = 90\nmodel.thinking = false\n")
+        .await;
+    let file = |name: &str, text: &str| {
+        let path = served.folder.path().join(name);
+        std::fs::write(&path, text).expect("it is written");
+        path.display().to_string()
+    };
+    let tools = file("tools.json", TOOLS);
+    let done = file("done", "");
+    let robot = format!("#!/bin/sh\necho \"$1 $(cat)\" >>{done}\necho bump\n");
+    let robot = file("robot.sh", &robot);
+    std::fs::set_permissions(&robot, std::fs::Permissions::from_mode(0o755)).expect("it runs");
+    let ask = [
+        "--bus",
+        served.bus.text(),
+        "ask",
+        "--tools",
+        &tools,
+        "--tool-choice",
+        "required",
+        "--one-call",
+    ];
+    let asked = run(&[&ask[..], &["--json", "hello"]].concat()).await;
+    assert_eq!(asked.code, Some(0), "{asked:?}");
+    let said: Value = serde_json::from_str(&asked.stdout).expect("one object");
+    let function = &said["tool_calls"][0]["function"];
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    assert!(
+        fits(&text(&function["name"]), &text(&function["arguments"])),
+        "{said}"
+    );
+    assert_eq!(said["finish_reason"], "tool_calls");
+
+    let bus = served.bus.text();
+    let likely = ["--json", "--logprobs", "2", "--max-tokens", "3", "hello"];
+    let asked = run(&[&["--bus", bus, "ask"], &likely[..]].concat()).await;
+    let said: Value = serde_json::from_str(&asked.stdout).expect("one object");
+    let told = said["logprobs"].as_array().expect("an array");
+    assert!(!told.is_empty() && told.len() <= 3, "{said}");
+    assert!(
+        told.iter().all(|one| one["best"][1]["logprob"].is_f64()),
+        "{said}"
+    );
+
+    let asked = run(&[&ask[..], &["--call", &robot, "hello"]].concat()).await;
+    // It may call again and again.
+    assert!(matches!(asked.code, Some(0 | 1)), "{asked:?}");
+    let done = std::fs::read_to_string(done).expect("it ran");
+    let lines: Vec<_> = done.lines().collect();
+    assert!(!lines.is_empty(), "{asked:?}");
+    for line in lines {
+        let (name, arguments) = line.split_once(' ').expect("both");
+        assert!(fits(name, arguments), "{line}");
+        assert!(asked.stderr.contains(line), "{asked:?}");
     }
 }

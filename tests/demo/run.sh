@@ -30,6 +30,7 @@ trap 'exit 143' TERM HUP
 cat >"$folder/gangliond.toml" <<TOML
 [model]
 path = '$model'
+tool_formats = '$PWD/config/tools'
 [kv]
 context = 2048
 TOML

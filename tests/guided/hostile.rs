@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ganglion::guide::{Grammar, Grammars, Guide, Limits, Next};
+use ganglion::guide::{Grammar, Grammars, Guide, Limits, Next, Thoughts};
 use ganglion::model::{Checkpoint, Language};
 
 use crate::support::tiny_gguf;
@@ -98,7 +98,7 @@ fn a_grammar_that_wants_too_much_is_refused_and_bounded() {
     grammars.prepare();
     for (name, grammar) in hostile() {
         let (begun, before) = (Instant::now(), peak());
-        let made = grammars.guide(&grammar, Limits::USUAL, &[], false);
+        let made = grammars.guide(&grammar, Limits::USUAL, &[], Thoughts::NONE);
         let compiled = begun.elapsed();
         let (mut steps, mut longest) = (0, Duration::ZERO);
         let outcome = match made {

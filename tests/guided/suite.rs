@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ganglion::guide::{Grammar, Grammars, Guide, Limits, Next};
+use ganglion::guide::{Grammar, Grammars, Guide, Limits, Next, Thoughts};
 use ganglion::model::language::Words;
 use ganglion::model::{Checkpoint, Language};
 use serde_json::{Map, Value};
@@ -125,7 +125,7 @@ fn the_public_suite_is_accepted_and_rejected() {
             let schema = &group["schema"];
             let grammar = Grammar::JsonSchema(schema.to_string());
             count.schemas += 1;
-            let guide = match grammars.guide(&grammar, Limits::USUAL, &[], false) {
+            let guide = match grammars.guide(&grammar, Limits::USUAL, &[], Thoughts::NONE) {
                 Ok(guide) => guide,
                 Err(why) => {
                     count.refused += 1;

@@ -23,10 +23,7 @@ fn language(template: &str) -> Result<Language, LanguageError> {
 }
 
 fn say(language: &Language, text: &str) -> Result<String, LanguageError> {
-    let message = Message {
-        role: Role::User,
-        content: text.into(),
-    };
+    let message = Message::new(Role::User, text);
     Ok(language.prompt(&[message], None)?.text())
 }
 
@@ -94,10 +91,7 @@ fn long_conversations_are_within_the_bounds() {
     let template = "{% for m in messages %}{{ m.role + ': ' + m.content|trim }}\n{% endfor %}";
     let language = language(template).unwrap();
     let content = "All that a robot has seen. ".repeat(40);
-    let message = Message {
-        role: Role::User,
-        content: content.clone(),
-    };
+    let message = Message::new(Role::User, content.clone());
     let begun = std::time::Instant::now();
     let prompt = language.prompt(&vec![message; 8192], None).unwrap();
     println!("8192 messages: {:?}", begun.elapsed());

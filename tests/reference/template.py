@@ -1,6 +1,6 @@
 """Renders chat templates as Hugging Face's transformers does: jobs on stdin, texts on stdout (JSON).
 
-A job is {"template", "variables", "messages"}, with messages as pairs of role and content. The environment is the one that transformers documents for chat templates.
+A job is {"template", "variables", "messages"}, with messages as pairs of role and content, or as objects. The environment is the one that transformers documents for chat templates.
 """
 
 import datetime
@@ -30,7 +30,9 @@ environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strft
 
 texts = []
 for job in json.load(sys.stdin):
-    messages = [{"role": role, "content": content} for role, content in job["messages"]]
+    messages = [
+        one if isinstance(one, dict) else {"role": one[0], "content": one[1]} for one in job["messages"]
+    ]
     try:
         template = environment.from_string(job["template"])
         texts.append(template.render(messages=messages, **job["variables"]))

@@ -19,6 +19,11 @@ pub(crate) fn schemas() -> bool {
     file("target/schemas/draft2020-12", "make deps")
 }
 
+/// Chat templates of well-known models.
+pub(crate) fn templates() -> bool {
+    file("target/templates", "make deps")
+}
+
 /// Programs that a search finds.
 pub(crate) fn programs(names: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,6 +1,7 @@
 //! gangliond with a tiny model on a bus of its own, started as often as a test wants.
 
 use super::daemon::Client;
+use super::gguf_writer::GgufWriter;
 use super::private_bus::PrivateBus;
 use super::process::Process;
 use super::tiny_gguf;
@@ -14,9 +15,13 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn new() -> Self {
+        Self::with(&tiny_gguf::with_vocabulary())
+    }
+
+    pub(crate) fn with(gguf: &GgufWriter) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let model = folder.path().join("tiny.gguf");
-        std::fs::write(model, tiny_gguf::with_vocabulary().file()).expect("it is written");
+        std::fs::write(model, gguf.file()).expect("it is written");
         Self {
             bus: PrivateBus::start(),
             folder,
@@ -29,8 +34,9 @@ impl Served {
         drop(self.daemon.take());
         let model = self.folder.path().join("tiny.gguf");
         let config = format!(
-            "backend = 'cpu'\nmodel.path = '{}'\n{more}",
-            model.display()
+            "backend = 'cpu'\nmodel.path = '{}'\nmodel.tool_formats = '{}/config/tools'\n{more}",
+            model.display(),
+            env!("CARGO_MANIFEST_DIR")
         );
         self.daemon = Some(Process::serving(&self.bus, &config).await);
         Client::connect(&self.bus).await

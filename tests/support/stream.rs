@@ -38,8 +38,7 @@ impl Reader {
             .await
             .expect("the pipe is read")?;
         let frame = Frame::from_line(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let (Frame::Text { seq, .. } | Frame::Done { seq, .. }) = &frame;
-        assert_eq!(*seq, self.seq, "frames are numbered without a gap");
+        assert_eq!(frame.seq(), self.seq, "frames are numbered without a gap");
         self.seq += 1;
         Some(frame)
     }
@@ -59,6 +58,7 @@ impl Reader {
                 .expect("the stream ends with a last frame")
             {
                 Frame::Text { text: more, .. } => text.push_str(&more),
+                Frame::Reasoning { .. } | Frame::ToolCall { .. } => {}
                 Frame::Done {
                     finish_reason,
                     usage,

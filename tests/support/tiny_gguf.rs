@@ -24,14 +24,19 @@ pub(crate) fn with_vocabulary() -> GgufWriter {
 
 /// The same with another chat template.
 pub(crate) fn with_template(template: &str) -> GgufWriter {
-    let mut gguf = without_template("tiny", 0);
+    with_tokens(template, &[])
+}
+
+/// The same, and with more tokens: no text becomes one of them, nor is one told as text.
+pub(crate) fn with_tokens(template: &str, more: &[&str]) -> GgufWriter {
+    let mut gguf = without_template("tiny", 0, more);
     gguf.string(TEMPLATE, template);
     gguf
 }
 
 /// The same under another name, and with the bytes in another order: to this model each text is another one.
 pub(crate) fn speaking(name: &str, first_byte: usize) -> GgufWriter {
-    let mut gguf = without_template(name, first_byte);
+    let mut gguf = without_template(name, first_byte, &[]);
     gguf.string(
         TEMPLATE,
         "{% for message in messages %}<|start|>{{ message.role }}: {{ message.content }}<|end|>{% endfor %}\
@@ -40,14 +45,20 @@ pub(crate) fn speaking(name: &str, first_byte: usize) -> GgufWriter {
     gguf
 }
 
-fn without_template(name: &str, first_byte: usize) -> GgufWriter {
+fn without_template(name: &str, first_byte: usize, more: &[&str]) -> GgufWriter {
     let mut gguf = convert(name);
     let mut tokens = vocabulary(512);
+    for (token, one) in tokens.iter_mut().rev().zip(more) {
+        (*one).clone_into(token);
+    }
     tokens[2..][..256].rotate_left(first_byte);
     let merges = ["h e".into(), "l l".into(), "ll o".into(), "he llo".into()];
     let types: Vec<i32> = tokens
         .iter()
-        .map(|token| if token.starts_with('<') { 3 } else { 1 })
+        .map(|token| {
+            let named = token.starts_with("<|") || more.contains(&token.as_str());
+            if named { 3 } else { 1 }
+        })
         .collect();
     gguf.string("tokenizer.ggml.model", "gpt2")
         .string("tokenizer.ggml.pre", "smollm")

@@ -2,6 +2,7 @@
 
 use ganglion::engine::{Codec, Limit, Refusal};
 use ganglion::model::Role;
+use ganglion::model::language::Manner;
 use serde_json::Value;
 
 use super::{decode, load, path, says, smollm2};
@@ -102,7 +103,9 @@ fn what_has_too_many_bytes_has_too_many_tokens() {
     // Line breaks, dashes or blanks: repeated they are still the fewest tokens that so many bytes can be.
     let token = token.expect("one token is the longest");
     let codec = Codec::Model(language);
-    let encode = |text: &str, context| codec.encode(&[says(Role::User, text)], None, None, context);
+    let encode = |text: &str, context| {
+        codec.encode(&[says(Role::User, text)], None, Manner::default(), context)
+    };
     let fits = token.repeat(40);
     let prompt = encode(&fits, 2047).expect("it is far from the limit");
     let needs = prompt.tokens.len() + 1;
@@ -133,7 +136,7 @@ fn what_has_too_many_bytes_has_too_many_tokens() {
     codec
         .admit(&long, 2047)
         .expect("it has to be rendered first");
-    let refused = codec.encode(&long, None, None, 2047);
+    let refused = codec.encode(&long, None, Manner::default(), 2047);
     assert!(
         matches!(refused, Err(Refusal::PromptBytes { .. })),
         "{refused:?}"

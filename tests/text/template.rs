@@ -71,7 +71,7 @@ fn templates_render_as_jinja2_renders_them() {
         for (messages, thinking) in conversations() {
             let rows = messages
                 .iter()
-                .map(|Message { role, content }| json!([role.name(), content]));
+                .map(|Message { role, content, .. }| json!([role.name(), content]));
             let mut variables = json!({
                 "add_generation_prompt": true,
                 "tools": null, "documents": null,
@@ -135,4 +135,18 @@ fn a_model_can_think_if_its_template_asks_whether_it_is_to() {
     }
     assert!(load(qwen3_style()).can_think());
     assert!(!load(smollm2()).can_think());
+}
+
+/// transformers has templates mark what is learnt from; here that changes nothing.
+#[test]
+fn what_is_marked_for_training_is_rendered() {
+    let mut vocabulary = qwen3_style();
+    vocabulary.chat_template = Some(
+        "{% for m in messages %}\n{%- generation -%} {{ m.content }} {%- endgeneration -%}\n{% endfor %}."
+            .into(),
+    );
+    let prompt = load(vocabulary)
+        .prompt(&[says(Role::User, "x")], None)
+        .unwrap();
+    assert_eq!(prompt.text(), "x.");
 }

@@ -21,7 +21,7 @@ fn second_turn(
     messages.push(says(Role::User, "And the door?"));
     let anew = language.prompt(&messages, None).unwrap();
     let next = language
-        .continue_prompt(&first, answer, answer_tokens, &messages, None)
+        .continue_prompt(&first, answer_tokens, &messages, None)
         .unwrap();
     assert_eq!(next.text(), anew.text());
     (

@@ -32,6 +32,17 @@ pub(crate) fn tell(text: &str) {
     let _ = writeln!(stderr.lock(), "{}", shown(text, &stderr));
 }
 
+/// Writes a piece of what a model thinks to standard error at once: dimmed where a person reads it.
+pub(crate) fn think(text: &str) {
+    let stderr = io::stderr();
+    let shown = shown(text, &stderr);
+    let _ = if stderr.is_terminal() {
+        write!(stderr.lock(), "\x1b[2m{shown}\x1b[22m")
+    } else {
+        write!(stderr.lock(), "{shown}")
+    };
+}
+
 /// As `to` may have it.
 fn shown<'a>(text: &'a str, to: &impl IsTerminal) -> Cow<'a, str> {
     if to.is_terminal() {

@@ -31,15 +31,7 @@ fn engine() -> (Handle, Inbox) {
 }
 
 fn options() -> Options {
-    Options {
-        max_tokens: 9,
-        sampling: crate::sampler::Parameters::default(),
-        stop: Vec::new(),
-        thinking: None,
-        grammar: None,
-        priority: Priority::default(),
-        deadline: None,
-    }
+    Options::new(9, crate::sampler::Parameters::default())
 }
 
 async fn try_send(engine: &Handle, session: SessionId) -> Result<Ticket, Refusal> {
@@ -95,7 +87,7 @@ fn turn(inbox: &Inbox) -> Turn {
 fn answer(inbox: &Inbox) {
     let tokens = Some(vec![1, 2]);
     let answer = Answer {
-        text: "a b".into(),
+        message: Message::new(Role::Assistant, "a b"),
         tokens,
     };
     turn(inbox).finish(FinishReason::Stop, Usage::default(), Some(answer));
@@ -171,6 +163,7 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         messages: Vec::new(),
         prompt: None,
         guide: None,
+        writing: None,
         options: options(),
         accepted: std::time::Instant::now(),
         deadline: None,
@@ -236,11 +229,7 @@ async fn prompts_that_wait_to_be_encoded_are_bounded() {
     engine.set_limits(limits);
     let ask = |client: Client| {
         let engine = engine.clone();
-        let content = "a b".into();
-        let messages = vec![Message {
-            role: Role::User,
-            content,
-        }];
+        let messages = vec![Message::new(Role::User, "a b")];
         tokio::spawn(async move { engine.generate(client, messages, options()).await })
     };
     let places = || engine.shared.queue.lock().places.len();
@@ -288,11 +277,7 @@ async fn users_take_turns() {
     let mut tickets = Vec::new();
     for user in [1, 1, 1, 1, 1, 1, 2] {
         let client = Client { user, ..CLIENT() };
-        let content = "a b".into();
-        let messages = vec![Message {
-            role: Role::User,
-            content,
-        }];
+        let messages = vec![Message::new(Role::User, "a b")];
         tickets.push(engine.generate(client, messages, options()).await.unwrap());
     }
     let first = turn(&inbox);

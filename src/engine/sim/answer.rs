@@ -1,6 +1,6 @@
 //! What the scripted engine says: the words of the question, again and again.
 
-use crate::engine::{Answer, FinishReason, Message, Options};
+use crate::engine::{Answer, FinishReason, Message, Options, Role};
 use crate::model::language::Prompt;
 
 /// A whole answer, known before its first token.
@@ -58,7 +58,7 @@ impl Scripted {
         let tokens = Prompt::from_words(text.split_whitespace()).tokens;
         Answer {
             tokens: (!self.cut).then_some(tokens),
-            text,
+            message: Message::new(Role::Assistant, text),
         }
     }
 }
@@ -66,27 +66,21 @@ impl Scripted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Priority;
-    use crate::model::Role;
     use crate::sampler::Parameters;
 
     fn say(tokens: usize, max_tokens: usize, stop: &[&str]) -> (String, FinishReason, bool) {
-        let messages = [Message {
-            role: Role::User,
-            content: "one two".into(),
-        }];
+        let messages = [Message::new(Role::User, "one two")];
         let options = Options {
-            max_tokens,
-            sampling: Parameters::default(),
             stop: stop.iter().map(ToString::to_string).collect(),
-            thinking: None,
-            grammar: None,
-            priority: Priority::default(),
-            deadline: None,
+            ..Options::new(max_tokens, Parameters::default())
         };
         let scripted = Scripted::new(tokens, 7, &messages, &options);
         let answer = scripted.answer(scripted.pieces.len());
-        (answer.text, scripted.reason, answer.tokens.is_some())
+        (
+            answer.message.content,
+            scripted.reason,
+            answer.tokens.is_some(),
+        )
     }
 
     #[test]

@@ -161,7 +161,7 @@ impl Served<'_> {
         match speak(&turn, script, &scripted, &mut usage) {
             Err(Interrupted::Ended(reason)) => {
                 let answer = scripted.answer(usage.completion_tokens as usize);
-                let answer = (!answer.text.is_empty()).then_some(answer);
+                let answer = (!answer.message.content.is_empty()).then_some(answer);
                 keep(&mut self.kept(), &turn, &prompt, answer.as_ref());
                 turn.finish(reason, usage, answer);
             }

@@ -7,6 +7,8 @@
 
 use std::collections::HashSet;
 
+use serde_json::Value;
+
 use crate::model::language::LanguageError;
 use crate::model::tokenizer::{Special, Specials};
 
@@ -52,6 +54,21 @@ impl<'a> Guard<'a> {
             }
         }
         marked
+    }
+
+    /// JSON with every special spelling in its texts and names broken.
+    pub(in crate::model) fn mark_json(&self, json: &Value) -> Value {
+        let whole = |text: &String| self.mark(text, |_| true);
+        match json {
+            Value::String(text) => whole(text).into(),
+            Value::Array(each) => each.iter().map(|one| self.mark_json(one)).collect(),
+            Value::Object(members) => {
+                let marked = members.iter();
+                let marked = marked.map(|(name, one)| (whole(name), self.mark_json(one)));
+                Value::Object(marked.collect())
+            }
+            other => other.clone(),
+        }
     }
 
     pub(in crate::model) fn unmark(&self, text: &str) -> String {

@@ -17,10 +17,11 @@ pub(super) use guard::Guard;
 pub use serve::serve_if_asked;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::language::LanguageError;
 use super::tokenizer::{Names, Specials};
-use super::{Message, Role};
+use super::{Call, Message, Role};
 use renderer::Renderer;
 
 /// Real templates are below 50 KB.
@@ -38,7 +39,7 @@ pub(super) struct ChatTemplate {
 struct Variables<'a> {
     messages: Vec<Turn<'a>>,
     add_generation_prompt: bool,
-    tools: (),
+    tools: Option<&'a Value>,
     documents: (),
     #[serde(skip_serializing_if = "Option::is_none")]
     bos_token: Option<&'a str>,
@@ -50,10 +51,41 @@ struct Variables<'a> {
     enable_thinking: Option<bool>,
 }
 
+/// A message as transformers hands it to templates.
 #[derive(Debug, Serialize)]
 struct Turn<'a> {
     role: &'static str,
     content: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reasoning_content: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Called<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Called<'a> {
+    id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    /// Templates expect an object, and write it themselves.
+    arguments: Value,
+}
+
+/// What a rendering is to say besides the messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner<'a> {
+    /// The template's `enable_thinking`, where it has one.
+    pub thinking: Option<bool>,
+    /// A JSON array, as OpenAI's API has it.
+    pub tools: Option<&'a Value>,
 }
 
 impl ChatTemplate {
@@ -68,12 +100,9 @@ impl ChatTemplate {
             renderer: Renderer::start(&source)?,
             source,
         };
-        let question = Message {
-            role: Role::User,
-            content: "Hello".into(),
-        };
+        let question = Message::new(Role::User, "Hello");
         // A template may refuse a conversation, but one that has to be stopped would stop every answer.
-        match template.render(&[question], names, None) {
+        match template.render(&[question], names, Manner::default()) {
             Err(error @ (LanguageError::Stopped(_) | LanguageError::Process(_))) => Err(error),
             _ => Ok(template),
         }
@@ -84,14 +113,33 @@ impl ChatTemplate {
         self.source.contains("enable_thinking")
     }
 
-    /// Protects the messages of one rendering.
+    /// The program itself.
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Protects the messages of one rendering, and its tools.
     pub(super) fn guard<'a>(
         &self,
         specials: &'a Specials,
         messages: &[Message],
+        tools: Option<&Value>,
     ) -> Result<Guard<'a>, LanguageError> {
-        let contents = messages.iter().map(|message| message.content.as_str());
-        Guard::new(specials, contents.chain([self.source.as_str()]))
+        let tools = tools.map(Value::to_string);
+        let said = messages.iter().flat_map(|message| {
+            let calls = message.calls.iter();
+            let calls = calls.flat_map(
+                |Call {
+                     id,
+                     name,
+                     arguments,
+                 }| [id, name, arguments],
+            );
+            let texts = [&message.content, &message.reasoning];
+            texts.into_iter().chain(&message.call_id).chain(calls)
+        });
+        let texts = said.chain(&tools).map(String::as_str);
+        Guard::new(specials, texts.chain([self.source.as_str()]))
     }
 
     /// The conversation as text, ending where the answer begins.
@@ -99,16 +147,12 @@ impl ChatTemplate {
         &self,
         messages: &[Message],
         names: &Names,
-        thinking: Option<bool>,
+        Manner { thinking, tools }: Manner<'_>,
     ) -> Result<String, LanguageError> {
-        let messages = messages.iter().map(|Message { role, content }| Turn {
-            role: role.name(),
-            content,
-        });
         let variables = Variables {
-            messages: messages.collect(),
+            messages: messages.iter().map(Turn::of).collect(),
             add_generation_prompt: true,
-            tools: (),
+            tools,
             documents: (),
             bos_token: names.bos.as_deref(),
             eos_token: names.eos.as_deref(),
@@ -118,5 +162,26 @@ impl ChatTemplate {
         let variables = serde_json::to_vec(&variables)
             .map_err(|error| LanguageError::Template(error.to_string()))?;
         self.renderer.render(&self.source, &variables)
+    }
+}
+
+impl<'a> Turn<'a> {
+    fn of(message: &'a Message) -> Self {
+        let calls = message.calls.iter().map(|call| Called {
+            id: &call.id,
+            kind: "function",
+            function: Function {
+                name: &call.name,
+                // Whoever made it has checked that it is JSON.
+                arguments: serde_json::from_str(&call.arguments).unwrap_or_default(),
+            },
+        });
+        Self {
+            role: message.role.name(),
+            content: &message.content,
+            reasoning_content: &message.reasoning,
+            tool_calls: calls.collect(),
+            tool_call_id: message.call_id.as_deref(),
+        }
     }
 }

@@ -106,8 +106,35 @@ fn compile(
 ) -> Result<String, minijinja::Error> {
     let source = String::from_utf8(source)
         .map_err(|error| minijinja::Error::new(ErrorKind::SyntaxError, error.to_string()))?;
-    environment.add_template_owned(NAME, source)?;
+    environment.add_template_owned(NAME, without_marks(&source))?;
     Ok(String::new())
+}
+
+/// transformers lets a template mark what an assistant said, for training: `{% generation %}`. What a block is that always
+/// is rendered Jinja knows, too.
+fn without_marks(source: &str) -> String {
+    let mut written = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some((before, inside, after)) = rest.split_once("{%").and_then(|(before, after)| {
+        let (inside, after) = after.split_once("%}")?;
+        Some((before, inside, after))
+    }) {
+        let word = inside.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
+        let instead = match word {
+            "generation" => Some("if true"),
+            "endgeneration" => Some("endif"),
+            _ => None,
+        };
+        let inside = match instead {
+            Some(instead) => inside.replace(word, instead),
+            None => inside.to_owned(),
+        };
+        for part in [before, "{%", &inside, "%}"] {
+            written.push_str(part);
+        }
+        rest = after;
+    }
+    written + rest
 }
 
 fn render(environment: &Environment<'_>, variables: &[u8]) -> Result<String, minijinja::Error> {

@@ -9,14 +9,15 @@ mod words;
 pub use super::tokenizer::Decoder;
 pub use error::LanguageError;
 pub use prompt::{Prompt, Rendered};
-pub use words::Words;
+pub use words::{Part, Words};
 
 use std::sync::Arc;
 
-use super::chat::ChatTemplate;
+pub use super::chat::Manner;
+use super::chat::{ChatTemplate, Guard};
 use super::checkpoint::LanguageSource;
 use super::tokenizer::{Piece, Special, Tokenizer};
-use super::{Message, Role};
+use super::{Call, Message, Role};
 use prompt::{Segment, Segments};
 
 /// Tokenizer and chat template.
@@ -59,11 +60,17 @@ impl Language {
         messages: &[Message],
         thinking: Option<bool>,
     ) -> Result<Prompt, LanguageError> {
-        Ok(self.encode(self.render(messages, thinking)?))
+        Ok(self.encode(self.render(
+            messages,
+            Manner {
+                thinking,
+                tools: None,
+            },
+        )?))
     }
 
-    /// The prompt of a conversation's next turn: `messages` are those of `previous`, the `answer` to it
-    /// and what follows. `previous.tokens`, then `answer_tokens`, are a prefix of its tokens wherever the
+    /// The prompt of a conversation's next turn: `messages` are those of `previous`, the answer to it
+    /// and what follows. `previous.tokens`, then the tokens of the `answer`, are a prefix of its tokens wherever the
     /// template leaves the rendered past unchanged; otherwise the whole conversation is encoded anew.
     ///
     /// # Errors
@@ -71,13 +78,18 @@ impl Language {
     pub fn continue_prompt(
         &self,
         previous: &Prompt,
-        answer: &str,
-        answer_tokens: &[u32],
+        answer: &[u32],
         messages: &[Message],
         thinking: Option<bool>,
     ) -> Result<Prompt, LanguageError> {
-        let rendered = self.render(messages, thinking)?;
-        Ok(self.encode_next(previous, answer, answer_tokens, rendered))
+        let rendered = self.render(
+            messages,
+            Manner {
+                thinking,
+                tools: None,
+            },
+        )?;
+        Ok(self.encode_next(previous, answer, rendered))
     }
 
     /// What `prompt` makes tokens of: that can cost many times as much.
@@ -87,9 +99,9 @@ impl Language {
     pub fn render(
         &self,
         messages: &[Message],
-        thinking: Option<bool>,
+        manner: Manner<'_>,
     ) -> Result<Rendered, LanguageError> {
-        self.segments(messages, thinking).map(Rendered)
+        self.segments(messages, manner).map(Rendered)
     }
 
     /// The prompt of a rendered conversation.
@@ -105,21 +117,26 @@ impl Language {
     pub fn encode_next(
         &self,
         previous: &Prompt,
-        answer: &str,
-        answer_tokens: &[u32],
+        answer: &[u32],
         Rendered(segments): Rendered,
     ) -> Prompt {
         let mut past = previous.segments.clone();
-        past.append(&self.split(answer, is_answerable));
+        past.append(&self.answer(answer));
         let mut tokens = Vec::new();
         if let Some(news) = segments.after(&past) {
             tokens.extend_from_slice(&previous.tokens);
-            tokens.extend_from_slice(answer_tokens);
+            tokens.extend_from_slice(answer);
             self.append(&news, &mut tokens);
         } else {
             self.append(&segments, &mut tokens);
         }
         Prompt { tokens, segments }
+    }
+
+    /// An answer as text in which special tokens are spelled.
+    #[must_use]
+    pub fn spelled(&self, answer: &[u32]) -> String {
+        self.answer(answer).text()
     }
 
     /// The ids of plain text: no token is put before it, and special spellings are text.
@@ -134,6 +151,12 @@ impl Language {
     #[must_use]
     pub fn is_end(&self, token: u32) -> bool {
         self.tokenizer.is_end(token)
+    }
+
+    /// The chat template, if there is one.
+    #[must_use]
+    pub fn template(&self) -> Option<&str> {
+        self.template.as_ref().map(|template| template.source())
     }
 
     /// Whether `thinking` makes a difference.
@@ -170,21 +193,21 @@ impl Language {
     fn segments(
         &self,
         messages: &[Message],
-        thinking: Option<bool>,
+        manner: Manner<'_>,
     ) -> Result<Segments, LanguageError> {
         let template = self.template.as_ref().ok_or(LanguageError::NoTemplate)?;
         let specials = self.tokenizer.specials();
-        let guard = template.guard(specials, messages)?;
+        let guard = template.guard(specials, messages, manner.tools)?;
         let guarded: Vec<_> = messages
             .iter()
-            .map(|message| Message {
-                role: message.role,
-                content: guard.mark(&message.content, |special| {
-                    message.role != Role::Assistant || !is_answerable(special)
-                }),
-            })
+            .map(|message| guarded(&guard, message))
             .collect();
-        let text = template.render(&guarded, self.tokenizer.names(), thinking)?;
+        let tools = manner.tools.map(|tools| guard.mark_json(tools));
+        let manner = Manner {
+            tools: tools.as_ref(),
+            ..manner
+        };
+        let text = template.render(&guarded, self.tokenizer.names(), manner)?;
         let mut segments = self
             .split(&text, |_| true)
             .map_text(|text| guard.unmark(text));
@@ -195,6 +218,23 @@ impl Language {
             segments.insert_first(begin, special.spelling.clone());
         }
         Ok(segments)
+    }
+
+    /// The text of an answer, and the special tokens in it.
+    fn answer(&self, answer: &[u32]) -> Segments {
+        let mut segments = Segments::default();
+        let mut decoder = self.decoder();
+        for token in answer {
+            if let Some(special) = self.tokenizer.specials().with_id(*token) {
+                let rest = std::mem::replace(&mut decoder, self.decoder()).finish();
+                segments.push_text(&rest);
+                segments.push_special(special.id, &special.spelling);
+            } else {
+                segments.push_text(&decoder.push(*token));
+            }
+        }
+        segments.push_text(&decoder.finish());
+        segments
     }
 
     fn split(&self, text: &str, wanted: impl Fn(&Special) -> bool) -> Segments {
@@ -215,6 +255,29 @@ impl Language {
                 Segment::Text(text) => self.tokenizer.encode(text, tokens),
             }
         }
+    }
+}
+
+/// A message in which no special token is spelled but those that an answer may mean.
+fn guarded(guard: &Guard<'_>, message: &Message) -> Message {
+    let whole = |text: &String| guard.mark(text, |_| true);
+    let calls = message.calls.iter().map(|call| {
+        let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
+        Call {
+            id: whole(&call.id),
+            name: whole(&call.name),
+            arguments: guard.mark_json(&arguments).to_string(),
+        }
+    });
+    Message {
+        role: message.role,
+        content: guard.mark(&message.content, |special| {
+            message.role != Role::Assistant || !is_answerable(special)
+        }),
+        reasoning: whole(&message.reasoning),
+        calls: calls.collect(),
+        call_id: message.call_id.as_ref().map(whole),
+        spelled: None,
     }
 }
 

@@ -52,17 +52,19 @@ impl Prompt {
     /// The conversation as the chat template wrote it.
     #[must_use]
     pub fn text(&self) -> String {
-        self.segments
-            .iter()
-            .map(|segment| match segment {
-                Segment::Special { spelling, .. } => &**spelling,
-                Segment::Text(text) => text,
-            })
-            .collect()
+        self.segments.text()
     }
 }
 
 impl Segments {
+    pub(super) fn text(&self) -> String {
+        let pieces = self.iter().map(|segment| match segment {
+            Segment::Special { spelling, .. } => &**spelling,
+            Segment::Text(text) => text,
+        });
+        pieces.collect()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Segment> {
         self.0.iter()
     }

@@ -2,10 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::model::tokenizer::Tokenizer;
+use crate::model::tokenizer::{Piece, Tokenizer};
 
 /// Spellings between which models think before they answer.
 const THINKING: [&str; 2] = ["<think>", "</think>"];
+
+/// A part of a text in which special tokens are spelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    Special(u32),
+    Text(String),
+}
 
 /// A vocabulary that is shared with its language.
 #[derive(Clone, Debug)]
@@ -44,10 +51,33 @@ impl Words {
         ids
     }
 
+    /// A text cut at the special tokens that are spelled in it.
+    #[must_use]
+    pub fn parts(&self, text: &str) -> Vec<Part> {
+        let pieces = self.0.specials().split(text, |_| true).into_iter();
+        let parts = pieces.map(|piece| match piece {
+            Piece::Special(special) => Part::Special(special.id),
+            Piece::Plain(text) => Part::Text(text.to_owned()),
+        });
+        parts.collect()
+    }
+
     /// The tokens that begin and end the thoughts of a model that thinks.
     #[must_use]
     pub fn thinking(&self) -> Option<[u32; 2]> {
         let [begin, end] = THINKING.map(|spelling| self.0.specials().with_spelling(spelling));
         Some([begin?.id, end?.id])
+    }
+
+    /// Whether a prompt ends within thoughts: some templates begin them. An answer of before that did not end its own is
+    /// none of it, for other special tokens are behind it.
+    #[must_use]
+    pub fn ends_in_thought(&self, prompt: &[u32]) -> bool {
+        let Some([begin, _]) = self.thinking() else {
+            return false;
+        };
+        let specials = self.0.specials();
+        let mut last = prompt.iter().rev();
+        last.find(|token| specials.with_id(**token).is_some()) == Some(&begin)
     }
 }

@@ -147,6 +147,7 @@ async fn ask(question: &str) -> Result<(Option<Instant>, Option<String>), Failed
                 first.get_or_insert_with(Instant::now);
                 text.push_str(&more);
             }
+            Frame::Reasoning { .. } | Frame::ToolCall { .. } => {}
             Frame::Done {
                 finish_reason,
                 error,

@@ -11,6 +11,7 @@ use ganglion::bus::proxy::ManagerProxy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client;
+use crate::client::calls;
 use crate::client::options::Options;
 use crate::client::screen::Screen;
 use crate::client::thinking;
@@ -162,9 +163,17 @@ impl Chat {
         let mut screen = Screen::new();
         let waiting = Waiting::new(!self.watched);
         let answered = answer
-            .follow(waiting, &mut self.interrupt, |_, frame| match frame {
-                Frame::Text { text, .. } => screen.show(text),
-                Frame::Done { .. } => Ok(()),
+            .follow(waiting, &mut self.interrupt, |_, frame| {
+                screen.show_frame(frame, false)?;
+                if let Frame::Done {
+                    tool_calls: Some(calls),
+                    ..
+                } = frame
+                {
+                    screen.end_line()?;
+                    output::print(&calls::lines(calls))?;
+                }
+                Ok(())
             })
             .await;
         screen.end_line()?;

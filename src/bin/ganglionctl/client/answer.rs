@@ -95,7 +95,11 @@ impl Answer {
     async fn cancelled(&mut self, interrupt: &mut Signal) {
         let drained = async {
             if self.request.cancel().await.is_ok() {
-                while let Ok((_, Frame::Text { .. })) = parse(self.lines.next_line().await) {}
+                while let Ok((_, frame)) = parse(self.lines.next_line().await) {
+                    if matches!(frame, Frame::Done { .. }) {
+                        break;
+                    }
+                }
             }
         };
         tokio::select! {
@@ -124,6 +128,7 @@ fn parse(line: std::io::Result<Option<String>>) -> Outcome<(String, Frame)> {
 fn end(receipt: Receipt, error: Option<&str>, message: Option<String>) -> Outcome<Receipt> {
     match receipt.reason {
         FinishReason::Stop
+        | FinishReason::ToolCalls
         | FinishReason::Length
         | FinishReason::Context
         // Who gave it wants what there is by then.

@@ -1,6 +1,7 @@
 //! The side of `ganglionctl` that talks to the daemon. It knows no model: everything comes over D-Bus.
 
 pub(crate) mod answer;
+pub(crate) mod calls;
 pub(crate) mod info;
 pub(crate) mod membership;
 pub(crate) mod options;

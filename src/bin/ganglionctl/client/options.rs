@@ -57,6 +57,15 @@ pub(crate) struct Options {
     /// Answer with one of these texts; give it once for each
     #[arg(long, value_name = "TEXT")]
     choice: Vec<String>,
+    /// What the model may call: a file with a JSON array of tools, as OpenAI's API has them
+    #[arg(long, value_name = "FILE", value_parser = file)]
+    tools: Option<String>,
+    /// Whether it calls: auto, none, required, or the name of a tool
+    #[arg(long, value_name = "CHOICE")]
+    tool_choice: Option<String>,
+    /// Let it call one tool at a time
+    #[arg(long = "one-call", num_args = 0, default_missing_value = "false")]
+    parallel_tool_calls: Option<bool>,
     /// Who comes before whom: realtime (for a group that the daemon's configuration names), normal or background
     #[arg(long, value_name = "P")]
     priority: Option<String>,
@@ -67,6 +76,9 @@ pub(crate) struct Options {
     #[arg(long, overrides_with = "no_thinking")]
     #[serde(skip)]
     thinking: bool,
+    /// End its thoughts after so many tokens
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
+    thinking_tokens: Option<u32>,
     /// Let it answer at once
     #[arg(long, overrides_with = "thinking")]
     #[serde(skip)]
@@ -97,6 +109,13 @@ impl Options {
     /// Whether the answer is to begin with thoughts.
     pub(crate) const fn wants_thinking(&self) -> bool {
         self.thinking
+    }
+
+    /// Leaves the choice to the model, who has called what it was to call.
+    pub(crate) fn choose_freely(&mut self) {
+        if self.tool_choice.as_deref() != Some("none") {
+            self.tool_choice = None;
+        }
     }
 
     /// For people.

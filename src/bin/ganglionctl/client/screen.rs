@@ -1,17 +1,49 @@
 //! Where an answer's text goes.
 
+use ganglion::bus::Frame;
+
 use crate::failure::Outcome;
 use crate::output;
 
-/// Standard output, on which an answer grows.
+/// Standard output, on which an answer grows; what was thought before it goes to standard error.
 #[derive(Debug)]
 pub(crate) struct Screen {
     line_open: bool,
+    thinks: bool,
 }
 
 impl Screen {
     pub(crate) fn new() -> Self {
-        Self { line_open: false }
+        Self {
+            line_open: false,
+            thinks: false,
+        }
+    }
+
+    /// Shows what a frame says; `quiet` leaves thoughts out.
+    pub(crate) fn show_frame(&mut self, frame: &Frame, quiet: bool) -> Outcome {
+        match frame {
+            Frame::Reasoning { reasoning, .. } if !quiet => {
+                self.thinks = true;
+                output::think(reasoning);
+                Ok(())
+            }
+            Frame::Text { text, .. } if !text.is_empty() => {
+                self.end_thoughts();
+                self.show(text)
+            }
+            Frame::Done { .. } => {
+                self.end_thoughts();
+                Ok(())
+            }
+            Frame::Reasoning { .. } | Frame::Text { .. } | Frame::ToolCall { .. } => Ok(()),
+        }
+    }
+
+    fn end_thoughts(&mut self) {
+        if std::mem::take(&mut self.thinks) {
+            output::tell("");
+        }
     }
 
     /// Shows `text` at once.

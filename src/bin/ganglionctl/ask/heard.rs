@@ -1,0 +1,64 @@
+//! All that an answer said, for whoever wants it whole.
+
+use ganglion::bus::Frame;
+use ganglion::engine::Likelihood;
+use serde_json::{Value, json};
+
+use crate::client::info::columns;
+use crate::failure::{Exit, OrFail as _, Outcome};
+
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) text: String,
+    pub(super) reasoning: String,
+    /// As `Request.Result` has them.
+    pub(super) calls: Option<Value>,
+    logprobs: Vec<Likelihood>,
+}
+
+impl Heard {
+    pub(super) fn hear(&mut self, frame: &Frame) {
+        match frame {
+            Frame::Text { text, logprobs, .. } => {
+                self.text.push_str(text);
+                self.logprobs.extend_from_slice(logprobs);
+            }
+            Frame::Reasoning { reasoning, .. } => self.reasoning.push_str(reasoning),
+            Frame::ToolCall { .. } => {}
+            Frame::Done { tool_calls, .. } => self.calls.clone_from(tool_calls),
+        }
+    }
+
+    /// One JSON object: the last frame, with all that was said and with the seed by which the same question has the same
+    /// answer. Its keys are stable: scripts read them.
+    pub(super) fn whole(&self, last: &Frame) -> Outcome<Value> {
+        let mut whole = serde_json::to_value(last).or_fail(Exit::Failed, "JSON")?;
+        if let Some(whole) = whole.as_object_mut() {
+            whole.retain(|key, _| key != "seq" && key != "done");
+        }
+        whole["text"] = self.text.as_str().into();
+        if let Frame::Done { usage, .. } = last {
+            whole["seed"] = usage.seed.into();
+        }
+        if !self.reasoning.is_empty() {
+            whole["reasoning"] = self.reasoning.as_str().into();
+        }
+        if !self.logprobs.is_empty() {
+            whole["logprobs"] = json!(self.logprobs);
+        }
+        Ok(whole)
+    }
+
+    /// A line for each token: how probable it was, and the most probable ones in its place.
+    pub(super) fn likelihoods(&self) -> String {
+        let of = |one: &Likelihood| format!("{:?} {:.3}", one.text, one.logprob);
+        columns(self.logprobs.iter().map(|one| {
+            let best: Vec<_> = one.best.iter().map(of).collect();
+            [
+                format!("{:.3}", one.logprob),
+                format!("{:?}", one.text),
+                best.join("  "),
+            ]
+        }))
+    }
+}

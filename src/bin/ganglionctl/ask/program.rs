@@ -1,0 +1,53 @@
+//! The program that does what the model calls.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use crate::client::calls;
+use crate::failure::{Exit, OrFail as _, Outcome};
+use crate::output;
+
+/// The daemon takes no more text in one call.
+const MOST: usize = 1 << 20;
+
+/// Runs `program` for a call; what it prints is for the model, and so is that it failed.
+///
+/// # Errors
+/// If it cannot be started.
+pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<String> {
+    let (name, arguments) = (calls::name(call), calls::arguments(call).to_string());
+    if !quiet {
+        output::tell(&format!("{name} {arguments}"));
+    }
+    let mut child = Command::new(program)
+        .arg(name)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .or_fail(Exit::Failed, program)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // It need not read them.
+        let _ = stdin.write_all(arguments.as_bytes()).await;
+    }
+    let ended = child.wait_with_output().await;
+    let ended = ended.or_fail(Exit::Failed, program)?;
+    let mut said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    // A message can hold neither more, nor that.
+    said = said.replace('\0', "\u{fffd}");
+    let end = (0..=MOST.min(said.len()))
+        .rev()
+        .find(|end| said.is_char_boundary(*end));
+    said.truncate(end.unwrap_or_default());
+    said.truncate(said.trim_end_matches('\n').len());
+    if !ended.status.success() {
+        output::tell(&format!("ganglionctl: {program} {name}: {}", ended.status));
+        let parts = [said, format!("error: {}", ended.status)];
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        return Ok(parts.join("\n"));
+    }
+    Ok(said)
+}

@@ -1,0 +1,318 @@
+//! Tools over the bus: calls come in frames and results, and what tools said goes back in.
+
+use std::path::Path;
+use std::process::Command;
+
+use ganglion::bus::proxy::{Fields, Info};
+use ganglion::bus::{Error, Frame};
+use ganglion::telemetry::FinishReason;
+use serde_json::Value;
+use zbus::{OwnedFd, Variant};
+
+use super::{ask, fields};
+use crate::support::daemon::until;
+use crate::support::needs;
+use crate::support::served::Served;
+use crate::support::stream::Reader;
+use crate::tools::{TOOLS, fits, hermes};
+
+const CONFIG: &str = "kv.context = 512\nsampling.max_tokens = 150\nsampling.seed = 3\n";
+
+fn offered(choice: &str) -> Fields<'_> {
+    fields([
+        ("tools", TOOLS.into()),
+        ("tool_choice", choice.into()),
+        ("parallel_tool_calls", false.into()),
+        ("thinking", false.into()),
+    ])
+}
+
+fn text(info: &Info, key: &str) -> Option<String> {
+    match info.get(key).map(|value| &**value) {
+        Some(Variant::Str(text)) => Some(text.to_string()),
+        _ => None,
+    }
+}
+
+/// The only call of a result.
+fn only_call(calls: &Value) -> (String, String, String) {
+    let [call] = &calls.as_array().expect("an array")[..] else {
+        panic!("{calls}");
+    };
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let function = &call["function"];
+    let (name, arguments) = (text(&function["name"]), text(&function["arguments"]));
+    assert!(
+        call["type"] == "function" && fits(&name, &arguments),
+        "{call}"
+    );
+    (text(&call["id"]), name, arguments)
+}
+
+/// The pieces of calls, joined, and the last frame's calls.
+async fn read(stream: OwnedFd) -> (String, (String, String, String)) {
+    let mut reader = Reader::new(stream);
+    let (mut said, mut name, mut arguments) = (String::new(), String::new(), String::new());
+    loop {
+        match reader.next().await.expect("it goes on") {
+            Frame::Text { text, .. } => said += &text,
+            Frame::Reasoning { reasoning, .. } => panic!("{reasoning}"),
+            Frame::ToolCall { tool_call, .. } => {
+                assert_eq!(tool_call.index, 0);
+                name += tool_call.name.as_deref().unwrap_or_default();
+                arguments += &tool_call.arguments;
+            }
+            Frame::Done {
+                finish_reason,
+                tool_calls,
+                ..
+            } => {
+                assert_eq!(finish_reason, FinishReason::ToolCalls);
+                let call = only_call(&tool_calls.expect("there are some"));
+                assert_eq!((&call.1, &call.2), (&name, &arguments));
+                return (said, call);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_are_in_frames_and_results_and_what_tools_say_goes_back_in() {
+    let mut served = Served::with(&hermes());
+    let client = served.start(CONFIG).await;
+    let (_, stream) = ask(&client, "hello", offered("required")).await.unwrap();
+    let (said, (id, ..)) = read(stream).await;
+    assert_eq!(said, "");
+
+    let (said, info) = client
+        .manager
+        .complete("hello", offered("required"))
+        .await
+        .unwrap();
+    assert_eq!(text(&info, "finish_reason").as_deref(), Some("tool_calls"));
+    let calls = text(&info, "tool_calls").expect("they are there");
+    assert_eq!(said, "");
+    assert_eq!(only_call(&serde_json::from_str(&calls).unwrap()).0, id);
+
+    // What was called, and what came of it, as one who keeps the conversation sends it.
+    let said = |calls: &str, id: &str| {
+        let user = ("user", fields([("content", "hello".into())]));
+        let called = (
+            "assistant",
+            fields([("tool_calls", calls.to_owned().into())]),
+        );
+        let result = [
+            ("content", "bump".into()),
+            ("tool_call_id", id.to_owned().into()),
+        ];
+        [user, called, ("tool", fields(result))]
+    };
+    let path = client
+        .manager
+        .submit(&said(&calls, &id), offered("go"))
+        .await
+        .unwrap();
+    let request = client.request(path).await;
+    until(async || request.state().await.unwrap() == "finished").await;
+    let result = request.result().await.unwrap();
+    let again = text(&result, "tool_calls").expect("it calls again");
+    let again = only_call(&serde_json::from_str(&again).unwrap());
+    assert!(again.1 == "go" && again.0 != id, "{again:?}");
+
+    let unknown = client
+        .manager
+        .submit(&said(&calls, "another"), offered("go"))
+        .await;
+    assert!(
+        matches!(&unknown, Err(Error::InvalidMessages(why)) if why.contains("\"another\"")),
+        "{unknown:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_has_tools_of_its_own_and_tells_all_that_was_said() {
+    let mut served = Served::with(&hermes());
+    let client = served.start(CONFIG).await;
+    let open = client
+        .manager
+        .open_session(fields([("tools", TOOLS.into())]))
+        .await;
+    let session = client.session(open.unwrap()).await;
+    let must = || {
+        fields([
+            ("tool_choice", "required".into()),
+            ("parallel_tool_calls", false.into()),
+            ("thinking_tokens", 4u32.into()),
+        ])
+    };
+    let (_, stream) = session.send("hello", must()).await.unwrap();
+    let (mut reader, mut thoughts) = (Reader::new(stream), String::new());
+    let id = loop {
+        match reader.next().await.expect("it goes on") {
+            Frame::Reasoning { reasoning, .. } => thoughts += &reasoning,
+            Frame::Done { tool_calls, .. } => break only_call(&tool_calls.expect("it calls")).0,
+            Frame::Text { .. } | Frame::ToolCall { .. } => {}
+        }
+    };
+    until(async || !session.busy().await.unwrap()).await;
+    let result = [("content", "".into()), ("tool_call_id", id.clone().into())];
+    let (_, stream) = session
+        .reply(&[("tool", fields(result))], must())
+        .await
+        .unwrap();
+    let mut reader = Reader::new(stream);
+    while !matches!(reader.next().await, Some(Frame::Done { .. })) {}
+    until(async || !session.busy().await.unwrap()).await;
+
+    let messages = session.messages().await.unwrap();
+    let roles: Vec<_> = messages.iter().map(|(role, _)| role.as_str()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
+    let calls = text(&messages[1].1, "tool_calls").expect("it called");
+    assert_eq!(only_call(&serde_json::from_str(&calls).unwrap()).0, id);
+    assert_eq!(
+        text(&messages[1].1, "reasoning").unwrap_or_default(),
+        thoughts
+    );
+    assert_eq!(text(&messages[2].1, "tool_call_id"), Some(id));
+    let history = session.history().await.unwrap();
+    assert_eq!(history[1], ("assistant".into(), String::new()));
+    // They are what Generate takes.
+    let again: Vec<_> = messages
+        .iter()
+        .take(3)
+        .map(|(role, info)| {
+            let fields = info.iter();
+            let fields =
+                fields.map(|(name, value)| (name.as_str(), value.try_clone().unwrap().into()));
+            (role.as_str(), fields.collect::<Fields<'_>>())
+        })
+        .collect();
+    client
+        .manager
+        .submit(&again, fields([("tools", TOOLS.into())]))
+        .await
+        .unwrap();
+    session.rewind(1).await.unwrap();
+    assert_eq!(session.messages().await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_offered_is_refused_with_what_helps() {
+    let mut served = Served::with(&hermes());
+    let client = served
+        .start("kv.context = 512\nlimits.grammar_bytes = 2000\n")
+        .await;
+    let long = format!("[{}]", " ".repeat(2000));
+    let deep = r#"[{"type": "function", "function": {"name": "go", "parameters": {"type": "object", "not": {}}}}]"#;
+    let array =
+        r#"[{"type": "function", "function": {"name": "go", "parameters": {"type": "array"}}}]"#;
+    let named =
+        |name: &str| format!(r#"[{{"type": "function", "function": {{"name": "{name}"}}}}]"#);
+    let other = named("a b");
+    for (options, words) in [
+        (vec![("tools", "{".into())], ["tools", "JSON"]),
+        (vec![("tools", "[]".into())], ["tools", "function"]),
+        (vec![("tools", other.into())], ["\"a b\"", "letters"]),
+        (vec![("tools", array.into())], ["\"go\"", "object"]),
+        (vec![("tools", deep.into())], ["\"go\"", "not"]),
+        (
+            vec![("tools", long.into())],
+            ["2002", "limits.grammar_bytes"],
+        ),
+        (
+            vec![("tool_choice", "required".into())],
+            ["tool_choice", "tools"],
+        ),
+        (
+            vec![("tools", TOOLS.into()), ("tool_choice", "fly".into())],
+            ["\"fly\"", "go_back"],
+        ),
+        (
+            vec![("tools", TOOLS.into()), ("json", true.into())],
+            ["json", "tools"],
+        ),
+        (
+            vec![("tools", TOOLS.into()), ("stop", "x".into())],
+            ["stop", "tools"],
+        ),
+    ] {
+        let refused = ask(&client, "hello", options.into_iter().collect()).await;
+        let Err(Error::InvalidOption(why)) = &refused else {
+            panic!("{words:?}: {refused:?}");
+        };
+        assert!(words.iter().all(|word| why.contains(word)), "{why}");
+        assert!(why.len() < 1000, "{why}");
+    }
+    for (message, why) in [
+        (
+            (
+                "user",
+                fields([("content", "x".into()), ("tool_calls", "[]".into())]),
+            ),
+            "tool_calls",
+        ),
+        (
+            (
+                "user",
+                fields([("content", "x".into()), ("tool_call_id", "1".into())]),
+            ),
+            "tool_call_id",
+        ),
+        (
+            ("assistant", fields([("tool_calls", "[{}]".into())])),
+            "arguments",
+        ),
+        (
+            ("assistant", fields([("reasoning", "x".into())])),
+            "content",
+        ),
+    ] {
+        let refused = client.manager.submit(&[message], fields([])).await;
+        assert!(
+            matches!(&refused, Err(Error::InvalidMessages(told)) if told.contains(why)),
+            "{refused:?}"
+        );
+    }
+
+    // A model whose template takes none, and a script.
+    let mut plain = Served::new();
+    let client = plain.start("kv.context = 200\n").await;
+    let offer = || fields([("tools", TOOLS.into())]);
+    let asked = ask(&client, "hello", offer()).await.map(drop);
+    let opened = client.manager.open_session(offer()).await.map(drop);
+    for refused in [asked, opened] {
+        let Err(Error::NotSupported(why)) = &refused else {
+            panic!("{refused:?}");
+        };
+        assert!(why.contains("template") && why.contains("Qwen3"), "{why}");
+    }
+}
+
+/// The example moves its robot, by whatever this model calls.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_python_program_moves_a_robot() {
+    if !needs::python() {
+        return;
+    }
+    let mut served = Served::with(&hermes());
+    served
+        .start("kv.context = 512\nmodel.thinking = false\n")
+        .await;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let done = Command::new(root.join("target/venv/bin/python"))
+        .arg(root.join("tests/clients/python/robot.py"))
+        .env("DBUS_SYSTEM_BUS_ADDRESS", served.bus.text())
+        .output()
+        .expect("python runs");
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(
+        done.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    assert!(
+        said.contains("turn {'heading'") || said.contains("go {'metres'"),
+        "{said}"
+    );
+    assert!(said.contains("the robot is at "), "{said}");
+}

@@ -1,0 +1,111 @@
+"""A simulated robot that a model moves by tools, with asyncio and dbus-fast (pip install dbus-fast).
+
+robot.py [QUESTION]: the model is told what the robot can do, calls it, and is told what came of it, until it answers.
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+from dbus_fast import BusType, Variant
+from dbus_fast.aio import MessageBus
+
+NAME, ROOT = "org.ganglion.Llm1", "/org/ganglion/Llm1"
+ROUNDS = 4
+
+# A room of 9 by 9 metres; the robot stands in its middle and looks north.
+HEADINGS = {"north": (0, 1), "east": (1, 0), "south": (0, -1), "west": (-1, 0)}
+
+
+class Robot:
+    def __init__(self):
+        self.x, self.y, self.heading = 4, 4, "north"
+
+    def turn(self, heading):
+        """Turns to a point of the compass."""
+        self.heading = heading
+        return f"looking {heading}"
+
+    def go(self, metres):
+        """Goes straight on, or stops at the wall."""
+        dx, dy = HEADINGS[self.heading]
+        for gone in range(metres):
+            if not (0 <= self.x + dx <= 8 and 0 <= self.y + dy <= 8):
+                return f"bumped into the wall after {gone} m, at {self.x}, {self.y}"
+            self.x, self.y = self.x + dx, self.y + dy
+        return f"at {self.x}, {self.y}"
+
+
+def tool(method, properties):
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    function = {"name": method.__name__, "description": method.__doc__, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+TOOLS = [
+    tool(Robot.turn, {"heading": {"enum": list(HEADINGS)}}),
+    tool(Robot.go, {"metres": {"type": "integer", "minimum": 1, "maximum": 9}}),
+]
+
+
+async def proxy(bus, path, interface):
+    known = await bus.introspect(NAME, path)
+    return bus.get_proxy_object(NAME, path, known).get_interface(f"{NAME}.{interface}")
+
+
+async def answer(fd):
+    """The last line of a stream; its text is shown as it comes."""
+    reader, pipe = asyncio.StreamReader(), os.fdopen(fd, "rb")
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    try:
+        while line := await reader.readline():
+            frame = json.loads(line)
+            if "done" in frame:
+                return frame
+            print(frame["text"], end="", flush=True)
+    finally:
+        transport.close()
+    raise ConnectionError("the daemon died while it answered")
+
+
+async def main():
+    question = " ".join(sys.argv[1:]) or "Go to the east wall."
+    bus = await MessageBus(bus_type=BusType.SYSTEM, negotiate_unix_fd=True).connect()
+    manager = await proxy(bus, ROOT, "Manager")
+    opened = await manager.call_open_session(
+        {
+            "system": Variant("s", "You move a robot in a room of 9 by 9 metres."),
+            "tools": Variant("s", json.dumps(TOOLS)),
+        }
+    )
+    session, robot = await proxy(bus, opened, "Session"), Robot()
+    # The robot does one thing at a time, and one at least.
+    options = {"parallel_tool_calls": Variant("b", False), "max_tokens": Variant("u", 120)}
+    must = options | {"tool_choice": Variant("s", "required")}
+    _, fd = await session.call_send(question, must)
+    for _ in range(ROUNDS):
+        last = await answer(fd)
+        if last["finish_reason"] != "tool_calls":
+            break
+        said = []
+        for call in last["tool_calls"]:
+            name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
+            # Both are what was declared: nothing has to be checked before it is done.
+            result = getattr(robot, name)(**arguments)
+            print(f"{name} {arguments}: {result}")
+            fields = {"content": Variant("s", result), "tool_call_id": Variant("s", call["id"])}
+            said.append(["tool", fields])
+        _, fd = await session.call_reply(said, options)
+    print()
+    print(f"the robot is at {robot.x}, {robot.y} and looks {robot.heading}: {last['finish_reason']}")
+
+
+asyncio.run(main())

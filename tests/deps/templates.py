@@ -1,0 +1,56 @@
+"""Fetches chat templates of well-known models, and the vocabulary of Qwen 2.5, to the folder given, out of the Python source archive that carries them.
+
+The archive is checked by SHA-256, and the folder appears only when it is whole.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+NAME = "llama-cpp-python"
+PACKAGE = f"{NAME}==0.3.16"
+ARCHIVE = "34ed0f9bd9431af045bb63d9324ae620ad0536653740e9bb163a2e1fcb973be6"
+MODELS = "llama_cpp_python-0.3.16/vendor/llama.cpp/models/"
+VOCABULARY = "ggml-vocab-qwen2.gguf"
+
+
+def fetch(folder):
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as name:
+        pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check"]
+        # What only describes the package is built meanwhile, by others' wheels.
+        pip += ["--no-deps", f"--no-binary={NAME}", "--dest", name, PACKAGE]
+        subprocess.run(pip, check=True)
+        (archive,) = Path(name).glob("*.tar.gz")
+        found = hashlib.sha256(archive.read_bytes()).hexdigest()
+        if found != ARCHIVE:
+            sys.exit(f"{archive.name}: SHA-256 is {found}, expected {ARCHIVE}")
+        part = Path(name, "part")
+        part.mkdir()
+        with tarfile.open(archive) as tar:
+            for member in tar.getmembers():
+                inside = member.name.removeprefix(MODELS)
+                is_template = inside.startswith("templates/") and inside.endswith(".jinja")
+                if member.isfile() and (is_template or inside == VOCABULARY):
+                    name = inside.removeprefix("templates/")
+                    part.joinpath(name).write_bytes(tar.extractfile(member).read())
+        os.replace(part, folder)
+
+
+def main():
+    folder = Path(sys.argv[1])
+    if folder.is_dir():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    print("Fetching chat templates (50 MB)", flush=True)
+    try:
+        fetch(folder)
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"pip could not fetch {PACKAGE} (exit {error.returncode})")
+
+
+if __name__ == "__main__":
+    main()

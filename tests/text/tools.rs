@@ -1,0 +1,149 @@
+//! The chat templates of well-known models, with tools: rendered as jinja2 renders them, and calls in them are written as the
+//! format of their family says.
+
+use std::fs;
+use std::path::Path;
+
+use ganglion::model::language::{LanguageError, Manner};
+use ganglion::model::{Call, Message, Role};
+use ganglion::tools::{Formats, Tools};
+use serde_json::{Value, json};
+
+use super::{load, path, python, qwen3_style, says};
+use crate::support::needs;
+use crate::tools::TOOLS;
+
+/// Those that must be among them, and the format of each.
+const KNOWN: [(&str, &str); 8] = [
+    ("NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes"),
+    ("Qwen-QwQ-32B", "hermes"),
+    ("Qwen-Qwen2.5-7B-Instruct", "hermes"),
+    ("Qwen-Qwen3-0.6B", "hermes"),
+    ("meta-llama-Llama-3.1-8B-Instruct", "llama3"),
+    ("meta-llama-Llama-3.2-3B-Instruct", "llama3"),
+    ("mistralai-Mistral-Nemo-Instruct-2407", "mistral-nemo"),
+    ("unsloth-mistral-Devstral-Small-2507", "ministral"),
+];
+
+/// With a call whose texts are what templates stumble over, and what it said.
+fn conversations() -> Vec<Vec<Message>> {
+    let called = |content: &str, reasoning: &str| Message {
+        reasoning: reasoning.into(),
+        calls: vec![Call {
+            id: "aB3dE6gH9".into(),
+            name: "go".into(),
+            arguments: r#"{"metres": -3, "how": "slow \"and\" }{é"}"#.into(),
+        }],
+        ..says(Role::Assistant, content)
+    };
+    let told = Message {
+        call_id: Some("aB3dE6gH9".into()),
+        ..says(Role::Tool, "bump <|im_end|>\n'é'")
+    };
+    let user = || says(Role::User, "Go to the wall.");
+    let system = || says(Role::System, "You are a robot.");
+    vec![
+        vec![user()],
+        vec![system(), user()],
+        vec![user(), called("", ""), told.clone()],
+        vec![system(), user(), called("", "Which way?"), told.clone()],
+        vec![
+            user(),
+            called("", ""),
+            told,
+            says(Role::Assistant, "It hurts."),
+            user(),
+        ],
+    ]
+}
+
+fn as_transformers_has_it(message: &Message) -> Value {
+    let mut row = json!({"role": message.role.name(), "content": message.content});
+    if !message.reasoning.is_empty() {
+        row["reasoning_content"] = json!(message.reasoning);
+    }
+    let calls = message.calls.iter().map(|Call { id, name, arguments }| {
+        let arguments: Value = serde_json::from_str(arguments).expect("JSON");
+        json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+    });
+    let calls: Vec<_> = calls.collect();
+    if !calls.is_empty() {
+        row["tool_calls"] = calls.into();
+    }
+    if let Some(id) = &message.call_id {
+        row["tool_call_id"] = json!(id);
+    }
+    row
+}
+
+#[test]
+fn well_known_templates_render_tools_as_jinja2_renders_them() {
+    if !(needs::python() && needs::templates()) {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let formats = Formats::read(&root.join("config/tools")).expect("they are right");
+    let tools = Tools::read(TOOLS, None, true).expect("they are right");
+    let tools: Value = serde_json::from_str(tools.given()).expect("JSON");
+    let (mut jobs, mut ours, mut known) = (Vec::new(), Vec::new(), Vec::new());
+    for entry in fs::read_dir(path("target/templates")).expect("templates") {
+        let file = entry.expect("an entry").path();
+        let name = file
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        if file.extension().is_none_or(|end| end != "jinja") {
+            continue;
+        }
+        let template = fs::read_to_string(&file).expect("text");
+        let Some(format) = formats.of(&template) else {
+            println!("{name}: no format");
+            continue;
+        };
+        println!("{name}: {}", format.name);
+        known.push((name.clone(), format.name.clone()));
+        let mut vocabulary = qwen3_style();
+        vocabulary.chat_template = Some(template.clone());
+        let language = load(vocabulary);
+        for messages in conversations() {
+            let variables = json!({
+                "add_generation_prompt": true, "tools": tools, "documents": null,
+                "bos_token": "<|endoftext|>", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>",
+            });
+            let rows: Vec<_> = messages.iter().map(as_transformers_has_it).collect();
+            jobs.push(json!({"template": template, "variables": variables, "messages": rows}));
+            let manner = Manner {
+                thinking: None,
+                tools: Some(&tools),
+            };
+            let text = match language.render(&messages, manner) {
+                Ok(rendered) => language.encode(rendered).text(),
+                Err(LanguageError::Refused(message)) => format!("error: {message}"),
+                Err(other) => panic!("{name}: {other}"),
+            };
+            let calls = messages.iter().flat_map(|message| &message.calls);
+            let calls: Vec<_> = calls
+                .map(|call| (call.name.as_str(), call.arguments.as_str()))
+                .collect();
+            let written = (!calls.is_empty()).then(|| format.write(calls.into_iter()));
+            ours.push((name.clone(), text, written));
+        }
+    }
+    for (name, format) in KNOWN {
+        let pair = (name.to_owned(), format.to_owned());
+        assert!(known.contains(&pair), "{name} is of {format}: {known:?}");
+    }
+    let theirs = python("template.py", &Value::from(jobs));
+    let mut alike = 0;
+    for ((name, ours, written), theirs) in ours.iter().zip(theirs.as_array().expect("texts")) {
+        let theirs = theirs.as_str().expect("a text");
+        assert_eq!(ours, theirs, "{name}");
+        // Mistral's past calls have ids, which it never makes.
+        if let Some(written) = written.as_ref().filter(|_| !name.contains("Nemo")) {
+            assert!(ours.contains(written), "{name}: {written} in {ours}");
+            alike += 1;
+        }
+    }
+    assert!(alike > 20, "{alike}");
+}

@@ -1,0 +1,433 @@
+//! Calls of tools: they come in the model's own format, fit what was declared, and are read apart from what is said.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ganglion::engine::{
+    Client, Event, FinishReason, Handle, Message, Options, Outcome, Refusal, Role,
+};
+use ganglion::guide::{self, Grammar, Grammars, Limits, Thoughts};
+use ganglion::model::Language;
+use ganglion::model::checkpoint::LanguageSource;
+use ganglion::model::language::{Decoder, Words};
+use ganglion::tools::{Format, Formats, Heard, Tools, Writing};
+use serde_json::{Value, json};
+
+use crate::guided::hot;
+use crate::support::{needs, tiny_gguf};
+use crate::text::python;
+use crate::together::Engine;
+
+/// As robot programs have them.
+pub(crate) const TOOLS: &str = r#"[
+    {"type": "function", "function": {"name": "go", "description": "Moves the robot.", "parameters": {
+        "type": "object", "properties": {"metres": {"type": "integer", "minimum": -9, "maximum": 9},
+        "how": {"enum": ["fast", "slow \"and\" }{"]}}, "required": ["metres"]}}},
+    {"type": "function", "function": {"name": "go_back", "parameters": {"type": "object", "properties":
+        {"path": {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 2}}}}},
+    {"type": "function", "function": {"name": "halt"}}
+]"#;
+
+/// A model of Hermes' format that thinks, with little to read.
+pub(crate) fn hermes() -> crate::support::gguf_writer::GgufWriter {
+    let family = families().swap_remove(0);
+    tiny_gguf::with_tokens(&family.template, family.tokens)
+}
+
+/// A chat template that a format knows, and the tokens that its vocabulary has.
+struct Family {
+    format: &'static str,
+    template: String,
+    tokens: &'static [&'static str],
+}
+
+const TURNS: &str = "{% for m in messages %}<|start|>{{ m.role }}: {% if m.reasoning_content %}<think>{{ m.reasoning_content }}\
+    </think>\n\n{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}CALL{% endfor %}<|end|>{% endfor %}<|start|>";
+
+/// Hermes with a token for its trigger and with none, and the others.
+fn families() -> Vec<Family> {
+    let hermes = "\n<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>";
+    let family = |format, call: &str, known: &str, tokens| Family {
+        format,
+        template: format!(
+            "{{% if tools %}}{{{{ tools | length }}}}{{# {known} #}}{{% endif %}}{}",
+            TURNS.replace("CALL", call)
+        ),
+        tokens,
+    };
+    vec![
+        family(
+            "hermes",
+            hermes,
+            "",
+            &["<tool_call>", "</tool_call>", "<think>", "</think>"],
+        ),
+        family("hermes", hermes, "", &[]),
+        family(
+            "llama3",
+            "{{ c.function | tojson }}",
+            r#"<|start_header_id|> {"name": function name, "parameters": dictionary of argument name and its value}"#,
+            &[],
+        ),
+        family(
+            "ministral",
+            "[TOOL_CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments | tojson }}",
+            "",
+            &["[TOOL_CALLS]", "[ARGS]"],
+        ),
+        family(
+            "mistral-nemo",
+            "[TOOL_CALLS][{{ c.function | tojson }}]",
+            "",
+            &["[TOOL_CALLS]"],
+        ),
+    ]
+}
+
+fn formats() -> Formats {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tools");
+    Formats::read(&folder).expect("they are right")
+}
+
+impl Family {
+    async fn engine(&self, rows: usize) -> (tempfile::TempDir, Engine) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let model = tiny_gguf::with_tokens(&self.template, self.tokens).file();
+        std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+        let engine = Engine::with_context(folder.path(), rows, rows, 512).await;
+        (folder, engine)
+    }
+
+    fn format(&self) -> Arc<Format> {
+        let formats = formats();
+        let format = formats.of(&self.template).expect("it is known");
+        assert_eq!(format.name, self.format);
+        format.clone()
+    }
+}
+
+pub(crate) fn tools(choice: Option<&str>, parallel: bool) -> Arc<Tools> {
+    Arc::new(Tools::read(TOOLS, choice, parallel).expect("they are right"))
+}
+
+fn user(text: &str) -> Message {
+    Message::new(Role::User, text)
+}
+
+/// An answer as its reader hears it.
+#[derive(Debug, Default, PartialEq)]
+struct Answer {
+    text: String,
+    reasoning: String,
+    /// The names, and the arguments, joined.
+    calls: Vec<(String, String)>,
+}
+
+async fn ask(
+    engine: &Handle,
+    messages: Vec<Message>,
+    options: Options,
+) -> Result<(Answer, Outcome), Refusal> {
+    let client = Client {
+        name: ":1.1".into(),
+        user: 1,
+    };
+    let mut ticket = engine.generate(client, messages, options).await?;
+    let mut answer = Answer::default();
+    loop {
+        match ticket.events.recv().await.expect("it ends") {
+            Event::Text(text) => {
+                assert!(answer.calls.is_empty(), "no text follows a call");
+                answer.text += &text;
+            }
+            Event::Reasoning(text) => answer.reasoning += &text,
+            Event::Call(piece) => {
+                if let (Some(name), Some(_)) = (piece.name, piece.id) {
+                    assert_eq!(piece.index, answer.calls.len(), "it begins once");
+                    answer.calls.push((name, String::new()));
+                }
+                assert_eq!(piece.index + 1, answer.calls.len());
+                let call = answer.calls.last_mut().expect("it has begun");
+                call.1 += &piece.arguments;
+            }
+            Event::Likelihood(_) => {}
+            Event::Done(outcome) => return Ok((answer, outcome)),
+        }
+    }
+}
+
+/// Whether a call names a tool, and its arguments are what the tool declares, for an independent validator.
+pub(crate) fn fits(name: &str, arguments: &str) -> bool {
+    let declared: Value = serde_json::from_str(TOOLS).expect("JSON");
+    let declared = declared.as_array().expect("an array").iter();
+    let functions = declared.map(|tool| &tool["function"]);
+    let mut named = functions.filter(|function| function["name"] == name);
+    let Some(function) = named.next() else {
+        return false;
+    };
+    let schema = match &function["parameters"] {
+        Value::Null => json!({"type": "object", "maxProperties": 0}),
+        schema => schema.clone(),
+    };
+    let arguments = serde_json::from_str(arguments);
+    arguments.is_ok_and(|arguments| jsonschema::is_valid(&schema, &arguments))
+}
+
+/// Hot answers of a model that knows nothing, eight at a time and each alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn hot_answers_call_what_was_declared_and_are_the_same_alone() {
+    let (mut whole, mut several, mut texts) = (0, 0, 0);
+    for family in families() {
+        let format = family.format();
+        let (_folder, together) = family.engine(8).await;
+        let (_other, alone) = family.engine(1).await;
+        for (choice, parallel) in [
+            (Some("required"), true),
+            (Some("go"), false),
+            (None, true),
+            (Some("none"), true),
+        ] {
+            let options = |seed| Options {
+                tools: Some(tools(choice, parallel)),
+                thinking: Some(seed % 2 == 0),
+                thinking_tokens: Some(7),
+                ..Options::new(150, hot(seed))
+            };
+            let asked: Vec<_> = (0..12)
+                .map(|seed| {
+                    let engine = together.handle.clone();
+                    let options = options(seed);
+                    tokio::spawn(async move { ask(&engine, vec![user("hello")], options).await })
+                })
+                .collect();
+            for (seed, asked) in (0..).zip(asked) {
+                let what = format!("{} with {choice:?} and seed {seed}", family.format);
+                let (answer, outcome) = asked.await.expect("it ends").expect("it is accepted");
+                assert_eq!(outcome.error, None, "{what}");
+                let lonely = ask(&alone.handle, vec![user("hello")], options(seed)).await;
+                let (lonely, other) = lonely.expect("it is accepted");
+                assert_eq!(answer, lonely, "{what}");
+                assert_eq!(outcome.calls, other.calls, "{what}: also the ids");
+                assert_eq!(outcome.reasoning, answer.reasoning, "{what}");
+                for (call, heard) in outcome.calls.iter().zip(&answer.calls) {
+                    assert_eq!((&call.name, &call.arguments), (&heard.0, &heard.1));
+                    assert!(fits(&call.name, &call.arguments), "{what}: {call:?}");
+                    assert!(
+                        call.id.len() == 9 && call.id.bytes().all(|c| c.is_ascii_alphanumeric())
+                    );
+                }
+                if outcome.reason == FinishReason::ToolCalls {
+                    assert_eq!(outcome.calls.len(), answer.calls.len(), "{what}");
+                    assert_ne!(choice, Some("none"));
+                    assert!(choice != Some("go") || outcome.calls[0].name == "go");
+                    assert!(outcome.calls.len() == 1 || parallel);
+                    whole += 1;
+                    several += usize::from(outcome.calls.len() > 1);
+                } else if outcome.reason == FinishReason::Stop {
+                    assert!(choice.is_none_or(|choice| choice == "none"), "{what}");
+                    texts += 1;
+                }
+                if matches!(choice, Some("required" | "go")) {
+                    assert_eq!(answer.text, "", "{what}");
+                }
+            }
+        }
+        println!(
+            "{} ({}): {whole} answers called",
+            family.format, format.name
+        );
+    }
+    assert!(whole > 60, "{whole} answers called");
+    assert!(several > 0 && texts > 0, "{several} {texts}");
+}
+
+/// Whether the prompt began them or the answer: they come apart, they end in time, and the answer comes after them.
+#[tokio::test(flavor = "multi_thread")]
+async fn thoughts_come_apart_and_are_bounded() {
+    let choices = ["yes".to_owned(), "no".to_owned()];
+    for opened in [false, true] {
+        let mut family = families().swap_remove(0);
+        if opened {
+            family.template += "<think>\n";
+        }
+        let (_folder, engine) = family.engine(2).await;
+        let (mut thought, mut ended) = (0, 0);
+        for seed in 0..12 {
+            for grammar in [None, Some(Grammar::Choice(choices.to_vec()))] {
+                let options = Options {
+                    grammar: grammar.clone(),
+                    thinking_tokens: Some(5),
+                    ..Options::new(60, hot(seed))
+                };
+                let asked = ask(&engine.handle, vec![user("hello")], options).await;
+                let (answer, outcome) = asked.expect("it is accepted");
+                assert_eq!(outcome.error, None);
+                // No token of this vocabulary has more bytes.
+                assert!(answer.reasoning.len() <= 5 * "hello".len(), "{answer:?}");
+                assert!(!answer.text.starts_with('\n') && !answer.text.contains("think>"));
+                thought += usize::from(!answer.reasoning.is_empty());
+                if grammar.is_some() && outcome.reason == FinishReason::Stop {
+                    assert!(choices.contains(&answer.text), "{answer:?}");
+                    ended += 1;
+                }
+            }
+        }
+        assert!(ended > 6, "{ended} answers");
+        assert!(!opened || thought > 12, "{thought} thought");
+    }
+}
+
+/// What a model trained for a format writes is what its grammar accepts, and what is heard is what was written.
+#[tokio::test]
+async fn calls_are_heard_as_they_are_written() {
+    let (mut jobs, mut expected) = (Vec::new(), Vec::new());
+    let calls = [
+        ("go", r#"{"metres": -3, "how": "slow \"and\" }{"}"#),
+        ("halt", "{}"),
+        ("go_back", r#"{"path": [true, false]}"#),
+    ];
+    for family in families() {
+        let format = family.format();
+        let words = words(&family);
+        let writing = Writing::new(format.clone(), words.clone());
+        let grammars = Grammars::new(words.clone());
+        let grammar = Grammar::Tools {
+            lark: writing.grammar(&tools(None, true), guide::spaced),
+            bytes: 0,
+        };
+        let parallel = !matches!(family.format, "llama3");
+        let count = if parallel { calls.len() } else { 1 };
+        let begins = family.format == "llama3";
+        if begins {
+            hears_only_text(&writing, &words, &mut language(&family).decoder());
+        }
+        for text in if begins {
+            &[""][..]
+        } else {
+            &["", "I go <tool> [TOOL\n", "né "]
+        } {
+            let written = format!("{text}{}", format.write(calls[..count].iter().copied()));
+            let mut guide = grammars
+                .guide(&grammar, Limits::USUAL, &[], Thoughts::NONE)
+                .expect("it is allowed");
+            let mut listener = writing.listener(1);
+            let mut decoder = language(&family).decoder();
+            let mut heard = Vec::new();
+            for part in words.parts(&written) {
+                let tokens = match part {
+                    ganglion::model::language::Part::Special(id) => vec![id],
+                    ganglion::model::language::Part::Text(text) => words.encode(&text),
+                };
+                for token in tokens {
+                    let took = guide.take(token);
+                    assert_eq!(took, Ok(()), "{}: {written:?}", family.format);
+                    heard.extend(listener.take(token, &mut decoder));
+                }
+            }
+            heard.extend(listener.finish(""));
+            let said: String = heard
+                .iter()
+                .filter_map(|heard| match heard {
+                    Heard::Text(text) => Some(text.as_str()),
+                    Heard::Call(_) => None,
+                })
+                .collect();
+            assert_eq!(said, text.trim_end(), "{}", family.format);
+            let made: Vec<_> = listener
+                .calls()
+                .iter()
+                .map(|call| (call.name.as_str(), call.arguments.as_str()))
+                .collect();
+            assert_eq!(made, calls[..count], "{}: {written:?}", family.format);
+            jobs.push(json!({"format": family.format, "text": written}));
+            let parsed = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
+            let pairs = calls[..count].iter();
+            expected.push(
+                pairs
+                    .map(|(name, text)| json!([name, parsed(text)]))
+                    .collect::<Value>(),
+            );
+        }
+    }
+    if needs::python() {
+        assert_eq!(python("calls.py", &jobs.into()), Value::from(expected));
+    }
+}
+
+/// Where the beginning of an answer says whether it calls, nothing later does.
+fn hears_only_text(writing: &Writing, words: &Words, decoder: &mut Decoder) {
+    let answer = "he llo {\"name\": \"halt\", \"parameters\": {}}";
+    let mut listener = writing.listener(1);
+    let mut said = String::new();
+    let mut heard = Vec::new();
+    for token in words.encode(answer) {
+        heard.extend(listener.take(token, decoder));
+    }
+    heard.extend(listener.finish(""));
+    for heard in heard {
+        match heard {
+            Heard::Text(text) => said += &text,
+            Heard::Call(piece) => panic!("{piece:?}"),
+        }
+    }
+    assert_eq!(said, answer);
+}
+
+fn language(family: &Family) -> Language {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tiny.gguf");
+    let model = tiny_gguf::with_tokens(&family.template, family.tokens).file();
+    std::fs::write(&path, model).expect("it is written");
+    let checkpoint = ganglion::model::Checkpoint::open(&path).expect("it is whole");
+    let source: &LanguageSource = checkpoint.language_source().expect("it has one");
+    Language::load(source).expect("it is known")
+}
+
+fn words(family: &Family) -> Words {
+    language(family).words()
+}
+
+/// A file that says nothing of use is told apart when it is read, not when a model calls.
+#[test]
+fn files_that_are_no_formats_are_refused_with_the_reason() {
+    let known = "template = ['x']\n";
+    let call = "call = '<{name}|{arguments}>'\n";
+    for (text, why) in [
+        ("template = []\n".to_owned() + call, "fit each"),
+        (known.to_owned(), "missing field `call`"),
+        (format!("{known}call = '{{arguments}}{{name}}'"), "{name}"),
+        (
+            format!("{known}call = '{{name}}:{{arguments}}'"),
+            "before the name",
+        ),
+        (
+            format!("{known}call = '<{{name}}x{{arguments}}>'"),
+            "belong to it",
+        ),
+        (format!("{known}{call}trigger = '>'"), "trigger"),
+        (
+            format!("{known}{call}parallel = true\nend = '<'"),
+            "as another call",
+        ),
+        (format!("{known}{call}colour = 'red'"), "colour"),
+    ] {
+        let refused = Format::parse("one", &text);
+        let told = refused.expect_err("it is no format");
+        assert!(told.contains(why), "{told}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(
+        Formats::read(&folder.path().join("none"))
+            .expect("none")
+            .names(),
+        ""
+    );
+    std::fs::write(folder.path().join("one.toml"), "template = 1").expect("it is written");
+    let told = Formats::read(folder.path())
+        .expect_err("it is wrong")
+        .to_string();
+    assert!(
+        told.contains("one.toml") && told.contains("hermes.toml"),
+        "{told}"
+    );
+}
