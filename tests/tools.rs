@@ -7,9 +7,9 @@ use ganglion::engine::{
     Client, Event, FinishReason, Handle, Message, Options, Outcome, Refusal, Role,
 };
 use ganglion::guide::{self, Grammar, Grammars, Limits, Thoughts};
-use ganglion::model::Language;
 use ganglion::model::checkpoint::LanguageSource;
 use ganglion::model::language::{Decoder, Words};
+use ganglion::model::{Call, Language};
 use ganglion::tools::{Format, Formats, Heard, Tools, Writing};
 use serde_json::{Value, json};
 
@@ -385,6 +385,43 @@ fn language(family: &Family) -> Language {
 
 fn words(family: &Family) -> Words {
     language(family).words()
+}
+
+/// SmolLM3's template tells of tools and knows neither calls nor thoughts: both are in the text, as the model writes them.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_template_cannot_tell_apart_is_told_as_text() {
+    let family = Family {
+        format: "hermes",
+        template: "{% if tools %}<tool_call></tool_call>{% endif %}{% for m in messages %}<|start|>{{ m.role }}: \
+                   {{ m.content }}<|end|>{% endfor %}<|start|>"
+            .into(),
+        tokens: &["<tool_call>", "</tool_call>", "<think>", "</think>"],
+    };
+    let (_folder, engine) = family.engine(1).await;
+    let written = family.format().write([("halt", "{}")].into_iter());
+    let apart = Message {
+        reasoning: "hm".into(),
+        calls: vec![Call {
+            id: "1".into(),
+            name: "halt".into(),
+            arguments: "{}".into(),
+        }],
+        ..Message::new(Role::Assistant, "I do.")
+    };
+    let text = format!("<think>\nhm\n</think>\n\nI do.\n{written}");
+    let mut tokens = Vec::new();
+    for said in [apart, Message::new(Role::Assistant, text)] {
+        let messages = vec![user("stop"), said, Message::new(Role::Tool, "done")];
+        let asked = ask(&engine.handle, messages, Options::new(1, hot(0))).await;
+        let (_, outcome) = asked.expect("it is accepted");
+        tokens.push((outcome.usage.prompt_tokens, outcome.usage.cached_tokens));
+    }
+    let [(apart, _), (text, cached)] = tokens[..] else {
+        unreachable!()
+    };
+    // The second finds the first one's prompt in the cache, to its last page.
+    assert_eq!(text, apart);
+    assert!(cached + 16 >= apart, "{cached} of {apart}");
 }
 
 /// A file that says nothing of use is told apart when it is read, not when a model calls.
