@@ -56,7 +56,7 @@ pub(super) struct Inputs {
 }
 
 /// Columns of a group of weights, or of two.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Group {
     high: [[i16; COLUMNS]; 2],
     low: [[i16; COLUMNS]; 2],
@@ -108,7 +108,8 @@ impl NullaryFnOnce for Filling<'_> {
             // What is not finite, or next to nothing, is zero.
             let by = MOST / greatest;
             let by = if finite && by.is_finite() { by } else { 0.0 };
-            for (to, group) in all.by_ref().zip(row) {
+            // The row first: it ends before one more of all is taken.
+            for (group, to) in row.iter().zip(all.by_ref()) {
                 let Group { high, low, sum } = to;
                 let both = high
                     .as_flattened_mut()
@@ -378,6 +379,19 @@ mod tests {
             let portable = sums(Portable, &mut fastrand::Rng::with_seed(seed));
             let avx2 = sums(machine, &mut fastrand::Rng::with_seed(seed));
             assert_eq!(portable.map(f32::to_bits), avx2.map(f32::to_bits));
+        }
+    }
+
+    #[test]
+    fn each_row_has_the_integers_that_it_has_alone() {
+        let mut random = fastrand::Rng::with_seed(2);
+        let rows: Vec<f32> = (0..3 * 64).map(|_| random.f32() - 0.5).collect();
+        let (mut together, mut alone) = (Inputs::default(), Inputs::default());
+        together.fill(&rows, 64);
+        for (index, row) in rows.chunks_exact(64).enumerate() {
+            alone.fill(row, 64);
+            assert_eq!(together.groups[2 * index..][..2], alone.groups, "{index}");
+            assert_eq!(together.units[index].to_bits(), alone.units[0].to_bits());
         }
     }
 

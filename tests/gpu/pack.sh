@@ -28,6 +28,4 @@ trap 'rm -rf "$wheels"' EXIT
 target/venv/bin/pip download -q --no-deps "$(grep '^gguf==' tests/deps/requirements.txt)" -d "$wheels"
 # A wheel is a zip, which Python imports from as it is.
 cp "$wheels"/gguf-*.whl "$out/gguf.whl"
-bytes=$(du -sb "$out" | cut -f1)
-echo "$out: $((bytes >> 20)) MiB"
-[ "$bytes" -le $((64 << 20)) ] || { echo 'more than 64 MiB' >&2; exit 1; }
+echo "$out: $(($(du -sb "$out" | cut -f1) >> 20)) MiB"

@@ -2,7 +2,7 @@
 
 Blocks of quantized types are random bytes with scales that keep products small, so that a file takes seconds.
 
-usage: synthesize.py SIZE TYPE OUT    SIZE: 0.6b 1.7b 4b 8b
+usage: synthesize.py SIZE TYPE OUT [VOCABULARY.gguf]    SIZE: 0.6b 1.7b 4b 8b
 TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k, one whose blocks begin with their only f16 number (iq4_nl, iq4_xs), or
 q4_k_m and q5_k_m, which mix two as llama.cpp does
 """
@@ -74,7 +74,21 @@ def vocabulary(writer):
     writer.add_eos_token_id(VOCABULARY - 1)
 
 
-def main(size, type_name, out):
+def vocabulary_of(writer, path):
+    """That of another file, with a plain template: for what depends on words."""
+    for field in gguf.GGUFReader(path).fields.values():
+        if field.name.startswith("tokenizer.") and field.name != "tokenizer.chat_template":
+            values = field.contents()
+            if field.types[0] == gguf.GGUFValueType.ARRAY:
+                writer.add_array(field.name, values)
+            else:
+                writer.add_key_value(field.name, values, field.types[0])
+    writer.add_chat_template(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    )
+
+
+def main(size, type_name, out, words=None):
     hidden, layers, heads, intermediate, tied = SHAPES[size]
     most, best = MIXED.get(type_name, (type_name, type_name))
     writer = gguf.GGUFWriter(out, "qwen3")
@@ -89,7 +103,7 @@ def main(size, type_name, out):
     writer.add_value_length(HEAD_DIM)
     writer.add_rope_freq_base(1e6)
     writer.add_layer_norm_rms_eps(1e-6)
-    vocabulary(writer)
+    vocabulary_of(writer, words) if words else vocabulary(writer)
     random = np.random.default_rng(0)
     made = {}
 
@@ -130,4 +144,4 @@ def main(size, type_name, out):
     writer.close()
 
 
-main(*sys.argv[1:4])
+main(*sys.argv[1:5])
