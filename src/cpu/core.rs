@@ -318,7 +318,7 @@ impl Core {
                     let (q, out) = (&slots[q.0][rows.clone()], &mut attended[rows]);
                     match family {
                         Family::Step => {
-                            attention::attend_step(cache, layer, shape, q, partials, out)
+                            attention::attend_step(cache, layer, shape, q, partials, out);
                         }
                         Family::Prompt => attention::attend(cache, layer, shape, q, out),
                     }

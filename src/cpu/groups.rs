@@ -21,6 +21,7 @@ const GROUP: usize = 32;
 /// Between the halves of an integer.
 const HALF: i32 = 1 << 15;
 /// The greatest integer: both halves of it are 16 bits with their sign.
+#[allow(clippy::cast_precision_loss)] // fifteen bits and zeros
 const MOST: f32 = (32_767 * HALF) as f32;
 /// Rows of the input that are multiplied with a group while it is in registers.
 const TOGETHER: usize = 4;
