@@ -8,7 +8,6 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::cache::Cache;
 use super::dots::Dots;
@@ -65,8 +64,8 @@ pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads<'_>, q: &[f32], o
     // Enough blocks for every thread.
     let block = rows.div_ceil(2 * rayon::current_num_threads()).min(ROWS);
     each(
-        q.par_chunks(block * columns)
-            .zip(out.par_chunks_mut(block * columns))
+        q.chunks(block * columns)
+            .zip(out.chunks_mut(block * columns))
             .enumerate(),
         |(index, (q, out)): (usize, (&[f32], &mut [f32]))| {
             let mut scratch = Scratch::new(ROWS * width / head_dim, head_dim);
@@ -119,7 +118,7 @@ pub(super) fn attend_step(
     let partials = &mut partials[..shared * splits * part];
     let arch = pulp::Arch::new();
     each(
-        partials.par_chunks_exact_mut(part).enumerate(),
+        partials.chunks_exact_mut(part).enumerate(),
         |(task, part): (usize, &mut [f32])| {
             let (head, split) = (task / splits, first + task % splits);
             SCRATCH.with_borrow_mut(|scratch| {

@@ -1,7 +1,7 @@
 //! Products of a step's rows with weights whose blocks are integers and scales, in integers.
 //!
-//! A row of the input becomes integers of thirty bits, all multiples of one number: no f32 loses more than 2^-30 of the
-//! greatest by it. They are two halves of fifteen bits, so that a group of weights is multiplied with each in integers, which
+//! A row of the input becomes integers of thirty bits, all multiples of one number: each is rounded as any f32 is, and to
+//! 2^-30 of the greatest. They are two halves of fifteen bits, so that a group of weights is multiplied with each in integers, which
 //! loses nothing, and scaled once. There are eight partial sums, of two neighbouring columns in sixteen each: so the bits of a
 //! product depend neither on the number of rows nor on the machine.
 

@@ -9,7 +9,6 @@
 use std::cell::RefCell;
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::Matrix;
 use super::dots::{Dots, StoredDots};
@@ -62,7 +61,7 @@ pub(super) fn multiply(
     }
     with_input(family, weights, input, rows, |input| {
         each(
-            pieces.into_par_iter(),
+            pieces.into_iter(),
             |(weight, first, out): (&Matrix, usize, &mut [f32])| {
                 input.multiply(weight, first, out);
             },
@@ -81,8 +80,8 @@ pub(super) fn gate_up(
 ) {
     let arch = pulp::Arch::new();
     let block = piece(product.len() / rows, BLOCK);
-    let gates = gates.par_chunks_mut(block * rows);
-    let pieces = gates.zip(product.par_chunks_mut(block * rows)).enumerate();
+    let gates = gates.chunks_mut(block * rows);
+    let pieces = gates.zip(product.chunks_mut(block * rows)).enumerate();
     with_input(family, &[gate, up], input, rows, |input| {
         each(
             pieces,
@@ -178,7 +177,7 @@ pub(super) fn transpose(
     let outputs = product.len() / rows;
     each(
         out[..outputs * rows]
-            .par_chunks_mut(TRANSPOSED * outputs)
+            .chunks_mut(TRANSPOSED * outputs)
             .enumerate(),
         |(block, out): (usize, &mut [f32])| {
             let first = block * TRANSPOSED;

@@ -1,7 +1,6 @@
 //! RMS norm (Zhang and Sennrich 2019).
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::dots::dot;
 use super::threads::{each, piece};
@@ -12,15 +11,12 @@ pub(super) fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32])
     let columns = weight.len();
     let arch = pulp::Arch::new();
     let (piece, x) = (piece(out.len(), columns), &x[..out.len()]);
-    each(
-        x.par_chunks(piece).zip(out.par_chunks_mut(piece)),
-        |(x, out)| {
-            out.copy_from_slice(x);
-            for x in out.chunks_exact_mut(columns) {
-                arch.dispatch(Norm { x, weight, epsilon });
-            }
-        },
-    );
+    each(x.chunks(piece).zip(out.chunks_mut(piece)), |(x, out)| {
+        out.copy_from_slice(x);
+        for x in out.chunks_exact_mut(columns) {
+            arch.dispatch(Norm { x, weight, epsilon });
+        }
+    });
 }
 
 /// The same of one row, in place.

@@ -1,7 +1,5 @@
 //! Rotary position embedding (Su et al. 2021), and the norm of each head before it (Qwen3).
 
-use rayon::prelude::*;
-
 use super::norm::Norm;
 use super::threads::{each, piece};
 use crate::tape::{Angles, QueryScale, Rotation};
@@ -41,7 +39,7 @@ impl<'a> Rope<'a> {
         let arch = pulp::Arch::new();
         let piece = piece(rows.len(), columns);
         each(
-            rows.par_chunks_mut(piece).enumerate(),
+            rows.chunks_mut(piece).enumerate(),
             |(index, rows): (usize, &mut [f32])| {
                 let mut turns = vec![(0.0_f32, 0.0_f32); pairs];
                 let first = position + index * (piece / columns);

@@ -169,7 +169,8 @@ pub(super) mod prompt_attend {
         if splits(kv) == 1 {
             return 0;
         }
-        let blocks = rows.div_ceil(128) * kv.heads * apart(kv, rows);
-        blocks * 128 * (kv.head_dim + 8) * 4
+        let of_block = self::rows(kv.head_dim);
+        let blocks = rows.div_ceil(of_block) * kv.heads * apart(kv, rows);
+        blocks * of_block * (kv.head_dim + 8) * 4
     }
 }
