@@ -79,15 +79,28 @@ impl Executor {
         Ok(())
     }
 
-    /// Copies the first positions of a region of the cache to another.
+    /// From now on the positions of a conversation lie in these pages, `PAGE` in each, and it has no others.
     ///
     /// # Errors
-    /// If the device has failed; what the other region holds is then unknown.
-    pub fn copy(&mut self, from: usize, to: usize, positions: usize) -> Result<(), ExecuteError> {
+    /// If the device has failed.
+    pub fn seat(&mut self, entry: usize, pages: &[usize]) -> Result<(), ExecuteError> {
         match self {
-            Self::Cpu(cpu) => cpu.copy(from, to, positions),
+            Self::Cpu(cpu) => cpu.seat(entry, pages),
             #[cfg(feature = "cuda")]
-            Self::Cuda(cuda) => cuda.copy(from, to, positions)?,
+            Self::Cuda(cuda) => cuda.seat(entry, pages)?,
+        }
+        Ok(())
+    }
+
+    /// Copies what a page of the cache holds to another.
+    ///
+    /// # Errors
+    /// If the device has failed; what the other page holds is then unknown.
+    pub fn copy_page(&mut self, from: usize, to: usize) -> Result<(), ExecuteError> {
+        match self {
+            Self::Cpu(cpu) => cpu.copy_page(from, to),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda.copy_page(from, to)?,
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cuda",
         &["device", "fault", "graph", "quant", "sampler", "tape"],
     ),
-    ("tape", &["device", "fault", "graph", "quant"]),
+    ("tape", &["device", "fault", "graph", "kv::PAGE", "quant"]),
     ("graph", &["device", "kv"]),
     ("device", &["fault", "nodes"]),
     ("nodes", &[]),

@@ -36,7 +36,7 @@ fn the_shipped_file_is_the_default() {
 fn every_key_is_documented_with_its_default() {
     let mut config = parse(&uncommented()).expect("the shipped file with every key in force");
     assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
-    assert!(config.sampling.seed.take().is_some());
+    assert!(config.sampling.seed.take().is_some() && config.kv.slots.take().is_some());
     assert!(config.limits.realtime_group.take().is_some());
     assert_eq!(config, Config::default());
 
@@ -148,7 +148,7 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
     let cases = [
         (
             "[kv]\ncontxt = 1\n",
-            "2:1: unknown key `contxt`, expected one of `type`, `context`, `slots`; the line is: contxt = 1",
+            "2:1: unknown key `contxt`, expected one of `type`, `context`, `memory_mib`, `slots`; the line is: contxt = 1",
         ),
         (
             "[kvv]\n",
@@ -266,7 +266,7 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
         ("gangliond.toml.d/.#50-board.toml", "an editor's"),
     ])
     .expect("all of it is allowed");
-    assert_eq!((config.kv.context, config.kv.slots), (300, 3));
+    assert_eq!((config.kv.context, config.kv.slots), (300, Some(3)));
     assert!(config.graph.debug.verify_addresses);
     assert_eq!(
         config.model.path,
@@ -275,7 +275,7 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
     );
 
     let alone = read(&[("gangliond.toml.d/a.toml", "kv.slots = 5\n")]);
-    assert_eq!(alone.map(|config| config.kv.slots), Ok(5));
+    assert_eq!(alone.map(|config| config.kv.slots), Ok(Some(5)));
     let nothing = read(&[]).expect_err("there is nothing to read");
     assert!(nothing.starts_with("gangliond.toml: "), "{nothing}");
 

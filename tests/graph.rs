@@ -10,7 +10,7 @@ mod told;
 
 use std::path::Path;
 
-use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::tape::{Ending, GraphOptions};
 
@@ -20,14 +20,14 @@ const CONTEXT: usize = 64;
 const CHUNK: usize = 16;
 const SIZES: [usize; 3] = [4, 8, 16];
 
-fn runner(name: &str, slots: usize, graph: GraphOptions) -> Runner {
+fn runner(name: &str, pages: usize, graph: GraphOptions) -> Runner {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(name);
     let settings = Settings {
         backend: Backend::Cpu,
         context: CONTEXT,
-        slots,
+        kv_memory: KvMemory::Conversations(pages),
         prefill_chunk: CHUNK,
         threads: 1,
         graph,

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
 use ganglion::sampler::{Mask, Parameters, Scored};
@@ -28,7 +28,8 @@ fn load(kv_type: KvType) -> Runner {
         backend: Backend::Cpu,
         kv_type,
         context: 160,
-        slots: PROMPTS.len(),
+        kv_memory: KvMemory::Conversations(PROMPTS.len()),
+        rows: PROMPTS.len(),
         threads: 2,
         ..Settings::default()
     };
@@ -65,7 +66,7 @@ fn read(runner: &mut Runner, user: u32, length: u32, parameters: Parameters) -> 
         let ending = if last { Ending::Token } else { Ending::Kv };
         runner.prefill(chunk, ending).expect("it is read");
     }
-    runner.slot()
+    runner.entry()
 }
 
 fn step(runner: &mut Runner, regions: &[usize]) -> Vec<Step> {

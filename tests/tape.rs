@@ -36,7 +36,8 @@ fn forward() -> Forward {
         heads: shape.kv_heads,
         head_dim: shape.head_dim,
         context: 64,
-        slots: 1,
+        entries: 1,
+        pages: 1,
         element: KvType::F16,
     };
     let weights = weights.expect("nothing fails");
@@ -183,7 +184,6 @@ fn values_that_are_not_finite_are_an_error() {
     let settings = Settings {
         backend: Backend::Cpu,
         context: 64,
-        slots: 1,
         threads: 1,
         ..Settings::default()
     };
@@ -214,7 +214,6 @@ fn prompts_recorded_at_the_start_serve_the_first_request() {
         let settings = Settings {
             backend: Backend::Cpu,
             context: 64,
-            slots: 2,
             threads: 1,
             prefill_chunk: 16,
             graph: GraphOptions {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use ganglion::engine::runner::{self, Backend};
+use ganglion::engine::runner::{self, Backend, KvMemory};
 use ganglion::engine::{
     Client, Event, FinishReason, Handle, Limits, Options, Outcome, Priority, SessionId, Share,
     State, Ticket, UserLimits, channel, worker,
@@ -55,14 +55,14 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) async fn start(folder: &Path, rows: usize, slots: usize) -> Self {
-        Self::with_context(folder, rows, slots, 256).await
+    pub(crate) async fn start(folder: &Path, rows: usize, whole: usize) -> Self {
+        Self::with_context(folder, rows, whole, 256).await
     }
 
     pub(crate) async fn with_context(
         folder: &Path,
         rows: usize,
-        slots: usize,
+        whole: usize,
         context: usize,
     ) -> Self {
         let (handle, inbox) = channel(LIMITS);
@@ -73,7 +73,7 @@ impl Engine {
             runner: runner::Settings {
                 backend: Backend::Cpu,
                 context,
-                slots,
+                kv_memory: KvMemory::Conversations(whole),
                 rows,
                 threads: 1,
                 prefill_chunk: 16,
@@ -338,7 +338,7 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// In several shapes: rows are plenty or few, regions too; who is urgent takes the place of who is not.
+/// In several shapes: rows are plenty or few, pages too; who is urgent takes the place of who is not.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_many_at_once_are_those_of_each_alone() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -347,8 +347,8 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
     let alone = Engine::start(folder.path(), 1, 1).await;
     let mut random = fastrand::Rng::with_seed(1600);
     let mut made_way = 0;
-    for (rows, slots) in [(8, 8), (4, 5), (2, 3), (3, 2), (8, 12)] {
-        let together = Engine::start(folder.path(), rows, slots).await;
+    for (rows, whole) in [(8, 8), (4, 1), (2, 3), (3, 1), (8, 2)] {
+        let together = Engine::start(folder.path(), rows, whole).await;
         let programs: Vec<_> = (0..CONVERSATIONS).map(|_| program(&mut random)).collect();
         let mut talks = Vec::new();
         for (user, program) in (0..).zip(programs.clone()) {

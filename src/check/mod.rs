@@ -144,12 +144,13 @@ impl World {
                 image
             })
             .collect();
-        let cache_before: Vec<[Vec<u8>; 2]> = (0..self.kv.slots)
+        let cache_before: Vec<[Vec<u8>; 2]> = (0..self.kv.entries)
             .map(|region| {
                 [0, 1].map(|side| {
                     // Others are not to be read.
                     let held = inputs.cache[side].get(&region);
-                    let bytes = self.kv.bytes() / 2 / self.kv.slots / self.kv.layers;
+                    let position = self.kv.bytes_per_position() / 2 / self.kv.layers;
+                    let bytes = self.kv.context * position;
                     held.map_or_else(|| vec![POISON; bytes], |values| self.cached(values))
                 })
             })
@@ -182,7 +183,7 @@ impl World {
             .zip(&before)
             .map(|(slot, image)| executor.read_slot(*slot, image.len()))
             .collect::<Result<_, _>>()?;
-        let cache_after = (0..self.kv.slots)
+        let cache_after = (0..self.kv.entries)
             .map(|region| executor.read_cache(region))
             .collect::<Result<_, _>>()?;
         Ok(Left {

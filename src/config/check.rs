@@ -51,7 +51,8 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         model.tool_formats: folder(directory);
         kv.element as "kv.type": choice;
         kv.context: whole(0..=MOST_TOKENS);
-        kv.slots: whole(1..=64);
+        kv.memory_mib: whole(0..=MOST_MIB);
+        kv.slots: whole_or_unset(1..=64);
         graph.mode: choice;
         graph.capture_sizes: wholes(1..=MOST_ROWS);
         graph.prompt_graphs: whole(1..=1024);
@@ -140,11 +141,10 @@ where
 }
 
 /// Where not being set means something too.
-fn whole_or_unset(
-    key: Key,
-    value: &mut Option<u64>,
-    range: RangeInclusive<u64>,
-) -> Result<(), Fault> {
+fn whole_or_unset<T>(key: Key, value: &mut Option<T>, range: RangeInclusive<T>) -> Result<(), Fault>
+where
+    T: TryFrom<i64> + PartialOrd + Display,
+{
     key.put(value, numbers("a whole number", &range), |typed| {
         within(typed, &range).map(Some)
     })

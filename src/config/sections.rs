@@ -37,8 +37,10 @@ pub struct Kv {
     pub element: KvType,
     /// Tokens of one conversation; 0 is what the model was trained for.
     pub context: usize,
-    /// Conversations that keep their place.
-    pub slots: usize,
+    /// Of the whole cache; 0: what there is room for, up to four conversations of that length.
+    pub memory_mib: u64,
+    /// Of the release before, where `memory_mib` is not set: room for so many conversations of that length.
+    pub slots: Option<usize>,
 }
 
 /// What is recorded once and replayed by one call.
@@ -192,7 +194,8 @@ impl Default for Kv {
         Self {
             element: KvType::default(),
             context: 2048,
-            slots: 4,
+            memory_mib: 0,
+            slots: None,
         }
     }
 }

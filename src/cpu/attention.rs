@@ -45,8 +45,14 @@ pub(super) fn partials(kv: KvInfo, columns: usize) -> usize {
     kv.context.div_ceil(SPLIT) * (columns / kv.head_dim) * (kv.head_dim + 2)
 }
 
-/// `out = softmax(scale q K^T) V` of a prompt's rows; q and out are (rows, columns).
-pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads<'_>, q: &[f32], out: &mut [f32]) {
+/// `out = softmax(scale q K^T) V` of a prompt's rows, of a conversation's entry and a layer; q and out are (rows, columns).
+pub(super) fn attend(
+    cache: &Cache,
+    (entry, layer): (usize, usize),
+    heads: Heads<'_>,
+    q: &[f32],
+    out: &mut [f32],
+) {
     let KvInfo {
         head_dim,
         heads: shared,
@@ -74,7 +80,7 @@ pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads<'_>, q: &[f32], o
             for head in 0..shared {
                 arch.dispatch(Queries {
                     cache,
-                    place: (layer, head),
+                    place: (entry, layer, head),
                     heads,
                     position,
                     tiles: 0..tiles,
@@ -99,7 +105,7 @@ pub(super) fn attend(cache: &Cache, layer: usize, heads: Heads<'_>, q: &[f32], o
 /// al. 2023), which are merged in their order; `partials` is room for that.
 pub(super) fn attend_step(
     cache: &Cache,
-    layer: usize,
+    (entry, layer): (usize, usize),
     heads: Heads<'_>,
     q: &[f32],
     partials: &mut [f32],
@@ -125,7 +131,7 @@ pub(super) fn attend_step(
                 scratch.reserve(group, head_dim);
                 arch.dispatch(Queries {
                     cache,
-                    place: (layer, head),
+                    place: (entry, layer, head),
                     heads,
                     position,
                     tiles: split * (SPLIT / TILE)..(split + 1) * (SPLIT / TILE),
@@ -206,8 +212,8 @@ impl Scratch {
 /// The query heads of some rows that share a head of the cache, with some of its positions.
 struct Queries<'a> {
     cache: &'a Cache,
-    /// Layer and head of the cache.
-    place: (usize, usize),
+    /// Entry, layer and head of the cache.
+    place: (usize, usize, usize),
     heads: Heads<'a>,
     /// Of the first row.
     position: usize,
@@ -226,7 +232,7 @@ impl WithSimd for Queries<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self {
             cache,
-            place: (layer, head),
+            place,
             heads:
                 Heads {
                     columns,
@@ -240,22 +246,19 @@ impl WithSimd for Queries<'_> {
             shared,
             scratch,
         } = self;
-        let KvInfo {
-            head_dim, element, ..
-        } = cache.info;
+        let head_dim = cache.info.head_dim;
         let (rows, group) = (q.len() / columns, shared.len() / head_dim);
         let queries = rows * group;
-        let stride = element.bytes(head_dim);
-        let (k, v) = cache.head(layer, head, position + rows);
         scratch.begin(queries, head_dim);
         let gathered = scratch.q.chunks_exact_mut(shared.len());
         for (to, q) in gathered.zip(q.chunks_exact(columns)) {
             to.copy_from_slice(&q[shared.clone()]);
         }
-        let tiles = k.chunks(TILE * stride).zip(v.chunks(TILE * stride));
+        let end = position + rows;
         // No row sees what is before those of the first.
         let first = range.start.max(attention.seen_from(position) / TILE);
-        for (index, (k, v)) in tiles.enumerate().take(range.end).skip(first) {
+        for index in first..range.end.min(end.div_ceil(TILE)) {
+            let [k, v] = cache.tile(place, index, end);
             decode(cache.info, activation, k, &mut scratch.tile);
             Dots {
                 left: &scratch.q[..queries * head_dim],

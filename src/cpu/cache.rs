@@ -1,24 +1,53 @@
-//! The key-value cache in host memory.
+//! The key-value cache in host memory: pages, and which of them each conversation has.
 
-use crate::tape::KvInfo;
+use std::ops::Range;
 
-/// K and V, each (region and layer, head, position) as `KvType` encodes a head: the positions of a head lie side by side, because
+use super::softmax::TILE;
+use crate::tape::{KvInfo, PAGE};
+
+// A tile of positions lies in one page.
+const _: () = assert!(PAGE.is_multiple_of(TILE));
+
+/// Pages of (layer, K or V, head, position) as `KvType` encodes a head: the positions of a head lie side by side, because
 /// attention reads them in that order.
 #[derive(Debug)]
 pub(super) struct Cache {
     pub(super) info: KvInfo,
-    k: Vec<u8>,
-    v: Vec<u8>,
+    bytes: Vec<u8>,
+    /// Of each conversation, in the order of its positions.
+    tables: Vec<Vec<usize>>,
 }
 
 impl Cache {
+    /// Each conversation has pages of its own, as far as they go.
     pub(super) fn new(info: KvInfo) -> Self {
-        let bytes = info.bytes() / 2;
+        let each = info.pages_each();
+        let table = |entry: usize| entry * each..((entry + 1) * each).min(info.pages);
         Self {
             info,
-            k: vec![0; bytes],
-            v: vec![0; bytes],
+            bytes: vec![0; info.bytes()],
+            tables: (0..info.entries)
+                .map(|entry| table(entry).collect())
+                .collect(),
         }
+    }
+
+    /// From now on the positions of a conversation lie in these pages.
+    pub(super) fn seat(&mut self, entry: usize, pages: &[usize]) {
+        let table = &mut self.tables[entry];
+        table.clear();
+        table.extend_from_slice(pages);
+    }
+
+    /// Positions that a conversation has pages for.
+    pub(super) fn capacity(&self, entry: usize) -> usize {
+        (self.tables[entry].len() * PAGE).min(self.info.context)
+    }
+
+    pub(super) fn copy_page(&mut self, from: usize, to: usize) {
+        let bytes = self.info.page_bytes();
+        let from = from * bytes;
+        self.bytes.copy_within(from..from + bytes, to * bytes);
     }
 
     /// Bytes of one position of one head.
@@ -26,55 +55,86 @@ impl Cache {
         self.info.element.bytes(self.info.head_dim)
     }
 
-    fn start(&self, layer: usize, head: usize) -> usize {
-        (layer * self.info.heads + head) * self.info.context * self.stride()
+    /// Where K (0) or V (1) of some positions of a head lie, which are in one page.
+    fn place(
+        &self,
+        (entry, layer, head): (usize, usize, usize),
+        side: usize,
+        positions: Range<usize>,
+    ) -> Range<usize> {
+        let page = self.tables[entry][positions.start / PAGE];
+        let head = ((page * self.info.layers + layer) * 2 + side) * self.info.heads + head;
+        let at = (head * PAGE + positions.start % PAGE) * self.stride();
+        at..at + positions.len() * self.stride()
     }
 
-    /// Stores rows of k and v, each (heads * head_dim), from `position` on.
-    pub(super) fn store(&mut self, layer: usize, position: usize, k: &[f32], v: &[f32]) {
-        let (
-            KvInfo {
-                heads,
-                head_dim,
-                element,
-                ..
-            },
-            stride,
-        ) = (self.info, self.stride());
-        for (to, from) in [(0, k), (1, v)] {
-            for (row, values) in from.chunks_exact(heads * head_dim).enumerate() {
+    /// Stores rows of k and v, each (heads * head_dim), of a conversation from `position` on.
+    pub(super) fn store(
+        &mut self,
+        (entry, layer): (usize, usize),
+        position: usize,
+        k: &[f32],
+        v: &[f32],
+    ) {
+        let KvInfo {
+            heads,
+            head_dim,
+            element,
+            ..
+        } = self.info;
+        for (side, rows) in [k, v].into_iter().enumerate() {
+            for (at, values) in (position..).zip(rows.chunks_exact(heads * head_dim)) {
                 for (head, values) in values.chunks_exact(head_dim).enumerate() {
-                    let at = self.start(layer, head) + (position + row) * stride;
-                    let cache = if to == 0 { &mut self.k } else { &mut self.v };
-                    element.encode(values, &mut cache[at..][..stride]);
+                    let place = self.place((entry, layer, head), side, at..at + 1);
+                    element.encode(values, &mut self.bytes[place]);
                 }
             }
         }
     }
 
-    /// Copies the first positions of a region to another.
-    pub(super) fn copy(&mut self, from: usize, to: usize, positions: usize) {
-        let (layers, heads) = (self.info.layers, self.info.heads);
-        let bytes = positions * self.stride();
-        for layer in 0..layers {
-            for head in 0..heads {
-                let [from, to] = [from, to].map(|region| self.start(region * layers + layer, head));
-                for cache in [&mut self.k, &mut self.v] {
-                    cache.copy_within(from..from + bytes, to);
-                }
+    /// K and V of a tile of positions of a head, to be decoded by its type; of the last tile as many as come before `end`.
+    pub(super) fn tile(&self, head: (usize, usize, usize), index: usize, end: usize) -> [&[u8]; 2] {
+        let positions = index * TILE..end.min((index + 1) * TILE);
+        [0, 1].map(|side| &self.bytes[self.place(head, side, positions.clone())])
+    }
+
+    /// K and V of a layer of a conversation, each (head, position).
+    pub(super) fn read(&self, entry: usize, layer: usize) -> [Vec<u8>; 2] {
+        [0, 1].map(|side| {
+            let places = self.places((entry, layer), side);
+            places
+                .flat_map(|place| &self.bytes[place])
+                .copied()
+                .collect()
+        })
+    }
+
+    /// Puts them there.
+    pub(super) fn write(&mut self, entry: usize, layer: usize, sides: &[Vec<u8>; 2]) {
+        for (side, bytes) in sides.iter().enumerate() {
+            let mut bytes = bytes.as_slice();
+            for place in self.places((entry, layer), side).collect::<Vec<_>>() {
+                let (own, others) = bytes.split_at(place.len());
+                self.bytes[place].copy_from_slice(own);
+                bytes = others;
             }
         }
     }
 
-    /// K and V of the first `positions` positions of a head, to be decoded by its type.
-    pub(super) fn head(&self, layer: usize, head: usize, positions: usize) -> (&[u8], &[u8]) {
-        let (at, len) = (self.start(layer, head), positions * self.stride());
-        (&self.k[at..][..len], &self.v[at..][..len])
-    }
-
-    /// K and V of a layer, (head, position).
-    pub(super) fn layer(&mut self, layer: usize) -> [&mut [u8]; 2] {
-        let (start, end) = (self.start(layer, 0), self.start(layer + 1, 0));
-        [&mut self.k[start..end], &mut self.v[start..end]]
+    /// Where all positions of a conversation lie, head by head and page by page.
+    fn places(
+        &self,
+        (entry, layer): (usize, usize),
+        side: usize,
+    ) -> impl Iterator<Item = Range<usize>> + '_ {
+        let context = self.info.context;
+        let heads = 0..self.info.heads;
+        heads.flat_map(move |head| {
+            let starts = (0..context).step_by(PAGE);
+            starts.map(move |start| {
+                let positions = start..(start + PAGE).min(context);
+                self.place((entry, layer, head), side, positions)
+            })
+        })
     }
 }

@@ -90,7 +90,7 @@ impl Core {
             angles,
             cache: Cache::new(kv),
             buffers: Buffers::default(),
-            conversations: vec![Conversation::default(); kv.slots],
+            conversations: vec![Conversation::default(); kv.entries],
             prompt: Vec::new(),
             region: 0,
             rows: vec![0],
@@ -174,9 +174,9 @@ impl Core {
 
     /// All real rows of a prompt are one run, and each row of a step is.
     fn fill(&self, runs: &mut Vec<Run>, tape: &Tape, region: usize) {
-        let run = |region: usize, rows: Range<usize>| Run {
-            region,
-            state: self.conversations[region].state,
+        let run = |entry: usize, rows: Range<usize>| Run {
+            entry,
+            state: self.conversations[entry].state,
             rows,
             given: false,
             advances: true,
@@ -227,7 +227,6 @@ impl Core {
         );
         let len = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns;
         let real_len = |slot: Slot| real * tape.slot(slot).columns;
-        let layers = tape.kv.layers;
         let family = match tape.input {
             Input::Step => Family::Step,
             Input::Prompt => Family::Prompt,
@@ -290,8 +289,8 @@ impl Core {
                     let k = &mut rotated_k[run.of(narrow)];
                     of_q.rotate(&mut out[run.of(wide)], wide, run.state.position);
                     of_k.rotate(k, narrow, run.state.position);
-                    let (layer, v) = (run.region * layers + layer, &slots[v.0][run.of(narrow)]);
-                    cache.store(layer, run.state.position, k, v);
+                    let v = &slots[v.0][run.of(narrow)];
+                    cache.store((run.entry, layer), run.state.position, k, v);
                 }
                 tape.slot(rotated).dtype.round(&mut out[..len(q)]);
                 slots[rotated.0] = out;
@@ -314,13 +313,13 @@ impl Core {
                         attention,
                         sinks,
                     };
-                    let (layer, rows) = (run.region * layers + layer, run.of(shape.columns));
+                    let (place, rows) = ((run.entry, layer), run.of(shape.columns));
                     let (q, out) = (&slots[q.0][rows.clone()], &mut attended[rows]);
                     match family {
                         Family::Step => {
-                            attention::attend_step(cache, layer, shape, q, partials, out);
+                            attention::attend_step(cache, place, shape, q, partials, out);
                         }
-                        Family::Prompt => attention::attend(cache, layer, shape, q, out),
+                        Family::Prompt => attention::attend(cache, place, shape, q, out),
                     }
                 }
                 tape.slot(out).dtype.round(&mut attended[..real_len(out)]);
@@ -392,7 +391,7 @@ impl Core {
                 let logits = slots[logits.0].chunks_exact(tape.slot(logits).columns);
                 let mut failed = None;
                 for (run, logits) in runs.iter().zip(logits) {
-                    let conversation = &mut self.conversations[run.region];
+                    let conversation = &mut self.conversations[run.entry];
                     if run.given {
                         conversation.sampler.give(run.state.token);
                     }
@@ -430,10 +429,10 @@ impl Core {
     }
 }
 
-/// Rows of one conversation, from a position of its region of the cache on.
+/// Rows of one conversation, from a position on.
 #[derive(Debug)]
 struct Run {
-    region: usize,
+    entry: usize,
     /// As it began.
     state: StepState,
     rows: Range<usize>,

@@ -26,15 +26,11 @@ impl Cpu {
 
     /// K and V of the first layer of a region, (head, position) as `KvType` encodes a head.
     pub(crate) fn write_cache(&mut self, region: usize, bytes: &[Vec<u8>; 2]) {
-        let layer = region * self.kv.layers;
-        for (cache, bytes) in self.core.cache.layer(layer).into_iter().zip(bytes) {
-            cache.copy_from_slice(bytes);
-        }
+        self.core.cache.write(region, 0, bytes);
     }
 
-    pub(crate) fn read_cache(&mut self, region: usize) -> [Vec<u8>; 2] {
-        let layer = region * self.kv.layers;
-        self.core.cache.layer(layer).map(|bytes| bytes.to_vec())
+    pub(crate) fn read_cache(&self, region: usize) -> [Vec<u8>; 2] {
+        self.core.cache.read(region, 0)
     }
 
     pub(crate) fn poison_scratch(&mut self) {

@@ -99,9 +99,14 @@ impl Cpu {
         conversation.scored.clear();
     }
 
-    /// Copies the first positions of a region of the cache to another.
-    pub fn copy(&mut self, from: usize, to: usize, positions: usize) {
-        self.core.cache.copy(from, to, positions);
+    /// From now on the positions of a conversation lie in these pages, and it has no others.
+    pub fn seat(&mut self, region: usize, pages: &[usize]) {
+        self.core.cache.seat(region, pages);
+    }
+
+    /// Copies what a page holds to another.
+    pub fn copy_page(&mut self, from: usize, to: usize) {
+        self.core.cache.copy_page(from, to);
     }
 
     /// From now on the turn in another region of the cache is the one that runs.
@@ -324,7 +329,7 @@ impl Cpu {
 
     fn fits(&self, region: usize, tokens: usize, rows: usize) -> Result<(), ExecuteError> {
         let position = self.core.conversations[region].state.position;
-        let context = self.kv.context;
+        let context = self.core.cache.capacity(region);
         if (1..=rows).contains(&tokens) && position + tokens <= context {
             return Ok(());
         }
@@ -345,7 +350,7 @@ impl Cpu {
         &'a mut Buckets<Living>,
     ) {
         let step = Step {
-            layout: self.moves * self.kv.slots as u64 + step::region(&self.core, tape) as u64,
+            layout: self.moves * self.kv.entries as u64 + step::region(&self.core, tape) as u64,
             chosen: self.core.chosen,
             core: &mut self.core,
             tape,

@@ -10,7 +10,6 @@ use super::pages::Pages;
 use super::product::Outcome;
 use super::prompt::Prompt;
 use super::queue::Queue;
-use super::scratch;
 use crate::device::{
     ChooseArgs, Command, EmbedArgs, Error, Geometry, NormArgs, Places, Row, StepArgs, Tiles,
 };
@@ -269,7 +268,7 @@ impl Work<'_> {
             conversations: at.conversations,
             tables: at.tables,
             rows: if step { at.rows } else { at.prompt },
-            pages: narrow(scratch::pages(self.kv)),
+            pages: narrow(self.kv.pages_each()),
             step: step.into(),
         }
     }

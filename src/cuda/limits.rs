@@ -121,7 +121,8 @@ mod tests {
             heads: 1,
             head_dim,
             context: 1,
-            slots: 1,
+            entries: 1,
+            pages: 1,
             element: KvType::F16,
         };
         Tape {

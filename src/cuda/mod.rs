@@ -175,7 +175,7 @@ impl Cuda {
             weights,
             slots: Slots::default(),
             pages,
-            conversations: vec![Conversation::default(); kv.slots],
+            conversations: vec![Conversation::default(); kv.entries],
             region: 0,
             listed: Listed::default(),
             moves: 0,

@@ -2,9 +2,9 @@
 //!
 //! Kernels find a page by its conversation's table, so nothing that is recorded depends on where pages lie.
 
+use std::ops::Range;
 use std::rc::Rc;
 
-use super::scratch::pages;
 use crate::device::{Arena, Context, Error, Memory, Plan, Region, Rows, Stream};
 use crate::tape::{KvInfo, PAGE};
 
@@ -12,16 +12,20 @@ use crate::tape::{KvInfo, PAGE};
 pub(super) struct Pages {
     arena: Arena,
     kv: KvInfo,
+    /// All pages, then nobody's: what a table has beyond a conversation's own, so that a step which was launched ahead of an
+    /// answer's end writes to no other's.
     held: Vec<Region>,
-    /// Of each conversation, by place in `held`.
+    /// Of each conversation, by place in `held`, whole.
     tables: Vec<Vec<usize>>,
+    /// How many of them are its own.
+    own: Vec<usize>,
 }
 
 impl Pages {
     pub(super) fn plan(kv: KvInfo) -> Result<(Plan, Vec<Region>), Error> {
         let mut plan = Plan::new();
-        let bytes = kv.bytes_per_position() * PAGE;
-        let regions: Result<_, _> = (0..kv.slots * pages(kv)).map(|_| plan.add(bytes)).collect();
+        let bytes = kv.page_bytes();
+        let regions: Result<_, _> = (0..=kv.pages).map(|_| plan.add(bytes)).collect();
         regions.map(|regions| (plan, regions))
     }
 
@@ -39,14 +43,49 @@ impl Pages {
             arena.set(*page, 0, stream)?;
         }
         stream.synchronize()?;
-        let each = pages(kv);
-        let tables = (0..kv.slots).map(|slot| (slot * each..(slot + 1) * each).collect());
+        // Each conversation has pages of its own, as far as they go.
+        let (each, nobodys) = (kv.pages_each(), kv.pages);
+        let pages = |entry: usize| (entry * each..(entry + 1) * each).map(|page| page.min(nobodys));
+        let own = |entry: usize| nobodys.saturating_sub(entry * each).min(each);
         Ok(Self {
             arena,
             kv,
             held,
-            tables: tables.collect(),
+            tables: (0..kv.entries)
+                .map(|entry| pages(entry).collect())
+                .collect(),
+            own: (0..kv.entries).map(own).collect(),
         })
+    }
+
+    /// Gives a conversation these pages and no others; returns which places of its table have changed.
+    pub(super) fn seat(&mut self, entry: usize, pages: &[usize]) -> Range<usize> {
+        let nobodys = self.kv.pages;
+        self.own[entry] = pages.len();
+        let wanted = pages.iter().copied().chain(std::iter::repeat(nobodys));
+        let mut changed: Option<Range<usize>> = None;
+        for (index, (page, wanted)) in self.tables[entry].iter_mut().zip(wanted).enumerate() {
+            if std::mem::replace(page, wanted) != wanted {
+                let first = changed.map_or(index, |range| range.start);
+                changed = Some(first..index + 1);
+            }
+        }
+        changed.unwrap_or(0..0)
+    }
+
+    /// Pages of a table.
+    pub(super) fn each(&self) -> usize {
+        self.kv.pages_each()
+    }
+
+    /// Positions that a conversation has pages for.
+    pub(super) fn capacity(&self, entry: usize) -> usize {
+        (self.own[entry] * PAGE).min(self.kv.context)
+    }
+
+    /// Where a place of a conversation's table leads.
+    pub(super) fn address(&self, entry: usize, index: usize) -> Result<u64, Error> {
+        self.arena.address(self.held[self.tables[entry][index]])
     }
 
     /// The addresses of all tables, one after the other.
@@ -69,30 +108,26 @@ impl Pages {
         self.kv.bytes_per_position() / 2 / self.kv.layers * PAGE
     }
 
-    /// Queues that the pages with the first positions of one conversation are copied to another's.
+    /// Queues that what a page holds is copied to another.
     pub(super) fn copy(
         &mut self,
         from: usize,
         to: usize,
-        positions: usize,
         stream: &mut Stream,
     ) -> Result<(), Error> {
-        let bytes = self.kv.bytes_per_position() * PAGE;
+        let bytes = self.kv.page_bytes();
         let whole = Rows {
             pitch: bytes,
             bytes,
             count: 1,
         };
-        for index in 0..positions.div_ceil(PAGE) {
-            let [from, to] = [from, to].map(|of| self.held[self.tables[of][index]]);
-            self.arena.copy(from, to, whole, stream)?;
-        }
-        Ok(())
+        let [from, to] = [from, to].map(|page| self.held[page]);
+        self.arena.copy(from, to, whole, stream)
     }
 
     /// Gives each conversation other pages, in no order.
     pub(super) fn scatter(&mut self, mut random: impl FnMut(usize) -> usize) {
-        let mut order: Vec<usize> = (0..self.held.len()).collect();
+        let mut order: Vec<usize> = (0..self.kv.pages).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, random(last + 1));
         }
@@ -108,7 +143,7 @@ impl Pages {
         sides: &[Vec<u8>; 2],
         stream: &mut Stream,
     ) -> Result<(), Error> {
-        let mut bytes = vec![0xff; self.kv.bytes_per_position() * PAGE];
+        let mut bytes = vec![0xff; self.kv.page_bytes()];
         for index in 0..self.tables[slot].len() {
             for (side, values) in sides.iter().enumerate() {
                 let side = &mut bytes[side * self.side_bytes()..];
@@ -125,7 +160,7 @@ impl Pages {
     pub(super) fn read(&self, slot: usize, stream: &mut Stream) -> Result<[Vec<u8>; 2], Error> {
         let position = self.kv.bytes_per_position() / 2 / self.kv.layers;
         let mut sides = [(); 2].map(|()| vec![0; self.kv.context * position]);
-        let mut bytes = vec![0; self.kv.bytes_per_position() * PAGE];
+        let mut bytes = vec![0; self.kv.page_bytes()];
         for index in 0..self.tables[slot].len() {
             let page = self.held[self.tables[slot][index]];
             self.arena.read(page, &mut bytes, stream)?;

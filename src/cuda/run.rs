@@ -225,8 +225,11 @@ impl Cuda {
             self.sequence = next;
         }
         self.listed.forget();
+        let each = self.pages.each();
         for region in regions {
             self.conversations[*region].moved();
+            // What said so may not have been read.
+            self.conversations[*region].seated(0..each);
         }
     }
 
@@ -238,7 +241,7 @@ impl Cuda {
 
     pub(super) fn fits(&self, region: usize, rows: usize) -> Result<(), ExecuteError> {
         let position = self.conversations[region].state.position;
-        let context = self.kv.context;
+        let context = self.pages.capacity(region);
         if rows > 0 && position + rows <= context {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use crate::device::{
     Arena, Context, Error, Masks, Memory, PageTables, Plan, PromptMailbox, Region, Row, STEP_ROWS,
     SamplerState, Scores, StepMailbox, Stream, TokenMailbox,
 };
-use crate::tape::{Angles, KvInfo, Op, PAGE, Tape};
+use crate::tape::{Angles, KvInfo, Op, Tape};
 
 /// In device memory, and the mailboxes in pinned memory.
 #[derive(Debug)]
@@ -50,15 +50,15 @@ impl Scratch {
     ) -> Result<(Plan, Regions), Error> {
         let mut plan = Plan::new();
         let regions = Regions {
-            conversations: plan.add(kv.slots * SamplerState::CONVERSATION_BYTES)?,
-            tables: plan.add(8 * kv.slots * pages(kv))?,
+            conversations: plan.add(kv.entries * SamplerState::CONVERSATION_BYTES)?,
+            tables: plan.add(8 * kv.entries * kv.pages_each())?,
             rows: plan.add(STEP_ROWS * Row::BYTES)?,
             prompt: plan.add(PromptMailbox::bytes(rows))?,
             sequence: plan.add(4)?,
             angles: plan.add(tables.count * tables.pitch(kv))?,
             arrivals: plan.add(4 * attend::most_arrivals(kv))?,
             best: plan.add(8 * launch::CHOOSE_BLOCKS as usize * STEP_ROWS)?,
-            masks: plan.add(4 * Masks::words(vocabulary) * kv.slots)?,
+            masks: plan.add(4 * Masks::words(vocabulary) * kv.entries)?,
         };
         Ok((plan, regions))
     }
@@ -98,8 +98,8 @@ impl Scratch {
         let steps = StepMailbox::new(context)?;
         let prompts = PromptMailbox::new(context, rows, stream)?;
         let tokens = TokenMailbox::new(context)?;
-        let page_tables = PageTables::new(context, kv.slots * pages(kv))?;
-        let masks = Masks::new(context, kv.slots, vocabulary)?;
+        let page_tables = PageTables::new(context, kv.entries * kv.pages_each())?;
+        let masks = Masks::new(context, kv.entries, vocabulary)?;
         let scores = Scores::new(context)?;
         let prompt = arena.address(at.prompt)?;
         let addresses = launch::Addresses {
@@ -167,9 +167,4 @@ impl Tables {
     fn pitch(self, kv: KvInfo) -> usize {
         (8 * kv.context * self.pairs).next_multiple_of(16)
     }
-}
-
-/// Pages of a conversation's table.
-pub(super) fn pages(kv: KvInfo) -> usize {
-    kv.context.div_ceil(PAGE)
 }

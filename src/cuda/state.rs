@@ -1,5 +1,7 @@
 //! What the device knows of conversations: where each stands, its sampler, and which of them the rows of a step name.
 
+use std::ops::Range;
+
 use super::narrow;
 use crate::device::{self, Command, NOBODY, Row, STEP_ROWS, SamplerState};
 use crate::sampler::{History, Parameters, Scored, WINDOW};
@@ -21,6 +23,8 @@ pub(super) struct Conversation {
     /// Whether the device knows another token and position, or another sampler; or another guide.
     moved: bool,
     guided: bool,
+    /// Places of its table of pages that the device does not know.
+    seated: Range<usize>,
     /// Whether the last step found no mask.
     pub(super) waits: bool,
     /// The token that was chosen last, then the most probable ones.
@@ -56,6 +60,18 @@ impl Conversation {
     /// It stands elsewhere than the device has it.
     pub(super) fn moved(&mut self) {
         (self.moved, self.guided) = (true, true);
+    }
+
+    /// These places of its table of pages have changed, besides those that the device does not know yet.
+    pub(super) fn seated(&mut self, changed: Range<usize>) {
+        if changed.is_empty() {
+            return;
+        }
+        self.seated = if self.seated.is_empty() {
+            changed
+        } else {
+            self.seated.start.min(changed.start)..self.seated.end.max(changed.end)
+        };
     }
 
     /// The next step starts with `token` rather than the one chosen last.
@@ -118,7 +134,9 @@ impl Conversation {
         command.moves = moved;
         command.sampler = moved.then_some(self.sampler);
         command.guide = guided.then(|| self.guide.unwrap_or_default());
-        moved || guided
+        let seated = std::mem::take(&mut self.seated);
+        command.pages = (narrow(seated.start), narrow(seated.len()));
+        moved || guided || !seated.is_empty()
     }
 
     /// A prompt from where it stands, whose token will have that number.

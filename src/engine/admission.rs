@@ -125,7 +125,7 @@ fn remedy(largest: usize) -> String {
             .into();
     }
     format!(
-        "the largest kv.context that fits is {largest}: lower it or kv.slots, or stop what else uses this memory"
+        "the largest kv.context that fits is {largest}: lower it or kv.memory_mib, or stop what else uses this memory"
     )
 }
 
@@ -219,13 +219,13 @@ impl Budget {
         })
     }
 
-    fn holds(&self, bytes: u64) -> bool {
+    pub(super) fn holds(&self, bytes: u64) -> bool {
         bytes.saturating_add(self.reserve) <= self.have
     }
 }
 
 /// The greatest number below `limit` for which `fits` holds, as it does for all that are less; 0 if there is none.
-fn greatest(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
+pub(super) fn greatest(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
     let (mut fitting, mut excess) = (0, limit);
     while excess - fitting > 1 {
         let middle = fitting.midpoint(excess);

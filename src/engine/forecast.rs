@@ -32,12 +32,11 @@ pub fn forecast(
         groups: None,
         ..settings.clone()
     };
-    let (forward, _) = load::plan(checkpoint, settings)?;
+    let (mut forward, _) = load::plan(checkpoint, settings)?;
     match site {
-        Site::Cpu => load::admit_on_cpu(&forward, &chunk::settled(settings, chunk::CPU)),
+        Site::Cpu => load::admit_on_cpu(&mut forward, &chunk::settled(settings, chunk::CPU)),
         #[cfg(feature = "cuda")]
         Site::Integrated | Site::Discrete(_) => {
-            let mut forward = forward;
             forward.activation = settings.cuda.activations;
             let own = match site {
                 Site::Discrete(free) => Some(free),
@@ -45,7 +44,7 @@ pub fn forecast(
             };
             // A board's memory is only known on it: as of a large one.
             let chunk = chunk::of_gpu(own.unwrap_or(16 << 30), own.is_none());
-            load::admit_on_cuda(own, &forward, &chunk::settled(settings, chunk))
+            load::admit_on_cuda(own, &mut forward, &chunk::settled(settings, chunk))
         }
         #[cfg(not(feature = "cuda"))]
         Site::Integrated | Site::Discrete(_) => Err(LoadError::NoCuda),

@@ -2,11 +2,11 @@
 
 #[cfg(feature = "cuda")]
 use super::admission::Pool;
-use super::admission::{Admitted, Budget, Refusal};
+use super::admission::{Admitted, Budget, Refusal, greatest};
 use super::chunk;
 #[cfg(feature = "cuda")]
 use super::runner::Placement;
-use super::runner::{Backend, RunError, Settings};
+use super::runner::{Backend, KvMemory, RunError, Settings};
 use super::stored::Stored;
 use crate::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
@@ -16,7 +16,8 @@ use crate::model::forward::Forward;
 use crate::model::language::LanguageError;
 use crate::model::{Checkpoint, ModelError, Tensor};
 use crate::tape::{
-    DType, Ending, FillError, Input, KvInfo, STEP_ROWS, Tape, TapeError, WeightId, WeightInfo,
+    DType, Ending, FillError, Footprint, Input, KvInfo, STEP_ROWS, Tape, TapeError, WeightId,
+    WeightInfo,
 };
 
 /// Why a model could not be loaded.
@@ -57,6 +58,10 @@ pub enum LoadError {
         granule: usize,
         head_dim: usize,
     },
+    #[error(
+        "kv.memory_mib = {asked} is less than a page of the cache takes: set it to {least} or more, or to 0"
+    )]
+    KvMemory { asked: u64, least: u64 },
     #[error(transparent)]
     Memory(#[from] Refusal),
 }
@@ -88,6 +93,9 @@ impl LoadError {
         }
     }
 }
+
+/// Conversations that may be at hand for each row of a step: as many as answer may rest meanwhile.
+const ENTRIES_A_ROW: usize = 2;
 
 /// A model on its executor.
 pub(super) struct Loaded {
@@ -147,9 +155,11 @@ pub(super) fn plan<'a>(
         heads: shape.kv_heads,
         head_dim,
         context,
-        slots: settings.slots.max(1),
+        entries: ENTRIES_A_ROW * settings.rows.clamp(1, STEP_ROWS),
+        pages: 0,
         element: kv_type,
     };
+    let kv = settings.kv_memory.of(kv)?;
     let mut tensors = Vec::new();
     let weights = checkpoint.tensors.try_map(|tensor| {
         tensors.push(tensor);
@@ -174,16 +184,57 @@ fn tapes(forward: &Forward, settings: &Settings) -> [Tape; 2] {
     ]
 }
 
-/// The same with a cache of so many positions.
-fn with_context(forward: &Forward, context: usize) -> Forward {
-    let kv = KvInfo {
-        context,
-        ..forward.kv
-    };
+/// The same with another cache.
+fn with_kv(forward: &Forward, kv: KvInfo) -> Forward {
     Forward {
         kv,
         ..forward.clone()
     }
+}
+
+/// Holds a model against `budget`, and settles how many pages its cache has where room decides. `footprint` tells what two
+/// tapes take, or nothing where a buffer would be too large.
+fn admit(
+    budget: &Budget,
+    forward: &mut Forward,
+    settings: &Settings,
+    footprint: impl Fn(&[&Tape]) -> Option<Footprint>,
+) -> Result<Admitted, LoadError> {
+    let takes = |kv: KvInfo| {
+        let [prompt, step] = tapes(&with_kv(forward, kv), settings);
+        footprint(&[&prompt, &step])
+    };
+    let full = forward.kv;
+    let choices = settings.kv_memory.choices(full);
+    let kv = choices.map_or(full, |choices| {
+        let fits = |pages| {
+            let taken = takes(KvInfo { pages, ..full });
+            taken.is_some_and(|taken| budget.holds(taken.bytes()))
+        };
+        let pages = greatest(choices.end() + 1, fits).max(*choices.start());
+        KvInfo { pages, ..full }
+    });
+    let of_context = |context| {
+        let each = KvInfo { context, ..kv }.pages_each();
+        let pages = match settings.kv_memory {
+            KvMemory::Mebibytes(_) => kv.pages,
+            KvMemory::Auto => each.min(kv.pages),
+            KvMemory::Conversations(count) => count.max(1) * each,
+        };
+        let pages = if context == kv.context {
+            kv.pages
+        } else {
+            pages
+        };
+        takes(KvInfo {
+            context,
+            pages,
+            ..kv
+        })
+    };
+    let admitted = budget.admit(kv.context, of_context)?;
+    forward.kv = kv;
+    Ok(admitted)
 }
 
 /// Brings weights to an executor.
@@ -216,12 +267,12 @@ impl Loader<'_> {
 
     fn cpu(
         &mut self,
-        forward: Forward,
+        mut forward: Forward,
         settings: &Settings,
         description: String,
     ) -> Result<Loaded, LoadError> {
         let settings = &chunk::settled(settings, chunk::CPU);
-        admit_on_cpu(&forward, settings)?;
+        admit_on_cpu(&mut forward, settings)?;
         let weights = cpu::load(&forward.infos, &self.source, self.read)?;
         let cpu = Cpu::new(
             weights,
@@ -251,7 +302,7 @@ impl Loader<'_> {
         } else {
             Some(device.free_memory()?)
         };
-        admit_on_cuda(own, &forward, settings)?;
+        admit_on_cuda(own, &mut forward, settings)?;
         let place = |placement| match placement {
             Placement::Auto => None,
             Placement::Device => Some(cuda::Memory::Device),
@@ -286,13 +337,14 @@ impl Loader<'_> {
 }
 
 /// Holds a model against the system's memory; tells what it takes of it.
-pub(super) fn admit_on_cpu(forward: &Forward, settings: &Settings) -> Result<Admitted, LoadError> {
+pub(super) fn admit_on_cpu(
+    forward: &mut Forward,
+    settings: &Settings,
+) -> Result<Admitted, LoadError> {
     let budget = Budget::of_system(settings)?;
-    let admitted = budget.admit(forward.kv.context, |context| {
-        let [prompt, step] = tapes(&with_context(forward, context), settings);
-        Some(cpu::footprint(&[&prompt, &step], settings.threads))
-    })?;
-    Ok(admitted)
+    admit(&budget, forward, settings, |tapes| {
+        Some(cpu::footprint(tapes, settings.threads))
+    })
 }
 
 /// Holds a model against the memory that its GPU uses: `own` bytes of a discrete one that are free, else the
@@ -300,7 +352,7 @@ pub(super) fn admit_on_cpu(forward: &Forward, settings: &Settings) -> Result<Adm
 #[cfg(feature = "cuda")]
 pub(super) fn admit_on_cuda(
     own: Option<u64>,
-    forward: &Forward,
+    forward: &mut Forward,
     settings: &Settings,
 ) -> Result<Admitted, LoadError> {
     for tape in &tapes(forward, settings) {
@@ -315,9 +367,8 @@ pub(super) fn admit_on_cuda(
             pool: Pool::Device,
         },
     };
-    let admitted = budget.admit(forward.kv.context, |context| {
-        let [prompt, step] = tapes(&with_context(forward, context), settings);
-        cuda::footprint(&[&prompt, &step], settings.prefill_chunk, own.is_none()).ok()
+    let admitted = admit(&budget, forward, settings, |tapes| {
+        cuda::footprint(tapes, settings.prefill_chunk, own.is_none()).ok()
     })?;
     if own.is_some() && settings.cuda.weights == Placement::Unified {
         system()?.admit_passage(admitted.footprint.weights)?;

@@ -17,6 +17,7 @@ mod forecast;
 mod handle;
 mod hold;
 mod inbox;
+mod kv_memory;
 mod limits;
 mod live;
 mod load;

@@ -9,16 +9,19 @@ use std::collections::HashMap;
 
 pub use self::rows::OpCost;
 pub use self::timed::KindTime;
+pub use super::kv_memory::KvMemory;
 pub use super::settings::{Activations, Backend, CudaSettings, Placement, Settings};
 use super::{Memory, load};
 use crate::executor::Executor;
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, LifeCycle, Mode};
-use crate::kv::{self, Kv, Owner};
+use crate::kv::{self, Copied, Kv, Owner, PAGE};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{Ending, ExecuteError, GraphOptions, Input, Pace, STEP_ROWS, Tape, TapeError};
+use crate::tape::{
+    Ending, ExecuteError, GraphOptions, Input, KvInfo, Pace, STEP_ROWS, Tape, TapeError,
+};
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
 const SCORED_ROWS: usize = 64;
@@ -34,10 +37,8 @@ pub struct Runner {
     step: Tape,
     /// Of several conversations, by rows: 1, 2, 4 or 8.
     steps: HashMap<usize, Tape>,
-    /// The most conversations of a step.
+    /// The most rows of a step, each of another conversation, but for one that tokens are given to.
     rows: usize,
-    /// The most rows of a step: a conversation has several where tokens are given it.
-    step_rows: usize,
     vocabulary: usize,
     /// Tapes of a prompt's rows, each written on its first use.
     prompts: HashMap<(usize, Ending), Tape>,
@@ -66,15 +67,15 @@ impl Runner {
         } = load::load(checkpoint, settings, progress)?;
         let step = forward.tape(1, Input::Step, Ending::Token);
         step.check()?;
+        let kv = Kv::new(forward.kv.entries, forward.kv.pages);
         let mut runner = Self {
             forward,
             executor,
             description,
-            kv: Kv::new(settings.slots),
+            kv,
             step,
             steps: HashMap::new(),
-            rows: settings.rows.min(settings.slots).clamp(1, STEP_ROWS),
-            step_rows: settings.rows.clamp(1, STEP_ROWS),
+            rows: settings.rows.clamp(1, STEP_ROWS),
             vocabulary: checkpoint.shape.vocabulary,
             prompts: HashMap::new(),
             prefill_chunk,
@@ -107,12 +108,12 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Records prompts of every size for every region, and calls `recorded` after each.
+    /// Records prompts of every size for every entry, and calls `recorded` after each.
     fn record_prompts(&mut self, recorded: &mut dyn FnMut()) -> Result<(), RunError> {
         for rows in self.capture_sizes.clone() {
             for ending in [Ending::Token, Ending::Kv] {
                 self.prompt_tape(rows, ending)?;
-                for region in 0..self.forward.kv.slots {
+                for region in 0..self.forward.kv.entries {
                     self.executor
                         .record(&self.prompts[&(rows, ending)], region)?;
                     recorded();
@@ -144,10 +145,17 @@ impl Runner {
         &self.executor
     }
 
-    /// Positions of the cache.
+    /// The most positions of a conversation.
     #[must_use]
     pub fn context(&self) -> usize {
-        self.forward.kv.context
+        let KvInfo { context, pages, .. } = self.forward.kv;
+        context.min(pages * PAGE)
+    }
+
+    /// Positions that an entry has pages for.
+    #[must_use]
+    pub fn capacity_of(&self, entry: usize) -> usize {
+        self.context().min(self.kv.pages_of(entry).len() * PAGE)
     }
 
     /// The largest `tokens` that `prefill` takes.
@@ -165,9 +173,9 @@ impl Runner {
         }
     }
 
-    /// The region of the cache that the turn runs in.
+    /// The entry that the turn runs in.
     #[must_use]
-    pub fn slot(&self) -> usize {
+    pub fn entry(&self) -> usize {
         self.kv.active()
     }
 
@@ -182,11 +190,12 @@ impl Runner {
         self.kv.is_empty()
     }
 
-    /// Starts a turn of a user's conversation: keeps what its region of the cache already holds of `prompt`, or copies what
-    /// another region of that user holds of it, and returns how many tokens that are; the rest, at least one token, is for `prefill`.
+    /// Starts a turn of a user's conversation, as long as one may be: keeps what its pages already hold of `prompt`, or shares
+    /// what others of that user hold of it, and returns how many tokens that are; the rest, at least one token, is for
+    /// `prefill`.
     ///
     /// # Errors
-    /// If the device has failed.
+    /// If other turns run and have the pages, or the device has failed.
     pub fn begin(
         &mut self,
         owner: Option<Owner>,
@@ -194,18 +203,32 @@ impl Runner {
         prompt: &[u32],
         parameters: Parameters,
     ) -> Result<usize, RunError> {
+        self.begin_with(owner, user, prompt, parameters, self.context())
+    }
+
+    /// The same of a turn that has at most so many positions.
+    fn begin_with(
+        &mut self,
+        owner: Option<Owner>,
+        user: u32,
+        prompt: &[u32],
+        parameters: Parameters,
+        positions: usize,
+    ) -> Result<usize, RunError> {
+        let begun = self.kv.begin(owner, user, prompt, positions);
         let kv::Turn {
-            region,
+            entry,
             cached,
-            source,
+            copy,
             change,
-        } = self.kv.begin(owner, user, prompt);
+        } = begun.ok_or(RunError::NoPages { positions })?;
         self.changed(change);
-        if let Some(source) = source {
-            let copied = self.executor.copy(source, region, cached);
-            copied.inspect_err(|_| self.kv.lose())?;
+        let mut seated = self.executor.seat(entry, self.kv.pages_of(entry));
+        if let Some(Copied { from, to }) = copy {
+            seated = seated.and_then(|()| self.executor.copy_page(from, to));
         }
-        self.executor.begin((region, cached), parameters, prompt)?;
+        seated.inspect_err(|_| self.kv.lose())?;
+        self.executor.begin((entry, cached), parameters, prompt)?;
         Ok(cached)
     }
 
@@ -225,7 +248,8 @@ impl Runner {
         self.executor.settle()?;
         self.executor.succeed(&mut before.executor);
         std::mem::swap(&mut self.kv, &mut before.kv);
-        let change = self.kv.resize(self.forward.kv.slots);
+        let KvInfo { entries, pages, .. } = self.forward.kv;
+        let change = self.kv.resize(entries, pages);
         self.changed(change);
         Ok(())
     }
@@ -235,7 +259,7 @@ impl Runner {
         self.executor.graph_mut().change(change, self.kv.epoch());
     }
 
-    /// A conversation has ended: its region serves others.
+    /// A conversation has ended: its pages serve others.
     pub fn release(&mut self, owner: Owner) {
         self.kv.release(owner);
     }
@@ -394,6 +418,10 @@ pub enum RunError {
     Execute(#[from] ExecuteError),
     #[error("the model does not fit its tape: {0}")]
     Tape(#[from] TapeError),
+    #[error(
+        "no {positions} positions of the cache are free while other turns run: end some of them, or set kv.memory_mib higher"
+    )]
+    NoPages { positions: usize },
 }
 
 impl RunError {
@@ -404,7 +432,7 @@ impl RunError {
             #[cfg(feature = "cuda")]
             Self::Execute(ExecuteError::Device(error)) => error.is_sticky(),
             Self::Execute(error) => matches!(error, ExecuteError::Refused { lost: true, .. }),
-            Self::Tape(_) => false,
+            Self::Tape(_) | Self::NoPages { .. } => false,
         }
     }
 }

@@ -21,12 +21,12 @@ pub(super) struct Standing {
 }
 
 /// How one may join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Joins {
-    /// There is a region of the cache for it.
+    /// There are pages for it.
     Beside,
-    /// This one gives up its region, and begins again when there is another.
-    InPlaceOf(u64),
+    /// These give up their pages, and begin again when there are others.
+    InPlaceOf(Vec<u64>),
 }
 
 /// What to do next.
@@ -40,24 +40,31 @@ pub(super) enum Next {
     Rest,
 }
 
-/// Whether one of such a priority may join `all`, who stand in the order in which they joined; `room` says that there is a
-/// region for it. Nobody joins to wait for a row, but `realtime` does not count `background`, which makes way for it.
+/// Whether one of such a priority may join `all`, who stand in the order in which they joined; `room` says whether there are
+/// pages for it if some of them gave theirs up. Nobody joins to wait for a row, but `realtime` does not count `background`,
+/// which makes way for it, the last first.
 pub(super) fn joins(
     all: &[Standing],
     rows: usize,
     priority: Priority,
-    room: bool,
+    room: impl Fn(&[u64]) -> bool,
 ) -> Option<Joins> {
     let makes_way =
         |one: &&Standing| priority == Priority::Realtime && one.priority == Priority::Background;
     if all.iter().filter(|one| !makes_way(one)).count() >= rows {
-        None
-    } else if room {
-        Some(Joins::Beside)
-    } else {
-        let last = all.iter().rev().find(makes_way)?;
-        Some(Joins::InPlaceOf(last.id))
+        return None;
     }
+    if room(&[]) {
+        return Some(Joins::Beside);
+    }
+    let mut leaving = Vec::new();
+    for one in all.iter().rev().filter(makes_way) {
+        leaving.push(one.id);
+        if room(&leaving) {
+            return Some(Joins::InPlaceOf(leaving));
+        }
+    }
+    None
 }
 
 /// Those who are not suspended, the most urgent first: at most `rows`.
@@ -113,12 +120,22 @@ mod tests {
     #[test]
     fn realtime_makes_background_rest_when_rows_are_short_and_give_way_when_regions_are() {
         let full = standing(&[(Normal, Answering), (Background, Answering)]);
-        assert_eq!(joins(&full, 2, Normal, true), None);
-        assert_eq!(joins(&full, 2, Background, true), None);
-        assert_eq!(joins(&full, 2, Realtime, true), Some(Joins::Beside));
-        assert_eq!(joins(&full, 2, Realtime, false), Some(Joins::InPlaceOf(1)));
+        let (yes, in_place) = (
+            |_: &[u64]| true,
+            |least| move |ids: &[u64]| ids.len() >= least,
+        );
+        assert_eq!(joins(&full, 2, Normal, yes), None);
+        assert_eq!(joins(&full, 2, Background, yes), None);
+        assert_eq!(joins(&full, 2, Realtime, yes), Some(Joins::Beside));
+        let one = Some(Joins::InPlaceOf(vec![1]));
+        assert_eq!(joins(&full, 2, Realtime, in_place(1)), one);
+        assert_eq!(joins(&full, 2, Realtime, in_place(2)), None);
+        let rest = standing(&[(Background, Answering), (Background, Reading)]);
+        let both = Some(Joins::InPlaceOf(vec![1, 0]));
+        assert_eq!(joins(&rest, 2, Realtime, in_place(2)), both);
+        assert_eq!(joins(&rest, 3, Normal, in_place(1)), None);
         let urgent = standing(&[(Realtime, Answering), (Normal, Answering)]);
-        assert_eq!(joins(&urgent, 2, Realtime, true), None);
+        assert_eq!(joins(&urgent, 2, Realtime, yes), None);
 
         let three = [
             (Background, Answering),
@@ -176,15 +193,18 @@ mod tests {
                 }
             }
             for priority in [Background, Normal, Realtime] {
-                if let Some(Joins::InPlaceOf(id)) = joins(&all, rows, priority, false) {
-                    let gives = all.iter().find(|one| one.id == id).map(|one| one.priority);
-                    assert_eq!((priority, gives), (Realtime, Some(Background)));
+                let least = random.usize(1..4);
+                let room = |ids: &[u64]| ids.len() >= least;
+                if let Some(Joins::InPlaceOf(ids)) = joins(&all, rows, priority, room) {
+                    let gives = |one: &&Standing| ids.contains(&one.id);
+                    let gives: Vec<_> = all.iter().filter(gives).map(|one| one.priority).collect();
+                    assert_eq!((priority, gives), (Realtime, vec![Background; least]));
                 }
                 let others = all.iter().filter(|one| one.priority >= priority).count();
                 if all.len() < rows {
-                    assert_eq!(joins(&all, rows, priority, true), Some(Joins::Beside));
+                    assert_eq!(joins(&all, rows, priority, |_| true), Some(Joins::Beside));
                 } else if others >= rows {
-                    assert_eq!(joins(&all, rows, priority, true), None);
+                    assert_eq!(joins(&all, rows, priority, |_| true), None);
                 }
             }
         }

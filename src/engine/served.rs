@@ -155,7 +155,10 @@ mod tests {
         };
         assert_eq!(step(|_| (), |_| ()), Step::Nothing);
         assert_eq!(step(|_| (), |to| to.reserve += 1), Step::Nothing);
-        assert_eq!(step(|_| (), |to| to.slots += 1), Step::Load);
+        assert_eq!(
+            step(|_| (), |to| to.kv_memory = runner::KvMemory::Auto),
+            Step::Load
+        );
         assert_eq!(step(|_| (), |to| to.graph.mode = Mode::Full), Step::Mode);
 
         let recorded = |to: &mut runner::Settings| {

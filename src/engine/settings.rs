@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::ControlGroups;
+use super::kv_memory::KvMemory;
 use crate::tape::{DType, GraphOptions, KvType};
 
 /// Which executor to run on.
@@ -58,9 +59,8 @@ pub struct Settings {
     pub kv_type: KvType,
     /// Positions of the cache; 0 is as many as the model was trained for.
     pub context: usize,
-    /// Regions of the cache, each of `context` positions: conversations that keep their place in it.
-    pub slots: usize,
-    /// Conversations that may share a step, at most `slots` of them and 8; the memory for so many is taken at the start.
+    pub kv_memory: KvMemory,
+    /// Conversations that may share a step, at most 8; the memory for so many is taken at the start.
     pub rows: usize,
     pub graph: GraphOptions,
     /// 0 is one for each core.
@@ -109,7 +109,7 @@ impl Default for Settings {
             backend: Backend::Auto,
             kv_type: KvType::F16,
             context: 2048,
-            slots: 1,
+            kv_memory: KvMemory::Conversations(1),
             rows: 1,
             graph: GraphOptions::default(),
             threads: 0,

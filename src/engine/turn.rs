@@ -81,6 +81,18 @@ impl Turn {
         Ok(self.prompt.insert(own).prompt.tokens.clone())
     }
 
+    /// Positions of the cache that it may need: its prompt's and its answer's, of at most so many.
+    pub(super) fn positions(&self, context: usize) -> usize {
+        let prompt = self
+            .prompt
+            .as_ref()
+            .map(|encoded| encoded.prompt.tokens.len());
+        // What is not encoded yet may be as long as any.
+        prompt.map_or(context, |prompt| {
+            prompt.saturating_add(self.options.max_tokens).min(context)
+        })
+    }
+
     /// Sends text to the reader; never waits, and a reader that has gone is noticed by `is_cancelled`.
     pub fn emit(&self, text: String) {
         let _ = self.events.send(Event::Text(text));

@@ -34,6 +34,11 @@ events! {
     "12cc8e7540384c198c930cadde9131d0" "{error}"
     { error = error }
 
+    /// A key of the release before is understood for one more.
+    WARN config_outdated(key: &str, instead: &str)
+    "7f1d94b6c2a84e0d9b53e6a8174c0f29" "{key} is of the release before and will not be understood by the next; set {instead} instead"
+    { key = key, instead = instead }
+
     /// The bus cannot be reached, or the name on it cannot be had.
     ERROR bus_unavailable(error: &str)
     "3b8c4dcf8a714a768a9321db0f2ed8d6" "{error}"

@@ -46,6 +46,8 @@ pub const FIELDS: &[(&str, &str)] = &[
         "HOW",
         "updated, if the living graph took the recording, or instantiated",
     ),
+    ("INSTEAD", "the key that took its place"),
+    ("KEY", "the key of gangliond.toml"),
     ("KINDS", "which events were left out, each with its number"),
     (
         "KV_EPOCH",
@@ -103,7 +105,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     (
         "SLOT",
-        "region of the key-value cache, of kv.slots, counted from 0",
+        "place among the conversations that are answered at once, counted from 0",
     ),
     ("STALL_SECONDS", "how long nothing was read"),
     ("TEXT", "the panic's message, if it is a constant"),

@@ -1,27 +1,40 @@
-//! What the key-value cache holds: regions, each with the tokens of its positions and the conversation it belongs to.
+//! What the key-value cache holds: sequences of tokens, the pages that they lie in, and the conversations that they belong to.
 //!
 //! The values themselves live in the executor. Every change of the cache that is not one more token
 //! of the same turn goes through here, and bumps the epoch in one place.
 //!
-//! What was computed for one user never serves another, nor is it looked at: how much of a prompt is held already is told
-//! and can be timed, and would tell what others have asked.
+//! Sequences that begin alike share the pages of their beginning, and a page that is shared is copied before anything is
+//! written to it (vLLM: Kwon et al. 2023). What was computed for one user never serves another, nor is it looked at: how much
+//! of a prompt is held already is told and can be timed, and would tell what others have asked.
 
-/// Whose conversation a region holds; a conversation of one turn has no owner.
+mod pool;
+
+use std::collections::{BTreeMap, HashSet};
+
+use self::pool::Pool;
+
+/// Positions of a page.
+pub const PAGE: usize = 64;
+
+/// Sequences that are kept at most, however short they are.
+const SEQUENCES: usize = 1024;
+
+/// Whose conversation a sequence is; a conversation of one turn has no owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner(pub u64);
 
 /// What happened to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// A turn continues what the active region holds.
+    /// A turn continues what the last one left.
     NewTurn,
-    /// Nothing of what the region held is kept.
+    /// Nothing of what the conversation held is kept.
     Cleared,
     /// Only the first of its tokens are kept.
     Rewound,
     /// Another conversation goes on.
     Switched,
-    /// A conversation goes on whose region was lost when the cache was allocated anew.
+    /// A conversation goes on that had lost its pages.
     Restored,
     /// The cache was allocated anew.
     Resized,
@@ -44,67 +57,93 @@ impl Change {
 /// How a turn begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Which region it runs in.
-    pub region: usize,
-    /// Tokens of its prompt that the region holds, once what is to be copied has been.
+    /// The executor's place for it.
+    pub entry: usize,
+    /// Tokens of its prompt that its pages hold, once what is to be copied has been.
     pub cached: usize,
-    /// Another region that holds more of its prompt: the first `cached` positions are to be copied from there.
-    pub source: Option<usize>,
+    /// A page that others have too: it is to be copied to this one, before anything else is written.
+    pub copy: Option<Copied>,
     pub change: Change,
 }
 
-/// The regions, of which one is active.
+/// A page that is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    pub from: usize,
+    pub to: usize,
+}
+
+/// The sequences, and the executor's entries, of which one is active.
 #[derive(Clone, Debug)]
 pub struct Kv {
-    regions: Vec<Region>,
+    pool: Pool,
+    sequences: BTreeMap<u64, Sequence>,
+    /// The sequence of each entry, while a turn runs there or until another begins.
+    entries: Vec<Seat>,
     active: usize,
     /// Changes so far.
     epoch: u64,
-    /// Turns so far.
+    /// Turns so far, each of which may have made a sequence.
     turns: u64,
-    /// Those whose region went with a cache that was allocated anew.
-    lost: Vec<Owner>,
+    /// Those whose pages went to others, or with a cache that was allocated anew.
+    lost: HashSet<Owner>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Region {
-    /// Those whose K and V it holds, oldest first.
-    tokens: Vec<u32>,
-    owner: Option<Owner>,
-    /// Whose tokens these are, also when the conversation has ended.
-    user: u32,
-    /// The turn that used it last; 0 if none has.
-    used: u64,
-    /// A turn runs in it, which must not lose it.
+/// An entry of the executor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seat {
+    sequence: Option<u64>,
+    /// A turn runs there, which must not lose its pages.
     pinned: bool,
 }
 
+#[derive(Clone, Debug, Default)]
+struct Sequence {
+    /// Those whose K and V its pages hold, oldest first.
+    tokens: Vec<u32>,
+    /// Of its tokens, and of those that the turn which runs may still say.
+    pages: Vec<usize>,
+    owner: Option<Owner>,
+    /// Whose tokens these are, also when the conversation has ended.
+    user: u32,
+    /// The turn that used it last.
+    used: u64,
+}
+
 impl Kv {
-    /// `slots` empty regions, at least one.
+    /// So many free pages, for turns of at least one entry.
     #[must_use]
-    pub fn new(slots: usize) -> Self {
+    pub fn new(entries: usize, pages: usize) -> Self {
         Self {
-            regions: vec![Region::default(); slots.max(1)],
+            pool: Pool::new(pages),
+            sequences: BTreeMap::new(),
+            entries: vec![Seat::default(); entries.max(1)],
             active: 0,
             epoch: 0,
             turns: 0,
-            lost: Vec::new(),
+            lost: HashSet::new(),
         }
     }
 
-    /// Tokens in the active region.
+    /// Tokens of the active entry.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len_of(self.active)
     }
 
-    /// Tokens in a region.
+    /// Tokens that an entry's pages hold.
     #[must_use]
-    pub fn len_of(&self, region: usize) -> usize {
-        self.regions[region].tokens.len()
+    pub fn len_of(&self, entry: usize) -> usize {
+        self.at(entry).map_or(0, |sequence| sequence.tokens.len())
     }
 
-    /// Which region that is.
+    /// The pages of an entry, in the order of their positions.
+    #[must_use]
+    pub fn pages_of(&self, entry: usize) -> &[usize] {
+        self.at(entry).map_or(&[], |sequence| &sequence.pages)
+    }
+
+    /// Which entry that is.
     #[must_use]
     pub fn active(&self) -> usize {
         self.active
@@ -120,87 +159,127 @@ impl Kv {
         self.epoch
     }
 
-    /// Whether a turn could begin: its conversation has a region, or one of others can be had.
+    /// All pages, and those of them that nobody has.
     #[must_use]
-    pub fn has_room(&self, owner: Option<Owner>) -> bool {
-        let own = |region: &Region| owner.is_some() && region.owner == owner;
-        let mut regions = self.regions.iter();
-        regions.any(|region| !region.pinned || own(region))
+    pub fn pages(&self) -> (usize, usize) {
+        (self.pool.len(), self.pool.free())
     }
 
-    /// The turn in a region runs on while others begin: none of them gets the region.
-    pub fn pin(&mut self, region: usize) {
-        self.regions[region].pinned = true;
+    /// Whether a turn of so many positions could begin if those in `leaving` entries gave way: there is an entry for it, and
+    /// pages, once those that no turn needs have been given up.
+    #[must_use]
+    pub fn has_room(&self, positions: usize, leaving: &[usize]) -> bool {
+        let stays = |entry: usize| self.entries[entry].pinned && !leaving.contains(&entry);
+        let staying = (0..self.entries.len()).filter(|entry| stays(*entry));
+        let seats = staying.clone().count();
+        let held: HashSet<usize> = staying
+            .flat_map(|entry| self.pages_of(entry))
+            .copied()
+            .collect();
+        seats < self.entries.len() && positions.div_ceil(PAGE) <= self.pool.len() - held.len()
     }
 
-    /// The turn in a region has ended.
-    pub fn unpin(&mut self, region: usize) {
-        self.regions[region].pinned = false;
+    /// The turn of an entry runs on while others begin: none of them gets its pages.
+    pub fn pin(&mut self, entry: usize) {
+        self.entries[entry].pinned = true;
     }
 
-    /// Another of the turns that run goes on.
-    pub fn turn_to(&mut self, region: usize) {
-        self.active = region;
-    }
-
-    /// Starts a turn of a user: finds its region, and cuts that to what it shares with the prompt, or has it hold what
-    /// another region shares with it, if that is more. At least the prompt's last token is left to run. The caller knows that
-    /// there is room.
-    pub fn begin(&mut self, owner: Option<Owner>, user: u32, prompt: &[u32]) -> Turn {
-        let region = self.place(owner, user, prompt);
-        let restored = owner.is_some_and(|owner| self.take_lost(owner));
-        let most = prompt.len().saturating_sub(1);
-        let shared = |region: &Region| region.common_prefix(user, prompt).min(most);
-        let kept = shared(&self.regions[region]);
-        let others = self.regions.iter().map(shared).enumerate();
-        let source = others
-            .filter(|(_, shared)| *shared > kept)
-            .max_by_key(|(_, shared)| *shared);
-        let cached = source.map_or(kept, |(_, shared)| shared);
-        let held = &mut self.regions[region];
-        let before = held.tokens.len();
-        held.tokens.truncate(kept);
-        held.tokens.extend_from_slice(&prompt[kept..cached]);
-        let switched =
-            region != self.active || (held.used > 0 && (held.owner, held.user) != (owner, user));
-        let change = if restored {
-            Change::Restored
-        } else if switched {
-            Change::Switched
-        } else if kept == before {
-            Change::NewTurn
-        } else if kept == 0 {
-            Change::Cleared
-        } else {
-            Change::Rewound
-        };
-        self.turns += 1;
-        held.owner = owner;
-        held.user = user;
-        held.used = self.turns;
-        self.active = region;
-        self.bump();
-        Turn {
-            region,
-            cached,
-            source: source.map(|(region, _)| region),
-            change,
+    /// The turn of an entry has ended: the pages that it did not need are free, and its tokens serve what begins alike.
+    pub fn unpin(&mut self, entry: usize) {
+        self.entries[entry].pinned = false;
+        if let Some(id) = self.entries[entry].sequence {
+            self.trim(id);
         }
     }
 
-    /// What the active region holds is lost: what was to be copied there could not be.
+    /// Another of the turns that run goes on.
+    pub fn turn_to(&mut self, entry: usize) {
+        self.active = entry;
+    }
+
+    /// Starts a turn of a user in an entry that is free, with pages for so many positions: its conversation's own, cut
+    /// to what they share with the prompt, or those of another sequence, if that shares more. At least the prompt's last token
+    /// is left to run. `None` if `has_room` says no; nothing has changed then.
+    pub fn begin(
+        &mut self,
+        owner: Option<Owner>,
+        user: u32,
+        prompt: &[u32],
+        positions: usize,
+    ) -> Option<Turn> {
+        let most = prompt.len().saturating_sub(1);
+        let positions = positions.max(prompt.len());
+        if !self.has_room(positions, &[]) {
+            return None;
+        }
+        let own = owner.and_then(|owner| self.sequence_of(owner));
+        let shared = |sequence: &Sequence| sequence.common_prefix(user, prompt).min(most);
+        let rank =
+            |(id, sequence): (&u64, &Sequence)| (shared(sequence), Some(*id) == own, sequence.used);
+        let source = self.sequences.iter().max_by_key(|one| rank(*one));
+        let source = source.map(|(id, sequence)| (*id, shared(sequence)));
+        let (source, cached) = source.filter(|(_, shared)| *shared > 0).unzip();
+        let cached = cached.unwrap_or(0);
+        let ended = source.filter(|id| self.is_continued(*id, cached));
+        let last = self.entries[self.active].sequence;
+
+        self.turns += 1;
+        let id = own.or(ended).unwrap_or(self.turns);
+        let entry = self.entry_for(id)?;
+        let before = self
+            .sequences
+            .get(&id)
+            .map(|one| (one.owner, one.user, one.tokens.len()));
+        let kept = if own.is_some() && source != own {
+            self.sequences.get(&id).map_or(0, shared)
+        } else {
+            cached
+        };
+        let restored = owner.is_some_and(|owner| self.lost.remove(&owner));
+        let change = match before {
+            _ if restored => Change::Restored,
+            _ if last.is_none() => Change::NewTurn,
+            Some((of, whose, held)) if last == Some(id) && (of, whose) == (owner, user) => {
+                match kept {
+                    kept if kept == held => Change::NewTurn,
+                    0 => Change::Cleared,
+                    _ => Change::Rewound,
+                }
+            }
+            _ => Change::Switched,
+        };
+        let copy = self.take_over(id, source, cached, positions.div_ceil(PAGE));
+        let sequence = self.sequences.entry(id).or_default();
+        sequence.tokens.clear();
+        sequence.tokens.extend_from_slice(&prompt[..cached]);
+        (sequence.owner, sequence.user, sequence.used) = (owner, user, self.turns);
+        self.entries[entry].sequence = Some(id);
+        self.active = entry;
+        self.bump();
+        Some(Turn {
+            entry,
+            cached,
+            copy,
+            change,
+        })
+    }
+
+    /// What the active entry holds is lost: what was to be copied there could not be.
     pub fn lose(&mut self) {
-        self.regions[self.active].tokens.clear();
+        if let Some(sequence) = self.at_mut(self.active) {
+            sequence.tokens.clear();
+        }
     }
 
     /// Keeps only the first `keep` tokens of a conversation; `None` if the cache held no more of it.
     pub fn rewind(&mut self, owner: Owner, keep: usize) -> Option<Change> {
-        let region = self.region_of(owner)?;
-        let held = &mut self.regions[region];
-        if held.tokens.len() <= keep {
+        let id = self.sequence_of(owner)?;
+        let sequence = self.sequences.get_mut(&id)?;
+        if sequence.tokens.len() <= keep {
             return None;
         }
-        held.tokens.truncate(keep);
+        sequence.tokens.truncate(keep);
+        self.trim(id);
         self.bump();
         Some(if keep == 0 {
             Change::Cleared
@@ -209,19 +288,22 @@ impl Kv {
         })
     }
 
-    /// A conversation has ended: its region is free, and its tokens serve what else its user begins with the same.
+    /// A conversation has ended: its tokens serve what else its user begins with the same, until their pages are needed.
     pub fn release(&mut self, owner: Owner) {
-        if let Some(region) = self.region_of(owner) {
-            self.regions[region].owner = None;
+        let id = self.sequence_of(owner);
+        if let Some(sequence) = id.and_then(|id| self.sequences.get_mut(&id)) {
+            sequence.owner = None;
         }
-        self.take_lost(owner);
+        self.lost.remove(&owner);
     }
 
-    /// The cache was allocated anew, with `slots` regions: all is lost.
-    pub fn resize(&mut self, slots: usize) -> Change {
-        self.lost
-            .extend(self.regions.iter().filter_map(|region| region.owner));
-        self.regions = vec![Region::default(); slots.max(1)];
+    /// The cache was allocated anew: all is lost.
+    pub fn resize(&mut self, entries: usize, pages: usize) -> Change {
+        let owners = self.sequences.values().filter_map(|one| one.owner);
+        self.lost.extend(owners);
+        self.sequences.clear();
+        self.pool = Pool::new(pages);
+        self.entries = vec![Seat::default(); entries.max(1)];
         self.active = 0;
         self.bump();
         Change::Resized
@@ -232,52 +314,164 @@ impl Kv {
         self.push_to(self.active, token);
     }
 
-    /// One more token of the turn in a region.
-    pub fn push_to(&mut self, region: usize, token: u32) {
-        self.regions[region].tokens.push(token);
+    /// One more token of the turn in an entry.
+    pub fn push_to(&mut self, entry: usize, token: u32) {
+        if let Some(sequence) = self.at_mut(entry) {
+            sequence.tokens.push(token);
+        }
     }
 
     /// More tokens of the turn.
     pub fn extend(&mut self, tokens: &[u32]) {
-        self.regions[self.active].tokens.extend_from_slice(tokens);
+        if let Some(sequence) = self.at_mut(self.active) {
+            sequence.tokens.extend_from_slice(tokens);
+        }
     }
 
     fn bump(&mut self) {
         self.epoch += 1;
     }
 
-    fn region_of(&self, owner: Owner) -> Option<usize> {
-        self.regions
-            .iter()
-            .position(|region| region.owner == Some(owner))
+    fn at(&self, entry: usize) -> Option<&Sequence> {
+        let id = self.entries.get(entry)?.sequence?;
+        self.sequences.get(&id)
     }
 
-    fn take_lost(&mut self, owner: Owner) -> bool {
-        let at = self.lost.iter().position(|lost| *lost == owner);
-        at.map(|at| self.lost.swap_remove(at)).is_some()
+    fn at_mut(&mut self, entry: usize) -> Option<&mut Sequence> {
+        let id = self.entries.get(entry)?.sequence?;
+        self.sequences.get_mut(&id)
     }
 
-    /// The region of the conversation; else a free one, best the one that holds the most of the prompt for this user;
-    /// else the one that has not been used for the longest time, whose conversation loses it.
-    fn place(&self, owner: Option<Owner>, user: u32, prompt: &[u32]) -> usize {
-        if let Some(region) = owner.and_then(|owner| self.region_of(owner)) {
-            return region;
+    fn sequence_of(&self, owner: Owner) -> Option<u64> {
+        let mut all = self.sequences.iter();
+        all.find(|(_, one)| one.owner == Some(owner))
+            .map(|(id, _)| *id)
+    }
+
+    fn runs(&self, id: u64) -> bool {
+        let mut seats = self.entries.iter();
+        seats.any(|seat| seat.pinned && seat.sequence == Some(id))
+    }
+
+    /// Whether a prompt that shares so much goes on from the end of a sequence that is nobody's any more.
+    fn is_continued(&self, id: u64, shared: usize) -> bool {
+        let sequence = &self.sequences[&id];
+        sequence.owner.is_none() && !self.runs(id) && sequence.tokens.len() == shared
+    }
+
+    /// Has a sequence so many pages, of which the first `cached` positions are those of `source`. Returns what is to be
+    /// copied: the page that both begin alike and go on apart in.
+    fn take_over(
+        &mut self,
+        id: u64,
+        source: Option<u64>,
+        cached: usize,
+        pages: usize,
+    ) -> Option<Copied> {
+        let held = source.map_or(&[][..], |source| &self.sequences[&source].pages);
+        let mut taken: Vec<usize> = held[..cached.div_ceil(PAGE)].to_vec();
+        for page in &taken {
+            self.pool.share(*page);
         }
-        let rank = |region: &Region| {
-            let free = region.owner.is_none();
-            let shared = free.then(|| region.common_prefix(user, prompt));
-            (shared, std::cmp::Reverse(region.used))
+        let before = self
+            .sequences
+            .get_mut(&id)
+            .map(|one| std::mem::take(&mut one.pages));
+        for page in before.into_iter().flatten() {
+            self.pool.leave(page);
+        }
+        let mut copy = None;
+        if !cached.is_multiple_of(PAGE)
+            && let Some(from) = taken.last_mut()
+        {
+            // What else has it may have to give it up.
+            while self.pool.is_shared(*from) && copy.is_none() {
+                if let Some(to) = self.pool.take() {
+                    self.pool.leave(*from);
+                    copy = Some(Copied { from: *from, to });
+                    *from = to;
+                } else if !self.give_up(id) {
+                    break;
+                }
+            }
+        }
+        while taken.len() < pages {
+            match self.pool.take() {
+                Some(page) => taken.push(page),
+                None if self.give_up(id) => {}
+                None => break,
+            }
+        }
+        debug_assert!(taken.len() >= pages, "pages were counted before");
+        self.sequences.entry(id).or_default().pages = taken;
+        if self.sequences.len() > SEQUENCES {
+            self.evict(|least, _| least != id);
+        }
+        copy
+    }
+
+    /// The entry that a sequence had last; else one that has none, or the one whose sequence was used least lately. None of a
+    /// turn that runs.
+    fn entry_for(&self, id: u64) -> Option<usize> {
+        let rank = |entry: &usize| {
+            let sequence = self.entries[*entry].sequence;
+            let used = sequence
+                .and_then(|id| self.sequences.get(&id))
+                .map(|one| one.used);
+            (sequence != Some(id), used)
         };
-        // Of equals the last one is taken, so the first region comes last.
-        let regions = self.regions.iter().enumerate().rev();
-        regions
-            .filter(|(_, region)| !region.pinned)
-            .max_by_key(|(_, region)| rank(region))
-            .map_or(0, |(index, _)| index)
+        let free = (0..self.entries.len()).filter(|entry| !self.entries[*entry].pinned);
+        free.min_by_key(rank)
+    }
+
+    /// Gives up pages that a sequence holds and does not need, or else a sequence with pages. Returns whether there was one
+    /// besides `but`, and those of turns that run.
+    fn give_up(&mut self, but: u64) -> bool {
+        let idle = |id: u64| id != but && !self.runs(id);
+        let mut all = self.sequences.iter().filter(|(id, _)| idle(**id));
+        let untrimmed = all.find(|(_, one)| one.pages.len() > one.needed());
+        if let Some(id) = untrimmed.map(|(id, _)| *id) {
+            self.trim(id);
+            return true;
+        }
+        self.evict(|id, sequence| id != but && !sequence.pages.is_empty())
+    }
+
+    /// Forgets the sequence that was used least lately, of those that may be forgotten and that no turn needs: first those that
+    /// are nobody's. Returns whether there was one.
+    fn evict(&mut self, may: impl Fn(u64, &Sequence) -> bool) -> bool {
+        let all = self.sequences.iter();
+        let all = all.filter(|(id, one)| may(**id, one) && !self.runs(**id));
+        let least = all.min_by_key(|(_, one)| (one.owner.is_some(), one.used));
+        let Some(id) = least.map(|(id, _)| *id) else {
+            return false;
+        };
+        if let Some(sequence) = self.sequences.remove(&id) {
+            sequence
+                .pages
+                .into_iter()
+                .for_each(|page| self.pool.leave(page));
+            self.lost.extend(sequence.owner);
+        }
+        true
+    }
+
+    /// Gives back the pages beyond a sequence's tokens.
+    fn trim(&mut self, id: u64) {
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            let needed = sequence.needed().min(sequence.pages.len());
+            let pages = sequence.pages.drain(needed..);
+            pages.for_each(|page| self.pool.leave(page));
+        }
     }
 }
 
-impl Region {
+impl Sequence {
+    /// Pages of its tokens.
+    fn needed(&self) -> usize {
+        self.tokens.len().div_ceil(PAGE)
+    }
+
     /// How many of `tokens`, from the first, it holds for `user`.
     fn common_prefix(&self, user: u32, tokens: &[u32]) -> usize {
         if self.user != user {

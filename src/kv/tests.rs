@@ -1,154 +1,231 @@
-//! Turns of a few conversations, in one region or several.
+//! Turns of a few conversations, in few pages or many.
 
 use super::*;
 
 const A: Option<Owner> = Some(Owner(1));
 const B: Option<Owner> = Some(Owner(2));
+const C: Option<Owner> = Some(Owner(3));
 
-/// Begins a turn of user 0 and runs all of its prompt.
-fn turn(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32]) -> (usize, usize, Change) {
-    turn_of(kv, owner, 0, prompt)
+/// Tokens of so many pages and some more, which begin with `first`.
+fn tokens(first: u32, pages: usize, more: usize) -> Vec<u32> {
+    let others = 1..u32::try_from(pages * PAGE + more).expect("few");
+    [first].into_iter().chain(others).collect()
 }
 
-fn turn_of(kv: &mut Kv, owner: Option<Owner>, user: u32, prompt: &[u32]) -> (usize, usize, Change) {
-    let Turn {
-        region,
-        cached,
-        change,
-        ..
-    } = kv.begin(owner, user, prompt);
-    kv.extend(&prompt[cached..]);
-    (region, cached, change)
+/// Begins a turn of user 0 that may be so long, and runs all of its prompt.
+fn turn(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32], positions: usize) -> Turn {
+    let turn = kv
+        .begin(owner, 0, prompt, positions)
+        .expect("there is room");
+    kv.extend(&prompt[turn.cached..]);
+    turn
+}
+
+fn short(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32]) -> (usize, Change) {
+    let Turn { cached, change, .. } = turn(kv, owner, prompt, PAGE);
+    (cached, change)
 }
 
 #[test]
-fn conversations_keep_their_regions_while_there_are_enough() {
-    let mut kv = Kv::new(2);
-    assert_eq!(turn(&mut kv, A, &[1, 2, 3]), (0, 0, Change::NewTurn));
-    assert_eq!(turn(&mut kv, B, &[1, 2, 4]), (1, 2, Change::Switched));
-    assert_eq!(turn(&mut kv, A, &[1, 2, 3, 5]), (0, 3, Change::Switched));
-    assert_eq!(turn(&mut kv, A, &[1, 2, 3, 5, 6]), (0, 4, Change::NewTurn));
-    assert_eq!(turn(&mut kv, B, &[1, 2, 4, 7]), (1, 3, Change::Switched));
-    // A third takes the region that has not been used for the longest time.
-    assert_eq!(turn(&mut kv, None, &[9, 9]), (0, 0, Change::Switched));
-    assert_eq!(turn(&mut kv, None, &[9, 9, 8]), (0, 2, Change::NewTurn));
-    assert_eq!(turn(&mut kv, A, &[1, 2]), (0, 1, Change::Switched));
+fn conversations_keep_their_pages_while_there_are_enough() {
+    let mut kv = Kv::new(2, 2);
+    assert_eq!(short(&mut kv, A, &[1, 2, 3]), (0, Change::NewTurn));
+    assert_eq!(short(&mut kv, B, &[7, 8]), (0, Change::Switched));
+    assert_eq!(short(&mut kv, A, &[1, 2, 3, 5]), (3, Change::Switched));
+    assert_eq!(short(&mut kv, A, &[1, 2, 3, 5, 6]), (4, Change::NewTurn));
+    // The one that has rested longest makes way for a third.
+    assert_eq!(short(&mut kv, None, &[9, 9]), (0, Change::Switched));
+    assert_eq!(short(&mut kv, None, &[9, 9, 8]), (2, Change::NewTurn));
+    assert_eq!(short(&mut kv, A, &[1, 2, 3, 5, 6]), (4, Change::Switched));
+    // What is nobody's any more goes before what is somebody's.
+    assert_eq!(short(&mut kv, B, &[7, 8, 9]), (0, Change::Restored));
+    assert_eq!(
+        short(&mut kv, A, &[1, 2, 3, 5, 6, 7]),
+        (5, Change::Switched)
+    );
 }
 
-/// Two conversations that begin alike pay for that once, though each goes on in a region of its own.
 #[test]
-fn what_another_region_holds_is_copied_for_the_same_user() {
-    let mut kv = Kv::new(3);
-    turn(&mut kv, A, &[1, 2, 3, 4]);
-    let begun = kv.begin(B, 0, &[1, 2, 3, 9]);
-    assert_eq!((begun.region, begun.source), (1, Some(0)));
-    assert_eq!((begun.cached, kv.len()), (3, 3));
-    kv.extend(&[9]);
-    // What is there already is not copied, and nothing of another user is.
-    assert_eq!(kv.begin(A, 0, &[1, 2, 3, 4, 5]).source, None);
-    let other = kv.begin(Some(Owner(3)), 7, &[1, 2, 3, 4]);
-    assert_eq!((other.region, other.source, other.cached), (2, None, 0));
-    // A conversation that begins anew as another did.
-    let again = kv.begin(B, 0, &[1, 2, 3, 4, 5]);
-    assert_eq!((again.region, again.source, again.cached), (1, Some(0), 4));
-    assert_eq!(again.change, Change::Switched);
-    kv.lose();
-    assert_eq!(kv.len(), 0);
+fn what_begins_alike_is_shared_and_copied_only_where_it_goes_on_apart() {
+    let mut kv = Kv::new(3, 16);
+    let prompt = tokens(1, 2, 10);
+    turn(&mut kv, A, &prompt, 3 * PAGE);
+    kv.pin(0);
+    let first = kv.pages_of(0).to_vec();
+    let mut other = prompt[..2 * PAGE + 5].to_vec();
+    other.push(99);
+    let begun = turn(&mut kv, B, &other, 4 * PAGE);
+    kv.pin(begun.entry);
+    let second = kv.pages_of(begun.entry).to_vec();
+    assert_eq!((begun.entry, begun.cached), (1, 2 * PAGE + 5));
+    assert_eq!(second[..2], first[..2]);
+    let (from, to) = (first[2], second[2]);
+    assert_eq!(begun.copy, Some(Copied { from, to }));
+    assert_eq!(kv.pages(), (16, 16 - 3 - 2));
+    // Where it is whole pages, nothing is copied, nor where the rest is nobody else's; and nothing serves another user.
+    let mut whole = prompt[..2 * PAGE].to_vec();
+    whole.push(98);
+    assert_eq!(turn(&mut kv, C, &whole, 3 * PAGE).copy, None);
+    kv.unpin(0);
+    assert_eq!(turn(&mut kv, A, &prompt, 3 * PAGE).copy, None);
+    let theirs = kv.begin(None, 7, &prompt, 3 * PAGE).expect("room");
+    assert_eq!((theirs.cached, theirs.copy), (0, None));
+}
+
+/// A turn begins only where it can end, and what runs loses nothing.
+#[test]
+fn pages_are_promised_for_all_that_a_turn_may_say() {
+    let mut kv = Kv::new(3, 6);
+    let promised = turn(&mut kv, A, &[1, 2], 3 * PAGE);
+    kv.pin(promised.entry);
+    assert!(kv.has_room(3 * PAGE, &[]) && !kv.has_room(3 * PAGE + 1, &[]));
+    assert!(kv.has_room(6 * PAGE, &[promised.entry]));
+    assert_eq!(kv.begin(B, 0, &[3, 4], 4 * PAGE), None);
+    let second = turn(&mut kv, B, &[3, 4], 2 * PAGE);
+    kv.pin(second.entry);
+    let third = turn(&mut kv, None, &[5, 6], 7);
+    kv.pin(third.entry);
+    assert!(!kv.has_room(1, &[]), "no entry");
+    // What was not needed is given back at the end, not before.
+    kv.unpin(promised.entry);
+    assert_eq!(kv.pages(), (6, 2));
+    assert!(kv.has_room(3 * PAGE, &[]) && !kv.has_room(3 * PAGE + 1, &[]));
+    assert_eq!(kv.len_of(second.entry), 2);
 }
 
 #[test]
 fn every_change_bumps_the_epoch_once_and_says_what_it_was() {
-    let mut kv = Kv::new(1);
-    assert_eq!(turn(&mut kv, A, &[1, 2, 3]), (0, 0, Change::NewTurn));
-    assert_eq!(turn(&mut kv, A, &[1, 2, 3]), (0, 2, Change::Rewound));
-    assert_eq!(turn(&mut kv, A, &[4]), (0, 0, Change::Cleared));
+    let mut kv = Kv::new(1, 1);
+    assert_eq!(short(&mut kv, A, &[1, 2, 3]), (0, Change::NewTurn));
+    assert_eq!(short(&mut kv, A, &[1, 2, 3]), (2, Change::Rewound));
+    assert_eq!(short(&mut kv, A, &[4]), (0, Change::Cleared));
     assert_eq!(kv.rewind(Owner(1), 1), None, "it holds no more");
     assert_eq!(kv.rewind(Owner(2), 0), None, "it holds nothing of it");
     assert_eq!(kv.epoch(), 3);
     assert_eq!(kv.rewind(Owner(1), 0), Some(Change::Cleared));
-    assert_eq!(turn(&mut kv, B, &[5, 6]), (0, 0, Change::Switched));
-    assert_eq!(kv.resize(2), Change::Resized);
-    assert_eq!(turn(&mut kv, B, &[5, 6]).2, Change::Restored);
-    assert_eq!(turn(&mut kv, B, &[5, 6, 7]).2, Change::NewTurn);
-    assert_eq!(kv.epoch(), 8);
+    assert_eq!(short(&mut kv, B, &[5, 6]), (0, Change::Switched));
+    assert_eq!(kv.resize(2, 2), Change::Resized);
+    assert_eq!(short(&mut kv, B, &[5, 6]).1, Change::Restored);
+    assert_eq!(short(&mut kv, B, &[5, 6, 7]).1, Change::NewTurn);
+    kv.lose();
+    assert_eq!(short(&mut kv, B, &[5, 6, 7]), (0, Change::NewTurn));
+    kv.release(Owner(2));
+    assert_eq!(short(&mut kv, None, &[5, 6, 7, 8]), (3, Change::NewTurn));
 }
 
-#[test]
-fn a_released_region_serves_what_begins_alike() {
-    let mut kv = Kv::new(2);
-    turn(&mut kv, A, &[1, 2, 3]);
-    turn(&mut kv, B, &[7, 8]);
-    kv.release(Owner(1));
-    assert_eq!(turn(&mut kv, None, &[1, 2, 9]), (0, 2, Change::Switched));
-    assert_eq!(turn(&mut kv, B, &[7, 8, 9]), (1, 2, Change::Switched));
-}
+/// What lies in the pages, as an executor would have it: for each position the tokens up to there, which its K and V are of.
+struct Held(Vec<Vec<Vec<u32>>>);
 
-/// Random turns of three users with few tokens, so that they begin alike all the time: what is kept of a prompt is
-/// never more than its own user has said before, and what one says again at once is kept.
-#[test]
-fn nothing_of_one_user_serves_another() {
-    let mut random = fastrand::Rng::with_seed(8);
-    let mut kept = 0;
-    for _ in 0..300 {
-        let mut kv = Kv::new(random.usize(1..4));
-        let mut said: [Vec<Vec<u32>>; 3] = Default::default();
-        for _ in 0..60 {
-            let user = random.u32(0..3);
-            let session = u64::from(user) * 2 + random.u64(0..2);
-            let owner = random.bool().then_some(Owner(session));
-            if random.u32(0..6) == 0 {
-                kv.release(Owner(session));
-            }
-            if random.u32(0..6) == 0 {
-                kv.rewind(Owner(session), random.usize(0..4));
-            }
-            let prompt: Vec<u32> = (0..random.usize(1..9)).map(|_| random.u32(0..2)).collect();
-            let mine = &mut said[user as usize];
-            let most = mine.iter().map(|said| {
-                let pairs = said.iter().zip(&prompt);
-                pairs.take_while(|(said, token)| said == token).count()
-            });
-            let most = most.max().unwrap_or(0);
-            let (_, cached, _) = turn_of(&mut kv, owner, user, &prompt);
-            assert!(
-                cached <= most,
-                "{cached} of {prompt:?}, user {user}: {kv:?}"
-            );
-            let (_, again, _) = turn_of(&mut kv, owner, user, &prompt);
-            assert_eq!(again, prompt.len() - 1);
-            kept += cached;
-            mine.push(prompt);
+impl Held {
+    fn write(&mut self, pages: &[usize], tokens: &[u32], from: usize) {
+        for at in from..tokens.len() {
+            self.0[pages[at / PAGE]][at % PAGE] = tokens[..=at].to_vec();
         }
     }
-    assert!(kept > 1000, "users still find their own: {kept}");
-}
 
-#[test]
-fn a_region_that_another_user_takes_over_begins_anew() {
-    let mut kv = Kv::new(1);
-    assert_eq!(turn(&mut kv, None, &[1, 2, 3]).1, 0);
-    assert_eq!(
-        turn_of(&mut kv, None, 9, &[1, 2, 3]),
-        (0, 0, Change::Switched)
-    );
-    assert_eq!(turn(&mut kv, None, &[1, 2, 3]), (0, 0, Change::Switched));
-}
-
-/// However many begin: a turn that runs keeps its region, and what it holds.
-#[test]
-fn a_turn_that_runs_keeps_its_region() {
-    let mut kv = Kv::new(2);
-    turn(&mut kv, A, &[1, 2, 3]);
-    kv.pin(0);
-    for number in 0..4 {
-        assert!(kv.has_room(None) && kv.has_room(B));
-        assert_eq!(turn(&mut kv, None, &[number, 9]).0, 1);
+    fn has(&self, pages: &[usize], tokens: &[u32]) -> bool {
+        (0..tokens.len()).all(|at| self.0[pages[at / PAGE]][at % PAGE] == tokens[..=at])
     }
-    turn(&mut kv, B, &[1, 2, 4]);
-    kv.pin(1);
-    assert!(!kv.has_room(None) && kv.has_room(B));
-    kv.push_to(0, 7);
-    assert_eq!((kv.len_of(0), kv.len()), (4, 3));
-    kv.unpin(0);
-    assert_eq!(turn(&mut kv, A, &[1, 2, 3, 7, 8]).1, 4);
+}
+
+/// Random turns of three users that begin alike all the time, several at once, in few pages. What is kept of a prompt is there
+/// when it begins, whatever others have written since; of what runs nothing is overwritten; no page is lost, and none is in two
+/// users' hands.
+#[test]
+fn what_is_kept_is_there_and_nobody_elses() {
+    let mut random = fastrand::Rng::with_seed(16);
+    let (mut kept, mut copies, mut refused) = (0, 0, 0);
+    for _ in 0..120 {
+        let pages = random.usize(3..20);
+        let mut kv = Kv::new(random.usize(1..5), pages);
+        let mut held = Held(vec![vec![Vec::new(); PAGE]; pages]);
+        // By entry, with all that it has said.
+        let mut running: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for _ in 0..60 {
+            let user = random.u32(0..3);
+            let session = Owner(u64::from(user) * 2 + random.u64(0..2));
+            let runs = |kv: &Kv, owner| {
+                let of = |entry: &usize| kv.at(*entry).is_some_and(|one| one.owner == Some(owner));
+                running.keys().any(of)
+            };
+            match random.u32(0..8) {
+                0 => kv.release(session),
+                1 if !runs(&kv, session) => drop(kv.rewind(session, random.usize(0..200))),
+                2..=3 => {
+                    if let Some((entry, _)) = running.pop_first() {
+                        kv.unpin(entry);
+                    }
+                }
+                _ => {
+                    // Long beginnings in common, which part somewhere.
+                    let mut prompt = tokens(0, 0, random.usize(2..150));
+                    let parts = random.usize(0..prompt.len());
+                    prompt[parts..].fill(random.u32(0..3));
+                    let positions = prompt.len() + random.usize(0..100);
+                    let owner = random.bool().then_some(session);
+                    if owner.is_some_and(|owner| runs(&kv, owner)) {
+                        continue;
+                    }
+                    let room = kv.has_room(positions, &[]);
+                    let Some(turn) = kv.begin(owner, user, &prompt, positions) else {
+                        assert!(!room);
+                        refused += 1;
+                        continue;
+                    };
+                    assert!(room && !running.contains_key(&turn.entry));
+                    if let Some(Copied { from, to }) = turn.copy {
+                        held.0[to] = held.0[from].clone();
+                        copies += 1;
+                    }
+                    let table = kv.pages_of(turn.entry).to_vec();
+                    assert_eq!(table.len(), positions.div_ceil(PAGE));
+                    assert!(held.has(&table, &prompt[..turn.cached]), "{turn:?}");
+                    held.write(&table, &prompt, turn.cached);
+                    kv.extend(&prompt[turn.cached..]);
+                    kv.pin(turn.entry);
+                    running.insert(turn.entry, prompt);
+                    kept += turn.cached;
+                }
+            }
+            for (entry, said) in &mut running {
+                let table = kv.pages_of(*entry).to_vec();
+                if random.bool() && said.len() < table.len() * PAGE {
+                    let token = random.u32(0..3);
+                    said.push(token);
+                    held.write(&table, said, said.len() - 1);
+                    kv.push_to(*entry, token);
+                }
+                assert!(
+                    held.has(&table, said),
+                    "of {entry} something was overwritten"
+                );
+            }
+            let mut holders = vec![Vec::new(); pages];
+            for sequence in kv.sequences.values() {
+                sequence
+                    .pages
+                    .iter()
+                    .for_each(|page| holders[*page].push(sequence.user));
+            }
+            let free = holders.iter().filter(|users| users.is_empty()).count();
+            assert_eq!(kv.pages(), (pages, free));
+            for users in &holders {
+                assert!(users.iter().all(|user| *user == users[0]), "{kv:?}");
+            }
+        }
+    }
+    assert!(
+        kept > 20_000 && copies > 200 && refused > 200,
+        "{kept} {copies} {refused}"
+    );
+}
+
+/// However many short conversations begin, and with however much memory, they do not pile up.
+#[test]
+fn sequences_are_bounded() {
+    let mut kv = Kv::new(1, 2 * SEQUENCES);
+    for number in 0..2 * SEQUENCES as u32 {
+        short(&mut kv, None, &[number, 1]);
+    }
+    assert_eq!(kv.sequences.len(), SEQUENCES);
 }

@@ -6,6 +6,7 @@ use super::Failure;
 use super::Source;
 use crate::config::{self, Config, ConfigError};
 use crate::engine::sim::Script;
+use crate::journal;
 use crate::model::Checkpoint;
 use crate::tools::Formats;
 
@@ -36,7 +37,13 @@ impl Origin {
                 let source = Source::Script(script.clone());
                 Ok((Config::default(), source, Formats::default()))
             }
-            _ => self.check(),
+            _ => {
+                let read = self.check()?;
+                if read.0.kv.slots.is_some() {
+                    journal::config_outdated("kv.slots", "kv.memory_mib");
+                }
+                Ok(read)
+            }
         }
     }
 

@@ -7,8 +7,9 @@ use std::thread;
 use tokio::sync::oneshot;
 
 use crate::config::{self, Config};
+use crate::engine::runner::{self, KvMemory};
 use crate::engine::sim::{self, Script};
-use crate::engine::{Inbox, runner, worker};
+use crate::engine::{Inbox, worker};
 use crate::graph::Budget;
 use crate::journal;
 use crate::tape::GraphOptions;
@@ -77,7 +78,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
             backend: config.backend,
             kv_type: config.kv.element,
             context: config.kv.context,
-            slots: config.kv.slots,
+            kv_memory: kv_memory(&config.kv),
             rows: config.engine.rows,
             graph: graph(&config.graph),
             threads: config.cpu.threads,
@@ -93,6 +94,14 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
             },
             ..runner::Settings::default()
         },
+    }
+}
+
+fn kv_memory(config: &config::Kv) -> KvMemory {
+    match (config.memory_mib, config.slots) {
+        (0, None) => KvMemory::Auto,
+        (0, Some(slots)) => KvMemory::Conversations(slots),
+        (mebibytes, _) => KvMemory::Mebibytes(mebibytes),
     }
 }
 

@@ -88,8 +88,7 @@ pub struct WeightInfo {
 /// Rows of a step, at most.
 pub const STEP_ROWS: usize = 8;
 
-/// Positions of a page of the cache.
-pub const PAGE: usize = 64;
+pub use crate::kv::PAGE;
 
 /// The key-value cache that a tape reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,18 +96,32 @@ pub struct KvInfo {
     pub layers: usize,
     pub heads: usize,
     pub head_dim: usize,
-    /// Positions of one region.
+    /// The most positions of one conversation.
     pub context: usize,
-    /// Regions.
-    pub slots: usize,
+    /// Conversations that may be answered at once, each an entry of what an executor knows of them.
+    pub entries: usize,
+    /// Pages of `PAGE` positions that all conversations share.
+    pub pages: usize,
     pub element: KvType,
 }
 
 impl KvInfo {
-    /// Bytes of all regions.
+    /// Bytes of all pages.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes_per_position() * self.context * self.slots
+        self.page_bytes() * self.pages
+    }
+
+    /// Bytes of one page: K and V of all layers.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.bytes_per_position() * PAGE
+    }
+
+    /// Pages of the longest conversation.
+    #[must_use]
+    pub const fn pages_each(&self) -> usize {
+        self.context.div_ceil(PAGE)
     }
 
     /// Bytes of one position of all layers, K and V.

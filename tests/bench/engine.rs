@@ -24,7 +24,7 @@ pub(crate) async fn start(model: PathBuf, backend: Backend) -> Handle {
         runner: runner::Settings {
             backend,
             context: 2048,
-            slots: 9,
+            kv_memory: runner::KvMemory::Conversations(9),
             rows: 8,
             ..runner::Settings::default()
         },

@@ -2,7 +2,7 @@
 
 use ganglion::bus::proxy::{DiagnosticsProxy, Info, SessionProxy};
 use ganglion::bus::{Bus, BusConfig, serve};
-use ganglion::engine::runner::{self, Backend};
+use ganglion::engine::runner::{self, Backend, KvMemory};
 use ganglion::engine::{Handle, State, channel, worker};
 use ganglion::graph::Mode;
 use ganglion::journal::EVENTS;
@@ -147,7 +147,7 @@ fn settings(
     let mut runner = runner::Settings {
         backend: Backend::Cpu,
         context: 256,
-        slots,
+        kv_memory: KvMemory::Conversations(slots),
         threads: 1,
         ..runner::Settings::default()
     };

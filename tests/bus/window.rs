@@ -1,4 +1,4 @@
-//! Conversations in the slots of a real model's cache, and the decode graph as it is seen from outside.
+//! Conversations in the pages of a real model's cache, and the decode graph as it is seen from outside.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,11 +22,12 @@ const SALT: &str = "Is it salty?";
 const TREE: &str = "Name one tree.";
 const TALL: &str = "Is it tall?";
 
-async fn start(bus: &PrivateBus, slots: usize) -> Process {
+/// Pages of this model take one and a half MiB.
+async fn start(bus: &PrivateBus, memory_mib: usize) -> Process {
     let model =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("target/models/SmolLM2-135M-Instruct.Q4_1.gguf");
     let config = format!(
-        "backend = 'cpu'\nmodel.path = '{}'\nkv = {{ context = 256, slots = {slots} }}\n",
+        "backend = 'cpu'\nmodel.path = '{}'\nkv = {{ context = 256, memory_mib = {memory_mib} }}\n",
         model.display()
     );
     Process::serving(bus, &config).await
@@ -72,9 +73,9 @@ fn word<'a>(info: &'a Info, key: &str) -> &'a str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conversations_keep_their_slots_and_the_graph_tells_of_it() {
+async fn conversations_keep_their_pages_and_the_graph_tells_of_it() {
     let bus = PrivateBus::start();
-    let daemon = start(&bus, 2).await;
+    let daemon = start(&bus, 12).await;
     let client = Client::connect(&bus).await;
     let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
     assert_eq!(diagnostics.graph_state().await.unwrap(), "invalid");
@@ -137,7 +138,7 @@ async fn conversations_keep_their_slots_and_the_graph_tells_of_it() {
     assert_eq!(again.text, salt.text);
     assert!(again.usage.cached_tokens >= after_first - 1, "{again:?}");
 
-    // As good as new. Both keep what was read of them; with one slot they do not, and say the same.
+    // As good as new. Both keep what was read of them; with one page they do not, and say the same.
     session.clear().await.unwrap();
     assert_eq!(session.history().await.unwrap().len(), 1);
     let tree = open(&client).await;
@@ -158,7 +159,7 @@ async fn conversations_keep_their_slots_and_the_graph_tells_of_it() {
     drop(daemon);
 
     let bus = PrivateBus::start();
-    let _daemon = start(&bus, 1).await;
+    let _daemon = start(&bus, 2).await;
     let client = Client::connect(&bus).await;
     let lost = alternate(&open(&client).await, &open(&client).await).await;
     assert!(
@@ -174,7 +175,7 @@ async fn conversations_keep_their_slots_and_the_graph_tells_of_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_is_seen_and_the_graph_can_be_drawn() {
     let bus = PrivateBus::start();
-    let _daemon = start(&bus, 1).await;
+    let _daemon = start(&bus, 2).await;
     let client = Client::connect(&bus).await;
     let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
     let mut states = States::listen(&client).await;
@@ -201,11 +202,11 @@ async fn a_reset_is_seen_and_the_graph_can_be_drawn() {
     states.reaches("valid").await;
 }
 
-/// Sessions with one system text read it once, while each is open and has a slot of its own.
+/// Sessions with one system text read it once, while each is open.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_session_does_not_pay_for_the_same_system_text_again() {
     let bus = PrivateBus::start();
-    let _daemon = start(&bus, 2).await;
+    let _daemon = start(&bus, 12).await;
     let client = Client::connect(&bus).await;
     let rules = "You answer questions about seas and trees in one word, and in no more than one. "
         .repeat(6);
@@ -228,7 +229,7 @@ async fn a_second_session_does_not_pay_for_the_same_system_text_again() {
     assert!(say(&sea, SALT).await.usage.cached_tokens > first.usage.prompt_tokens);
     assert!(say(&tree, TALL).await.usage.cached_tokens > second.usage.prompt_tokens);
     let bus = PrivateBus::start();
-    let _daemon = start(&bus, 1).await;
+    let _daemon = start(&bus, 12).await;
     let client = Client::connect(&bus).await;
     let alone = say(&open(&client).await, TREE).await;
     assert_eq!(alone.usage.cached_tokens, 0);

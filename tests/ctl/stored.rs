@@ -136,10 +136,10 @@ async fn use_leaves_the_configuration_as_it_was_where_it_fails() {
     let drop_ins = kept.daemon.config().with_file_name("gangliond.toml.d");
     fs::create_dir(&drop_ins).expect("it is made");
     let setup = drop_ins.join("50-setup.toml");
-    let before = "[model]\npath = \"tiny.gguf\"\n\n[kv]\nslots = 2\n";
+    let before = "[model]\npath = \"tiny.gguf\"\n\n[kv]\nmemory_mib = 2\n";
     fs::write(&setup, before).expect("it is written");
     let planned = kept.run(&["use", "other.gguf"], &["--dry-run"]).await;
-    assert!(planned.stdout.contains("slots = 2"), "{planned:?}");
+    assert!(planned.stdout.contains("memory_mib = 2"), "{planned:?}");
     assert!(planned.stdout.contains("other.gguf"), "{planned:?}");
 
     let later = drop_ins.join("60-local.toml");

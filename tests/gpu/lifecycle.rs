@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use ganglion::device::Context;
-use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::graph::Mode;
 use ganglion::model::Checkpoint;
 use ganglion::tape::GraphOptions;
@@ -121,7 +121,7 @@ impl Subject {
             let settings = Settings {
                 backend,
                 context: 64,
-                slots: 2,
+                kv_memory: KvMemory::Conversations(2),
                 prefill_chunk: 16,
                 threads: 1,
                 graph: GraphOptions {

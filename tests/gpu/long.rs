@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ganglion::engine::runner::{Backend, CudaSettings, Runner, Settings};
+use ganglion::engine::runner::{Backend, CudaSettings, KvMemory, Runner, Settings};
 use ganglion::engine::score::{self, Case, Reference};
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
@@ -203,7 +203,7 @@ fn generate(
             },
         )?;
     }
-    let region = runner.slot();
+    let region = runner.entry();
     let mut steps = Steps::new();
     for _ in 0..STEPS {
         let token = runner.step_rows(&[region], false)?[0];
@@ -227,7 +227,7 @@ fn load(
         backend,
         kv_type: cache,
         context,
-        slots: 2,
+        kv_memory: KvMemory::Conversations(2),
         cuda: CudaSettings {
             activations: match cache {
                 KvType::BF16 => DType::BF16,

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ganglion::engine::runner::{Backend, CudaSettings, Runner, Settings};
+use ganglion::engine::runner::{Backend, CudaSettings, KvMemory, Runner, Settings};
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
@@ -145,7 +145,7 @@ pub(crate) fn load(
         backend,
         kv_type,
         context: 256,
-        slots,
+        kv_memory: KvMemory::Conversations(slots),
         prefill_chunk,
         graph: GraphOptions {
             mode,

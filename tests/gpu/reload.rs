@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
 
 use ganglion::device::Context;
-use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::graph::Reason;
 use ganglion::kv::{Change, Owner};
 use ganglion::model::Checkpoint;
@@ -117,7 +117,7 @@ fn load(model: &Path, backend: Backend, slots: usize) -> Result<Runner, String> 
     let settings = Settings {
         backend,
         context: 128,
-        slots,
+        kv_memory: KvMemory::Conversations(slots),
         prefill_chunk: 16,
         ..Settings::default()
     };

@@ -253,7 +253,7 @@ fn begin_one(
         let last = at + 1 == chunks.len();
         runner.prefill(chunk, if last { Ending::Token } else { Ending::Kv })?;
     }
-    Ok(runner.slot())
+    Ok(runner.entry())
 }
 
 /// Of each row's logits; 0 where a step launched ahead may have overwritten them.

@@ -1,43 +1,52 @@
-//! What the cache is to hold, written a second time: whose each region is, and which tokens it has.
+//! What the cache is to hold, written a second time: whose each sequence of tokens is, and which entry it runs in. A page is as
+//! long as a conversation may be here, so each sequence takes one.
 
 use std::collections::HashSet;
 
 use ganglion::kv::Change;
 
-/// Of one region.
-#[derive(Clone, Debug, Default)]
-struct Region {
+/// A runner of one row has one entry for what answers, and one for what rests meanwhile.
+const ENTRIES: usize = 2;
+
+#[derive(Clone, Debug)]
+struct Sequence {
     owner: Option<u64>,
     user: u32,
-    /// 0 if no turn has run there.
     last_turn: u64,
+    /// The turn that made it.
+    first_turn: u64,
     tokens: Vec<u32>,
 }
 
-impl Region {
+impl Sequence {
     fn shared(&self, user: u32, prompt: &[u32]) -> usize {
         if self.user != user {
             return 0;
         }
-        let pairs = self.tokens.iter().zip(prompt);
+        let pairs = self.tokens.iter().zip(&prompt[..prompt.len() - 1]);
         pairs.take_while(|(held, wanted)| held == wanted).count()
     }
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
-    regions: Vec<Region>,
+    pages: usize,
+    sequences: Vec<Sequence>,
+    /// The sequence of each entry, by the turn that made it.
+    entries: [Option<u64>; ENTRIES],
     pub(super) active: usize,
     turns: u64,
     pub(super) epoch: u64,
-    /// Whose regions went when all of them were replaced.
+    /// Those that have lost their pages.
     bereft: HashSet<u64>,
 }
 
 impl Cache {
-    pub(super) fn new(slots: usize) -> Self {
+    pub(super) fn new(pages: usize) -> Self {
         Self {
-            regions: vec![Region::default(); slots],
+            pages,
+            sequences: Vec::new(),
+            entries: [None; ENTRIES],
             active: 0,
             turns: 0,
             epoch: 0,
@@ -45,74 +54,105 @@ impl Cache {
         }
     }
 
-    /// Other regions, all of them empty.
-    pub(super) fn replace(&mut self, slots: usize) -> Change {
-        let owners = self.regions.iter().filter_map(|region| region.owner);
-        self.bereft.extend(owners);
-        self.regions = vec![Region::default(); slots];
-        self.active = 0;
-        self.epoch += 1;
+    /// Other pages, all of them empty.
+    pub(super) fn replace(&mut self, pages: usize) -> Change {
+        let mut bereft = std::mem::take(&mut self.bereft);
+        bereft.extend(self.sequences.iter().filter_map(|sequence| sequence.owner));
+        *self = Self {
+            turns: self.turns,
+            epoch: self.epoch + 1,
+            bereft,
+            ..Self::new(pages)
+        };
         Change::Resized
     }
 
-    /// A turn keeps its conversation's region; a new one takes a free region that has the most in common with it,
-    /// and if none is free the one that has not been used for the longest time; there it has what any region has in
-    /// common with it. What other users have said is nothing in common.
+    /// A turn goes on with its conversation's sequence, or with one that is nobody's and that the prompt continues; else it is a
+    /// new one. It has what any sequence of its user has in common with the prompt. When there are more sequences than pages,
+    /// those go that have not been used for the longest time, first those that are nobody's.
     pub(super) fn begin(
         &mut self,
         owner: Option<u64>,
         user: u32,
         prompt: &[u32],
     ) -> (usize, Change) {
-        let own = |region: &Region| owner.is_some() && region.owner == owner;
-        let mut chosen = self.regions.iter().position(own);
-        if chosen.is_none() {
-            let mut places: Vec<usize> = (0..self.regions.len()).collect();
-            places.sort_by_key(|&place| self.regions[place].last_turn);
-            let free = |place: &usize| self.regions[*place].owner.is_none();
-            let mut best = places.iter().copied().find(free);
-            for place in places.iter().copied().filter(free) {
-                let shared = |place: usize| self.regions[place].shared(user, prompt);
-                if best.is_some_and(|best| shared(place) > shared(best)) {
-                    best = Some(place);
-                }
-            }
-            chosen = best.or(places.first().copied());
-        }
-        let chosen = chosen.expect("there is a region");
-        let shared = self
-            .regions
-            .iter()
-            .map(|region| region.shared(user, prompt));
-        let found = shared.max().unwrap_or(0).min(prompt.len() - 1);
-        let region = &mut self.regions[chosen];
-        let held = region.tokens.len();
-        let kept = region.shared(user, prompt).min(prompt.len() - 1);
-        let elsewhere = chosen != self.active;
-        let another = region.last_turn > 0 && (region.owner, region.user) != (owner, user);
-        let bereft = owner.is_some_and(|owner| self.bereft.remove(&owner));
-        let change = match (elsewhere || another, kept) {
-            _ if bereft => Change::Restored,
-            (true, _) => Change::Switched,
-            (false, kept) if kept == held => Change::NewTurn,
-            (false, 0) => Change::Cleared,
-            (false, _) => Change::Rewound,
-        };
         self.turns += 1;
         self.epoch += 1;
-        self.active = chosen;
-        region.tokens = prompt[..found].to_vec();
-        (region.owner, region.user, region.last_turn) = (owner, user, self.turns);
+        let own = |one: &Sequence| owner.is_some() && one.owner == owner;
+        let rank = |one: &&Sequence| (one.shared(user, prompt), own(one), one.last_turn);
+        let best = self.sequences.iter().max_by_key(rank).cloned();
+        let found = best.as_ref().map_or(0, |best| best.shared(user, prompt));
+        let continued =
+            best.filter(|best| found > 0 && best.owner.is_none() && best.tokens.len() == found);
+        let before = self
+            .sequences
+            .iter()
+            .find(|one| own(one))
+            .cloned()
+            .or(continued);
+        let id = before.as_ref().map_or(self.turns, |one| one.first_turn);
+
+        let last = self.entries[self.active];
+        let bereft = owner.is_some_and(|owner| self.bereft.remove(&owner));
+        let same = before
+            .as_ref()
+            .filter(|one| last == Some(one.first_turn) && (one.owner, one.user) == (owner, user));
+        let change = match same {
+            _ if bereft => Change::Restored,
+            _ if last.is_none() => Change::NewTurn,
+            None => Change::Switched,
+            Some(same) => match same.shared(user, prompt) {
+                kept if kept == same.tokens.len() => Change::NewTurn,
+                0 => Change::Cleared,
+                _ => Change::Rewound,
+            },
+        };
+
+        let used = |entry: &Option<u64>| {
+            let of = self
+                .sequences
+                .iter()
+                .find(|one| Some(one.first_turn) == *entry);
+            of.map(|one| one.last_turn)
+        };
+        let places = 0..ENTRIES;
+        self.active = places
+            .min_by_key(|&at| (self.entries[at] != Some(id), used(&self.entries[at])))
+            .expect("there are two");
+        self.entries[self.active] = Some(id);
+
+        self.sequences.retain(|one| one.first_turn != id);
+        let held = |cache: &Self| {
+            cache
+                .sequences
+                .iter()
+                .filter(|one| !one.tokens.is_empty())
+                .count()
+        };
+        while held(self) >= self.pages {
+            let with_tokens = self.sequences.iter().filter(|one| !one.tokens.is_empty());
+            let least = with_tokens.min_by_key(|one| (one.owner.is_some(), one.last_turn));
+            let least = least.expect("there are some").first_turn;
+            let gone = self.sequences.extract_if(.., |one| one.first_turn == least);
+            self.bereft.extend(gone.filter_map(|one| one.owner));
+        }
+        self.sequences.push(Sequence {
+            owner,
+            user,
+            last_turn: self.turns,
+            first_turn: id,
+            tokens: prompt[..found].to_vec(),
+        });
         (found, change)
     }
 
     pub(super) fn rewind(&mut self, owner: u64, keep: usize) -> Option<Change> {
-        let mut regions = self.regions.iter_mut();
-        let region = regions.find(|region| region.owner == Some(owner))?;
-        if region.tokens.len() <= keep {
+        let mut all = self.sequences.iter_mut();
+        let sequence = all.find(|one| one.owner == Some(owner))?;
+        if sequence.tokens.len() <= keep {
             return None;
         }
-        region.tokens.truncate(keep);
+        sequence.tokens.truncate(keep);
         self.epoch += 1;
         Some(if keep == 0 {
             Change::Cleared
@@ -123,19 +163,26 @@ impl Cache {
 
     pub(super) fn release(&mut self, owner: u64) {
         self.bereft.remove(&owner);
-        for region in &mut self.regions {
-            if region.owner == Some(owner) {
-                region.owner = None;
+        for sequence in &mut self.sequences {
+            if sequence.owner == Some(owner) {
+                sequence.owner = None;
             }
         }
     }
 
     pub(super) fn push(&mut self, tokens: &[u32]) {
-        self.regions[self.active].tokens.extend_from_slice(tokens);
+        let id = self.entries[self.active];
+        let mut all = self.sequences.iter_mut();
+        if let Some(sequence) = all.find(|one| Some(one.first_turn) == id) {
+            sequence.tokens.extend_from_slice(tokens);
+        }
     }
 
-    /// Of the active region.
+    /// Of the active entry.
     pub(super) fn held(&self) -> usize {
-        self.regions[self.active].tokens.len()
+        let id = self.entries[self.active];
+        let mut all = self.sequences.iter();
+        let sequence = all.find(|one| Some(one.first_turn) == id);
+        sequence.map_or(0, |sequence| sequence.tokens.len())
     }
 }

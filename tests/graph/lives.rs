@@ -53,7 +53,7 @@ pub(super) enum Keep {
 #[derive(Clone, Debug)]
 pub(super) struct Engine {
     pub(super) model: usize,
-    pub(super) slots: usize,
+    pub(super) pages: usize,
     pub(super) mode: Mode,
     pub(super) verify: bool,
     pub(super) most_prompts: usize,
@@ -128,9 +128,9 @@ impl Turn {
 fn engine() -> impl Strategy<Value = Engine> {
     let mode = prop_oneof![5 => select(&Mode::ALL[..3]), 1 => Just(Mode::None)];
     let about = (0..TINY.len(), 1..=3_usize, mode, any::<bool>(), 1..=4_usize);
-    about.prop_map(|(model, slots, mode, verify, most_prompts)| Engine {
+    about.prop_map(|(model, pages, mode, verify, most_prompts)| Engine {
         model,
-        slots,
+        pages,
         mode,
         verify,
         most_prompts,

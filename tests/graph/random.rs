@@ -89,7 +89,7 @@ impl World<'_> {
         self.network = engine.model;
         let layers = self.runner.shape().layers;
         self.model.reload(engine.mode, layers, engine.most_prompts);
-        let change = self.cache.replace(engine.slots);
+        let change = self.cache.replace(engine.pages);
         self.met.changes.insert(change);
         self.model.change(change, self.cache.epoch);
         Ok(())
@@ -238,7 +238,7 @@ fn run(engine: &Engine) -> Runner {
         refuse_launches: 0,
         record_at_start: false,
     };
-    runner(TINY[engine.model], engine.slots, options)
+    runner(TINY[engine.model], engine.pages, options)
 }
 
 fn live(life: &Life, eager: &mut [Runner], met: &mut Met) -> Result<(), String> {
@@ -250,7 +250,7 @@ fn live(life: &Life, eager: &mut [Runner], met: &mut Met) -> Result<(), String> 
         eager,
         network: engine.model,
         model: Model::new(engine.mode, layers, engine.most_prompts),
-        cache: Cache::new(engine.slots),
+        cache: Cache::new(engine.pages),
         texts: HashMap::new(),
         told: Told::default(),
         met,

@@ -67,7 +67,7 @@ fn the_only_model_is_taken_and_a_rerun_writes_the_same() {
     let config = Config::read(&root.path().join(FILE)).expect("what it wrote");
     let path = config.model.path.clone().expect("a model");
     assert_eq!(path, Path::new("/var/lib/ganglion/models/tiny.gguf"));
-    assert_eq!(config.kv.slots, 4);
+    assert_eq!(config.kv.memory_mib, 1);
     assert!(setup(root.path(), &[]).status.success());
     assert_eq!(
         fs::read_to_string(root.path().join(DROP_IN)).expect("the drop-in"),

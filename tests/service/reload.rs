@@ -170,7 +170,7 @@ async fn a_model_is_replaced_behind_the_running_request_and_sessions_go_on() {
     let mut running = say(&manager, &long, LONG).await;
     running.next().await.expect("a first token");
     let waiting = say(&manager, &long, LONG).await;
-    daemon.configure(&serving(&models.path("one"), "kv.slots = 3"));
+    daemon.configure(&serving(&models.path("one"), "kv.memory_mib = 3"));
     let (reloaded, ran) =
         eventually(async { tokio::join!(manager.reload(), running.rest()) }).await;
     reloaded.unwrap();
@@ -252,7 +252,7 @@ async fn what_cannot_be_loaded_leaves_the_old_model_and_what_has_not_changed_is_
     );
     let error = refused(&serving(
         &models.path("one"),
-        "kv.slots = 1\nmemory.reserve_mib = 1048576",
+        "kv.memory_mib = 1\nmemory.reserve_mib = 1048576",
     ))
     .await;
     assert!(

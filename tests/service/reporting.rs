@@ -110,7 +110,7 @@ async fn the_journal_holds_no_prompts_and_no_answers() {
 
 /// With a model of its own, at every level: what each adds is there, and never a prompt.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fine_levels_tell_of_turns_slots_and_renewals_and_of_no_prompt() {
+async fn the_fine_levels_tell_of_turns_places_and_renewals_and_of_no_prompt() {
     const TURN: &str = "debug: request 1 of user ";
     const CHANGE: &str =
         "debug: the key-value cache changed for the 1. time: new_turn; the decode graph is ";

@@ -86,7 +86,7 @@ fn turn_of(
 }
 
 /// Refuses every call of every way to come to a step's token, one in each turn, and tells how many there were. The
-/// runner has two slots and a mode that records, and its first step has run.
+/// runner has two entries and a mode that records, and its first step has run.
 pub(crate) fn refuse_each_call(runner: &mut Runner) -> Result<usize, String> {
     let mut strikes = 0;
     let text = turn(runner, true, |_, _| {}).map_err(|error| error.to_string())?;

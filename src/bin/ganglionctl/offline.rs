@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use ganglion::engine::LoadError;
 use ganglion::engine::runner::{
-    Activations, Backend, CudaSettings, Placement, RunError, Runner, Settings,
+    Activations, Backend, CudaSettings, KvMemory, Placement, RunError, Runner, Settings,
 };
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
@@ -89,7 +89,8 @@ impl Setup {
             },
             kv_type: self.kv,
             context,
-            slots,
+            kv_memory: KvMemory::Conversations(slots),
+            rows: slots,
             graph: GraphOptions {
                 mode,
                 ..GraphOptions::default()

@@ -8,7 +8,7 @@ mod products;
 pub use self::products::large;
 
 use super::world::{REGIONS, ROWS, Run, World};
-use crate::tape::{DType, KvInfo, KvType};
+use crate::tape::{DType, KvInfo, KvType, PAGE, STEP_ROWS};
 
 const ACTIVATIONS: [DType; 2] = [DType::F16, DType::BF16];
 const HEAD_DIMS: [usize; 7] = [16, 32, 64, 80, 96, 128, 256];
@@ -26,14 +26,16 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 heads: 1 + (index + at) % 3,
                 head_dim,
                 context: 4096,
-                slots: REGIONS,
+                entries: REGIONS,
+                pages: REGIONS * 4096 / PAGE,
                 element,
             })
     };
     // Of as many conversations as a step has rows.
     let together = |kv: KvInfo| KvInfo {
         context: 1024,
-        slots: crate::tape::STEP_ROWS,
+        entries: STEP_ROWS,
+        pages: STEP_ROWS * 1024 / PAGE,
         ..kv
     };
     let far = [
@@ -47,7 +49,8 @@ pub fn worlds() -> impl Iterator<Item = World> {
         heads: 1,
         head_dim,
         context: 40_960,
-        slots: REGIONS,
+        entries: REGIONS,
+        pages: REGIONS * 40_960 / PAGE,
         element,
     });
     let (mut deal, mut deal_far) = (positions::Deal::new(), positions::Deal::far());
@@ -73,7 +76,8 @@ fn unused_cache() -> KvInfo {
         heads: 1,
         head_dim: 16,
         context: 512,
-        slots: crate::tape::STEP_ROWS,
+        entries: STEP_ROWS,
+        pages: STEP_ROWS * 512 / PAGE,
         element: KvType::F16,
     }
 }

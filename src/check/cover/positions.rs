@@ -107,7 +107,7 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
             (Kind::Attend, Input::Prompt),
         ] {
             let rows = if input == Input::Step {
-                deal.steps.deal().min(kv.slots)
+                deal.steps.deal().min(kv.entries)
             } else {
                 deal.rows.deal()
             };
@@ -155,13 +155,13 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
             }
             let case = b.case_of(&name.join(", "), run, &slots, ops);
             case.pad(deal.padding.deal().min(rows - 1));
-            case.region = deal.regions.deal() % kv.slots;
+            case.region = deal.regions.deal() % kv.entries;
             if input == Input::Step {
                 case.position = length - 1;
                 case.others = (1..case.tokens.len())
                     .map(|row| {
                         let length = deal.lengths.deal().min(kv.context - 1);
-                        ((case.region + row) % kv.slots, length - 1)
+                        ((case.region + row) % kv.entries, length - 1)
                     })
                     .collect();
             } else {

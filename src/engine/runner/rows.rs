@@ -13,14 +13,14 @@ pub struct OpCost {
 }
 
 impl Runner {
-    /// Steps may have so many rows, each of another conversation.
+    /// Steps may have so many rows, tokens that conversations are to go on with among them.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Starts a turn beside others that run, as `begin`, and has it keep its region of the cache until `leave`. Returns
-    /// the region, and how many tokens of the prompt it holds.
+    /// Starts a turn of at most so many positions beside others that run, as `begin`, and has it keep its entry and pages until
+    /// `leave`. Returns the entry, and how many tokens of the prompt its pages hold.
     ///
     /// # Errors
     /// As `begin`.
@@ -30,22 +30,29 @@ impl Runner {
         user: u32,
         prompt: &[u32],
         parameters: Parameters,
+        positions: usize,
     ) -> Result<(usize, usize), RunError> {
-        let cached = self.begin(owner, user, prompt, parameters)?;
-        let region = self.kv.active();
-        self.kv.pin(region);
-        Ok((region, cached))
+        let cached = self.begin_with(owner, user, prompt, parameters, positions)?;
+        let entry = self.kv.active();
+        self.kv.pin(entry);
+        Ok((entry, cached))
     }
 
-    /// Whether a turn of a conversation could join.
+    /// Whether a turn of so many positions could join, if those in `leaving` entries gave way.
     #[must_use]
-    pub fn has_room(&self, owner: Option<Owner>) -> bool {
-        self.kv.has_room(owner)
+    pub fn has_room(&self, positions: usize, leaving: &[usize]) -> bool {
+        self.kv.has_room(positions, leaving)
     }
 
-    /// The turn in a region has ended: the region serves others.
-    pub fn leave(&mut self, region: usize) {
-        self.kv.unpin(region);
+    /// The turn of an entry has ended: its pages serve others.
+    pub fn leave(&mut self, entry: usize) {
+        self.kv.unpin(entry);
+    }
+
+    /// All pages of the cache, and those that nothing is kept in.
+    #[must_use]
+    pub fn pages(&self) -> (usize, usize) {
+        self.kv.pages()
     }
 
     /// Another of the turns that run is the one that `prefill` and `step` go on with. No step is ahead.
@@ -139,12 +146,6 @@ impl Runner {
         Ok(self.executor.state_of(region).token)
     }
 
-    /// The most rows of a step, tokens that conversations are to go on with among them.
-    #[must_use]
-    pub fn step_rows_most(&self) -> usize {
-        self.step_rows
-    }
-
     /// The number of tokens that masks have bits for.
     #[must_use]
     pub fn vocabulary(&self) -> usize {
@@ -185,7 +186,7 @@ impl Runner {
 
     /// Makes steps of 1, 2, 4 and more rows ready, up to what was asked for: no request is to pay for memory.
     pub(super) fn prepare_steps(&mut self) -> Result<(), RunError> {
-        let sizes = std::iter::successors(Some(self.step_rows.next_power_of_two()), |rows| {
+        let sizes = std::iter::successors(Some(self.rows.next_power_of_two()), |rows| {
             (*rows > 1).then_some(rows / 2)
         });
         // The largest first: what it allocates serves all others.

@@ -1,4 +1,4 @@
-//! How turns join those that are answered, and get regions of the cache.
+//! How turns join those that are answered, and get pages of the cache.
 
 use super::{Worker, fail};
 use crate::engine::entry::{Entry, owner};
@@ -14,9 +14,20 @@ impl Worker<'_> {
         if self.replacement.is_some() {
             return None;
         }
-        let room = self.runner.has_room(owner(turn));
+        let context = self.runner.context();
+        let room = |leaving: &[u64]| self.has_room(turn.positions(context), leaving);
         let priority = turn.options.priority;
         schedule::joins(all, self.runner.rows(), priority, room)
+    }
+
+    /// Whether there are pages for so many positions if some of those that have joined gave theirs up.
+    fn has_room(&self, positions: usize, leaving: &[u64]) -> bool {
+        let leaving = self
+            .entries
+            .iter()
+            .filter(|entry| leaving.contains(&entry.id()));
+        let leaving: Vec<_> = leaving.map(Entry::region).collect();
+        self.runner.has_room(positions, &leaving)
     }
 
     /// Begins a turn beside the others. Only a device that is lost is an error.
@@ -37,14 +48,23 @@ impl Worker<'_> {
             turn.fail(error, Usage::default());
             return Ok(());
         };
-        if let Some(Joins::InPlaceOf(id)) = self.joins(&self.standings(), &turn) {
+        let joins = self.joins(&self.standings(), &turn);
+        if let Some(Joins::InPlaceOf(ids)) = &joins {
             self.settle()?;
-            if let Some(at) = self.entries.iter().position(|entry| entry.id() == id) {
-                let entry = self.take_out(at);
-                self.displaced.push(entry);
+            for id in ids {
+                if let Some(at) = self.entries.iter().position(|entry| entry.id() == *id) {
+                    let entry = self.take_out(at);
+                    self.displaced.push(entry);
+                }
             }
         }
-        self.place(Entry::new(turn, prompt, self.encoder.clone(), decoder))
+        let entry = Entry::new(turn, prompt, self.encoder.clone(), decoder);
+        if joins.is_none() {
+            // Of another model than it was encoded for it is longer.
+            self.displaced.push(entry);
+            return Ok(());
+        }
+        self.place(entry)
     }
 
     /// Whether a turn is to join now: those that made way come before others of their priority.
@@ -54,12 +74,13 @@ impl Worker<'_> {
         !waits && self.joins(all, turn).is_some()
     }
 
-    /// Lets the first of those that gave up their region begin again, if there is one for it. Returns whether there was.
+    /// Lets the first of those that gave up their pages begin again, if there are enough for it. Returns whether there were.
     pub(super) fn let_back(&mut self) -> Result<bool, RunError> {
         let Some(first) = self.displaced.first() else {
             return Ok(false);
         };
-        let room = self.runner.has_room(owner(first.turn()));
+        let positions = first.turn().positions(self.runner.context());
+        let room = |leaving: &[u64]| self.has_room(positions, leaving);
         let (all, priority) = (self.standings(), first.standing().priority);
         let held = priority == Priority::Background && self.inbox.is_held();
         let joins = schedule::joins(&all, self.runner.rows(), priority, room);
@@ -71,16 +92,21 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    /// Has an entry begin in a region of the cache.
+    /// Has an entry begin, with pages for all that it may say.
     fn place(&mut self, mut entry: Entry) -> Result<(), RunError> {
         self.settle()?;
         self.observer.interrupted();
         self.inbox.progress().enter(Phase::Prompt);
         let turn = entry.turn();
         let (client, sampling) = (&turn.client, turn.options.sampling);
-        let joined = self
-            .runner
-            .join(owner(turn), client.user, entry.prompt(), sampling);
+        let positions = turn.positions(self.runner.context());
+        let joined = self.runner.join(
+            owner(turn),
+            client.user,
+            entry.prompt(),
+            sampling,
+            positions,
+        );
         let (region, cached) = match joined {
             Ok(joined) => joined,
             Err(error) => return fail(entry, error),

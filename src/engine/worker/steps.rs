@@ -131,13 +131,13 @@ impl Worker<'_> {
 
     /// The tokens that entries of a step must say next, as far as the step has rows for them: none where a step is ahead.
     fn forced(&mut self, regions: &[usize]) -> Result<Vec<(usize, Vec<u32>)>, RunError> {
-        let mut spare = self.runner.step_rows_most().saturating_sub(regions.len());
+        let mut spare = self.runner.rows().saturating_sub(regions.len());
         let mut rows = Vec::with_capacity(regions.len());
         for region in regions {
             let mut forced = Vec::new();
             let at = self.entries.iter().position(|one| one.region() == *region);
             if let Some(at) = at.filter(|_| !self.runner.is_ahead()) {
-                let room = self.runner.context() - self.runner.len_of(*region);
+                let room = self.runner.capacity_of(*region) - self.runner.len_of(*region);
                 match self.entries[at].force(spare.min(room.saturating_sub(2))) {
                     Ok(tokens) => forced = tokens,
                     Err(error) => {
@@ -267,7 +267,7 @@ impl Worker<'_> {
         };
         let entry = &mut self.entries[at];
         let region = entry.region();
-        let full = self.runner.len_of(region) >= self.runner.context();
+        let full = self.runner.len_of(region) >= self.runner.capacity_of(region);
         let scored = match token {
             Taken::Chosen(_) => self.runner.scored(region),
             Taken::Forced(_) => &[],

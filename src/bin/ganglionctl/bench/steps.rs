@@ -105,7 +105,7 @@ pub(super) fn begin(
         let by = number % prompt.len();
         prompt.rotate_left(by);
         offline::begin(runner, Some(Owner(number as u64)), &prompt)?;
-        Ok(runner.slot())
+        Ok(runner.entry())
     };
     (0..rows).map(conversation).collect()
 }

@@ -125,7 +125,7 @@ impl Machine {
                 return found.ok(CHECK, what);
             }
             let remedy = format!(
-                "less than memory.reserve_mib = {reserve}: lower kv.context or kv.slots, or stop what else uses memory"
+                "less than memory.reserve_mib = {reserve}: lower kv.context or kv.memory_mib, or stop what else uses memory"
             );
             return found.warn(CHECK, what, remedy);
         }
@@ -134,9 +134,10 @@ impl Machine {
         match forecast(checkpoint, &settings, site) {
             Ok(admitted) => {
                 let takes = admitted.footprint.bytes() >> 20;
-                let (context, slots) = (config.kv.context, config.kv.slots);
-                let with = format!("kv.context = {context}, kv.slots = {slots}");
-                let what = format!("{what}; the model takes {takes} with {with}");
+                let (context, kv) = (config.kv.context, admitted.footprint.kv >> 20);
+                let what = format!(
+                    "{what}; the model takes {takes}, {kv} of them for conversations of up to {context} tokens"
+                );
                 found.ok(CHECK, what);
             }
             Err(error) => found.error(CHECK, error),

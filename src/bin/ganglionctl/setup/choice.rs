@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::engine::runner::{Backend, Settings};
+use ganglion::engine::runner::{Backend, KvMemory, Settings};
 use ganglion::engine::{LoadError, MemoryRefusal, Site, forecast};
 use ganglion::model::Checkpoint;
 use ganglion::service;
@@ -16,7 +16,7 @@ const MOST: usize = 32_768;
 const PLENTY: usize = 8192;
 /// Contexts are multiples of this, and none is shorter.
 const STEP: usize = 256;
-const SLOTS: [usize; 2] = [4, 2];
+const CONVERSATIONS: [usize; 2] = [4, 2];
 
 /// What of the memory that is there is left to the robot: one part of so many.
 const LEFT: u64 = 4;
@@ -25,7 +25,8 @@ const LEFT: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) context: usize,
-    pub(super) slots: usize,
+    /// Of the cache: for some conversations of that length.
+    pub(super) memory_mib: u64,
     /// MiB that the model will take.
     pub(super) takes: u64,
 }
@@ -50,14 +51,14 @@ pub(super) fn choose(
     settings.reserve = settings.reserve.max(have / LEFT);
     settings.context = checkpoint.shape.context.min(MOST);
     let plenty = PLENTY.min(settings.context);
-    for slots in SLOTS {
-        settings.slots = slots;
+    for count in CONVERSATIONS {
+        settings.kv_memory = KvMemory::Conversations(count);
         match largest(checkpoint, &settings, site) {
             Ok(choice) if choice.context >= plenty => return Ok(choice),
             _ => {}
         }
     }
-    settings.slots = 1;
+    settings.kv_memory = KvMemory::Conversations(1);
     largest(checkpoint, &settings, site).map_err(|error| {
         failure!(
             Unavailable,
@@ -76,7 +77,7 @@ fn largest(checkpoint: &Checkpoint, settings: &Settings, site: Site) -> Result<C
         let admitted = forecast(checkpoint, &settings, site)?;
         Ok(Choice {
             context,
-            slots: settings.slots,
+            memory_mib: admitted.footprint.kv.div_ceil(1 << 20),
             takes: admitted.footprint.bytes() >> 20,
         })
     };

@@ -92,9 +92,14 @@ impl DropIn {
 
 /// What `setup` writes.
 pub(super) fn text(board: &str, model: &Path, choice: Choice) -> String {
-    let Choice { context, slots, .. } = choice;
+    let Choice {
+        context,
+        memory_mib,
+        ..
+    } = choice;
     let path = toml::Value::String(model.display().to_string());
-    let said = format!("[model]\npath = {path}\n\n[kv]\ncontext = {context}\nslots = {slots}\n");
+    let said =
+        format!("[model]\npath = {path}\n\n[kv]\ncontext = {context}\nmemory_mib = {memory_mib}\n");
     written(&format!("`ganglionctl setup` for {board}"), "that", &said)
 }
 

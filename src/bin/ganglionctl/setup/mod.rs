@@ -78,9 +78,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let drop_in = DropIn::of(&file);
     let held = acts.then(|| Held::still(ran)).transpose()?;
     let written = choose(&machine, &model, &checkpoint, &before).and_then(|choice| {
-        let Choice { context, slots, takes } = choice;
+        let Choice {
+            context,
+            memory_mib,
+            takes,
+        } = choice;
         does(&format!(
-            "kv.context = {context}, kv.slots = {slots}: {takes} MiB in all, and a quarter of the memory left to others"
+            "kv.context = {context}, kv.memory_mib = {memory_mib}: {takes} MiB in all, and a quarter of the memory left to others"
         ))?;
         does(&format!("write {}", drop_in.file().display()))?;
         let text = drop_in::text(machine.name(), &model, choice);
@@ -128,11 +132,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 /// If it names another model, or cannot be read.
 fn in_force(file: &Path, model: &Path, choice: Choice) -> Outcome {
     let kv = named_in_force(file, model)?.kv;
-    if (kv.context, kv.slots) != (choice.context, choice.slots) {
+    if (kv.context, kv.memory_mib) != (choice.context, choice.memory_mib) {
         output::print(&format!(
-            "a file in gangliond.toml.d that comes after 50-setup.toml says kv.context = {}, kv.slots = {}: that is in \
-             force\n",
-            kv.context, kv.slots
+            "a file in gangliond.toml.d that comes after 50-setup.toml says kv.context = {}, kv.memory_mib = {}: that is \
+             in force\n",
+            kv.context, kv.memory_mib
         ))?;
     }
     Ok(())
