@@ -72,6 +72,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "graph::Mode",
             "guide::Limits",
             "journal::Level",
+            "kv::Reuse",
             "sampler::Parameters",
             "tape::KvType",
             "tools::FormatError",

@@ -148,7 +148,7 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
     let cases = [
         (
             "[kv]\ncontxt = 1\n",
-            "2:1: unknown key `contxt`, expected one of `type`, `context`, `memory_mib`, `slots`; the line is: contxt = 1",
+            "2:1: unknown key `contxt`, expected one of `type`, `context`, `memory_mib`, `reuse`, `slots`; the line is: contxt = 1",
         ),
         (
             "[kvv]\n",

@@ -11,6 +11,7 @@ use ganglion::engine::{
     State, Ticket, UserLimits, channel, worker,
 };
 use ganglion::guide::Grammar;
+use ganglion::kv::Reuse;
 use ganglion::sampler::Parameters;
 use ganglion::tools::Formats;
 
@@ -74,6 +75,7 @@ impl Engine {
                 backend: Backend::Cpu,
                 context,
                 kv_memory: KvMemory::Conversations(whole),
+                reuse: Reuse::Exact,
                 rows,
                 threads: 1,
                 prefill_chunk: 16,
@@ -136,6 +138,8 @@ struct Answer {
     text: String,
     reason: FinishReason,
     tokens: [u32; 2],
+    /// The bits of each token's, where they were asked for: what was computed, to the last bit.
+    logprobs: Vec<u32>,
 }
 
 fn program(random: &mut fastrand::Rng) -> Vec<Step> {
@@ -162,6 +166,7 @@ fn program(random: &mut fastrand::Rng) -> Vec<Step> {
                             temperature: if sampled { 1.0 } else { 0.0 },
                             repetition_penalty: [1.0, 1.3][random.usize(0..2)],
                             seed: random.u64(..),
+                            logprobs: random.bool().then_some(2),
                             ..Parameters::default()
                         },
                     )
@@ -213,8 +218,8 @@ impl<'a> Talk<'a> {
     }
 
     /// Follows a turn to its end, and cancels it after so many pieces of text.
-    async fn hear(&self, mut ticket: Ticket, pieces: usize) -> (String, Outcome) {
-        let (mut text, mut heard) = (String::new(), 0);
+    async fn hear(&self, mut ticket: Ticket, pieces: usize) -> (String, Outcome, Vec<u32>) {
+        let (mut text, mut heard, mut logprobs) = (String::new(), 0, Vec::new());
         if pieces == 0 {
             self.engine.cancel(ticket.id, &ticket.cancel);
         }
@@ -227,8 +232,9 @@ impl<'a> Talk<'a> {
                         self.engine.cancel(ticket.id, &ticket.cancel);
                     }
                 }
-                Event::Likelihood(_) | Event::Reasoning(_) | Event::Call(_) => {}
-                Event::Done(outcome) => return (text, outcome),
+                Event::Likelihood(told) => logprobs.push(told.logprob.to_bits()),
+                Event::Reasoning(_) | Event::Call(_) => {}
+                Event::Done(outcome) => return (text, outcome, logprobs),
             }
         }
     }
@@ -260,7 +266,7 @@ impl<'a> Talk<'a> {
                         Then::Cancelled(pieces) => pieces,
                         _ => usize::MAX,
                     };
-                    let (text, outcome) = self.hear(ticket, pieces).await;
+                    let (text, outcome, logprobs) = self.hear(ticket, pieces).await;
                     assert_eq!(outcome.error, None);
                     if outcome.reason.is_partial() {
                         let kept = self.turns() - before;
@@ -271,6 +277,7 @@ impl<'a> Talk<'a> {
                         text,
                         reason: outcome.reason,
                         tokens: [outcome.usage.prompt_tokens, outcome.usage.completion_tokens],
+                        logprobs,
                     }));
                 }
             }
@@ -305,11 +312,12 @@ impl<'a> Talk<'a> {
                         assert_eq!(answer, None, "alone there is no room");
                         continue;
                     };
-                    let (text, outcome) = self.hear(ticket, usize::MAX).await;
+                    let (text, outcome, logprobs) = self.hear(ticket, usize::MAX).await;
                     let alone = Answer {
                         text,
                         reason: outcome.reason,
                         tokens: [outcome.usage.prompt_tokens, outcome.usage.completion_tokens],
+                        logprobs,
                     };
                     match answer {
                         None => {

@@ -52,6 +52,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         kv.element as "kv.type": choice;
         kv.context: whole(0..=MOST_TOKENS);
         kv.memory_mib: whole(0..=MOST_MIB);
+        kv.reuse: choice;
         kv.slots: whole_or_unset(1..=64);
         graph.mode: choice;
         graph.capture_sizes: wholes(1..=MOST_ROWS);

@@ -48,7 +48,7 @@ sections! {
         watchdog: Watchdog, log: Log
     }
     Model: "the section [model]" { path: Typed, thinking: Typed, tool_formats: Typed }
-    Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed, memory_mib: Typed, slots: Typed }
+    Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed, memory_mib: Typed, reuse: Typed, slots: Typed }
     Graph: "the section [graph]" {
         mode: Typed, capture_sizes: Typed, prompt_graphs: Typed, prompt_mib: Typed,
         record_at_start: Typed, debug: GraphDebug

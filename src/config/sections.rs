@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::engine::runner::{Activations, Placement};
 use crate::graph::Mode;
 use crate::journal::Level;
+use crate::kv::Reuse;
 use crate::sampler::Parameters;
 use crate::tape::KvType;
 
@@ -39,6 +40,8 @@ pub struct Kv {
     pub context: usize,
     /// Of the whole cache; 0: what there is room for, up to four conversations of that length.
     pub memory_mib: u64,
+    /// What of past turns serves others.
+    pub reuse: Reuse,
     /// Of the release before, where `memory_mib` is not set: room for so many conversations of that length.
     pub slots: Option<usize>,
 }
@@ -195,6 +198,7 @@ impl Default for Kv {
             element: KvType::default(),
             context: 2048,
             memory_mib: 0,
+            reuse: Reuse::default(),
             slots: None,
         }
     }

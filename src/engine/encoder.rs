@@ -1,6 +1,7 @@
 //! How conversations become tokens of the model in force. Tokens of one model mean nothing to another, so each prompt
 //! remembers whose it is. It holds no weights and runs nothing.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::codec::Codec;
@@ -26,6 +27,8 @@ pub struct Encoder {
 #[derive(Clone, Debug)]
 pub struct Encoded {
     pub prompt: Prompt,
+    /// Of its tokens, those that the model has said in this conversation.
+    pub(super) said: Vec<Range<usize>>,
     model: u64,
 }
 
@@ -102,12 +105,13 @@ impl Encoder {
         last: Option<&(Encoded, Answer)>,
         manner: Manner<'_>,
     ) -> Result<Encoded, Refusal> {
-        let last = last
-            .filter(|(encoded, _)| encoded.model == self.model)
-            .map(|(encoded, answer)| (&encoded.prompt, answer));
-        let prompt = self.codec.encode(messages, last, manner, self.context)?;
+        let last = last.filter(|(encoded, _)| encoded.model == self.model);
+        let before = last.map(|(encoded, answer)| (&encoded.prompt, answer));
+        let prompt = self.codec.encode(messages, before, manner, self.context)?;
+        let said = last.map_or_else(Vec::new, |last| said(last, &prompt.tokens));
         Ok(Encoded {
             prompt,
+            said,
             model: self.model,
         })
     }
@@ -224,6 +228,24 @@ impl Encoder {
     pub(super) fn is_own(&self, encoded: &Encoded) -> bool {
         encoded.model == self.model
     }
+}
+
+/// Which tokens of a prompt were said in the turn before, and in those before that: as far as they are there again. What is
+/// rendered anew, such as an answer without its thoughts, is read like any other text.
+fn said((encoded, answer): &(Encoded, Answer), tokens: &[u32]) -> Vec<Range<usize>> {
+    let Some(after) = tokens.strip_prefix(encoded.prompt.tokens.as_slice()) else {
+        return Vec::new();
+    };
+    let mut said = encoded.said.clone();
+    let first = encoded.prompt.tokens.len();
+    let again = answer
+        .tokens
+        .as_deref()
+        .filter(|tokens| after.starts_with(tokens));
+    if again.is_some() && answer.said > 0 {
+        said.push(first..first + answer.said);
+    }
+    said
 }
 
 /// Tools whose schemas are looked at for what is wrong, and what each may cost.

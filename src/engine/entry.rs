@@ -2,6 +2,7 @@
 //!
 //! It is told its tokens and says when it ends; what makes them, and which entry is next, is not known here.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use super::speech::{Said, Speech};
 use super::stop::StopStrings;
 use super::{Answer, FinishReason, Likelihood, RequestError, SessionId, Turn, Usage};
 use crate::guide::{Guide, GuideError, Next};
-use crate::kv::Owner;
+use crate::kv::{Family, Owner};
 use crate::model::language::Decoder;
 use crate::sampler::{Mask, Scored};
 
@@ -33,6 +34,8 @@ pub(super) struct Entry {
     guide: Option<Guide>,
     /// Without the end-of-turn token.
     tokens: Vec<u32>,
+    /// How many of them steps have run.
+    ran: usize,
     /// Of these, the ones whose choice stands; fewer while an answer that had to begin again catches up.
     caught_up: usize,
     /// Whether a stop string ended `text` within the text of `tokens`.
@@ -99,6 +102,7 @@ impl Entry {
             speech,
             text: String::new(),
             tokens: Vec::new(),
+            ran: 0,
             caught_up: 0,
             cut: false,
             usage,
@@ -119,6 +123,11 @@ impl Entry {
         self.advance(cached);
     }
 
+    /// It gives up its place, where so many tokens of it were.
+    pub(super) fn leaves(&mut self, held: usize) {
+        self.ran = self.ran.max(held.saturating_sub(self.prompt.len()));
+    }
+
     pub(super) fn turn(&self) -> &Turn {
         &self.turn
     }
@@ -135,9 +144,33 @@ impl Entry {
         &self.prompt
     }
 
-    /// What of its prompt is to be read.
-    pub(super) fn unread(&self) -> &[u32] {
-        &self.prompt[self.read..]
+    /// Which tokens of its prompt it has said before.
+    pub(super) fn said(&self) -> &[Range<usize>] {
+        self.turn
+            .prompt
+            .as_ref()
+            .map_or(&[], |encoded| &encoded.said)
+    }
+
+    /// What of its prompt is to be read, and what made the first of that before: as much as one family makes.
+    pub(super) fn unread(&self) -> (Family, &[u32]) {
+        let (read, all) = (self.read, &self.prompt);
+        let next = self.said().iter().find(|range| range.end > read);
+        match next {
+            Some(said) if said.contains(&read) => (Family::Step, &all[read..said.end]),
+            Some(said) => (Family::Prompt, &all[read..said.start]),
+            None => (Family::Prompt, &all[read..]),
+        }
+    }
+
+    /// Whether so many more tokens are all that is unread.
+    pub(super) fn reads_last(&self, rows: usize) -> bool {
+        self.read + rows == self.prompt.len()
+    }
+
+    /// Whether all of its prompt is in the cache.
+    pub(super) fn has_read(&self) -> bool {
+        self.read == self.prompt.len()
     }
 
     /// So many tokens of its prompt are in the cache.
@@ -153,7 +186,7 @@ impl Entry {
         Standing {
             id: self.id(),
             priority: self.turn.options.priority,
-            stage: if self.unread().is_empty() {
+            stage: if self.has_read() {
                 Stage::Answering
             } else {
                 Stage::Reading
@@ -372,8 +405,13 @@ impl Entry {
         let spelled = || self.encoder.codec().spelled(&self.tokens);
         let message = self.speech.message(self.text, spelled);
         let answered = !reason.is_partial() || message.bytes() > 0;
+        let said = self.ran.min(self.tokens.len());
         let tokens = (!self.cut).then_some(self.tokens);
-        let answer = answered.then_some(Answer { message, tokens });
+        let answer = answered.then_some(Answer {
+            message,
+            tokens,
+            said,
+        });
         self.turn.finish(reason, usage, answer);
     }
 

@@ -15,7 +15,7 @@ use super::{Memory, load};
 use crate::executor::Executor;
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, LifeCycle, Mode};
-use crate::kv::{self, Copied, Kv, Owner, PAGE};
+use crate::kv::{self, Copied, Kv, Owner, PAGE, Wanted};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
@@ -67,7 +67,7 @@ impl Runner {
         } = load::load(checkpoint, settings, progress)?;
         let step = forward.tape(1, Input::Step, Ending::Token);
         step.check()?;
-        let kv = Kv::new(forward.kv.entries, forward.kv.pages);
+        let kv = Kv::new(forward.kv.entries, forward.kv.pages, settings.reuse);
         let mut runner = Self {
             forward,
             executor,
@@ -203,7 +203,13 @@ impl Runner {
         prompt: &[u32],
         parameters: Parameters,
     ) -> Result<usize, RunError> {
-        self.begin_with(owner, user, prompt, parameters, self.context())
+        self.begin_with(
+            owner,
+            user,
+            Wanted::read(prompt),
+            parameters,
+            self.context(),
+        )
     }
 
     /// The same of a turn that has at most so many positions.
@@ -211,7 +217,7 @@ impl Runner {
         &mut self,
         owner: Option<Owner>,
         user: u32,
-        prompt: &[u32],
+        prompt: Wanted<'_>,
         parameters: Parameters,
         positions: usize,
     ) -> Result<usize, RunError> {
@@ -228,7 +234,8 @@ impl Runner {
             seated = seated.and_then(|()| self.executor.copy_page(from, to));
         }
         seated.inspect_err(|_| self.kv.lose())?;
-        self.executor.begin((entry, cached), parameters, prompt)?;
+        self.executor
+            .begin((entry, cached), parameters, prompt.tokens)?;
         Ok(cached)
     }
 

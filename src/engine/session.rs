@@ -27,6 +27,8 @@ pub struct Answer {
     /// All its tokens, thoughts and calls too, without the end-of-turn token; `None` where the text was cut
     /// within a token, so that the next turn must encode it anew.
     pub tokens: Option<Vec<u32>>,
+    /// How many of its tokens steps have run; one that was only chosen is read by the next turn.
+    pub said: usize,
 }
 
 /// A message of a conversation, as its owner may read it.

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::ControlGroups;
 use super::kv_memory::KvMemory;
+use crate::kv::Reuse;
 use crate::tape::{DType, GraphOptions, KvType};
 
 /// Which executor to run on.
@@ -60,6 +61,8 @@ pub struct Settings {
     /// Positions of the cache; 0 is as many as the model was trained for.
     pub context: usize,
     pub kv_memory: KvMemory,
+    /// What of past turns serves others.
+    pub reuse: Reuse,
     /// Conversations that may share a step, at most 8; the memory for so many is taken at the start.
     pub rows: usize,
     pub graph: GraphOptions,
@@ -110,6 +113,7 @@ impl Default for Settings {
             kv_type: KvType::F16,
             context: 2048,
             kv_memory: KvMemory::Conversations(1),
+            reuse: Reuse::Fast,
             rows: 1,
             graph: GraphOptions::default(),
             threads: 0,

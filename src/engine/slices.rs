@@ -100,6 +100,15 @@ impl Slices {
         self.owed = (self.owed - step).max(0.0);
     }
 
+    /// Tokens that were said before were run again, by a step that took so long.
+    pub(super) fn read_said(&mut self, share: Share, took: Duration, others: bool) {
+        self.stepped(took);
+        if others {
+            let percent = f64::from(share.percent.clamp(1, 100));
+            self.owed += took.as_secs_f64() * (100.0 - percent) / percent;
+        }
+    }
+
     /// What was launched has ended; so much of it was a step's.
     fn settle(&mut self, step: f64) {
         #[allow(clippy::cast_precision_loss)] // rows are few

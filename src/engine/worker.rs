@@ -134,7 +134,8 @@ impl Worker<'_> {
 
     /// An entry that has come to its end, or gives up its region.
     fn take_out(&mut self, at: usize) -> Entry {
-        let entry = self.entries.remove(at);
+        let mut entry = self.entries.remove(at);
+        entry.leaves(self.runner.len_of(entry.region()));
         self.runner.leave(entry.region());
         entry
     }

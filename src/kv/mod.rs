@@ -4,12 +4,17 @@
 //! of the same turn goes through here, and bumps the epoch in one place.
 //!
 //! Sequences that begin alike share the pages of their beginning, and a page that is shared is copied before anything is
-//! written to it (vLLM: Kwon et al. 2023). What was computed for one user never serves another, nor is it looked at: how much
+//! written to it (vLLM: Kwon et al. 2023). Steps and prompts are computed by two families of kernels whose last bits differ: a
+//! sequence that is to be exact shares only what its own family would have made. What was computed for one user never serves another, nor is it looked at: how much
 //! of a prompt is held already is told and can be timed, and would tell what others have asked.
 
 mod pool;
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+
+use clap::ValueEnum;
+use serde::Serialize;
 
 use self::pool::Pool;
 
@@ -22,6 +27,50 @@ const SEQUENCES: usize = 1024;
 /// Whose conversation a sequence is; a conversation of one turn has no owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner(pub u64);
+
+/// What computed a token's K and V.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// It was read, among others.
+    Prompt,
+    /// It was said, in a step.
+    Step,
+}
+
+/// What of other sequences, and of a conversation's own past, serves a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Reuse {
+    /// What has the same bits as if the conversation had never been interrupted.
+    #[default]
+    Exact,
+    /// All that has the same tokens.
+    Fast,
+}
+
+/// A prompt: tokens, and which of them were said, and so are to be as steps make them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    pub tokens: &'a [u32],
+    /// In their order.
+    pub said: &'a [Range<usize>],
+}
+
+impl<'a> Wanted<'a> {
+    /// All of it is to be read.
+    #[must_use]
+    pub const fn read(tokens: &'a [u32]) -> Self {
+        Self { tokens, said: &[] }
+    }
+
+    fn family(&self, at: usize) -> Family {
+        let after = self.said.partition_point(|range| range.end <= at);
+        match self.said.get(after) {
+            Some(range) if range.contains(&at) => Family::Step,
+            _ => Family::Prompt,
+        }
+    }
+}
 
 /// What happened to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +136,7 @@ pub struct Kv {
     turns: u64,
     /// Those whose pages went to others, or with a cache that was allocated anew.
     lost: HashSet<Owner>,
+    reuse: Reuse,
 }
 
 /// An entry of the executor.
@@ -100,7 +150,7 @@ struct Seat {
 #[derive(Clone, Debug, Default)]
 struct Sequence {
     /// Those whose K and V its pages hold, oldest first.
-    tokens: Vec<u32>,
+    tokens: Vec<(u32, Family)>,
     /// Of its tokens, and of those that the turn which runs may still say.
     pages: Vec<usize>,
     owner: Option<Owner>,
@@ -113,7 +163,7 @@ struct Sequence {
 impl Kv {
     /// So many free pages, for turns of at least one entry.
     #[must_use]
-    pub fn new(entries: usize, pages: usize) -> Self {
+    pub fn new(entries: usize, pages: usize, reuse: Reuse) -> Self {
         Self {
             pool: Pool::new(pages),
             sequences: BTreeMap::new(),
@@ -122,6 +172,7 @@ impl Kv {
             epoch: 0,
             turns: 0,
             lost: HashSet::new(),
+            reuse,
         }
     }
 
@@ -204,16 +255,18 @@ impl Kv {
         &mut self,
         owner: Option<Owner>,
         user: u32,
-        prompt: &[u32],
+        prompt: Wanted<'_>,
         positions: usize,
     ) -> Option<Turn> {
-        let most = prompt.len().saturating_sub(1);
-        let positions = positions.max(prompt.len());
+        let tokens = prompt.tokens;
+        let most = tokens.len().saturating_sub(1);
+        let positions = positions.max(tokens.len());
         if !self.has_room(positions, &[]) {
             return None;
         }
         let own = owner.and_then(|owner| self.sequence_of(owner));
-        let shared = |sequence: &Sequence| sequence.common_prefix(user, prompt).min(most);
+        let shared =
+            |sequence: &Sequence| sequence.common_prefix(user, prompt, self.reuse).min(most);
         let rank =
             |(id, sequence): (&u64, &Sequence)| (shared(sequence), Some(*id) == own, sequence.used);
         let source = self.sequences.iter().max_by_key(|one| rank(*one));
@@ -248,10 +301,10 @@ impl Kv {
             }
             _ => Change::Switched,
         };
+        let held = source.map_or_else(Vec::new, |id| self.sequences[&id].tokens[..cached].to_vec());
         let copy = self.take_over(id, source, cached, positions.div_ceil(PAGE));
         let sequence = self.sequences.entry(id).or_default();
-        sequence.tokens.clear();
-        sequence.tokens.extend_from_slice(&prompt[..cached]);
+        sequence.tokens = held;
         (sequence.owner, sequence.user, sequence.used) = (owner, user, self.turns);
         self.entries[entry].sequence = Some(id);
         self.active = entry;
@@ -309,22 +362,23 @@ impl Kv {
         Change::Resized
     }
 
-    /// One more token of the turn.
+    /// A step has run one more token of the turn.
     pub fn push(&mut self, token: u32) {
         self.push_to(self.active, token);
     }
 
-    /// One more token of the turn in an entry.
+    /// A step has run one more token of the turn in an entry.
     pub fn push_to(&mut self, entry: usize, token: u32) {
         if let Some(sequence) = self.at_mut(entry) {
-            sequence.tokens.push(token);
+            sequence.tokens.push((token, Family::Step));
         }
     }
 
-    /// More tokens of the turn.
+    /// More tokens of the turn have been read.
     pub fn extend(&mut self, tokens: &[u32]) {
         if let Some(sequence) = self.at_mut(self.active) {
-            sequence.tokens.extend_from_slice(tokens);
+            let read = tokens.iter().map(|token| (*token, Family::Prompt));
+            sequence.tokens.extend(read);
         }
     }
 
@@ -472,16 +526,16 @@ impl Sequence {
         self.tokens.len().div_ceil(PAGE)
     }
 
-    /// How many of `tokens`, from the first, it holds for `user`.
-    fn common_prefix(&self, user: u32, tokens: &[u32]) -> usize {
+    /// How many tokens of a prompt, from the first, it holds for `user`.
+    fn common_prefix(&self, user: u32, prompt: Wanted<'_>, reuse: Reuse) -> usize {
         if self.user != user {
             return 0;
         }
-        self.tokens
-            .iter()
-            .zip(tokens)
-            .take_while(|(held, token)| held == token)
-            .count()
+        let wanted = prompt.tokens.iter().enumerate();
+        let serves = |((token, family), (at, wanted)): &(&(u32, Family), (usize, &u32))| {
+            token == *wanted && (reuse == Reuse::Fast || *family == prompt.family(*at))
+        };
+        self.tokens.iter().zip(wanted).take_while(serves).count()
     }
 }
 

@@ -15,7 +15,7 @@ fn tokens(first: u32, pages: usize, more: usize) -> Vec<u32> {
 /// Begins a turn of user 0 that may be so long, and runs all of its prompt.
 fn turn(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32], positions: usize) -> Turn {
     let turn = kv
-        .begin(owner, 0, prompt, positions)
+        .begin(owner, 0, Wanted::read(prompt), positions)
         .expect("there is room");
     kv.extend(&prompt[turn.cached..]);
     turn
@@ -28,7 +28,7 @@ fn short(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32]) -> (usize, Change) {
 
 #[test]
 fn conversations_keep_their_pages_while_there_are_enough() {
-    let mut kv = Kv::new(2, 2);
+    let mut kv = Kv::new(2, 2, Reuse::Fast);
     assert_eq!(short(&mut kv, A, &[1, 2, 3]), (0, Change::NewTurn));
     assert_eq!(short(&mut kv, B, &[7, 8]), (0, Change::Switched));
     assert_eq!(short(&mut kv, A, &[1, 2, 3, 5]), (3, Change::Switched));
@@ -47,7 +47,7 @@ fn conversations_keep_their_pages_while_there_are_enough() {
 
 #[test]
 fn what_begins_alike_is_shared_and_copied_only_where_it_goes_on_apart() {
-    let mut kv = Kv::new(3, 16);
+    let mut kv = Kv::new(3, 16, Reuse::Fast);
     let prompt = tokens(1, 2, 10);
     turn(&mut kv, A, &prompt, 3 * PAGE);
     kv.pin(0);
@@ -68,19 +68,21 @@ fn what_begins_alike_is_shared_and_copied_only_where_it_goes_on_apart() {
     assert_eq!(turn(&mut kv, C, &whole, 3 * PAGE).copy, None);
     kv.unpin(0);
     assert_eq!(turn(&mut kv, A, &prompt, 3 * PAGE).copy, None);
-    let theirs = kv.begin(None, 7, &prompt, 3 * PAGE).expect("room");
+    let theirs = kv
+        .begin(None, 7, Wanted::read(&prompt), 3 * PAGE)
+        .expect("room");
     assert_eq!((theirs.cached, theirs.copy), (0, None));
 }
 
 /// A turn begins only where it can end, and what runs loses nothing.
 #[test]
 fn pages_are_promised_for_all_that_a_turn_may_say() {
-    let mut kv = Kv::new(3, 6);
+    let mut kv = Kv::new(3, 6, Reuse::Fast);
     let promised = turn(&mut kv, A, &[1, 2], 3 * PAGE);
     kv.pin(promised.entry);
     assert!(kv.has_room(3 * PAGE, &[]) && !kv.has_room(3 * PAGE + 1, &[]));
     assert!(kv.has_room(6 * PAGE, &[promised.entry]));
-    assert_eq!(kv.begin(B, 0, &[3, 4], 4 * PAGE), None);
+    assert_eq!(kv.begin(B, 0, Wanted::read(&[3, 4]), 4 * PAGE), None);
     let second = turn(&mut kv, B, &[3, 4], 2 * PAGE);
     kv.pin(second.entry);
     let third = turn(&mut kv, None, &[5, 6], 7);
@@ -95,7 +97,7 @@ fn pages_are_promised_for_all_that_a_turn_may_say() {
 
 #[test]
 fn every_change_bumps_the_epoch_once_and_says_what_it_was() {
-    let mut kv = Kv::new(1, 1);
+    let mut kv = Kv::new(1, 1, Reuse::Fast);
     assert_eq!(short(&mut kv, A, &[1, 2, 3]), (0, Change::NewTurn));
     assert_eq!(short(&mut kv, A, &[1, 2, 3]), (2, Change::Rewound));
     assert_eq!(short(&mut kv, A, &[4]), (0, Change::Cleared));
@@ -111,6 +113,26 @@ fn every_change_bumps_the_epoch_once_and_says_what_it_was() {
     assert_eq!(short(&mut kv, B, &[5, 6, 7]), (0, Change::NewTurn));
     kv.release(Owner(2));
     assert_eq!(short(&mut kv, None, &[5, 6, 7, 8]), (3, Change::NewTurn));
+}
+
+/// What was said is not what was read, even where the tokens are: only a conversation's own past is both.
+#[test]
+fn exact_sequences_share_what_their_own_family_made() {
+    for (reuse, of_text, of_both) in [(Reuse::Exact, 2, 4), (Reuse::Fast, 4, 4)] {
+        let mut kv = Kv::new(2, 8, reuse);
+        short(&mut kv, A, &[1, 2]);
+        kv.push(3);
+        kv.push(4);
+        let prompt = [1, 2, 3, 4, 5];
+        let read = kv.begin(B, 0, Wanted::read(&prompt), PAGE).expect("room");
+        assert_eq!(read.cached, of_text, "{reuse:?}");
+        let said = Wanted {
+            tokens: &prompt,
+            said: &[2..4],
+        };
+        let both = kv.begin(C, 0, said, PAGE).expect("room");
+        assert_eq!(both.cached, of_both, "{reuse:?}");
+    }
 }
 
 /// What lies in the pages, as an executor would have it: for each position the tokens up to there, which its K and V are of.
@@ -137,7 +159,7 @@ fn what_is_kept_is_there_and_nobody_elses() {
     let (mut kept, mut copies, mut refused) = (0, 0, 0);
     for _ in 0..120 {
         let pages = random.usize(3..20);
-        let mut kv = Kv::new(random.usize(1..5), pages);
+        let mut kv = Kv::new(random.usize(1..5), pages, Reuse::Fast);
         let mut held = Held(vec![vec![Vec::new(); PAGE]; pages]);
         // By entry, with all that it has said.
         let mut running: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
@@ -167,7 +189,7 @@ fn what_is_kept_is_there_and_nobody_elses() {
                         continue;
                     }
                     let room = kv.has_room(positions, &[]);
-                    let Some(turn) = kv.begin(owner, user, &prompt, positions) else {
+                    let Some(turn) = kv.begin(owner, user, Wanted::read(&prompt), positions) else {
                         assert!(!room);
                         refused += 1;
                         continue;
@@ -223,7 +245,7 @@ fn what_is_kept_is_there_and_nobody_elses() {
 /// However many short conversations begin, and with however much memory, they do not pile up.
 #[test]
 fn sequences_are_bounded() {
-    let mut kv = Kv::new(1, 2 * SEQUENCES);
+    let mut kv = Kv::new(1, 2 * SEQUENCES, Reuse::Fast);
     for number in 0..2 * SEQUENCES as u32 {
         short(&mut kv, None, &[number, 1]);
     }

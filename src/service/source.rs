@@ -79,6 +79,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
             kv_type: config.kv.element,
             context: config.kv.context,
             kv_memory: kv_memory(&config.kv),
+            reuse: config.kv.reuse,
             rows: config.engine.rows,
             graph: graph(&config.graph),
             threads: config.cpu.threads,

@@ -89,6 +89,7 @@ fn answer(inbox: &Inbox) {
     let answer = Answer {
         message: Message::new(Role::Assistant, "a b"),
         tokens,
+        said: 0,
     };
     turn(inbox).finish(FinishReason::Stop, Usage::default(), Some(answer));
 }

@@ -1,7 +1,7 @@
 //! Steps of several conversations at once, and what a step must move.
 
 use super::{RunError, Runner};
-use crate::kv::Owner;
+use crate::kv::{Owner, Wanted};
 use crate::sampler::{Mask, Parameters, Scored};
 use crate::tape::{Ending, ExecuteError, Input, Op, StepState};
 
@@ -28,7 +28,7 @@ impl Runner {
         &mut self,
         owner: Option<Owner>,
         user: u32,
-        prompt: &[u32],
+        prompt: Wanted<'_>,
         parameters: Parameters,
         positions: usize,
     ) -> Result<(usize, usize), RunError> {
@@ -144,6 +144,30 @@ impl Runner {
     pub fn step_forced(&mut self, region: usize, tokens: &[u32]) -> Result<u32, RunError> {
         self.run_rows(&vec![region; 1 + tokens.len()], tokens, false)?;
         Ok(self.executor.state_of(region).token)
+    }
+
+    /// Runs tokens that the turn in an entry has said before, by steps, as they were run then: at most `rows`. It goes on from there
+    /// as `join` left it; `prompt` is all of its prompt, and what may come next is to be said anew.
+    ///
+    /// # Errors
+    /// As `step`.
+    pub fn read_said(
+        &mut self,
+        entry: usize,
+        said: &[u32],
+        parameters: Parameters,
+        prompt: &[u32],
+    ) -> Result<(), RunError> {
+        let Some((first, others)) = said.split_first() else {
+            return Ok(());
+        };
+        self.turn_to(entry);
+        self.executor.guide(entry, None)?;
+        self.executor.post(*first);
+        self.run_rows(&vec![entry; said.len()], others, false)?;
+        said.iter().for_each(|token| self.kv.push_to(entry, *token));
+        let position = self.kv.len_of(entry);
+        Ok(self.executor.begin((entry, position), parameters, prompt)?)
     }
 
     /// The number of tokens that masks have bits for.

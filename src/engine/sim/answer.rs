@@ -58,6 +58,7 @@ impl Scripted {
         let tokens = Prompt::from_words(text.split_whitespace()).tokens;
         Answer {
             tokens: (!self.cut).then_some(tokens),
+            said: 0,
             message: Message::new(Role::Assistant, text),
         }
     }

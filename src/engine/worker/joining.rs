@@ -7,6 +7,7 @@ use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Joins, Standing};
 use crate::engine::{Phase, Priority, RequestError, Turn, Usage};
 use crate::journal;
+use crate::kv::Wanted;
 
 impl Worker<'_> {
     /// How a turn could join now.
@@ -100,13 +101,12 @@ impl Worker<'_> {
         let turn = entry.turn();
         let (client, sampling) = (&turn.client, turn.options.sampling);
         let positions = turn.positions(self.runner.context());
-        let joined = self.runner.join(
-            owner(turn),
-            client.user,
-            entry.prompt(),
-            sampling,
-            positions,
-        );
+        let prompt = Wanted {
+            tokens: entry.prompt(),
+            said: entry.said(),
+        };
+        let (owner, user) = (owner(turn), client.user);
+        let joined = self.runner.join(owner, user, prompt, sampling, positions);
         let (region, cached) = match joined {
             Ok(joined) => joined,
             Err(error) => return fail(entry, error),

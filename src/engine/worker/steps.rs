@@ -8,6 +8,7 @@ use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Next, Stage, Standing};
 use crate::engine::{FinishReason, Phase, Priority, RequestError, Work};
 use crate::journal;
+use crate::kv::Family;
 use crate::tape::Ending;
 
 impl Worker<'_> {
@@ -85,9 +86,12 @@ impl Worker<'_> {
             0 => chunk,
             _ => self.slices.rows(share, chunk),
         };
-        let unread = entry.unread();
+        let (family, unread) = entry.unread();
+        if family == Family::Step {
+            return self.read_said(at, others > 0);
+        }
         let rows = rows.min(unread.len());
-        let last = rows == unread.len();
+        let last = entry.reads_last(rows);
         let ending = if last { Ending::Token } else { Ending::Kv };
         self.runner.turn_to(entry.region());
         let begun = Instant::now();
@@ -108,6 +112,28 @@ impl Worker<'_> {
             self.take(id, Taken::Chosen(token))?;
         }
         Ok(())
+    }
+
+    /// Runs tokens of an entry's prompt that it has said before, as many as a step has rows.
+    fn read_said(&mut self, at: usize, others: bool) -> Result<(), RunError> {
+        let entry = &mut self.entries[at];
+        let (_, unread) = entry.unread();
+        let rows = unread.len().min(self.runner.rows());
+        let (region, sampling) = (entry.region(), entry.turn().options.sampling);
+        let begun = Instant::now();
+        let said = &unread[..rows];
+        if let Err(error) = self
+            .runner
+            .read_said(region, said, sampling, entry.prompt())
+        {
+            let entry = self.take_out(at);
+            return fail(entry, error);
+        }
+        let share = self.inbox.limits().prefill;
+        self.slices.read_said(share, begun.elapsed(), others);
+        entry.advance(self.runner.len_of(region));
+        self.inbox.progress().advance();
+        self.bound(at).map(drop)
     }
 
     /// Says what an entry's next token may be, before it is chosen. Returns whether it goes on; it does not if nothing may.
