@@ -111,4 +111,8 @@ impl Stepper for Step<'_> {
         );
         refused && !error.is_sticky()
     }
+
+    fn driver_error(error: &Error) -> Option<&str> {
+        error.driver_error()
+    }
 }

@@ -7,13 +7,13 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use super::encoder::{Encoded, Prepared};
-use super::handle::Shared;
 use super::queue::Place;
 use super::request::check;
-use super::session::{Answer, Past, SessionId};
+use super::session::{Past, SessionId};
+use super::shared::Shared;
 use super::{
-    Cancel, Client, FinishReason, Handle, Message, Options, Reading, Refusal, Role, Ticket, Turn,
-    Usage,
+    Answer, Cancel, Client, FinishReason, Handle, Message, Options, Reading, Refusal, Role, Ticket,
+    Turn, Usage,
 };
 
 /// What is asked, and by whom.
@@ -53,7 +53,7 @@ impl Handle {
         self.accepting()?;
         check(&messages)?;
         let request = Request {
-            id: self.next_id(),
+            id: self.shared.next_id(),
             client,
             session: None,
             cancel: Cancel::default(),
@@ -87,7 +87,7 @@ impl Handle {
         options: Options,
     ) -> Result<Ticket, Refusal> {
         self.accepting()?;
-        let (id, cancel) = (self.next_id(), Cancel::default());
+        let (id, cancel) = (self.shared.next_id(), Cancel::default());
         let begun = self.shared.sessions().begin_turn(session, id, &cancel);
         let Past {
             client,
@@ -125,7 +125,7 @@ impl Handle {
         if let Some(encoder) = &encoder {
             encoder.admit(&messages)?;
         }
-        let place = Place::take(&self.shared, request.client.user)?;
+        let place = self.queue.place(request.client.user)?;
         let Some(encoder) = encoder else {
             // It is encoded when there is a model.
             return self.enqueue(request, place, (messages, None), options);
@@ -148,10 +148,10 @@ impl Handle {
 
     /// A request that still waits when its time is over ends then, whatever the engine thread is at.
     fn end_at(&self, deadline: Instant, id: u64) {
-        let shared = self.shared.clone();
+        let queue = self.queue.clone();
         tokio::spawn(async move {
             tokio::time::sleep_until(deadline.into()).await;
-            if let Some(turn) = shared.queue.remove(id) {
+            if let Some(turn) = queue.remove(id) {
                 turn.finish(FinishReason::Deadline, Usage::default(), None);
             }
         });
@@ -197,7 +197,7 @@ impl Handle {
         // Counted before it is queued: the engine may finish it before this thread goes on.
         self.shared.publish(|status| status.queue_length += 1);
         self.shared.running().push((id, cancel.clone()));
-        let pushed = self.shared.queue.push(turn, place);
+        let pushed = self.queue.push(turn, place);
         // The load may have failed since it was asked, and with it those who waited; or its session was closed.
         let still = if cancel.is_cancelled() {
             Err(Refusal::SessionClosed)
@@ -206,7 +206,7 @@ impl Handle {
         };
         let refused = match (pushed, still) {
             (Err(refusal), _) => Some(refusal),
-            (Ok(()), Err(refusal)) => self.shared.queue.remove(id).map(|_| refusal),
+            (Ok(()), Err(refusal)) => self.queue.remove(id).map(|_| refusal),
             (Ok(()), Ok(())) => None,
         };
         if let Some(refusal) = refused {

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use super::Inbox;
 use super::live::GraphStatus;
-use super::load::LoadError;
 use super::runner::{RunError, Runner};
 use crate::graph::{Event, Renewal};
 use crate::journal;
@@ -118,45 +117,20 @@ pub(super) fn graph(inbox: &Inbox, runner: &mut Runner) {
                 journal::graph_renewed(segment, nodes, how, time.as_micros());
             }
             Event::Failed {
-                error,
+                refused,
                 epoch,
                 failures,
                 state,
             } => {
-                let name = cuda_error(&error);
-                journal::graph_failed(&error, name, epoch, state.name(), failures);
+                let name = refused.driver_error.as_deref();
+                journal::graph_failed(&refused.text, name, epoch, state.name(), failures);
             }
-            Event::Disabled { error, epoch } => {
-                journal::graph_disabled(&error, cuda_error(&error), epoch);
+            Event::Disabled { refused, epoch } => {
+                journal::graph_disabled(&refused.text, refused.driver_error.as_deref(), epoch);
             }
             Event::Off { epoch } => journal::graph_off(epoch),
         }
     }
     // Last: what is shown has been told.
     publish(inbox, runner);
-}
-
-/// Tells why a model cannot be loaded, where that is the memory's fault or the GPU's.
-pub(super) fn load_error(error: &LoadError) {
-    let text = error.to_string();
-    match error {
-        LoadError::Memory(refusal) => {
-            journal::memory_refused(&text, refusal.need(), refusal.have(), refusal.largest());
-        }
-        _ => gpu_error(&text),
-    }
-}
-
-/// Tells of an error if it is the GPU's.
-pub(super) fn gpu_error(error: &str) {
-    if let Some(name) = cuda_error(error) {
-        journal::gpu_error(error, name);
-    }
-}
-
-/// The name of a driver's error, which the text of every such error holds.
-fn cuda_error(error: &str) -> Option<&str> {
-    let rest = &error[error.find("CUDA_ERROR_")?..];
-    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    Some(&rest[..end.unwrap_or(rest.len())])
 }

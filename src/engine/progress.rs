@@ -4,8 +4,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use super::Handle;
-
 /// What the engine thread works at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -98,14 +96,6 @@ impl Progress {
             idle: self.idle.load(Ordering::Relaxed),
             phase: Phase::ALL.get(phase).copied().unwrap_or_default(),
         }
-    }
-}
-
-impl Handle {
-    /// Whether the engine gets on.
-    #[must_use]
-    pub fn progress(&self) -> &Progress {
-        &self.shared.queue.progress
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::engine_error::EngineError;
 use super::{Message, Role};
 use crate::guide::{Grammar, GrammarError, GuideError};
 use crate::model::Call;
@@ -234,7 +235,7 @@ pub enum RequestError {
     #[error("{0}")]
     Guide(#[from] GuideError),
     #[error("{0}")]
-    EngineFailed(String),
+    EngineFailed(#[from] EngineError),
 }
 
 /// Marks one request as cancelled, from any thread.

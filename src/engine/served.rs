@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::load::LoadError;
+use super::load_error::LoadError;
 use super::runner::{self, Runner};
 use super::{Codec, ModelInfo, Phase, Status};
 use crate::graph::Mode;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::encoder::Encoded;
-use super::{Cancel, Client, Limits, Message, Refusal, Role};
+use super::{Answer, Cancel, Client, Limits, Message, Refusal, Role};
 
 /// Unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,15 +18,6 @@ pub struct SessionStatus {
     pub context_used: u32,
     /// Whether a turn is queued or running.
     pub busy: bool,
-}
-
-/// What the model said in a turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    pub message: Message,
-    /// All its tokens, thoughts and calls too, without the end-of-turn token; `None` where the text was cut
-    /// within a token, so that the next turn must encode it anew.
-    pub tokens: Option<Vec<u32>>,
 }
 
 /// A message of a conversation, as its owner may read it.
@@ -171,10 +162,10 @@ impl Sessions {
         })
     }
 
-    /// Ends a turn; with an answer the conversation grows by it. `false` if the session was closed meanwhile.
-    pub(super) fn end_turn(&mut self, id: SessionId, answered: Option<Answered>) -> bool {
+    /// Ends a turn; with an answer the conversation grows by it. The session may have been closed meanwhile.
+    pub(super) fn end_turn(&mut self, id: SessionId, answered: Option<Answered>) {
         let Some(session) = self.open.get_mut(&id) else {
-            return false;
+            return;
         };
         session.turn = None;
         if let Some(Answered {
@@ -201,7 +192,6 @@ impl Sessions {
                 u32::try_from(encoded.prompt.tokens.len() + answered).unwrap_or(u32::MAX);
             session.last = Some((encoded, answer));
         }
-        true
     }
 
     /// Takes back turns; tells how many tokens of the conversation are left, if any turn was taken back.

@@ -7,10 +7,10 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::encoder::{Encoded, Encoder, Prepared};
 use super::fair::Waits;
-use super::handle::Shared;
-use super::observe;
-use super::session::{Answer, Answered, SessionId};
-use super::{Cancel, Client, Event, FinishReason, Message, Options, Outcome, Reading};
+use super::report;
+use super::session::{Answered, SessionId};
+use super::shared::Shared;
+use super::{Answer, Cancel, Client, Event, FinishReason, Message, Options, Outcome, Reading};
 use super::{Likelihood, Refusal, RequestError, Usage};
 use crate::guide::Guide;
 use crate::journal;
@@ -137,10 +137,7 @@ impl Turn {
                 answer,
                 partial: outcome.reason.is_partial(),
             });
-            let open = shared.sessions().end_turn(id, answered);
-            if !open {
-                shared.queue.forget(id);
-            }
+            shared.sessions().end_turn(id, answered);
         }
         let receipt = Receipt {
             reason: outcome.reason,
@@ -154,7 +151,7 @@ impl Turn {
             status.receipt = Some(receipt);
             model.clone_from(&status.model.name);
         });
-        let failure = outcome.error.as_ref().map(without_quotes);
+        let failure = outcome.error.clone();
         let _ = events.send(Event::Done(outcome));
         let request = journal::Request {
             id: turn,
@@ -166,8 +163,10 @@ impl Turn {
         match failure {
             None => journal::request_finished(&request, &receipt),
             Some(error) => {
-                observe::gpu_error(&error);
-                journal::request_failed(&request, &error);
+                if let RequestError::EngineFailed(error) = &error {
+                    report::engine_error(error);
+                }
+                journal::request_failed(&request, &without_quotes(&error));
             }
         }
     }

@@ -95,7 +95,7 @@ fn answer(inbox: &Inbox) {
 
 /// What waits besides turns, in order.
 fn controls(engine: &Handle) -> Vec<String> {
-    let waiting = engine.shared.queue.lock();
+    let waiting = engine.queue.lock();
     let controls = waiting.controls.iter();
     controls.map(|control| format!("{control:?}")).collect()
 }
@@ -152,10 +152,10 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
 async fn whoever_comes_while_a_load_fails_reads_the_reason() {
     let (engine, inbox) = engine();
     let why = || Refusal::NotReady("no such file: m.gguf".into());
-    let place = Place::take(&engine.shared, 1).expect("it loads");
+    let place = engine.queue.place(1).expect("it loads");
     inbox.fail("no such file: m.gguf");
     drop(inbox);
-    assert_eq!(Place::take(&engine.shared, 1).err(), Some(why()));
+    assert_eq!(engine.queue.place(1).err(), Some(why()));
     let turn = Turn {
         id: 1,
         client: CLIENT().into(),
@@ -172,7 +172,7 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         reading: crate::engine::Reading::default(),
         shared: engine.shared.clone(),
     };
-    assert_eq!(engine.shared.queue.push(turn, place).err(), Some(why()));
+    assert_eq!(engine.queue.push(turn, place).err(), Some(why()));
     engine.begin_stop();
     let asked = engine.open_session(CLIENT(), None);
     assert_eq!(asked.err(), Some(why()));
@@ -232,7 +232,7 @@ async fn prompts_that_wait_to_be_encoded_are_bounded() {
         let messages = vec![Message::new(Role::User, "a b")];
         tokio::spawn(async move { engine.generate(client, messages, options()).await })
     };
-    let places = || engine.shared.queue.lock().places.len();
+    let places = || engine.queue.lock().places.len();
     let (stays, leaves) = (
         CLIENT(),
         Client {

@@ -6,7 +6,7 @@ use super::{Worker, fail};
 use crate::engine::entry::{After, Entry, Taken};
 use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Next, Stage, Standing};
-use crate::engine::{FinishReason, Phase, Priority, RequestError, Work};
+use crate::engine::{EngineError, FinishReason, Phase, Priority, RequestError, Work};
 use crate::journal;
 use crate::tape::Ending;
 
@@ -222,7 +222,7 @@ impl Worker<'_> {
                 for (region, _) in rows {
                     if let Some(at) = at(self, *region) {
                         let entry = self.take_out(at);
-                        entry.fail(RequestError::EngineFailed(error.to_string()));
+                        entry.fail(EngineError::from(error.clone()).into());
                     }
                 }
                 return Ok(());
