@@ -216,7 +216,7 @@ impl<'a> Talk<'a> {
     async fn hear(&self, mut ticket: Ticket, pieces: usize) -> (String, Outcome) {
         let (mut text, mut heard) = (String::new(), 0);
         if pieces == 0 {
-            self.engine.cancel(ticket.id, &ticket.cancel);
+            self.engine.cancel(ticket.id);
         }
         loop {
             match ticket.events.recv().await.expect("it ends") {
@@ -224,7 +224,7 @@ impl<'a> Talk<'a> {
                     text += &more;
                     heard += 1;
                     if heard == pieces {
-                        self.engine.cancel(ticket.id, &ticket.cancel);
+                        self.engine.cancel(ticket.id);
                     }
                 }
                 Event::Likelihood(_) | Event::Reasoning(_) | Event::Call(_) => {}

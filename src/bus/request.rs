@@ -9,22 +9,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
-use zbus::{Str, interface};
+use zbus::{Connection, OwnedObjectPath, Str, interface};
 
 use super::accounts::Load;
 use super::authorize::Owner;
 use super::output::{Output, Piece};
 use super::proxy::Info;
 use super::shared::Shared;
-use super::{Error, info};
-use crate::engine::{Cancel, Outcome, Reading, Waits};
+use super::{Error, PATH, info};
+use crate::engine::{Outcome, Reading, Waits};
 
 /// A request, as its object and its delivery know it.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) id: u64,
     pub(super) owner: Owner,
-    pub(super) cancel: Cancel,
     reading: Reading,
     /// Its text, if that is read by calls.
     pub(super) output: Option<Output>,
@@ -59,16 +58,10 @@ impl Ending {
 }
 
 impl Running {
-    pub(super) fn new(
-        id: u64,
-        owner: Owner,
-        (cancel, reading): (Cancel, Reading),
-        output: Option<Output>,
-    ) -> Self {
+    pub(super) fn new(id: u64, owner: Owner, reading: Reading, output: Option<Output>) -> Self {
         Self {
             id,
             owner,
-            cancel,
             reading,
             output,
             ending: Mutex::default(),
@@ -95,6 +88,17 @@ pub(super) struct Request {
 }
 
 impl Request {
+    pub(super) fn path(id: u64) -> OwnedObjectPath {
+        // A constant and a number: always valid; the root is harmless.
+        OwnedObjectPath::try_from(format!("{PATH}/request/{id}")).unwrap_or_default()
+    }
+
+    /// Takes its object away. Not being there is as good: `Complete` has none, and it may have been taken away before.
+    pub(super) async fn remove(connection: &Connection, id: u64) {
+        let server = connection.object_server();
+        let _ = server.remove::<Self, _>(Self::path(id)).await;
+    }
+
     fn waits(&self, header: Option<Header<'_>>) -> Result<Waits, Error> {
         self.running.owner.admit_reader(header.as_ref())?;
         Ok(self.shared.engine.waits(self.running.id))
@@ -140,11 +144,9 @@ impl Request {
     /// Ends the request: at once if it still waits, else at its next token. Its text ends with
     /// finish_reason "cancelled". Cancelling what has finished does nothing.
     fn cancel(&self, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
-        let Running {
-            id, owner, cancel, ..
-        } = &*self.running;
+        let Running { id, owner, .. } = &*self.running;
         owner.admit(&header)?;
-        self.shared.engine.cancel(*id, cancel);
+        self.shared.engine.cancel(*id);
         Ok(())
     }
 

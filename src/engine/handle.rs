@@ -12,9 +12,7 @@ use super::session::{Said, SessionId, SessionStatus};
 use super::shared::Shared;
 use super::status::{State, Status};
 use super::waits::Waits;
-use super::{
-    Cancel, Client, FinishReason, Limits, Priority, Progress, Refusal, RequestError, Usage,
-};
+use super::{Client, FinishReason, Limits, Priority, Progress, Refusal, RequestError, Usage};
 use crate::tools::Formats;
 
 /// Makes the two ends of an engine.
@@ -91,8 +89,8 @@ impl Handle {
         let Ok(turn) = closed else {
             return;
         };
-        if let Some((id, cancel)) = turn {
-            self.cancel(id, &cancel);
+        if let Some(turn) = turn {
+            self.cancel(turn);
         }
         self.queue.forget(session);
         self.publish_sessions();
@@ -201,8 +199,8 @@ impl Handle {
     }
 
     /// Ends a request: at once if it still waits, else at its next token.
-    pub fn cancel(&self, ticket: u64, cancel: &Cancel) {
-        cancel.cancel();
+    pub fn cancel(&self, ticket: u64) {
+        self.shared.requests.cancel(ticket);
         self.shared.encoders.remove(ticket);
         if let Some(turn) = self.queue.remove(ticket) {
             turn.finish(FinishReason::Cancelled, Usage::default(), None);
@@ -232,9 +230,8 @@ impl Handle {
 
     /// Cancels every request, waiting or running.
     pub fn cancel_all(&self) {
-        let running = std::mem::take(&mut *self.shared.running());
-        for (id, cancel) in running {
-            self.cancel(id, &cancel);
+        for id in self.shared.requests.accepted() {
+            self.cancel(id);
         }
     }
 

@@ -16,7 +16,7 @@ impl Handle {
     /// Keeps `background` off the device; `reason` is for those who ask why.
     #[must_use]
     pub fn hold(&self, reason: String) -> Hold {
-        let id = self.shared.next_id();
+        let id = self.shared.requests.id();
         self.queue.hold(id, reason);
         Hold {
             queue: self.queue.clone(),

@@ -27,10 +27,12 @@ mod load_error;
 mod observe;
 mod progress;
 mod queue;
+mod registration;
 mod replace;
 mod replacement;
 mod report;
 mod request;
+mod requests;
 pub mod runner;
 mod schedule;
 mod served;
@@ -69,8 +71,7 @@ pub use load_error::LoadError;
 pub use progress::{Phase, Progress, Pulse};
 pub use replacement::{ReplaceError, Replaced, Replacement};
 pub use request::{
-    Cancel, Event, Likelihood, Limit, Options, Outcome, Priority, Reading, Refusal, RequestError,
-    Ticket,
+    Event, Likelihood, Limit, Options, Outcome, Priority, Reading, Refusal, RequestError, Ticket,
 };
 pub use session::{Said, SessionId, SessionStatus};
 pub use slices::Share;

@@ -133,7 +133,7 @@ mod tests {
             .await
             .unwrap();
         assert!(!engine.progress().pulse().idle);
-        engine.cancel(ticket.id, &ticket.cancel);
+        engine.cancel(ticket.id);
         assert!(!engine.progress().pulse().idle);
         engine.close();
         assert!(inbox.next().is_none());

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -238,22 +238,6 @@ pub enum RequestError {
     EngineFailed(#[from] EngineError),
 }
 
-/// Marks one request as cancelled, from any thread.
-#[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
-
-impl Cancel {
-    /// The request ends at its next token; `Handle::cancel` also takes it out of the queue.
-    pub(super) fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
 /// How far the reading of a request's prompt has got, for whoever looks; nobody waits for it.
 #[derive(Clone, Debug, Default)]
 pub struct Reading(Arc<[AtomicU32; 2]>);
@@ -282,7 +266,6 @@ pub struct Ticket {
     pub id: u64,
     /// Bounded by the request's `max_tokens`: the engine never waits for it.
     pub events: UnboundedReceiver<Event>,
-    pub cancel: Cancel,
     pub reading: Reading,
 }
 

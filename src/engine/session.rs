@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::encoder::Encoded;
-use super::{Answer, Cancel, Client, Limits, Message, Refusal, Role};
+use super::{Answer, Client, Limits, Message, Refusal, Role};
 
 /// Unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +45,7 @@ pub(super) struct Session {
     pub(super) messages: Vec<Message>,
     pub(super) last: Option<(Encoded, Answer)>,
     /// The turn that is being encoded, waits or is answered.
-    turn: Option<(u64, Cancel)>,
+    turn: Option<u64>,
     context_used: u32,
     /// What it was before each of its turns, oldest first.
     before: Vec<Before>,
@@ -118,7 +118,7 @@ impl Sessions {
     }
 
     /// Its turn, if it has one, is to end.
-    pub(super) fn close(&mut self, id: SessionId) -> Result<Option<(u64, Cancel)>, Refusal> {
+    pub(super) fn close(&mut self, id: SessionId) -> Result<Option<u64>, Refusal> {
         let session = self.open.remove(&id).ok_or(Refusal::SessionClosed)?;
         Ok(session.turn)
     }
@@ -147,14 +147,9 @@ impl Sessions {
     }
 
     /// The session is busy with this turn until `end_turn`.
-    pub(super) fn begin_turn(
-        &mut self,
-        id: SessionId,
-        ticket: u64,
-        cancel: &Cancel,
-    ) -> Result<Past, Refusal> {
+    pub(super) fn begin_turn(&mut self, id: SessionId, ticket: u64) -> Result<Past, Refusal> {
         let session = self.idle(id)?;
-        session.turn = Some((ticket, cancel.clone()));
+        session.turn = Some(ticket);
         Ok(Past {
             client: session.client.clone(),
             messages: session.messages.clone(),

@@ -1,7 +1,6 @@
 //! What callers, their turns and the engine thread share: the sessions, the model's encoder, what is told and what is in
 //! force. Who waits for that thread is in `queue`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -10,11 +9,12 @@ use super::encoder::{Encoder, Rules};
 use super::encoders::Encoders;
 use super::live::Live;
 use super::progress::Progress;
+use super::requests::Requests;
 use super::served::Recipe;
 use super::session::Sessions;
 use super::status::{State, Status};
 use super::waits::Pace;
-use super::{Cancel, Limits, Refusal};
+use super::{Limits, Refusal};
 use crate::tools::Formats;
 
 /// State that callers and the engine thread share.
@@ -33,9 +33,7 @@ pub(super) struct Shared {
     pub(super) live: Live,
     pub(super) pace: Pace,
     pub(super) progress: Progress,
-    next_id: AtomicU64,
-    /// Of every request queued or running, so that a stop can cancel them all.
-    running: Mutex<Vec<(u64, Cancel)>>,
+    pub(super) requests: Requests,
 }
 
 impl Shared {
@@ -51,14 +49,8 @@ impl Shared {
             live: Live::default(),
             pace: Pace::default(),
             progress: Progress::default(),
-            next_id: AtomicU64::new(1),
-            running: Mutex::default(),
+            requests: Requests::default(),
         }
-    }
-
-    /// Of the next request.
-    pub(super) fn next_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The formats in which models call tools, from now on.
@@ -87,10 +79,6 @@ impl Shared {
             grammar: self.limits().grammar,
             formats: formats.clone(),
         }
-    }
-
-    pub(super) fn running(&self) -> MutexGuard<'_, Vec<(u64, Cancel)>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn encoder(&self) -> MutexGuard<'_, Option<Arc<Encoder>>> {
@@ -127,7 +115,11 @@ impl Shared {
         memory.weights + memory.kv + memory.activations
     }
 
+    /// Changes what is told. How many requests there are is counted each time.
     pub(super) fn publish(&self, change: impl FnOnce(&mut Status)) {
-        self.status.send_modify(change);
+        self.status.send_modify(|status| {
+            change(status);
+            status.queue_length = u32::try_from(self.requests.count()).unwrap_or(u32::MAX);
+        });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use super::*;
 use crate::engine::{Answer, Role};
 use crate::engine::{
-    Client, Codec, FinishReason, Handle, Inbox, Message, Options, Share, Ticket, UserLimits,
+    Client, Codec, Event, FinishReason, Handle, Inbox, Message, Options, Share, Ticket, UserLimits,
     channel,
 };
 
@@ -134,8 +134,8 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
     for _ in 0..1000 {
         engine.close_session(open());
         let session = open();
-        let Ticket { id, cancel, .. } = send(&engine, session).await;
-        engine.cancel(id, &cancel);
+        let ticket = send(&engine, session).await;
+        engine.cancel(ticket.id);
         engine.close_session(session);
     }
     assert_eq!(controls(&engine).len(), 1);
@@ -168,8 +168,8 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         accepted: std::time::Instant::now(),
         deadline: None,
         events: tokio::sync::mpsc::unbounded_channel().0,
-        cancelled: crate::engine::Cancel::default(),
         reading: crate::engine::Reading::default(),
+        registration: crate::engine::registration::Registration::new(&engine.shared),
         shared: engine.shared.clone(),
     };
     assert_eq!(engine.queue.push(turn, place).err(), Some(why()));
@@ -185,12 +185,14 @@ async fn closing_a_session_ends_its_turn() {
     let ready = inbox.ready(Codec::Words, 4096);
     let open = || engine.open_session(CLIENT(), None).expect("there is room");
     let (waits, runs) = (open(), open());
-    let running = send(&engine, runs).await;
+    let _running = send(&engine, runs).await;
     let turn = turn(&inbox);
-    let waiting = send(&engine, waits).await;
+    let mut waiting = send(&engine, waits).await;
     engine.close_session(waits);
     engine.close_session(runs);
-    assert!(waiting.cancel.is_cancelled() && running.cancel.is_cancelled());
+    let ended = waiting.events.try_recv().expect("it has ended");
+    let reason = FinishReason::Cancelled;
+    assert!(matches!(ended, Event::Done(outcome) if outcome.reason == reason));
     assert!(turn.is_cancelled());
     let [forget] = &controls(&engine)[..] else {
         panic!("the engine has seen one of them");
