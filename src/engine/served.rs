@@ -110,7 +110,7 @@ impl Served {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let info = ModelInfo {
             name: checkpoint.name.clone(),
-            architecture: format!("{:?}", shape.architecture).to_lowercase(),
+            architecture: shape.architecture.to_owned(),
             path: settings.model.display().to_string(),
             layers: count(shape.layers),
             hidden: count(shape.hidden),

@@ -16,7 +16,7 @@ use ganglion::engine;
 use serde::Serialize;
 
 use super::memory::available;
-use super::report::megabytes;
+use super::memory::megabytes;
 
 /// So long it waits between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(2);
