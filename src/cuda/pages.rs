@@ -4,9 +4,13 @@
 
 use std::rc::Rc;
 
-use super::scratch::pages;
 use crate::device::{Arena, Context, Error, Memory, Plan, Region, Rows, Stream};
 use crate::tape::{KvInfo, PAGE};
+
+/// How many a conversation's table has.
+pub(super) fn of_conversation(kv: KvInfo) -> usize {
+    kv.context.div_ceil(PAGE)
+}
 
 #[derive(Debug)]
 pub(super) struct Pages {
@@ -21,7 +25,9 @@ impl Pages {
     pub(super) fn plan(kv: KvInfo) -> Result<(Plan, Vec<Region>), Error> {
         let mut plan = Plan::new();
         let bytes = kv.bytes_per_position() * PAGE;
-        let regions: Result<_, _> = (0..kv.slots * pages(kv)).map(|_| plan.add(bytes)).collect();
+        let regions: Result<_, _> = (0..kv.slots * of_conversation(kv))
+            .map(|_| plan.add(bytes))
+            .collect();
         regions.map(|regions| (plan, regions))
     }
 
@@ -39,7 +45,7 @@ impl Pages {
             arena.set(*page, 0, stream)?;
         }
         stream.synchronize()?;
-        let each = pages(kv);
+        let each = of_conversation(kv);
         let tables = (0..kv.slots).map(|slot| (slot * each..(slot + 1) * each).collect());
         Ok(Self {
             arena,

@@ -2,18 +2,19 @@
 
 use std::rc::Rc;
 
-use super::{attend, launch, narrow};
+use super::work::{Addresses, CHOOSE_BLOCKS};
+use super::{narrow, pages, splits};
 use crate::device::{
     Arena, Context, Error, Masks, Memory, PageTables, Plan, PromptMailbox, Region, Row, STEP_ROWS,
     SamplerState, Scores, StepMailbox, Stream, TokenMailbox,
 };
-use crate::tape::{Angles, KvInfo, Op, PAGE, Tape};
+use crate::tape::{Angles, KvInfo, Op, Tape};
 
 /// In device memory, and the mailboxes in pinned memory.
 #[derive(Debug)]
 pub(super) struct Scratch {
     pub(super) arena: Arena,
-    pub(super) addresses: launch::Addresses,
+    pub(super) addresses: Addresses,
     pub(super) steps: StepMailbox,
     pub(super) prompts: PromptMailbox,
     pub(super) tokens: TokenMailbox,
@@ -51,13 +52,13 @@ impl Scratch {
         let mut plan = Plan::new();
         let regions = Regions {
             conversations: plan.add(kv.slots * SamplerState::CONVERSATION_BYTES)?,
-            tables: plan.add(8 * kv.slots * pages(kv))?,
+            tables: plan.add(8 * kv.slots * pages::of_conversation(kv))?,
             rows: plan.add(STEP_ROWS * Row::BYTES)?,
             prompt: plan.add(PromptMailbox::bytes(rows))?,
             sequence: plan.add(4)?,
             angles: plan.add(tables.count * tables.pitch(kv))?,
-            arrivals: plan.add(4 * attend::most_arrivals(kv))?,
-            best: plan.add(8 * launch::CHOOSE_BLOCKS as usize * STEP_ROWS)?,
+            arrivals: plan.add(4 * splits::most_arrivals(kv))?,
+            best: plan.add(8 * CHOOSE_BLOCKS as usize * STEP_ROWS)?,
             masks: plan.add(4 * Masks::words(vocabulary) * kv.slots)?,
         };
         Ok((plan, regions))
@@ -98,11 +99,11 @@ impl Scratch {
         let steps = StepMailbox::new(context)?;
         let prompts = PromptMailbox::new(context, rows, stream)?;
         let tokens = TokenMailbox::new(context)?;
-        let page_tables = PageTables::new(context, kv.slots * pages(kv))?;
+        let page_tables = PageTables::new(context, kv.slots * pages::of_conversation(kv))?;
         let masks = Masks::new(context, kv.slots, vocabulary)?;
         let scores = Scores::new(context)?;
         let prompt = arena.address(at.prompt)?;
-        let addresses = launch::Addresses {
+        let addresses = Addresses {
             conversations: arena.address(at.conversations)?,
             tables: arena.address(at.tables)?,
             rows: arena.address(at.rows)?,
@@ -167,9 +168,4 @@ impl Tables {
     fn pitch(self, kv: KvInfo) -> usize {
         (8 * kv.context * self.pairs).next_multiple_of(16)
     }
-}
-
-/// Pages of a conversation's table.
-pub(super) fn pages(kv: KvInfo) -> usize {
-    kv.context.div_ceil(PAGE)
 }
