@@ -1,6 +1,6 @@
 //! The engine thread's end: what it is asked, and what it tells everyone. It knows no model.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::thread;
 
 use super::encoder::Encoder;
@@ -9,7 +9,7 @@ use super::progress::Progress;
 use super::queue::Queue;
 use super::shared::Shared;
 use super::status::{State, Status};
-use super::{Codec, Command, Limits, Refusal, RequestError, Snapshot, Turn, Usage};
+use super::{Codec, Command, Limits, Refusal, RequestError, Turn, Usage};
 
 /// The engine thread's end of the queue. Dropping it tells those who wait that nobody is left.
 #[derive(Debug)]
@@ -58,12 +58,7 @@ impl Inbox {
     }
 
     /// What those who look are shown.
-    pub(super) fn live(&self) -> MutexGuard<'_, Snapshot> {
-        self.shared.live.lock()
-    }
-
-    /// What those who look at the times of operations want and get.
-    pub(super) fn times(&self) -> &Live {
+    pub(super) fn live(&self) -> &Live {
         &self.shared.live
     }
 

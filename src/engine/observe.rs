@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::Inbox;
-use super::live::GraphStatus;
+use super::live::{Figures, GraphStatus, Sample};
 use super::runner::{RunError, Runner};
+use super::{Inbox, Work};
 use crate::graph::{Event, Renewal};
 use crate::journal;
 
@@ -12,13 +12,18 @@ use crate::journal;
 #[derive(Debug)]
 pub(super) struct Observer<'a> {
     inbox: &'a Inbox,
+    figures: Figures,
     /// When the last tokens came, if nothing but a step was between.
     last: Option<Instant>,
 }
 
 impl<'a> Observer<'a> {
     pub(super) fn new(inbox: &'a Inbox) -> Self {
-        Self { inbox, last: None }
+        Self {
+            inbox,
+            figures: Figures::default(),
+            last: None,
+        }
     }
 
     /// Something else than a step runs: the time until the next tokens is not a step's.
@@ -29,7 +34,7 @@ impl<'a> Observer<'a> {
     /// Whether the next step of one conversation is to be one whose operations are timed: once a second, while somebody
     /// looks.
     pub(super) fn wants_times(&self) -> bool {
-        self.inbox.times().is_due()
+        self.inbox.live().is_due()
     }
 
     /// Runs such a step of the turn that runs. It takes longer than others do, and does not count among them.
@@ -39,10 +44,25 @@ impl<'a> Observer<'a> {
     pub(super) fn time(&mut self, runner: &mut Runner) -> Result<u32, RunError> {
         let (token, kinds) = runner.time_step()?;
         if let Some(kinds) = kinds {
-            self.inbox.times().timed(kinds);
+            self.figures.timed(kinds, self.inbox.live());
             self.last = None;
         }
         Ok(token)
+    }
+
+    /// Whom the engine answers, as it was shown last.
+    pub(super) fn work(&self) -> Work {
+        self.figures.work()
+    }
+
+    /// Shows whom the engine answers; at once where nobody is to be answered meanwhile.
+    pub(super) fn show(&mut self, work: Work, idle: bool) {
+        self.figures.set_work(work);
+        if idle {
+            self.figures.show_all(self.inbox.live());
+        } else {
+            self.figures.show(self.inbox.live());
+        }
     }
 
     /// So many tokens have come: after a prompt, or by a step.
@@ -50,17 +70,18 @@ impl<'a> Observer<'a> {
         let now = Instant::now();
         self.inbox.progress().advance();
         let took = self.last.replace(now).map(|last| now - last);
-        {
-            let mut live = self.inbox.live();
-            live.tokens += tokens as u64;
-            live.graph.counters = runner.graph().counters();
-            live.graph.prompts = runner.prompt_graphs();
-            if let Some(took) = took {
-                let pace = runner.pace();
-                let host = took.checked_sub(pace.waited).unwrap_or(Duration::ZERO);
-                live.timing.record(took, pace.idle, host);
-            }
-        }
+        let times = took.map(|took| {
+            let pace = runner.pace();
+            let host = took.checked_sub(pace.waited).unwrap_or(Duration::ZERO);
+            [took, pace.idle, host]
+        });
+        self.figures.add(Sample {
+            tokens: tokens as u64,
+            counters: runner.graph().counters(),
+            prompts: runner.prompt_graphs(),
+            times,
+        });
+        self.figures.show(self.inbox.live());
         graph(self.inbox, runner);
     }
 }
@@ -69,7 +90,7 @@ impl<'a> Observer<'a> {
 pub(super) fn publish(inbox: &Inbox, runner: &Runner) {
     let graph = GraphStatus::of(runner);
     let state = graph.state;
-    inbox.live().graph = graph;
+    inbox.live().lock().graph = graph;
     inbox.publish(|status| status.graph_state = state);
 }
 

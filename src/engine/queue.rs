@@ -1,7 +1,8 @@
 //! The bounded queue of turns between many callers and the one engine thread. Users take turns: see `fair`.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::control::{Command, Control};
@@ -36,6 +37,8 @@ pub(super) struct Queue {
     shared: Arc<Shared>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Whether `background` rests, for the engine thread, which asks before each step.
+    held: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +117,7 @@ impl Queue {
             shared,
             waiting: Mutex::default(),
             changed: Condvar::new(),
+            held: AtomicBool::new(false),
         }
     }
 
@@ -243,17 +247,27 @@ impl Queue {
         }
     }
 
-    /// What can be done now beside what runs, if anything.
+    /// What can be done now beside what runs, if anything. Nobody who looks at the queue holds up a step: what waits is taken
+    /// before the next then.
     pub(super) fn poll(&self, may: impl Fn(&Turn) -> bool) -> Option<Command> {
-        self.lock().take(may)
+        match self.waiting.try_lock() {
+            Ok(mut waiting) => waiting.take(may),
+            Err(TryLockError::Poisoned(waiting)) => waiting.into_inner().take(may),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(super) fn hold(&self, id: u64, reason: String) {
-        self.lock().holds.push((id, reason));
+        let mut waiting = self.lock();
+        waiting.holds.push((id, reason));
+        self.held.store(waiting.is_held(), Ordering::Release);
     }
 
     pub(super) fn release(&self, id: u64) {
-        self.lock().holds.retain(|(hold, _)| *hold != id);
+        let mut waiting = self.lock();
+        waiting.holds.retain(|(hold, _)| *hold != id);
+        self.held.store(waiting.is_held(), Ordering::Release);
+        drop(waiting);
         self.changed.notify_all();
     }
 
@@ -264,7 +278,7 @@ impl Queue {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        self.lock().is_held()
+        self.held.load(Ordering::Acquire)
     }
 
     /// Waits for a change, or a little: whoever rests may be cancelled without one.
@@ -276,7 +290,10 @@ impl Queue {
     }
 
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        let mut waiting = self.lock();
+        waiting.closed = true;
+        self.held.store(waiting.is_held(), Ordering::Release);
+        drop(waiting);
         self.changed.notify_all();
     }
 

@@ -125,7 +125,7 @@ impl Replacement {
 /// From now on this is the model that answers.
 pub(super) fn put_in_force(inbox: &Inbox, served: Served) -> (Runner, Arc<Encoder>) {
     observe::publish(inbox, &served.runner);
-    inbox.times().begin();
+    inbox.live().begin();
     inbox.publish(|status| served.describe(status));
     let Served {
         runner,

@@ -287,3 +287,20 @@ async fn users_take_turns() {
     assert_eq!((first.client.user, second.client.user), (1, 2));
     engine.cancel_all();
 }
+
+/// A step may be due while somebody asks what waits.
+#[tokio::test]
+async fn who_looks_at_the_queue_holds_up_no_step() {
+    let (engine, inbox) = engine();
+    let _ready = inbox.ready(Codec::Words, 4096);
+    let session = engine.open_session(CLIENT(), None).expect("there is room");
+    let _ticket = send(&engine, session).await;
+    let hold = engine.hold("a test".into());
+    {
+        let _looks = engine.queue.lock();
+        assert!(inbox.poll(|_| true).is_none(), "it would have waited");
+        assert!(inbox.is_held());
+    }
+    drop(hold);
+    assert!(!inbox.is_held() && inbox.poll(|_| true).is_some());
+}

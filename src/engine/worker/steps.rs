@@ -42,7 +42,7 @@ impl Worker<'_> {
     }
 
     /// Shows whom it answers: of those that may get on so many step together.
-    pub(super) fn show(&self, all: &[Standing], rows: usize) {
+    pub(super) fn show(&mut self, all: &[Standing], rows: usize) {
         let active = schedule::active(all, self.runner.rows());
         let reading = active.iter().filter(|one| one.stage == Stage::Reading);
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
@@ -54,10 +54,10 @@ impl Worker<'_> {
                 .filter(|one| one.priority == priority)
                 .count()
         };
-        let mut live = self.inbox.live();
-        live.work = Work {
+        let shown = self.observer.work().rows;
+        let work = Work {
             rows: if rows == 0 && active.iter().any(|one| one.stage == Stage::Answering) {
-                live.work.rows
+                shown
             } else {
                 count(rows)
             },
@@ -65,6 +65,7 @@ impl Worker<'_> {
             suspended: count(everyone.len() - active.len()),
             of: Priority::ALL.map(of).map(count),
         };
+        self.observer.show(work, all.is_empty());
     }
 
     fn entry(&self, id: u64) -> Option<&Entry> {
