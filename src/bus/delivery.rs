@@ -14,7 +14,7 @@ use super::authorize::Owner;
 use super::options::Stream;
 use super::output::Output;
 use super::places::Place;
-use super::request::{Ending, Request, RequestSignals, Running};
+use super::request::{Ended, Request, RequestSignals, Running};
 use super::shared::Shared;
 use super::stream::{self, Abandoned};
 use super::{Error, deltas, undelivered};
@@ -149,7 +149,7 @@ impl Delivery {
         let emitter = SignalEmitter::from_parts(self.connection.clone(), path.into_inner())
             .set_destination(owner.caller.bus_name());
         let end = |outcome| {
-            self.running.end(Ending {
+            self.running.end(Ended {
                 outcome,
                 note: None,
             });
@@ -215,7 +215,7 @@ async fn abandon(
             usage = Some(outcome.usage);
         }
     }
-    running.end(Ending {
+    running.end(Ended {
         outcome: Outcome::new(FinishReason::Cancelled, usage.unwrap_or_default(), None),
         note: Some(match abandoned {
             Abandoned::Closed => "the reader closed its end of the stream",
@@ -226,7 +226,7 @@ async fn abandon(
 
 fn annotate(running: &Running, note: &'static str) {
     if let Some(ending) = running.ending() {
-        running.end(Ending {
+        running.end(Ended {
             note: Some(note),
             ..ending
         });

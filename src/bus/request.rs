@@ -27,18 +27,18 @@ pub(super) struct Running {
     reading: Reading,
     /// Its text, if that is read by calls.
     pub(super) output: Option<Output>,
-    ending: Mutex<Option<Ending>>,
+    ending: Mutex<Option<Ended>>,
 }
 
 /// How a request ended.
 #[derive(Clone, Debug)]
-pub(super) struct Ending {
+pub(super) struct Ended {
     pub(super) outcome: Outcome,
     /// What the outcome alone does not tell.
     pub(super) note: Option<&'static str>,
 }
 
-impl Ending {
+impl Ended {
     /// What everyone may be told unasked: it is short.
     pub(super) fn receipt(&self) -> Info {
         self.noted(info::outcome(&self.outcome))
@@ -68,15 +68,15 @@ impl Running {
         }
     }
 
-    pub(super) fn end(&self, ending: Ending) {
+    pub(super) fn end(&self, ending: Ended) {
         *self.lock() = Some(ending);
     }
 
-    pub(super) fn ending(&self) -> Option<Ending> {
+    pub(super) fn ending(&self) -> Option<Ended> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Ending>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Ended>> {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

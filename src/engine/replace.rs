@@ -11,11 +11,11 @@ use tokio::sync::oneshot;
 
 use super::control::Control;
 use super::encoder::Encoder;
+use super::loaded_model::{LoadedModel, Loading, Recipe, Settings, Transition};
 use super::observe;
 use super::replacement::{ReplaceError, Replaced, Replacement};
 use super::report;
 use super::runner::Runner;
-use super::served::{Loading, Recipe, Served, Settings, Step};
 use super::shared::Shared;
 use super::{Handle, Inbox, State};
 
@@ -43,13 +43,14 @@ impl Handle {
 fn replace(engine: &Handle, settings: &Settings) -> Result<Replaced, ReplaceError> {
     let Handle { shared, queue } = engine;
     let next = Recipe::of(settings);
-    let step = (shared.recipe().as_ref()).map_or(Step::Load, |recipe| recipe.step_to(&next));
+    let step =
+        (shared.recipe().as_ref()).map_or(Transition::Load, |recipe| recipe.transition_to(&next));
     match step {
-        Step::Nothing => {
+        Transition::Nothing => {
             *shared.recipe() = Some(next);
             Ok(Replaced::Nothing)
         }
-        Step::Mode => {
+        Transition::Mode => {
             let (reply, answer) = oneshot::channel();
             let mode = settings.runner.graph.mode;
             queue.control(Control::SetMode(mode, reply));
@@ -58,7 +59,7 @@ fn replace(engine: &Handle, settings: &Settings) -> Result<Replaced, ReplaceErro
             *shared.recipe() = Some(next);
             Ok(Replaced::GraphMode)
         }
-        Step::Load => {
+        Transition::Load => {
             let loaded = load(shared, settings);
             shared.publish(|status| {
                 if status.state == State::Ready {
@@ -66,8 +67,8 @@ fn replace(engine: &Handle, settings: &Settings) -> Result<Replaced, ReplaceErro
                 }
             });
             let (reply, answer) = oneshot::channel();
-            let served = loaded?;
-            let replacement = Replacement { served, reply };
+            let model = loaded?;
+            let replacement = Replacement { model, reply };
             queue.control(Control::Replace(Box::new(replacement)));
             answer.blocking_recv().map_err(|_| shared.closed())??;
             Ok(Replaced::Model)
@@ -75,7 +76,7 @@ fn replace(engine: &Handle, settings: &Settings) -> Result<Replaced, ReplaceErro
     }
 }
 
-fn load(shared: &Shared, settings: &Settings) -> Result<Served, ReplaceError> {
+fn load(shared: &Shared, settings: &Settings) -> Result<LoadedModel, ReplaceError> {
     let path = settings.model.display().to_string();
     let tell = |loading| {
         // What the engine thread works at is its own to tell.
@@ -89,7 +90,7 @@ fn load(shared: &Shared, settings: &Settings) -> Result<Served, ReplaceError> {
             });
         }
     };
-    Served::load(settings, tell).map_err(|error| {
+    LoadedModel::load(settings, tell).map_err(|error| {
         report::load_error(&error);
         let held = shared.held();
         match (error.shortage(), error) {
@@ -108,12 +109,12 @@ fn load(shared: &Shared, settings: &Settings) -> Result<Served, ReplaceError> {
 impl Replacement {
     /// Puts it in force on the engine's thread, between two turns; `None` if that cannot be, and all is as before.
     pub(super) fn take_place(self, inbox: &Inbox, runner: &mut Runner) -> Option<Arc<Encoder>> {
-        let Self { mut served, reply } = self;
-        if let Err(error) = served.runner.succeed(runner) {
+        let Self { mut model, reply } = self;
+        if let Err(error) = model.runner.succeed(runner) {
             drop(reply.send(Err(error.into())));
             return None;
         }
-        let (new, encoder) = put_in_force(inbox, served);
+        let (new, encoder) = put_in_force(inbox, model);
         // The old one's memory is free before anyone hears of the new one.
         *runner = new;
         observe::graph(inbox, runner);
@@ -123,16 +124,16 @@ impl Replacement {
 }
 
 /// From now on this is the model that answers.
-pub(super) fn put_in_force(inbox: &Inbox, served: Served) -> (Runner, Arc<Encoder>) {
-    observe::publish(inbox, &served.runner);
+pub(super) fn put_in_force(inbox: &Inbox, model: LoadedModel) -> (Runner, Arc<Encoder>) {
+    observe::publish(inbox, &model.runner);
     inbox.live().begin();
-    inbox.publish(|status| served.describe(status));
-    let Served {
+    inbox.publish(|status| model.describe(status));
+    let LoadedModel {
         runner,
         codec,
         recipe,
         ..
-    } = served;
+    } = model;
     *inbox.shared.recipe() = Some(recipe);
     let encoder = inbox.ready(codec, runner.context());
     (runner, encoder)

@@ -6,8 +6,8 @@ use tokio::sync::oneshot;
 
 use super::Refusal;
 use super::load_error::LoadError;
+use super::loaded_model::LoadedModel;
 use super::runner::RunError;
-use super::served::Served;
 
 /// What was done to put settings in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,6 @@ pub enum ReplaceError {
 /// A loaded model on its way to the engine thread.
 #[derive(Debug)]
 pub struct Replacement {
-    pub(super) served: Served,
+    pub(super) model: LoadedModel,
     pub(super) reply: oneshot::Sender<Result<(), ReplaceError>>,
 }

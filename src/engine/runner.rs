@@ -13,7 +13,7 @@ pub use self::rows::OpCost;
 pub use self::timed::KindTime;
 use super::load_error::LoadError;
 pub use super::settings::{Activations, Backend, CudaSettings, Placement, Settings};
-use super::{Memory, load};
+use super::{MemoryUse, load};
 use crate::executor::Executor;
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, LifeCycle, Mode};
@@ -160,8 +160,8 @@ impl Runner {
     }
 
     #[must_use]
-    pub fn memory(&self) -> Memory {
-        Memory {
+    pub fn memory(&self) -> MemoryUse {
+        MemoryUse {
             weights: self.weight_bytes,
             kv: self.forward.kv.bytes() as u64,
             activations: self.executor.activation_bytes(),

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use super::encoder::Encoder;
 use super::entry::Entry;
 use super::load_error::LoadError;
+pub use super::loaded_model::Settings;
+use super::loaded_model::{LoadedModel, Loading};
 use super::observe::{self, Observer};
 use super::replace;
 use super::replacement::Replacement;
 use super::report;
 use super::runner::{RunError, Runner};
 use super::schedule::Standing;
-pub use super::served::Settings;
-use super::served::{Loading, Served};
 use super::slices::Slices;
 use super::{Command, Control, EngineError, Inbox, RequestError, SessionId};
 use crate::journal;
@@ -41,8 +41,8 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
             inbox.publish(|status| status.detail = detail);
         }
     };
-    let served = Served::load(settings, tell).inspect_err(|error| refuse(inbox, error))?;
-    let (runner, encoder) = replace::put_in_force(inbox, served);
+    let model = LoadedModel::load(settings, tell).inspect_err(|error| refuse(inbox, error))?;
+    let (runner, encoder) = replace::put_in_force(inbox, model);
     let mut worker = Worker {
         inbox,
         runner,

@@ -80,6 +80,7 @@ pub trait Stepper {
     fn is_refusal(error: &Self::Error) -> bool;
 
     /// The driver's own name of an error; an executor without a driver knows none.
+    #[must_use]
     fn driver_error(_: &Self::Error) -> Option<&str> {
         None
     }

@@ -64,14 +64,14 @@ impl Tree {
                 }
             }
             _ => {
-                let below = [&at[..], &[first.clone()]].concat();
+                let below = [&at[..], std::slice::from_ref(first)].concat();
                 let known =
                     self.code.contains_key(&below) || self.imports[module].contains_key(first);
                 rest = known.then_some(path)?;
             }
         }
         while let Some((name, others)) = rest.split_first() {
-            let below = [&at[..], &[name.clone()]].concat();
+            let below = [&at[..], std::slice::from_ref(name)].concat();
             if self.code.contains_key(&below) {
                 (at, rest) = (below, others);
                 continue;

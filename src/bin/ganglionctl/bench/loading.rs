@@ -166,7 +166,7 @@ impl Loading {
         (load, watched): (Load, &Watched),
         disk: Option<f64>,
         cached: Option<Load>,
-        memory: engine::Memory,
+        memory: engine::MemoryUse,
     ) -> Self {
         let speed = load.gigabytes_per_second;
         let disk = disk.map(|bytes| bytes / 1e9);
