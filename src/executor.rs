@@ -38,7 +38,7 @@ impl Executor {
         }
     }
 
-    /// Makes room for a tape: after this, running it allocates nothing.
+    /// Makes room for a tape: after this, running it moves nothing.
     ///
     /// # Errors
     /// If there is not enough memory.

@@ -1,5 +1,7 @@
 //! The shape of the code: arrows point one way, unsafe code stays where it is allowed, files say what they are.
 
+mod circles;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -221,7 +221,7 @@ impl<'a> Talk<'a> {
     async fn hear(&self, mut ticket: Ticket, pieces: usize) -> (String, Outcome, Vec<u32>) {
         let (mut text, mut heard, mut logprobs) = (String::new(), 0, Vec::new());
         if pieces == 0 {
-            self.engine.cancel(ticket.id, &ticket.cancel);
+            self.engine.cancel(ticket.id);
         }
         loop {
             match ticket.events.recv().await.expect("it ends") {
@@ -229,7 +229,7 @@ impl<'a> Talk<'a> {
                     text += &more;
                     heard += 1;
                     if heard == pieces {
-                        self.engine.cancel(ticket.id, &ticket.cancel);
+                        self.engine.cancel(ticket.id);
                     }
                 }
                 Event::Likelihood(told) => logprobs.push(told.logprob.to_bits()),

@@ -10,13 +10,8 @@ use serde::de::{
 };
 use zbus::{Signature, Type};
 
-use super::messages::{Messages, MessagesVisitor};
-use super::proxy::Info;
-
 /// Bytes of text in one call. It is held once for each request that waits; no context takes more.
 pub(super) const TEXT_BYTES: usize = 1 << 20;
-/// Entries of one dictionary: many more than there are options.
-pub(super) const ENTRIES: usize = 64;
 /// Texts of one array: choices.
 pub(super) const TEXTS: usize = 256;
 
@@ -42,24 +37,6 @@ fn kept(text: &str, room: &mut usize) -> Result<String, usize> {
     Ok(text.to_owned())
 }
 
-/// A dictionary: options.
-#[derive(Debug, Default)]
-pub(super) struct Entries {
-    pub(super) kept: Vec<Entry>,
-    /// Whether there were more than `ENTRIES`.
-    pub(super) more: bool,
-}
-
-/// An entry of a dictionary.
-#[derive(Debug, PartialEq)]
-pub(super) struct Entry {
-    /// Shortened.
-    pub(super) name: String,
-    pub(super) value: Value,
-    /// The D-Bus type of the value.
-    pub(super) kind: String,
-}
-
 /// What a variant holds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
@@ -74,49 +51,8 @@ pub(super) enum Value {
     Texts(Vec<String>),
     /// How many texts, of which there are too many.
     Many(usize),
-    Messages(Messages),
     /// Anything else, of which nothing is kept.
     Other,
-}
-
-impl Type for Entries {
-    const SIGNATURE: &'static Signature = Info::SIGNATURE;
-}
-
-impl<'de> Deserialize<'de> for Entries {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EntriesVisitor)
-    }
-}
-
-struct EntriesVisitor;
-
-impl<'de> Visitor<'de> for EntriesVisitor {
-    type Value = Entries;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a dictionary of variants")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
-        let mut entries = Entries::default();
-        let mut room = TEXT_BYTES;
-        while let Some(name) = map.next_key::<&str>()? {
-            if entries.kept.len() == ENTRIES {
-                entries.more = true;
-                map.next_value::<IgnoredAny>()?;
-                IgnoredAny.visit_map(map)?;
-                break;
-            }
-            let (value, kind) = map.next_value_seed(VariantSeed { room: &mut room })?;
-            entries.kept.push(Entry {
-                name: shortened(name),
-                value,
-                kind,
-            });
-        }
-        Ok(entries)
-    }
 }
 
 /// Reads a variant, and of which type it is. `room` is what may still be kept of texts.
@@ -152,9 +88,9 @@ impl<'de> Visitor<'de> for VariantSeed<'_> {
 }
 
 /// What is in a variant of this type.
-struct ContentSeed<'a> {
-    kind: &'a str,
-    room: &'a mut usize,
+pub(super) struct ContentSeed<'a> {
+    pub(super) kind: &'a str,
+    pub(super) room: &'a mut usize,
 }
 
 impl<'de> DeserializeSeed<'de> for ContentSeed<'_> {
@@ -229,9 +165,6 @@ impl<'de> Visitor<'de> for ContentSeed<'_> {
                     Err(_) => return IgnoredAny.visit_seq(elements).map(|_| Value::Other),
                 }
             }
-        } else if self.kind == Messages::KIND {
-            let messages = MessagesVisitor { room: self.room }.visit_seq(elements)?;
-            return Ok(Value::Messages(messages));
         } else if elements.next_element::<IgnoredAny>()?.is_some() {
             return IgnoredAny.visit_seq(elements).map(|_| Value::Other);
         }

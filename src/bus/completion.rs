@@ -27,19 +27,15 @@ pub(super) async fn complete(
     let Ok(queued) = timeout_at(deadline, queue).await else {
         return Err(late(shared, limit, ""));
     };
-    let Ticket {
-        id,
-        mut events,
-        cancel,
-        ..
-    } = queued.map_err(|refusal| shared.refused(client, refusal))?;
-    shared.own_request(call.connection, caller, call.header, id, &cancel);
+    let Ticket { id, mut events, .. } =
+        queued.map_err(|refusal| shared.refused(client, refusal))?;
+    shared.registry.add_request(caller, id, call.header);
     let (mut text, mut likelihoods) = (String::new(), Vec::new());
     let collected = collect(&mut events, &mut text, &mut likelihoods);
     let collected = timeout_at(deadline, collected).await;
-    shared.owned.remove_request(caller, id);
+    shared.registry.remove_request(caller, id);
     let Ok(outcome) = collected else {
-        shared.engine.cancel(id, &cancel);
+        shared.engine.cancel(id);
         return Err(late(shared, limit, &text));
     };
     // It has no object, and its caller waits: nobody else cancels it.

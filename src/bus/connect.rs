@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use zbus::names::WellKnownName;
 
 use super::address::Address;
-use super::link::Link;
+use super::link::{BusError, Link};
 use super::own_name::OwnName;
 use super::reload::ReloadCall;
 use super::shared::Shared;
@@ -23,22 +23,6 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5
 /// How long what has come is waited for when the daemon leaves, and how long what is to be written: a bus that reads
 /// nothing must not keep it.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Why the daemon could not be put on the bus.
-#[derive(Debug, thiserror::Error)]
-pub enum BusError {
-    #[error("cannot connect to the {address}: {source}; is dbus-daemon running there?")]
-    Connect {
-        address: Address,
-        source: zbus::Error,
-    },
-    #[error("{NAME} is owned by {owner} already; stop it first, or choose another bus with --bus")]
-    NameTaken { owner: String },
-    #[error(
-        "the bus does not let this user own {NAME}: {0}; install config/org.ganglion.Llm1.conf and run as its user"
-    )]
-    NameRefused(zbus::Error),
-}
 
 /// The daemon on its bus.
 #[derive(Debug)]

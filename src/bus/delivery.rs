@@ -14,8 +14,8 @@ use super::authorize::Owner;
 use super::options::Stream;
 use super::output::Output;
 use super::places::Place;
-use super::request::{Ending, Request, RequestSignals, Running};
-use super::shared::{Shared, remove_request, request_path};
+use super::request::{Ended, Request, RequestSignals, Running};
+use super::shared::Shared;
 use super::stream::{self, Abandoned};
 use super::{Error, deltas, undelivered};
 use crate::engine::{Event, FinishReason, Outcome, Refusal, Ticket};
@@ -97,7 +97,6 @@ impl Call<'_> {
         let Ticket {
             id,
             events,
-            cancel,
             reading,
         } = queue
             .await
@@ -106,18 +105,18 @@ impl Call<'_> {
             Way::Pipe(_) => None,
             Way::Signals | Way::Calls => Some(Output::default()),
         };
-        let running = Arc::new(Running::new(id, owner, (cancel, reading), output));
-        let path = request_path(id);
+        let running = Arc::new(Running::new(id, owner, reading, output));
+        let path = Request::path(id);
         let object = Request {
             shared: shared.clone(),
             running: running.clone(),
         };
         if let Err(error) = connection.object_server().at(&path, object).await {
-            shared.engine.cancel(id, &running.cancel);
+            shared.engine.cancel(id);
             return Err(error.into());
         }
         let caller = &running.owner.caller;
-        shared.own_request(connection, caller, header, id, &running.cancel);
+        shared.registry.add_request(caller, id, header);
         let (reply, replied) = ResponseDispatchNotifier::new(path);
         let delivery = Delivery {
             shared: shared.clone(),
@@ -146,11 +145,11 @@ impl Delivery {
         let Running {
             id, owner, output, ..
         } = &*self.running;
-        let path = request_path(*id);
+        let path = Request::path(*id);
         let emitter = SignalEmitter::from_parts(self.connection.clone(), path.into_inner())
             .set_destination(owner.caller.bus_name());
         let end = |outcome| {
-            self.running.end(Ending {
+            self.running.end(Ended {
                 outcome,
                 note: None,
             });
@@ -187,8 +186,12 @@ impl Delivery {
         }
         let linger = self.shared.config().await.finished_linger;
         let until = std::time::Instant::now() + linger;
-        if let Some(oldest) = self.shared.owned.finish_request(&owner.caller, *id, until) {
-            remove_request(&self.connection, oldest).await;
+        if let Some(oldest) = self
+            .shared
+            .registry
+            .finish_request(&owner.caller, *id, until)
+        {
+            Request::remove(&self.connection, oldest).await;
         }
     }
 }
@@ -205,14 +208,14 @@ async fn abandon(
         let stall = shared.config().await.stream_stall.as_secs_f32();
         journal::slow_reader(running.id, &client.name, client.user, stall);
     }
-    shared.engine.cancel(running.id, &running.cancel);
+    shared.engine.cancel(running.id);
     let mut usage = running.ending().map(|ending| ending.outcome.usage);
     while let Some(event) = events.recv().await {
         if let Event::Done(outcome) = event {
             usage = Some(outcome.usage);
         }
     }
-    running.end(Ending {
+    running.end(Ended {
         outcome: Outcome::new(FinishReason::Cancelled, usage.unwrap_or_default(), None),
         note: Some(match abandoned {
             Abandoned::Closed => "the reader closed its end of the stream",
@@ -223,7 +226,7 @@ async fn abandon(
 
 fn annotate(running: &Running, note: &'static str) {
     if let Some(ending) = running.ending() {
-        running.end(Ending {
+        running.end(Ended {
             note: Some(note),
             ..ending
         });

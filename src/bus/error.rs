@@ -2,7 +2,7 @@
 
 use zbus::DBusError;
 
-use crate::engine::{FinishReason, Outcome, Refusal, RequestError, Usage};
+use crate::engine::{EngineError, FinishReason, Outcome, Refusal, RequestError, Usage};
 
 /// Says each error once: for the type, and for those who list them.
 macro_rules! errors {
@@ -111,15 +111,14 @@ impl From<RequestError> for Error {
             RequestError::Refused(refusal) => refusal.into(),
             // What the caller asked for cannot be said.
             RequestError::Guide(error) => Self::InvalidOption(error.to_string()),
-            RequestError::EngineFailed(message) => Self::EngineFailed(message),
+            RequestError::EngineFailed(error) => Self::EngineFailed(error.to_string()),
         }
     }
 }
 
 /// The outcome of a request whose engine thread has died.
 pub(super) fn engine_gone() -> Outcome {
-    let message = "the engine has stopped; the service restarts it".to_owned();
-    let error = RequestError::EngineFailed(message);
+    let error = EngineError::Stopped.into();
     Outcome::new(FinishReason::Error, Usage::default(), Some(error))
 }
 

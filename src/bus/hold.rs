@@ -1,7 +1,5 @@
 //! `Manager.Hold`: background work rests until the caller closes a descriptor, leaves the bus, or has held it for too long.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::net::unix::pipe::{Receiver, pipe};
@@ -10,32 +8,12 @@ use tokio::time::timeout;
 use zbus::message::Header;
 
 use super::accounts::Load;
-use super::authorize::{Caller, Owner};
+use super::authorize::Owner;
 use super::shared::Shared;
 use super::{Error, undelivered};
 
 /// Characters of a reason that are kept.
 const REASON: usize = 200;
-
-/// Those that last: each connection's, which ends when its sender is dropped.
-#[derive(Debug, Default)]
-pub(super) struct Holds(Arc<Mutex<HashMap<Caller, oneshot::Sender<()>>>>);
-
-impl Holds {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Caller, oneshot::Sender<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A connection has left.
-    pub(super) fn leave(&self, caller: &Caller) {
-        self.lock().remove(caller);
-    }
-
-    /// The bus is lost, and everyone with it.
-    pub(super) fn lose(&self) {
-        self.lock().clear();
-    }
-}
 
 impl Shared {
     /// Holds for a caller, who gets what ends it.
@@ -70,7 +48,7 @@ impl Shared {
             holds.insert(owner.caller.clone(), end);
         }
         let hold = self.engine.hold(reason.chars().take(REASON).collect());
-        let holds = Holds(self.holds.0.clone());
+        let holds = self.holds.clone();
         let caller = owner.caller.clone();
         tokio::spawn(async move {
             last(ours, ended, longest).await;

@@ -6,7 +6,7 @@ use super::error;
 use super::proxy::Info;
 use crate::engine::runner::KindTime;
 use crate::engine::{
-    GraphStatus, Memory, ModelInfo, Outcome, Priority, Receipt, Snapshot, Status, Usage, Work,
+    GraphStatus, MemoryUse, ModelInfo, Outcome, Priority, Receipt, Snapshot, Status, Usage, Work,
 };
 use crate::telemetry::Percentiles;
 use crate::tools;
@@ -37,7 +37,7 @@ pub(super) fn model(model: &ModelInfo) -> Info {
     ])
 }
 
-pub(super) fn memory(memory: &Memory) -> Info {
+pub(super) fn memory(memory: &MemoryUse) -> Info {
     info([
         ("weights", memory.weights.into()),
         ("kv", memory.kv.into()),

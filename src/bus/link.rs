@@ -2,22 +2,38 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 use zbus::Connection;
-use zbus::fdo::{DBusProxy, NameOwnerChangedStream, RequestNameFlags};
+use zbus::fdo::{DBusProxy, RequestNameFlags};
 use zbus::names::{BusName, OwnedUniqueName, WellKnownName};
 
 use super::accounts::Accounts;
 use super::address::Address;
 use super::authorize::Caller;
-use super::connect::BusError;
+use super::departure;
 use super::diagnostics::Diagnostics;
 use super::manager::Manager;
+use super::registry::Registry;
 use super::shared::Shared;
 use super::transport::{BusSocket, Outbox, Refused};
 use super::{NAME, PATH, publish, undelivered, unread};
+
+/// Why the daemon could not be put on the bus.
+#[derive(Debug, thiserror::Error)]
+pub enum BusError {
+    #[error("cannot connect to the {address}: {source}; is dbus-daemon running there?")]
+    Connect {
+        address: Address,
+        source: zbus::Error,
+    },
+    #[error("{NAME} is owned by {owner} already; stop it first, or choose another bus with --bus")]
+    NameTaken { owner: String },
+    #[error(
+        "the bus does not let this user own {NAME}: {0}; install config/org.ganglion.Llm1.conf and run as its user"
+    )]
+    NameRefused(zbus::Error),
+}
 
 /// A connection that owns the name; dropping it stops those who watch it.
 #[derive(Debug)]
@@ -37,7 +53,8 @@ impl Link {
             source,
         };
         let (accounts, questions) = Accounts::new();
-        let shared = Arc::new(common.on(accounts.clone()));
+        let (registry, newcomers) = Registry::new();
+        let shared = Arc::new(common.on(accounts.clone(), registry));
         let target = address.target().map_err(failed)?;
         let socket = BusSocket::connect(&target, accounts.clone()).await;
         let (socket, refused) = socket.map_err(failed)?;
@@ -74,9 +91,18 @@ impl Link {
             questions.unread,
         ));
         watchers.spawn(undelivered::run(connection.clone(), shared.clone(), errors));
-        watchers.spawn(watch_leaving(connection.clone(), shared.clone(), leaving));
+        watchers.spawn(departure::watch(
+            connection.clone(),
+            shared.clone(),
+            leaving,
+        ));
         watchers.spawn(publish::run(connection.clone(), shared.engine.status()));
-        watchers.spawn(sweep(connection.clone(), shared.clone()));
+        watchers.spawn(departure::confirm(
+            connection.clone(),
+            shared.clone(),
+            newcomers,
+        ));
+        watchers.spawn(departure::sweep(connection.clone(), shared.clone()));
         take_name(&connection, &bus).await?;
         Ok(Self {
             connection,
@@ -144,25 +170,5 @@ async fn know(connection: Connection, shared: Arc<Shared>, mut names: UnboundedR
                 shared.accounts.know(&name, user);
             }
         });
-    }
-}
-
-async fn sweep(connection: Connection, shared: Arc<Shared>) {
-    shared.sweep(&connection).await;
-}
-
-async fn watch_leaving(
-    connection: Connection,
-    shared: Arc<Shared>,
-    mut leaving: NameOwnerChangedStream,
-) {
-    while let Some(signal) = leaving.next().await {
-        let Ok(args) = signal.args() else { continue };
-        if let BusName::Unique(name) = args.name() {
-            let caller = Caller::new(name.to_owned().into());
-            // Removing objects takes locks; this stream must never wait, or nothing is received.
-            let (shared, connection) = (shared.clone(), connection.clone());
-            tokio::spawn(async move { shared.leave(&connection, &caller).await });
-        }
     }
 }

@@ -11,13 +11,14 @@ use tokio::sync::watch::Ref;
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
-use super::argument::{Entries, Text};
+use super::argument::Text;
 use super::completion;
 use super::delivery::{Call, Replied};
+use super::entries::Entries;
 use super::messages::Messages;
 use super::proxy::Info;
 use super::session::Session;
-use super::shared::{Shared, session_path};
+use super::shared::Shared;
 use super::{Error, info, messages, options};
 use crate::engine::Status;
 
@@ -197,13 +198,13 @@ impl Manager {
             .engine
             .open_session(owner.client.clone(), system);
         let id = opened.map_err(|refusal| self.shared.refused(&owner.client, refusal))?;
-        let path = session_path(id);
+        let path = Session::path(id);
         let session = Session::new(self.shared.clone(), owner.clone(), (id, given));
         if let Err(error) = connection.object_server().at(&path, session).await {
             self.shared.engine.close_session(id);
             return Err(error.into());
         }
-        self.shared.own_session(connection, &owner.caller, id);
+        self.shared.registry.add_session(&owner.caller, id);
         Ok(path)
     }
 

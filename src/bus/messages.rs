@@ -106,6 +106,14 @@ pub(super) struct MessagesVisitor<'a> {
     pub(super) room: &'a mut usize,
 }
 
+impl<'de> DeserializeSeed<'de> for MessagesVisitor<'_> {
+    type Value = Messages;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Messages, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
 impl<'de> Visitor<'de> for MessagesVisitor<'_> {
     type Value = Messages;
 

@@ -2,10 +2,10 @@
 //!
 //! Nothing here computes, and nothing here waits for the model: the engine is known by its `Handle` alone.
 //! A call's way: `transport` sifts it and puts it to its sender's account (`accounts`, `unread`); what is kept of it is
-//! bounded as it is decoded (`argument`), an interface (`manager`, `session`) reads
+//! bounded as it is decoded (`argument`, `entries`), an interface (`manager`, `session`) reads
 //! `options` and `messages`, `delivery` queues it and makes its object, `stream` writes its frames,
-//! `deltas` sends signals, `output` keeps what calls read; `undelivered` answers who can take no pipe. `owned` remembers
-//! what ends when a connection leaves; `places` counts what each user has, whom `users` knows, and `realtime`
+//! `deltas` sends signals, `output` keeps what calls read; `undelivered` answers who can take no pipe. `registry` knows what
+//! each connection owns, and `departure` ends it when that leaves; `places` counts what each user has, whom `users` knows, and `realtime`
 //! knows who may come before all others.
 
 mod accounts;
@@ -18,10 +18,13 @@ mod config;
 mod connect;
 mod delivery;
 mod deltas;
+mod departure;
 mod diagnostics;
+mod entries;
 mod error;
 mod frame;
 mod hold;
+mod holds;
 mod info;
 mod link;
 mod manager;
@@ -30,16 +33,17 @@ mod option_table;
 mod options;
 mod output;
 mod own_name;
-mod owned;
 mod places;
 pub mod proxy;
 mod publish;
 mod realtime;
+mod registry;
 mod reload;
 mod request;
 mod sealed;
 mod session;
 mod shared;
+mod statistics;
 mod stream;
 mod transport;
 mod undelivered;
@@ -48,9 +52,10 @@ mod users;
 
 pub use address::Address;
 pub use config::BusConfig;
-pub use connect::{Bus, BusError, serve};
+pub use connect::{Bus, serve};
 pub use error::{ERRORS, Error, METHOD_ERRORS};
 pub use frame::Frame;
+pub use link::BusError;
 pub use option_table::{Allowed, OPTIONS, Of, OptionKey};
 pub use own_name::OwnName;
 pub use reload::ReloadCall;

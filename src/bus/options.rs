@@ -4,13 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::argument::{ENTRIES, Entries, Entry, Value, shortened};
+use super::argument::{Value, shortened};
+use super::entries::{ENTRIES, Entries, Entry};
 use super::option_table::{Allowed, OPTIONS, Of, OptionKey, STOP_BYTES, STOPS, whole};
-use super::{BusConfig, Error, messages, session};
+use super::{BusConfig, Error, messages};
 use crate::engine::{Message, Options, Priority};
 use crate::guide::Grammar;
 use crate::sampler::Parameters;
 use crate::tools::Tools;
+
+/// What `OpenSession` was given for the turns that give none.
+#[derive(Clone, Debug)]
+pub(super) struct Beginnings {
+    pub(super) priority: Priority,
+    pub(super) tools: Option<Arc<Tools>>,
+}
 
 /// How the text reaches the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +62,7 @@ pub(super) fn complete(
 pub(super) fn session(
     given: &Entries,
     config: &BusConfig,
-) -> Result<(Option<String>, session::Given), Error> {
+) -> Result<(Option<String>, Beginnings), Error> {
     let config = BusConfig {
         // It needs none.
         seed: Some(0),
@@ -66,7 +74,7 @@ pub(super) fn session(
     let Options {
         priority, tools, ..
     } = request;
-    Ok((system, session::Given { priority, tools }))
+    Ok((system, Beginnings { priority, tools }))
 }
 
 struct Read {
@@ -271,9 +279,9 @@ impl Given<'_> {
     }
 
     fn messages(&self) -> Result<Vec<Message>, Error> {
-        match &self.entry.value {
-            Value::Messages(messages) => messages.clone().read(),
-            _ => Err(self.wrong()),
+        match &self.entry.messages {
+            Some(messages) => messages.clone().read(),
+            None => Err(self.wrong()),
         }
     }
 
@@ -345,7 +353,9 @@ impl Given<'_> {
     }
 
     fn wrong(&self) -> Error {
-        let Entry { name, value, kind } = self.entry;
+        let Entry {
+            name, value, kind, ..
+        } = self.entry;
         let kind = shortened(kind);
         let given = match value {
             Value::Text(text) => format!("{:?} ({kind})", shortened(text)),
@@ -357,7 +367,7 @@ impl Given<'_> {
             Value::Texts(texts) if texts.len() > STOPS => {
                 format!("{} texts ({kind})", texts.len())
             }
-            Value::Texts(_) | Value::Messages(_) | Value::Other => format!("of type {kind}"),
+            Value::Texts(_) | Value::Other => format!("of type {kind}"),
         };
         let allowed = self.allowed;
         Error::InvalidOption(format!("option {name:?} is {given}; allowed is {allowed}"))
@@ -388,6 +398,7 @@ mod tests {
             kept: vec![Entry {
                 name: name.to_owned(),
                 value,
+                messages: None,
                 kind: kind.to_owned(),
             }],
             more: false,

@@ -9,7 +9,7 @@ use zbus::names::InterfaceName;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, Variant, fdo};
 
-use super::unread::held_of_own;
+use super::statistics::held_of_own;
 use super::{PATH, info};
 use crate::engine::Status;
 

@@ -9,37 +9,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
-use zbus::{Str, interface};
+use zbus::{Connection, OwnedObjectPath, Str, interface};
 
 use super::accounts::Load;
 use super::authorize::Owner;
 use super::output::{Output, Piece};
 use super::proxy::Info;
 use super::shared::Shared;
-use super::{Error, info};
-use crate::engine::{Cancel, Outcome, Reading, Waits};
+use super::{Error, PATH, info};
+use crate::engine::{Outcome, Reading, Waits};
 
 /// A request, as its object and its delivery know it.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) id: u64,
     pub(super) owner: Owner,
-    pub(super) cancel: Cancel,
     reading: Reading,
     /// Its text, if that is read by calls.
     pub(super) output: Option<Output>,
-    ending: Mutex<Option<Ending>>,
+    ending: Mutex<Option<Ended>>,
 }
 
 /// How a request ended.
 #[derive(Clone, Debug)]
-pub(super) struct Ending {
+pub(super) struct Ended {
     pub(super) outcome: Outcome,
     /// What the outcome alone does not tell.
     pub(super) note: Option<&'static str>,
 }
 
-impl Ending {
+impl Ended {
     /// What everyone may be told unasked: it is short.
     pub(super) fn receipt(&self) -> Info {
         self.noted(info::outcome(&self.outcome))
@@ -59,31 +58,25 @@ impl Ending {
 }
 
 impl Running {
-    pub(super) fn new(
-        id: u64,
-        owner: Owner,
-        (cancel, reading): (Cancel, Reading),
-        output: Option<Output>,
-    ) -> Self {
+    pub(super) fn new(id: u64, owner: Owner, reading: Reading, output: Option<Output>) -> Self {
         Self {
             id,
             owner,
-            cancel,
             reading,
             output,
             ending: Mutex::default(),
         }
     }
 
-    pub(super) fn end(&self, ending: Ending) {
+    pub(super) fn end(&self, ending: Ended) {
         *self.lock() = Some(ending);
     }
 
-    pub(super) fn ending(&self) -> Option<Ending> {
+    pub(super) fn ending(&self) -> Option<Ended> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Ending>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Ended>> {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,6 +88,17 @@ pub(super) struct Request {
 }
 
 impl Request {
+    pub(super) fn path(id: u64) -> OwnedObjectPath {
+        // A constant and a number: always valid; the root is harmless.
+        OwnedObjectPath::try_from(format!("{PATH}/request/{id}")).unwrap_or_default()
+    }
+
+    /// Takes its object away. Not being there is as good: `Complete` has none, and it may have been taken away before.
+    pub(super) async fn remove(connection: &Connection, id: u64) {
+        let server = connection.object_server();
+        let _ = server.remove::<Self, _>(Self::path(id)).await;
+    }
+
     fn waits(&self, header: Option<Header<'_>>) -> Result<Waits, Error> {
         self.running.owner.admit_reader(header.as_ref())?;
         Ok(self.shared.engine.waits(self.running.id))
@@ -140,11 +144,9 @@ impl Request {
     /// Ends the request: at once if it still waits, else at its next token. Its text ends with
     /// finish_reason "cancelled". Cancelling what has finished does nothing.
     fn cancel(&self, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
-        let Running {
-            id, owner, cancel, ..
-        } = &*self.running;
+        let Running { id, owner, .. } = &*self.running;
         owner.admit(&header)?;
-        self.shared.engine.cancel(*id, cancel);
+        self.shared.engine.cancel(*id);
         Ok(())
     }
 

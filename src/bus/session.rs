@@ -8,18 +8,19 @@
 use std::sync::Arc;
 
 use zbus::message::Header;
-use zbus::{Connection, OwnedFd, interface};
+use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
 use super::accounts::Load;
-use super::argument::{Entries, Text};
+use super::argument::Text;
 use super::authorize::Owner;
 use super::delivery::{Call, Replied};
+use super::entries::Entries;
 use super::messages::Messages;
+use super::options::Beginnings;
 use super::proxy::Info;
-use super::shared::{Shared, remove_session};
-use super::{BusConfig, Error, messages, options, unread};
+use super::shared::Shared;
+use super::{BusConfig, Error, PATH, messages, options, statistics};
 use crate::engine::{Message, Priority, Refusal, Said, SessionId, SessionStatus};
-use crate::tools::Tools;
 
 /// Bytes of an answer that only one who reads may have: dbus-daemon takes 2 KiB in each turn of its loop, and the answers
 /// of all others come behind.
@@ -30,29 +31,37 @@ pub(super) struct Session {
     shared: Arc<Shared>,
     owner: Owner,
     id: SessionId,
-    given: Given,
-}
-
-/// What `OpenSession` was given for the turns that give none.
-#[derive(Clone, Debug)]
-pub(super) struct Given {
-    pub(super) priority: Priority,
-    pub(super) tools: Option<Arc<Tools>>,
+    beginnings: Beginnings,
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, owner: Owner, (id, given): (SessionId, Given)) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        owner: Owner,
+        (id, beginnings): (SessionId, Beginnings),
+    ) -> Self {
         Self {
             shared,
             owner,
             id,
-            given,
+            beginnings,
         }
+    }
+
+    pub(super) fn path(SessionId(id): SessionId) -> OwnedObjectPath {
+        // A constant and a number: always valid; the root is harmless.
+        OwnedObjectPath::try_from(format!("{PATH}/session/{id}")).unwrap_or_default()
+    }
+
+    /// Takes its object away; it may have been taken away before.
+    pub(super) async fn remove(connection: &Connection, id: SessionId) {
+        let server = connection.object_server();
+        let _ = server.remove::<Self, _>(Self::path(id)).await;
     }
 
     /// What its turns start from.
     async fn config(&self) -> BusConfig {
-        let Given { priority, tools } = self.given.clone();
+        let Beginnings { priority, tools } = self.beginnings.clone();
         BusConfig {
             priority,
             tools,
@@ -89,7 +98,7 @@ impl Session {
         // They may be long: nothing of them is kept while the caller has not taken what it asked for before.
         accounts.room(&self.owner, header, need).await?;
         if need.bytes > LONG {
-            unread::nothing(connection, &self.owner.caller).await?;
+            statistics::nothing_held(connection, &self.owner.caller).await?;
         }
         Ok(read()?)
     }
@@ -230,9 +239,9 @@ impl Session {
         self.owner.admit(&header)?;
         self.shared.engine.close_session(self.id);
         self.shared
-            .owned
+            .registry
             .remove_session(&self.owner.caller, self.id);
-        remove_session(connection, self.id).await;
+        Self::remove(connection, self.id).await;
         Ok(())
     }
 

@@ -54,11 +54,11 @@ async fn tell(connection: &Connection, shared: &Shared, call: Undelivered) {
     let Ok(name) = OwnedUniqueName::try_from(call.caller.as_str()) else {
         return;
     };
-    if let Some((id, cancel)) = shared
-        .owned
+    if let Some(id) = shared
+        .registry
         .asked_by(&Caller::new(name.clone()), call.serial)
     {
-        shared.engine.cancel(id, &cancel);
+        shared.engine.cancel(id);
     }
     let Some(call) = header_of(&name, call.serial) else {
         return;

@@ -1,7 +1,6 @@
 //! Asks the bus what clients leave unread, and ends what those have who do not read at all.
 //!
-//! dbus-daemon tells it to those whom its policy lets ask (`org.freedesktop.DBus.Debug.Stats`), which the daemon's own
-//! policy file does. A bus that does not tell is taken at its best: what was sent counts as read.
+//! A bus that does not tell (`statistics`) is taken at its best: what was sent counts as read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +12,13 @@ use tokio::time::{Instant, sleep};
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, fdo};
 
-use super::Error;
-use super::accounts::{Accounts, BUS, Load, Standing};
+use super::accounts::{Accounts, Load, Standing};
 use super::authorize::Caller;
-use super::proxy::Info;
+use super::departure;
 use super::shared::Shared;
+use super::statistics::{PAUSES, outgoing};
 use crate::journal;
 
-/// Between two questions about one connection: at first, and at most.
-const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
-/// How long a long answer waits until shorter ones are read.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// The least time between two events about one connection.
 const TOLD: Duration = Duration::from_secs(60);
 
@@ -87,7 +82,7 @@ impl Watch {
                         told = Some((Instant::now(), dropped));
                     }
                     if late && !ended {
-                        self.shared.end_all(&self.connection, &self.caller).await;
+                        departure::end_all(&self.shared, &self.connection, &self.caller).await;
                         ended = true;
                     }
                 }
@@ -123,61 +118,4 @@ impl Watch {
             }
         }
     }
-}
-
-/// Returns when the bus holds nothing for a connection, whoever sent it; an error if that takes too long.
-pub(super) async fn nothing(connection: &Connection, caller: &Caller) -> Result<(), Error> {
-    let until = Instant::now() + PATIENCE;
-    let [mut pause, longest] = PAUSES;
-    loop {
-        // A bus that does not tell is taken at its best.
-        let left = outgoing(connection, caller.name())
-            .await
-            .unwrap_or_default();
-        if left.bytes == 0 {
-            return Ok(());
-        }
-        if Instant::now() >= until {
-            let why = "this connection has not read what it was sent before; read it first";
-            return Err(Error::QuotaExceeded(why.to_owned()));
-        }
-        sleep(pause).await;
-        pause = (2 * pause).min(longest);
-    }
-}
-
-/// What the bus holds for a connection.
-async fn outgoing(connection: &Connection, name: &str) -> zbus::Result<Load> {
-    let told = statistics(connection, name).await?;
-    Ok(Load {
-        bytes: number(&told, "OutgoingBytes"),
-        descriptors: number(&told, "OutgoingFDs"),
-    })
-}
-
-/// Bytes of the daemon's own messages that the bus holds for others; 0 if it does not tell.
-pub(super) async fn held_of_own(connection: &Connection) -> usize {
-    let Some(own) = connection.unique_name() else {
-        return 0;
-    };
-    let told = statistics(connection, own).await;
-    told.map_or(0, |told| number(&told, "IncomingBytes"))
-}
-
-async fn statistics(connection: &Connection, name: &str) -> zbus::Result<Info> {
-    let reply = connection
-        .call_method(
-            Some(BUS),
-            "/org/freedesktop/DBus",
-            Some("org.freedesktop.DBus.Debug.Stats"),
-            "GetConnectionStats",
-            &name,
-        )
-        .await?;
-    reply.body().deserialize()
-}
-
-fn number(told: &Info, key: &str) -> usize {
-    let number = told.get(key).and_then(|value| u32::try_from(value).ok());
-    number.map_or(0, |number| number as usize)
 }

@@ -2,18 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::product;
 use super::shapes::SHAPES;
-use super::step_attend::StepAttend;
+use super::step_attend::{HEAD_DIMS, StepAttend};
+use super::step_shared;
 use crate::device::{
     ALL_SHARED, AttendArgs, ChooseArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs,
     PromptArgs, RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
 };
 use crate::quant::{Format, Storage};
 use crate::tape::{DType, KvInfo, KvType};
-
-/// Widths of heads that the tensor cores multiply.
-pub(super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
 
 /// The widest row that a step's product takes: rows of f32 leave less room.
 pub(super) const fn widest_row(format: Format) -> usize {
@@ -22,8 +19,6 @@ pub(super) const fn widest_row(format: Format) -> usize {
         _ => 32 << 10,
     }
 }
-/// Blocks of a step's product on a multiprocessor.
-pub(super) const STEP_BLOCKS: u32 = 2;
 
 /// All kernels that a model's tapes may need, for one device, one type of activations and one cache.
 #[derive(Debug)]
@@ -71,7 +66,7 @@ impl Kernels {
                     Family::Step,
                 )
             };
-            let one = kernel(1, product::shared(of, 1, widest_row(of.format())))?;
+            let one = kernel(1, step_shared::bytes(of, 1, widest_row(of.format())))?;
             let several = kernel(STEP_ROWS, ALL_SHARED)?;
             Ok::<_, Error>((of, [one, several]))
         };

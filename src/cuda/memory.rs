@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::attend;
 use super::kernels::prompt_attend;
+use super::splits;
 use crate::device::{Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Stream, Tiles};
 use crate::quant::{Storage, TILE_ROWS, padded};
 use crate::tape::{DType, Input, Op, Slot, SlotInfo, Tape, WeightInfo};
@@ -183,7 +183,7 @@ impl Needs {
                 let group = queries / tape.kv.head_dim / tape.kv.heads;
                 prompt_attend::partial_bytes(tape.kv, tape.rows * group)
             } else {
-                attend::partial_bytes(tape.kv, tape.rows, queries)
+                splits::partial_bytes(tape.kv, tape.rows, queries)
             },
         }
     }

@@ -21,12 +21,15 @@ mod queue;
 mod run;
 mod scratch;
 mod shapes;
+mod splits;
 mod stamps;
 mod state;
 mod step;
 mod step_attend;
+mod step_shared;
 mod thread;
 mod timed;
+mod work;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -43,6 +46,7 @@ use self::scratch::Scratch;
 use self::stamps::Stamps;
 use self::state::{Conversation, Listed};
 use self::step::Step;
+use self::work::Work;
 pub use crate::device::Error;
 pub use crate::device::Memory;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
@@ -275,7 +279,7 @@ impl Cuda {
     ) -> (Step<'a>, &'a mut DecodeGraph<Graph>, &'a mut Buckets<Graph>) {
         let ahead = narrow(self.pending.len());
         let step = Step {
-            work: launch::Work {
+            work: Work {
                 kernels: &self.kernels,
                 multiprocessors: self.context.properties().multiprocessors,
                 weights: &self.weights,

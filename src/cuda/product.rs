@@ -3,18 +3,14 @@
 //! What differs in form, as some files mix them within a layer, is launched apart: each output is summed by itself, so
 //! that changes no bit.
 
-use super::kernels::STEP_BLOCKS;
-use super::launch::Work;
-use super::narrow;
 use super::queue::Queue;
-use crate::device::{Error, Geometry, STEP_ROWS, StepArgs, Tiles};
-use crate::quant::{Format, Storage};
+use super::work::Work;
+use super::{narrow, step_shared};
+use crate::device::{Error, Geometry, StepArgs, Tiles};
+use crate::quant::Storage;
 
 /// Threads of a block.
 const THREADS: u32 = 256;
-
-/// Shared memory of a multiprocessor that blocks may share: an Orin's, and that of larger ones beside their first cache.
-const MULTIPROCESSOR_SHARED: usize = 163 << 10;
 
 /// What becomes of outputs: `Outcome` of `kernels/tile.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,29 +25,6 @@ pub(super) enum Outcome {
     Silu = 3,
     /// Times what `Silu` has left.
     Multiplied = 4,
-}
-
-/// Bytes of shared memory: the rows, what goes off the sums of each block of theirs, what eight warps have summed, twice,
-/// and the warps' rings. `Rows` and `Ring` of `kernels/step/product.cuh`.
-pub(super) fn shared(of: Storage, rows: usize, columns: usize) -> usize {
-    let (apart, places, fours) = if rows == 1 {
-        (0, 1, 1)
-    } else {
-        (32, STEP_ROWS, STEP_ROWS / 2)
-    };
-    let layout = of.layout();
-    let excess = layout
-        .block_columns
-        .map_or(0, |block| columns / block * 16 * fours);
-    let unit = layout.unit() + layout.head;
-    let together = if unit < 2048 { 2 * unit } else { unit };
-    let depth = match (rows, of.format()) {
-        (_, Format::F32) => 4,
-        (1, _) if unit >= 2048 => 6,
-        (1, _) => (4608 / together).clamp(2, 4),
-        _ => (6528 / together).clamp(2, 4),
-    };
-    2 * (columns + apart) * rows + excess + 2 * 8 * 16 * 4 * places + 8 * depth * together
 }
 
 /// Runs of neighbours of one form; what there is none of has no rows.
@@ -133,7 +106,9 @@ impl Work<'_> {
         let kernel = self.kernels.step(storage, args.rows).ok_or_else(missing)?;
         let room = kernel.shared();
         let mut at_once = args.rows;
-        while at_once > 1 && shared(storage, at_once as usize, args.stride as usize) > room {
+        while at_once > 1
+            && step_shared::bytes(storage, at_once as usize, args.stride as usize) > room
+        {
             at_once /= 2;
         }
         let kernel = self.kernels.step(storage, at_once).ok_or_else(missing)?;
@@ -143,9 +118,9 @@ impl Work<'_> {
         } else {
             tiles(args.weight0) + tiles(args.weight1) + tiles(args.weight2)
         };
-        let shared = shared(storage, at_once as usize, args.stride as usize);
+        let shared = step_shared::bytes(storage, at_once as usize, args.stride as usize);
         // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
-        let fits = (MULTIPROCESSOR_SHARED / shared).clamp(1, STEP_BLOCKS as usize);
+        let fits = step_shared::blocks(shared);
         let blocks = all.min(self.multiprocessors.max(1) * narrow(fits));
         let geometry = Geometry {
             shared: narrow(shared),

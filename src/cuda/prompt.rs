@@ -3,12 +3,12 @@
 //! A launch takes up to three matrices. What differs in form, as some files mix them within a layer, is launched apart:
 //! each output is summed by itself, so that changes no bit.
 
-use super::launch::Work;
 use super::memory::stride;
 use super::narrow;
 use super::product::{Outcome, of_run, runs};
 use super::queue::Queue;
 use super::shapes::{self, SHAPES};
+use super::work::Work;
 use crate::device::{Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
 use crate::quant::Storage;
 use crate::tape::{Slot, Tape, WeightId};

@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use super::{attend, launch, narrow};
+use super::work::{Addresses, CHOOSE_BLOCKS};
+use super::{narrow, splits};
 use crate::device::{
     Arena, Context, Error, Masks, Memory, PageTables, Plan, PromptMailbox, Region, Row, STEP_ROWS,
     SamplerState, Scores, StepMailbox, Stream, TokenMailbox,
@@ -13,7 +14,7 @@ use crate::tape::{Angles, KvInfo, Op, Tape};
 #[derive(Debug)]
 pub(super) struct Scratch {
     pub(super) arena: Arena,
-    pub(super) addresses: launch::Addresses,
+    pub(super) addresses: Addresses,
     pub(super) steps: StepMailbox,
     pub(super) prompts: PromptMailbox,
     pub(super) tokens: TokenMailbox,
@@ -56,8 +57,8 @@ impl Scratch {
             prompt: plan.add(PromptMailbox::bytes(rows))?,
             sequence: plan.add(4)?,
             angles: plan.add(tables.count * tables.pitch(kv))?,
-            arrivals: plan.add(4 * attend::most_arrivals(kv))?,
-            best: plan.add(8 * launch::CHOOSE_BLOCKS as usize * STEP_ROWS)?,
+            arrivals: plan.add(4 * splits::most_arrivals(kv))?,
+            best: plan.add(8 * CHOOSE_BLOCKS as usize * STEP_ROWS)?,
             masks: plan.add(4 * Masks::words(vocabulary) * kv.entries)?,
         };
         Ok((plan, regions))
@@ -102,7 +103,7 @@ impl Scratch {
         let masks = Masks::new(context, kv.entries, vocabulary)?;
         let scores = Scores::new(context)?;
         let prompt = arena.address(at.prompt)?;
-        let addresses = launch::Addresses {
+        let addresses = Addresses {
             conversations: arena.address(at.conversations)?,
             tables: arena.address(at.tables)?,
             rows: arena.address(at.rows)?,

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::launch::Work;
 use super::queue::Queue;
 use super::stamps::Notes;
+use super::work::Work;
 use crate::device::{Captured, Error, Stream, TokenMailbox};
 use crate::graph::{Graph, Recording, Renewal, Stepper, Trace};
 use crate::tape::{Op, Tape};
@@ -110,5 +110,9 @@ impl Stepper for Step<'_> {
             Error::Driver { .. } | Error::NoMemory { .. } | Error::NotAKernel(_)
         );
         refused && !error.is_sticky()
+    }
+
+    fn driver_error(error: &Error) -> Option<&str> {
+        error.driver_error()
     }
 }

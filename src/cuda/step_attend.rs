@@ -1,9 +1,11 @@
 //! Which kernel attends for a step: on the tensor cores where both their types and the width of a head allow it, by lanes
 //! elsewhere. What it launches with is for `attend`.
 
-use super::kernels::HEAD_DIMS;
 use crate::device::{AttendArgs, Error, Family, Kernel, Modules};
 use crate::tape::{DType, KvInfo, KvType, STEP_ROWS};
+
+/// Widths of heads that the tensor cores multiply.
+pub(super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
 
 /// Warps of a block.
 const WARPS: usize = 8;

@@ -141,6 +141,15 @@ impl Error {
         matches!(self, Self::Driver { code, .. } if STICKY.iter().any(|one| *one as u32 == *code))
     }
 
+    /// The driver's own name of the error, if it is one of the driver's.
+    #[must_use]
+    pub fn driver_error(&self) -> Option<&str> {
+        match self {
+            Self::Driver { name, .. } | Self::NotStarted { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
     pub(super) fn is(&self, result: CUresult) -> bool {
         matches!(self, Self::Driver { code, .. } if *code == result as u32)
     }

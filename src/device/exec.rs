@@ -5,7 +5,7 @@ use std::rc::Rc;
 use cudarc::driver::sys::{self, CUgraphExec, CUresult};
 
 use super::driver::{attempt, check, ignore};
-use super::{Context, Result, Stream, Template};
+use super::{Context, Error, Result, Stream, Template};
 use crate::fault::Call;
 
 /// An executable graph.
@@ -16,12 +16,25 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// Takes over an executable graph of the driver's.
-    pub(super) fn new(handle: CUgraphExec, context: &Rc<Context>) -> Self {
-        Self {
+    /// Makes a template executable, which costs the driver memory.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn of(template: &Template) -> Result<Self> {
+        let mut handle = std::ptr::null_mut();
+        let context = template.context();
+        let call = (Call::Instantiate, "cuGraphInstantiate");
+        let result = attempt(call, context.faults(), None, || {
+            // SAFETY: the graph is ours; the executable form is ours from here on.
+            unsafe { sys::cuGraphInstantiateWithFlags(&raw mut handle, template.handle(), 0) }
+        });
+        // Whatever became of it, what was made is given back.
+        let exec = (!handle.is_null()).then(|| Self {
             handle,
             context: Rc::clone(context),
-        }
+        });
+        check(call.1, result?)?;
+        exec.ok_or_else(|| Error::NotAKernel("nothing was made of it".into()))
     }
 
     /// Makes it do what a template of as many kernels does; `false` if only a new one can.

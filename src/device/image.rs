@@ -5,11 +5,10 @@ use std::ffi::CString;
 use std::io::Read as _;
 use std::rc::Rc;
 
-use cudarc::driver::sys::{self, CUmodule};
 use flate2::read::ZlibDecoder;
 
-use super::driver::{check, ignore};
 use super::kernel::{Family, Kernel};
+use super::module::Module;
 use super::{Context, Error, Parameters, Result};
 
 /// One source of kernels, compiled; its images are deflated (zlib).
@@ -56,20 +55,6 @@ impl Kind {
     }
 }
 
-/// A loaded module: its code stays on the device for as long as a kernel of it is held.
-#[derive(Debug)]
-pub(super) struct Module {
-    handle: CUmodule,
-    context: Rc<Context>,
-}
-
-impl Module {
-    /// Shared memory that a block may have on its device.
-    pub(super) fn shared_bytes(&self) -> usize {
-        self.context.properties().shared_bytes
-    }
-}
-
 /// All kernels, for one device; a module is loaded when the first kernel of it is asked for.
 #[derive(Debug)]
 pub struct Modules {
@@ -112,16 +97,7 @@ impl Modules {
             "loading kernels"
         );
         let inflated = inflate(bytes).map_err(|_| Error::DamagedImage { name: image.name })?;
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: the context is current on this thread. A cubin says how long it is, and PTX ends in
-        // a NUL: the build keeps the one that the compiler writes.
-        check("cuModuleLoadData", unsafe {
-            sys::cuModuleLoadData(&raw mut handle, inflated.as_ptr().cast())
-        })?;
-        let module = Module {
-            handle,
-            context: Rc::clone(&self.context),
-        };
+        let module = Module::load(&self.context, &inflated)?;
         Ok(self.loaded[at].get_or_init(|| Rc::new(module)))
     }
 
@@ -149,11 +125,7 @@ impl Modules {
         let has = |image: &Image| image.kernels.contains(&name);
         let at = IMAGES.iter().position(has).ok_or_else(missing)?;
         let module = self.module(at)?;
-        let mut function = std::ptr::null_mut();
-        // SAFETY: the module is loaded and `symbol` ends in a NUL.
-        let result =
-            unsafe { sys::cuModuleGetFunction(&raw mut function, module.handle, symbol.as_ptr()) };
-        check("cuModuleGetFunction", result)?;
+        let function = module.function(&symbol)?;
         Kernel::new(function, name, (shared, family), module)
     }
 }
@@ -162,13 +134,6 @@ fn inflate(deflated: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     ZlibDecoder::new(deflated).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-impl Drop for Module {
-    fn drop(&mut self) {
-        // SAFETY: it was loaded once, and no kernel of it is held.
-        ignore(unsafe { sys::cuModuleUnload(self.handle) });
-    }
 }
 
 #[cfg(test)]

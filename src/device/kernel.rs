@@ -9,7 +9,7 @@ use cudarc::driver::sys::{
 };
 
 use super::driver::{attempt, check};
-use super::image::Module;
+use super::module::Module;
 use super::{Error, Parameters, Result, Stream};
 use crate::fault::Call;
 

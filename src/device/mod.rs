@@ -7,6 +7,7 @@
 mod abi;
 mod arena;
 mod bandwidth;
+mod captured;
 mod context;
 mod crash;
 mod driver;
@@ -18,6 +19,7 @@ mod kernel;
 mod mailbox;
 mod mapping;
 mod masks;
+mod module;
 mod open;
 mod partition;
 mod pinned;
@@ -30,6 +32,7 @@ mod template;
 pub use abi::*;
 pub use arena::{Arena, Rows};
 pub use bandwidth::copy_bandwidth;
+pub use captured::Captured;
 pub use context::{Context, Properties};
 pub use crash::{LAST_WORDS_SECONDS, report_crashes};
 pub use error::Error;
@@ -47,7 +50,7 @@ pub use plan::{CHUNK_BYTES, Memory, Plan, Region};
 pub use scores::Scores;
 pub use staging::Staging;
 pub use stream::{Idle, Stream};
-pub use template::{Captured, Template};
+pub use template::Template;
 
 /// The result of what the driver was asked.
 pub type Result<T> = std::result::Result<T, Error>;

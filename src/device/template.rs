@@ -1,92 +1,18 @@
 //! A recorded chain of kernels, which cannot run by itself: what executable graphs are made of, and what they are
 //! updated from. Its kernels can be given other parameters, which costs far less than to record them again.
 
-use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
-use cudarc::driver::sys::{
-    self, CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphEdgeData, CUgraphNode, CUgraphNodeType,
-};
+use cudarc::driver::sys::{self, CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphNode, CUgraphNodeType};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::driver::{attempt, check, ignore};
-use super::{Context, Error, Exec, Geometry, Kernel, Parameters, Result};
+use super::driver::{attempt, check};
+use super::{Captured, Context, Error, Geometry, Kernel, Parameters, Result};
 use crate::fault::Call;
-
-/// What a capture gives: a graph of the driver's, of any nodes.
-#[derive(Debug)]
-pub struct Captured {
-    handle: CUgraph,
-    context: Rc<Context>,
-}
-
-impl Captured {
-    /// Takes over a graph of the driver's.
-    pub(super) fn new(handle: CUgraph, context: &Rc<Context>) -> Self {
-        Self {
-            handle,
-            context: Rc::clone(context),
-        }
-    }
-
-    fn nodes(&self) -> Result<Vec<CUgraphNode>> {
-        let mut count = 0;
-        // SAFETY: the graph is ours; without a list the driver only counts.
-        check("cuGraphGetNodes", unsafe {
-            sys::cuGraphGetNodes(self.handle, std::ptr::null_mut(), &raw mut count)
-        })?;
-        let mut nodes = vec![std::ptr::null_mut(); count];
-        // SAFETY: the list holds `count` nodes.
-        check("cuGraphGetNodes", unsafe {
-            sys::cuGraphGetNodes(self.handle, nodes.as_mut_ptr(), &raw mut count)
-        })?;
-        Ok(nodes)
-    }
-
-    /// Each node with the one that waits for it.
-    fn edges(&self) -> Result<HashMap<CUgraphNode, CUgraphNode>> {
-        let mut count = 0;
-        let no = std::ptr::null_mut();
-        // SAFETY: the graph is ours; without lists the driver only counts.
-        check("cuGraphGetEdges", unsafe {
-            sys::cuGraphGetEdges_v2(self.handle, no, no, std::ptr::null_mut(), &raw mut count)
-        })?;
-        let mut from = vec![std::ptr::null_mut(); count];
-        let mut to = from.clone();
-        // Whether one may begin while the other ends: without a place for that the driver refuses to answer.
-        let mut kinds = vec![
-            CUgraphEdgeData {
-                from_port: 0,
-                to_port: 0,
-                type_: 0,
-                reserved: [0; 5],
-            };
-            count
-        ];
-        // SAFETY: the lists hold `count` elements each.
-        check("cuGraphGetEdges", unsafe {
-            sys::cuGraphGetEdges_v2(
-                self.handle,
-                from.as_mut_ptr(),
-                to.as_mut_ptr(),
-                kinds.as_mut_ptr(),
-                &raw mut count,
-            )
-        })?;
-        Ok(from.into_iter().zip(to).collect())
-    }
-}
-
-impl Drop for Captured {
-    fn drop(&mut self) {
-        // SAFETY: the graph is ours; executable forms do not need it.
-        ignore(unsafe { sys::cuGraphDestroy(self.handle) });
-    }
-}
 
 /// A captured graph that is one chain of kernels.
 #[derive(Debug)]
@@ -168,30 +94,12 @@ impl Template {
             ctx: std::ptr::null_mut(),
         };
         let call = (Call::SetKernel, "cuGraphKernelNodeSetParams");
-        let result = attempt(call, self.graph.context.faults(), None, || {
+        let result = attempt(call, self.graph.context().faults(), None, || {
             // SAFETY: the node is of this graph; the driver copies the one parameter, of the size that the kernel takes,
             // before it returns. What the kernel does with it is the caller's promise.
             unsafe { sys::cuGraphKernelNodeSetParams_v2(node, &raw const launch) }
         });
         check(call.1, result?)
-    }
-
-    /// Makes it executable, which costs the driver memory.
-    ///
-    /// # Errors
-    /// If the driver refuses.
-    pub fn instantiate(&self) -> Result<Exec> {
-        let mut handle = std::ptr::null_mut();
-        let context = &self.graph.context;
-        let call = (Call::Instantiate, "cuGraphInstantiate");
-        let result = attempt(call, context.faults(), None, || {
-            // SAFETY: the graph is ours; the executable form belongs to `Exec`.
-            unsafe { sys::cuGraphInstantiateWithFlags(&raw mut handle, self.graph.handle, 0) }
-        });
-        // Whatever became of it, what was made is given back.
-        let exec = (!handle.is_null()).then(|| Exec::new(handle, context));
-        check(call.1, result?)?;
-        exec.ok_or_else(|| Error::NotAKernel("nothing was made of it".into()))
     }
 
     /// The graph in DOT, with each kernel's name, geometry and parameters, in a file without a name.
@@ -212,7 +120,7 @@ impl Template {
         let flags = sys::CUgraphDebugDot_flags::CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS as u32;
         // SAFETY: the graph is ours, and the path ends in a NUL.
         check("cuGraphDebugDotPrint", unsafe {
-            sys::cuGraphDebugDotPrint(self.graph.handle, path.as_ptr(), flags)
+            sys::cuGraphDebugDotPrint(self.graph.handle(), path.as_ptr(), flags)
         })?;
         let mut dot = String::new();
         file.rewind().map_err(|error| failed(&error))?;
@@ -221,7 +129,11 @@ impl Template {
         Ok(dot)
     }
 
+    pub(super) fn context(&self) -> &Rc<Context> {
+        self.graph.context()
+    }
+
     pub(super) fn handle(&self) -> CUgraph {
-        self.graph.handle
+        self.graph.handle()
     }
 }

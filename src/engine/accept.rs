@@ -7,21 +7,21 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use super::encoder::{Encoded, Prepared};
-use super::handle::Shared;
 use super::queue::Place;
+use super::registration::Registration;
 use super::request::check;
-use super::session::{Answer, Past, SessionId};
+use super::session::{Past, SessionId};
+use super::shared::Shared;
 use super::{
-    Cancel, Client, FinishReason, Handle, Message, Options, Reading, Refusal, Role, Ticket, Turn,
+    Answer, Client, FinishReason, Handle, Message, Options, Reading, Refusal, Role, Ticket, Turn,
     Usage,
 };
 
 /// What is asked, and by whom.
 struct Request {
-    id: u64,
+    registration: Registration,
     client: Client,
     session: Option<SessionId>,
-    cancel: Cancel,
     asked: Instant,
 }
 
@@ -53,10 +53,9 @@ impl Handle {
         self.accepting()?;
         check(&messages)?;
         let request = Request {
-            id: self.next_id(),
+            registration: Registration::new(&self.shared),
             client,
             session: None,
-            cancel: Cancel::default(),
             asked: Instant::now(),
         };
         self.queue(request, messages, None, options).await
@@ -87,8 +86,11 @@ impl Handle {
         options: Options,
     ) -> Result<Ticket, Refusal> {
         self.accepting()?;
-        let (id, cancel) = (self.next_id(), Cancel::default());
-        let begun = self.shared.sessions().begin_turn(session, id, &cancel);
+        let registration = Registration::new(&self.shared);
+        let begun = self
+            .shared
+            .sessions()
+            .begin_turn(session, registration.id());
         let Past {
             client,
             mut messages,
@@ -101,10 +103,9 @@ impl Handle {
         messages.extend(said);
         check(&messages)?;
         let request = Request {
-            id,
+            registration,
             client,
             session: Some(session),
-            cancel,
             asked: Instant::now(),
         };
         let ticket = self.queue(request, messages, last, options).await?;
@@ -125,7 +126,7 @@ impl Handle {
         if let Some(encoder) = &encoder {
             encoder.admit(&messages)?;
         }
-        let place = Place::take(&self.shared, request.client.user)?;
+        let place = self.queue.place(request.client.user)?;
         let Some(encoder) = encoder else {
             // It is encoded when there is a model.
             return self.enqueue(request, place, (messages, None), options);
@@ -137,10 +138,10 @@ impl Handle {
             prepared.map(|prepared| (messages, Some(prepared)))
         };
         let encoders = &self.shared.encoders;
-        let prompt = encoders.run(request.id, request.client.clone(), encode);
+        let prompt = encoders.run(request.registration.id(), request.client.clone(), encode);
         match prompt.await.map_err(|error| unstarted(&error))? {
             Some(prompt) => self.enqueue(request, place, prompt?, options),
-            None if request.cancel.is_cancelled() => Err(Refusal::SessionClosed),
+            None if request.registration.is_cancelled() => Err(Refusal::SessionClosed),
             // Its caller has gone, or its thread: then the journal has the reason, and the service ends.
             None => Err(Refusal::NotReady("the prompt was not encoded".into())),
         }
@@ -148,10 +149,10 @@ impl Handle {
 
     /// A request that still waits when its time is over ends then, whatever the engine thread is at.
     fn end_at(&self, deadline: Instant, id: u64) {
-        let shared = self.shared.clone();
+        let queue = self.queue.clone();
         tokio::spawn(async move {
             tokio::time::sleep_until(deadline.into()).await;
-            if let Some(turn) = shared.queue.remove(id) {
+            if let Some(turn) = queue.remove(id) {
                 turn.finish(FinishReason::Deadline, Usage::default(), None);
             }
         });
@@ -169,15 +170,17 @@ impl Handle {
             None => (None, None, None),
         };
         let Request {
-            id,
+            registration,
             client,
             session,
-            cancel,
             asked,
         } = request;
+        let id = registration.id();
         let deadline = options.deadline.map(|after| asked + after);
         let (sender, events) = mpsc::unbounded_channel();
         let reading = Reading::default();
+        // Counted before it is queued: the engine may finish it before this thread goes on.
+        registration.accept();
         let turn = Turn {
             id,
             client: client.into(),
@@ -190,29 +193,15 @@ impl Handle {
             accepted: Instant::now(),
             deadline,
             events: sender,
-            cancelled: cancel.clone(),
             reading: reading.clone(),
+            registration,
             shared: self.shared.clone(),
         };
-        // Counted before it is queued: the engine may finish it before this thread goes on.
-        self.shared.publish(|status| status.queue_length += 1);
-        self.shared.running().push((id, cancel.clone()));
-        let pushed = self.shared.queue.push(turn, place);
-        // The load may have failed since it was asked, and with it those who waited; or its session was closed.
-        let still = if cancel.is_cancelled() {
-            Err(Refusal::SessionClosed)
-        } else {
-            self.accepting()
-        };
-        let refused = match (pushed, still) {
-            (Err(refusal), _) => Some(refusal),
-            (Ok(()), Err(refusal)) => self.shared.queue.remove(id).map(|_| refusal),
-            (Ok(()), Ok(())) => None,
-        };
-        if let Some(refusal) = refused {
-            self.shared
-                .publish(|status| status.queue_length = status.queue_length.saturating_sub(1));
-            self.shared.running().retain(|(running, _)| *running != id);
+        self.queue.push(turn, place)?;
+        // The load may have failed since it was asked, and with it those who waited.
+        if let Err(refusal) = self.accepting()
+            && self.queue.remove(id).is_some()
+        {
             return Err(refusal);
         }
         if let Some(deadline) = deadline {
@@ -221,7 +210,6 @@ impl Handle {
         Ok(Ticket {
             id,
             events,
-            cancel,
             reading,
         })
     }

@@ -1,7 +1,6 @@
 //! How a conversation becomes tokens: by the model's own language, or, for the scripted engine, by words.
 
-use super::Refusal;
-use super::session::Answer;
+use super::{Answer, Refusal};
 use crate::journal;
 use crate::model::language::{Decoder, LanguageError, Manner, Prompt};
 use crate::model::{Language, Message, Role};

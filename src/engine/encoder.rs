@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use super::codec::Codec;
 use super::request::{Options, Refusal};
-use super::session::Answer;
-use super::{Message, flat};
+use super::{Answer, Message, flat};
 use crate::guide::{self, Grammar, GrammarError, Grammars, Guide, Thoughts};
 use crate::model::language::{Decoder, Manner, Prompt};
 use crate::tools::{Formats, Tools, Writing};

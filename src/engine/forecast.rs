@@ -4,8 +4,9 @@
 
 use super::admission::Admitted;
 use super::chunk;
-use super::load::{self, LoadError};
-use super::runner::Settings;
+use super::load;
+use super::load_error::LoadError;
+use super::settings::Settings;
 use crate::model::Checkpoint;
 
 /// Where a model would lie.

@@ -1,134 +1,37 @@
 //! The callers' end of the engine: keeps the sessions, asks the engine's thread, and tells how it is.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
 
-use super::encoder::{Encoder, Rules};
-use super::encoders::Encoders;
+use super::control::Control;
 use super::inbox::Inbox;
-use super::limits::Limits;
-use super::live::{Live, Snapshot};
-use super::queue::{Control, Queue};
-use super::served::Recipe;
-use super::session::{Said, SessionId, SessionStatus, Sessions};
+use super::live::Snapshot;
+use super::queue::Queue;
+use super::session::{Said, SessionId, SessionStatus};
+use super::shared::Shared;
 use super::status::{State, Status};
-use super::waits::Pace;
-use super::{Cancel, Client, FinishReason, Refusal, RequestError, Usage};
+use super::waits::Waits;
+use super::{Client, FinishReason, Limits, Priority, Progress, Refusal, RequestError, Usage};
 use crate::tools::Formats;
-
-/// State that callers and the engine thread share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) queue: Queue,
-    sessions: Mutex<Sessions>,
-    limits: Mutex<Limits>,
-    /// In which models call tools.
-    formats: Mutex<Arc<Formats>>,
-    pub(super) encoders: Encoders,
-    /// Present once a model is loaded.
-    encoder: Mutex<Option<Arc<Encoder>>>,
-    /// What that model was made from; a script has none.
-    recipe: Mutex<Option<Recipe>>,
-    status: watch::Sender<Status>,
-    pub(super) live: Live,
-    pub(super) pace: Pace,
-    next_id: AtomicU64,
-    /// Of every request queued or running, so that a stop can cancel them all.
-    running: Mutex<Vec<(u64, Cancel)>>,
-}
-
-impl Shared {
-    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn limits(&self) -> MutexGuard<'_, Limits> {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What prompts and answers are held to.
-    pub(super) fn rules(&self) -> Rules {
-        let formats = self.formats.lock().unwrap_or_else(PoisonError::into_inner);
-        Rules {
-            grammar: self.limits().grammar,
-            formats: formats.clone(),
-        }
-    }
-
-    pub(super) fn running(&self) -> MutexGuard<'_, Vec<(u64, Cancel)>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn encoder(&self) -> MutexGuard<'_, Option<Arc<Encoder>>> {
-        self.encoder.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn recipe(&self) -> MutexGuard<'_, Option<Recipe>> {
-        self.recipe.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn state(&self) -> State {
-        self.status.borrow().state.clone()
-    }
-
-    /// Whether requests are accepted.
-    pub(super) fn accepting(&self) -> Result<(), Refusal> {
-        let status = self.status.borrow();
-        match status.state {
-            State::Loading | State::Ready => Ok(()),
-            State::Failed => Err(Refusal::NotReady(status.detail.clone())),
-            State::Stopping => Err(Refusal::NotReady("the daemon is stopping".into())),
-        }
-    }
-
-    /// Why the queue is closed: what everyone was told, or else its engine has ended by itself.
-    pub(super) fn closed(&self) -> Refusal {
-        let ended = || Refusal::NotReady("the engine has ended; the service restarts it".into());
-        self.accepting().err().unwrap_or_else(ended)
-    }
-
-    /// Bytes of memory that the model in force takes.
-    pub(super) fn held(&self) -> u64 {
-        let memory = self.status.borrow().memory;
-        memory.weights + memory.kv + memory.activations
-    }
-
-    pub(super) fn publish(&self, change: impl FnOnce(&mut Status)) {
-        self.status.send_modify(change);
-    }
-}
 
 /// Makes the two ends of an engine.
 #[must_use]
 pub fn channel(limits: Limits) -> (Handle, Inbox) {
-    let shared = Arc::new(Shared {
-        queue: Queue::default(),
-        sessions: Mutex::default(),
-        limits: Mutex::new(limits),
-        formats: Mutex::default(),
-        encoders: Encoders::default(),
-        encoder: Mutex::default(),
-        recipe: Mutex::default(),
-        status: watch::Sender::new(Status::default()),
-        live: Live::default(),
-        pace: Pace::default(),
-        next_id: AtomicU64::new(1),
-        running: Mutex::default(),
-    });
-    (
-        Handle {
-            shared: shared.clone(),
-        },
-        Inbox { shared },
-    )
+    let shared = Arc::new(Shared::new(limits));
+    let queue = Arc::new(Queue::new(shared.clone()));
+    let handle = Handle {
+        shared: shared.clone(),
+        queue: queue.clone(),
+    };
+    (handle, Inbox { shared, queue })
 }
 
 /// The engine as its callers know it; cheap to clone. No method waits for the model.
 #[derive(Clone, Debug)]
 pub struct Handle {
     pub(super) shared: Arc<Shared>,
+    pub(super) queue: Arc<Queue>,
 }
 
 impl Handle {
@@ -145,12 +48,7 @@ impl Handle {
 
     /// The formats in which models call tools, from now on.
     pub fn set_formats(&self, formats: Formats) {
-        let mut known = self
-            .shared
-            .formats
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *known = Arc::new(formats);
+        self.shared.set_formats(formats);
     }
 
     /// Whether the model in force can call tools; while there is none, nothing speaks against it.
@@ -191,10 +89,10 @@ impl Handle {
         let Ok(turn) = closed else {
             return;
         };
-        if let Some((id, cancel)) = turn {
-            self.cancel(id, &cancel);
+        if let Some(turn) = turn {
+            self.cancel(turn);
         }
-        self.shared.queue.forget(session);
+        self.queue.forget(session);
         self.publish_sessions();
     }
 
@@ -210,7 +108,7 @@ impl Handle {
     pub fn rewind(&self, session: SessionId, turns: u32) -> Result<(), Refusal> {
         let keep = self.shared.sessions().rewind(session, turns)?;
         if let Some(keep) = keep {
-            self.shared.queue.rewind(session, keep);
+            self.queue.rewind(session, keep);
         }
         Ok(())
     }
@@ -222,7 +120,7 @@ impl Handle {
     pub fn clear_session(&self, session: SessionId) -> Result<(), Refusal> {
         let taken = self.shared.sessions().clear(session)?;
         if taken {
-            self.shared.queue.rewind(session, 0);
+            self.queue.rewind(session, 0);
         }
         Ok(())
     }
@@ -257,13 +155,32 @@ impl Handle {
         self.live()
     }
 
+    /// Whether the engine gets on.
+    #[must_use]
+    pub fn progress(&self) -> &Progress {
+        &self.shared.progress
+    }
+
+    /// What a request waits for; nothing once it is answered.
+    #[must_use]
+    pub fn waits(&self, ticket: u64) -> Waits {
+        let before = self.queue.before(ticket);
+        before.map_or_else(Waits::default, |before| self.shared.pace.waits(before))
+    }
+
+    /// Whose requests wait: each one's priority and user, as they came.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<(Priority, u32)> {
+        self.queue.waiting()
+    }
+
     async fn ask<T>(
         &self,
         control: impl FnOnce(oneshot::Sender<Result<T, RequestError>>) -> Control,
     ) -> Result<T, RequestError> {
         self.loaded()?;
         let (reply, answer) = oneshot::channel();
-        self.shared.queue.control(control(reply));
+        self.queue.control(control(reply));
         answer
             .await
             .unwrap_or_else(|_| Err(self.shared.closed().into()))
@@ -282,10 +199,10 @@ impl Handle {
     }
 
     /// Ends a request: at once if it still waits, else at its next token.
-    pub fn cancel(&self, ticket: u64, cancel: &Cancel) {
-        cancel.cancel();
+    pub fn cancel(&self, ticket: u64) {
+        self.shared.requests.cancel(ticket);
         self.shared.encoders.remove(ticket);
-        if let Some(turn) = self.shared.queue.remove(ticket) {
+        if let Some(turn) = self.queue.remove(ticket) {
             turn.finish(FinishReason::Cancelled, Usage::default(), None);
         }
     }
@@ -293,7 +210,7 @@ impl Handle {
     /// What the engine tells about itself, and every change of it.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<Status> {
-        self.shared.status.subscribe()
+        self.shared.status()
     }
 
     /// Accepts no more requests; those accepted go on. Where the load has failed that stays the reason.
@@ -313,15 +230,14 @@ impl Handle {
 
     /// Cancels every request, waiting or running.
     pub fn cancel_all(&self) {
-        let running = std::mem::take(&mut *self.shared.running());
-        for (id, cancel) in running {
-            self.cancel(id, &cancel);
+        for id in self.shared.requests.accepted() {
+            self.cancel(id);
         }
     }
 
     /// Lets the engine thread end once its queue is empty.
     pub fn close(&self) {
-        self.shared.queue.close();
+        self.queue.close();
     }
 
     /// Returns when no request waits or runs.
@@ -348,11 +264,6 @@ impl Handle {
     /// [`Refusal::NotReady`] with the reason.
     pub fn accepting(&self) -> Result<(), Refusal> {
         self.shared.accepting()
-    }
-
-    /// Of the next request.
-    pub(super) fn next_id(&self) -> u64 {
-        self.shared.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     fn publish_sessions(&self) {

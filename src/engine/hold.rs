@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::Handle;
-use super::handle::Shared;
+use super::queue::Queue;
 
 /// One hold; dropping it ends it.
 #[derive(Debug)]
 pub struct Hold {
-    shared: Arc<Shared>,
+    queue: Arc<Queue>,
     id: u64,
 }
 
@@ -16,10 +16,10 @@ impl Handle {
     /// Keeps `background` off the device; `reason` is for those who ask why.
     #[must_use]
     pub fn hold(&self, reason: String) -> Hold {
-        let id = self.next_id();
-        self.shared.queue.hold(id, reason);
+        let id = self.shared.requests.id();
+        self.queue.hold(id, reason);
         Hold {
-            shared: self.shared.clone(),
+            queue: self.queue.clone(),
             id,
         }
     }
@@ -27,12 +27,12 @@ impl Handle {
     /// Why `background` is held; empty if it is not.
     #[must_use]
     pub fn holds(&self) -> Vec<String> {
-        self.shared.queue.holds()
+        self.queue.holds()
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.shared.queue.release(self.id);
+        self.queue.release(self.id);
     }
 }

@@ -1,42 +1,44 @@
 //! The engine thread's end: what it is asked, and what it tells everyone. It knows no model.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::thread;
 
 use super::encoder::Encoder;
-use super::handle::Shared;
 use super::live::Live;
 use super::progress::Progress;
+use super::queue::Queue;
+use super::shared::Shared;
 use super::status::{State, Status};
-use super::{Codec, Command, Limits, Refusal, RequestError, Snapshot, Turn, Usage};
+use super::{Codec, Command, Limits, Refusal, RequestError, Turn, Usage};
 
 /// The engine thread's end of the queue. Dropping it tells those who wait that nobody is left.
 #[derive(Debug)]
 pub struct Inbox {
     pub(super) shared: Arc<Shared>,
+    pub(super) queue: Arc<Queue>,
 }
 
 impl Inbox {
     /// Waits for the next command; `None` once the queue is closed and empty.
     #[must_use]
     pub fn next(&self) -> Option<Command> {
-        self.shared.queue.next()
+        self.queue.next()
     }
 
     /// What can be done now beside what runs: anything but turns, or a turn that `may` begin.
     #[must_use]
     pub fn poll(&self, may: impl Fn(&Turn) -> bool) -> Option<Command> {
-        self.shared.queue.poll(may)
+        self.queue.poll(may)
     }
 
     /// Whether `background` is to rest.
     pub(super) fn is_held(&self) -> bool {
-        self.shared.queue.is_held()
+        self.queue.is_held()
     }
 
     /// Waits a little, or for something to do: all those who are there rest.
     pub(super) fn rest(&self) {
-        self.shared.queue.rest();
+        self.queue.rest();
     }
 
     /// What is in force.
@@ -46,7 +48,7 @@ impl Inbox {
 
     /// Where the engine notes that it gets on.
     pub(super) fn progress(&self) -> &Progress {
-        &self.shared.queue.progress
+        &self.shared.progress
     }
 
     /// A step of the load at start.
@@ -56,12 +58,7 @@ impl Inbox {
     }
 
     /// What those who look are shown.
-    pub(super) fn live(&self) -> MutexGuard<'_, Snapshot> {
-        self.shared.live.lock()
-    }
-
-    /// What those who look at the times of operations want and get.
-    pub(super) fn times(&self) -> &Live {
+    pub(super) fn live(&self) -> &Live {
         &self.shared.live
     }
 
@@ -90,7 +87,7 @@ impl Inbox {
     /// The model could not be loaded: everyone who waits is told why, and so is everyone who asks later.
     pub fn fail(&self, detail: &str) {
         self.loaded(State::Failed, detail);
-        for turn in self.shared.queue.drain() {
+        for turn in self.queue.drain() {
             turn.fail(
                 RequestError::Refused(Refusal::NotReady(detail.to_owned())),
                 Usage::default(),
@@ -111,6 +108,6 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        self.shared.queue.abandon();
+        self.queue.abandon();
     }
 }

@@ -1,6 +1,6 @@
 //! How many pages the key-value cache has.
 
-use super::load::LoadError;
+use super::load_error::LoadError;
 use crate::tape::KvInfo;
 
 /// Conversations of the greatest length that `KvMemory::Auto` makes room for.

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::Inbox;
-use super::live::GraphStatus;
-use super::load::LoadError;
+use super::live::{Figures, GraphStatus, Sample};
 use super::runner::{RunError, Runner};
+use super::{Inbox, Work};
 use crate::graph::{Event, Renewal};
 use crate::journal;
 
@@ -13,13 +12,18 @@ use crate::journal;
 #[derive(Debug)]
 pub(super) struct Observer<'a> {
     inbox: &'a Inbox,
+    figures: Figures,
     /// When the last tokens came, if nothing but a step was between.
     last: Option<Instant>,
 }
 
 impl<'a> Observer<'a> {
     pub(super) fn new(inbox: &'a Inbox) -> Self {
-        Self { inbox, last: None }
+        Self {
+            inbox,
+            figures: Figures::default(),
+            last: None,
+        }
     }
 
     /// Something else than a step runs: the time until the next tokens is not a step's.
@@ -30,7 +34,7 @@ impl<'a> Observer<'a> {
     /// Whether the next step of one conversation is to be one whose operations are timed: once a second, while somebody
     /// looks.
     pub(super) fn wants_times(&self) -> bool {
-        self.inbox.times().is_due()
+        self.inbox.live().is_due()
     }
 
     /// Runs such a step of the turn that runs. It takes longer than others do, and does not count among them.
@@ -40,10 +44,25 @@ impl<'a> Observer<'a> {
     pub(super) fn time(&mut self, runner: &mut Runner) -> Result<u32, RunError> {
         let (token, kinds) = runner.time_step()?;
         if let Some(kinds) = kinds {
-            self.inbox.times().timed(kinds);
+            self.figures.timed(kinds, self.inbox.live());
             self.last = None;
         }
         Ok(token)
+    }
+
+    /// Whom the engine answers, as it was shown last.
+    pub(super) fn work(&self) -> Work {
+        self.figures.work()
+    }
+
+    /// Shows whom the engine answers; at once where nobody is to be answered meanwhile.
+    pub(super) fn show(&mut self, work: Work, idle: bool) {
+        self.figures.set_work(work);
+        if idle {
+            self.figures.show_all(self.inbox.live());
+        } else {
+            self.figures.show(self.inbox.live());
+        }
     }
 
     /// So many tokens have come: after a prompt, or by a step.
@@ -51,17 +70,18 @@ impl<'a> Observer<'a> {
         let now = Instant::now();
         self.inbox.progress().advance();
         let took = self.last.replace(now).map(|last| now - last);
-        {
-            let mut live = self.inbox.live();
-            live.tokens += tokens as u64;
-            live.graph.counters = runner.graph().counters();
-            live.graph.prompts = runner.prompt_graphs();
-            if let Some(took) = took {
-                let pace = runner.pace();
-                let host = took.checked_sub(pace.waited).unwrap_or(Duration::ZERO);
-                live.timing.record(took, pace.idle, host);
-            }
-        }
+        let times = took.map(|took| {
+            let pace = runner.pace();
+            let host = took.checked_sub(pace.waited).unwrap_or(Duration::ZERO);
+            [took, pace.idle, host]
+        });
+        self.figures.add(Sample {
+            tokens: tokens as u64,
+            counters: runner.graph().counters(),
+            prompts: runner.prompt_graphs(),
+            times,
+        });
+        self.figures.show(self.inbox.live());
         graph(self.inbox, runner);
     }
 }
@@ -70,7 +90,7 @@ impl<'a> Observer<'a> {
 pub(super) fn publish(inbox: &Inbox, runner: &Runner) {
     let graph = GraphStatus::of(runner);
     let state = graph.state;
-    inbox.live().graph = graph;
+    inbox.live().lock().graph = graph;
     inbox.publish(|status| status.graph_state = state);
 }
 
@@ -118,45 +138,20 @@ pub(super) fn graph(inbox: &Inbox, runner: &mut Runner) {
                 journal::graph_renewed(segment, nodes, how, time.as_micros());
             }
             Event::Failed {
-                error,
+                refused,
                 epoch,
                 failures,
                 state,
             } => {
-                let name = cuda_error(&error);
-                journal::graph_failed(&error, name, epoch, state.name(), failures);
+                let name = refused.driver_error.as_deref();
+                journal::graph_failed(&refused.text, name, epoch, state.name(), failures);
             }
-            Event::Disabled { error, epoch } => {
-                journal::graph_disabled(&error, cuda_error(&error), epoch);
+            Event::Disabled { refused, epoch } => {
+                journal::graph_disabled(&refused.text, refused.driver_error.as_deref(), epoch);
             }
             Event::Off { epoch } => journal::graph_off(epoch),
         }
     }
     // Last: what is shown has been told.
     publish(inbox, runner);
-}
-
-/// Tells why a model cannot be loaded, where that is the memory's fault or the GPU's.
-pub(super) fn load_error(error: &LoadError) {
-    let text = error.to_string();
-    match error {
-        LoadError::Memory(refusal) => {
-            journal::memory_refused(&text, refusal.need(), refusal.have(), refusal.largest());
-        }
-        _ => gpu_error(&text),
-    }
-}
-
-/// Tells of an error if it is the GPU's.
-pub(super) fn gpu_error(error: &str) {
-    if let Some(name) = cuda_error(error) {
-        journal::gpu_error(error, name);
-    }
-}
-
-/// The name of a driver's error, which the text of every such error holds.
-fn cuda_error(error: &str) -> Option<&str> {
-    let rest = &error[error.find("CUDA_ERROR_")?..];
-    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    Some(&rest[..end.unwrap_or(rest.len())])
 }

@@ -4,8 +4,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use super::Handle;
-
 /// What the engine thread works at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -101,14 +99,6 @@ impl Progress {
     }
 }
 
-impl Handle {
-    /// Whether the engine gets on.
-    #[must_use]
-    pub fn progress(&self) -> &Progress {
-        &self.shared.queue.progress
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,7 +133,7 @@ mod tests {
             .await
             .unwrap();
         assert!(!engine.progress().pulse().idle);
-        engine.cancel(ticket.id, &ticket.cancel);
+        engine.cancel(ticket.id);
         assert!(!engine.progress().pulse().idle);
         engine.close();
         assert!(inbox.next().is_none());

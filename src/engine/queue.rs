@@ -1,62 +1,44 @@
 //! The bounded queue of turns between many callers and the one engine thread. Users take turns: see `fair`.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
+use super::control::{Command, Control};
 use super::fair::Fair;
-use super::handle::Shared;
-use super::progress::{Phase, Progress};
-use super::replace::Replacement;
+use super::progress::Phase;
 use super::session::SessionId;
+use super::shared::Shared;
 use super::turn::Turn;
-use super::{Limits, Priority, Refusal, RequestError, Usage};
-use crate::graph::Mode;
+use super::{EngineError, Limits, Priority, Refusal, Usage};
 
 /// A place in the queue, taken before a prompt is encoded: what is refused for want of one costs next to nothing.
 /// Dropping it gives it back.
 #[derive(Debug)]
 pub(super) struct Place {
-    shared: Arc<Shared>,
+    queue: Arc<Queue>,
     user: u32,
     /// Until a turn has taken it.
     kept: bool,
 }
 
-impl Place {
-    /// One for `user`, if it and all together have fewer than the limits say.
-    pub(super) fn take(shared: &Arc<Shared>, user: u32) -> Result<Self, Refusal> {
-        let limits = *shared.limits();
-        let mut waiting = shared.queue.lock();
-        if waiting.closed {
-            return Err(shared.closed());
-        }
-        waiting.admit(user, &limits)?;
-        drop(waiting);
-        Ok(Self {
-            shared: shared.clone(),
-            user,
-            kept: true,
-        })
-    }
-}
-
 impl Drop for Place {
     fn drop(&mut self) {
         if self.kept {
-            self.shared.queue.lock().leave(self.user);
+            self.queue.lock().leave(self.user);
         }
     }
 }
 
 /// Turns that wait, and what else the engine thread is asked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Queue {
-    pub(super) progress: Progress,
+    shared: Arc<Shared>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Whether `background` rests, for the engine thread, which asks before each step.
+    held: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -129,57 +111,52 @@ impl Waiting {
     }
 }
 
-/// What the engine thread does next.
-#[derive(Debug)]
-pub enum Command {
-    Turn(Box<Turn>),
-    Control(Control),
-}
-
-/// What is done between two steps, whatever runs.
-#[derive(Debug)]
-pub enum Control {
-    /// A session has closed: its KV is free.
-    Forget(SessionId),
-    /// Turns of a session were taken back: only so many of its tokens count.
-    Rewind { session: SessionId, keep: usize },
-    /// Drop the decode graph.
-    ResetGraph(oneshot::Sender<Result<(), RequestError>>),
-    /// The decode graph in DOT.
-    DumpGraph(oneshot::Sender<Result<String, RequestError>>),
-    /// Record steps in another way.
-    SetMode(Mode, oneshot::Sender<Result<(), String>>),
-    /// Another model takes the place of the one that runs.
-    Replace(Box<Replacement>),
-}
-
-impl Control {
-    /// The session that it takes back turns of.
-    const fn rewinds(&self) -> Option<SessionId> {
-        match self {
-            Self::Rewind { session, .. } => Some(*session),
-            _ => None,
+impl Queue {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+            held: AtomicBool::new(false),
         }
     }
-}
 
-impl Queue {
+    /// A place for `user`, if it and all together have fewer than the limits say.
+    pub(super) fn place(self: &Arc<Self>, user: u32) -> Result<Place, Refusal> {
+        let limits = *self.shared.limits();
+        let mut waiting = self.lock();
+        if waiting.closed {
+            return Err(self.shared.closed());
+        }
+        waiting.admit(user, &limits)?;
+        drop(waiting);
+        Ok(Place {
+            queue: self.clone(),
+            user,
+            kept: true,
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         // A panic elsewhere leaves the queue itself whole.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts `turn` where a place was kept for it, or drops it with the reason.
+    /// Puts `turn` where a place was kept for it, or drops it with the reason. One that is cancelled by now, as its session
+    /// was closed, never gets to the engine thread.
     pub(super) fn push(&self, turn: Turn, mut place: Place) -> Result<(), Refusal> {
         let mut waiting = self.lock();
         waiting.leave(place.user);
         place.kept = false;
         if waiting.closed {
             drop(waiting);
-            return Err(place.shared.closed());
+            return Err(self.shared.closed());
+        }
+        if turn.is_cancelled() {
+            return Err(Refusal::SessionClosed);
         }
         waiting.turns.push(turn);
-        self.progress.set_idle(false);
+        self.shared.progress.set_idle(false);
         self.changed.notify_one();
         Ok(())
     }
@@ -220,7 +197,7 @@ impl Queue {
     fn add(&self, waiting: &mut Waiting, control: Control) {
         if !waiting.abandoned {
             waiting.controls.push_back(control);
-            self.progress.set_idle(false);
+            self.shared.progress.set_idle(false);
         }
         self.changed.notify_one();
     }
@@ -263,25 +240,34 @@ impl Queue {
         waiting.closed = true;
         waiting.controls.clear();
         let turns = waiting.turns.drain();
-        self.progress.set_idle(true);
+        self.shared.progress.set_idle(true);
         drop(waiting);
         for turn in turns {
-            let message = "the engine has ended; the service restarts it".to_owned();
-            turn.fail(RequestError::EngineFailed(message), Usage::default());
+            turn.fail(EngineError::Ended.into(), Usage::default());
         }
     }
 
-    /// What can be done now beside what runs, if anything.
+    /// What can be done now beside what runs, if anything. Nobody who looks at the queue holds up a step: what waits is taken
+    /// before the next then.
     pub(super) fn poll(&self, may: impl Fn(&Turn) -> bool) -> Option<Command> {
-        self.lock().take(may)
+        match self.waiting.try_lock() {
+            Ok(mut waiting) => waiting.take(may),
+            Err(TryLockError::Poisoned(waiting)) => waiting.into_inner().take(may),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(super) fn hold(&self, id: u64, reason: String) {
-        self.lock().holds.push((id, reason));
+        let mut waiting = self.lock();
+        waiting.holds.push((id, reason));
+        self.held.store(waiting.is_held(), Ordering::Release);
     }
 
     pub(super) fn release(&self, id: u64) {
-        self.lock().holds.retain(|(hold, _)| *hold != id);
+        let mut waiting = self.lock();
+        waiting.holds.retain(|(hold, _)| *hold != id);
+        self.held.store(waiting.is_held(), Ordering::Release);
+        drop(waiting);
         self.changed.notify_all();
     }
 
@@ -292,31 +278,34 @@ impl Queue {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        self.lock().is_held()
+        self.held.load(Ordering::Acquire)
     }
 
     /// Waits for a change, or a little: whoever rests may be cancelled without one.
     pub(super) fn rest(&self) {
         const LITTLE: Duration = Duration::from_millis(20);
-        self.progress.enter(Phase::Between);
+        self.shared.progress.enter(Phase::Between);
         let waiting = self.lock();
         drop(self.changed.wait_timeout(waiting, LITTLE));
     }
 
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        let mut waiting = self.lock();
+        waiting.closed = true;
+        self.held.store(waiting.is_held(), Ordering::Release);
+        drop(waiting);
         self.changed.notify_all();
     }
 
     pub(super) fn next(&self) -> Option<Command> {
-        self.progress.enter(Phase::Between);
+        self.shared.progress.enter(Phase::Between);
         let mut waiting = self.lock();
         loop {
             if let Some(command) = waiting.take(|_| true) {
                 return Some(command);
             }
             // Only this thread says so: one that hangs must not seem idle because those who waited for it gave up.
-            self.progress.set_idle(true);
+            self.shared.progress.set_idle(true);
             if waiting.closed {
                 return None;
             }

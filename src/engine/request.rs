@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::engine_error::EngineError;
 use super::{Message, Role};
 use crate::guide::{Grammar, GrammarError, GuideError};
 use crate::model::Call;
@@ -234,23 +235,7 @@ pub enum RequestError {
     #[error("{0}")]
     Guide(#[from] GuideError),
     #[error("{0}")]
-    EngineFailed(String),
-}
-
-/// Marks one request as cancelled, from any thread.
-#[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
-
-impl Cancel {
-    /// The request ends at its next token; `Handle::cancel` also takes it out of the queue.
-    pub(super) fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
+    EngineFailed(#[from] EngineError),
 }
 
 /// How far the reading of a request's prompt has got, for whoever looks; nobody waits for it.
@@ -281,7 +266,6 @@ pub struct Ticket {
     pub id: u64,
     /// Bounded by the request's `max_tokens`: the engine never waits for it.
     pub events: UnboundedReceiver<Event>,
-    pub cancel: Cancel,
     pub reading: Reading,
 }
 

@@ -2,16 +2,19 @@
 //!
 //! It knows tokens and positions only: no queue, no sessions, no text. The offline tools use it directly.
 
+mod error;
 mod rows;
 mod timed;
 
 use std::collections::HashMap;
 
+pub use self::error::RunError;
 pub use self::rows::OpCost;
 pub use self::timed::KindTime;
 pub use super::kv_memory::KvMemory;
+use super::load_error::LoadError;
 pub use super::settings::{Activations, Backend, CudaSettings, Placement, Settings};
-use super::{Memory, load};
+use super::{MemoryUse, load};
 use crate::executor::Executor;
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, LifeCycle, Mode};
@@ -19,9 +22,7 @@ use crate::kv::{self, Copied, Kv, Owner, PAGE, Wanted};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{
-    Ending, ExecuteError, GraphOptions, Input, KvInfo, Pace, STEP_ROWS, Tape, TapeError,
-};
+use crate::tape::{Ending, GraphOptions, Input, KvInfo, Pace, STEP_ROWS, Tape};
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
 const SCORED_ROWS: usize = 64;
@@ -58,7 +59,7 @@ impl Runner {
         checkpoint: &Checkpoint,
         settings: &Settings,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Self, load::LoadError> {
+    ) -> Result<Self, LoadError> {
         let load::Loaded {
             forward,
             executor,
@@ -165,8 +166,8 @@ impl Runner {
     }
 
     #[must_use]
-    pub fn memory(&self) -> Memory {
-        Memory {
+    pub fn memory(&self) -> MemoryUse {
+        MemoryUse {
             weights: self.weight_bytes,
             kv: self.forward.kv.bytes() as u64,
             activations: self.executor.activation_bytes(),
@@ -416,30 +417,4 @@ fn sizes(graph: &GraphOptions, prefill_chunk: usize) -> Vec<usize> {
     sizes.retain(|size| *size <= prefill_chunk);
     sizes.sort_unstable();
     sizes
-}
-
-/// Why a run failed.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    #[error(transparent)]
-    Execute(#[from] ExecuteError),
-    #[error("the model does not fit its tape: {0}")]
-    Tape(#[from] TapeError),
-    #[error(
-        "no {positions} positions of the cache are free while other turns run: end some of them, or set kv.memory_mib higher"
-    )]
-    NoPages { positions: usize },
-}
-
-impl RunError {
-    /// Whether nothing can run any more in this process.
-    #[must_use]
-    pub fn is_fatal(&self) -> bool {
-        match self {
-            #[cfg(feature = "cuda")]
-            Self::Execute(ExecuteError::Device(error)) => error.is_sticky(),
-            Self::Execute(error) => matches!(error, ExecuteError::Refused { lost: true, .. }),
-            Self::Tape(_) | Self::NoPages { .. } => false,
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::encoder::Encoded;
-use super::{Cancel, Client, Limits, Message, Refusal, Role};
+use super::{Answer, Client, Limits, Message, Refusal, Role};
 
 /// Unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,17 +18,6 @@ pub struct SessionStatus {
     pub context_used: u32,
     /// Whether a turn is queued or running.
     pub busy: bool,
-}
-
-/// What the model said in a turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    pub message: Message,
-    /// All its tokens, thoughts and calls too, without the end-of-turn token; `None` where the text was cut
-    /// within a token, so that the next turn must encode it anew.
-    pub tokens: Option<Vec<u32>>,
-    /// How many of its tokens steps have run; one that was only chosen is read by the next turn.
-    pub said: usize,
 }
 
 /// A message of a conversation, as its owner may read it.
@@ -56,7 +45,7 @@ pub(super) struct Session {
     pub(super) messages: Vec<Message>,
     pub(super) last: Option<(Encoded, Answer)>,
     /// The turn that is being encoded, waits or is answered.
-    turn: Option<(u64, Cancel)>,
+    turn: Option<u64>,
     context_used: u32,
     /// What it was before each of its turns, oldest first.
     before: Vec<Before>,
@@ -129,7 +118,7 @@ impl Sessions {
     }
 
     /// Its turn, if it has one, is to end.
-    pub(super) fn close(&mut self, id: SessionId) -> Result<Option<(u64, Cancel)>, Refusal> {
+    pub(super) fn close(&mut self, id: SessionId) -> Result<Option<u64>, Refusal> {
         let session = self.open.remove(&id).ok_or(Refusal::SessionClosed)?;
         Ok(session.turn)
     }
@@ -158,14 +147,9 @@ impl Sessions {
     }
 
     /// The session is busy with this turn until `end_turn`.
-    pub(super) fn begin_turn(
-        &mut self,
-        id: SessionId,
-        ticket: u64,
-        cancel: &Cancel,
-    ) -> Result<Past, Refusal> {
+    pub(super) fn begin_turn(&mut self, id: SessionId, ticket: u64) -> Result<Past, Refusal> {
         let session = self.idle(id)?;
-        session.turn = Some((ticket, cancel.clone()));
+        session.turn = Some(ticket);
         Ok(Past {
             client: session.client.clone(),
             messages: session.messages.clone(),
@@ -173,10 +157,10 @@ impl Sessions {
         })
     }
 
-    /// Ends a turn; with an answer the conversation grows by it. `false` if the session was closed meanwhile.
-    pub(super) fn end_turn(&mut self, id: SessionId, answered: Option<Answered>) -> bool {
+    /// Ends a turn; with an answer the conversation grows by it. The session may have been closed meanwhile.
+    pub(super) fn end_turn(&mut self, id: SessionId, answered: Option<Answered>) {
         let Some(session) = self.open.get_mut(&id) else {
-            return false;
+            return;
         };
         session.turn = None;
         if let Some(Answered {
@@ -203,7 +187,6 @@ impl Sessions {
                 u32::try_from(encoded.prompt.tokens.len() + answered).unwrap_or(u32::MAX);
             session.last = Some((encoded, answer));
         }
-        true
     }
 
     /// Takes back turns; tells how many tokens of the conversation are left, if any turn was taken back.

@@ -45,7 +45,7 @@ pub struct ModelInfo {
 
 /// Bytes in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemoryUse {
     pub weights: u64,
     pub kv: u64,
     pub activations: u64,
@@ -61,7 +61,7 @@ pub struct Status {
     /// Which device that is, or why it is not another; for people.
     pub device: String,
     pub model: ModelInfo,
-    pub memory: Memory,
+    pub memory: MemoryUse,
     /// Of the decode graph, by the name that callers see.
     pub graph_state: &'static str,
     /// Requests waiting or running.
@@ -79,7 +79,7 @@ impl Default for Status {
             backend: String::new(),
             device: String::new(),
             model: ModelInfo::default(),
-            memory: Memory::default(),
+            memory: MemoryUse::default(),
             graph_state: "none",
             queue_length: 0,
             sessions: 0,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::load::LoadError;
+use super::load_error::LoadError;
 use crate::model::checkpoint::Landing;
 use crate::model::{Checkpoint, Tensor};
 use crate::tape::Source;

@@ -7,10 +7,11 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::encoder::{Encoded, Encoder, Prepared};
 use super::fair::Waits;
-use super::handle::Shared;
-use super::observe;
-use super::session::{Answer, Answered, SessionId};
-use super::{Cancel, Client, Event, FinishReason, Message, Options, Outcome, Reading};
+use super::registration::Registration;
+use super::report;
+use super::session::{Answered, SessionId};
+use super::shared::Shared;
+use super::{Answer, Client, Event, FinishReason, Message, Options, Outcome, Reading};
 use super::{Likelihood, Refusal, RequestError, Usage};
 use crate::guide::Guide;
 use crate::journal;
@@ -36,8 +37,8 @@ pub struct Turn {
     /// When it is to end with what there is.
     pub deadline: Option<Instant>,
     pub(super) events: UnboundedSender<Event>,
-    pub(super) cancelled: Cancel,
     pub(super) reading: Reading,
+    pub(super) registration: Registration,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -45,7 +46,7 @@ impl Turn {
     /// Whether its caller has lost interest: the engine asks before each token.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.is_cancelled() || self.events.is_closed()
+        self.registration.is_cancelled() || self.events.is_closed()
     }
 
     /// Why it is to end before its answer does, if it is: the engine asks before each token.
@@ -138,6 +139,7 @@ impl Turn {
             prompt,
             options,
             events,
+            registration,
             shared,
             ..
         } = self;
@@ -149,24 +151,20 @@ impl Turn {
                 answer,
                 partial: outcome.reason.is_partial(),
             });
-            let open = shared.sessions().end_turn(id, answered);
-            if !open {
-                shared.queue.forget(id);
-            }
+            shared.sessions().end_turn(id, answered);
         }
         let receipt = Receipt {
             reason: outcome.reason,
             usage: outcome.usage,
         };
-        shared.running().retain(|(running, _)| *running != turn);
         let mut model = String::new();
         // Whoever sees `done` must find the request gone from the queue.
+        registration.end();
         shared.publish(|status| {
-            status.queue_length = status.queue_length.saturating_sub(1);
             status.receipt = Some(receipt);
             model.clone_from(&status.model.name);
         });
-        let failure = outcome.error.as_ref().map(without_quotes);
+        let failure = outcome.error.clone();
         let _ = events.send(Event::Done(outcome));
         let request = journal::Request {
             id: turn,
@@ -178,8 +176,10 @@ impl Turn {
         match failure {
             None => journal::request_finished(&request, &receipt),
             Some(error) => {
-                observe::gpu_error(&error);
-                journal::request_failed(&request, &error);
+                if let RequestError::EngineFailed(error) = &error {
+                    report::engine_error(error);
+                }
+                journal::request_failed(&request, &without_quotes(&error));
             }
         }
     }

@@ -4,8 +4,6 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{Handle, Priority};
-
 /// What a request still waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Waits {
@@ -39,32 +37,20 @@ impl Pace {
         self.at_once.store(at_once, Ordering::Relaxed);
     }
 
+    /// What whoever comes after so many waits for.
+    pub(super) fn waits(&self, before: usize) -> Waits {
+        Waits {
+            before: u32::try_from(before).unwrap_or(u32::MAX),
+            seconds: self.seconds(before),
+        }
+    }
+
     /// Until one more than `before` turns have ended.
     #[allow(clippy::cast_precision_loss)] // for people
     fn seconds(&self, before: usize) -> f64 {
         let at_once = f64::from(self.at_once.load(Ordering::Relaxed).max(1));
         let turn = self.turn_us.load(Ordering::Relaxed) as f64 / 1e6;
         turn * (before + 1) as f64 / at_once
-    }
-}
-
-impl Handle {
-    /// What a request waits for; nothing once it is answered.
-    #[must_use]
-    pub fn waits(&self, ticket: u64) -> Waits {
-        let Some(before) = self.shared.queue.before(ticket) else {
-            return Waits::default();
-        };
-        Waits {
-            before: u32::try_from(before).unwrap_or(u32::MAX),
-            seconds: self.shared.pace.seconds(before),
-        }
-    }
-
-    /// Whose requests wait: each one's priority and user, as they came.
-    #[must_use]
-    pub fn waiting(&self) -> Vec<(Priority, u32)> {
-        self.shared.queue.waiting()
     }
 }
 

@@ -9,15 +9,17 @@ use std::sync::Arc;
 
 use super::encoder::Encoder;
 use super::entry::Entry;
-use super::load::LoadError;
+use super::load_error::LoadError;
+pub use super::loaded_model::Settings;
+use super::loaded_model::{LoadedModel, Loading};
 use super::observe::{self, Observer};
-use super::replace::{self, Replacement};
+use super::replace;
+use super::replacement::Replacement;
+use super::report;
 use super::runner::{RunError, Runner};
 use super::schedule::Standing;
-pub use super::served::Settings;
-use super::served::{Loading, Served};
 use super::slices::Slices;
-use super::{Command, Control, Inbox, RequestError, SessionId};
+use super::{Command, Control, EngineError, Inbox, RequestError, SessionId};
 use crate::journal;
 use crate::kv::Owner;
 
@@ -39,8 +41,8 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
             inbox.publish(|status| status.detail = detail);
         }
     };
-    let served = Served::load(settings, tell).inspect_err(|error| refuse(inbox, error))?;
-    let (runner, encoder) = replace::put_in_force(inbox, served);
+    let model = LoadedModel::load(settings, tell).inspect_err(|error| refuse(inbox, error))?;
+    let (runner, encoder) = replace::put_in_force(inbox, model);
     let mut worker = Worker {
         inbox,
         runner,
@@ -61,7 +63,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
 
 /// Tells everyone why there is no model.
 fn refuse(inbox: &Inbox, error: &LoadError) {
-    observe::load_error(error);
+    report::load_error(error);
     inbox.fail(&error.to_string());
 }
 
@@ -173,9 +175,9 @@ impl Worker<'_> {
                 drop(reply.send(Ok(())));
             }
             Control::DumpGraph(reply) => {
-                let dot = runner.graph_dot().map_err(|error| error.to_string());
-                drop(reply.send(dot.map_err(|error| {
-                    observe::gpu_error(&error);
+                drop(reply.send(runner.graph_dot().map_err(|error| {
+                    let error = EngineError::from(error);
+                    report::engine_error(&error);
                     RequestError::EngineFailed(error)
                 })));
             }
@@ -194,7 +196,7 @@ impl Worker<'_> {
     /// The device is lost: whoever is being answered is told, and so will be those who wait, by the end of the process.
     fn give_up(&mut self, error: &RunError) {
         for entry in self.entries.drain(..).chain(self.displaced.drain(..)) {
-            entry.fail(RequestError::EngineFailed(error.to_string()));
+            entry.fail(EngineError::from(error.clone()).into());
         }
     }
 }
@@ -207,6 +209,6 @@ fn tell(inbox: &Inbox, runner: &mut Runner) {
 
 /// Ends an entry that cannot go on. Only a device that is lost is an error for the others.
 fn fail(entry: Entry, error: RunError) -> Result<(), RunError> {
-    entry.fail(RequestError::EngineFailed(error.to_string()));
+    entry.fail(EngineError::from(error.clone()).into());
     if error.is_fatal() { Err(error) } else { Ok(()) }
 }

@@ -115,7 +115,7 @@ impl<E> Buckets<E> {
             Ok(()) => Ok(()),
             Err(error) if S::is_refusal(&error) => {
                 self.held.retain(|held| held.key != key);
-                life.prompt_refused(error.to_string());
+                life.prompt_refused(S::refused(&error));
                 // To run it twice does no harm, unless it has chosen a token.
                 if prompt.settle()? {
                     return Ok(());
@@ -138,7 +138,7 @@ impl<E> Buckets<E> {
     ) -> Result<(), S::Error> {
         match self.take(key, prompt) {
             Ok(held) => self.held.push(held),
-            Err(error) if S::is_refusal(&error) => life.prompt_refused(error.to_string()),
+            Err(error) if S::is_refusal(&error) => life.prompt_refused(S::refused(&error)),
             Err(error) => return Err(error),
         }
         self.evict();

@@ -128,7 +128,7 @@ impl<E> DecodeGraph<E> {
                 Ok(Ran::Replayed)
             }
             Err(error) if S::is_refusal(&error) => {
-                self.life.refused(error.to_string());
+                self.life.refused(S::refused(&error));
                 // What was refused may have been done: then the token is on its way.
                 if step.settle()? {
                     self.life.launched();

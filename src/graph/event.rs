@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Renewal;
 use crate::kv::Change;
 
 /// Where the decode graph stands.
@@ -72,6 +71,24 @@ impl fmt::Display for Reason {
             reason => f.write_str(reason.name()),
         }
     }
+}
+
+/// What became of a living executable graph when its part of the step was recorded again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// The same executable graph does something else now.
+    Updated,
+    /// The driver wanted a new one.
+    Instantiated,
+}
+
+/// A call that the driver has refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// For people.
+    pub text: String,
+    /// The driver's own name of the error, if it has one.
+    pub driver_error: Option<String>,
 }
 
 /// What happened since the process started.
@@ -144,7 +161,7 @@ pub enum Event {
         time: Duration,
     },
     Failed {
-        error: String,
+        refused: Refused,
         epoch: u64,
         /// Failures in a row, with this one.
         failures: u32,
@@ -152,7 +169,7 @@ pub enum Event {
         state: State,
     },
     Disabled {
-        error: String,
+        refused: Refused,
         epoch: u64,
     },
     /// The mode `none` has taken its place.

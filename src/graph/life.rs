@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::event::{Counters, Event, Reason, State};
+use super::event::{Counters, Event, Reason, Refused, State};
 use super::{Mode, Renewal};
 use crate::kv::Change;
 
@@ -249,35 +249,35 @@ impl LifeCycle {
     }
 
     /// The driver refused a call of a recording or a replay.
-    pub(super) fn refused(&mut self, error: String) {
-        self.failed(State::Invalid, Reason::Refused, error);
+    pub(super) fn refused(&mut self, refused: Refused) {
+        self.failed(State::Invalid, Reason::Refused, refused);
     }
 
     /// The driver refused a call of a recorded prompt: the decode graph is as good as before, until that has
     /// happened too often.
-    pub(super) fn prompt_refused(&mut self, error: String) {
-        self.failed(self.state, self.reason.clone(), error);
+    pub(super) fn prompt_refused(&mut self, refused: Refused) {
+        self.failed(self.state, self.reason.clone(), refused);
     }
 
     /// One failure more, after which it is as said unless it is one too many.
-    fn failed(&mut self, state: State, reason: Reason, error: String) {
+    fn failed(&mut self, state: State, reason: Reason, refused: Refused) {
         self.failures += 1;
         self.counters.failures += 1;
-        self.last_error = Some(error.clone());
+        self.last_error = Some(refused.text.clone());
         let (epoch, failures) = (self.epoch, self.failures);
         let event = if failures < MOST_FAILURES {
             if (state, &reason) != (self.state, &self.reason) {
                 self.to(state, reason);
             }
             Event::Failed {
-                error,
+                refused,
                 epoch,
                 failures,
                 state,
             }
         } else {
             self.to(State::Disabled, Reason::Refused);
-            Event::Disabled { error, epoch }
+            Event::Disabled { refused, epoch }
         };
         self.told = self.to_tell();
         self.events.push(event);

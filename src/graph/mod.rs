@@ -17,12 +17,12 @@ mod trace;
 
 pub use buckets::{Buckets, Budget, Counts, Key};
 pub use decode::{DecodeGraph, Ran};
-pub use event::{Counters, Event, Reason, State};
+pub use event::{Counters, Event, Reason, Refused, Renewal, State};
 pub use life::{LifeCycle, MOST_FAILURES};
 pub use mode::Mode;
 #[cfg(feature = "cuda")]
 pub use recording::Recording;
 #[cfg(feature = "cuda")]
 pub use replay::Graph;
-pub use stepper::{Renewal, Stepper};
+pub use stepper::Stepper;
 pub use trace::Trace;

@@ -21,7 +21,7 @@ impl Graph {
     /// If it holds anything but kernels, or the driver refuses.
     pub fn new(captured: Captured, trace: Trace, stream: &mut Stream) -> Result<Self> {
         let template = Template::new(captured)?;
-        let mut exec = template.instantiate()?;
+        let mut exec = Exec::of(&template)?;
         exec.upload(stream)?;
         Ok(Self {
             exec,
@@ -74,7 +74,7 @@ impl Graph {
             Ok(true) => Renewal::Updated,
             Err(lost) if lost.is_sticky() => return Err(lost),
             Ok(false) | Err(_) => {
-                self.exec = self.template.instantiate()?;
+                self.exec = Exec::of(&self.template)?;
                 Renewal::Instantiated
             }
         };

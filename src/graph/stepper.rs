@@ -4,15 +4,7 @@ use std::fmt::Display;
 use std::ops::Range;
 
 use super::Trace;
-
-/// What became of a living executable graph when its part of the step was recorded again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Renewal {
-    /// The same executable graph does something else now.
-    Updated,
-    /// The driver wanted a new one.
-    Instantiated,
-}
+use super::event::{Refused, Renewal};
 
 /// One step of an executor, as a list of operations. Nothing here waits for what it launches, but `settle`.
 pub trait Stepper {
@@ -86,4 +78,18 @@ pub trait Stepper {
     /// Whether the driver refused a call, so that the step can be run in another way; otherwise the step itself
     /// or the device has failed.
     fn is_refusal(error: &Self::Error) -> bool;
+
+    /// The driver's own name of an error; an executor without a driver knows none.
+    #[must_use]
+    fn driver_error(_: &Self::Error) -> Option<&str> {
+        None
+    }
+
+    /// A refusal, as it is told.
+    fn refused(error: &Self::Error) -> Refused {
+        Refused {
+            text: error.to_string(),
+            driver_error: Self::driver_error(error).map(str::to_owned),
+        }
+    }
 }

@@ -11,11 +11,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-use super::TARGET;
+use super::callers::LeftOut;
 use super::level::Level;
 use super::libraries::Libraries;
 use super::line::Line;
-use super::queue::{self, Queue};
+use super::queue::{self, Queue, Summaries};
+use super::{TARGET, events};
 
 /// The way to the journal, once it is open.
 #[derive(Clone, Debug)]
@@ -29,7 +30,10 @@ pub struct Journal {
 /// If it is open already, or the system refuses a thread.
 pub fn init(level: Level) -> io::Result<Journal> {
     let (filter, handle) = reload::Layer::new(targets(level));
-    let queue = Arc::new(Queue::default());
+    let queue = Arc::new(Queue::new(Summaries {
+        left_out,
+        dropped: events::events_dropped,
+    }));
     let told = queue.clone();
     thread::Builder::new()
         .name("journal".into())
@@ -45,6 +49,16 @@ pub fn init(level: Level) -> io::Result<Journal> {
     queue::want(level.into());
     queue::open(queue);
     Ok(Journal { filter: handle })
+}
+
+/// Tells what of callers was not told.
+fn left_out(left_out: &LeftOut) {
+    let whose = match left_out.cause {
+        Some(user) => format!("user {user}"),
+        None => "callers".to_owned(),
+    };
+    let kinds = left_out.to_string();
+    events::events_left_out(&whose, left_out.cause, left_out.count(), &kinds);
 }
 
 impl Journal {

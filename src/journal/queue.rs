@@ -35,10 +35,20 @@ thread_local! {
     static TELLS: Cell<bool> = const { Cell::new(false) };
 }
 
-#[derive(Debug, Default)]
+/// How it is told what was not told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Summaries {
+    /// Of callers that cause too much.
+    pub(super) left_out: fn(&LeftOut),
+    /// So many did not fit.
+    pub(super) dropped: fn(u64),
+}
+
+#[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    summaries: Summaries,
 }
 
 #[derive(Default)]
@@ -63,7 +73,7 @@ impl std::fmt::Debug for State {
 
 impl State {
     /// The next thing to tell.
-    fn next(&mut self) -> Option<Record> {
+    fn next(&mut self, tell: fn(&LeftOut)) -> Option<Record> {
         let left_out = if self.ending && self.waiting.is_empty() {
             self.callers.last()
         } else {
@@ -75,17 +85,15 @@ impl State {
     }
 }
 
-/// Tells what was not told.
-fn tell(left_out: &LeftOut) {
-    let whose = match left_out.cause {
-        Some(user) => format!("user {user}"),
-        None => "callers".to_owned(),
-    };
-    let kinds = left_out.to_string();
-    super::events::events_left_out(&whose, left_out.cause, left_out.count(), &kinds);
-}
-
 impl Queue {
+    pub(super) fn new(summaries: Summaries) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            summaries,
+        }
+    }
+
     /// Whether an event that a caller has caused is told.
     fn admits(&self, cause: Cause, event: &'static str, level: Level) -> bool {
         let mut state = self.lock();
@@ -117,15 +125,19 @@ impl Queue {
     /// Tells what comes in, for as long as the process lives.
     pub(super) fn serve(&self) {
         TELLS.set(true);
+        let Summaries {
+            left_out,
+            dropped: tell_dropped,
+        } = self.summaries;
         let mut state = self.lock();
         loop {
-            if let Some(record) = state.next() {
+            if let Some(record) = state.next(left_out) {
                 let dropped = std::mem::take(&mut state.dropped);
                 state.telling = true;
                 drop(state);
                 record();
                 if dropped > 0 {
-                    super::events::events_dropped(dropped);
+                    tell_dropped(dropped);
                 }
                 state = self.lock();
                 state.telling = false;

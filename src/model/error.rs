@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Architecture;
 use super::shown::{sentence, shown};
 
 /// Why a checkpoint cannot be used.
@@ -27,8 +26,12 @@ pub enum Defect {
     /// Its structure breaks the rules of its format, or ends too early.
     #[error("{}; the file is damaged or incomplete: fetch it again", sentence(.0))]
     Malformed(String),
-    #[error("architecture \"{}\" is not known: {} are", shown(.0), Architecture::names())]
-    UnknownArchitecture(String),
+    #[error("architecture \"{}\" is not known: {known} are", shown(name))]
+    UnknownArchitecture {
+        name: String,
+        /// Those that are, for people.
+        known: String,
+    },
     #[error("{0} is missing")]
     MissingKey(String),
     #[error("{} = {}: {allowed}", shown(key), shown(value))]

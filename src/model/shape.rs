@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 
 use super::Defect;
-use super::architecture::Architecture;
 use super::rope::Rope;
 use crate::tape::{Angles, Attention, QueryScale, Rotation};
 
@@ -11,7 +10,8 @@ use crate::tape::{Angles, Attention, QueryScale, Rotation};
 /// multiple of `kv_heads`, `head_dim` is even, no product of them overflows, and `forward` computes all it says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    pub architecture: &'static Architecture,
+    /// The name of its family, as `model_type` of config.json writes it.
+    pub architecture: &'static str,
     pub layers: usize,
     pub hidden: usize,
     pub heads: usize,
@@ -92,7 +92,7 @@ impl Default for Multipliers {
 
 impl Shape {
     /// A shape of no size yet, in which nothing is out of the ordinary.
-    pub(super) fn plain(architecture: &'static Architecture) -> Self {
+    pub(super) fn plain(architecture: &'static str) -> Self {
         Self {
             architecture,
             layers: 0,

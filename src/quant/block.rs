@@ -8,9 +8,9 @@
 
 use std::hint::black_box;
 
+use super::layout::Layout;
 use super::plain::half;
 use super::rows::{Place, Rows};
-use super::tile::Layout;
 use super::{About, random};
 
 /// Blocks whose halves are converted at once: one conversion alone takes as long as ten values.

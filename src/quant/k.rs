@@ -2,10 +2,10 @@
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
 use super::block::{Block, Scales, less, nibbles, split};
+use super::layout::Layout;
 use super::plain::{F16, Number as _};
 use super::random;
 use super::rows::Place;
-use super::tile::Layout;
 
 /// Nibbles, of which 32 share a scale and a minimum of 6 bits.
 const OF_SIX_BITS: Layout = Layout {

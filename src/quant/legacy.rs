@@ -2,9 +2,9 @@
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
 use super::block::{Block, Scales, less, nibbles, split};
+use super::layout::Layout;
 use super::random;
 use super::rows::Place;
-use super::tile::Layout;
 
 /// Nibbles with a scale for each block.
 const OF_HALVES: Layout = Layout {

@@ -8,6 +8,7 @@
 mod block;
 mod codebook;
 mod k;
+mod layout;
 mod legacy;
 mod plain;
 pub mod random;
@@ -15,9 +16,9 @@ mod rows;
 mod storage;
 mod tile;
 
+pub use layout::{Layout, TILE_ROWS, UNIT, padded};
 pub(crate) use plain::half;
 pub use storage::Storage;
-pub use tile::{Layout, TILE_ROWS, UNIT, padded};
 
 /// What one format is, apart from its values.
 struct About {

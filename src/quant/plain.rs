@@ -4,8 +4,8 @@
 use half::{bf16, f16};
 
 use super::About;
+use super::layout::Layout;
 use super::random::Block;
-use super::tile::Layout;
 
 /// Values that are handed on at once.
 const PIECE: usize = 32;

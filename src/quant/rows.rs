@@ -1,6 +1,6 @@
 //! The integers and scales of stored blocks, taken apart: as units of a tile want them.
 
-use super::tile::{Layout, TILE_ROWS, UNIT, padded};
+use super::layout::{Layout, TILE_ROWS, UNIT, padded};
 
 /// Up to 16 rows, taken apart.
 pub(super) struct Rows {

@@ -4,7 +4,8 @@
 //! row is an f16 exactly: what is not lies 2^32 below the greatest of the row. So both cost the same.
 
 use super::Format;
-use super::tile::{self, Layout, TILE_ROWS, UNIT, padded};
+use super::layout::{Layout, TILE_ROWS, UNIT, padded};
+use super::tile;
 
 /// `Format` of `kernels/format.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -25,6 +25,7 @@ impl Sampler {
         };
         let candidates = &mut self.candidates;
         candidates.clear();
+        candidates.reserve_exact(logits.len());
         let all = (0..).zip(logits);
         candidates.extend(all.filter(|(token, _)| allowed(token)).map(candidate));
         let penalty = self.parameters.repetition_penalty;

@@ -22,7 +22,7 @@ pub struct Sampler {
     /// Choices made since `begin`: the counter of the random number generator.
     counter: u64,
     history: History,
-    /// Tokens in the order of their probability; kept so that a choice allocates nothing.
+    /// Tokens in the order of their probability; kept, so that the first choice alone allocates.
     candidates: Vec<choose::Candidate>,
 }
 

@@ -71,3 +71,15 @@ pub enum ExecuteError {
         context: usize,
     },
 }
+
+impl ExecuteError {
+    /// The driver's own name of the error, if it is one of the driver's.
+    #[must_use]
+    pub fn driver_error(&self) -> Option<&str> {
+        #[cfg(feature = "cuda")]
+        if let Self::Device(error) = self {
+            return error.driver_error();
+        }
+        None
+    }
+}

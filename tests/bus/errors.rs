@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ganglion::bus::proxy::{DiagnosticsProxy, Fields, RequestProxy, SessionProxy};
 use ganglion::bus::{BusConfig, Error, METHOD_ERRORS, serve};
-use ganglion::engine::{Codec, Command, Control, Limits, RequestError, UserLimits, channel};
+use ganglion::engine::{Codec, Command, Control, EngineError, Limits, UserLimits, channel};
 use zbus::DBusError as _;
 
 use super::{ask, fields};
@@ -284,8 +284,11 @@ async fn failed_by_the_engine(seen: &mut Seen) {
         let _ = inbox.ready(Codec::Words, 64);
         while let Some(command) = inbox.next() {
             if let Command::Control(Control::DumpGraph(reply)) = command {
-                let error = "cuGraphDebugDotPrint: CUDA_ERROR_UNKNOWN";
-                let _ = reply.send(Err(RequestError::EngineFailed(error.to_owned())));
+                let error = EngineError::Scripted {
+                    text: "cuGraphDebugDotPrint: CUDA_ERROR_UNKNOWN".into(),
+                    driver_error: Some("CUDA_ERROR_UNKNOWN"),
+                };
+                let _ = reply.send(Err(error.into()));
             }
         }
     });

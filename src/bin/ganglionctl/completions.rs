@@ -1,9 +1,8 @@
 //! `ganglionctl completions`: what a shell needs to complete the command line.
 
-use clap::{CommandFactory as _, Parser};
+use clap::{Command, Parser};
 use clap_complete::Shell;
 
-use crate::arguments::Cli;
 use crate::failure::Outcome;
 use crate::output;
 
@@ -13,14 +12,10 @@ pub(crate) struct Arguments {
     shell: Shell,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+/// `command` is the whole command line.
+pub(crate) fn run(arguments: &Arguments, mut command: Command) -> Outcome {
     // Not straight to standard output: the generator panics when its reader leaves.
     let mut script = Vec::new();
-    clap_complete::generate(
-        arguments.shell,
-        &mut Cli::command(),
-        "ganglionctl",
-        &mut script,
-    );
+    clap_complete::generate(arguments.shell, &mut command, "ganglionctl", &mut script);
     output::print(&String::from_utf8_lossy(&script))
 }

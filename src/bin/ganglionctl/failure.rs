@@ -2,8 +2,6 @@
 
 use std::fmt::Display;
 
-use crate::output;
-
 /// The exit codes of sysexits.h where one fits, so that scripts can tell what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -100,13 +98,6 @@ impl Failure {
         Self {
             exit,
             message: String::new(),
-        }
-    }
-
-    /// Says it on standard error.
-    pub(crate) fn tell(&self) {
-        if !self.message.is_empty() {
-            output::tell(&format!("ganglionctl: {}", self.message));
         }
     }
 }

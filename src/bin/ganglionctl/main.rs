@@ -30,7 +30,7 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use arguments::{Cli, Verb};
 use failure::Outcome;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.tell();
+            output::tell_failure(&failure);
             ExitCode::from(failure.exit as u8)
         }
     }
@@ -64,7 +64,7 @@ fn run(Cli { bus, verb }: Cli) -> Outcome {
         Verb::Tokenize(arguments) => tokenize::run(&arguments),
         Verb::Score(arguments) => score::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
-        Verb::Completions(arguments) => completions::run(&arguments),
-        Verb::Man(arguments) => man::run(&arguments),
+        Verb::Completions(arguments) => completions::run(&arguments, Cli::command()),
+        Verb::Man(arguments) => man::run(&arguments, &Cli::command()),
     }
 }

@@ -32,6 +32,13 @@ pub(crate) fn tell(text: &str) {
     let _ = writeln!(stderr.lock(), "{}", shown(text, &stderr));
 }
 
+/// Says why a verb failed, where somebody needs to be told.
+pub(crate) fn tell_failure(failure: &Failure) {
+    if !failure.message.is_empty() {
+        tell(&format!("ganglionctl: {}", failure.message));
+    }
+}
+
 /// Writes a piece of what a model thinks to standard error at once: dimmed where a person reads it.
 pub(crate) fn think(text: &str) {
     let stderr = io::stderr();

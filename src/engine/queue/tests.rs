@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use super::*;
 use crate::engine::{Answer, Role};
 use crate::engine::{
-    Client, Codec, FinishReason, Handle, Inbox, Message, Options, Share, Ticket, UserLimits,
+    Client, Codec, Event, FinishReason, Handle, Inbox, Message, Options, Share, Ticket, UserLimits,
     channel,
 };
 
@@ -96,7 +96,7 @@ fn answer(inbox: &Inbox) {
 
 /// What waits besides turns, in order.
 fn controls(engine: &Handle) -> Vec<String> {
-    let waiting = engine.shared.queue.lock();
+    let waiting = engine.queue.lock();
     let controls = waiting.controls.iter();
     controls.map(|control| format!("{control:?}")).collect()
 }
@@ -135,8 +135,8 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
     for _ in 0..1000 {
         engine.close_session(open());
         let session = open();
-        let Ticket { id, cancel, .. } = send(&engine, session).await;
-        engine.cancel(id, &cancel);
+        let ticket = send(&engine, session).await;
+        engine.cancel(ticket.id);
         engine.close_session(session);
     }
     assert_eq!(controls(&engine).len(), 1);
@@ -153,10 +153,10 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
 async fn whoever_comes_while_a_load_fails_reads_the_reason() {
     let (engine, inbox) = engine();
     let why = || Refusal::NotReady("no such file: m.gguf".into());
-    let place = Place::take(&engine.shared, 1).expect("it loads");
+    let place = engine.queue.place(1).expect("it loads");
     inbox.fail("no such file: m.gguf");
     drop(inbox);
-    assert_eq!(Place::take(&engine.shared, 1).err(), Some(why()));
+    assert_eq!(engine.queue.place(1).err(), Some(why()));
     let turn = Turn {
         id: 1,
         client: CLIENT().into(),
@@ -169,11 +169,11 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         accepted: std::time::Instant::now(),
         deadline: None,
         events: tokio::sync::mpsc::unbounded_channel().0,
-        cancelled: crate::engine::Cancel::default(),
         reading: crate::engine::Reading::default(),
+        registration: crate::engine::registration::Registration::new(&engine.shared),
         shared: engine.shared.clone(),
     };
-    assert_eq!(engine.shared.queue.push(turn, place).err(), Some(why()));
+    assert_eq!(engine.queue.push(turn, place).err(), Some(why()));
     engine.begin_stop();
     let asked = engine.open_session(CLIENT(), None);
     assert_eq!(asked.err(), Some(why()));
@@ -186,12 +186,14 @@ async fn closing_a_session_ends_its_turn() {
     let ready = inbox.ready(Codec::Words, 4096);
     let open = || engine.open_session(CLIENT(), None).expect("there is room");
     let (waits, runs) = (open(), open());
-    let running = send(&engine, runs).await;
+    let _running = send(&engine, runs).await;
     let turn = turn(&inbox);
-    let waiting = send(&engine, waits).await;
+    let mut waiting = send(&engine, waits).await;
     engine.close_session(waits);
     engine.close_session(runs);
-    assert!(waiting.cancel.is_cancelled() && running.cancel.is_cancelled());
+    let ended = waiting.events.try_recv().expect("it has ended");
+    let reason = FinishReason::Cancelled;
+    assert!(matches!(ended, Event::Done(outcome) if outcome.reason == reason));
     assert!(turn.is_cancelled());
     let [forget] = &controls(&engine)[..] else {
         panic!("the engine has seen one of them");
@@ -233,7 +235,7 @@ async fn prompts_that_wait_to_be_encoded_are_bounded() {
         let messages = vec![Message::new(Role::User, "a b")];
         tokio::spawn(async move { engine.generate(client, messages, options()).await })
     };
-    let places = || engine.shared.queue.lock().places.len();
+    let places = || engine.queue.lock().places.len();
     let (stays, leaves) = (
         CLIENT(),
         Client {
@@ -285,4 +287,21 @@ async fn users_take_turns() {
     let second = turn(&inbox);
     assert_eq!((first.client.user, second.client.user), (1, 2));
     engine.cancel_all();
+}
+
+/// A step may be due while somebody asks what waits.
+#[tokio::test]
+async fn who_looks_at_the_queue_holds_up_no_step() {
+    let (engine, inbox) = engine();
+    let _ready = inbox.ready(Codec::Words, 4096);
+    let session = engine.open_session(CLIENT(), None).expect("there is room");
+    let _ticket = send(&engine, session).await;
+    let hold = engine.hold("a test".into());
+    {
+        let _looks = engine.queue.lock();
+        assert!(inbox.poll(|_| true).is_none(), "it would have waited");
+        assert!(inbox.is_held());
+    }
+    drop(hold);
+    assert!(!inbox.is_held() && inbox.poll(|_| true).is_some());
 }

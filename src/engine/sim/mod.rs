@@ -15,13 +15,15 @@ pub use script::{Script, ScriptError};
 
 use super::encoder::Encoder;
 use super::{
-    Answer, Codec, Command, Control, FinishReason, Inbox, ModelInfo, Phase, Refusal, RequestError,
-    SessionId, Turn, Usage,
+    Answer, Codec, Command, Control, EngineError, FinishReason, Inbox, ModelInfo, Phase, Refusal,
+    RequestError, SessionId, Turn, Usage,
 };
 use answer::Scripted;
 
 /// How often a delay looks whether its request has been cancelled.
 const NAP: Duration = Duration::from_millis(5);
+/// What the driver calls a device that is lost.
+const LOST: &str = "CUDA_ERROR_LAUNCH_FAILED";
 
 /// Serves `inbox` by `script` until its queue is closed and empty. Call it on a thread of its own.
 pub fn run(inbox: &Inbox, script: &Script) {
@@ -165,12 +167,19 @@ impl Served<'_> {
                 keep(&mut self.kept(), &turn, &prompt, answer.as_ref());
                 turn.finish(reason, usage, answer);
             }
-            Err(Interrupted::Failed(message)) => {
-                turn.fail(RequestError::EngineFailed(message), usage);
+            Err(Interrupted::Failed(text)) => {
+                let error = EngineError::Scripted {
+                    text,
+                    driver_error: None,
+                };
+                turn.fail(error.into(), usage);
             }
             Err(Interrupted::Lost) => {
-                let message = "the device is lost: CUDA_ERROR_LAUNCH_FAILED (scripted)".to_owned();
-                turn.fail(RequestError::EngineFailed(message), usage);
+                let error = EngineError::Scripted {
+                    text: format!("the device is lost: {LOST} (scripted)"),
+                    driver_error: Some(LOST),
+                };
+                turn.fail(error.into(), usage);
                 return Then::End;
             }
             Ok(()) => {
@@ -212,7 +221,7 @@ fn speak(
     scripted: &Scripted,
     usage: &mut Usage,
 ) -> Result<(), Interrupted> {
-    turn.shared.queue.progress.enter(Phase::Answer);
+    turn.shared.progress.enter(Phase::Answer);
     let started = Instant::now();
     for piece in &scripted.pieces {
         let delay = match usage.completion_tokens {
@@ -246,7 +255,7 @@ fn speak(
         }
         usage.completion_tokens += 1;
         turn.shared.live.lock().tokens += 1;
-        turn.shared.queue.progress.advance();
+        turn.shared.progress.advance();
         if !piece.is_empty() {
             turn.emit(piece.clone());
         }

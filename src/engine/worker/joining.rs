@@ -5,7 +5,7 @@ use crate::engine::entry::{Entry, owner};
 use crate::engine::observe;
 use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Joins, Standing};
-use crate::engine::{Phase, Priority, RequestError, Turn, Usage};
+use crate::engine::{EngineError, Phase, Priority, RequestError, Turn, Usage};
 use crate::journal;
 use crate::kv::Wanted;
 
@@ -45,8 +45,7 @@ impl Worker<'_> {
             }
         };
         let Some(decoder) = self.encoder.decoder() else {
-            let error = RequestError::EngineFailed("the engine has no vocabulary".into());
-            turn.fail(error, Usage::default());
+            turn.fail(EngineError::NoVocabulary.into(), Usage::default());
             return Ok(());
         };
         let joins = self.joins(&self.standings(), &turn);

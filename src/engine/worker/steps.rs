@@ -6,7 +6,7 @@ use super::{Worker, fail};
 use crate::engine::entry::{After, Entry, Taken};
 use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Next, Stage, Standing};
-use crate::engine::{FinishReason, Phase, Priority, RequestError, Work};
+use crate::engine::{EngineError, FinishReason, Phase, Priority, RequestError, Work};
 use crate::journal;
 use crate::kv::Family;
 use crate::tape::Ending;
@@ -43,7 +43,7 @@ impl Worker<'_> {
     }
 
     /// Shows whom it answers: of those that may get on so many step together.
-    pub(super) fn show(&self, all: &[Standing], rows: usize) {
+    pub(super) fn show(&mut self, all: &[Standing], rows: usize) {
         let active = schedule::active(all, self.runner.rows());
         let reading = active.iter().filter(|one| one.stage == Stage::Reading);
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
@@ -55,10 +55,10 @@ impl Worker<'_> {
                 .filter(|one| one.priority == priority)
                 .count()
         };
-        let mut live = self.inbox.live();
-        live.work = Work {
+        let shown = self.observer.work().rows;
+        let work = Work {
             rows: if rows == 0 && active.iter().any(|one| one.stage == Stage::Answering) {
-                live.work.rows
+                shown
             } else {
                 count(rows)
             },
@@ -66,6 +66,7 @@ impl Worker<'_> {
             suspended: count(everyone.len() - active.len()),
             of: Priority::ALL.map(of).map(count),
         };
+        self.observer.show(work, all.is_empty());
     }
 
     fn entry(&self, id: u64) -> Option<&Entry> {
@@ -248,7 +249,7 @@ impl Worker<'_> {
                 for (region, _) in rows {
                     if let Some(at) = at(self, *region) {
                         let entry = self.take_out(at);
-                        entry.fail(RequestError::EngineFailed(error.to_string()));
+                        entry.fail(EngineError::from(error.clone()).into());
                     }
                 }
                 return Ok(());

@@ -53,29 +53,22 @@ const PLAIN: Architecture = Architecture {
 impl Architecture {
     /// The architecture of a config.json's `model_type`.
     pub(super) fn of_config(name: String) -> Result<&'static Self, Defect> {
-        Self::find(|known| known.name == name).ok_or(Defect::UnknownArchitecture(name))
+        Self::find(|known| known.name == name).ok_or_else(|| Self::unknown(name))
     }
 
     /// The architecture of a GGUF file.
     pub(super) fn of_gguf(name: String) -> Result<&'static Self, Defect> {
-        Self::find(|known| known.gguf == name).ok_or(Defect::UnknownArchitecture(name))
+        Self::find(|known| known.gguf == name).ok_or_else(|| Self::unknown(name))
     }
 
     fn find(is: impl Fn(&Self) -> bool) -> Option<&'static Self> {
         ALL.into_iter().find(|known| is(known))
     }
 
-    /// The names of all, as config.json writes them.
-    pub(super) fn names() -> String {
+    fn unknown(name: String) -> Defect {
         let [others @ .., last] = ALL.map(|known| known.name);
-        format!("{} and {last}", others.join(", "))
-    }
-}
-
-/// Two are the same if they are called the same.
-impl PartialEq for Architecture {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        let known = format!("{} and {last}", others.join(", "));
+        Defect::UnknownArchitecture { name, known }
     }
 }
 

@@ -55,8 +55,15 @@ struct RopeParameters {
     mscale_all_dim: Option<f64>,
 }
 
-/// The shape that a `config.json` describes, and whether its head is tied if it says so.
-pub(super) fn read(text: &str) -> Result<(Shape, Option<bool>), Defect> {
+/// What a `config.json` describes.
+pub(super) struct Described {
+    pub(super) shape: Shape,
+    pub(super) architecture: &'static Architecture,
+    /// Whether the head is the embedding, if it says so.
+    pub(super) tied: Option<bool>,
+}
+
+pub(super) fn read(text: &str) -> Result<Described, Defect> {
     let malformed = |error: serde_json::Error| Defect::Malformed(error.to_string());
     let whole: Value = serde_json::from_str(text).map_err(malformed)?;
     // A model that also sees or hears describes apart what it writes with.
@@ -80,14 +87,15 @@ pub(super) fn read(text: &str) -> Result<(Shape, Option<bool>), Defect> {
         context: config.max_position_embeddings,
         #[allow(clippy::cast_possible_truncation)] // the reference computes in float32
         norm_epsilon: config.rms_norm_eps as f32,
-        ..Shape::plain(architecture)
+        ..Shape::plain(architecture.name)
     };
     let own = |shape: &mut Shape| (architecture.from_config)(text, shape);
     let tied = whole.get("tie_word_embeddings").and_then(Value::as_bool);
-    Ok((
-        shape.checked(&config.rope()?, own)?,
-        config.tie_word_embeddings.or(tied),
-    ))
+    Ok(Described {
+        shape: shape.checked(&config.rope()?, own)?,
+        architecture,
+        tied: config.tie_word_embeddings.or(tied),
+    })
 }
 
 fn architecture(config: &Value) -> Result<&'static Architecture, Defect> {

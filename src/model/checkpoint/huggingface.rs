@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::config::Described;
 use super::plan::Plan;
 use super::{Checkpoint, HuggingFaceFiles, LanguageSource, config, files, names, safetensors};
 use crate::model::shown::shown;
@@ -17,12 +18,17 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
     if !config.exists() {
         return Err(Defect::NotAModel.at(path));
     }
-    let (shape, tied) = files::read_text(&config, LONGEST_CONFIG)
+    let Described {
+        shape,
+        architecture,
+        tied,
+    } = files::read_text(&config, LONGEST_CONFIG)
         .and_then(|text| config::read(&text))
         .map_err(|defect| defect.at(&config))?;
     let (directory, files) = safetensors::open(path)?;
     let plan = Plan {
         shape: &shape,
+        architecture,
         names: &names::HUGGING_FACE,
         directory: &directory,
         interleaved: false,

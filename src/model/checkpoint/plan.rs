@@ -3,11 +3,12 @@
 use super::names::Names;
 use super::stored::Directory;
 use crate::model::weights::RowOrder;
-use crate::model::{Defect, Layer, Linear, Shape, Tensor, Weights};
+use crate::model::{Architecture, Defect, Layer, Linear, Shape, Tensor, Weights};
 
 /// What a plan is made from.
 pub(super) struct Plan<'a> {
     pub(super) shape: &'a Shape,
+    pub(super) architecture: &'static Architecture,
     pub(super) names: &'a Names,
     pub(super) directory: &'a Directory,
     /// Q and K lie as GGUF's Llama converter interleaves them.
@@ -70,7 +71,7 @@ impl Plan<'_> {
             let bias = names
                 .bias
                 .map(name)
-                .filter(|bias| shape.architecture.biased || self.directory.contains_key(bias));
+                .filter(|bias| self.architecture.biased || self.directory.contains_key(bias));
             let mut bias = bias.map(|bias| self.vector(bias, rows)).transpose()?;
             if let Some(bias) = &mut bias {
                 bias.row_order = row_order;
@@ -86,7 +87,7 @@ impl Plan<'_> {
         };
         let head_norm = |suffix: Option<&str>| {
             suffix
-                .filter(|_| shape.architecture.head_norms)
+                .filter(|_| self.architecture.head_norms)
                 .map(|suffix| self.vector(name(suffix), shape.head_dim))
                 .transpose()
         };

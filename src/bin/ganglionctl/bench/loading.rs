@@ -16,7 +16,7 @@ use ganglion::engine;
 use serde::Serialize;
 
 use super::memory::available;
-use super::report::megabytes;
+use super::memory::megabytes;
 
 /// So long it waits between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -166,7 +166,7 @@ impl Loading {
         (load, watched): (Load, &Watched),
         disk: Option<f64>,
         cached: Option<Load>,
-        memory: engine::Memory,
+        memory: engine::MemoryUse,
     ) -> Self {
         let speed = load.gigabytes_per_second;
         let disk = disk.map(|bytes| bytes / 1e9);

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::context::Context;
 use super::loading::Loading;
-use super::memory::Resident;
+use super::memory::{Resident, megabytes};
 
 /// The keys are stable: scripts read them.
 #[derive(Debug, Serialize)]
@@ -82,9 +82,4 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
-}
-
-/// It rounds to the nearest 10^6.
-pub(super) fn megabytes(bytes: u64) -> u64 {
-    bytes.saturating_add(500_000) / 1_000_000
 }

@@ -6,6 +6,7 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use crate::failure::{Exit, OrFail as _, Outcome, failure};
+use crate::output;
 
 /// They begin a text of several lines, and end it.
 const QUOTES: &str = "\"\"\"";
@@ -65,7 +66,7 @@ impl Lines {
                     if !self.interactive() {
                         return Err(open);
                     }
-                    open.tell();
+                    output::tell_failure(&open);
                     return Ok(Typed::Interrupt);
                 }
                 other => return Ok(other),

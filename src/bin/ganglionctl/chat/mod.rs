@@ -73,7 +73,7 @@ async fn chat(bus: Option<String>, arguments: &Arguments) -> Outcome {
             if failure.exit == Exit::Ok || chat.conversation.connection.is_closed() {
                 return Err(failure);
             }
-            failure.tell();
+            output::tell_failure(&failure);
         }
     }
     // The daemon closes what a client leaves behind.

@@ -6,7 +6,7 @@ use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
 use zbus::Connection;
 
-use super::device::Account;
+use super::account::Account;
 use super::finding::Findings;
 use super::tree::Tree;
 use crate::client::info::text;

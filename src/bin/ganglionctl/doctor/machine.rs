@@ -10,7 +10,7 @@ use ganglion::engine::runner::Backend;
 use nix::unistd::{Uid, User};
 
 use super::board::Board;
-use super::device;
+use super::driver;
 use super::finding::Findings;
 use super::tree::Tree;
 use super::unit::Unit;
@@ -102,7 +102,7 @@ impl Machine {
             return Ok(self.assumed(backend));
         }
         let mut found = Findings::default();
-        device::open(backend, !self.nodes().is_empty(), &mut found).ok_or_else(|| {
+        driver::open(backend, !self.nodes().is_empty(), &mut found).ok_or_else(|| {
             let why = found.failed().unwrap_or_default();
             failure!(Unavailable, "{why}; sudo ganglionctl doctor says more")
         })

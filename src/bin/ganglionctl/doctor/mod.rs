@@ -3,12 +3,14 @@
 //! It changes nothing. As root it checks the device as the service's user within the unit's sandbox; else as
 //! whoever runs it, and says so.
 
+mod account;
 mod board;
 mod bus;
-mod device;
+mod driver;
 mod finding;
 mod machine;
 mod model;
+mod nodes;
 mod tree;
 pub(crate) mod unit;
 
@@ -24,7 +26,7 @@ use ganglion::engine::runner::Backend;
 
 use crate::failure::{Exit, Failure, OrFail as _, Outcome};
 use crate::output;
-use device::Account;
+use account::Account;
 use finding::Findings;
 pub(crate) use machine::Machine;
 use tree::Tree;
@@ -100,7 +102,7 @@ impl Machine {
         if expected {
             self.open_nodes(&Account::caller(&self.tree).user, found);
         }
-        device::open(backend, expected, found);
+        driver::open(backend, expected, found);
         match config {
             Ok(Config { model, .. }) => {
                 if let Some(path) = &model.path {
@@ -137,7 +139,7 @@ impl Machine {
         if self.is_live() {
             let mut driver = Findings::default();
             let expected = !self.nodes().is_empty();
-            site = device::open(backend, expected, &mut driver).unwrap_or(site);
+            site = driver::open(backend, expected, &mut driver).unwrap_or(site);
             match unit::run_inside(tree, file) {
                 Ok(inside) => found.0.extend(inside),
                 Err(why) => {

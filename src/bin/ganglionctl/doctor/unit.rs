@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::device::Account;
+use super::account::Account;
 use super::finding::{Finding, Findings};
 use super::tree::Tree;
 

@@ -9,7 +9,6 @@ mod keys;
 use clap::{Command, CommandFactory as _, Parser, ValueEnum};
 use clap_mangen::Man;
 
-use crate::arguments::Cli;
 use crate::chat;
 use crate::failure::{EXIT_CODES, Outcome};
 use crate::output;
@@ -32,7 +31,8 @@ enum Page {
     Interfaces,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+/// `command` is the whole command line.
+pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
     let page = match arguments.page {
         Page::Gangliond => include_str!("gangliond.8")
             .replace(
@@ -45,8 +45,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             )
             .replace(".\\\" @fields\n", &list(ganglion::journal::FIELDS)),
         Page::Ganglionctl => include_str!("ganglionctl.1")
-            .replace(".\\\" @options\n", &options(Cli::command()))
-            .replace(".\\\" @verbs\n", &verbs())
+            .replace(".\\\" @options\n", &options(command.clone()))
+            .replace(".\\\" @verbs\n", &verbs(command))
             .replace(
                 ".\\\" @chat\n",
                 &format!("{}.PP\n{}\n", list(chat::COMMANDS), text(chat::REST)),
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     output::print(&page.replace("@VERSION@", env!("CARGO_PKG_VERSION")))
 }
 
-fn verbs() -> String {
+fn verbs(command: &Command) -> String {
     fn describe(name: &str, command: &Command) -> String {
         let about = command.get_long_about().or(command.get_about());
         let about = about.map(ToString::to_string).unwrap_or_default();
@@ -73,7 +73,6 @@ fn verbs() -> String {
         let below = verbs.map(|verb| describe(&format!("{name} {}", verb.get_name()), verb));
         own + &below.collect::<String>()
     }
-    let command = Cli::command();
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
     let verbs = verbs.map(|verb| describe(&format!("ganglionctl {}", verb.get_name()), verb));
     verbs.collect()

@@ -6,6 +6,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::doctor::unit::NAME;
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
+use crate::output;
 
 /// Whether it runs, or is about to.
 pub(super) fn runs() -> bool {
@@ -48,7 +49,7 @@ impl Drop for Held {
             Ok(())
         });
         if let Err(failure) = queued {
-            failure.tell();
+            output::tell_failure(&failure);
         }
         let _ = self.signals.thread_unblock();
     }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::reader::{LONGEST_NAME, LONGEST_TOKEN, LONGEST_VALUE, MOST_ITEMS, Reader};
-use super::vocabulary;
 use crate::model::Defect;
 
 /// Shorter arrays may have a value for each layer.
@@ -23,7 +22,13 @@ pub(super) enum Value {
 }
 
 impl Value {
-    fn read(reader: &mut Reader<'_>, kind: u32, key: &str) -> Result<Self, Defect> {
+    /// Long arrays are passed over but for those that are `wanted`.
+    fn read(
+        reader: &mut Reader<'_>,
+        kind: u32,
+        key: &str,
+        wanted: &[&str],
+    ) -> Result<Self, Defect> {
         Ok(match kind {
             0 => Self::Unsigned(u8::from_le_bytes(reader.bytes(key)?).into()),
             1 => Self::Signed(i8::from_le_bytes(reader.bytes(key)?).into()),
@@ -40,7 +45,7 @@ impl Value {
                 }
             },
             8 => Self::String(reader.string(key, LONGEST_VALUE)?),
-            9 => Self::read_array(reader, key)?,
+            9 => Self::read_array(reader, key, wanted.contains(&key))?,
             10 => Self::Unsigned(reader.u64(key)?),
             11 => Self::Signed(i64::from_le_bytes(reader.bytes(key)?)),
             12 => Self::Float(f64::from_le_bytes(reader.bytes(key)?)),
@@ -52,7 +57,7 @@ impl Value {
         })
     }
 
-    fn read_array(reader: &mut Reader<'_>, key: &str) -> Result<Self, Defect> {
+    fn read_array(reader: &mut Reader<'_>, key: &str, is_read: bool) -> Result<Self, Defect> {
         let kind = reader.u32(key)?;
         let item_bytes: u64 = match kind {
             0 | 1 | 7 => 1,
@@ -66,7 +71,6 @@ impl Value {
             }
         };
         let count = reader.count(key, item_bytes, MOST_ITEMS)?;
-        let is_read = vocabulary::ARRAYS.contains(&key);
         // Not reserved ahead: a count that lies is found out before much has been pushed.
         Ok(match kind {
             8 if is_read => Self::Strings(
@@ -112,12 +116,16 @@ impl Value {
 pub(super) struct Metadata(HashMap<String, Value>);
 
 impl Metadata {
-    pub(super) fn read(reader: &mut Reader<'_>, count: usize) -> Result<Self, Defect> {
+    pub(super) fn read(
+        reader: &mut Reader<'_>,
+        count: usize,
+        wanted: &[&str],
+    ) -> Result<Self, Defect> {
         let mut values = HashMap::new();
         for _ in 0..count {
             let key = reader.string("a metadata key", LONGEST_NAME)?;
             let kind = reader.u32(&key)?;
-            let value = Value::read(reader, kind, &key)?;
+            let value = Value::read(reader, kind, &key, wanted)?;
             if values.contains_key(&key) {
                 return Err(Defect::Malformed(format!("{key} is there twice")));
             }

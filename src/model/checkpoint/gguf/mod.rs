@@ -45,6 +45,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
     let mut shape = shape::read(&metadata, architecture, vocabulary)?;
     let plan = Plan {
         shape: &shape,
+        architecture,
         names: &names::GGUF,
         directory: &directory,
         interleaved: architecture.interleaved,
@@ -101,7 +102,7 @@ fn read_head(reader: &mut Reader<'_>, file_len: u64) -> Result<(Metadata, Direct
     // The fewest bytes of a tensor's info and of a key with its value.
     let tensors = reader.count("the number of tensors", 24, MOST_TENSORS)?;
     let keys = reader.count("the number of metadata keys", 13, MOST_KEYS)?;
-    let metadata = Metadata::read(reader, keys)?;
+    let metadata = Metadata::read(reader, keys, &vocabulary::ARRAYS)?;
     if let Some(parts) = metadata.size("split.count")?.filter(|parts| *parts > 1) {
         let allowed = "join the parts with llama-gguf-split --merge";
         return Err(Defect::bad_value("split.count", parts, allowed));

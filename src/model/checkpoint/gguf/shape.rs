@@ -98,7 +98,7 @@ pub(super) fn read(
                 .number("final_logit_softcapping")?
                 .filter(|cap| *cap != 0.0),
         },
-        ..Shape::plain(architecture)
+        ..Shape::plain(architecture.name)
     };
     shape.checked(&own.rope()?, |shape| (architecture.from_gguf)(&own, shape))
 }

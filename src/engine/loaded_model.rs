@@ -1,9 +1,9 @@
-//! A model as it is served: its runner, its language, and what is told of it. Made from settings by whatever thread;
+//! A model that is loaded: its runner, its language, and what is told of it. Made from settings by whatever thread;
 //! who waits for it is not known here.
 
 use std::path::PathBuf;
 
-use super::load::LoadError;
+use super::load_error::LoadError;
 use super::runner::{self, Runner};
 use super::{Codec, ModelInfo, Phase, Status};
 use crate::graph::Mode;
@@ -28,7 +28,7 @@ pub(super) struct Recipe {
 
 /// What it takes to put other settings in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Transition {
     Nothing,
     /// The decode graph is recorded in another way.
     Mode,
@@ -44,7 +44,7 @@ impl Recipe {
     }
 
     /// From these to `next`.
-    pub(super) fn step_to(&self, next: &Self) -> Step {
+    pub(super) fn transition_to(&self, next: &Self) -> Transition {
         let (is, to_be) = (&self.settings.runner, &next.settings.runner);
         let mut alike = next.settings.clone();
         // Asked only while a model is loaded: it counts for the next one.
@@ -52,14 +52,14 @@ impl Recipe {
         alike.runner.graph.mode = is.graph.mode;
         let replaced = self.files.is_none() || self.files != next.files;
         if replaced || self.settings != alike {
-            Step::Load
+            Transition::Load
         } else if is.graph.mode == to_be.graph.mode {
-            Step::Nothing
+            Transition::Nothing
         } else if to_be.graph.mode == Mode::Full && to_be.graph.record_at_start {
             // No request is to pay for a recording: all is recorded before the first.
-            Step::Load
+            Transition::Load
         } else {
-            Step::Mode
+            Transition::Mode
         }
     }
 }
@@ -74,14 +74,14 @@ pub(super) enum Loading {
 
 /// A loaded model, in force or not yet.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct LoadedModel {
     pub(super) runner: Runner,
     pub(super) codec: Codec,
     pub(super) recipe: Recipe,
     info: ModelInfo,
 }
 
-impl Served {
+impl LoadedModel {
     /// Loads it; `tell` hears how that gets on.
     pub(super) fn load(
         settings: &Settings,
@@ -110,7 +110,7 @@ impl Served {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let info = ModelInfo {
             name: checkpoint.name.clone(),
-            architecture: format!("{:?}", shape.architecture).to_lowercase(),
+            architecture: shape.architecture.to_owned(),
             path: settings.model.display().to_string(),
             layers: count(shape.layers),
             hidden: count(shape.hidden),
@@ -151,15 +151,16 @@ mod tests {
             Settings { model, runner }
         };
         let step = |from: fn(&mut runner::Settings), to: fn(&mut runner::Settings)| {
-            Recipe::of(&settings(from)).step_to(&Recipe::of(&settings(to)))
+            Recipe::of(&settings(from)).transition_to(&Recipe::of(&settings(to)))
         };
-        assert_eq!(step(|_| (), |_| ()), Step::Nothing);
-        assert_eq!(step(|_| (), |to| to.reserve += 1), Step::Nothing);
+        assert_eq!(step(|_| (), |_| ()), Transition::Nothing);
+        assert_eq!(step(|_| (), |to| to.reserve += 1), Transition::Nothing);
+        let another = step(|_| (), |to| to.kv_memory = runner::KvMemory::Auto);
+        assert_eq!(another, Transition::Load);
         assert_eq!(
-            step(|_| (), |to| to.kv_memory = runner::KvMemory::Auto),
-            Step::Load
+            step(|_| (), |to| to.graph.mode = Mode::Full),
+            Transition::Mode
         );
-        assert_eq!(step(|_| (), |to| to.graph.mode = Mode::Full), Step::Mode);
 
         let recorded = |to: &mut runner::Settings| {
             to.graph.mode = Mode::Full;
@@ -169,7 +170,7 @@ mod tests {
             to.graph.mode = Mode::Piecewise;
             to.graph.record_at_start = true;
         };
-        assert_eq!(step(segments, recorded), Step::Load);
-        assert_eq!(step(recorded, segments), Step::Mode);
+        assert_eq!(step(segments, recorded), Transition::Load);
+        assert_eq!(step(recorded, segments), Transition::Mode);
     }
 }

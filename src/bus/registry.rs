@@ -1,11 +1,15 @@
-//! What each connection owns: its sessions and requests. A connection that leaves loses all of it at once.
+//! The connections that own something, and what: their sessions and requests. A connection that leaves loses all of it at
+//! once.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use zbus::message::Header;
+
 use super::authorize::Caller;
-use crate::engine::{Cancel, SessionId};
+use crate::engine::SessionId;
 
 /// Finished requests of one connection that can still be asked for their result.
 const FINISHED: usize = 16;
@@ -14,7 +18,8 @@ const FINISHED: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Belongings {
     pub(super) sessions: HashSet<SessionId>,
-    pub(super) running: HashMap<u64, Asked>,
+    /// Each with the call that made it: a serial, of the caller's own counting.
+    pub(super) running: HashMap<u64, u32>,
     /// Oldest first, with the time until which they are kept.
     pub(super) finished: VecDeque<(u64, Instant)>,
 }
@@ -25,47 +30,44 @@ impl Belongings {
     }
 }
 
-/// A request, by the call that made it.
-#[derive(Debug)]
-pub(super) struct Asked {
-    /// The call's serial, of the caller's own counting.
-    pub(super) call: u32,
-    pub(super) cancel: Cancel,
-}
-
 /// The belongings of all connections.
-#[derive(Debug, Default)]
-pub(super) struct Owned {
+#[derive(Debug)]
+pub(super) struct Registry {
     by_caller: Mutex<HashMap<Caller, Belongings>>,
+    newcomers: UnboundedSender<Caller>,
 }
 
-/// Whether the connection owned anything before. If not, its leaving may have gone unnoticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub(super) enum Known {
-    Before,
-    Newly,
-}
-
-impl Owned {
-    pub(super) fn add_session(&self, caller: &Caller, session: SessionId) -> Known {
-        self.add(caller, |belongings| {
-            belongings.sessions.insert(session);
-        })
+impl Registry {
+    /// And the connections that own something and have owned nothing before: the bus may have told that they left before
+    /// they did.
+    pub(super) fn new() -> (Self, UnboundedReceiver<Caller>) {
+        let (newcomers, come) = mpsc::unbounded_channel();
+        let new = Self {
+            by_caller: Mutex::default(),
+            newcomers,
+        };
+        (new, come)
     }
 
-    pub(super) fn add_request(&self, caller: &Caller, id: u64, asked: Asked) -> Known {
+    pub(super) fn add_session(&self, caller: &Caller, session: SessionId) {
         self.add(caller, |belongings| {
-            belongings.running.insert(id, asked);
-        })
+            belongings.sessions.insert(session);
+        });
+    }
+
+    /// A request, by the call that has made it.
+    pub(super) fn add_request(&self, caller: &Caller, id: u64, call: &Header<'_>) {
+        let call = call.primary().serial_num().get();
+        self.add(caller, |belongings| {
+            belongings.running.insert(id, call);
+        });
     }
 
     /// The running request that a call has made.
-    pub(super) fn asked_by(&self, caller: &Caller, call: u32) -> Option<(u64, Cancel)> {
+    pub(super) fn asked_by(&self, caller: &Caller, call: u32) -> Option<u64> {
         let callers = self.lock();
         let mut running = callers.get(caller)?.running.iter();
-        let (id, asked) = running.find(|(_, asked)| asked.call == call)?;
-        Some((*id, asked.cancel.clone()))
+        running.find(|(_, of)| **of == call).map(|(id, _)| *id)
     }
 
     pub(super) fn remove_session(&self, caller: &Caller, session: SessionId) {
@@ -111,15 +113,13 @@ impl Owned {
         std::mem::take(&mut *self.lock()).into_values()
     }
 
-    fn add(&self, caller: &Caller, change: impl FnOnce(&mut Belongings)) -> Known {
+    fn add(&self, caller: &Caller, change: impl FnOnce(&mut Belongings)) {
         let mut callers = self.lock();
-        let known = if callers.contains_key(caller) {
-            Known::Before
-        } else {
-            Known::Newly
-        };
+        if !callers.contains_key(caller) {
+            // Where nobody listens the connection to the bus has ended, and everyone has left.
+            let _ = self.newcomers.send(caller.clone());
+        }
         change(callers.entry(caller.clone()).or_default());
-        known
     }
 
     fn change<T>(&self, caller: &Caller, change: impl FnOnce(&mut Belongings) -> T) -> Option<T> {

@@ -1,0 +1,28 @@
+//! The holds of background work that last, each with the connection whose it is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::authorize::Caller;
+
+/// Those that last: each connection's, which ends when its sender is dropped.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holds(Arc<Mutex<HashMap<Caller, oneshot::Sender<()>>>>);
+
+impl Holds {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Caller, oneshot::Sender<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection has left.
+    pub(super) fn leave(&self, caller: &Caller) {
+        self.lock().remove(caller);
+    }
+
+    /// The bus is lost, and everyone with it.
+    pub(super) fn lose(&self) {
+        self.lock().clear();
+    }
+}

@@ -1,0 +1,94 @@
+//! What a launch needs besides its operation, and where what it names lies.
+
+use super::kernels::Kernels;
+use super::memory::{Part, Slots, Weight};
+use super::narrow;
+use super::pages::Pages;
+use crate::device::{Places, Tiles};
+use crate::graph::Trace;
+use crate::tape::{KvInfo, Slot, Tape, WeightId};
+
+/// Threads of a block of every kernel but `choose`.
+pub(super) const THREADS: u32 = 256;
+/// Blocks of `choose.cu` for a row.
+pub(super) const CHOOSE_BLOCKS: u32 = 64;
+
+/// Addresses that never change.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Addresses {
+    pub(super) conversations: u64,
+    pub(super) tables: u64,
+    /// Of a step.
+    pub(super) rows: u64,
+    /// A command, whose row is the prompt's, then tokens.
+    pub(super) prompt: u64,
+    pub(super) sequence: u64,
+    pub(super) angles: u64,
+    /// Bytes from one table of angles to the next.
+    pub(super) angles_pitch: u64,
+    pub(super) arrivals: u64,
+    pub(super) best: u64,
+    pub(super) masks: u64,
+    /// Of one conversation's mask.
+    pub(super) mask_words: u32,
+    /// In pinned memory: commands of steps, chosen tokens and how probable they are, the host's tables.
+    pub(super) steps: u64,
+    pub(super) tokens: u64,
+    pub(super) scores: u64,
+    pub(super) host_tables: u64,
+}
+
+/// All that a launch needs; nothing here changes while a tape runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work<'a> {
+    pub(super) kernels: &'a Kernels,
+    pub(super) multiprocessors: u32,
+    pub(super) weights: &'a [Weight],
+    pub(super) slots: &'a Slots,
+    pub(super) addresses: &'a Addresses,
+    pub(super) pages: &'a Pages,
+    pub(super) kv: KvInfo,
+}
+
+impl Work<'_> {
+    /// The places that its launches share, by name.
+    pub(super) fn places(&self, tape: &Tape, trace: &mut Trace) {
+        for (index, info) in tape.slots.iter().enumerate() {
+            trace.place(info.name, self.slot(Slot(index)));
+        }
+        trace.place("normed", self.slots.normed());
+        trace.place("sums", self.slots.sums());
+        trace.place("partials", self.slots.partials());
+        trace.place("conversations", self.addresses.conversations);
+        trace.place("tables", self.addresses.tables);
+        trace.place("angles", self.addresses.angles);
+    }
+
+    pub(super) fn places_of(&self, step: bool) -> Places {
+        let at = self.addresses;
+        Places {
+            conversations: at.conversations,
+            tables: at.tables,
+            rows: if step { at.rows } else { at.prompt },
+            pages: narrow(self.kv.pages_each()),
+            step: step.into(),
+        }
+    }
+
+    pub(super) fn slot(&self, slot: Slot) -> u64 {
+        self.slots.address(slot)
+    }
+
+    pub(super) fn vector(&self, id: WeightId) -> u64 {
+        self.weights[id.0].vector()
+    }
+
+    pub(super) fn parts(&self, id: WeightId) -> &[Part] {
+        self.weights[id.0].parts()
+    }
+
+    /// A matrix that fits a chunk, as all but embeddings and heads do.
+    pub(super) fn whole(&self, id: WeightId) -> Tiles {
+        self.parts(id)[0].tiles
+    }
+}

@@ -1,0 +1,41 @@
+//! What the engine thread is asked: a turn, or something between two steps.
+
+use tokio::sync::oneshot;
+
+use super::replacement::Replacement;
+use super::{RequestError, SessionId, Turn};
+use crate::graph::Mode;
+
+/// What the engine thread does next.
+#[derive(Debug)]
+pub enum Command {
+    Turn(Box<Turn>),
+    Control(Control),
+}
+
+/// What is done between two steps, whatever runs.
+#[derive(Debug)]
+pub enum Control {
+    /// A session has closed: its KV is free.
+    Forget(SessionId),
+    /// Turns of a session were taken back: only so many of its tokens count.
+    Rewind { session: SessionId, keep: usize },
+    /// Drop the decode graph.
+    ResetGraph(oneshot::Sender<Result<(), RequestError>>),
+    /// The decode graph in DOT.
+    DumpGraph(oneshot::Sender<Result<String, RequestError>>),
+    /// Record steps in another way.
+    SetMode(Mode, oneshot::Sender<Result<(), String>>),
+    /// Another model takes the place of the one that runs.
+    Replace(Box<Replacement>),
+}
+
+impl Control {
+    /// The session that it takes back turns of.
+    pub(super) const fn rewinds(&self) -> Option<SessionId> {
+        match self {
+            Self::Rewind { session, .. } => Some(*session),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! One request among all, as long as it lasts: whoever drops it, whatever the reason, ends it.
+
+use std::sync::Arc;
+
+use super::requests::Cancel;
+use super::shared::Shared;
+
+/// Ends with the request.
+#[derive(Debug)]
+pub(super) struct Registration {
+    shared: Arc<Shared>,
+    id: u64,
+    cancel: Cancel,
+}
+
+impl Registration {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        let id = shared.requests.id();
+        Self {
+            shared: shared.clone(),
+            id,
+            cancel: shared.requests.begin(id),
+        }
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// From now on it counts among those that wait or are answered.
+    pub(super) fn accept(&self) {
+        self.shared.requests.accept(self.id);
+        self.shared.publish(|_| ());
+    }
+
+    /// What is told from now on counts it no more.
+    pub(super) fn end(&self) -> bool {
+        self.shared.requests.end(self.id)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if self.end() {
+            self.shared.publish(|_| ());
+        }
+    }
+}

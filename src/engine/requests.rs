@@ -1,0 +1,86 @@
+//! The requests of this process, each registered once, from its call to its end.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Marks one request as cancelled, from any thread.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Debug)]
+struct Request {
+    cancel: Cancel,
+    /// It waits for the engine thread, or that is at it; what is only being encoded may still be refused.
+    accepted: bool,
+}
+
+/// All that have begun and not ended.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    by_id: Mutex<HashMap<u64, Request>>,
+    /// Ids that were given.
+    ids: AtomicU64,
+}
+
+impl Requests {
+    /// An id that nothing else in this process has.
+    pub(super) fn id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn begin(&self, id: u64) -> Cancel {
+        let cancel = Cancel::default();
+        let request = Request {
+            cancel: cancel.clone(),
+            accepted: false,
+        };
+        self.lock().insert(id, request);
+        cancel
+    }
+
+    pub(super) fn accept(&self, id: u64) {
+        if let Some(request) = self.lock().get_mut(&id) {
+            request.accepted = true;
+        }
+    }
+
+    /// It is to end at its next token; one that has ended stays as it is.
+    pub(super) fn cancel(&self, id: u64) {
+        if let Some(request) = self.lock().get(&id) {
+            request.cancel.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// Returns whether it was counted so far.
+    pub(super) fn end(&self, id: u64) -> bool {
+        let request = self.lock().remove(&id);
+        request.is_some_and(|request| request.accepted)
+    }
+
+    /// Those that wait for the engine thread, or that it is at.
+    pub(super) fn accepted(&self) -> Vec<u64> {
+        let requests = self.lock();
+        let accepted = requests.iter().filter(|(_, request)| request.accepted);
+        accepted.map(|(id, _)| *id).collect()
+    }
+
+    /// How many these are.
+    pub(super) fn count(&self) -> usize {
+        self.lock()
+            .values()
+            .filter(|request| request.accepted)
+            .count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Request>> {
+        // Every change is complete before anything could panic.
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,125 @@
+//! What callers, their turns and the engine thread share: the sessions, the model's encoder, what is told and what is in
+//! force. Who waits for that thread is in `queue`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use super::encoder::{Encoder, Rules};
+use super::encoders::Encoders;
+use super::live::Live;
+use super::loaded_model::Recipe;
+use super::progress::Progress;
+use super::requests::Requests;
+use super::session::Sessions;
+use super::status::{State, Status};
+use super::waits::Pace;
+use super::{Limits, Refusal};
+use crate::tools::Formats;
+
+/// State that callers and the engine thread share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    sessions: Mutex<Sessions>,
+    limits: Mutex<Limits>,
+    /// In which models call tools.
+    formats: Mutex<Arc<Formats>>,
+    pub(super) encoders: Encoders,
+    /// Present once a model is loaded.
+    encoder: Mutex<Option<Arc<Encoder>>>,
+    /// What that model was made from; a script has none.
+    recipe: Mutex<Option<Recipe>>,
+    status: watch::Sender<Status>,
+    pub(super) live: Live,
+    pub(super) pace: Pace,
+    pub(super) progress: Progress,
+    pub(super) requests: Requests,
+}
+
+impl Shared {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            sessions: Mutex::default(),
+            limits: Mutex::new(limits),
+            formats: Mutex::default(),
+            encoders: Encoders::default(),
+            encoder: Mutex::default(),
+            recipe: Mutex::default(),
+            status: watch::Sender::new(Status::default()),
+            live: Live::default(),
+            pace: Pace::default(),
+            progress: Progress::default(),
+            requests: Requests::default(),
+        }
+    }
+
+    /// The formats in which models call tools, from now on.
+    pub(super) fn set_formats(&self, formats: Formats) {
+        let mut known = self.formats.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Arc::new(formats);
+    }
+
+    /// What is told, and every change of it.
+    pub(super) fn status(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn limits(&self) -> MutexGuard<'_, Limits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What prompts and answers are held to.
+    pub(super) fn rules(&self) -> Rules {
+        let formats = self.formats.lock().unwrap_or_else(PoisonError::into_inner);
+        Rules {
+            grammar: self.limits().grammar,
+            formats: formats.clone(),
+        }
+    }
+
+    pub(super) fn encoder(&self) -> MutexGuard<'_, Option<Arc<Encoder>>> {
+        self.encoder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn recipe(&self) -> MutexGuard<'_, Option<Recipe>> {
+        self.recipe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.status.borrow().state.clone()
+    }
+
+    /// Whether requests are accepted.
+    pub(super) fn accepting(&self) -> Result<(), Refusal> {
+        let status = self.status.borrow();
+        match status.state {
+            State::Loading | State::Ready => Ok(()),
+            State::Failed => Err(Refusal::NotReady(status.detail.clone())),
+            State::Stopping => Err(Refusal::NotReady("the daemon is stopping".into())),
+        }
+    }
+
+    /// Why the queue is closed: what everyone was told, or else its engine has ended by itself.
+    pub(super) fn closed(&self) -> Refusal {
+        let ended = || Refusal::NotReady("the engine has ended; the service restarts it".into());
+        self.accepting().err().unwrap_or_else(ended)
+    }
+
+    /// Bytes of memory that the model in force takes.
+    pub(super) fn held(&self) -> u64 {
+        let memory = self.status.borrow().memory;
+        memory.weights + memory.kv + memory.activations
+    }
+
+    /// Changes what is told. How many requests there are is counted each time.
+    pub(super) fn publish(&self, change: impl FnOnce(&mut Status)) {
+        self.status.send_modify(|status| {
+            change(status);
+            status.queue_length = u32::try_from(self.requests.count()).unwrap_or(u32::MAX);
+        });
+    }
+}
