@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::engine::{
     ControlGroups, LoadError, MemoryRefusal, ReplaceError, Replaced, State, channel, worker,
 };
@@ -10,6 +10,33 @@ use ganglion::model::Checkpoint;
 
 use crate::support::daemon::LIMITS;
 use crate::support::tiny_gguf;
+
+/// Where no memory is named, the cache takes as many pages as there is room for, between one conversation and four.
+#[test]
+fn room_decides_how_many_pages_the_cache_has() {
+    let system = System::new();
+    let load = |kilobytes: u64| {
+        system.has(kilobytes);
+        let settings = Settings {
+            kv_memory: KvMemory::Auto,
+            ..system.settings(1024)
+        };
+        Runner::load(&system.checkpoint, &settings, &mut |_, _| {})
+    };
+    let full = load(1 << 20).expect("there is plenty").memory();
+    let others = full.weights + full.activations + (4 << 20);
+    let kilobytes = |kv: u64| (others + kv) / 1024;
+    let half = load(kilobytes(full.kv / 2)).expect("for two").memory();
+    assert!(half.kv > full.kv / 3 && half.kv <= full.kv / 2, "{half:?}");
+    let one = load(kilobytes(full.kv / 4) + 8).expect("for one").memory();
+    assert!(one.kv >= full.kv / 4 && one.kv < full.kv / 3, "{one:?}");
+    let Err(LoadError::Memory(MemoryRefusal::Memory { largest, .. })) =
+        load(kilobytes(full.kv / 8) + 8)
+    else {
+        panic!("less than one conversation fits");
+    };
+    assert!((256..1024).contains(&largest), "{largest}");
+}
 
 /// A system of its own.
 struct System {

@@ -132,8 +132,8 @@ fn admit(
     let choices = settings.kv_memory.choices(full);
     let kv = choices.map_or(full, |choices| {
         let fits = |pages| {
-            let taken = takes(KvInfo { pages, ..full });
-            taken.is_some_and(|taken| budget.holds(taken.bytes()))
+            let fewer = takes(KvInfo { pages, ..full });
+            fewer.is_some_and(|footprint| budget.holds(footprint.bytes()))
         };
         let pages = greatest(choices.end() + 1, fits).max(*choices.start());
         KvInfo { pages, ..full }

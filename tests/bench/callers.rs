@@ -1,5 +1,5 @@
 //! How many callers are served at once: tokens a second of 1, 2, 4 and 8 of them together, how long a short question waits
-//! beside long answers, and what a long prompt does to those who are answered.
+//! beside long answers, what a long prompt does to those who are answered, and what a beginning costs that is held already.
 //!
 //! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example callers -- MODEL
 //! [cpu|cuda]`. It prints figures, and how many answers are as those of each caller alone; it judges nothing.
@@ -99,6 +99,18 @@ async fn measure(model: PathBuf, backend: Backend) {
         };
         show(what, gaps);
     }
+
+    println!("\nfirst token after about 1500 tokens of rules, ms");
+    let rules = "all work and no play ".repeat(300);
+    for (what, question) in [
+        ("read", "Who works?"),
+        ("held for another session", "Who plays?"),
+    ] {
+        let rules = Message::new(Role::System, rules.clone());
+        let question = Message::new(Role::User, question.to_owned());
+        let heard = hear(&engine, 40, vec![rules, question], 1, Priority::Normal).await;
+        println!("{what:<44}{:>8.1}", heard.first.as_secs_f64() * 1e3);
+    }
     engine.close();
 }
 
@@ -134,11 +146,21 @@ async fn say(
     max_tokens: usize,
     priority: Priority,
 ) -> Heard {
+    let question = Message::new(Role::User, question.to_owned());
+    hear(engine, user, vec![question], max_tokens, priority).await
+}
+
+async fn hear(
+    engine: &Handle,
+    user: u32,
+    messages: Vec<Message>,
+    max_tokens: usize,
+    priority: Priority,
+) -> Heard {
     let client = Client {
         name: format!(":1.{user}").into(),
         user,
     };
-    let message = Message::new(Role::User, question.to_owned());
     let sampling = Parameters {
         temperature: if user % 2 == 1 { 0.8 } else { 0.0 },
         repetition_penalty: 1.1,
@@ -150,7 +172,7 @@ async fn say(
         ..Options::new(max_tokens, sampling)
     };
     let begun = Instant::now();
-    let asked = engine.generate(client, vec![message], options).await;
+    let asked = engine.generate(client, messages, options).await;
     let mut ticket = asked.expect("it is accepted");
     let (mut text, mut first, mut last, mut gaps) = (String::new(), None, begun, Vec::new());
     loop {
