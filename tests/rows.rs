@@ -4,10 +4,12 @@
 use std::path::Path;
 
 use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
-use ganglion::kv::Owner;
+use ganglion::kv::{Owner, Reuse};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::{Mask, Parameters, Scored};
 use ganglion::tape::{Ending, KvType};
+
+use crate::support::restored;
 
 const PROMPTS: [u32; 8] = [1, 2, 9, 63, 64, 65, 100, 130];
 const TOGETHER: [&[usize]; 5] = [
@@ -206,6 +208,27 @@ fn a_guided_conversation_waits_for_its_mask() {
         longer.starts_with(&beside),
         "nor does it for who runs beside"
     );
+}
+
+/// Whoever has lost its pages, or began in another's, goes on with the bits that it would have had.
+#[test]
+fn a_conversation_that_is_restored_or_shares_its_beginning_has_the_bits_of_one_that_is_not() {
+    for kv_type in KvType::ALL {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
+        let checkpoint = Checkpoint::open(&model).expect("the golden models open");
+        let settings = Settings {
+            backend: Backend::Cpu,
+            kv_type,
+            context: restored::CONTEXT,
+            rows: 8,
+            reuse: Reuse::Exact,
+            threads: 2,
+            ..Settings::default()
+        };
+        let runner = Runner::load(&checkpoint, &settings, &mut |_, _| {});
+        let held = restored::hold(&mut runner.expect("it fits"));
+        held.unwrap_or_else(|differs| panic!("{} cache: {differs}", kv_type.name()));
+    }
 }
 
 fn hold(kv_type: KvType) {

@@ -6,6 +6,8 @@ mod lifecycle;
 mod long;
 mod modes;
 mod reload;
+#[path = "../support/restored.rs"]
+mod restored;
 mod rows;
 mod smoke;
 

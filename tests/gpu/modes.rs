@@ -9,7 +9,7 @@ use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{Ending, GraphOptions};
+use ganglion::tape::{Ending, GraphOptions, STEP_ROWS};
 
 use super::Types;
 
@@ -137,15 +137,28 @@ fn takes_over(way: &mut Way) -> Result<(), Box<dyn Error>> {
 pub(crate) fn load(
     model: &Path,
     backend: Backend,
+    types: Types,
+    recorded: (Mode, usize),
+    conversations: usize,
+) -> Result<Runner, Box<dyn Error>> {
+    let rows = conversations.min(STEP_ROWS);
+    load_with(model, backend, types, recorded, (conversations, rows))
+}
+
+/// The same with pages for so many conversations, and steps of so many rows.
+pub(crate) fn load_with(
+    model: &Path,
+    backend: Backend,
     (activations, kv_type): Types,
     (mode, prefill_chunk): (Mode, usize),
-    slots: usize,
+    (conversations, rows): (usize, usize),
 ) -> Result<Runner, Box<dyn Error>> {
     let settings = Settings {
         backend,
         kv_type,
         context: 256,
-        kv_memory: KvMemory::Conversations(slots),
+        kv_memory: KvMemory::Conversations(conversations),
+        rows,
         prefill_chunk,
         graph: GraphOptions {
             mode,

@@ -9,10 +9,11 @@ use ganglion::engine::runner::{Backend, Runner};
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::sampler::{Mask, Parameters};
-use ganglion::tape::Ending;
+use ganglion::tape::{Ending, STEP_ROWS};
 
 use super::Types;
-use super::modes::load;
+use super::modes::{load, load_with};
+use super::restored;
 
 const STEPS: usize = 48;
 const PROMPTS: [usize; 8] = [1, 2, 9, 63, 64, 65, 130, 200];
@@ -44,6 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
                 let outcome = compare(Path::new(model), backend, types, mode).and_then(|said| {
                     forced(Path::new(model), backend, types, mode)?;
                     guided(Path::new(model), backend, types, mode)?;
+                    restored(Path::new(model), backend, types, mode)?;
                     Ok(said)
                 });
                 passed &= outcome.is_ok();
@@ -217,6 +219,18 @@ fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
         return Err(format!("{:?} in time, {:?} late", runs[0], runs[1]).into());
     }
     Ok(())
+}
+
+/// Holds a conversation that has lost its pages to one that has not, and one that began in another's to one of its own.
+fn restored(
+    model: &Path,
+    backend: Backend,
+    types: Types,
+    mode: Mode,
+) -> Result<(), Box<dyn Error>> {
+    // Of eight rows, with pages for one conversation.
+    let mut runner = load_with(model, backend, types, (mode, 64), (1, STEP_ROWS))?;
+    Ok(restored::hold(&mut runner)?)
 }
 
 /// Begins all conversations, half of them greedy, and returns where they lie.

@@ -14,6 +14,7 @@ pub(crate) mod plain;
 pub(crate) mod private_bus;
 pub(crate) mod process;
 pub(crate) mod refusals;
+pub(crate) mod restored;
 pub(crate) mod served;
 pub(crate) mod signals;
 pub(crate) mod stream;
