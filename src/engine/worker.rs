@@ -146,6 +146,8 @@ impl Worker<'_> {
         let Some(replacement) = self.replacement.take() else {
             return;
         };
+        // What is still to be shown is of the model from before.
+        self.show(&[], 0);
         if let Some(encoder) = replacement.take_place(self.inbox, &mut self.runner) {
             self.encoder = encoder;
             self.slices = Slices::default();
