@@ -92,14 +92,14 @@ impl Cache {
             .or(continued);
         let id = before.as_ref().map_or(self.turns, |one| one.first_turn);
 
-        let last = self.entries[self.active];
+        let before_it = self.entries[self.active];
         let bereft = owner.is_some_and(|owner| self.bereft.remove(&owner));
-        let same = before
-            .as_ref()
-            .filter(|one| last == Some(one.first_turn) && (one.owner, one.user) == (owner, user));
+        let same = before.as_ref().filter(|one| {
+            before_it == Some(one.first_turn) && (one.owner, one.user) == (owner, user)
+        });
         let change = match same {
             _ if bereft => Change::Restored,
-            _ if last.is_none() => Change::NewTurn,
+            _ if before_it.is_none() => Change::NewTurn,
             None => Change::Switched,
             Some(same) => match same.shared(user, prompt) {
                 kept if kept == same.tokens.len() => Change::NewTurn,
@@ -108,7 +108,7 @@ impl Cache {
             },
         };
 
-        let used = |entry: &Option<u64>| {
+        let latest = |entry: &Option<u64>| {
             let of = self
                 .sequences
                 .iter()
@@ -117,7 +117,7 @@ impl Cache {
         };
         let places = 0..ENTRIES;
         self.active = places
-            .min_by_key(|&at| (self.entries[at] != Some(id), used(&self.entries[at])))
+            .min_by_key(|&at| (self.entries[at] != Some(id), latest(&self.entries[at])))
             .expect("there are two");
         self.entries[self.active] = Some(id);
 
@@ -131,9 +131,11 @@ impl Cache {
         };
         while held(self) >= self.pages {
             let with_tokens = self.sequences.iter().filter(|one| !one.tokens.is_empty());
-            let least = with_tokens.min_by_key(|one| (one.owner.is_some(), one.last_turn));
-            let least = least.expect("there are some").first_turn;
-            let gone = self.sequences.extract_if(.., |one| one.first_turn == least);
+            let rested = with_tokens.min_by_key(|one| (one.owner.is_some(), one.last_turn));
+            let rested = rested.expect("there are some").first_turn;
+            let gone = self
+                .sequences
+                .extract_if(.., |one| one.first_turn == rested);
             self.bereft.extend(gone.filter_map(|one| one.owner));
         }
         self.sequences.push(Sequence {
