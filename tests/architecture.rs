@@ -40,7 +40,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tools",
         ],
     ),
-    ("session_store", &["journal", "model::Message"]),
+    (
+        "session_store",
+        &["journal", "model::Message", "model::Role"],
+    ),
     ("tools", &["model::Call", "model::language"]),
     ("model", &["quant", "tape"]),
     (

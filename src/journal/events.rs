@@ -256,6 +256,17 @@ events! {
         error = error,
     }
 
+    /// A session did not fit the context any more, and goes on without its oldest turns, as it was opened to.
+    INFO turns_dropped(request: &Request<'_>, turns: u32) by (request.client_uid)
+    "94e1c5b80d2f4a37a6f8d03e7b59c12a" "{request}: the session goes on without its oldest turns, of which {turns} did not fit the context any more"
+    {
+        request_id = request.id,
+        session = or_nothing(request.session),
+        client = request.client,
+        client_uid = request.client_uid,
+        turns = turns,
+    }
+
     /// What a session was told, or answered, could not be written to the disk: its caller was told so, and nothing of it is
     /// kept.
     ERROR session_unwritten(error: &str, client_uid: u32) by (client_uid)

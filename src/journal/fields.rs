@@ -118,6 +118,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "TTFT_US",
         "microseconds from the start of the prompt's reading to the first token",
     ),
+    ("TURNS", "turns of a session"),
     (
         "UNREAD_BYTES",
         "bytes that the bus holds for that connection",

@@ -44,11 +44,10 @@ struct User {
     sessions: Option<BTreeMap<Name, Kept>>,
 }
 
-/// A session that is not in use keeps no file open.
 #[derive(Debug)]
 enum Kept {
-    Closed(Summary),
-    Open(Stored),
+    /// As its entries change it, where it is open.
+    Known(Arc<Mutex<Summary>>),
     /// Left as it is, with the reason.
     Unreadable(StoreError),
 }
@@ -72,7 +71,6 @@ pub struct Summary {
 pub struct Stored {
     user: u32,
     log: SharedLog,
-    /// As its entries change it.
     summary: Arc<Mutex<Summary>>,
 }
 
@@ -129,7 +127,7 @@ impl Store {
         })
     }
 
-    /// Opens a session of a user; `None` if there is none.
+    /// Opens a session of a user, which is open nowhere else; `None` if there is none.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -147,7 +145,7 @@ impl Store {
                 summary: Arc::new(Mutex::new(summary(&log, &past))),
                 log: Arc::new(Mutex::new(log)),
             };
-            sessions.insert(name.clone(), Kept::Open(stored.clone()));
+            sessions.insert(name.clone(), Kept::Known(stored.summary.clone()));
             Ok(Some((stored, past)))
         })
     }
@@ -197,24 +195,12 @@ impl Store {
                 })),
                 log: Arc::new(Mutex::new(log)),
             };
-            sessions.insert(name.clone(), Kept::Open(stored.clone()));
+            sessions.insert(name.clone(), Kept::Known(stored.summary.clone()));
             Ok(stored)
         })
     }
 
-    /// Closes the file of a session that is not used any more.
-    pub fn close(&self, user: u32, name: &Name) {
-        let closed = self.with(user, |sessions| {
-            if let Some(kept @ Kept::Open(_)) = sessions.get_mut(name) {
-                *kept = Kept::Closed(kept.summary());
-            }
-            Ok(())
-        });
-        // The folder was read when it was opened.
-        drop(closed);
-    }
-
-    /// Deletes a session; returns whether there was one.
+    /// Deletes a session, which is open nowhere; returns whether there was one.
     ///
     /// # Errors
     /// If the disk refuses: then it may be there again after a power cut.
@@ -303,7 +289,9 @@ impl Store {
                     };
                     let kept = match self.read(user, &name) {
                         Ok(None) => continue,
-                        Ok(Some((log, past))) => Kept::Closed(summary(&log, &past)),
+                        Ok(Some((log, past))) => {
+                            Kept::Known(Arc::new(Mutex::new(summary(&log, &past))))
+                        }
                         Err(error) => {
                             journal::session_unreadable(&error.to_string(), user);
                             Kept::Unreadable(error)
@@ -380,8 +368,10 @@ impl Store {
 impl Kept {
     fn summary(&self) -> Summary {
         match self {
-            Self::Closed(summary) => summary.clone(),
-            Self::Open(stored) => stored.summary(),
+            Self::Known(summary) => {
+                let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+                summary.clone()
+            }
             Self::Unreadable(error) => Summary {
                 turns: 0,
                 bytes: 0,
@@ -390,13 +380,6 @@ impl Kept {
                 error: Some(error.to_string()),
             },
         }
-    }
-}
-
-impl Stored {
-    fn summary(&self) -> Summary {
-        let summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
-        summary.clone()
     }
 }
 

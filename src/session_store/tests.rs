@@ -12,7 +12,8 @@ use std::sync::mpsc;
 use memory::{Memory, Shared};
 
 use super::{Durability, Entry, Name, Past, Quota, Store, StoreError, Stored, Tokens, Turn};
-use crate::model::{Message, Role};
+use crate::model::Message;
+use crate::model::Role;
 
 const ROOT: &str = "/state/sessions";
 const USER: u32 = 1001;

@@ -185,7 +185,7 @@ impl Left {
     fn contents(&self) -> Vec<Vec<Vec<u8>>> {
         let sectors = self.files.values().map(|content| {
             let ends = content.pending.iter().map(|call| match call {
-                Call::Write(_, at, bytes) => *at as usize + bytes.len(),
+                Call::Write(_, at, bytes) => usize::try_from(*at).expect("short") + bytes.len(),
                 _ => 0,
             });
             ends.max().unwrap_or(0).div_ceil(SECTOR)
