@@ -24,6 +24,7 @@ pub mod nodes;
 pub mod quant;
 pub mod sampler;
 pub mod service;
+pub mod session_store;
 pub mod tape;
 pub mod telemetry;
 pub mod tools;

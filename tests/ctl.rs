@@ -5,6 +5,7 @@ mod bench;
 mod mistakes;
 mod reading;
 mod reload;
+mod sessions;
 mod stored;
 mod talking;
 mod watching;

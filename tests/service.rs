@@ -8,6 +8,7 @@ mod catalog;
 mod crash;
 mod gangliond;
 mod lifecycle;
+mod named_sessions;
 mod refusals;
 mod reload;
 mod reporting;

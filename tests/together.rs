@@ -196,7 +196,9 @@ impl<'a> Talk<'a> {
             // Some conversations are of one user.
             user: user % 5,
         };
-        let session = engine.open_session(client, None).expect("there is room");
+        let session = engine
+            .open_session(client, Vec::new())
+            .expect("there is room");
         Self {
             engine,
             user,
@@ -244,8 +246,12 @@ impl<'a> Talk<'a> {
         let mut answers = Vec::new();
         for step in program {
             match step {
-                Step::Rewind(turns) => drop(self.engine.rewind(self.session, turns)),
-                Step::Clear => self.engine.clear_session(self.session).expect("it is idle"),
+                Step::Rewind(turns) => drop(self.engine.rewind(self.session, turns).await),
+                Step::Clear => self
+                    .engine
+                    .clear_session(self.session)
+                    .await
+                    .expect("it is idle"),
                 Step::Leave => self.leave(),
                 Step::Say {
                     text,
@@ -271,7 +277,10 @@ impl<'a> Talk<'a> {
                     if outcome.reason.is_partial() {
                         let kept = self.turns() - before;
                         assert_eq!(kept > 0, !text.is_empty());
-                        self.engine.rewind(self.session, kept).expect("it has them");
+                        self.engine
+                            .rewind(self.session, kept)
+                            .await
+                            .expect("it has them");
                     }
                     answers.push(Some(Answer {
                         text,
@@ -295,8 +304,12 @@ impl<'a> Talk<'a> {
         let (mut among, mut equal) = (among.into_iter(), 0);
         for step in program {
             match step {
-                Step::Rewind(turns) => drop(self.engine.rewind(self.session, *turns)),
-                Step::Clear => self.engine.clear_session(self.session).expect("it is idle"),
+                Step::Rewind(turns) => drop(self.engine.rewind(self.session, *turns).await),
+                Step::Clear => self
+                    .engine
+                    .clear_session(self.session)
+                    .await
+                    .expect("it is idle"),
                 Step::Leave => self.leave(),
                 Step::Say {
                     text,
@@ -332,7 +345,10 @@ impl<'a> Talk<'a> {
                                 "user {}: {answer:?}, alone {alone:?}",
                                 self.user
                             );
-                            self.engine.rewind(self.session, 1).expect("it has one");
+                            self.engine
+                                .rewind(self.session, 1)
+                                .await
+                                .expect("it has one");
                         }
                         Some(answer) => {
                             assert_eq!(answer, alone, "user {}, {options:?}", self.user);

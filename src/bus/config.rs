@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Priority;
+use crate::engine::{Overflow, Priority};
 use crate::guide::Limits;
 use crate::sampler::Parameters;
 use crate::tools::Tools;
@@ -33,6 +33,8 @@ pub struct BusConfig {
     pub tools: Option<Arc<Tools>>,
     /// The most bytes of tools.
     pub tools_bytes: usize,
+    /// What becomes of a session that the context does not hold any more.
+    pub overflow: Overflow,
     /// What a hold may take.
     pub hold_longest: Duration,
     /// Who, besides root, may ask for `Priority::Realtime`.
@@ -53,6 +55,7 @@ impl Default for BusConfig {
             priority: Priority::default(),
             tools: None,
             tools_bytes: Limits::USUAL.bytes,
+            overflow: Overflow::default(),
             hold_longest: Duration::from_secs(60),
             realtime_group: None,
         }

@@ -68,9 +68,9 @@ pub(super) async fn end_all(shared: &Shared, connection: &Connection, caller: &C
     let Some(belongings) = shared.registry.take(caller) else {
         return;
     };
-    shared.end(&belongings);
+    shared.cancel(&belongings);
     for session in belongings.sessions {
-        Session::remove(connection, session).await;
+        Session::let_go(shared, connection, caller, session).await;
     }
     let finished = belongings.finished.into_iter().map(|(id, _)| id);
     for id in belongings.running.into_keys().chain(finished) {

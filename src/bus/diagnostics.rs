@@ -59,7 +59,8 @@ impl Diagnostics {
 
     /// Since the start: tokens, steps (t), and of the steps the microseconds from token to token
     /// (step_), of these the device's idle ones (gap_) and the engine thread's working ones (host_):
-    /// each p50_us, p90_us, p99_us, max_us (d), all 0 before the first step. After the first request
+    /// each p50_us, p90_us, p99_us, max_us (d), all 0 before the first step; commits (t), turns of sessions that were
+    /// written to the disk, commit_p50_us and commit_p99_us (d), how long each took to be there. After the first request
     /// also what the last finished one cost, as Request.Finished tells it, without its seed.
     /// Whoever reads this by itself has one step a second run kernel by kernel for the next 5 seconds, with the time of each
     /// operation, where the engine can tell that; from then on timed_steps (t) counts them, and operations (a{sv}) has a
@@ -77,7 +78,7 @@ impl Diagnostics {
         } else {
             engine.timed()
         };
-        info::timing(&snapshot, receipt)
+        info::timing(&snapshot, engine.commits(), receipt)
     }
 
     /// Whom the engine answers, and who waits: rows (conversations of the last step), reading (whose prompt is being read),

@@ -15,7 +15,7 @@ use super::proxy::Info;
 pub(super) const ENTRIES: usize = 64;
 
 /// A dictionary: options.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
     pub(super) kept: Vec<Entry>,
     /// Whether there were more than `ENTRIES`.
@@ -23,7 +23,7 @@ pub(super) struct Entries {
 }
 
 /// An entry of a dictionary.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     /// Shortened.
     pub(super) name: String,

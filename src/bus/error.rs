@@ -25,9 +25,9 @@ macro_rules! errors {
 errors! {
     /// The model failed to load, or is still loading where that matters, or the daemon is stopping.
     NotReady,
-    /// All have as much as there is for all, or this session is still answering: try again.
+    /// All have as much as there is for all, this session is still answering, or another connection holds it: try again.
     Busy,
-    /// The caller's user has as many requests or sessions as one user may have.
+    /// The caller's user has as many requests or sessions as one user may have, or keeps as much on disk.
     QuotaExceeded,
     /// No token could follow this prompt: start anew, take back turns, or raise kv.context.
     ContextFull,
@@ -63,15 +63,19 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Manager.Generate", refusals!()),
     ("Manager.Submit", refusals!()),
     ("Manager.Complete", refusals!("Cancelled", "Timeout", "EngineFailed")),
-    ("Manager.OpenSession", refusals!()),
+    ("Manager.OpenSession", refusals!("EngineFailed")),
+    ("Manager.ListSessions", &["QuotaExceeded", "EngineFailed"]),
+    ("Manager.DeleteSession", &["Busy", "InvalidOption", "EngineFailed"]),
     ("Manager.Hold", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
     ("Manager.Reload", &["NotReady", "Busy", "InvalidOption", "OutOfMemory", "NotSupported", "EngineFailed"]),
     ("Session.Send", refusals!("NotOwner")),
     ("Session.Submit", refusals!("NotOwner")),
     ("Session.Reply", refusals!("NotOwner")),
     ("Session.SubmitReply", refusals!("NotOwner")),
-    ("Session.Rewind", &["Busy", "InvalidOption", "NotOwner"]),
-    ("Session.Clear", &["Busy", "NotOwner"]),
+    ("Session.Append", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidMessages", "NotOwner", "EngineFailed"]),
+    ("Session.Branch", &["NotReady", "Busy", "QuotaExceeded", "NotOwner"]),
+    ("Session.Rewind", &["Busy", "InvalidOption", "NotOwner", "EngineFailed"]),
+    ("Session.Clear", &["Busy", "NotOwner", "EngineFailed"]),
     ("Session.Close", &["NotOwner"]),
     ("Session.History", &["NotOwner", "QuotaExceeded"]),
     ("Session.Messages", &["NotOwner", "QuotaExceeded"]),
@@ -90,17 +94,23 @@ impl From<Refusal> for Error {
             Refusal::Busy { .. }
             | Refusal::TooManyRequests(_)
             | Refusal::TooManySessions(_)
-            | Refusal::SessionBusy => Self::Busy(message),
+            | Refusal::SessionBusy
+            | Refusal::SessionHeld { .. } => Self::Busy(message),
             // What one user has.
             Refusal::UserQueue { .. }
             | Refusal::UserRequests { .. }
-            | Refusal::UserSessions { .. } => Self::QuotaExceeded(message),
+            | Refusal::UserSessions { .. }
+            | Refusal::Quota { .. } => Self::QuotaExceeded(message),
             // A closed session is nobody's; its object is about to go.
             Refusal::SessionClosed => Self::NotOwner(message),
             Refusal::ContextFull { .. } | Refusal::PromptBytes { .. } => Self::ContextFull(message),
             Refusal::InvalidMessages(_) => Self::InvalidMessages(message),
-            Refusal::Turns { .. } | Refusal::InvalidGrammar(_) => Self::InvalidOption(message),
+            Refusal::Turns { .. }
+            | Refusal::InvalidGrammar(_)
+            | Refusal::SessionDiffers { .. }
+            | Refusal::NoSession(_) => Self::InvalidOption(message),
             Refusal::NotSupported(_) => Self::NotSupported(message),
+            Refusal::Unkept(_) => Self::EngineFailed(message),
         }
     }
 }

@@ -6,7 +6,8 @@ use super::error;
 use super::proxy::Info;
 use crate::engine::runner::KindTime;
 use crate::engine::{
-    GraphStatus, MemoryUse, ModelInfo, Outcome, Priority, Receipt, Snapshot, Status, Usage, Work,
+    Commits, GraphStatus, Listed, MemoryUse, ModelInfo, Outcome, Priority, Receipt, Snapshot,
+    Status, Usage, Work,
 };
 use crate::telemetry::Percentiles;
 use crate::tools;
@@ -46,7 +47,7 @@ pub(super) fn memory(memory: &MemoryUse) -> Info {
 }
 
 pub(super) fn usage(usage: &Usage) -> Info {
-    info([
+    let mut info = info([
         ("prompt_tokens", usage.prompt_tokens.into()),
         ("cached_tokens", usage.cached_tokens.into()),
         ("completion_tokens", usage.completion_tokens.into()),
@@ -55,7 +56,11 @@ pub(super) fn usage(usage: &Usage) -> Info {
         ("tokens_per_second", usage.tokens_per_second.into()),
         ("gigabytes_per_second", usage.gigabytes_per_second.into()),
         ("seed", usage.seed.into()),
-    ])
+    ]);
+    if usage.dropped_turns > 0 {
+        info.insert("dropped_turns".to_owned(), usage.dropped_turns.into());
+    }
+    info
 }
 
 /// How a request ended: `finish_reason`, its usage, and `error` with `message` if one ended it.
@@ -82,11 +87,37 @@ pub(super) fn result(outcome: &Outcome) -> Info {
     info
 }
 
-/// How fast steps are, and what the last finished request cost.
-pub(super) fn timing(live: &Snapshot, receipt: Option<Receipt>) -> Info {
+/// One of a user's sessions.
+pub(super) fn listed(listed: &Listed) -> Info {
+    let mut info = info([
+        ("turns", listed.turns.into()),
+        ("bytes", listed.bytes.into()),
+        ("began", listed.began.into()),
+        ("used", listed.used.into()),
+        ("persistent", listed.persistent.into()),
+    ]);
+    let others = [
+        ("holder", listed.holder.as_deref()),
+        ("error", listed.error.as_deref()),
+    ];
+    for (name, value) in others {
+        if let Some(value) = value {
+            info.insert(name.to_owned(), text(value));
+        }
+    }
+    info
+}
+
+/// How fast steps are, how soon turns are on the disk, and what the last finished request cost.
+pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>) -> Info {
+    let Commits { count, p50, p99 } = commits;
+    #[allow(clippy::cast_precision_loss)] // at most a minute
     let mut info = info([
         ("tokens", live.tokens.into()),
         ("steps", live.timing.steps().into()),
+        ("commits", count.into()),
+        ("commit_p50_us", (p50 as f64).into()),
+        ("commit_p99_us", (p99 as f64).into()),
     ]);
     for (name, Percentiles { p50, p90, p99, max }) in live.timing.percentiles() {
         for (of, value) in [("p50", p50), ("p90", p90), ("p99", p99), ("max", max)] {

@@ -5,25 +5,26 @@
 // An interface needs receivers.
 #![allow(clippy::unused_self)]
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::watch::Ref;
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
+use super::accounts::Load;
 use super::argument::Text;
 use super::completion;
 use super::delivery::{Call, Replied};
 use super::entries::Entries;
 use super::messages::Messages;
 use super::proxy::Info;
-use super::session::Session;
 use super::shared::Shared;
-use super::{Error, info, messages, options};
-use crate::engine::Status;
+use super::{Error, info, messages, opening, options};
+use crate::engine::{Name, NameError, Status};
 
 /// What clients may rely on; a name stays once it is here.
-const FEATURES: [&str; 17] = [
+const FEATURES: [&str; 21] = [
     "complete",
     "complete.messages",
     "deadlines",
@@ -33,8 +34,12 @@ const FEATURES: [&str; 17] = [
     "reasoning",
     "rows",
     "sessions",
+    "sessions.append",
+    "sessions.branch",
     "sessions.clear",
+    "sessions.context_overflow",
     "sessions.messages",
+    "sessions.named",
     "sessions.reply",
     "sessions.rewind",
     "stream.pipe",
@@ -42,6 +47,9 @@ const FEATURES: [&str; 17] = [
     "submit",
     "tools",
 ];
+
+/// What is told of one session, about.
+const LISTED: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Manager {
@@ -172,9 +180,21 @@ impl Manager {
     }
 
     /// Opens a conversation that the daemon remembers, until Session.Close or until the caller leaves
-    /// the bus. Options: system (s), its system message; priority (s), of each of its turns that gives none; tools (s), of
-    /// each of its turns that offers none. Error.ContextFull if no turn could follow that, Error.NotSupported if this
-    /// model calls no tools.
+    /// the bus. Options: system (s), its system message; messages (a(sa{sv})), what was said before its first turn; and of
+    /// each of its turns that gives none priority (s), tools (s), max_tokens (u), temperature (d), top_k (u), top_p (d),
+    /// min_p (d), repetition_penalty (d), seed (t), thinking (b). Error.ContextFull if no turn could follow that,
+    /// Error.NotSupported if this model calls no tools.
+    ///
+    /// With context_overflow="truncate_oldest" (s) a turn that the context would not hold, with its answer or a quarter of the
+    /// context for that, drops the oldest turns until a quarter is free, whole ones; what the session has begun with stays, and
+    /// so do its tools. dropped_turns in the result says how many. Otherwise it is Error.ContextFull.
+    ///
+    /// With name (s) the session belongs to the caller's user: it outlives its caller, and unless persistent (b) is false
+    /// also the daemon and a power cut. Where there is one of that name it is gone on with, and options that are given are
+    /// those of its turns from then on; Error.InvalidOption if it has begun with another system message or other messages
+    /// than are given, or is kept otherwise than persistent says. One connection holds it at a time: Error.Busy
+    /// says which, and with take=true it is taken from there, whose turn ends as if it were cancelled and whose object
+    /// goes away. Error.QuotaExceeded if the user keeps as much as one may keep, Error.EngineFailed if the disk refuses.
     #[zbus(out_args("session"))]
     async fn open_session(
         &self,
@@ -185,27 +205,46 @@ impl Manager {
         let owner = self.shared.caller(connection, &header).await?;
         // Limits are part of it.
         let config = self.shared.config().await;
-        let (system, given) = options::session(&options, &config)?;
-        self.shared
-            .admit_priority(&owner.client, given.priority)
-            .await?;
-        if given.tools.is_some() {
-            let takes = self.shared.engine.takes_tools();
-            takes.map_err(|refusal| self.shared.refused(&owner.client, refusal))?;
-        }
-        let opened = self
-            .shared
-            .engine
-            .open_session(owner.client.clone(), system);
-        let id = opened.map_err(|refusal| self.shared.refused(&owner.client, refusal))?;
-        let path = Session::path(id);
-        let session = Session::new(self.shared.clone(), owner.clone(), (id, given));
-        if let Err(error) = connection.object_server().at(&path, session).await {
-            self.shared.engine.close_session(id);
-            return Err(error.into());
-        }
-        self.shared.registry.add_session(&owner.caller, id);
-        Ok(path)
+        let opening = options::session(&options, &config)?;
+        opening::open(&self.shared, connection, owner, &config, opening).await
+    }
+
+    /// The sessions with a name of the caller's user: of each turns (u), bytes (t) that it takes on the disk, began and used
+    /// (t), when it began and when its last turn ended, in seconds since 1970, persistent (b), and where they apply holder
+    /// (s), the connection that uses it, and error (s), why it cannot be opened.
+    #[zbus(out_args("sessions"))]
+    async fn list_sessions(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<HashMap<String, Info>, Error> {
+        let owner = self.shared.caller(connection, &header).await?;
+        let listed = self.shared.engine.list_sessions(owner.client.user).await?;
+        let need = Load {
+            bytes: listed.len() * LISTED,
+            descriptors: 0,
+        };
+        self.shared.accounts.room(&owner, &header, need).await?;
+        let named = |(name, listed): (_, &_)| (format!("{name}"), info::listed(listed));
+        Ok(listed.iter().map(named).collect())
+    }
+
+    /// Deletes a session with a name of the caller's user, on the disk too. Error.Busy while a connection holds it,
+    /// Error.InvalidOption if there is none of that name.
+    async fn delete_session(
+        &self,
+        name: Text,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<(), Error> {
+        let owner = self.shared.caller(connection, &header).await?;
+        let Text(name) = name;
+        let name = name
+            .map_err(|_| NameError)
+            .and_then(|name| Name::new(&name));
+        let name = name.map_err(|error| Error::InvalidOption(error.to_string()))?;
+        let user = owner.client.user;
+        Ok(self.shared.engine.delete_session(user, name).await?)
     }
 
     /// Keeps requests of priority "background" off the device, until the caller closes the descriptor, leaves the bus, or

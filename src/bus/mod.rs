@@ -3,7 +3,7 @@
 //! Nothing here computes, and nothing here waits for the model: the engine is known by its `Handle` alone.
 //! A call's way: `transport` sifts it and puts it to its sender's account (`accounts`, `unread`); what is kept of it is
 //! bounded as it is decoded (`argument`, `entries`), an interface (`manager`, `session`) reads
-//! `options` and `messages`, `delivery` queues it and makes its object, `stream` writes its frames,
+//! `options` and `messages`, `delivery` queues it and makes its object (`opening` a session's), `stream` writes its frames,
 //! `deltas` sends signals, `output` keeps what calls read; `undelivered` answers who can take no pipe. `registry` knows what
 //! each connection owns, and `departure` ends it when that leaves; `places` counts what each user has, whom `users` knows, and `realtime`
 //! knows who may come before all others.
@@ -29,6 +29,7 @@ mod info;
 mod link;
 mod manager;
 mod messages;
+mod opening;
 mod option_table;
 mod options;
 mod output;

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value as Json};
+
 use super::argument::{Value, shortened};
 use super::entries::{ENTRIES, Entries, Entry};
 use super::option_table::{Allowed, OPTIONS, Of, OptionKey, STOP_BYTES, STOPS, whole};
 use super::{BusConfig, Error, messages};
-use crate::engine::{Message, Options, Priority};
+use crate::engine::{Message, Name, Options, Overflow, Priority, Role};
 use crate::guide::Grammar;
 use crate::sampler::Parameters;
 use crate::tools::Tools;
@@ -16,8 +18,9 @@ use crate::tools::Tools;
 /// What `OpenSession` was given for the turns that give none.
 #[derive(Clone, Debug)]
 pub(super) struct Beginnings {
-    pub(super) priority: Priority,
+    pub(super) defaults: Entries,
     pub(super) tools: Option<Arc<Tools>>,
+    pub(super) priority: Priority,
 }
 
 /// How the text reaches the caller.
@@ -58,23 +61,130 @@ pub(super) fn complete(
     Ok((request, system, messages))
 }
 
-/// Options of `OpenSession`: its system message, and what its turns start from.
-pub(super) fn session(
-    given: &Entries,
-    config: &BusConfig,
-) -> Result<(Option<String>, Beginnings), Error> {
-    let config = BusConfig {
-        // It needs none.
+/// What `OpenSession` is asked for.
+pub(super) struct Opening {
+    pub(super) name: Option<Name>,
+    pub(super) persistent: Option<bool>,
+    pub(super) take: bool,
+    /// What it begins with.
+    pub(super) messages: Vec<Message>,
+    /// What its turns start from, as JSON: it is kept with a session that is.
+    pub(super) options: Map<String, Json>,
+}
+
+/// Options of `OpenSession`.
+pub(super) fn session(given: &Entries, config: &BusConfig) -> Result<Opening, Error> {
+    let Read {
+        system,
+        messages,
+        name,
+        persistent,
+        take,
+        ..
+    } = read(given, &unseeded(config), &[Of::Beginnings, Of::Sessions])?;
+    let without_name = [
+        ("persistent", persistent.is_some()),
+        ("take", take.is_some()),
+    ];
+    if let (None, Some((option, _))) = (&name, without_name.iter().find(|(_, given)| *given)) {
+        return Err(Error::InvalidOption(format!(
+            "option {option:?} is of a session with a name: give the option \"name\", or leave it out"
+        )));
+    }
+    let system = system.map(|content| Message::new(Role::System, content));
+    let lasting = given.kept.iter().filter(|entry| is_lasting(&entry.name));
+    let options = lasting.filter_map(|Entry { name, value, .. }| {
+        let value = match value {
+            Value::Bool(truth) => Json::from(*truth),
+            Value::Whole(n) => u64::try_from(*n).ok()?.into(),
+            Value::Number(number) => Json::from(*number),
+            Value::Text(text) => Json::from(text.as_str()),
+            _ => return None,
+        };
+        Some((name.clone(), value))
+    });
+    Ok(Opening {
+        name,
+        persistent,
+        take: take.unwrap_or(false),
+        messages: system.into_iter().chain(messages).collect(),
+        options: options.collect(),
+    })
+}
+
+/// Whether an option of `OpenSession` is of each of its turns.
+fn is_lasting(name: &str) -> bool {
+    !["name", "persistent", "take", "system", "messages"].contains(&name)
+}
+
+/// What the turns of a session start from, by its options.
+///
+/// # Errors
+/// If they are not, or no more, what the configuration allows.
+pub(super) fn given(options: &Map<String, Json>, config: &BusConfig) -> Result<Beginnings, Error> {
+    let entries = options.iter().map(|(name, value)| {
+        let (value, kind) = match value {
+            Json::Bool(truth) => (Value::Bool(*truth), "b"),
+            Json::Number(number) => match number.as_u64() {
+                Some(n) => (Value::Whole(n.into()), "t"),
+                None => (Value::Number(number.as_f64().unwrap_or_default()), "d"),
+            },
+            Json::String(text) => (Value::Text(text.clone()), "s"),
+            _ => (Value::Other, "v"),
+        };
+        Entry {
+            name: name.clone(),
+            value,
+            kind: kind.to_owned(),
+            messages: None,
+        }
+    });
+    let mut defaults = Entries {
+        kept: entries.collect(),
+        more: false,
+    };
+    let read = read(&defaults, &unseeded(config), &[Of::Sessions])?;
+    // They are long, and have been read.
+    defaults.kept.retain(|entry| entry.name != "tools");
+    Ok(Beginnings {
+        defaults,
+        tools: read.request.tools,
+        priority: read.request.priority,
+    })
+}
+
+/// What the turns of a session start from where they give nothing.
+///
+/// # Errors
+/// If that is no more what the configuration allows.
+pub(super) fn turns(given: &Beginnings, config: &BusConfig) -> Result<BusConfig, Error> {
+    let Beginnings {
+        defaults, tools, ..
+    } = given;
+    let Read { request, .. } = read(defaults, &unseeded(config), &[Of::Sessions])?;
+    let seeded = defaults.kept.iter().any(|entry| entry.name == "seed");
+    Ok(BusConfig {
+        max_tokens: request.max_tokens,
+        sampling: request.sampling,
+        seed: if seeded {
+            Some(request.sampling.seed)
+        } else {
+            config.seed
+        },
+        thinking: request.thinking,
+        priority: request.priority,
+        overflow: request.overflow,
+        tools: tools.clone(),
+        ..config.clone()
+    })
+}
+
+/// For those who need no seed: one is not made in vain.
+fn unseeded(config: &BusConfig) -> BusConfig {
+    BusConfig {
         seed: Some(0),
         ..config.clone()
-    };
-    let Read {
-        request, system, ..
-    } = read(given, &config, &[Of::Beginnings, Of::Sessions])?;
-    let Options {
-        priority, tools, ..
-    } = request;
-    Ok((system, Beginnings { priority, tools }))
+    }
 }
 
 struct Read {
@@ -83,6 +193,9 @@ struct Read {
     signals: bool,
     system: Option<String>,
     messages: Vec<Message>,
+    name: Option<Name>,
+    persistent: Option<bool>,
+    take: Option<bool>,
 }
 
 fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
@@ -90,12 +203,16 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
         request: Options {
             thinking: config.thinking,
             priority: config.priority,
+            overflow: config.overflow,
             ..Options::new(config.max_tokens, config.sampling)
         },
         stream: Stream::Pipe,
         signals: false,
         system: None,
         messages: Vec::new(),
+        name: None,
+        persistent: None,
+        take: None,
     };
     let mut chosen = config.seed;
     let mut grammars = Vec::new();
@@ -145,6 +262,10 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             "stream" => read.stream = one.stream()?,
             "signals" => read.signals = one.truth()?,
             "system" => read.system = Some(one.text()?),
+            "name" => read.name = Some(one.name()?),
+            "persistent" => read.persistent = Some(one.truth()?),
+            "context_overflow" => read.request.overflow = one.overflow()?,
+            "take" => read.take = Some(one.truth()?),
             "messages" => read.messages = one.messages()?,
             _ => return Err(unknown(&entry.name, of)),
         }
@@ -329,6 +450,18 @@ impl Given<'_> {
         };
         let named = Priority::ALL.into_iter().find(|one| one.name() == name);
         named.ok_or_else(|| self.wrong())
+    }
+
+    fn overflow(&self) -> Result<Overflow, Error> {
+        let Value::Text(name) = &self.entry.value else {
+            return Err(self.wrong());
+        };
+        let named = Overflow::ALL.into_iter().find(|one| one.name() == name);
+        named.ok_or_else(|| self.wrong())
+    }
+
+    fn name(&self) -> Result<Name, Error> {
+        Name::new(&self.text()?).map_err(|_| self.wrong())
     }
 
     fn text(&self) -> Result<String, Error> {

@@ -29,6 +29,8 @@ pub trait Manager {
     ) -> Result<OwnedObjectPath, Error>;
     fn complete(&self, prompt: &str, options: Fields<'_>) -> Result<(String, Info), Error>;
     fn open_session(&self, options: Fields<'_>) -> Result<OwnedObjectPath, Error>;
+    fn list_sessions(&self) -> Result<HashMap<String, Info>, Error>;
+    fn delete_session(&self, name: &str) -> Result<(), Error>;
     fn hold(&self, reason: &str) -> Result<OwnedFd, Error>;
     fn reload(&self) -> Result<(), Error>;
 
@@ -70,6 +72,8 @@ pub trait Session {
         messages: &[(&str, Fields<'_>)],
         options: Fields<'_>,
     ) -> Result<OwnedObjectPath, Error>;
+    fn append(&self, messages: &[(&str, Fields<'_>)]) -> Result<(), Error>;
+    fn branch(&self) -> Result<OwnedObjectPath, Error>;
     fn rewind(&self, turns: u32) -> Result<(), Error>;
     fn clear(&self) -> Result<(), Error>;
     fn close(&self) -> Result<(), Error>;

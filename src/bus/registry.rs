@@ -109,8 +109,15 @@ impl Registry {
     }
 
     /// Takes everything from everyone.
-    pub(super) fn take_all(&self) -> impl Iterator<Item = Belongings> + use<> {
-        std::mem::take(&mut *self.lock()).into_values()
+    pub(super) fn take_all(&self) -> impl Iterator<Item = (Caller, Belongings)> + use<> {
+        std::mem::take(&mut *self.lock()).into_iter()
+    }
+
+    /// A session is another connection's from now on.
+    pub(super) fn lose_session(&self, session: SessionId) {
+        for belongings in self.lock().values_mut() {
+            belongings.sessions.remove(&session);
+        }
     }
 
     fn add(&self, caller: &Caller, change: impl FnOnce(&mut Belongings)) {

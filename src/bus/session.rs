@@ -12,7 +12,7 @@ use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
 use super::accounts::Load;
 use super::argument::Text;
-use super::authorize::Owner;
+use super::authorize::{Caller, Owner};
 use super::delivery::{Call, Replied};
 use super::entries::Entries;
 use super::messages::Messages;
@@ -35,11 +35,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        owner: Owner,
-        (id, beginnings): (SessionId, Beginnings),
-    ) -> Self {
+    fn new(shared: Arc<Shared>, owner: Owner, (id, beginnings): (SessionId, Beginnings)) -> Self {
         Self {
             shared,
             owner,
@@ -59,14 +55,40 @@ impl Session {
         let _ = server.remove::<Self, _>(Self::path(id)).await;
     }
 
-    /// What its turns start from.
-    async fn config(&self) -> BusConfig {
-        let Beginnings { priority, tools } = self.beginnings.clone();
-        BusConfig {
-            priority,
-            tools,
-            ..(*self.shared.config().await).clone()
+    /// Makes the object of a session.
+    pub(super) async fn serve(
+        shared: &Arc<Shared>,
+        connection: &Connection,
+        owner: Owner,
+        (id, beginnings): (SessionId, Beginnings),
+    ) -> Result<OwnedObjectPath, Error> {
+        let path = Self::path(id);
+        let session = Self::new(shared.clone(), owner.clone(), (id, beginnings));
+        if let Err(error) = connection.object_server().at(&path, session).await {
+            shared.engine.let_go(id, owner.caller.name());
+            return Err(error.into());
         }
+        shared.registry.add_session(&owner.caller, id);
+        Ok(path)
+    }
+
+    /// A session is its caller's no more, and its object goes, unless another connection has taken it.
+    pub(super) async fn let_go(
+        shared: &Shared,
+        connection: &Connection,
+        caller: &Caller,
+        id: SessionId,
+    ) {
+        // Whoever opens it next makes its object when this one is gone.
+        let _naming = shared.engine.naming(id).await;
+        if shared.engine.let_go(id, caller.name()) {
+            Self::remove(connection, id).await;
+        }
+    }
+
+    /// What its turns start from.
+    async fn config(&self) -> Result<BusConfig, Error> {
+        options::turns(&self.beginnings, &*self.shared.config().await)
     }
 
     async fn admit_priority(&self, priority: Priority) -> Result<(), Error> {
@@ -111,7 +133,7 @@ impl Session {
 }
 
 /// A conversation that the daemon remembers. Only the connection that opened it may use it, and it ends
-/// when that connection leaves the bus.
+/// when that connection leaves the bus, unless it has a name: then its user opens it again.
 #[interface(name = "org.ganglion.Llm1.Session")]
 impl Session {
     /// Queues one turn of the user; the options and the stream are those of Generate. A session answers one turn at a
@@ -130,7 +152,7 @@ impl Session {
     ) -> Result<(Replied, OwnedFd), Error> {
         self.owner.admit(&header)?;
         let text = messages::text(text)?;
-        let (options, kind) = options::streamed(&options, &self.config().await)?;
+        let (options, kind) = options::streamed(&options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
         let queue = self.shared.engine.send(self.id, text, options);
         self.call(connection, &header).stream(kind, queue).await
@@ -148,7 +170,7 @@ impl Session {
     ) -> Result<Replied, Error> {
         self.owner.admit(&header)?;
         let text = messages::text(text)?;
-        let (options, signals) = options::submitted(&options, &self.config().await)?;
+        let (options, signals) = options::submitted(&options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
         let queue = self.shared.engine.send(self.id, text, options);
         self.call(connection, &header).submit(signals, queue).await
@@ -166,7 +188,7 @@ impl Session {
     ) -> Result<(Replied, OwnedFd), Error> {
         self.owner.admit(&header)?;
         let messages = messages.read()?;
-        let (options, kind) = options::streamed(&options, &self.config().await)?;
+        let (options, kind) = options::streamed(&options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
         let queue = self.shared.engine.reply(self.id, messages, options);
         self.call(connection, &header).stream(kind, queue).await
@@ -183,23 +205,55 @@ impl Session {
     ) -> Result<Replied, Error> {
         self.owner.admit(&header)?;
         let messages = messages.read()?;
-        let (options, signals) = options::submitted(&options, &self.config().await)?;
+        let (options, signals) = options::submitted(&options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
         let queue = self.shared.engine.reply(self.id, messages, options);
         self.call(connection, &header).submit(signals, queue).await
     }
 
-    /// Takes back the last turns, with their answers. Error.Busy while a turn waits or is being answered,
-    /// Error.InvalidOption if there are fewer turns.
-    fn rewind(&self, turns: u32, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
+    /// Adds messages without an answer, as Generate takes them but none by "assistant": what a tool or a sensor says, say.
+    /// The next turn answers to them too, and they are taken back with it. Error.Busy while a turn waits or is being
+    /// answered, Error.NotReady while the model loads.
+    async fn append(
+        &self,
+        messages: Messages,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<(), Error> {
         self.owner.admit(&header)?;
-        Ok(self.shared.engine.rewind(self.id, turns)?)
+        let messages = messages.read()?;
+        let client = &self.owner.client;
+        let appended = self.shared.engine.append(client, self.id, messages).await;
+        appended.map_err(|refusal| self.shared.refused(client, refusal))
+    }
+
+    /// Opens another session of this connection that has the same past, and the same options for its turns, and goes its own
+    /// way. What the cache holds of the past is not read again. It has no name, and ends as such sessions do. Error.Busy
+    /// while a turn of this one waits or is being answered.
+    #[zbus(out_args("session"))]
+    async fn branch(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<OwnedObjectPath, Error> {
+        self.owner.admit(&header)?;
+        let (owner, beginnings) = (self.owner.clone(), self.beginnings.clone());
+        let branched = self.shared.engine.branch(self.id, owner.client.clone());
+        let id = branched.map_err(|refusal| self.shared.refused(&owner.client, refusal))?;
+        Self::serve(&self.shared, connection, owner, (id, beginnings)).await
+    }
+
+    /// Takes back the last turns, with their answers. Error.Busy while a turn waits or is being answered,
+    /// Error.InvalidOption if there are fewer turns. What was appended since the last turn is taken back first: Rewind(0)
+    /// takes back that alone. Of a session that is kept, returns when that is on the disk.
+    async fn rewind(&self, turns: u32, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
+        self.owner.admit(&header)?;
+        Ok(self.shared.engine.rewind(self.id, turns).await?)
     }
 
     /// Takes back all turns; the system message stays. Error.Busy while a turn waits or is being answered.
-    fn clear(&self, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
+    async fn clear(&self, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
         self.owner.admit(&header)?;
-        Ok(self.shared.engine.clear_session(self.id)?)
+        Ok(self.shared.engine.clear_session(self.id).await?)
     }
 
     /// The messages so far, oldest first: role and text. Thoughts and calls of tools are not in it: Messages has all.
@@ -230,18 +284,17 @@ impl Session {
     }
 
     /// Ends the session, and its request with it, whether that waits or runs. The object goes away: who calls it then
-    /// gets org.freedesktop.DBus.Error.UnknownObject.
+    /// gets org.freedesktop.DBus.Error.UnknownObject. One with a name is only let go: OpenSession goes on with it, and
+    /// Manager.DeleteSession ends it.
     async fn close(
         &self,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(), Error> {
         self.owner.admit(&header)?;
-        self.shared.engine.close_session(self.id);
-        self.shared
-            .registry
-            .remove_session(&self.owner.caller, self.id);
-        Self::remove(connection, self.id).await;
+        let caller = &self.owner.caller;
+        self.shared.registry.remove_session(caller, self.id);
+        Self::let_go(&self.shared, connection, caller, self.id).await;
         Ok(())
     }
 

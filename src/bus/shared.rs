@@ -127,8 +127,11 @@ impl Shared {
     /// The bus is lost, and everyone with it.
     pub(super) fn lose(&self) {
         self.holds.lose();
-        for belongings in self.registry.take_all() {
-            self.end(&belongings);
+        for (caller, belongings) in self.registry.take_all() {
+            self.cancel(&belongings);
+            for session in belongings.sessions {
+                self.engine.let_go(session, caller.name());
+            }
         }
         // What is being encoded is nobody's belonging yet.
         for name in self.accounts.names() {
@@ -136,13 +139,10 @@ impl Shared {
         }
     }
 
-    /// Ends what a connection has owned.
-    pub(super) fn end(&self, belongings: &Belongings) {
+    /// Cancels what a connection has asked for.
+    pub(super) fn cancel(&self, belongings: &Belongings) {
         for id in belongings.running.keys() {
             self.engine.cancel(*id);
-        }
-        for session in &belongings.sessions {
-            self.engine.close_session(*session);
         }
     }
 }

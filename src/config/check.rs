@@ -81,6 +81,10 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         limits.grammar_bytes: whole(1..=1 << 24);
         limits.grammar_work: whole(1..=1 << 24);
         limits.realtime_group: name;
+        sessions.directory: folder(directory);
+        sessions.durability: choice;
+        sessions.per_user: whole(1..=4096);
+        sessions.mib_per_user: whole(1..=MOST_MIB);
         sampling.temperature: number(0.0..=2.0);
         sampling.top_k: whole(0..=u32::MAX);
         sampling.top_p: number(0.0..=1.0);

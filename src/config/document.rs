@@ -44,8 +44,8 @@ macro_rules! sections {
 sections! {
     Document: "keys and sections" {
         backend: Typed, model: Model, kv: Kv, graph: Graph, memory: Memory, device: Device, cpu: Cpu,
-        engine: Engine, queue: Queue, hold: Hold, limits: Limits, sampling: Sampling, stream: Stream, stop: Stop,
-        watchdog: Watchdog, log: Log
+        engine: Engine, queue: Queue, hold: Hold, limits: Limits, sessions: Sessions, sampling: Sampling, stream: Stream,
+        stop: Stop, watchdog: Watchdog, log: Log
     }
     Model: "the section [model]" { path: Typed, thinking: Typed, tool_formats: Typed }
     Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed, memory_mib: Typed, reuse: Typed, slots: Typed }
@@ -65,6 +65,9 @@ sections! {
     Limits: "the section [limits]" {
         requests: Typed, requests_per_user: Typed, queue_percent_per_user: Typed, sessions: Typed,
         sessions_per_user: Typed, max_tokens: Typed, grammar_bytes: Typed, grammar_work: Typed, realtime_group: Typed
+    }
+    Sessions: "the section [sessions]" {
+        directory: Typed, durability: Typed, per_user: Typed, mib_per_user: Typed
     }
     Sampling: "the section [sampling]" {
         temperature: Typed, top_k: Typed, top_p: Typed, min_p: Typed, repetition_penalty: Typed,

@@ -22,7 +22,7 @@ use files::Files;
 pub use files::drop_ins;
 pub use sections::{
     Cpu, Device, Engine, Graph, GraphDebug, Hold, Kv, Limits, Log, Memory, Model, Queue, Sampling,
-    Stop, Stream, Watchdog,
+    Sessions, Stop, Stream, Watchdog,
 };
 
 /// Where the package puts the file.
@@ -42,6 +42,7 @@ pub struct Config {
     pub queue: Queue,
     pub hold: Hold,
     pub limits: Limits,
+    pub sessions: Sessions,
     pub sampling: Sampling,
     pub stream: Stream,
     pub stop: Stop,

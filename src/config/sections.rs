@@ -10,6 +10,7 @@ use crate::graph::Mode;
 use crate::journal::Level;
 use crate::kv::Reuse;
 use crate::sampler::Parameters;
+use crate::session_store::Durability;
 use crate::tape::KvType;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -138,6 +139,28 @@ pub struct Limits {
     pub grammar_work: usize,
     /// Who, besides root, may ask for priority realtime.
     pub realtime_group: Option<String>,
+}
+
+/// Conversations on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sessions {
+    /// Read at the start alone.
+    pub directory: PathBuf,
+    pub durability: Durability,
+    /// What one user may keep.
+    pub per_user: usize,
+    pub mib_per_user: u64,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            directory: "/var/lib/ganglion/sessions".into(),
+            durability: Durability::default(),
+            per_user: 64,
+            mib_per_user: 64,
+        }
+    }
 }
 
 /// What a request gets where it does not say.

@@ -7,14 +7,15 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use super::encoder::{Encoded, Prepared};
+use super::overflow::{self, Talk};
 use super::queue::Place;
 use super::registration::Registration;
 use super::request::check;
 use super::session::{Past, SessionId};
 use super::shared::Shared;
 use super::{
-    Answer, Client, FinishReason, Handle, Message, Options, Reading, Refusal, Role, Ticket, Turn,
-    Usage,
+    Answer, Client, FinishReason, Handle, Message, Options, Overflow, Reading, Refusal, Role,
+    Ticket, Turn, Usage,
 };
 
 /// What is asked, and by whom.
@@ -58,7 +59,8 @@ impl Handle {
             session: None,
             asked: Instant::now(),
         };
-        self.queue(request, messages, None, options).await
+        self.queue(request, Talk::whole(messages), None, options)
+            .await
     }
 
     /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
@@ -78,7 +80,8 @@ impl Handle {
     /// The same with whatever messages: what tools answered, say.
     ///
     /// # Errors
-    /// `NotReady`, `Busy`, `UserQueue`, `SessionBusy`, `SessionClosed`, `InvalidMessages`, `ContextFull`, `PromptBytes`.
+    /// `NotReady`, `Busy`, `UserQueue`, `SessionBusy`, `SessionClosed`, `InvalidMessages`, `ContextFull`, `PromptBytes`,
+    /// `Quota`.
     pub async fn reply(
         &self,
         session: SessionId,
@@ -93,22 +96,27 @@ impl Handle {
             .begin_turn(session, registration.id());
         let Past {
             client,
-            mut messages,
+            mut talk,
             last,
         } = begun?;
         let mut begun = Begun {
             shared: &self.shared,
             session: Some(session),
         };
-        messages.extend(said);
-        check(&messages)?;
+        let more = said.iter().map(Message::bytes).sum();
+        talk.messages.extend(said);
+        check(&talk.messages)?;
+        let file = self.shared.sessions().file(session);
+        if let Some(file) = file {
+            file.admit(client.user, more).await?;
+        }
         let request = Request {
             registration,
             client,
             session: Some(session),
             asked: Instant::now(),
         };
-        let ticket = self.queue(request, messages, last, options).await?;
+        let ticket = self.queue(request, talk, last, options).await?;
         begun.session = None;
         Ok(ticket)
     }
@@ -117,25 +125,28 @@ impl Handle {
     async fn queue(
         &self,
         request: Request,
-        messages: Vec<Message>,
+        talk: Talk,
         last: Option<(Encoded, Answer)>,
         options: Options,
     ) -> Result<Ticket, Refusal> {
         let encoder = self.shared.encoder().clone();
         // In this order: what costs the least first.
         if let Some(encoder) = &encoder {
-            encoder.admit(&messages)?;
+            encoder.admit(match options.overflow {
+                Overflow::Error => &talk.messages,
+                Overflow::TruncateOldest => talk.news(),
+            })?;
         }
         let place = self.queue.place(request.client.user)?;
         let Some(encoder) = encoder else {
             // It is encoded when there is a model.
-            return self.enqueue(request, place, (messages, None), options);
+            return self.enqueue(request, place, (talk, None), options);
         };
         let rules = self.shared.rules();
         let asked = options.clone();
         let encode = move || {
-            let prepared = encoder.prepared(&messages, last.as_ref(), &asked, &rules);
-            prepared.map(|prepared| (messages, Some(prepared)))
+            let fitted = overflow::fitted(&encoder, talk, last.as_ref(), &asked, &rules);
+            fitted.map(|(talk, prepared)| (talk, Some(prepared)))
         };
         let encoders = &self.shared.encoders;
         let prompt = encoders.run(request.registration.id(), request.client.clone(), encode);
@@ -162,7 +173,7 @@ impl Handle {
         &self,
         request: Request,
         place: Place,
-        (messages, prepared): (Vec<Message>, Option<Prepared>),
+        (talk, prepared): (Talk, Option<Prepared>),
         options: Options,
     ) -> Result<Ticket, Refusal> {
         let (prompt, guide, writing) = match prepared {
@@ -185,7 +196,9 @@ impl Handle {
             id,
             client: client.into(),
             session,
-            messages,
+            messages: talk.messages,
+            turns: talk.turns,
+            dropped: talk.dropped,
             prompt,
             guide,
             writing,

@@ -66,6 +66,21 @@ impl Codec {
         }
     }
 
+    /// The prompt of a conversation that was once these tokens; `None` unless they say the same in this model's language.
+    #[must_use]
+    pub fn recognize(
+        &self,
+        tokens: &[u32],
+        messages: &[Message],
+        manner: Manner<'_>,
+    ) -> Option<Prompt> {
+        let Self::Model(language) = self else {
+            return None;
+        };
+        let rendered = language.render(messages, manner).ok()?;
+        language.recognize(tokens, rendered)
+    }
+
     /// Refuses a conversation that cannot fit whatever its tokens are: that costs nothing, and making them a great deal.
     /// Templates leave thoughts out of past answers, so these count only once they are rendered.
     ///

@@ -29,7 +29,50 @@ pub struct Encoded {
     /// Of its tokens, those that the model has said in this conversation.
     pub(super) said: Vec<Range<usize>>,
     model: u64,
+    /// Where it comes from a file, which has only its tokens.
+    kept: Option<Arc<Kept>>,
 }
+
+/// What tokens from a file were rendered from: whether they are this model's is found by doing it again.
+#[derive(Debug)]
+struct Kept {
+    /// So many messages of the conversation.
+    messages: usize,
+    thinking: Option<bool>,
+    tools: Option<String>,
+}
+
+impl Encoded {
+    /// Tokens from a file, which may be of any model: those of the first so many messages, and which of them were said.
+    pub(super) fn kept(
+        (tokens, said): (Vec<u32>, Vec<Range<usize>>),
+        messages: usize,
+        thinking: Option<bool>,
+        tools: Option<String>,
+    ) -> Self {
+        Self {
+            prompt: Prompt::of_tokens(tokens),
+            said,
+            model: NOBODYS,
+            kept: Some(Arc::new(Kept {
+                messages,
+                thinking,
+                tools,
+            })),
+        }
+    }
+}
+
+/// Whether a token of a turn was said: of its prompt, or of its answer after that.
+pub(super) fn was_said(encoded: &Encoded, answer: Option<&Answer>, at: usize) -> bool {
+    match at.checked_sub(encoded.prompt.tokens.len()) {
+        Some(at) => answer.is_some_and(|answer| at < answer.said),
+        None => encoded.said.iter().any(|range| range.contains(&at)),
+    }
+}
+
+/// Models count from 1.
+const NOBODYS: u64 = 0;
 
 /// What prompts and answers are held to.
 #[derive(Clone, Debug)]
@@ -65,6 +108,12 @@ impl Encoder {
 
     pub(super) fn model(&self) -> u64 {
         self.model
+    }
+
+    /// Tokens that a conversation may take.
+    #[must_use]
+    pub fn context(&self) -> usize {
+        self.context
     }
 
     #[must_use]
@@ -104,15 +153,31 @@ impl Encoder {
         last: Option<&(Encoded, Answer)>,
         manner: Manner<'_>,
     ) -> Result<Encoded, Refusal> {
-        let last = last.filter(|(encoded, _)| encoded.model == self.model);
-        let before = last.map(|(encoded, answer)| (&encoded.prompt, answer));
+        let kept = last.and_then(|(encoded, _)| self.recognized(encoded, messages));
+        let last = last.filter(|(encoded, _)| kept.is_some() || encoded.model == self.model);
+        let before =
+            last.map(|(encoded, answer)| (kept.as_ref().unwrap_or(&encoded.prompt), answer));
         let prompt = self.codec.encode(messages, before, manner, self.context)?;
         let said = last.map_or_else(Vec::new, |last| said(last, &prompt.tokens));
         Ok(Encoded {
             prompt,
             said,
             model: self.model,
+            kept: None,
         })
+    }
+
+    /// The prompt whose tokens a file has kept, if they say to this model what its messages say.
+    fn recognized(&self, encoded: &Encoded, messages: &[Message]) -> Option<Prompt> {
+        let kept = encoded.kept.as_ref()?;
+        let tools = kept.tools.as_deref();
+        let tools = tools.map(|tools| serde_json::from_str(tools).unwrap_or_default());
+        let manner = Manner {
+            thinking: kept.thinking,
+            tools: tools.as_ref(),
+        };
+        let asked = messages.get(..kept.messages)?;
+        self.codec.recognize(&encoded.prompt.tokens, asked, manner)
     }
 
     /// Makes what the grammars of all answers share, which takes long with a large vocabulary.
@@ -125,8 +190,7 @@ impl Encoder {
     /// All that a turn needs: the tokens of its conversation, as `encode`, what its answer goes along with, and how it calls.
     ///
     /// # Errors
-    /// As `Codec::encode`; `InvalidGrammar`; `NotSupported` for tools that the model cannot call, and for a grammar without a
-    /// vocabulary.
+    /// As `prompt` and `guided`.
     pub(super) fn prepared(
         &self,
         messages: &[Message],
@@ -134,6 +198,21 @@ impl Encoder {
         options: &Options,
         rules: &Rules,
     ) -> Result<Prepared, Refusal> {
+        let prompt = self.prompt(messages, last, options, rules)?;
+        self.guided(prompt, options, rules)
+    }
+
+    /// The tokens of a conversation as the options want it rendered, and how the model calls.
+    ///
+    /// # Errors
+    /// As `Codec::encode`; `NotSupported` for tools that the model cannot call.
+    pub(super) fn prompt(
+        &self,
+        messages: &[Message],
+        last: Option<&(Encoded, Answer)>,
+        options: &Options,
+        rules: &Rules,
+    ) -> Result<(Encoded, Option<Writing>), Refusal> {
         let tools = options.tools.as_deref();
         let writing = match tools {
             Some(_) => Some(self.writing(&rules.formats)?),
@@ -150,7 +229,20 @@ impl Encoder {
             thinking: options.thinking,
             tools: offered.as_ref(),
         };
-        let prompt = self.encode(&flat, last, manner)?;
+        Ok((self.encode(&flat, last, manner)?, writing))
+    }
+
+    /// The same with what the answer goes along with.
+    ///
+    /// # Errors
+    /// `InvalidGrammar`; `NotSupported` for a grammar without a vocabulary.
+    pub(super) fn guided(
+        &self,
+        (prompt, writing): (Encoded, Option<Writing>),
+        options: &Options,
+        rules: &Rules,
+    ) -> Result<Prepared, Refusal> {
+        let tools = options.tools.as_deref();
         let writing = writing.filter(|_| tools.is_some());
         let calls = tools.zip(writing.as_ref());
         let guide = self.guide(options, calls, rules.grammar, &prompt)?;

@@ -8,11 +8,15 @@ use super::control::Control;
 use super::inbox::Inbox;
 use super::live::Snapshot;
 use super::queue::Queue;
+use super::request::check_calls;
 use super::session::{Said, SessionId, SessionStatus};
 use super::shared::Shared;
 use super::status::{State, Status};
 use super::waits::Waits;
-use super::{Client, FinishReason, Limits, Priority, Progress, Refusal, RequestError, Usage};
+use super::{
+    Client, FinishReason, Limits, Message, Priority, Progress, Refusal, RequestError, Role, Usage,
+};
+use crate::session_store::Entry;
 use crate::tools::Formats;
 
 /// Makes the two ends of an engine.
@@ -63,23 +67,69 @@ impl Handle {
         }
     }
 
-    /// Opens a session, with a system message if there is one.
+    /// Opens a session of a connection, which begins with these messages.
     ///
     /// # Errors
-    /// `NotReady`, `TooManySessions`, `UserSessions`, or `PromptBytes` if no turn could follow such a message.
+    /// `NotReady`, `TooManySessions`, `UserSessions`, or `PromptBytes` if no turn could follow such messages.
     pub fn open_session(
         &self,
         client: Client,
-        system: Option<String>,
+        messages: Vec<Message>,
     ) -> Result<SessionId, Refusal> {
         self.accepting()?;
-        if let (Some(encoder), Some(system)) = (self.shared.encoder().as_ref(), &system) {
-            encoder.admit_bytes(system.len())?;
+        if let Some(encoder) = self.shared.encoder().as_ref() {
+            encoder.admit(&messages)?;
         }
         let limits = self.limits();
-        let id = self.shared.sessions().open(client, system, &limits)?;
+        let id = self.shared.sessions().open(client, messages, &limits)?;
         self.publish_sessions();
         Ok(id)
+    }
+
+    /// Opens another session of a connection with the past of this one, which stays as it is: what the cache holds of it
+    /// serves both.
+    ///
+    /// # Errors
+    /// `NotReady`, `SessionClosed`, `SessionBusy`, `TooManySessions`, `UserSessions`.
+    pub fn branch(&self, session: SessionId, client: Client) -> Result<SessionId, Refusal> {
+        self.accepting()?;
+        let limits = self.limits();
+        let id = self.shared.sessions().branch(session, client, &limits)?;
+        self.publish_sessions();
+        Ok(id)
+    }
+
+    /// Adds messages to a session without an answer.
+    ///
+    /// # Errors
+    /// `NotReady`, `SessionClosed`, `SessionBusy`, `InvalidMessages`, `ContextFull`, `PromptBytes`, `Quota`, `Unkept`.
+    pub async fn append(
+        &self,
+        client: &Client,
+        session: SessionId,
+        said: Vec<Message>,
+    ) -> Result<(), Refusal> {
+        self.accepting()?;
+        let encoder = self.shared.encoder().clone();
+        let loads = || Refusal::NotReady("the model is still loading".into());
+        let encoder = encoder.ok_or_else(loads)?;
+        if said.iter().any(|message| message.role == Role::Assistant) {
+            return Err(Refusal::InvalidMessages(
+                "a message by \"assistant\" cannot be appended: the model makes those; begin a session with them".into(),
+            ));
+        }
+        let file = self.shared.sessions().file(session);
+        if let Some(file) = file {
+            let bytes = said.iter().map(Message::bytes).sum();
+            file.admit(client.user, bytes).await?;
+        }
+        self.change(session, |session| {
+            let whole = session.with(&said, encoder.context())?;
+            encoder.admit(&whole)?;
+            check_calls(&whole)?;
+            Ok((!said.is_empty()).then_some(Entry::Appended { messages: said }))
+        })
+        .await
     }
 
     /// Forgets a session. Its turn ends with it, whether it is being encoded, waits or is answered.
@@ -101,28 +151,41 @@ impl Handle {
         self.shared.encoders.remove_client(name);
     }
 
-    /// Takes back the last turns of a session; what it held before them stays in the cache.
+    /// Takes back the last turns of a session, and what was appended since; what it held before them stays in the cache.
     ///
     /// # Errors
-    /// `SessionClosed`, `SessionBusy`, or `Turns` if it has fewer.
-    pub fn rewind(&self, session: SessionId, turns: u32) -> Result<(), Refusal> {
-        let keep = self.shared.sessions().rewind(session, turns)?;
-        if let Some(keep) = keep {
-            self.queue.rewind(session, keep);
-        }
-        Ok(())
+    /// `SessionClosed`, `SessionBusy`, `Unkept`, or `Turns` if it has fewer.
+    pub async fn rewind(&self, session: SessionId, turns: u32) -> Result<(), Refusal> {
+        self.leave_turns(session, |has| {
+            let refused = Refusal::Turns {
+                asked: turns,
+                turns: has,
+            };
+            has.checked_sub(turns).ok_or(refused)
+        })
+        .await
     }
 
-    /// Takes back all turns of a session; its system message stays.
+    /// Takes back all turns of a session; what it began with stays.
     ///
     /// # Errors
-    /// `SessionClosed`, `SessionBusy`.
-    pub fn clear_session(&self, session: SessionId) -> Result<(), Refusal> {
-        let taken = self.shared.sessions().clear(session)?;
-        if taken {
-            self.queue.rewind(session, 0);
-        }
-        Ok(())
+    /// `SessionClosed`, `SessionBusy`, `Unkept`.
+    pub async fn clear_session(&self, session: SessionId) -> Result<(), Refusal> {
+        self.leave_turns(session, |_| Ok(0)).await
+    }
+
+    /// Leaves as many turns as `left` makes of how many there are.
+    async fn leave_turns(
+        &self,
+        session: SessionId,
+        left: impl FnOnce(u32) -> Result<u32, Refusal>,
+    ) -> Result<(), Refusal> {
+        self.change(session, |session| {
+            let turns = left(session.turns())?;
+            let beyond = session.goes_beyond(turns);
+            Ok(beyond.then_some(Entry::Rewound { turns }))
+        })
+        .await
     }
 
     /// Drops the decode graph; what failures had disabled is tried again.
@@ -266,7 +329,7 @@ impl Handle {
         self.shared.accepting()
     }
 
-    fn publish_sessions(&self) {
+    pub(super) fn publish_sessions(&self) {
         let open = u32::try_from(self.shared.sessions().len()).unwrap_or(u32::MAX);
         self.shared.publish(|status| status.sessions = open);
     }

@@ -4,9 +4,9 @@
 use super::admission::Pool;
 use super::admission::{Admitted, Budget, greatest};
 use super::chunk;
-#[cfg(feature = "cuda")]
 use super::kv_memory::KvMemory;
 use super::load_error::LoadError;
+#[cfg(feature = "cuda")]
 use super::settings::Placement;
 use super::settings::{Backend, Settings};
 use super::stored::Stored;

@@ -20,13 +20,16 @@ mod forecast;
 mod handle;
 mod hold;
 mod inbox;
+mod kept;
 mod kv_memory;
 mod limits;
 mod live;
 mod load;
 mod load_error;
 mod loaded_model;
+mod named;
 mod observe;
+mod overflow;
 mod progress;
 mod queue;
 mod registration;
@@ -53,6 +56,7 @@ pub mod sim;
 pub mod worker;
 
 pub use crate::model::{Message, Role};
+pub use crate::session_store::{Commits, Name, NameError};
 pub use crate::telemetry::{FinishReason, Receipt, Usage};
 pub use admission::{Admitted, Pool, Refusal as MemoryRefusal};
 pub use answer::Answer;
@@ -69,10 +73,12 @@ pub use inbox::Inbox;
 pub use limits::{Limits, UserLimits};
 pub use live::{GraphStatus, Snapshot, Work};
 pub use load_error::LoadError;
+pub use named::{Listed, Opened, Opening};
 pub use progress::{Phase, Progress, Pulse};
 pub use replacement::{ReplaceError, Replaced, Replacement};
 pub use request::{
-    Event, Likelihood, Limit, Options, Outcome, Priority, Reading, Refusal, RequestError, Ticket,
+    Event, Likelihood, Limit, Options, Outcome, Overflow, Priority, Reading, Refusal, RequestError,
+    Ticket,
 };
 pub use session::{Said, SessionId, SessionStatus};
 pub use slices::Share;

@@ -35,6 +35,8 @@ pub struct Options {
     pub priority: Priority,
     /// From acceptance on: the request ends then, with what there is.
     pub deadline: Option<Duration>,
+    /// Of a turn of a session.
+    pub overflow: Overflow,
 }
 
 impl Options {
@@ -51,6 +53,28 @@ impl Options {
             tools: None,
             priority: Priority::default(),
             deadline: None,
+            overflow: Overflow::default(),
+        }
+    }
+}
+
+/// What becomes of a turn of a session that the context does not hold any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// The turn is refused, and the session stays as it is.
+    #[default]
+    Error,
+    TruncateOldest,
+}
+
+impl Overflow {
+    pub const ALL: [Self; 2] = [Self::Error, Self::TruncateOldest];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::TruncateOldest => "truncate_oldest",
         }
     }
 }
@@ -170,6 +194,24 @@ pub enum Refusal {
     UserSessions { user: u32, sessions: usize },
     #[error("the session is closed")]
     SessionClosed,
+    #[error(
+        "session {name:?} is held by connection {holder} of the same user; have it closed there, or open it with the option \
+         \"take\""
+    )]
+    SessionHeld { name: String, holder: String },
+    #[error(
+        "session {name:?} is there already, and not as {what} says; leave that out to go on with it, or delete it \
+         (Manager.DeleteSession)"
+    )]
+    SessionDiffers { name: String, what: &'static str },
+    #[error("there is no session {0:?}; Manager.ListSessions has those that there are")]
+    NoSession(String),
+    /// Of what one user may keep.
+    #[error("{why}")]
+    Quota { key: &'static str, why: String },
+    /// What was to be kept could not be, or not be read.
+    #[error("{0}")]
+    Unkept(String),
     #[error("{asked} turns cannot be taken back: the session has {turns}")]
     Turns { asked: u32, turns: u32 },
     #[error(
@@ -216,9 +258,14 @@ impl Refusal {
             Self::ContextFull { .. } | Self::PromptBytes { .. } => {
                 Some(Limit::OfUser("kv.context"))
             }
+            Self::Quota { key, .. } => Some(Limit::OfUser(key)),
             Self::NotReady(_)
             | Self::SessionBusy
             | Self::SessionClosed
+            | Self::SessionHeld { .. }
+            | Self::SessionDiffers { .. }
+            | Self::NoSession(_)
+            | Self::Unkept(_)
             | Self::Turns { .. }
             | Self::InvalidMessages(_)
             | Self::InvalidGrammar(_)
@@ -269,11 +316,27 @@ pub struct Ticket {
     pub reading: Reading,
 }
 
-/// What every conversation must be, whatever the model.
+/// What every conversation must be that is to be answered, whatever the model.
 pub(super) fn check(messages: &[Message]) -> Result<(), Refusal> {
     let last = messages
         .last()
         .ok_or_else(|| Refusal::InvalidMessages("there are no messages".into()))?;
+    check_calls(messages)?;
+    // A tool may have nothing to say.
+    if last.content.trim().is_empty() && last.role != Role::Tool {
+        return Err(Refusal::InvalidMessages("the last message is empty".into()));
+    }
+    if last.role == Role::Assistant || last.role == Role::System {
+        let role = last.role.name();
+        return Err(Refusal::InvalidMessages(format!(
+            "the last message is by {role:?}; it must be by \"user\" or \"tool\""
+        )));
+    }
+    Ok(())
+}
+
+/// What tools say must answer calls.
+pub(super) fn check_calls(messages: &[Message]) -> Result<(), Refusal> {
     let (mut called, mut answered) = (HashSet::new(), messages.iter());
     let unknown = answered.find_map(|message| {
         called.extend(message.calls.iter().map(|call| call.id.as_str()));
@@ -284,16 +347,6 @@ pub(super) fn check(messages: &[Message]) -> Result<(), Refusal> {
         return Err(Refusal::InvalidMessages(format!(
             "no message before has a call with the id {id:?}, which a tool's message answers; give the \"tool_calls\" of the \
              assistant's message too, or leave \"tool_call_id\" out"
-        )));
-    }
-    // A tool may have nothing to say.
-    if last.content.trim().is_empty() && last.role != Role::Tool {
-        return Err(Refusal::InvalidMessages("the last message is empty".into()));
-    }
-    if last.role == Role::Assistant || last.role == Role::System {
-        let role = last.role.name();
-        return Err(Refusal::InvalidMessages(format!(
-            "the last message is by {role:?}; it must be by \"user\" or \"tool\""
         )));
     }
     Ok(())

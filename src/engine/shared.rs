@@ -1,6 +1,7 @@
 //! What callers, their turns and the engine thread share: the sessions, the model's encoder, what is told and what is in
 //! force. Who waits for that thread is in `queue`.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -15,12 +16,17 @@ use super::session::Sessions;
 use super::status::{State, Status};
 use super::waits::Pace;
 use super::{Limits, Refusal};
+use crate::session_store::Store;
 use crate::tools::Formats;
 
 /// State that callers and the engine thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
     sessions: Mutex<Sessions>,
+    /// Where those with a name are kept.
+    store: Mutex<Option<Arc<Store>>>,
+    /// Of each user: whoever opens or deletes a session by its name comes after the other.
+    naming: Mutex<HashMap<u32, Arc<tokio::sync::Mutex<()>>>>,
     limits: Mutex<Limits>,
     /// In which models call tools.
     formats: Mutex<Arc<Formats>>,
@@ -40,6 +46,8 @@ impl Shared {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             sessions: Mutex::default(),
+            store: Mutex::default(),
+            naming: Mutex::default(),
             limits: Mutex::new(limits),
             formats: Mutex::default(),
             encoders: Encoders::default(),
@@ -66,6 +74,15 @@ impl Shared {
 
     pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn store(&self) -> MutexGuard<'_, Option<Arc<Store>>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn naming(&self, user: u32) -> Arc<tokio::sync::Mutex<()>> {
+        let mut naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        naming.entry(user).or_default().clone()
     }
 
     pub(super) fn limits(&self) -> MutexGuard<'_, Limits> {

@@ -7,6 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::encoder::{Encoded, Encoder, Prepared};
 use super::fair::Waits;
+use super::overflow::{self, Talk};
 use super::registration::Registration;
 use super::report;
 use super::session::{Answered, SessionId};
@@ -26,6 +27,10 @@ pub struct Turn {
     pub session: Option<SessionId>,
     /// The whole conversation, its last message being the new one.
     pub messages: Vec<Message>,
+    /// Where each turn of the session begins in them, and at last where what follows those does.
+    pub(super) turns: Vec<usize>,
+    /// The oldest ones, which it drops so that it fits the context.
+    pub(super) dropped: u32,
     /// The conversation as tokens, maybe another model's by now; `None` if it was accepted before one was loaded.
     pub prompt: Option<Encoded>,
     /// What its answer goes along with, of the same model.
@@ -68,14 +73,19 @@ impl Turn {
             own
         } else {
             let rules = self.shared.rules();
+            let talk = Talk {
+                messages: std::mem::take(&mut self.messages),
+                turns: std::mem::take(&mut self.turns),
+                dropped: self.dropped,
+            };
+            let fit = || overflow::fitted(encoder, talk, None, &self.options, &rules);
+            let (talk, prepared) = self.shared.encoders.run_here(fit)?;
+            (self.messages, self.turns, self.dropped) = (talk.messages, talk.turns, talk.dropped);
             let Prepared {
                 prompt,
                 guide,
                 writing,
-            } = self
-                .shared
-                .encoders
-                .run_here(|| encoder.prepared(&self.messages, None, &self.options, &rules))?;
+            } = prepared;
             (self.guide, self.writing) = (guide, writing);
             prompt
         };
@@ -132,10 +142,11 @@ impl Turn {
 
     fn end(self, mut outcome: Outcome, answer: Option<Answer>) {
         let Self {
-            id: turn,
+            id,
             client,
             session,
             messages,
+            dropped,
             prompt,
             options,
             events,
@@ -144,13 +155,63 @@ impl Turn {
             ..
         } = self;
         outcome.usage.seed = options.sampling.seed;
+        let answered = answer.zip(prompt).map(|(answer, prompt)| Answered {
+            messages,
+            dropped,
+            prompt,
+            answer,
+            partial: outcome.reason.is_partial(),
+            thinking: options.thinking,
+            tools: options.tools.map(|tools| tools.given().to_owned()),
+        });
+        // Without an answer the session stays as it is.
+        outcome.usage.dropped_turns = answered.as_ref().map_or(0, |one| one.dropped);
+        let kept = session.zip(answered.as_ref());
+        let kept = kept.and_then(|(id, answered)| shared.sessions().entry(id, answered));
+        let ended = Ended {
+            id,
+            client,
+            session,
+            events,
+            registration,
+            shared,
+        };
+        let Some((file, entry)) = kept else {
+            return ended.tell(outcome, answered);
+        };
+        // Nobody is told of what could be lost.
+        file.append(entry, move |kept| match kept {
+            Ok(()) => ended.tell(outcome, answered),
+            Err(error) => {
+                let error = RequestError::Refused(error.into());
+                let failed = Outcome::new(FinishReason::Error, outcome.usage, Some(error));
+                ended.tell(failed, None);
+            }
+        });
+    }
+}
+
+/// A turn that is over, of which nobody has been told.
+struct Ended {
+    id: u64,
+    client: Arc<Client>,
+    session: Option<SessionId>,
+    events: UnboundedSender<Event>,
+    registration: Registration,
+    shared: Arc<Shared>,
+}
+
+impl Ended {
+    fn tell(self, outcome: Outcome, answered: Option<Answered>) {
+        let Self {
+            id: turn,
+            client,
+            session,
+            events,
+            registration,
+            shared,
+        } = self;
         if let Some(id) = session {
-            let answered = answer.zip(prompt).map(|(answer, prompt)| Answered {
-                messages,
-                prompt,
-                answer,
-                partial: outcome.reason.is_partial(),
-            });
             shared.sessions().end_turn(id, answered);
         }
         let receipt = Receipt {
@@ -165,6 +226,7 @@ impl Turn {
             model.clone_from(&status.model.name);
         });
         let failure = outcome.error.clone();
+        let dropped = outcome.usage.dropped_turns;
         let _ = events.send(Event::Done(outcome));
         let request = journal::Request {
             id: turn,
@@ -173,6 +235,9 @@ impl Turn {
             client_uid: client.user,
             model: &model,
         };
+        if dropped > 0 {
+            journal::turns_dropped(&request, dropped);
+        }
         match failure {
             None => journal::request_finished(&request, &receipt),
             Some(error) => {

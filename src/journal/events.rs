@@ -261,6 +261,38 @@ events! {
         error = error,
     }
 
+    /// A session did not fit the context any more, and goes on without its oldest turns, as it was opened to.
+    INFO turns_dropped(request: &Request<'_>, turns: u32) by (request.client_uid)
+    "94e1c5b80d2f4a37a6f8d03e7b59c12a" "{request}: the session goes on without its oldest turns, of which {turns} did not fit the context any more"
+    {
+        request_id = request.id,
+        session = or_nothing(request.session),
+        client = request.client,
+        client_uid = request.client_uid,
+        turns = turns,
+    }
+
+    /// What a session was told, or answered, could not be written to the disk: its caller was told so, and nothing of it is
+    /// kept.
+    ERROR session_unwritten(error: &str, client_uid: u32) by (client_uid)
+    "6c0be2a97d1f4f0e8a53d9b7142c8e60" "a session of user {client_uid} cannot be kept: {error}"
+    { client_uid = client_uid, error = error }
+
+    /// The file of a session cannot be read, and stays as it is.
+    ERROR session_unreadable(error: &str, client_uid: u32) by (client_uid)
+    "b35f7c10e2a94d86905d1e6cf4a07b29" "a session of user {client_uid} cannot be read: {error}"
+    { client_uid = client_uid, error = error }
+
+    /// The file of a session ended with what a power cut had left of a write, which nobody had been told of.
+    INFO session_cut(path: &str, client_uid: u32, bytes: u64) by (client_uid)
+    "f8d4601b3c7e4a25b9e70c5d28a6f143" "{path}: {bytes} bytes at its end were never whole, and are cut off"
+    { path = path, client_uid = client_uid, bytes = bytes }
+
+    /// The file of a session was changed by something else: it has another name now, and its session is gone.
+    ERROR session_damaged(path: &str, client_uid: u32, aside: &str) by (client_uid)
+    "2a97e5d3f06b4c18ae41b82d70c9f563" "{path} is damaged, and is {aside} now"
+    { path = path, client_uid = client_uid, aside = aside }
+
     /// The model's chat template wanted too much of a conversation, or could not be run: that request was refused.
     WARN template_stopped(error: &str) by (ANY)
     "0b280442487f4707bf0dc8d4b26afc8d" "{error}"

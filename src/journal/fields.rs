@@ -3,9 +3,11 @@
 
 /// Name in capitals, as the journal has it, and meaning.
 pub const FIELDS: &[(&str, &str)] = &[
+    ("ASIDE", "the path that a file has now"),
     ("BACKEND", "what computes: cpu, cuda or sim"),
     ("BACKTRACE", "where the thread was, innermost call first"),
     ("BUS", "the bus that the daemon answers on"),
+    ("BYTES", "bytes that were cut off"),
     (
         "CACHED_TOKENS",
         "tokens of the prompt that were still in the key-value cache",
@@ -67,6 +69,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("NEED_BYTES", "memory that would have been needed"),
     ("NODES", "kernels of one replay"),
     ("PART", "of the daemon: engine, reactor or bus"),
+    ("PATH", "the path of a file"),
     ("PLACE", "file, line and column of the source"),
     (
         "PROMPT_TOKENS",
@@ -117,6 +120,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "TTFT_US",
         "microseconds from the start of the prompt's reading to the first token",
     ),
+    ("TURNS", "turns of a session"),
     (
         "UNREAD_BYTES",
         "bytes that the bus holds for that connection",

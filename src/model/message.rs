@@ -1,7 +1,10 @@
-//! A conversation, as callers and chat templates know it.
+//! A conversation, as callers and chat templates know it. As JSON it is what the files of sessions keep: a name here stays.
+
+use serde::{Deserialize, Serialize};
 
 /// Who speaks in a conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Role {
     System,
     User,
@@ -31,22 +34,26 @@ impl Role {
 }
 
 /// One message of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     pub role: Role,
     pub content: String,
     /// What an assistant thought before it said that.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reasoning: String,
     /// The tools that an assistant called after that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
     /// The call that a tool answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
     /// All of an answer as the model spelled it, where it was made here and that is not just its content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spelled: Option<String>,
 }
 
 /// A call of a tool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     pub id: String,
     pub name: String,

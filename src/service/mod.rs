@@ -10,6 +10,7 @@ mod notify;
 mod origin;
 mod panics;
 mod reload;
+mod sessions;
 mod signals;
 mod source;
 mod stop;
@@ -94,6 +95,7 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
         config: Config::default(),
     };
     engine.set_formats(formats);
+    engine.set_store(sessions::open(&config)?);
     reloader.enforce(config, &engine, &bus);
     tokio::spawn(extension::of_start(engine.clone(), stall));
     let mut thread = source.start(inbox, &reloader.config)?;

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::source::{self, Source};
 use super::watchdog::Watchdog;
-use super::{Origin, bus_config, extension, limits};
+use super::{Origin, bus_config, extension, limits, sessions};
 use crate::bus::{self, Bus, ReloadCall};
 use crate::config::{Config, ConfigError};
 use crate::engine::{Handle, ReplaceError, Replaced};
@@ -42,6 +42,7 @@ impl Reloader {
         self.journal.set_level(config.log.level);
         self.watchdog.set_stall(config.watchdog.stall);
         engine.set_limits(limits(&config));
+        engine.keep_sessions(config.sessions.durability, sessions::quota(&config));
         bus.configure(bus_config(&config));
         self.config = config;
     }

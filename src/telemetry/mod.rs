@@ -66,6 +66,14 @@ pub struct Usage {
     /// What the choices started from: given again, the same request has the same answer.
     #[serde(default)]
     pub seed: u64,
+    /// The oldest turns of the session that were dropped, so that this one fits the context.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped_turns: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde calls it so
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// What one finished request cost.

@@ -4,11 +4,12 @@
 //! of functions unless it is told that a method has some.
 
 /// The names that Qt's types get. `QVariantMap` is Qt's own; a program declares the others.
-const QT: [(&str, &str); 4] = [
+const QT: [(&str, &str); 5] = [
     ("a{sv}", "QVariantMap"),
     ("a(sa{sv})", "GanglionMessages"),
     ("a(ss)", "GanglionHistory"),
     ("(uu)", "GanglionReading"),
+    ("a{sa{sv}}", "GanglionSessions"),
 ];
 const QT_NAME: &str = "org.qtproject.QtDBus.QtTypeName";
 

@@ -71,11 +71,12 @@ fn no_method_takes_a_path() {
     }
     taken.sort();
     taken.dedup();
-    // Texts for the model, numbers, and options, of which none names a file either: whoever adds one looks here.
+    // Texts for the model, numbers, the names of sessions, which have no slash, and options, of which none names a file
+    // either: whoever adds one looks here.
     assert_eq!(
         taken,
         [
-            "messages", "offset", "options", "prompt", "reason", "text", "turns"
+            "messages", "name", "offset", "options", "prompt", "reason", "text", "turns"
         ]
     );
 }

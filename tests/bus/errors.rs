@@ -18,7 +18,16 @@ use crate::tools::TOOLS;
 
 /// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only one who does not
 /// read: `turns.rs` has that.
-const ELSEWHERE: [(&str, &str); 6] = [
+const ELSEWHERE: [(&str, &str); 14] = [
+    // What only a disk can: `tests/service/named_sessions.rs` has these.
+    ("Manager.DeleteSession", "EngineFailed"),
+    ("Manager.ListSessions", "EngineFailed"),
+    ("Manager.ListSessions", "QuotaExceeded"),
+    ("Manager.OpenSession", "EngineFailed"),
+    ("Session.Append", "EngineFailed"),
+    ("Session.Append", "QuotaExceeded"),
+    ("Session.Clear", "EngineFailed"),
+    ("Session.Rewind", "EngineFailed"),
     ("Manager.Hold", "QuotaExceeded"),
     ("Manager.Reload", "EngineFailed"),
     ("Manager.Reload", "InvalidOption"),
@@ -94,6 +103,19 @@ fn limits(requests: usize, sessions: usize, of_user: usize) -> Limits {
     }
 }
 
+async fn refused_by_name(seen: &mut Seen, client: &Client) {
+    let named = fields([("name", "talk".into()), ("persistent", false.into())]);
+    client.manager.open_session(named).await.unwrap();
+    let deleted = client.manager.delete_session("talk").await;
+    seen.saw("Manager.DeleteSession", deleted, "Busy");
+    let deleted = client.manager.delete_session("other").await;
+    seen.saw("Manager.DeleteSession", deleted, "InvalidOption");
+}
+
+fn said<'a>(role: &'a str, text: &'a str) -> [(&'a str, Fields<'a>); 1] {
+    [(role, fields([("content", text.into())]))]
+}
+
 async fn refused_by_arguments_and_limits(seen: &mut Seen) {
     let daemon = Daemon::start("context=100").await;
     let (client, stranger) = (daemon.client().await, daemon.client().await);
@@ -105,6 +127,7 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
     seen.asking(&client, &session, " ", "InvalidMessages").await;
     seen.asking(&client, &session, &"word ".repeat(100), "ContextFull")
         .await;
+    refused_by_name(seen, &client).await;
     let opened = client.manager.open_session(unknown()).await;
     seen.saw("Manager.OpenSession", opened, "InvalidOption");
     // A script calls none.
@@ -126,6 +149,10 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
         .await;
     seen.saw("Manager.OpenSession", opened, "ContextFull");
     seen.saw("Session.Rewind", session.rewind(1).await, "InvalidOption");
+    let appended = session.append(&said("assistant", "a")).await;
+    seen.saw("Session.Append", appended, "InvalidMessages");
+    let appended = session.append(&said("user", &long[..30_000])).await;
+    seen.saw("Session.Append", appended, "ContextFull");
 
     for (limits, error) in [
         (limits(9, 9, 0), "QuotaExceeded"),
@@ -135,6 +162,7 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
         seen.asking(&client, &session, "a", error).await;
         let opened = client.manager.open_session(fields([])).await;
         seen.saw("Manager.OpenSession", opened, error);
+        seen.saw("Session.Branch", session.branch().await, error);
     }
     daemon.engine.set_limits(LIMITS);
 
@@ -152,6 +180,8 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
     let replied = theirs.submit_reply(&[], fields([])).await;
     seen.saw("Session.SubmitReply", replied, "NotOwner");
     seen.saw("Session.Messages", theirs.messages().await, "NotOwner");
+    seen.saw("Session.Append", theirs.append(&[]).await, "NotOwner");
+    seen.saw("Session.Branch", theirs.branch().await, "NotOwner");
     seen.saw("Session.Rewind", theirs.rewind(1).await, "NotOwner");
     seen.saw("Session.Clear", theirs.clear().await, "NotOwner");
     seen.saw("Session.Close", theirs.close().await, "NotOwner");
@@ -217,6 +247,7 @@ async fn refused_while_one_is_answered(seen: &mut Seen) {
     let _stream = session.send("a", fields([])).await.unwrap();
     seen.saw("Session.Rewind", session.rewind(0).await, "Busy");
     seen.saw("Session.Clear", session.clear().await, "Busy");
+    seen.saw("Session.Append", session.append(&[]).await, "Busy");
     let complete = client.manager.complete("a", fields([]));
     let stop = async {
         until(async || client.manager.queue_length().await.unwrap() == 2).await;
@@ -251,6 +282,8 @@ async fn refused_without_a_model(seen: &mut Seen) {
     seen.asking(&client, &session, "a", "NotReady").await;
     let opened = client.manager.open_session(fields([])).await;
     seen.saw("Manager.OpenSession", opened, "NotReady");
+    seen.saw("Session.Append", session.append(&[]).await, "NotReady");
+    seen.saw("Session.Branch", session.branch().await, "NotReady");
     seen.saw(
         "Diagnostics.ResetGraph",
         diagnostics.reset_graph().await,

@@ -75,7 +75,7 @@ async fn options_are_checked_each() {
     );
     let refused = client
         .manager
-        .open_session(fields([("name", "x".into())]))
+        .open_session(fields([("name", "../x".into())]))
         .await;
     assert!(
         matches!(refused, Err(Error::InvalidOption(_))),

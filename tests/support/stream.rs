@@ -19,6 +19,8 @@ pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) reason: FinishReason,
     pub(crate) usage: Usage,
+    /// Of each token, where they were asked for.
+    pub(crate) logprobs: Vec<f32>,
     /// D-Bus name and text.
     pub(crate) error: Option<(String, String)>,
 }
@@ -50,14 +52,21 @@ impl Reader {
 
     /// Everything until the last frame, which the end of the file must follow.
     pub(crate) async fn answer(mut self) -> Answer {
-        let mut text = String::new();
+        let (mut text, mut logprobs) = (String::new(), Vec::new());
         loop {
             match self
                 .next()
                 .await
                 .expect("the stream ends with a last frame")
             {
-                Frame::Text { text: more, .. } => text.push_str(&more),
+                Frame::Text {
+                    text: more,
+                    logprobs: told,
+                    ..
+                } => {
+                    text.push_str(&more);
+                    logprobs.extend(told.iter().map(|one| one.logprob));
+                }
                 Frame::Reasoning { .. } | Frame::ToolCall { .. } => {}
                 Frame::Done {
                     finish_reason,
@@ -71,6 +80,7 @@ impl Reader {
                         text,
                         reason: finish_reason,
                         usage,
+                        logprobs,
                         error: error.zip(message),
                     };
                 }

@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
 use crate::{
-    ask, bench, chat, completions, doctor, graph, man, pull, score, setup, status, stored,
-    tokenize, top,
+    ask, bench, chat, completions, doctor, graph, man, pull, score, sessions, setup, status,
+    stored, tokenize, top,
 };
 
 /// Talk to the language model on this machine
@@ -32,6 +32,11 @@ pub(crate) enum Verb {
     /// What is typed is sent to the model, with all that was said before. Lines that begin with a slash are commands;
     /// /help lists them.
     Chat(chat::Arguments),
+    /// List, show, export or delete conversations with a name.
+    ///
+    /// They are those of this user alone: programs open them by OpenSession with the option name, and unless they say
+    /// otherwise they are kept on disk.
+    Sessions(sessions::Arguments),
     /// Show what the daemon is doing.
     ///
     /// The exit code is 0 if it is ready, 75 while its model is being loaded, 78 if that has failed, and 69 if it stops or

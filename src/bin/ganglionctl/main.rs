@@ -1,6 +1,6 @@
 //! `ganglionctl`: asks the daemon over D-Bus, and measures models without it.
 //!
-//! `ask`, `chat`, `status`, `graph`, `reload` and `top` are plain D-Bus clients and know nothing of models;
+//! `ask`, `chat`, `sessions`, `status`, `graph`, `reload` and `top` are plain D-Bus clients and know nothing of models;
 //! `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus; `doctor` looks at all of it,
 //! `pull`, `models`, `setup` and `use` prepare it. The manual is made here as well.
 
@@ -22,6 +22,7 @@ mod output;
 mod pull;
 mod reload;
 mod score;
+mod sessions;
 mod setup;
 mod status;
 mod stored;
@@ -54,6 +55,7 @@ fn run(Cli { bus, verb }: Cli) -> Outcome {
         Verb::Chat(arguments) => chat::run(bus, &arguments),
         Verb::Status(arguments) => status::run(bus, &arguments),
         Verb::Graph(arguments) => graph::run(bus, &arguments),
+        Verb::Sessions(arguments) => sessions::run(bus, &arguments),
         Verb::Reload => reload::run(bus),
         Verb::Top(arguments) => top::run(bus, &arguments),
         Verb::Pull(arguments) => pull::run(&arguments),

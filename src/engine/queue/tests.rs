@@ -106,7 +106,11 @@ fn controls(engine: &Handle) -> Vec<String> {
 async fn sessions_leave_little_for_an_engine_that_is_busy() {
     let (engine, inbox) = engine();
     let _ = inbox.ready(Codec::Words, 4096);
-    let open = || engine.open_session(CLIENT(), None).expect("there is room");
+    let open = || {
+        engine
+            .open_session(CLIENT(), Vec::new())
+            .expect("there is room")
+    };
     let (talks, runs) = (open(), open());
     for _ in 0..3 {
         let _ticket = send(&engine, talks).await;
@@ -117,16 +121,16 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
 
     // Each takes something back, and what is left of both is the least.
     let used = |session| engine.session(session).expect("it is open").context_used;
-    engine.rewind(talks, 1).unwrap();
+    engine.rewind(talks, 1).await.unwrap();
     let first = used(talks);
-    engine.rewind(talks, 1).unwrap();
+    engine.rewind(talks, 1).await.unwrap();
     let keep = used(talks);
     assert!(0 < keep && keep < first);
     let waits = format!("Rewind {{ session: {talks:?}, keep: {keep} }}");
     assert_eq!(controls(&engine), [waits]);
     for _ in 0..1000 {
-        engine.rewind(talks, 0).unwrap();
-        engine.clear_session(talks).unwrap();
+        engine.rewind(talks, 0).await.unwrap();
+        engine.clear_session(talks).await.unwrap();
     }
     let waits = format!("Rewind {{ session: {talks:?}, keep: 0 }}");
     assert_eq!(controls(&engine), [waits]);
@@ -162,6 +166,8 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         client: CLIENT().into(),
         session: None,
         messages: Vec::new(),
+        turns: Vec::new(),
+        dropped: 0,
         prompt: None,
         guide: None,
         writing: None,
@@ -175,7 +181,7 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
     };
     assert_eq!(engine.queue.push(turn, place).err(), Some(why()));
     engine.begin_stop();
-    let asked = engine.open_session(CLIENT(), None);
+    let asked = engine.open_session(CLIENT(), Vec::new());
     assert_eq!(asked.err(), Some(why()));
 }
 
@@ -184,7 +190,11 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
 async fn closing_a_session_ends_its_turn() {
     let (engine, inbox) = engine();
     let ready = inbox.ready(Codec::Words, 4096);
-    let open = || engine.open_session(CLIENT(), None).expect("there is room");
+    let open = || {
+        engine
+            .open_session(CLIENT(), Vec::new())
+            .expect("there is room")
+    };
     let (waits, runs) = (open(), open());
     let _running = send(&engine, runs).await;
     let turn = turn(&inbox);
@@ -294,7 +304,9 @@ async fn users_take_turns() {
 async fn who_looks_at_the_queue_holds_up_no_step() {
     let (engine, inbox) = engine();
     let _ready = inbox.ready(Codec::Words, 4096);
-    let session = engine.open_session(CLIENT(), None).expect("there is room");
+    let session = engine
+        .open_session(CLIENT(), Vec::new())
+        .expect("there is room");
     let _ticket = send(&engine, session).await;
     let hold = engine.hold("a test".into());
     {

@@ -133,6 +133,16 @@ impl Language {
         Prompt { tokens, segments }
     }
 
+    /// The prompt of a rendered conversation that was once these tokens; `None` unless they say the same.
+    #[must_use]
+    pub fn recognize(&self, tokens: &[u32], Rendered(segments): Rendered) -> Option<Prompt> {
+        let known = tokens.iter().all(|id| (*id as usize) < self.vocabulary());
+        (known && self.answer(tokens) == segments).then(|| Prompt {
+            tokens: tokens.to_vec(),
+            segments,
+        })
+    }
+
     /// An answer as text in which special tokens are spelled.
     #[must_use]
     pub fn spelled(&self, answer: &[u32]) -> String {

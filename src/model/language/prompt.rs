@@ -49,6 +49,15 @@ impl Prompt {
         }
     }
 
+    /// Tokens of which nothing else is known.
+    #[must_use]
+    pub fn of_tokens(tokens: Vec<u32>) -> Self {
+        Self {
+            tokens,
+            segments: Segments::default(),
+        }
+    }
+
     /// The conversation as the chat template wrote it.
     #[must_use]
     pub fn text(&self) -> String {

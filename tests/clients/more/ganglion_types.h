@@ -4,6 +4,7 @@
 #include <QDBusArgument>
 #include <QDBusMetaType>
 #include <QList>
+#include <QMap>
 #include <QString>
 #include <QVariantMap>
 
@@ -21,6 +22,7 @@ struct GanglionReading {
 };
 using GanglionMessages = QList<GanglionMessage>;
 using GanglionHistory = QList<GanglionSaid>;
+using GanglionSessions = QMap<QString, QVariantMap>;
 Q_DECLARE_METATYPE(GanglionMessage)
 Q_DECLARE_METATYPE(GanglionSaid)
 Q_DECLARE_METATYPE(GanglionReading)
@@ -74,4 +76,5 @@ inline void registerGanglionTypes() {
     qDBusRegisterMetaType<GanglionReading>();
     qDBusRegisterMetaType<GanglionMessages>();
     qDBusRegisterMetaType<GanglionHistory>();
+    qDBusRegisterMetaType<GanglionSessions>();
 }

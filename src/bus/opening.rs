@@ -1,0 +1,74 @@
+//! Brings a session from `OpenSession` to its owner: the engine's session first, then its object.
+
+use std::sync::Arc;
+
+use zbus::{Connection, OwnedObjectPath};
+
+use super::authorize::Owner;
+use super::options::{self, Beginnings, Opening};
+use super::session::Session;
+use super::shared::Shared;
+use super::{BusConfig, Error};
+use crate::engine;
+
+/// Opens what was asked for.
+pub(super) async fn open(
+    shared: &Arc<Shared>,
+    connection: &Connection,
+    owner: Owner,
+    config: &BusConfig,
+    opening: Opening,
+) -> Result<OwnedObjectPath, Error> {
+    let Opening {
+        name,
+        persistent,
+        take,
+        messages,
+        options,
+    } = opening;
+    let given = options::given(&options, config)?;
+    admit(shared, &owner, &given).await?;
+    let client = owner.client.clone();
+    let Some(name) = name else {
+        let opened = shared.engine.open_session(client, messages);
+        let id = opened.map_err(|refusal| shared.refused(&owner.client, refusal))?;
+        return Session::serve(shared, connection, owner, (id, given)).await;
+    };
+    let opened = shared.engine.open_named(engine::Opening {
+        client,
+        name,
+        persistent,
+        take,
+        messages,
+        options,
+    });
+    let opened = opened.await;
+    let opened = opened.map_err(|refusal| shared.refused(&owner.client, refusal))?;
+    let id = opened.id;
+    // What it had before may be more than was given now, or no more allowed.
+    let given = match options::given(&opened.options, config) {
+        Ok(given) => admit(shared, &owner, &given).await.map(|()| given),
+        Err(error) => Err(error),
+    };
+    if opened.before.is_some() {
+        shared.registry.lose_session(id);
+        Session::remove(connection, id).await;
+    }
+    match given {
+        Ok(given) => Session::serve(shared, connection, owner, (id, given)).await,
+        Err(error) => {
+            shared.engine.let_go(id, owner.caller.name());
+            Err(error)
+        }
+    }
+}
+
+/// Whether a caller may have its turns start from that.
+async fn admit(shared: &Shared, owner: &Owner, given: &Beginnings) -> Result<(), Error> {
+    shared.admit_priority(&owner.client, given.priority).await?;
+    if given.tools.is_some() {
+        let takes = shared.engine.takes_tools();
+        takes.map_err(|refusal| shared.refused(&owner.client, refusal))?;
+    }
+    Ok(())
+}

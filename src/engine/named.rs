@@ -1,0 +1,469 @@
+//! Sessions with a name: they belong to a user, and one connection of that user holds each at a time. Those that are kept
+//! on disk outlive all of it; what is said in them is the `session_store`'s.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::sync::{OwnedMutexGuard, oneshot};
+
+use super::kept::{Kept, Named, blocking};
+use super::session::{Session, Sessions};
+use super::{Client, Handle, Message, Refusal, SessionId};
+use crate::session_store::{Commits, Durability, Entry, Name, Quota, Store, StoreError};
+
+/// What is asked of a session with a name.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    pub client: Client,
+    pub name: Name,
+    /// Whether it is kept on disk; `None`: as it is, or else yes.
+    pub persistent: Option<bool>,
+    /// Whether it is taken from whoever holds it.
+    pub take: bool,
+    /// What it begins with. Of a session that is there this is what it has begun with, or nothing.
+    pub messages: Vec<Message>,
+    /// What its turns start from, over what was given before.
+    pub options: Map<String, Value>,
+}
+
+/// A session that is held from now on. Until `naming` is dropped no other call of its user opens or deletes one.
+#[derive(Debug)]
+pub struct Opened {
+    pub id: SessionId,
+    pub options: Map<String, Value>,
+    /// Who held it.
+    pub before: Option<Arc<str>>,
+    pub naming: OwnedMutexGuard<()>,
+}
+
+/// What a user is told of one of its sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    pub turns: u32,
+    /// Of its file.
+    pub bytes: u64,
+    /// Seconds since 1970; 0 where nobody knows.
+    pub began: u64,
+    /// When its last turn ended.
+    pub used: u64,
+    pub persistent: bool,
+    /// The connection that uses it.
+    pub holder: Option<Arc<str>>,
+    /// Why it cannot be opened.
+    pub error: Option<String>,
+}
+
+impl Handle {
+    /// Where sessions are kept from now on; those that are open stay where they are.
+    pub fn set_store(&self, store: Arc<Store>) {
+        *self.shared.store() = Some(store);
+    }
+
+    /// How durable turns are, and what one user may keep, from now on.
+    pub fn keep_sessions(&self, durability: Durability, quota: Quota) {
+        if let Some(store) = &*self.shared.store() {
+            store.configure(durability, quota);
+        }
+    }
+
+    /// What it takes to have turns on the disk.
+    #[must_use]
+    pub fn commits(&self) -> Commits {
+        let store = self.shared.store().clone();
+        store.map_or_else(Commits::default, |store| store.commits())
+    }
+
+    /// Opens a session of a user by its name, or makes it. Waits for the disk, and for the end of the turn of one that is
+    /// taken from somebody.
+    ///
+    /// # Errors
+    /// `NotReady`, `SessionHeld`, `SessionDiffers`, `TooManySessions`, `UserSessions`, `PromptBytes`, `Quota`, `Unkept`, or
+    /// `NotSupported` where there is no place for sessions.
+    pub async fn open_named(&self, opening: Opening) -> Result<Opened, Refusal> {
+        self.accepting()?;
+        if let Some(encoder) = self.shared.encoder().as_ref() {
+            encoder.admit(&opening.messages)?;
+        }
+        let user = opening.client.user;
+        let naming = self.shared.naming(user).lock_owned().await;
+        let known = self.shared.sessions().named(user, &opening.name);
+        let (id, before) = match known {
+            Some(id) => {
+                let before = self.take_over(id, &opening).await?;
+                self.grant(id, &opening).await?;
+                (id, before)
+            }
+            None => (self.begin_named(&opening).await?, None),
+        };
+        let options = {
+            let sessions = self.shared.sessions();
+            let named = sessions.open.get(&id).and_then(|one| one.named.as_ref());
+            named.map_or_else(Map::new, |named| named.options.clone())
+        };
+        self.publish_sessions();
+        Ok(Opened {
+            id,
+            options,
+            before,
+            naming,
+        })
+    }
+
+    /// A connection uses a session no more: one without a name ends, and so does the turn of any. Tells whether the session
+    /// was that connection's.
+    #[allow(clippy::must_use_candidate)] // most callers have nothing to do with it
+    pub fn let_go(&self, id: SessionId, holder: &str) -> bool {
+        let most = self.limits().sessions;
+        let mut sessions = self.shared.sessions();
+        let let_go = sessions.let_go + 1;
+        let Some(session) = sessions.open.get_mut(&id) else {
+            return true;
+        };
+        let Some(named) = &mut session.named else {
+            drop(sessions);
+            self.close_session(id);
+            return true;
+        };
+        if named.holder.as_deref() != Some(holder) {
+            return false;
+        }
+        named.holder = None;
+        named.let_go = let_go;
+        let turn = session.turn;
+        sessions.let_go = let_go;
+        let forgotten = sessions.forget_oldest(most);
+        drop(sessions);
+        if let Some(ticket) = turn {
+            self.cancel(ticket);
+        }
+        for session in forgotten {
+            self.queue.forget(session);
+        }
+        self.publish_sessions();
+        true
+    }
+
+    /// Of a session with a name: while it is held, no call of its user opens or deletes one.
+    pub async fn naming(&self, id: SessionId) -> Option<OwnedMutexGuard<()>> {
+        let user = {
+            let sessions = self.shared.sessions();
+            let session = sessions.open.get(&id)?;
+            session.named.as_ref().map(|_| session.client.user)?
+        };
+        Some(self.shared.naming(user).lock_owned().await)
+    }
+
+    /// The sessions with a name of a user.
+    ///
+    /// # Errors
+    /// `Unkept`.
+    pub async fn list_sessions(&self, user: u32) -> Result<BTreeMap<Name, Listed>, Refusal> {
+        let store = self.shared.store().clone();
+        let kept = match store {
+            Some(store) => blocking(move || store.list(user)).await?,
+            None => Vec::new(),
+        };
+        let mut listed: BTreeMap<_, _> = kept
+            .into_iter()
+            .map(|(name, summary)| {
+                let of_file = Listed {
+                    turns: summary.turns,
+                    bytes: summary.bytes,
+                    began: summary.began,
+                    used: summary.used,
+                    persistent: true,
+                    holder: None,
+                    error: summary.error,
+                };
+                (name, of_file)
+            })
+            .collect();
+        let sessions = self.shared.sessions();
+        let theirs = sessions.open.values();
+        for session in theirs.filter(|session| session.client.user == user) {
+            if let Some(named) = &session.named {
+                let one = listed.entry(named.name.clone()).or_default();
+                one.holder.clone_from(&named.holder);
+                one.turns = session.turns();
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Deletes a session that nobody holds.
+    ///
+    /// # Errors
+    /// `SessionHeld`, `NoSession`, `Unkept`.
+    pub async fn delete_session(&self, user: u32, name: Name) -> Result<(), Refusal> {
+        let _naming = self.shared.naming(user).lock_owned().await;
+        let known = self.shared.sessions().named(user, &name);
+        let was_open = known.is_some();
+        if let Some(id) = known {
+            if let Some(holder) = self.shared.sessions().holder(id) {
+                return Err(held(&name, &holder));
+            }
+            self.idle_session(id).await;
+            self.close_session(id);
+        }
+        let store = self.shared.store().clone();
+        let deleted = match store {
+            Some(store) => {
+                let name = name.clone();
+                blocking(move || store.delete(user, &name)).await?
+            }
+            None => false,
+        };
+        if deleted || was_open {
+            Ok(())
+        } else {
+            Err(Refusal::NoSession(name.to_string()))
+        }
+    }
+
+    /// Has something else than a turn happen to a session, once that is kept. `entry` says what, if there is anything to do.
+    pub(super) async fn change(
+        &self,
+        id: SessionId,
+        entry: impl FnOnce(&Session) -> Result<Option<Entry>, Refusal>,
+    ) -> Result<(), Refusal> {
+        let (kept, entry) = {
+            let mut sessions = self.shared.sessions();
+            let session = sessions.idle(id)?;
+            let Some(entry) = entry(session)? else {
+                return Ok(());
+            };
+            let Some(kept) = session.file().cloned() else {
+                let keep = session.follow(entry);
+                drop(sessions);
+                if let Some(keep) = keep {
+                    self.queue.rewind(id, keep);
+                }
+                return Ok(());
+            };
+            // Nothing else changes it meanwhile.
+            session.turn = Some(NO_REQUEST);
+            (kept, entry)
+        };
+        let (told, result) = oneshot::channel();
+        let (shared, queue) = (self.shared.clone(), self.queue.clone());
+        kept.append(entry.clone(), move |kept| {
+            let mut sessions = shared.sessions();
+            let session = sessions.open.get_mut(&id);
+            let session = session.filter(|_| kept.is_ok());
+            let keep = session.and_then(|session| session.follow(entry));
+            sessions.end_turn(id, None);
+            drop(sessions);
+            if let Some(keep) = keep {
+                queue.rewind(id, keep);
+            }
+            let _ = told.send(kept);
+        });
+        let kept = result.await.unwrap_or(Err(StoreError::Ended));
+        kept.map_err(Refusal::from)
+    }
+
+    /// Ends who holds a session, if that is what was asked for, and waits until it has no turn.
+    async fn take_over(
+        &self,
+        id: SessionId,
+        opening: &Opening,
+    ) -> Result<Option<Arc<str>>, Refusal> {
+        let before = self.shared.sessions().holder(id);
+        if let Some(holder) = &before {
+            if !opening.take {
+                return Err(held(&opening.name, holder));
+            }
+            self.let_go(id, holder);
+        }
+        self.idle_session(id).await;
+        Ok(before)
+    }
+
+    /// Returns when a session has no turn, and cancels one that it has.
+    async fn idle_session(&self, id: SessionId) {
+        let ended = self.shared.sessions().ended.clone();
+        loop {
+            let end = ended.notified();
+            tokio::pin!(end);
+            // From here on it is noticed.
+            end.as_mut().enable();
+            let turn = {
+                let sessions = self.shared.sessions();
+                sessions.open.get(&id).and_then(|one| one.turn)
+            };
+            let Some(ticket) = turn else {
+                return;
+            };
+            self.cancel(ticket);
+            end.await;
+        }
+    }
+
+    /// Gives a session that nobody holds to who asked for it.
+    async fn grant(&self, id: SessionId, opening: &Opening) -> Result<(), Refusal> {
+        let limits = self.limits();
+        let before = {
+            let sessions = self.shared.sessions();
+            let session = sessions.open.get(&id).ok_or(Refusal::SessionClosed)?;
+            let named = session.named.as_ref().ok_or(Refusal::SessionClosed)?;
+            let is_kept = named.file.is_some();
+            if opening.persistent.is_some_and(|wanted| wanted != is_kept) {
+                return Err(differs(&opening.name, "\"persistent\""));
+            }
+            if !opening.messages.is_empty() && session.beginning() != opening.messages {
+                return Err(differs(&opening.name, "\"system\" or \"messages\""));
+            }
+            // One that is kept nowhere else counts already.
+            if is_kept {
+                sessions.admit(opening.client.user, &limits)?;
+            }
+            named.options.clone()
+        };
+        let mut options = before.clone();
+        options.extend(opening.options.clone());
+        if options != before {
+            let entry = Entry::Options { options };
+            self.change(id, |_| Ok(Some(entry))).await?;
+        }
+        let mut sessions = self.shared.sessions();
+        let session = sessions.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;
+        session.client = opening.client.clone();
+        if let Some(named) = &mut session.named {
+            named.holder = Some(opening.client.name.clone());
+        }
+        Ok(())
+    }
+
+    /// Opens a session that is not in memory, or makes it.
+    async fn begin_named(&self, opening: &Opening) -> Result<SessionId, Refusal> {
+        let limits = self.limits();
+        let (user, name) = (opening.client.user, opening.name.clone());
+        self.shared.sessions().admit(user, &limits)?;
+        let store = self.shared.store().clone();
+        let mut named = Named {
+            name: name.clone(),
+            file: None,
+            holder: None,
+            options: opening.options.clone(),
+            let_go: 0,
+        };
+        let found = match &store {
+            Some(store) => {
+                let (store, name) = (store.clone(), name.clone());
+                blocking(move || store.open(user, &name)).await?
+            }
+            None => None,
+        };
+        let wanted = opening.persistent.unwrap_or(true);
+        let session = match (found, store) {
+            (Some((stored, past)), Some(store)) => {
+                named.options.clone_from(&past.options);
+                named.file = Some(Kept { store, stored });
+                let session = Session::resumed(opening.client.clone(), named, past);
+                let id = self.shared.sessions().add(session);
+                let held = self.grant(id, opening).await;
+                if held.is_err() {
+                    self.close_session(id);
+                }
+                return held.map(|()| id);
+            }
+            (_, Some(store)) if wanted => {
+                let (messages, options) = (opening.messages.clone(), opening.options.clone());
+                let made = {
+                    let store = store.clone();
+                    blocking(move || store.create(user, &name, messages, options)).await?
+                };
+                named.file = Some(Kept {
+                    store,
+                    stored: made,
+                });
+                named
+            }
+            (_, None) if wanted => {
+                return Err(Refusal::NotSupported(
+                    "this daemon keeps no sessions on disk; give the option \"persistent\" as false".into(),
+                ));
+            }
+            _ => named,
+        };
+        let named = Named {
+            holder: Some(opening.client.name.clone()),
+            ..session
+        };
+        let session = Session::new(
+            opening.client.clone(),
+            Some(named),
+            opening.messages.clone(),
+        );
+        Ok(self.shared.sessions().add(session))
+    }
+}
+
+/// The ticket of what makes a session busy without being a request.
+const NO_REQUEST: u64 = 0;
+
+impl Session {
+    pub(super) fn file(&self) -> Option<&Kept> {
+        self.named.as_ref()?.file.as_ref()
+    }
+
+    /// Something else than a turn happens to it; tells how many tokens are left of it, if it takes something back.
+    fn follow(&mut self, entry: Entry) -> Option<usize> {
+        match entry {
+            Entry::Rewound { turns } => return self.rewind(turns),
+            Entry::Appended { messages } => self.append(messages),
+            Entry::Options { options } => {
+                if let Some(named) = &mut self.named {
+                    named.options = options;
+                }
+            }
+            Entry::Opened { .. } | Entry::Turn(_) => {}
+        }
+        None
+    }
+}
+
+impl Sessions {
+    fn named(&self, user: u32, name: &Name) -> Option<SessionId> {
+        let is_it = |session: &Session| {
+            let named = session.named.as_ref();
+            session.client.user == user && named.is_some_and(|named| named.name == *name)
+        };
+        let mut open = self.open.iter();
+        open.find(|(_, session)| is_it(session)).map(|(id, _)| *id)
+    }
+
+    fn holder(&self, id: SessionId) -> Option<Arc<str>> {
+        self.open.get(&id)?.named.as_ref()?.holder.clone()
+    }
+
+    /// Forgets sessions that only rest in memory, so that at most so many do: those first that have rested longest.
+    fn forget_oldest(&mut self, most: usize) -> Vec<SessionId> {
+        let resting = self.open.iter().filter_map(|(id, session)| {
+            let named = session.named.as_ref().filter(|named| named.rests())?;
+            session.turn.is_none().then_some((named.let_go, *id))
+        });
+        let mut resting: Vec<_> = resting.collect();
+        resting.sort_unstable();
+        resting.truncate(resting.len().saturating_sub(most));
+        for (_, id) in &resting {
+            self.open.remove(id);
+        }
+        resting.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+fn held(name: &Name, holder: &str) -> Refusal {
+    Refusal::SessionHeld {
+        name: name.to_string(),
+        holder: holder.to_owned(),
+    }
+}
+
+fn differs(name: &Name, what: &'static str) -> Refusal {
+    Refusal::SessionDiffers {
+        name: name.to_string(),
+        what,
+    }
+}

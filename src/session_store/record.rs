@@ -1,0 +1,203 @@
+//! How entries lie in a file: a head of 32 bytes for the file, then records, each a head of 32 bytes and its text, all in
+//! units of 32 bytes. Numbers are little-endian.
+//!
+//! A disk writes sectors of 512 bytes whole or not at all. No head crosses two of them, texts hold no zeros and are
+//! filled up with spaces: so what a power cut has left of a write is a short file, or sectors of zeros, and bytes that
+//! were changed later are neither. A record also says how many of those before it were known to be on the disk: one of
+//! those that is not whole is damage, whatever it looks like.
+
+use std::ops::Range;
+
+/// What heads and texts are multiples of.
+const UNIT: usize = 32;
+const SECTOR: usize = 512;
+const MAGIC: &[u8; 8] = b"GNGLsess";
+/// Of the format of files; another one is not read.
+pub(super) const VERSION: u32 = 1;
+
+/// What the next record is written after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Bytes before it.
+    pub(super) length: u64,
+    /// Records before it.
+    pub(super) records: u32,
+    /// The checksum of the head before it, so that no record can be taken out.
+    chain: u32,
+}
+
+/// The head of a file, and what its first record is written after.
+pub(super) fn begin() -> (Vec<u8>, Place) {
+    let mut head = [0; UNIT];
+    head[..8].copy_from_slice(MAGIC);
+    head[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    let chain = seal(&mut head);
+    let place = Place {
+        length: UNIT as u64,
+        records: 0,
+        chain,
+    };
+    (head.to_vec(), place)
+}
+
+impl Place {
+    /// A record with this text, which holds no zeros; `synced` records are known to be on the disk. And what the next one
+    /// is written after. `None` for a text of 4 GiB.
+    pub(super) fn record(self, text: &[u8], synced: u32) -> Option<(Vec<u8>, Self)> {
+        let mut head = [0; UNIT];
+        let fields = [
+            u32::try_from(text.len()).ok()?,
+            self.records,
+            synced,
+            self.chain,
+            crc32fast::hash(text),
+        ];
+        for (field, value) in head.chunks_exact_mut(4).zip(fields) {
+            field.copy_from_slice(&value.to_le_bytes());
+        }
+        let chain = seal(&mut head);
+        let mut bytes = head.to_vec();
+        bytes.extend_from_slice(text);
+        bytes.resize(bytes.len().next_multiple_of(UNIT), b' ');
+        let next = Self {
+            length: self.length + bytes.len() as u64,
+            records: self.records + 1,
+            chain,
+        };
+        Some((bytes, next))
+    }
+}
+
+/// What a file holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Read {
+    /// Of each whole record, the text.
+    pub(super) texts: Vec<Range<usize>>,
+    /// After the last of them.
+    pub(super) place: Place,
+    pub(super) rest: Rest,
+}
+
+/// What follows the last whole record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    Nothing,
+    /// What a power cut has left of writes that nobody was told of.
+    Torn,
+    /// Something else has changed the file, from this record on.
+    Damaged,
+}
+
+/// Why a file is not read at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// It does not begin as ours do.
+    Head,
+    Version(u32),
+}
+
+/// Reads a file as far as it is whole.
+pub(super) fn read(file: &[u8]) -> Result<Read, Unreadable> {
+    let head = file.get(..UNIT).ok_or(Unreadable::Head)?;
+    let version = number(head, 2);
+    if &head[..8] != MAGIC || !is_sealed(head) {
+        return Err(Unreadable::Head);
+    }
+    if version != VERSION {
+        return Err(Unreadable::Version(version));
+    }
+    let mut place = Place {
+        length: UNIT as u64,
+        records: 0,
+        chain: number(head, 7),
+    };
+    let mut texts = Vec::new();
+    let mut rest = records(file, &mut place, &mut texts);
+    let whole = texts
+        .last()
+        .map_or(UNIT, |last| last.end.next_multiple_of(UNIT));
+    if rest == Rest::Torn && was_synced(&file[whole..], place.records) {
+        rest = Rest::Damaged;
+    }
+    Ok(Read { texts, place, rest })
+}
+
+/// Reads one after another until one is not whole.
+fn records(file: &[u8], place: &mut Place, texts: &mut Vec<Range<usize>>) -> Rest {
+    let mut at = UNIT;
+    loop {
+        let rest = &file[at..];
+        if rest.is_empty() {
+            return Rest::Nothing;
+        }
+        let Some(head) = rest.get(..UNIT) else {
+            return Rest::Torn;
+        };
+        if head.iter().all(|byte| *byte == 0) {
+            return Rest::Torn;
+        }
+        let follows = number(head, 1) == place.records && number(head, 3) == place.chain;
+        if !is_sealed(head) || !follows {
+            return Rest::Damaged;
+        }
+        let text = at + UNIT..at + UNIT + number(head, 0) as usize;
+        let end = text.end.next_multiple_of(UNIT);
+        let Some(padded) = file.get(text.start..end) else {
+            return Rest::Torn;
+        };
+        if crc32fast::hash(&file[text.clone()]) != number(head, 4)
+            || file[text.end..end].iter().any(|byte| *byte != b' ')
+        {
+            return if lacks_sectors(text.start, padded) {
+                Rest::Torn
+            } else {
+                Rest::Damaged
+            };
+        }
+        texts.push(text);
+        *place = Place {
+            length: end as u64,
+            records: place.records + 1,
+            chain: number(head, 7),
+        };
+        at = end;
+    }
+}
+
+/// Whether a sector of what lies there was never written.
+fn lacks_sectors(start: usize, bytes: &[u8]) -> bool {
+    let first = (SECTOR - start % SECTOR).min(bytes.len());
+    let (first, others) = bytes.split_at(first);
+    let mut sectors = [first].into_iter().chain(others.chunks(SECTOR));
+    sectors.any(|part| !part.is_empty() && part.iter().all(|byte| *byte == 0))
+}
+
+/// Whether a later record says that this one was on the disk.
+fn was_synced(rest: &[u8], record: u32) -> bool {
+    let mut heads = rest.chunks_exact(UNIT).skip(1);
+    heads.any(|head| {
+        // Texts have no zeros, and so are no heads.
+        head[20..28] == [0; 8]
+            && is_sealed(head)
+            && number(head, 1) > record
+            && number(head, 2) > record
+    })
+}
+
+/// Puts the checksum of a head behind it.
+fn seal(head: &mut [u8; UNIT]) -> u32 {
+    let sum = crc32fast::hash(&head[..UNIT - 4]);
+    head[UNIT - 4..].copy_from_slice(&sum.to_le_bytes());
+    sum
+}
+
+fn is_sealed(head: &[u8]) -> bool {
+    crc32fast::hash(&head[..UNIT - 4]) == number(head, 7)
+}
+
+/// The number of four bytes with this index.
+fn number(head: &[u8], index: usize) -> u32 {
+    let mut bytes = [0; 4];
+    bytes.copy_from_slice(&head[4 * index..][..4]);
+    u32::from_le_bytes(bytes)
+}

@@ -1,0 +1,447 @@
+//! The folder of all sessions: one below it for each user id, and in that a file for each session. What one user has is
+//! never looked for, nor found, on behalf of another.
+//!
+//! A user's folder is read when the user first asks for it. Its calls wait for the disk, but for `append`.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::commit::{Commits, Committer, Durability, SharedLog};
+use super::entry::Entry;
+use super::error::StoreError;
+use super::files::Files;
+use super::log::{DAMAGED, Found, Log, NEW, SESSION};
+use super::name::Name;
+use super::past::Past;
+use crate::journal;
+use crate::model::Message;
+
+/// What one user may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    pub sessions: usize,
+    /// Of all files of the user.
+    pub bytes: u64,
+}
+
+/// All sessions that are kept.
+#[derive(Debug)]
+pub struct Store {
+    files: Arc<dyn Files>,
+    root: PathBuf,
+    quota: Mutex<Quota>,
+    committer: Committer,
+    users: Mutex<HashMap<u32, Arc<Mutex<User>>>>,
+}
+
+/// The sessions of a user; `None` until its folder has been read.
+#[derive(Debug, Default)]
+struct User {
+    sessions: Option<BTreeMap<Name, Kept>>,
+}
+
+#[derive(Debug)]
+enum Kept {
+    /// As its entries change it, where it is open.
+    Known(Arc<Mutex<Summary>>),
+    /// Left as it is, with the reason.
+    Unreadable(StoreError),
+}
+
+/// What is known of a session without its messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub turns: u32,
+    /// Of its file.
+    pub bytes: u64,
+    /// Seconds since 1970.
+    pub began: u64,
+    /// When its last turn ended.
+    pub used: u64,
+    /// Why it cannot be read, if it cannot.
+    pub error: Option<String>,
+}
+
+/// The open file of a session.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    user: u32,
+    log: SharedLog,
+    summary: Arc<Mutex<Summary>>,
+}
+
+impl Store {
+    /// Keeps sessions below `root`, which is made with the first of them.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn new(
+        files: Arc<dyn Files>,
+        root: PathBuf,
+        durability: Durability,
+        quota: Quota,
+    ) -> Result<Self, StoreError> {
+        let committer = Committer::start(durability).map_err(StoreError::io("serve", &root))?;
+        Ok(Self {
+            files,
+            root,
+            quota: Mutex::new(quota),
+            committer,
+            users: Mutex::default(),
+        })
+    }
+
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// From now on.
+    pub fn configure(&self, durability: Durability, quota: Quota) {
+        self.committer.set_durability(durability);
+        *self.quota.lock().unwrap_or_else(PoisonError::into_inner) = quota;
+    }
+
+    fn quota(&self) -> Quota {
+        *self.quota.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it took to have turns on the disk.
+    #[must_use]
+    pub fn commits(&self) -> Commits {
+        self.committer.took()
+    }
+
+    /// What a user has.
+    ///
+    /// # Errors
+    /// If its folder cannot be read.
+    pub fn list(&self, user: u32) -> Result<Vec<(Name, Summary)>, StoreError> {
+        self.with(user, |sessions| {
+            let named = |(name, kept): (&Name, &Kept)| (name.clone(), kept.summary());
+            Ok(sessions.iter().map(named).collect())
+        })
+    }
+
+    /// Opens a session of a user, which is open nowhere else; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn open(&self, user: u32, name: &Name) -> Result<Option<(Stored, Past)>, StoreError> {
+        self.with(user, |sessions| {
+            if !sessions.contains_key(name) {
+                return Ok(None);
+            }
+            let Some((log, past)) = self.read(user, name)? else {
+                sessions.remove(name);
+                return Ok(None);
+            };
+            let stored = Stored {
+                user,
+                summary: Arc::new(Mutex::new(summary(&log, &past))),
+                log: Arc::new(Mutex::new(log)),
+            };
+            sessions.insert(name.clone(), Kept::Known(stored.summary.clone()));
+            Ok(Some((stored, past)))
+        })
+    }
+
+    /// Makes a session, which has begun with these messages and options; there is none of that name.
+    ///
+    /// # Errors
+    /// If the user has as many as it may have, or the disk refuses.
+    pub fn create(
+        &self,
+        user: u32,
+        name: &Name,
+        messages: Vec<Message>,
+        options: serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Stored, StoreError> {
+        self.with(user, |sessions| {
+            let quota = self.quota();
+            if sessions.len() >= quota.sessions {
+                return Err(StoreError::Sessions {
+                    user,
+                    sessions: sessions.len(),
+                });
+            }
+            let said: usize = messages.iter().map(Message::bytes).sum();
+            within(user, sessions, said as u64, quota.bytes)?;
+            let folder = self.folder(user);
+            if sessions.is_empty() {
+                self.make(&folder)?;
+            }
+            let began = now();
+            let opened = Entry::Opened {
+                user,
+                name: name.as_str().to_owned(),
+                at: began,
+                messages,
+                options,
+            };
+            let log = Log::create(&*self.files, &self.path(user, name), &opened)?;
+            let stored = Stored {
+                user,
+                summary: Arc::new(Mutex::new(Summary {
+                    turns: 0,
+                    bytes: log.length(),
+                    began,
+                    used: began,
+                    error: None,
+                })),
+                log: Arc::new(Mutex::new(log)),
+            };
+            sessions.insert(name.clone(), Kept::Known(stored.summary.clone()));
+            Ok(stored)
+        })
+    }
+
+    /// Deletes a session, which is open nowhere; returns whether there was one.
+    ///
+    /// # Errors
+    /// If the disk refuses: then it may be there again after a power cut.
+    pub fn delete(&self, user: u32, name: &Name) -> Result<bool, StoreError> {
+        self.with(user, |sessions| {
+            if !sessions.contains_key(name) {
+                return Ok(false);
+            }
+            let path = self.path(user, name);
+            match self.files.remove(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(StoreError::io("delete", path)(error));
+                }
+                _ => {}
+            }
+            sessions.remove(name);
+            let folder = self.folder(user);
+            let synced = self.files.sync_folder(&folder);
+            synced.map_err(StoreError::io("sync", folder))?;
+            Ok(true)
+        })
+    }
+
+    /// Whether a user may add so many bytes.
+    ///
+    /// # Errors
+    /// If its sessions take as many as they may.
+    pub fn admit(&self, user: u32, bytes: u64) -> Result<(), StoreError> {
+        let most = self.quota().bytes;
+        self.with(user, |sessions| within(user, sessions, bytes, most))
+    }
+
+    /// Appends an entry to a session, and never waits: `done` is told on another thread when it is as durable as
+    /// `sessions.durability` says, or why it is not. Then nothing of it is there.
+    pub fn append(
+        &self,
+        stored: &Stored,
+        entry: Entry,
+        done: impl FnOnce(Result<(), StoreError>) + Send + 'static,
+    ) {
+        let summary = stored.summary.clone();
+        let change = Change::of(&entry);
+        let follow = move |result: Result<u64, StoreError>| {
+            if let Ok(bytes) = result {
+                let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+                change.apply(&mut summary, bytes);
+            }
+            done(result.map(drop));
+        };
+        let log = (stored.user, stored.log.clone());
+        self.committer.append(log, entry, Box::new(follow));
+    }
+
+    /// Gives the sessions of a user, whose folder is read first if that was not done.
+    fn with<T>(
+        &self,
+        user: u32,
+        use_them: impl FnOnce(&mut BTreeMap<Name, Kept>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let one = {
+            let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+            users.entry(user).or_default().clone()
+        };
+        let mut one = one.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = match &mut one.sessions {
+            Some(sessions) => sessions,
+            empty => empty.insert(self.read_all(user)?),
+        };
+        use_them(sessions)
+    }
+
+    /// Reads a user's folder, and takes away what was never finished.
+    fn read_all(&self, user: u32) -> Result<BTreeMap<Name, Kept>, StoreError> {
+        let folder = self.folder(user);
+        let listed = self.files.list(&folder);
+        let listed = listed.map_err(StoreError::io("read", &folder))?;
+        let mut sessions = BTreeMap::new();
+        for file in listed {
+            match file.rsplit_once('.') {
+                Some((_, NEW)) => {
+                    let _ = self.files.remove(&folder.join(&file));
+                }
+                Some((name, SESSION)) => {
+                    let Ok(name) = Name::new(name) else {
+                        continue;
+                    };
+                    let kept = match self.read(user, &name) {
+                        Ok(None) => continue,
+                        Ok(Some((log, past))) => {
+                            Kept::Known(Arc::new(Mutex::new(summary(&log, &past))))
+                        }
+                        Err(error) => {
+                            journal::session_unreadable(&error.to_string(), user);
+                            Kept::Unreadable(error)
+                        }
+                    };
+                    sessions.insert(name, kept);
+                }
+                _ => {}
+            }
+        }
+        Ok(sessions)
+    }
+
+    /// Reads a session's file; `None` if it had to be set aside.
+    fn read(&self, user: u32, name: &Name) -> Result<Option<(Log, Past)>, StoreError> {
+        let path = self.path(user, name);
+        match Log::read(&*self.files, &path, user, name.as_str())? {
+            Found::Whole(log, past) => Ok(Some((log, past))),
+            Found::Torn(log, past, cut) => {
+                journal::session_cut(&path.display().to_string(), user, cut);
+                Ok(Some((log, past)))
+            }
+            Found::Damaged => {
+                let aside = self.set_aside(&path)?;
+                journal::session_damaged(
+                    &path.display().to_string(),
+                    user,
+                    &aside.display().to_string(),
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    /// Gives a file a name under which nobody looks for it.
+    fn set_aside(&self, path: &Path) -> Result<PathBuf, StoreError> {
+        let folder = path.parent().unwrap_or(&self.root);
+        let failed = |what| StoreError::io(what, path);
+        let taken = self.files.list(folder).map_err(failed("set aside"))?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let mut names = (1..).map(|n: u64| format!("{stem}.{n}.{DAMAGED}"));
+        let name = names.find(|name| !taken.contains(name)).unwrap_or_default();
+        let aside = folder.join(name);
+        self.files
+            .rename(path, &aside)
+            .map_err(failed("set aside"))?;
+        self.files
+            .sync_folder(folder)
+            .map_err(failed("set aside"))?;
+        Ok(aside)
+    }
+
+    /// Makes a user's folder, which is there after a power cut, too.
+    fn make(&self, folder: &Path) -> Result<(), StoreError> {
+        let parent = self.root.parent().unwrap_or(&self.root);
+        for (path, parent) in [(&*self.root, parent), (folder, &*self.root)] {
+            let made = self.files.make_folder(path);
+            made.map_err(StoreError::io("make", path))?;
+            let synced = self.files.sync_folder(parent);
+            synced.map_err(StoreError::io("sync", parent))?;
+        }
+        Ok(())
+    }
+
+    fn folder(&self, user: u32) -> PathBuf {
+        self.root.join(user.to_string())
+    }
+
+    fn path(&self, user: u32, name: &Name) -> PathBuf {
+        self.folder(user).join(format!("{name}.{SESSION}"))
+    }
+}
+
+impl Kept {
+    fn summary(&self) -> Summary {
+        match self {
+            Self::Known(summary) => {
+                let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+                summary.clone()
+            }
+            Self::Unreadable(error) => Summary {
+                turns: 0,
+                bytes: 0,
+                began: 0,
+                used: 0,
+                error: Some(error.to_string()),
+            },
+        }
+    }
+}
+
+/// What an entry changes of a summary.
+enum Change {
+    Nothing,
+    Turn { at: u64, dropped: u32 },
+    Left(u32),
+}
+
+impl Change {
+    fn of(entry: &Entry) -> Self {
+        match entry {
+            Entry::Turn(turn) => Self::Turn {
+                at: turn.at,
+                dropped: turn.dropped,
+            },
+            Entry::Rewound { turns } => Self::Left(*turns),
+            Entry::Opened { .. } | Entry::Options { .. } | Entry::Appended { .. } => Self::Nothing,
+        }
+    }
+
+    /// `bytes` is how long the file is now.
+    fn apply(&self, summary: &mut Summary, bytes: u64) {
+        summary.bytes = bytes;
+        match *self {
+            Self::Nothing => {}
+            Self::Turn { at, dropped } => {
+                summary.turns = summary.turns.saturating_sub(dropped) + 1;
+                summary.used = at;
+            }
+            Self::Left(turns) => summary.turns = turns,
+        }
+    }
+}
+
+fn summary(log: &Log, past: &Past) -> Summary {
+    Summary {
+        turns: u32::try_from(past.turns.len()).unwrap_or(u32::MAX),
+        bytes: log.length(),
+        began: past.began,
+        used: past.used,
+        error: None,
+    }
+}
+
+fn within(
+    user: u32,
+    sessions: &BTreeMap<Name, Kept>,
+    more: u64,
+    most: u64,
+) -> Result<(), StoreError> {
+    let bytes = sessions.values().map(|kept| kept.summary().bytes).sum();
+    if more + bytes > most {
+        return Err(StoreError::Bytes { user, bytes, most });
+    }
+    Ok(())
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

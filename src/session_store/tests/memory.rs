@@ -1,0 +1,381 @@
+//! A file system that notes every call, from which follows what a power cut could leave at any moment.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use crate::session_store::{File, Files};
+
+const SECTOR: usize = 512;
+
+/// A call that changes something, or a mark of the test's own.
+#[derive(Clone, Debug)]
+pub(super) enum Call {
+    MakeFolder(PathBuf),
+    Create(PathBuf, usize),
+    Write(usize, u64, Vec<u8>),
+    Cut(usize, u64),
+    Sync(usize),
+    Rename(PathBuf, PathBuf),
+    Remove(PathBuf),
+    SyncFolder(PathBuf),
+    /// So many turns were told to be kept.
+    Told(usize),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    calls: Vec<Call>,
+    folders: Vec<PathBuf>,
+    names: BTreeMap<PathBuf, usize>,
+    files: Vec<Vec<u8>>,
+    /// Bytes that may still be written, if there is an end of them.
+    room: Option<usize>,
+    /// What every call that writes fails with.
+    refuses: Option<ErrorKind>,
+    /// What every sync of a file fails with.
+    unsynced: Option<ErrorKind>,
+    /// Whose the files are.
+    owner: u32,
+}
+
+impl Memory {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no panic")
+    }
+
+    pub(super) fn told(&self, turns: usize) {
+        self.lock().calls.push(Call::Told(turns));
+    }
+
+    pub(super) fn calls(&self) -> Vec<Call> {
+        self.lock().calls.clone()
+    }
+
+    pub(super) fn has_room(&self, room: Option<usize>) {
+        self.lock().room = room;
+    }
+
+    pub(super) fn refuses(&self, with: Option<ErrorKind>) {
+        self.lock().refuses = with;
+    }
+
+    pub(super) fn does_not_sync(&self, with: Option<ErrorKind>) {
+        self.lock().unsynced = with;
+    }
+
+    pub(super) fn belongs_to(&self, owner: u32) {
+        self.lock().owner = owner;
+    }
+
+    pub(super) fn bytes(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.lock();
+        state.names.get(path).map(|file| state.files[*file].clone())
+    }
+
+    pub(super) fn put(&self, path: &Path, bytes: Vec<u8>) {
+        let mut state = self.lock();
+        let file = state.names[path];
+        state.files[file] = bytes;
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        self.lock().names.keys().map(name).collect()
+    }
+
+    /// What the disk may hold after a power cut behind these calls.
+    pub(super) fn after_a_cut(calls: &[Call]) -> Vec<Arc<Self>> {
+        let mut left = Left::default();
+        calls.iter().for_each(|call| left.follow(call));
+        left.states()
+    }
+}
+
+/// A file as it is on the disk, and what was done to it since.
+#[derive(Clone, Debug, Default)]
+struct Content {
+    synced: Vec<u8>,
+    pending: Vec<Call>,
+}
+
+/// What is on the disk for certain, and what may be.
+#[derive(Default)]
+struct Left {
+    folders: Vec<PathBuf>,
+    names: BTreeMap<PathBuf, usize>,
+    files: BTreeMap<usize, Content>,
+    /// Changes of names, in folders that were not synced since.
+    pending: Vec<Call>,
+}
+
+impl Left {
+    fn follow(&mut self, call: &Call) {
+        match call {
+            Call::Told(_) => {}
+            Call::MakeFolder(_) | Call::Rename(..) | Call::Remove(_) => {
+                self.pending.push(call.clone());
+            }
+            Call::Create(_, file) => {
+                self.files.insert(*file, Content::default());
+                self.pending.push(call.clone());
+            }
+            Call::Write(file, ..) | Call::Cut(file, _) => {
+                let content = self.files.get_mut(file).expect("made");
+                content.pending.push(call.clone());
+            }
+            Call::Sync(file) => {
+                let content = self.files.get_mut(file).expect("made");
+                let pending = std::mem::take(&mut content.pending);
+                pending
+                    .iter()
+                    .for_each(|call| apply(&mut content.synced, call, |_| true));
+            }
+            Call::SyncFolder(folder) => {
+                let of = |call: &Call| match call {
+                    Call::MakeFolder(path)
+                    | Call::Create(path, _)
+                    | Call::Rename(_, path)
+                    | Call::Remove(path) => path.parent() == Some(folder),
+                    _ => false,
+                };
+                let (now, later) = std::mem::take(&mut self.pending).into_iter().partition(of);
+                self.pending = later;
+                let now: Vec<Call> = now;
+                now.iter()
+                    .for_each(|call| rename(&mut self.folders, &mut self.names, call));
+            }
+        }
+    }
+
+    fn states(&self) -> Vec<Arc<Memory>> {
+        let mut states = Vec::new();
+        // The names: any number of the pending changes, in their order, or any one of them alone.
+        let mut namings: Vec<Vec<&Call>> = (0..=self.pending.len())
+            .map(|count| self.pending[..count].iter().collect())
+            .collect();
+        namings.extend(self.pending.iter().map(|one| vec![one]));
+        for naming in namings {
+            let (mut folders, mut names) = (self.folders.clone(), self.names.clone());
+            naming
+                .iter()
+                .for_each(|call| rename(&mut folders, &mut names, call));
+            names.retain(|path, _| folders.iter().any(|folder| path.parent() == Some(folder)));
+            for files in self.contents() {
+                states.push(Arc::new(Memory {
+                    state: Mutex::new(State {
+                        folders: folders.clone(),
+                        names: names.clone(),
+                        files,
+                        ..State::default()
+                    }),
+                }));
+            }
+        }
+        states
+    }
+
+    /// The files: all in the same way, of which there are many.
+    fn contents(&self) -> Vec<Vec<Vec<u8>>> {
+        let sectors = self.files.values().map(|content| {
+            let ends = content.pending.iter().map(|call| match call {
+                Call::Write(_, at, bytes) => usize::try_from(*at).expect("short") + bytes.len(),
+                _ => 0,
+            });
+            ends.max().unwrap_or(0).div_ceil(SECTOR)
+        });
+        let sectors = sectors.max().unwrap_or(0);
+        let mut ways: Vec<Box<dyn Fn(usize) -> bool>> =
+            vec![Box::new(|_| true), Box::new(|_| false)];
+        for sector in 0..sectors {
+            ways.push(Box::new(move |one| one == sector));
+            ways.push(Box::new(move |one| one != sector));
+            ways.push(Box::new(move |one| one < sector));
+            ways.push(Box::new(move |one| one >= sector));
+        }
+        let mut contents = Vec::new();
+        for way in ways {
+            // With the length that the file had at last, or not.
+            for longer in [true, false] {
+                let all = self.files.values().map(|content| {
+                    let mut bytes = content.synced.clone();
+                    content
+                        .pending
+                        .iter()
+                        .for_each(|call| apply(&mut bytes, call, &way));
+                    if !longer {
+                        let last = (0..bytes.len().div_ceil(SECTOR))
+                            .rev()
+                            .find(|one| way(*one));
+                        let written = last.map_or(0, |last| (last + 1) * SECTOR);
+                        bytes.truncate(written.max(content.synced.len()));
+                    }
+                    bytes
+                });
+                contents.push(all.collect());
+            }
+        }
+        contents
+    }
+}
+
+/// Does what a call does to a file, where sectors that `wrote` does not name keep what they had.
+fn apply(bytes: &mut Vec<u8>, call: &Call, wrote: impl Fn(usize) -> bool) {
+    match call {
+        Call::Write(_, at, written) => {
+            let at = usize::try_from(*at).expect("short");
+            bytes.resize(bytes.len().max(at + written.len()), 0);
+            for (place, byte) in (at..).zip(written) {
+                if wrote(place / SECTOR) {
+                    bytes[place] = *byte;
+                }
+            }
+        }
+        Call::Cut(_, length) => bytes.truncate(usize::try_from(*length).expect("short")),
+        _ => {}
+    }
+}
+
+/// Does what a call does to names.
+fn rename(folders: &mut Vec<PathBuf>, names: &mut BTreeMap<PathBuf, usize>, call: &Call) {
+    match call {
+        Call::MakeFolder(path) => folders.push(path.clone()),
+        Call::Create(path, file) => drop(names.insert(path.clone(), *file)),
+        Call::Rename(from, to) => {
+            if let Some(file) = names.remove(from) {
+                names.insert(to.clone(), file);
+            }
+        }
+        Call::Remove(path) => drop(names.remove(path)),
+        _ => {}
+    }
+}
+
+impl State {
+    fn writes(&self) -> io::Result<()> {
+        self.refuses.map_or(Ok(()), |kind| Err(kind.into()))
+    }
+}
+
+/// The same as those that are handed out know it.
+#[derive(Clone, Debug)]
+pub(super) struct Shared(pub(super) Arc<Memory>);
+
+impl Files for Shared {
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.writes()?;
+        if !state.folders.contains(&path.to_owned()) {
+            state.folders.push(path.to_owned());
+            state.calls.push(Call::MakeFolder(path.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let state = self.0.lock();
+        let inside = state
+            .names
+            .keys()
+            .filter(|path| path.parent() == Some(folder));
+        let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        Ok(inside.map(name).collect())
+    }
+
+    fn open(&self, path: &Path, new: bool) -> io::Result<Box<dyn File>> {
+        let mut state = self.0.lock();
+        state.writes()?;
+        let file = if new {
+            let file = state.files.len();
+            state.files.push(Vec::new());
+            state.names.insert(path.to_owned(), file);
+            state.calls.push(Call::Create(path.to_owned(), file));
+            file
+        } else {
+            *state.names.get(path).ok_or(ErrorKind::NotFound)?
+        };
+        Ok(Box::new(Open(self.0.clone(), file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let call = Call::Rename(from.to_owned(), to.to_owned());
+        let state = &mut *self.0.lock();
+        state.writes()?;
+        rename(&mut state.folders, &mut state.names, &call);
+        state.calls.push(call);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let call = Call::Remove(path.to_owned());
+        let state = &mut *self.0.lock();
+        state.writes()?;
+        rename(&mut state.folders, &mut state.names, &call);
+        state.calls.push(call);
+        Ok(())
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        self.0
+            .lock()
+            .calls
+            .push(Call::SyncFolder(folder.to_owned()));
+        Ok(())
+    }
+
+    fn user(&self) -> u32 {
+        0
+    }
+}
+
+#[derive(Debug)]
+struct Open(Arc<Memory>, usize);
+
+impl File for Open {
+    fn owner(&self) -> io::Result<u32> {
+        Ok(self.0.lock().owner)
+    }
+
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        Ok(self.0.lock().files[self.1].clone())
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let state = &mut *self.0.lock();
+        state.writes()?;
+        let fits = state.room.map_or(bytes.len(), |room| room.min(bytes.len()));
+        state.room = state.room.map(|room| room - fits);
+        let call = Call::Write(self.1, at, bytes[..fits].to_vec());
+        apply(&mut state.files[self.1], &call, |_| true);
+        state.calls.push(call);
+        if fits < bytes.len() {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        let state = &mut *self.0.lock();
+        state.writes()?;
+        let call = Call::Cut(self.1, length);
+        apply(&mut state.files[self.1], &call, |_| true);
+        state.calls.push(call);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.0.lock();
+        if let Some(kind) = state.unsynced {
+            return Err(kind.into());
+        }
+        let call = Call::Sync(self.1);
+        state.calls.push(call);
+        Ok(())
+    }
+}

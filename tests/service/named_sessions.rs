@@ -1,0 +1,481 @@
+//! Sessions with a name: they outlive their callers, the daemon and its sudden end, and are their user's alone.
+
+use std::time::Duration;
+
+use ganglion::bus::Error;
+use ganglion::bus::proxy::{DiagnosticsProxy, Fields, SessionProxy};
+use zbus::Variant;
+
+use crate::support::attack::calls;
+use crate::support::daemon::{Client, EVENTUALLY};
+use crate::support::peer_bus::{PeerBus, PeerClient};
+use crate::support::private_bus::PrivateBus;
+use crate::support::process::Process;
+use crate::support::served::Served;
+use crate::support::stream::Reader;
+
+fn fields<'a, const N: usize>(entries: [(&'a str, Variant<'a>); N]) -> Fields<'a> {
+    Fields::from(entries)
+}
+
+/// A bus, a folder for sessions, and the daemon that uses both.
+struct Robot {
+    bus: PrivateBus,
+    folder: tempfile::TempDir,
+    daemon: Option<Process>,
+}
+
+impl Robot {
+    fn new() -> Self {
+        Self {
+            bus: PrivateBus::start(),
+            folder: tempfile::tempdir().expect("a temporary folder"),
+            daemon: None,
+        }
+    }
+
+    /// Starts the daemon; one that runs is killed first, as by a power cut of its own.
+    async fn start(&mut self, script: &str, more: &str) -> Client {
+        drop(self.daemon.take());
+        let folder = self.folder.path().join("sessions");
+        let config = format!("sessions.directory = '{}'\n{more}", folder.display());
+        self.daemon = Some(Process::start(&self.bus, script, &config).await);
+        self.client().await
+    }
+
+    async fn client(&self) -> Client {
+        Client::connect(&self.bus).await
+    }
+}
+
+async fn open(client: &Client, name: &str) -> Result<SessionProxy<'static>, Error> {
+    let options = fields([("name", name.into())]);
+    let path = client.manager.open_session(options).await?;
+    Ok(client.session(path).await)
+}
+
+async fn say(session: &SessionProxy<'_>, text: &str) -> String {
+    let (_, stream) = session.send(text, fields([])).await.expect("it is sent");
+    let answer = Reader::new(stream).answer().await;
+    assert_eq!(answer.error, None);
+    answer.text
+}
+
+async fn texts(session: &SessionProxy<'_>) -> Vec<String> {
+    let history = session.history().await.expect("it is read");
+    history.into_iter().map(|(_, text)| text).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_named_session_outlives_its_caller_and_the_daemon() {
+    let mut robot = Robot::new();
+    let first = robot.start("", "").await;
+    let options = || {
+        fields([
+            ("name", "talk".into()),
+            ("system", "be brief".into()),
+            ("max_tokens", 3u32.into()),
+        ])
+    };
+    let path = first.manager.open_session(options()).await.unwrap();
+    let session = first.session(path.clone()).await;
+    assert_eq!(say(&session, "one two three four").await, "sim: one two");
+
+    // Another connection gets it only if it takes it, and then the first has it no more.
+    let second = robot.client().await;
+    let held = open(&second, "talk").await.expect_err("it is held");
+    let holder = first.connection.unique_name().expect("a name").to_string();
+    assert!(
+        matches!(&held, Error::Busy(why) if why.contains(&holder)),
+        "{held}"
+    );
+    let take = fields([("name", "talk".into()), ("take", true.into())]);
+    let taken = second.manager.open_session(take).await.unwrap();
+    let taken = second.session(taken).await;
+    let gone = session.send("x", fields([])).await;
+    assert!(
+        matches!(gone, Err(Error::NotOwner(_) | Error::Bus(_))),
+        "{gone:?}"
+    );
+    assert_eq!(say(&taken, "five six seven").await, "sim: five six");
+    let expected = [
+        "be brief",
+        "one two three four",
+        "sim: one two",
+        "five six seven",
+        "sim: five six",
+    ];
+    assert_eq!(texts(&taken).await, expected);
+    drop((second, taken, session));
+
+    // Its caller has left; what it began with may be said again, and nothing else.
+    let third = robot.client().await;
+    let session = loop {
+        match third.manager.open_session(options()).await {
+            Ok(path) => break third.session(path).await,
+            Err(Error::Busy(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(texts(&session).await, expected);
+    session.close().await.unwrap();
+    let other = fields([("name", "talk".into()), ("system", "be long".into())]);
+    let refused = third.manager.open_session(other).await;
+    assert!(
+        matches!(refused, Err(Error::InvalidOption(_))),
+        "{refused:?}"
+    );
+
+    // The daemon is killed.
+    let client = robot.start("", "").await;
+    let listed = client.manager.list_sessions().await.unwrap();
+    assert_eq!(listed.keys().collect::<Vec<_>>(), ["talk"]);
+    assert_eq!(u32::try_from(&listed["talk"]["turns"]).unwrap(), 2);
+    let session = open(&client, "talk").await.unwrap();
+    assert_eq!(texts(&session).await, expected);
+    assert_eq!(session.turns().await.unwrap(), 2);
+    assert_eq!(
+        say(&session, "a b c d").await,
+        "sim: a b",
+        "its options, too"
+    );
+    session.rewind(2).await.unwrap();
+    let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
+    let timing = diagnostics.timing().await.unwrap();
+    assert_eq!(u64::try_from(&timing["commits"]).unwrap(), 2);
+
+    let client = robot.start("", "").await;
+    let session = open(&client, "talk").await.unwrap();
+    assert_eq!(
+        texts(&session).await,
+        expected[..3],
+        "what was taken back stays so"
+    );
+    let refused = client.manager.delete_session("talk").await;
+    assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
+    session.close().await.unwrap();
+    client.manager.delete_session("talk").await.unwrap();
+    assert!(client.manager.list_sessions().await.unwrap().is_empty());
+    let client = robot.start("", "").await;
+    assert!(client.manager.list_sessions().await.unwrap().is_empty());
+}
+
+/// A turn whose caller leaves keeps what was made of it, and the next one goes on from there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_turn_is_kept_as_far_as_it_went() {
+    let mut robot = Robot::new();
+    let client = robot
+        .start("tokens=100000,delay=1ms", "limits.max_tokens = 100000")
+        .await;
+    let session = open(&client, "talk").await.unwrap();
+    let options = fields([("max_tokens", 100_000u32.into())]);
+    let (request, stream) = session.send("go", options).await.unwrap();
+    let mut reader = Reader::new(stream);
+    for _ in 0..5 {
+        reader.next().await.expect("a frame");
+    }
+    client.request(request).await.cancel().await.unwrap();
+    reader.rest().await;
+    let said = texts(&session).await;
+    assert!(said[1].starts_with("sim: go go"), "{said:?}");
+    let client = robot.start("", "").await;
+    let session = open(&client, "talk").await.unwrap();
+    assert_eq!(texts(&session).await, said);
+    let messages = session.messages().await.unwrap();
+    assert!(bool::try_from(&messages[1].1["partial"]).unwrap());
+    session.rewind(1).await.unwrap();
+    assert!(texts(&session).await.is_empty());
+}
+
+/// `GANGLION_KILLS` says how often, where some tens are not enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_that_was_told_of_outlives_kill_9() {
+    let kills = std::env::var("GANGLION_KILLS").ok();
+    let kills: u32 = kills.map_or(20, |kills| kills.parse().expect("a number"));
+    let mut robot = Robot::new();
+    let mut told = Vec::new();
+    let mut random = 0x9e37_79b9_u32;
+    for kill in 0..kills {
+        let client = robot.start("", "sessions.mib_per_user = 1024").await;
+        let session = open(&client, "talk").await.unwrap();
+        let found = texts(&session).await;
+        let answers: Vec<_> = found.iter().skip(1).step_by(2).collect();
+        // The last one may have been kept without a word of it.
+        assert!(
+            answers.len() == told.len() || answers.len() == told.len() + 1,
+            "kill {kill}"
+        );
+        assert!(
+            told.iter()
+                .zip(&answers)
+                .all(|(told, found)| told == *found),
+            "kill {kill}"
+        );
+        told = answers.into_iter().cloned().collect();
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let until = Duration::from_micros(u64::from(random % 40_000));
+        let talks = async {
+            for n in 0.. {
+                let Ok((_, stream)) = session.send(&format!("{kill} {n}"), fields([])).await else {
+                    return;
+                };
+                let mut reader = Reader::new(stream);
+                let mut text = String::new();
+                loop {
+                    match reader.next().await {
+                        Some(ganglion::bus::Frame::Text { text: more, .. }) => text += &more,
+                        Some(ganglion::bus::Frame::Done { .. }) => break told.push(text),
+                        Some(_) => {}
+                        None => return,
+                    }
+                }
+            }
+        };
+        // Whatever it is at by then.
+        let _ = tokio::time::timeout(until, talks).await;
+    }
+    assert!(!told.is_empty());
+}
+
+/// With the tokens that were kept a talk goes on as if nothing had happened.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_goes_on_as_if_nothing_had_happened() {
+    let mut served = Served::new();
+    let folder = served.folder.path().join("sessions");
+    let config = format!(
+        "kv.context = 256\nsessions.directory = '{}'\n",
+        folder.display()
+    );
+    let turns = ["one", "two", "three"];
+    let mut whole = Vec::new();
+    let client = served.start(&config).await;
+    let options = || {
+        fields([
+            ("max_tokens", 12u32.into()),
+            ("temperature", 1.0.into()),
+            ("seed", 7u64.into()),
+            ("logprobs", 1u32.into()),
+        ])
+    };
+    let path = client.manager.open_session(options()).await.unwrap();
+    let session = client.session(path).await;
+    for turn in turns {
+        let (_, stream) = session.send(turn, fields([])).await.unwrap();
+        let answer = Reader::new(stream).answer().await;
+        whole.push((answer.text, answer.usage.prompt_tokens, answer.logprobs));
+    }
+    let mut parts = Vec::new();
+    for turn in turns {
+        let client = served.start(&config).await;
+        let session = open(&client, "talk").await.unwrap();
+        let (_, stream) = session.send(turn, options()).await.unwrap();
+        let answer = Reader::new(stream).answer().await;
+        parts.push((answer.text, answer.usage.prompt_tokens, answer.logprobs));
+    }
+    assert_eq!(parts, whole);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_kept_is_refused_with_what_helps() {
+    let mut robot = Robot::new();
+    let client = robot.start("", "sessions.per_user = 1").await;
+    let session = open(&client, "one").await.unwrap();
+    say(&session, "hello").await;
+    match open(&client, "two").await {
+        Err(Error::QuotaExceeded(why)) => assert!(why.contains("sessions.per_user"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    let memory = fields([("name", "two".into()), ("persistent", false.into())]);
+    client
+        .manager
+        .open_session(memory)
+        .await
+        .expect("it is not kept");
+    let differs = fields([
+        ("name", "one".into()),
+        ("persistent", false.into()),
+        ("take", true.into()),
+    ]);
+    let refused = client.manager.open_session(differs).await;
+    assert!(
+        matches!(refused, Err(Error::InvalidOption(_))),
+        "{refused:?}"
+    );
+
+    // Its folder turns into something that is none.
+    let sessions = robot.folder.path().join("sessions");
+    let client = robot.start("", "").await;
+    std::fs::remove_dir_all(&sessions).unwrap();
+    std::fs::write(&sessions, "").unwrap();
+    let refusals = [
+        open(&client, "one").await.map(drop),
+        client.manager.list_sessions().await.map(drop),
+        client.manager.delete_session("one").await,
+    ];
+    for refused in refusals {
+        assert!(
+            matches!(refused, Err(Error::EngineFailed(_))),
+            "{refused:?}"
+        );
+    }
+}
+
+/// A branch has the same past without reading it again, and both go their own way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_has_the_past_of_the_other_and_a_future_of_its_own() {
+    let mut served = Served::new();
+    let folder = served.folder.path().join("sessions");
+    let config = format!(
+        "kv.context = 256\nsessions.directory = '{}'\n",
+        folder.display()
+    );
+    let client = served.start(&config).await;
+    let session = open(&client, "talk").await.unwrap();
+    let options = || fields([("max_tokens", 8u32.into())]);
+    let (_, stream) = session.send("one", options()).await.unwrap();
+    Reader::new(stream).answer().await;
+    let path = session.branch().await.unwrap();
+    let branch = client.session(path).await;
+    assert_eq!(texts(&branch).await, texts(&session).await);
+    let (_, stream) = branch.send("two", options()).await.unwrap();
+    let other = Reader::new(stream).answer().await;
+    assert!(other.usage.cached_tokens > 10, "{other:?}");
+    assert_eq!(
+        (
+            session.turns().await.unwrap(),
+            branch.turns().await.unwrap()
+        ),
+        (1, 2)
+    );
+    let (_, stream) = session.send("two", options()).await.unwrap();
+    assert_eq!(Reader::new(stream).answer().await.text, other.text);
+    branch.close().await.unwrap();
+    assert_eq!(session.turns().await.unwrap(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_appended_is_kept_and_belongs_to_the_next_turn() {
+    let mut robot = Robot::new();
+    let client = robot.start("", "").await;
+    let session = open(&client, "talk").await.unwrap();
+    say(&session, "one").await;
+    let seen = |text: &'static str| [("user", fields([("content", text.into())]))];
+    session.append(&seen("a door")).await.unwrap();
+    let client = robot.start("", "").await;
+    let session = open(&client, "talk").await.unwrap();
+    assert_eq!(texts(&session).await, ["one", "sim: one", "a door"]);
+    session.rewind(0).await.unwrap();
+    assert_eq!(texts(&session).await, ["one", "sim: one"]);
+    session.append(&seen("a wall")).await.unwrap();
+    say(&session, "two").await;
+    let whole = ["one", "sim: one", "a wall", "two", "sim: two"];
+    assert_eq!(texts(&session).await, whole);
+    let client = robot.start("", "").await;
+    let session = open(&client, "talk").await.unwrap();
+    assert_eq!(texts(&session).await, whole);
+    assert_eq!(session.turns().await.unwrap(), 2);
+    session.rewind(1).await.unwrap();
+    assert_eq!(texts(&session).await, ["one", "sim: one"]);
+}
+
+/// By a script, whose words are its tokens.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_turns_make_room_at_the_contexts_end() {
+    let mut robot = Robot::new();
+    let client = robot.start("context=40", "").await;
+    let options = |overflow: &'static str| {
+        fields([
+            ("name", overflow.into()),
+            ("system", "be brief".into()),
+            ("max_tokens", 4u32.into()),
+            ("context_overflow", overflow.into()),
+        ])
+    };
+    let path = client.manager.open_session(options("error")).await.unwrap();
+    let strict = client.session(path).await;
+    let path = client
+        .manager
+        .open_session(options("truncate_oldest"))
+        .await
+        .unwrap();
+    let session = client.session(path).await;
+    let mut dropped = Vec::new();
+    for n in 0..8 {
+        let text = format!("{n} two three four five");
+        let (_, stream) = session.send(&text, fields([])).await.unwrap();
+        let answer = Reader::new(stream).answer().await;
+        assert_eq!(answer.error, None);
+        assert!(answer.usage.prompt_tokens <= 36, "{answer:?}");
+        dropped.push(answer.usage.dropped_turns);
+        if n < 3 {
+            say(&strict, &text).await;
+        }
+    }
+    // Two words and nine a turn: the fourth would leave no room for its answer, and seven words of each quarter are free.
+    assert_eq!(dropped, [0, 0, 0, 0, 2, 0, 2, 0]);
+    let full = strict
+        .send(
+            "x two three four five six seven eight nine ten eleven",
+            fields([]),
+        )
+        .await;
+    assert!(matches!(full, Err(Error::ContextFull(_))), "{full:?}");
+    assert_eq!(strict.turns().await.unwrap(), 3, "nothing is lost");
+    let said = texts(&session).await;
+    assert_eq!(said[0], "be brief");
+    assert!(said[1].starts_with('4'), "{said:?}");
+    let client = robot.start("context=40", "").await;
+    let session = open(&client, "truncate_oldest").await.unwrap();
+    assert_eq!(texts(&session).await, said);
+    assert_eq!(session.turns().await.unwrap(), 4);
+    session.rewind(3).await.unwrap();
+    assert_eq!(texts(&session).await, said[..3]);
+    say(&session, "it goes on").await;
+}
+
+/// By uid, as the bus vouches for it.
+#[test]
+fn a_session_is_its_users_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = format!(
+        "sessions.directory = '{}/sessions'\n",
+        folder.path().display()
+    );
+    let bus = PeerBus::start();
+    let daemon = Process::on(bus.text(), &["--sim="], &config);
+    let [mut owner, mut other] = [1001, 1002].map(|user| bus.client(user));
+    for client in [&mut owner, &mut other] {
+        let until = std::time::Instant::now() + EVENTUALLY;
+        while client.send(calls::ping()).is_err() && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    daemon.settle();
+    let named = || calls::open_session([("name", "secret".into()), ("system", "mine".into())]);
+    let ask = |client: &mut PeerClient, call| {
+        let sent = client.send(call).expect("it is connected");
+        client.reply(sent, EVENTUALLY).expect("an answer")
+    };
+    let opened = ask(&mut owner, named());
+    assert_eq!(opened.error, "");
+    let path = opened.text().expect("a session");
+    // The other's own session of that name is another one, whatever it says of it.
+    let theirs = ask(&mut other, calls::open_session([("name", "secret".into())]));
+    assert_eq!(theirs.error, "");
+    assert_ne!(theirs.text().expect("a session"), path);
+    let history = ask(&mut owner, calls::session(&path, "History"));
+    assert_eq!(history.error, "", "it is still the first one's");
+    let history = ask(&mut other, calls::session(&path, "History"));
+    assert!(history.error.ends_with("NotOwner"), "{history:?}");
+    for user in ["1001", "1002"] {
+        let file = folder
+            .path()
+            .join("sessions")
+            .join(user)
+            .join("secret.session");
+        let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&file).unwrap());
+        assert_eq!(mode & 0o777, 0o600);
+        let above = std::fs::metadata(file.parent().unwrap()).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::mode(&above) & 0o777, 0o700);
+    }
+}
