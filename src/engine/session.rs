@@ -288,7 +288,11 @@ impl Session {
         } = turn.context;
         let answer = tokens.split_off(turn.prompt.min(tokens.len()));
         let of_answer = said.partition_point(|range| range.start < turn.prompt);
-        let of_answer = said.split_off(of_answer).iter().map(Range::len).sum();
+        let of_answer = said
+            .split_off(of_answer)
+            .iter()
+            .map(ExactSizeIterator::len)
+            .sum();
         self.grow(Answered {
             messages,
             dropped: 0,
