@@ -11,6 +11,7 @@ use std::sync::mpsc;
 
 use memory::{Memory, Shared};
 
+use super::record;
 use super::{Durability, Entry, Name, Past, Quota, Store, StoreError, Stored, Tokens, Turn};
 use crate::model::Message;
 use crate::model::Role;
@@ -118,6 +119,50 @@ fn what_was_said_is_there_again_with_who_made_each_token() {
     assert_eq!(one.list(USER).expect("read"), listed);
     assert_eq!((listed.len(), listed[0].1.turns), (1, 2));
     assert_eq!(store(files).list(USER + 1).expect("read"), []);
+}
+
+/// What is on robots must be read by what comes later: whoever changes this changes the version, and reads both.
+#[test]
+fn a_file_is_written_as_version_1_is() {
+    let files = Arc::new(Memory::default());
+    let one = store(files.clone());
+    let stored = begin(&one).expect("made");
+    append(&one, &stored, turn(0)).expect("kept");
+    let call = vec![Message {
+        call_id: Some("c1".into()),
+        ..Message::new(Role::Tool, "12 degrees")
+    }];
+    append(&one, &stored, Entry::Appended { messages: call }).expect("kept");
+    append(&one, &stored, Entry::Rewound { turns: 1 }).expect("kept");
+    let bytes = files.bytes(&path()).expect("there");
+    assert_eq!(&bytes[..12], b"GNGLsess\x01\0\0\0");
+    let read = record::read(&bytes).expect("whole");
+    let texts = read.texts.into_iter();
+    let texts: Vec<_> = texts
+        .map(|text| String::from_utf8_lossy(&bytes[text]).into_owned())
+        .collect();
+    let opened = r#"{"opened":{"user":1001,"name":"talk","at":"#;
+    let begun = r#","messages":[{"role":"system","content":"be brief"}],"options":{}}}"#;
+    assert!(
+        texts[0].starts_with(opened) && texts[0].ends_with(begun),
+        "{}",
+        texts[0]
+    );
+    let question = format!("question 0 {}", "x".repeat(700));
+    let messages = format!(r#"[{{"role":"user","content":"{question}"}}]"#);
+    let answer = r#"{"role":"assistant","content":"answer 0"}"#;
+    let tokens = r#"{"kept":0,"prompt":[0,1,2],"answer":[7,8]}"#;
+    let turn = format!(
+        r#"{{"turn":{{"at":0,"messages":{messages},"answer":{answer},"tokens":{tokens}}}}}"#
+    );
+    assert_eq!(texts[1], turn);
+    assert_eq!(
+        texts[2..],
+        [
+            r#"{"appended":{"messages":[{"role":"tool","content":"12 degrees","call_id":"c1"}]}}"#,
+            r#"{"rewound":{"turns":1}}"#
+        ]
+    );
 }
 
 #[test]
