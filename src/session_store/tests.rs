@@ -151,7 +151,7 @@ fn a_file_is_written_as_version_1_is() {
     let question = format!("question 0 {}", "x".repeat(700));
     let messages = format!(r#"[{{"role":"user","content":"{question}"}}]"#);
     let answer = r#"{"role":"assistant","content":"answer 0"}"#;
-    let tokens = r#"{"kept":0,"prompt":[0,1,2],"answer":[7,8]}"#;
+    let tokens = r#"{"kept":0,"prompt":[0,1,2],"answer":[7,8],"said":2}"#;
     let turn = format!(
         r#"{{"turn":{{"at":0,"messages":{messages},"answer":{answer},"tokens":{tokens}}}}}"#
     );
