@@ -20,7 +20,7 @@ GPU      := target/gpu-pack
 # The example in it that checks kernels and the graph.
 CHECK    := gpu-check
 
-# Left to the tests with CUDA of `make test`: what a real model computes, without much optimisation here, and what hostile users do for seconds each.
+# Left to `make test`: what a real model computes, without much optimisation here, and what hostile users do for seconds each.
 SLOW     := bus::window service::reload golden::smollm2 bus::hostile_wire bus::flood bus::leaks hostile::templates \
             graph::random every_pre_tokenizer self_test::tests
 
@@ -88,6 +88,12 @@ define stage
 @printf '\n==> %s\n' '$(1)'; $(2); printf '==> %s: %s s\n' '$(1)' "$$SECONDS"
 endef
 
+# $(call beside,SECOND,FIRST): both, the first shown. Tests mostly wait: what compiles beside them costs no time. It begins a
+# little later, so that the build of the tests has cargo's lock.
+define beside
+(sleep 10; $(1)) >target/beside.log 2>&1 & trap 'kill '$$! EXIT; $(2); wait $$! || { cat target/beside.log; exit 1; }; trap - EXIT
+endef
+
 # For every change. It installs nothing: a test that needs what is not here says NOT RUN.
 check:
 	$(call stage,format,cargo fmt --check)
@@ -100,9 +106,8 @@ test:
 	$(call stage,format,cargo fmt --check)
 	$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings)
 	$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings)
-	$(call stage,tests,$(CARGO) test)
-	$(call stage,tests without CUDA,$(CARGO) test --no-default-features -- $(SLOW:%=--skip %))
-	$(call stage,arm64 build,$(MAKE) cross ARCH=arm64)
+	$(call stage,tests and the arm64 build,$(call beside,$(MAKE) cross ARCH=arm64,$(CARGO) test))
+	$(call stage,tests without CUDA,$(CARGO) test --no-default-features --lib --bins)
 	$(call stage,demo,$(MAKE) demo ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,checks of binaries,cross/check-test.sh)

@@ -24,5 +24,14 @@ done
 
 cross/cargo.sh "$host" zigbuild --example systemd-check
 "$(cross/cargo.sh "$host" folder)/examples/systemd-check" model $out/tiny.gguf
+# Side by side: the one waits most of the time, the other computes.
+tests/package/emulated.sh $out/ganglion_*_arm64.deb $out/tiny.gguf >$out/emulated.log 2>&1 &
+emulated=$!
+trap 'kill "$emulated" 2>/dev/null' EXIT
 tests/package/booted.sh $out/ganglion_*_"$host".deb $out/tiny.gguf || [ $? = 77 ]
-tests/package/emulated.sh $out/ganglion_*_arm64.deb $out/tiny.gguf
+wait "$emulated" || {
+    cat $out/emulated.log
+    exit 1
+}
+trap - EXIT
+tail -n 5 $out/emulated.log
