@@ -145,6 +145,8 @@ pub(super) fn work(work: Work, waiting: &[(Priority, u32)], holds: Vec<String>) 
     users.dedup();
     let mut info = info([
         ("rows", work.rows.into()),
+        ("pages", work.pages[0].into()),
+        ("pages_free", work.pages[1].into()),
         ("reading", work.reading.into()),
         ("suspended", work.suspended.into()),
         ("waiting", count(waiting.len()).into()),

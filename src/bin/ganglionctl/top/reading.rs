@@ -126,6 +126,8 @@ impl Reading {
         for key in ["reading", "suspended"] {
             shown.extend((count(key) > 0).then(|| format!("{key} {}", count(key))));
         }
+        let (pages, free) = (count("pages"), count("pages_free"));
+        shown.extend((pages > 0).then(|| format!("pages {} of {pages}", pages - free.min(pages))));
         let users = self.work.get("waiting_users").and_then(Value::as_array);
         let users: Vec<_> = users.into_iter().flatten().map(plain).collect();
         if !users.is_empty() {
