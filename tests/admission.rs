@@ -19,7 +19,7 @@ fn room_decides_how_many_pages_the_cache_has() {
         system.has(kilobytes);
         let settings = Settings {
             kv_memory: KvMemory::Auto,
-            ..system.settings(1024)
+            ..system.settings(512)
         };
         Runner::load(&system.checkpoint, &settings, &mut |_, _| {})
     };
@@ -35,7 +35,7 @@ fn room_decides_how_many_pages_the_cache_has() {
     else {
         panic!("less than one conversation fits");
     };
-    assert!((256..1024).contains(&largest), "{largest}");
+    assert!((128..512).contains(&largest), "{largest}");
 }
 
 /// A system of its own.

@@ -1,10 +1,19 @@
 //! How many pages the key-value cache has.
 
-use super::load_error::LoadError;
 use crate::tape::KvInfo;
 
 /// Conversations of the greatest length that `KvMemory::Auto` makes room for.
 const PLENTY: usize = 4;
+
+/// What is asked for is less than a page.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "kv.memory_mib = {asked} is less than a page of the cache takes: set it to {least} or more, or to 0"
+)]
+pub struct LessThanAPage {
+    asked: u64,
+    least: u64,
+}
 
 /// How much memory the cache takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +31,7 @@ impl KvMemory {
     ///
     /// # Errors
     /// If it is less than a page.
-    pub(super) fn of(self, kv: KvInfo) -> Result<KvInfo, LoadError> {
+    pub(super) fn of(self, kv: KvInfo) -> Result<KvInfo, LessThanAPage> {
         let pages = match self {
             Self::Auto => PLENTY * kv.pages_each(),
             Self::Conversations(count) => count.max(1) * kv.pages_each(),
@@ -31,7 +40,7 @@ impl KvMemory {
                 let pages = (asked << 20) / page;
                 if pages == 0 {
                     let least = page.div_ceil(1 << 20);
-                    return Err(LoadError::KvMemory { asked, least });
+                    return Err(LessThanAPage { asked, least });
                 }
                 usize::try_from(pages).unwrap_or(usize::MAX)
             }

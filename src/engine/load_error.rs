@@ -1,6 +1,7 @@
 //! Why a model could not be loaded.
 
 use super::admission::Refusal;
+use super::kv_memory::LessThanAPage;
 use super::runner::RunError;
 #[cfg(feature = "cuda")]
 use crate::cuda;
@@ -46,10 +47,8 @@ pub enum LoadError {
         granule: usize,
         head_dim: usize,
     },
-    #[error(
-        "kv.memory_mib = {asked} is less than a page of the cache takes: set it to {least} or more, or to 0"
-    )]
-    KvMemory { asked: u64, least: u64 },
+    #[error(transparent)]
+    KvMemory(#[from] LessThanAPage),
     #[error(transparent)]
     Memory(#[from] Refusal),
 }

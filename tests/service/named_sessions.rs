@@ -254,13 +254,13 @@ async fn a_model_goes_on_as_if_nothing_had_happened() {
             ("max_tokens", 12u32.into()),
             ("temperature", 1.0.into()),
             ("seed", 7u64.into()),
-            ("logprobs", 1u32.into()),
         ])
     };
+    let told = || ("logprobs", 1u32.into());
     let path = client.manager.open_session(options()).await.unwrap();
     let session = client.session(path).await;
     for turn in turns {
-        let (_, stream) = session.send(turn, fields([])).await.unwrap();
+        let (_, stream) = session.send(turn, fields([told()])).await.unwrap();
         let answer = Reader::new(stream).answer().await;
         whole.push((answer.text, answer.usage.prompt_tokens, answer.logprobs));
     }
@@ -268,7 +268,9 @@ async fn a_model_goes_on_as_if_nothing_had_happened() {
     for turn in turns {
         let client = served.start(&config).await;
         let session = open(&client, "talk").await.unwrap();
-        let (_, stream) = session.send(turn, options()).await.unwrap();
+        let mut with = options();
+        with.extend([told()].map(|(key, value)| (key.into(), value)));
+        let (_, stream) = session.send(turn, with).await.unwrap();
         let answer = Reader::new(stream).answer().await;
         parts.push((answer.text, answer.usage.prompt_tokens, answer.logprobs));
     }
