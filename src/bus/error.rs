@@ -73,6 +73,7 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Session.Reply", refusals!("NotOwner")),
     ("Session.SubmitReply", refusals!("NotOwner")),
     ("Session.Append", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidMessages", "NotOwner", "EngineFailed"]),
+    ("Session.Prewarm", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidMessages", "NotOwner"]),
     ("Session.Branch", &["NotReady", "Busy", "QuotaExceeded", "NotOwner"]),
     ("Session.Rewind", &["Busy", "InvalidOption", "NotOwner", "EngineFailed"]),
     ("Session.Clear", &["Busy", "NotOwner", "EngineFailed"]),

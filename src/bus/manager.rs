@@ -24,7 +24,7 @@ use super::{Error, info, messages, opening, options};
 use crate::engine::{Name, NameError, Status};
 
 /// What clients may rely on; a name stays once it is here.
-const FEATURES: [&str; 21] = [
+const FEATURES: [&str; 22] = [
     "complete",
     "complete.messages",
     "deadlines",
@@ -40,6 +40,7 @@ const FEATURES: [&str; 21] = [
     "sessions.context_overflow",
     "sessions.messages",
     "sessions.named",
+    "sessions.prewarm",
     "sessions.reply",
     "sessions.rewind",
     "stream.pipe",

@@ -73,6 +73,7 @@ pub trait Session {
         options: Fields<'_>,
     ) -> Result<OwnedObjectPath, Error>;
     fn append(&self, messages: &[(&str, Fields<'_>)]) -> Result<(), Error>;
+    fn prewarm(&self, text: &str) -> Result<(), Error>;
     fn branch(&self) -> Result<OwnedObjectPath, Error>;
     fn rewind(&self, turns: u32) -> Result<(), Error>;
     fn clear(&self) -> Result<(), Error>;

@@ -226,6 +226,17 @@ impl Session {
         appended.map_err(|refusal| self.shared.refused(client, refusal))
     }
 
+    /// Reads ahead what the next turn has in common with one of this text: a Send whose text begins with it pays only for the
+    /// rest. Of priority "background"; answers when it is queued, and the session is as before. Whatever is called next comes
+    /// before it. Error.Busy while a turn waits or is being answered, Error.NotReady while the model loads.
+    async fn prewarm(&self, text: Text, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
+        self.owner.admit(&header)?;
+        let text = messages::text(text)?;
+        let (options, _) = options::streamed(&Entries::default(), &self.config().await?)?;
+        let warmed = self.shared.engine.prewarm(self.id, text, options).await;
+        warmed.map_err(|refusal| self.shared.refused(&self.owner.client, refusal))
+    }
+
     /// Opens another session of this connection that has the same past, and the same options for its turns, and goes its own
     /// way. What the cache holds of the past is not read again. It has no name, and ends as such sessions do. Error.Busy
     /// while a turn of this one waits or is being answered.
@@ -238,6 +249,7 @@ impl Session {
         self.owner.admit(&header)?;
         let (owner, beginnings) = (self.owner.clone(), self.beginnings.clone());
         let branched = self.shared.engine.branch(self.id, owner.client.clone());
+        let branched = branched.await;
         let id = branched.map_err(|refusal| self.shared.refused(&owner.client, refusal))?;
         Self::serve(&self.shared, connection, owner, (id, beginnings)).await
     }

@@ -14,8 +14,8 @@ use super::request::check;
 use super::session::{Past, SessionId};
 use super::shared::Shared;
 use super::{
-    Answer, Client, FinishReason, Handle, Message, Options, Overflow, Reading, Refusal, Role,
-    Ticket, Turn, Usage,
+    Answer, Client, FinishReason, Handle, Message, Options, Overflow, Priority, Reading, Refusal,
+    Role, Ticket, Turn, Usage,
 };
 
 /// What is asked, and by whom.
@@ -89,6 +89,7 @@ impl Handle {
         options: Options,
     ) -> Result<Ticket, Refusal> {
         self.accepting()?;
+        self.stop_warming(session).await;
         let registration = Registration::new(&self.shared);
         let begun = self
             .shared
@@ -119,6 +120,70 @@ impl Handle {
         let ticket = self.queue(request, talk, last, options).await?;
         begun.session = None;
         Ok(ticket)
+    }
+
+    /// Has the cache hold what a turn would begin with whose text begins like this; whatever comes next makes it stop. The
+    /// session is as before.
+    ///
+    /// # Errors
+    /// As `reply`; `NotReady` while the model loads.
+    pub async fn prewarm(
+        &self,
+        session: SessionId,
+        text: String,
+        options: Options,
+    ) -> Result<(), Refusal> {
+        self.accepting()?;
+        let encoder = self.shared.encoder().clone();
+        let loads = || Refusal::NotReady("the model is still loading".into());
+        let encoder = encoder.ok_or_else(loads)?;
+        self.stop_warming(session).await;
+        let registration = Registration::new(&self.shared);
+        let Past {
+            client,
+            mut talk,
+            last,
+        } = self
+            .shared
+            .sessions()
+            .begin_turn(session, registration.id())?;
+        self.shared.sessions().warm(session);
+        let mut begun = Begun {
+            shared: &self.shared,
+            session: Some(session),
+        };
+        talk.messages.push(Message::new(Role::User, text));
+        encoder.admit(&talk.messages)?;
+        let request = Request {
+            registration,
+            client,
+            session: Some(session),
+            asked: Instant::now(),
+        };
+        let place = self.queue.place(request.client.user)?;
+        let options = Options {
+            max_tokens: 0,
+            priority: Priority::Background,
+            grammar: None,
+            ..options
+        };
+        let (asked, rules) = (options.clone(), self.shared.rules());
+        let encode = move || {
+            let beginning = encoder.beginning(&talk.messages, last.as_ref(), &asked, &rules);
+            beginning.map(|prepared| (talk, Some(prepared)))
+        };
+        let encoders = &self.shared.encoders;
+        let prompt = encoders.run(request.registration.id(), request.client.clone(), encode);
+        let prompt = prompt.await.map_err(|error| unstarted(&error))?;
+        // Something else has come meanwhile.
+        let Some(prompt) = prompt else {
+            return Ok(());
+        };
+        let mut ticket = self.enqueue(request, place, prompt?, options)?;
+        begun.session = None;
+        // Who has no reader is cancelled.
+        tokio::spawn(async move { while ticket.events.recv().await.is_some() {} });
+        Ok(())
     }
 
     /// Encodes a request's conversation, which is checked against the context, and queues it.

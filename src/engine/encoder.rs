@@ -232,6 +232,35 @@ impl Encoder {
         Ok((self.encode(&flat, last, manner)?, writing))
     }
 
+    /// What the prompts have in common of all conversations whose last message begins like this one's.
+    ///
+    /// # Errors
+    /// As `prompt`.
+    pub(super) fn beginning(
+        &self,
+        messages: &[Message],
+        last: Option<&(Encoded, Answer)>,
+        options: &Options,
+        rules: &Rules,
+    ) -> Result<Prepared, Refusal> {
+        let mut longer = messages.to_vec();
+        if let Some(said) = longer.last_mut() {
+            said.content += "\n.";
+        }
+        let (mut prompt, _) = self.prompt(messages, last, options, rules)?;
+        let (other, _) = self.prompt(&longer, last, options, rules)?;
+        let tokens = &mut prompt.prompt.tokens;
+        let equal = tokens.iter().zip(&other.prompt.tokens);
+        let equal = equal.take_while(|(a, b)| a == b).count();
+        // One at least, so that there is something to read.
+        tokens.truncate(equal.max(1));
+        Ok(Prepared {
+            prompt,
+            guide: None,
+            writing: None,
+        })
+    }
+
     /// The same with what the answer goes along with.
     ///
     /// # Errors

@@ -91,8 +91,9 @@ impl Handle {
     ///
     /// # Errors
     /// `NotReady`, `SessionClosed`, `SessionBusy`, `TooManySessions`, `UserSessions`.
-    pub fn branch(&self, session: SessionId, client: Client) -> Result<SessionId, Refusal> {
+    pub async fn branch(&self, session: SessionId, client: Client) -> Result<SessionId, Refusal> {
         self.accepting()?;
+        self.stop_warming(session).await;
         let limits = self.limits();
         let id = self.shared.sessions().branch(session, client, &limits)?;
         self.publish_sessions();

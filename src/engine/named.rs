@@ -227,6 +227,7 @@ impl Handle {
         id: SessionId,
         entry: impl FnOnce(&Session) -> Result<Option<Entry>, Refusal>,
     ) -> Result<(), Refusal> {
+        self.stop_warming(id).await;
         let (kept, entry) = {
             let mut sessions = self.shared.sessions();
             let session = sessions.idle(id)?;
@@ -278,6 +279,13 @@ impl Handle {
         }
         self.idle_session(id).await;
         Ok(before)
+    }
+
+    /// Returns when a session does not read ahead any more.
+    pub(super) async fn stop_warming(&self, id: SessionId) {
+        if self.shared.sessions().warms(id) {
+            self.idle_session(id).await;
+        }
     }
 
     /// Returns when a session has no turn, and cancels one that it has.

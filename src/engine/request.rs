@@ -19,7 +19,7 @@ use crate::tools::{Piece, Tools};
 /// What a caller may choose for one request. Every field has been checked by who made it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// At least 1.
+    /// At least 1, but for a prompt that is only read ahead.
     pub max_tokens: usize,
     pub sampling: Parameters,
     /// Generation ends before the first of these; none is empty.

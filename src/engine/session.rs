@@ -63,6 +63,8 @@ pub(super) struct Session {
     last: Option<(Encoded, Answer)>,
     /// The turn that is being encoded, waits or is answered.
     pub(super) turn: Option<u64>,
+    /// Whether that only reads ahead, and makes way for whatever comes.
+    warms: bool,
     context_used: u32,
     /// What it was before each of its turns, oldest first.
     before: Vec<Before>,
@@ -141,6 +143,7 @@ impl Sessions {
             settled: other.settled,
             last: other.last.clone(),
             turn: None,
+            warms: false,
             context_used: other.context_used,
             before: other.before.clone(),
         };
@@ -175,7 +178,7 @@ impl Sessions {
         Some(SessionStatus {
             turns: session.turns(),
             context_used: session.context_used,
-            busy: session.turn.is_some(),
+            busy: session.turn.is_some() && !session.warms,
         })
     }
 
@@ -208,6 +211,18 @@ impl Sessions {
         })
     }
 
+    /// The turn of a session only reads ahead.
+    pub(super) fn warm(&mut self, id: SessionId) {
+        if let Some(session) = self.open.get_mut(&id) {
+            session.warms = true;
+        }
+    }
+
+    /// Whether a session has such a turn.
+    pub(super) fn warms(&self, id: SessionId) -> bool {
+        self.open.get(&id).is_some_and(|session| session.warms)
+    }
+
     /// What is to be kept of a turn of a session that is kept, and where.
     pub(super) fn entry(&self, id: SessionId, answered: &Answered) -> Option<(Kept, Entry)> {
         let session = self.open.get(&id)?;
@@ -221,6 +236,7 @@ impl Sessions {
             return;
         };
         session.turn = None;
+        session.warms = false;
         if let Some(answered) = answered {
             session.grow(answered);
         }
@@ -260,6 +276,7 @@ impl Session {
             messages,
             last: None,
             turn: None,
+            warms: false,
             context_used: 0,
             before: Vec::new(),
         }

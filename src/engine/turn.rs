@@ -155,6 +155,8 @@ impl Turn {
             ..
         } = self;
         outcome.usage.seed = options.sampling.seed;
+        // Who only reads ahead has nothing to say.
+        let answer = answer.filter(|_| options.max_tokens > 0);
         let answered = answer.zip(prompt).map(|(answer, prompt)| Answered {
             messages,
             dropped,

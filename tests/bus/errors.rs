@@ -18,7 +18,7 @@ use crate::tools::TOOLS;
 
 /// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only one who does not
 /// read: `turns.rs` has that.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 15] = [
     // What only a disk can: `tests/service/named_sessions.rs` has these.
     ("Manager.DeleteSession", "EngineFailed"),
     ("Manager.ListSessions", "EngineFailed"),
@@ -27,6 +27,7 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("Session.Append", "EngineFailed"),
     ("Session.Append", "QuotaExceeded"),
     ("Session.Clear", "EngineFailed"),
+    ("Session.Prewarm", "QuotaExceeded"),
     ("Session.Rewind", "EngineFailed"),
     ("Manager.Hold", "QuotaExceeded"),
     ("Manager.Reload", "EngineFailed"),
@@ -112,6 +113,17 @@ async fn refused_by_name(seen: &mut Seen, client: &Client) {
     seen.saw("Manager.DeleteSession", deleted, "InvalidOption");
 }
 
+async fn refused_beside_turns(seen: &mut Seen, session: &SessionProxy<'_>, long: &str) {
+    let appended = session.append(&said("assistant", "a")).await;
+    seen.saw("Session.Append", appended, "InvalidMessages");
+    let appended = session.append(&said("user", &long[..30_000])).await;
+    seen.saw("Session.Append", appended, "ContextFull");
+    let warmed = session.prewarm(&"word ".repeat(100)).await;
+    seen.saw("Session.Prewarm", warmed, "ContextFull");
+    let warmed = session.prewarm(long).await;
+    seen.saw("Session.Prewarm", warmed, "InvalidMessages");
+}
+
 fn said<'a>(role: &'a str, text: &'a str) -> [(&'a str, Fields<'a>); 1] {
     [(role, fields([("content", text.into())]))]
 }
@@ -149,10 +161,7 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
         .await;
     seen.saw("Manager.OpenSession", opened, "ContextFull");
     seen.saw("Session.Rewind", session.rewind(1).await, "InvalidOption");
-    let appended = session.append(&said("assistant", "a")).await;
-    seen.saw("Session.Append", appended, "InvalidMessages");
-    let appended = session.append(&said("user", &long[..30_000])).await;
-    seen.saw("Session.Append", appended, "ContextFull");
+    refused_beside_turns(seen, &session, &long).await;
 
     for (limits, error) in [
         (limits(9, 9, 0), "QuotaExceeded"),
@@ -182,6 +191,7 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
     seen.saw("Session.Messages", theirs.messages().await, "NotOwner");
     seen.saw("Session.Append", theirs.append(&[]).await, "NotOwner");
     seen.saw("Session.Branch", theirs.branch().await, "NotOwner");
+    seen.saw("Session.Prewarm", theirs.prewarm("a").await, "NotOwner");
     seen.saw("Session.Rewind", theirs.rewind(1).await, "NotOwner");
     seen.saw("Session.Clear", theirs.clear().await, "NotOwner");
     seen.saw("Session.Close", theirs.close().await, "NotOwner");
@@ -248,6 +258,7 @@ async fn refused_while_one_is_answered(seen: &mut Seen) {
     seen.saw("Session.Rewind", session.rewind(0).await, "Busy");
     seen.saw("Session.Clear", session.clear().await, "Busy");
     seen.saw("Session.Append", session.append(&[]).await, "Busy");
+    seen.saw("Session.Prewarm", session.prewarm("a").await, "Busy");
     let complete = client.manager.complete("a", fields([]));
     let stop = async {
         until(async || client.manager.queue_length().await.unwrap() == 2).await;
@@ -284,6 +295,7 @@ async fn refused_without_a_model(seen: &mut Seen) {
     seen.saw("Manager.OpenSession", opened, "NotReady");
     seen.saw("Session.Append", session.append(&[]).await, "NotReady");
     seen.saw("Session.Branch", session.branch().await, "NotReady");
+    seen.saw("Session.Prewarm", session.prewarm("a").await, "NotReady");
     seen.saw(
         "Diagnostics.ResetGraph",
         diagnostics.reset_graph().await,

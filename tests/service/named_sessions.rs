@@ -7,7 +7,7 @@ use ganglion::bus::proxy::{DiagnosticsProxy, Fields, SessionProxy};
 use zbus::Variant;
 
 use crate::support::attack::calls;
-use crate::support::daemon::{Client, EVENTUALLY};
+use crate::support::daemon::{Client, EVENTUALLY, until};
 use crate::support::peer_bus::{PeerBus, PeerClient};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
@@ -269,7 +269,7 @@ async fn a_model_goes_on_as_if_nothing_had_happened() {
         let client = served.start(&config).await;
         let session = open(&client, "talk").await.unwrap();
         let mut with = options();
-        with.extend([told()].map(|(key, value)| (key.into(), value)));
+        with.extend([told()]);
         let (_, stream) = session.send(turn, with).await.unwrap();
         let answer = Reader::new(stream).answer().await;
         parts.push((answer.text, answer.usage.prompt_tokens, answer.logprobs));
@@ -433,6 +433,55 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
     session.rewind(3).await.unwrap();
     assert_eq!(texts(&session).await, said[..3]);
     say(&session, "it goes on").await;
+}
+
+/// What was typed so far is in the cache when the rest comes, and nothing else has changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_read_ahead_is_not_read_again() {
+    let mut served = Served::new();
+    let client = served.start("kv.context = 256\n").await;
+    let mut answers = Vec::new();
+    // Of other beginnings the cache holds nothing.
+    for (system, warm) in [("a", false), ("b", true), ("b", false)] {
+        let options = fields([("max_tokens", 8u32.into()), ("system", system.into())]);
+        let path = client.manager.open_session(options).await.unwrap();
+        let session = client.session(path).await;
+        let (_, stream) = session.send("one", fields([])).await.unwrap();
+        Reader::new(stream).answer().await;
+        let before = texts(&session).await;
+        if warm {
+            session.prewarm("the quick brown").await.unwrap();
+            session
+                .prewarm("the quick brown fox jumps over")
+                .await
+                .unwrap();
+            assert!(!session.busy().await.unwrap());
+            until(async || client.manager.queue_length().await.unwrap() == 0).await;
+            assert_eq!(texts(&session).await, before);
+            assert_eq!(session.turns().await.unwrap(), 1);
+        }
+        let text = "the quick brown fox jumps over it";
+        let (_, stream) = session.send(text, fields([])).await.unwrap();
+        answers.push(Reader::new(stream).answer().await);
+        if warm {
+            // One that is not read yet makes way.
+            session.prewarm("and then").await.unwrap();
+            let (_, stream) = session.send("and now", fields([])).await.unwrap();
+            assert_eq!(Reader::new(stream).answer().await.error, None);
+            session.prewarm("and then").await.unwrap();
+            session.branch().await.unwrap();
+            session.prewarm("and then").await.unwrap();
+            session.rewind(1).await.unwrap();
+            assert_eq!(session.turns().await.unwrap(), 2);
+        }
+        session.close().await.unwrap();
+    }
+    let [cold, warm, again] = &answers[..] else {
+        panic!("three");
+    };
+    assert_eq!(warm.text, again.text);
+    let more = warm.usage.cached_tokens - cold.usage.cached_tokens;
+    assert!(more > 10, "{cold:?} {warm:?}");
 }
 
 /// By uid, as the bus vouches for it.
