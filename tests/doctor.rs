@@ -117,7 +117,7 @@ ok    configuration: /etc/ganglion/gangliond.toml
 ok    model: /var/lib/ganglion/models/tiny: tiny, 0 MiB of weights
 ok    checksum: 1 of 4 files are as recorded
 ok    memory: 57344 of 62841 MiB are available, 512 MiB in NvMap, 31420 MiB of swap, which a GPU cannot use; \
-the model takes 16 with kv.context = 128, kv.slots = 4
+the model takes 16, 0 of them for conversations of up to 128 tokens
 ok    power mode: MAXN (0)
 ok    GPU clock: 306 MHz now, 1300 at most
 ok    temperature: 49 C at most (tj-thermal)
