@@ -214,6 +214,7 @@ fn prompts_recorded_at_the_start_serve_the_first_request() {
         let settings = Settings {
             backend: Backend::Cpu,
             context: 64,
+            rows: 8,
             threads: 1,
             prefill_chunk: 16,
             graph: GraphOptions {
@@ -234,8 +235,8 @@ fn prompts_recorded_at_the_start_serve_the_first_request() {
         (runner.token(), recorded, counts.recordings, counts.launches)
     };
     let (token, ..) = first(Mode::None, true);
-    // Two sizes fit a chunk, each ends in two ways, in two regions.
-    assert_eq!(first(Mode::Full, true), (token, 8, 8, 1));
+    // Two sizes fit a chunk, and each ends in two ways.
+    assert_eq!(first(Mode::Full, true), (token, 4, 4, 1));
     assert_eq!(first(Mode::Full, false), (token, 0, 1, 1));
 }
 

@@ -1,9 +1,9 @@
 //! Products of a step's rows with weights whose blocks are integers and scales, in integers.
 //!
 //! A row of the input becomes integers of thirty bits, all multiples of one number: each is rounded as any f32 is, and to
-//! 2^-30 of the greatest. They are two halves of fifteen bits, so that a group of weights is multiplied with each in integers, which
-//! loses nothing, and scaled once. There are eight partial sums, of two neighbouring columns in sixteen each: so the bits of a
-//! product depend neither on the number of rows nor on the machine.
+//! 2^-30 of the greatest. They are two halves of fifteen bits, so that a group of weights is multiplied with each in
+//! integers, which loses nothing, and scaled once. There are eight partial sums, of two neighbouring columns in sixteen each:
+//! so the bits of a product depend neither on the number of rows nor on the machine.
 
 use std::array;
 

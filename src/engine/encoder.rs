@@ -159,6 +159,7 @@ impl Encoder {
             last.map(|(encoded, answer)| (kept.as_ref().unwrap_or(&encoded.prompt), answer));
         let prompt = self.codec.encode(messages, before, manner, self.context)?;
         let said = last.map_or_else(Vec::new, |last| said(last, &prompt.tokens));
+        let said = before_last(said, prompt.tokens.len());
         Ok(Encoded {
             prompt,
             said,
@@ -254,6 +255,7 @@ impl Encoder {
         let equal = equal.take_while(|(a, b)| a == b).count();
         // One at least, so that there is something to read.
         tokens.truncate(equal.max(1));
+        prompt.said = before_last(prompt.said, prompt.prompt.tokens.len());
         Ok(Prepared {
             prompt,
             guide: None,
@@ -368,6 +370,15 @@ fn said((encoded, answer): &(Encoded, Answer), tokens: &[u32]) -> Vec<Range<usiz
     said
 }
 
+/// The same without the last of so many tokens: that one is always read, so that something is chosen after it.
+fn before_last(said: Vec<Range<usize>>, tokens: usize) -> Vec<Range<usize>> {
+    let most = tokens.saturating_sub(1);
+    let cut = said
+        .into_iter()
+        .map(|range| range.start..range.end.min(most));
+    cut.filter(|range| !range.is_empty()).collect()
+}
+
 /// Tools whose schemas are looked at for what is wrong, and what each may cost.
 const LOOKED_AT: usize = 256;
 const LEAST_WORK: usize = 2000;
@@ -398,4 +409,20 @@ fn of_tool(
         Some(GrammarError::Wrong { option, why })
     });
     wrong.unwrap_or(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A prompt that is cut within what was said, and one that ends with it, still have a token to read.
+    #[test]
+    fn the_last_token_of_a_prompt_is_read() {
+        let said = || vec![2..5, 7..9];
+        assert_eq!(before_last(said(), 12), said());
+        assert_eq!(before_last(said(), 9), vec![2..5, 7..8]);
+        assert_eq!(before_last(said(), 6), before_last(said(), 7));
+        assert_eq!(before_last(said(), 4).last(), Some(&(2..3)));
+        assert!(before_last(said(), 0).is_empty());
+    }
 }

@@ -109,16 +109,14 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Records prompts of every size for every entry, and calls `recorded` after each.
+    /// Records prompts of every size for the first entry, and calls `recorded` after each. On a GPU they serve all; the CPU
+    /// records for the others when they come.
     fn record_prompts(&mut self, recorded: &mut dyn FnMut()) -> Result<(), RunError> {
         for rows in self.capture_sizes.clone() {
             for ending in [Ending::Token, Ending::Kv] {
                 self.prompt_tape(rows, ending)?;
-                for region in 0..self.forward.kv.entries {
-                    self.executor
-                        .record(&self.prompts[&(rows, ending)], region)?;
-                    recorded();
-                }
+                self.executor.record(&self.prompts[&(rows, ending)], 0)?;
+                recorded();
             }
         }
         Ok(())

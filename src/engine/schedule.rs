@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn realtime_makes_background_rest_when_rows_are_short_and_give_way_when_regions_are() {
+    fn realtime_makes_background_rest_when_rows_are_short_and_give_way_when_pages_are() {
         let full = standing(&[(Normal, Answering), (Background, Answering)]);
         let (yes, in_place) = (
             |_: &[u64]| true,

@@ -5,8 +5,10 @@
 //!
 //! Sequences that begin alike share the pages of their beginning, and a page that is shared is copied before anything is
 //! written to it (vLLM: Kwon et al. 2023). Steps and prompts are computed by two families of kernels whose last bits differ: a
-//! sequence that is to be exact shares only what its own family would have made. What was computed for one user never serves another, nor is it looked at: how much
-//! of a prompt is held already is told and can be timed, and would tell what others have asked.
+//! sequence that is to be exact shares only what its own family would have made.
+//!
+//! What was computed for one user never serves another, nor is it looked at: how much of a prompt is held already is told
+//! and can be timed, and would tell what others have asked.
 
 mod pool;
 
@@ -221,13 +223,15 @@ impl Kv {
     #[must_use]
     pub fn has_room(&self, positions: usize, leaving: &[usize]) -> bool {
         let stays = |entry: usize| self.entries[entry].pinned && !leaving.contains(&entry);
-        let staying = (0..self.entries.len()).filter(|entry| stays(*entry));
-        let seats = staying.clone().count();
-        let held: HashSet<usize> = staying
-            .flat_map(|entry| self.pages_of(entry))
-            .copied()
-            .collect();
-        seats < self.entries.len() && positions.div_ceil(PAGE) <= self.pool.len() - held.len()
+        // It is asked before each step while somebody waits.
+        let (mut seats, mut pages, mut held) = (0, 0, vec![false; self.pool.len()]);
+        for entry in (0..self.entries.len()).filter(|entry| stays(*entry)) {
+            seats += 1;
+            for page in self.pages_of(entry) {
+                pages += usize::from(!std::mem::replace(&mut held[*page], true));
+            }
+        }
+        seats < self.entries.len() && positions.div_ceil(PAGE) <= self.pool.len() - pages
     }
 
     /// The turn of an entry runs on while others begin: none of them gets its pages.
