@@ -53,14 +53,16 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "executor",
-        &["cpu", "cuda", "fault", "graph", "sampler", "tape"],
+        "cpu",
+        &["executor", "fault", "graph", "quant", "sampler", "tape"],
     ),
-    ("cpu", &["fault", "graph", "quant", "sampler", "tape"]),
     (
         "cuda",
-        &["device", "fault", "graph", "quant", "sampler", "tape"],
+        &[
+            "device", "executor", "fault", "graph", "quant", "sampler", "tape",
+        ],
     ),
+    ("executor", &["fault", "graph", "sampler", "tape"]),
     ("tape", &["device", "fault", "graph", "kv::PAGE", "quant"]),
     ("graph", &["device", "kv"]),
     ("device", &["fault", "nodes"]),

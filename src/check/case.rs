@@ -9,7 +9,7 @@ pub struct Case {
     pub name: String,
     pub tape: Tape,
     /// Of the cache.
-    pub(super) region: usize,
+    pub(super) entry: usize,
     /// Of its first row.
     pub position: usize,
     /// Region and position of a step's other rows.
@@ -71,17 +71,17 @@ impl Case {
     /// Region and position of each of its real rows.
     pub(super) fn rows(&self) -> Vec<(usize, usize)> {
         let runs = self.runs().into_iter();
-        runs.flat_map(|(region, positions)| positions.map(move |at| (region, at)))
+        runs.flat_map(|(entry, positions)| positions.map(move |at| (entry, at)))
             .collect()
     }
 
     /// Region and position of each row of a step; of a prompt its first.
     pub(super) fn places(&self) -> Vec<(usize, usize)> {
-        let first = std::iter::once((self.region, self.position));
+        let first = std::iter::once((self.entry, self.position));
         first.chain(self.others.iter().copied()).collect()
     }
 
-    /// The positions of its rows, by region.
+    /// The positions of its rows, by entry.
     pub(super) fn runs(&self) -> Vec<(usize, std::ops::Range<usize>)> {
         let rows = if self.tape.input == Input::Step {
             1
@@ -89,7 +89,7 @@ impl Case {
             self.tokens.len()
         };
         let places = self.places().into_iter();
-        places.map(|(region, at)| (region, at..at + rows)).collect()
+        places.map(|(entry, at)| (entry, at..at + rows)).collect()
     }
 
     /// Gives a slot its own number of rows.

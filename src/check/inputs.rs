@@ -17,7 +17,7 @@ const BESIDE_A_WINDOW: usize = 128;
 pub(super) struct Inputs {
     /// Whatever is not here holds nothing that is a number.
     pub(super) slots: Vec<(Slot, Vec<f32>)>,
-    /// K and V of all heads, (head, position, head_dim), by region; not numbers beyond what the case may read.
+    /// K and V of all heads, (head, position, head_dim), by entry; not numbers beyond what the case may read.
     pub(super) cache: [HashMap<usize, Vec<f32>>; 2],
 }
 
@@ -42,9 +42,9 @@ impl World {
         };
         let cache = [(); 2].map(|()| {
             let runs = case.runs().into_iter();
-            runs.map(|(region, positions)| {
+            runs.map(|(entry, positions)| {
                 let values = self.cache(readable(positions), &mut random);
-                (region, values)
+                (entry, values)
             })
             .collect()
         });

@@ -10,7 +10,7 @@ mod compare;
 mod cover;
 mod deck;
 mod inputs;
-mod inspect;
+mod layout;
 mod oracle;
 mod report;
 pub mod self_test;
@@ -21,12 +21,12 @@ mod world;
 
 pub use case::Case;
 pub use cover::{large, worlds};
-pub use inspect::{Inspect, Layout};
 pub use report::Report;
 pub use world::{World, WorldError};
 
 use self::compare::{Worst, worst};
 use self::inputs::Inputs;
+use crate::executor::{Inspect, Layout};
 use crate::sampler::Scored;
 use crate::tape::{DType, ExecuteError, Op, Slot, StepState, TapeError};
 
@@ -53,7 +53,7 @@ struct Left {
     /// Of each slot, with what follows it: before the last run, and after it.
     before: Vec<Vec<u8>>,
     after: Vec<Vec<u8>>,
-    /// K and V of each region.
+    /// K and V of each entry.
     cache_before: Vec<[Vec<u8>; 2]>,
     cache_after: Vec<[Vec<u8>; 2]>,
 }
@@ -71,8 +71,8 @@ impl World {
     /// If a case's shapes do not fit, or an executor fails otherwise than by its operation's result.
     pub fn diff(
         &self,
-        reference: &mut impl Inspect,
-        subject: &mut impl Inspect,
+        reference: &mut dyn Inspect,
+        subject: &mut dyn Inspect,
         report: &mut Report,
     ) -> Result<(), DiffError> {
         self.cases
@@ -83,8 +83,8 @@ impl World {
     pub(self) fn diff_case(
         &self,
         case: &Case,
-        reference: &mut impl Inspect,
-        subject: &mut impl Inspect,
+        reference: &mut dyn Inspect,
+        subject: &mut dyn Inspect,
         report: &mut Report,
     ) -> Result<(), DiffError> {
         case.tape
@@ -117,7 +117,7 @@ impl World {
         &self,
         case: &Case,
         inputs: &Inputs,
-        executor: &mut impl Inspect,
+        subject: &mut dyn Inspect,
     ) -> Result<Left, ExecuteError> {
         let tape = &case.tape;
         let mut roomy = tape.clone();
@@ -125,11 +125,11 @@ impl World {
             .slots
             .iter_mut()
             .for_each(|slot| slot.rows += SPARE_ROWS);
-        executor.prepare(&roomy)?;
+        subject.executor().prepare(&roomy)?;
         let slots: Vec<Slot> = (0..tape.slots.len()).map(Slot).collect();
         let layouts: Vec<Layout> = slots
             .iter()
-            .map(|slot| executor.layout(tape, *slot))
+            .map(|slot| subject.layout(tape, *slot))
             .collect();
         let before: Vec<Vec<u8>> = slots
             .iter()
@@ -137,7 +137,7 @@ impl World {
             .map(|(slot, layout)| {
                 let info = tape.slot(*slot);
                 let bytes = info.rows * layout.stride * layout.dtype.bytes() + GUARD;
-                let mut image = vec![POISON; bytes.min(executor.slot_bytes(*slot))];
+                let mut image = vec![POISON; bytes.min(subject.slot_bytes(*slot))];
                 if let Some((_, values)) = inputs.slots.iter().find(|(input, _)| input == slot) {
                     layout.put(values, info.columns, &mut image);
                 }
@@ -145,46 +145,49 @@ impl World {
             })
             .collect();
         let cache_before: Vec<[Vec<u8>; 2]> = (0..self.kv.entries)
-            .map(|region| {
+            .map(|entry| {
                 [0, 1].map(|side| {
                     // Others are not to be read.
-                    let held = inputs.cache[side].get(&region);
+                    let held = inputs.cache[side].get(&entry);
                     let position = self.kv.bytes_per_position() / 2 / self.kv.layers;
                     let bytes = self.kv.context * position;
                     held.map_or_else(|| vec![POISON; bytes], |values| self.cached(values))
                 })
             })
             .collect();
-        for (region, cache) in cache_before.iter().enumerate() {
-            executor.write_cache(region, cache)?;
+        for (entry, cache) in cache_before.iter().enumerate() {
+            subject.write_cache(entry, cache)?;
         }
-        executor.poison_scratch()?;
+        subject.poison_scratch()?;
         // The first of them last: it is the one that a prompt is of.
         for (place, token) in case.places().into_iter().zip(&case.tokens).rev() {
-            executor.begin(place, case.parameters, &case.history)?;
-            executor.post(*token);
+            subject
+                .executor()
+                .begin(place, case.parameters, &case.history)?;
+            subject.executor().post(*token);
         }
-        let regions: Vec<usize> = case.places().iter().map(|(region, _)| *region).collect();
+        let entries: Vec<usize> = case.places().iter().map(|(entry, _)| *entry).collect();
         let (mut ends, mut scored) = (Vec::new(), Vec::new());
         for _ in 0..case.runs {
             for (slot, image) in slots.iter().zip(&before) {
-                executor.write_slot(*slot, image)?;
+                subject.write_slot(*slot, image)?;
             }
-            for region in &regions {
-                executor.guide(*region, case.mask.as_ref())?;
+            for entry in &entries {
+                subject.executor().guide(*entry, case.mask.as_ref())?;
             }
-            let end = executor.run(tape, &case.tokens, &regions);
-            let states = || regions.iter().map(|at| executor.state(*at)).collect();
+            let end = subject.run_part(tape, &case.tokens, &entries);
+            let ran = subject.executor();
+            let states = || entries.iter().map(|at| ran.state_of(*at)).collect();
             ends.push(end.map(|()| states()));
-            scored.extend(regions.iter().map(|at| executor.scored(*at).to_vec()));
+            scored.extend(entries.iter().map(|at| ran.scored(*at).to_vec()));
         }
         let after = slots
             .iter()
             .zip(&before)
-            .map(|(slot, image)| executor.read_slot(*slot, image.len()))
+            .map(|(slot, image)| subject.read_slot(*slot, image.len()))
             .collect::<Result<_, _>>()?;
         let cache_after = (0..self.kv.entries)
-            .map(|region| executor.read_cache(region))
+            .map(|entry| subject.read_cache(entry))
             .collect::<Result<_, _>>()?;
         Ok(Left {
             ends,
@@ -285,18 +288,18 @@ impl World {
         }
         let stride = self.kv.element.bytes(self.kv.head_dim);
         let stores = case.stores().is_some();
-        for (region, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate()
+        for (entry, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate()
         {
             for (before, after) in before.iter().zip(after) {
                 let pairs = before.chunks(stride).zip(after.chunks(stride));
                 for (index, (before, after)) in pairs.enumerate() {
                     let position = index % self.kv.context;
                     let within = |(of, positions): &(usize, std::ops::Range<usize>)| {
-                        *of == region && positions.contains(&position)
+                        *of == entry && positions.contains(&position)
                     };
                     if !(stores && case.runs().iter().any(within)) && before != after {
                         return Some(format!(
-                            "changed the cache at position {position} of region {region}"
+                            "changed the cache at position {position} of entry {entry}"
                         ));
                     }
                 }

@@ -69,10 +69,10 @@ impl World {
         } else {
             inputs.slots[0].1.clone()
         };
-        // (head, position, head_dim) of a region, as attention reads it.
+        // (head, position, head_dim) of an entry, as attention reads it.
         let fresh = [1, 2].map(|which| self.turned(case, inputs, which));
-        let held = |side: usize, row: usize, region: usize, position: usize| {
-            let mut values = inputs.cache[side][&region].clone();
+        let held = |side: usize, row: usize, entry: usize, position: usize| {
+            let mut values = inputs.cache[side][&entry].clone();
             for head in (0..kv.heads).filter(|_| stored) {
                 let from = (row * kv.heads + head) * head_dim;
                 let to = (head * kv.context + position) * head_dim;
@@ -92,8 +92,8 @@ impl World {
         };
         let sinks = attention.sinks.map(|sinks| self.vector(sinks));
         let mut attended = Vec::new();
-        for (row, (region, position)) in case.rows().into_iter().enumerate() {
-            let [k, v] = [0, 1].map(|side| held(side, row, region, position));
+        for (row, (entry, position)) in case.rows().into_iter().enumerate() {
+            let [k, v] = [0, 1].map(|side| held(side, row, entry, position));
             for head in 0..group * kv.heads {
                 let at = |position: usize| {
                     let from = (head / group * kv.context + position) * head_dim;

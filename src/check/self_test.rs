@@ -9,14 +9,14 @@ use std::io::{self, Write};
 use crate::check::{Report, World, worlds};
 #[cfg(feature = "cuda")]
 use crate::cuda::Device;
-use crate::executor::Executor;
+use crate::executor::Inspect;
 
 /// Writes a table for each of them to `out`, and tells whether all of it is right.
 ///
 /// # Errors
 /// If `out` takes no more.
 pub fn run(out: &mut impl Write) -> io::Result<bool> {
-    let all_threads = |world: &World| Ok(world.cpu(0)?);
+    let all_threads = |world: &World| Ok(Box::new(world.cpu(0)?) as Box<dyn Inspect>);
     let cpu = held(out, "CPU, all its threads", all_threads)?;
     Ok(gpu(out)? && cpu)
 }
@@ -27,7 +27,9 @@ fn gpu(out: &mut impl Write) -> io::Result<bool> {
         writeln!(out, "GPU: none ({error})")?;
         return Ok(true);
     }
-    held(out, "GPU", |world| Ok(world.cuda(Device::open(false)?)?))
+    held(out, "GPU", |world| {
+        Ok(Box::new(world.cuda(Device::open(false)?)?))
+    })
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -39,11 +41,11 @@ fn gpu(out: &mut impl Write) -> io::Result<bool> {
 fn held(
     out: &mut impl Write,
     name: &str,
-    subject: impl Fn(&World) -> Result<Executor, Box<dyn Error>>,
+    subject: impl Fn(&World) -> Result<Box<dyn Inspect>, Box<dyn Error>>,
 ) -> io::Result<bool> {
     let mut report = Report::default();
     let compared = worlds().try_for_each(|world| {
-        world.diff(&mut world.cpu(1)?, &mut subject(&world)?, &mut report)?;
+        world.diff(&mut world.cpu(1)?, &mut *subject(&world)?, &mut report)?;
         Ok::<_, Box<dyn Error>>(())
     });
     writeln!(out, "{name}:\n{report}")?;

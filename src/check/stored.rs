@@ -63,8 +63,8 @@ impl World {
     pub(super) fn stored(&self, case: &Case, left: &Left, side: usize) -> Vec<u8> {
         let bytes = self.kv.element.bytes(self.kv.head_dim);
         let mut stored = Vec::new();
-        for (region, positions) in case.runs() {
-            let values = &left.cache_after[region][side];
+        for (entry, positions) in case.runs() {
+            let values = &left.cache_after[entry][side];
             for head in values.chunks_exact(self.kv.context * bytes) {
                 stored.extend(&head[positions.start * bytes..positions.end * bytes]);
             }

@@ -1,9 +1,9 @@
 //! The comparison itself, CPU against CPU: equals are equal, and each kind of fault is caught.
 
 use super::*;
+use crate::cpu::Cpu;
 use crate::executor::Executor;
 use crate::quant::Format;
-use crate::sampler::{Mask, Parameters, Scored};
 use crate::tape::{KvType, Tape};
 
 /// What an executor gets wrong after each run.
@@ -28,30 +28,28 @@ enum Fault {
 }
 
 struct Faulty {
-    executor: Executor,
+    cpu: Cpu,
     fault: Option<Fault>,
 }
 
 impl Faulty {
     /// Changes one element of a slot, which may lie beyond its last.
     fn set(&mut self, slot: Slot, at: usize, new: impl Fn(f32) -> f32) -> Result<(), ExecuteError> {
-        let mut bytes = self
-            .executor
-            .read_slot(slot, self.executor.slot_bytes(slot))?;
+        let mut bytes = self.cpu.read_slot(slot, self.cpu.slot_bytes(slot))?;
         let at = &mut bytes[4 * at..4 * at + 4];
         let old = decode(DType::F32, at)[0];
         at.copy_from_slice(&new(old).to_le_bytes());
-        self.executor.write_slot(slot, &bytes)
+        self.cpu.write_slot(slot, &bytes)
     }
 
-    fn change(&mut self, tape: &Tape, fault: Fault, region: usize) -> Result<(), ExecuteError> {
+    fn change(&mut self, tape: &Tape, fault: Fault, entry: usize) -> Result<(), ExecuteError> {
         let inputs = tape.ops[0].slots().0;
         let outputs = tape.ops[tape.ops.len() - 1].slots().1;
         let last = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns - 1;
         match fault {
             Fault::Element => {
                 let info = tape.slot(outputs[0]);
-                let bytes = self.executor.read_slot(outputs[0], 4 * info.columns)?;
+                let bytes = self.cpu.read_slot(outputs[0], 4 * info.columns)?;
                 let values = decode(DType::F32, &bytes);
                 let beyond = |step: &f32| {
                     let mut off = values.clone();
@@ -66,20 +64,20 @@ impl Faulty {
             Fault::Beyond => self.set(outputs[0], last(outputs[0]) + 1, |_| 0.0),
             Fault::Input => self.set(inputs[0], 0, |old| old + 1e-6),
             Fault::Cache => {
-                let mut cache = self.executor.read_cache(1)?;
+                let mut cache = self.cpu.read_cache(1)?;
                 let last = cache[1].len() - 1;
                 cache[1][last] ^= 1;
-                self.executor.write_cache(1, &cache)
+                self.cpu.write_cache(1, &cache)
             }
             Fault::State => {
-                let token = self.executor.state().token;
-                self.executor.post(token ^ 1);
+                let token = self.cpu.state().token;
+                self.cpu.post(token ^ 1);
                 Ok(())
             }
             Fault::Quant | Fault::Scale => {
                 let (element, head_dim) = (tape.kv.element, tape.kv.head_dim);
-                let position = self.executor.state_of(region).position - 1;
-                let mut cache = self.executor.read_cache(region)?;
+                let position = self.cpu.state_of(entry).position - 1;
+                let mut cache = self.cpu.read_cache(entry)?;
                 let head = &mut cache[0][position * element.bytes(head_dim)..];
                 if fault == Fault::Quant {
                     let block = head[..KvType::Q8_0.granule()].iter_mut();
@@ -88,74 +86,54 @@ impl Faulty {
                     let scale = u16::from_le_bytes([head[head_dim], head[head_dim + 1]]);
                     head[head_dim..head_dim + 2].copy_from_slice(&(scale + 2).to_le_bytes());
                 }
-                self.executor.write_cache(region, &cache)
+                self.cpu.write_cache(entry, &cache)
             }
         }
     }
 }
 
 impl Inspect for Faulty {
-    fn prepare(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
-        self.executor.prepare(tape)
+    fn executor(&mut self) -> &mut dyn Executor {
+        &mut self.cpu
     }
 
-    fn begin(
+    fn run_part(
         &mut self,
-        (region, position): (usize, usize),
-        parameters: Parameters,
-        prompt: &[u32],
+        tape: &Tape,
+        tokens: &[u32],
+        entries: &[usize],
     ) -> Result<(), ExecuteError> {
-        self.executor.begin((region, position), parameters, prompt)
-    }
-
-    fn post(&mut self, token: u32) {
-        self.executor.post(token);
-    }
-
-    fn guide(&mut self, region: usize, mask: Option<&Mask>) -> Result<(), ExecuteError> {
-        Inspect::guide(&mut self.executor, region, mask)
-    }
-
-    fn scored(&self, region: usize) -> &[Scored] {
-        Inspect::scored(&self.executor, region)
-    }
-
-    fn run(&mut self, tape: &Tape, tokens: &[u32], regions: &[usize]) -> Result<(), ExecuteError> {
-        Inspect::run(&mut self.executor, tape, tokens, regions)?;
+        self.cpu.run_part(tape, tokens, entries)?;
         self.fault
-            .map_or(Ok(()), |fault| self.change(tape, fault, regions[0]))
-    }
-
-    fn state(&self, region: usize) -> StepState {
-        self.executor.state_of(region)
+            .map_or(Ok(()), |fault| self.change(tape, fault, entries[0]))
     }
 
     fn layout(&self, tape: &Tape, slot: Slot) -> Layout {
-        self.executor.layout(tape, slot)
+        self.cpu.layout(tape, slot)
     }
 
     fn slot_bytes(&self, slot: Slot) -> usize {
-        self.executor.slot_bytes(slot)
+        self.cpu.slot_bytes(slot)
     }
 
     fn write_slot(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), ExecuteError> {
-        self.executor.write_slot(slot, bytes)
+        self.cpu.write_slot(slot, bytes)
     }
 
     fn read_slot(&mut self, slot: Slot, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
-        self.executor.read_slot(slot, bytes)
+        self.cpu.read_slot(slot, bytes)
     }
 
-    fn write_cache(&mut self, region: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
-        self.executor.write_cache(region, bytes)
+    fn write_cache(&mut self, entry: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
+        self.cpu.write_cache(entry, bytes)
     }
 
-    fn read_cache(&mut self, region: usize) -> Result<[Vec<u8>; 2], ExecuteError> {
-        self.executor.read_cache(region)
+    fn read_cache(&mut self, entry: usize) -> Result<[Vec<u8>; 2], ExecuteError> {
+        self.cpu.read_cache(entry)
     }
 
     fn poison_scratch(&mut self) -> Result<(), ExecuteError> {
-        self.executor.poison_scratch()
+        self.cpu.poison_scratch()
     }
 }
 
@@ -190,7 +168,7 @@ fn equals_are_equal_and_every_fault_is_caught() {
         cases += world.cases.len();
         let mut reference = world.cpu(2).expect("threads start");
         let mut subject = Faulty {
-            executor: world.cpu(2).expect("threads start"),
+            cpu: world.cpu(2).expect("threads start"),
             fault: None,
         };
         // Long prompts and far positions take a CPU long, and read the cache no differently.
@@ -292,7 +270,7 @@ fn a_quant_or_a_scale_that_is_off_is_caught() {
     for world in worlds().filter(|world| world.kv.element == KvType::Q8_0) {
         let mut reference = world.cpu(2).expect("threads start");
         let mut subject = Faulty {
-            executor: world.cpu(2).expect("threads start"),
+            cpu: world.cpu(2).expect("threads start"),
             fault: None,
         };
         let stores = |case: &&Case| matches!(case.op(), Op::RopeStore { .. });

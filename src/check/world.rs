@@ -7,7 +7,6 @@ use super::case::{Case, Logits};
 use crate::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::cuda::{self, Cuda};
-use crate::executor::Executor;
 use crate::graph::Mode;
 use crate::quant::Format;
 use crate::quant::random::{self, Random};
@@ -17,8 +16,8 @@ use crate::tape::{
     Tape, WeightId, WeightInfo,
 };
 
-/// Regions of each cache.
-pub(super) const REGIONS: usize = 2;
+/// Entries of each cache.
+pub(super) const ENTRIES: usize = 2;
 /// The most rows of any case.
 pub(super) const ROWS: usize = 129;
 
@@ -65,15 +64,14 @@ impl World {
     ///
     /// # Errors
     /// If there are no threads or not enough memory.
-    pub fn cpu(&self, threads: usize) -> Result<Executor, WorldError> {
-        let cpu = Cpu::new(
+    pub fn cpu(&self, threads: usize) -> Result<Cpu, WorldError> {
+        Ok(Cpu::new(
             cpu::load(&self.infos, self, &mut |_| ())?,
             self.angles.to_vec(),
             self.kv,
             threads,
             &eager(),
-        )?;
-        Ok(Executor::Cpu(Box::new(cpu)))
+        )?)
     }
 
     /// What is held against it.
@@ -81,7 +79,7 @@ impl World {
     /// # Errors
     /// If there is not enough memory.
     #[cfg(feature = "cuda")]
-    pub fn cuda(&self, device: cuda::Device) -> Result<Executor, WorldError> {
+    pub fn cuda(&self, device: cuda::Device) -> Result<Cuda, WorldError> {
         let options = cuda::Options {
             rows: ROWS,
             activation: self.activation,
@@ -99,7 +97,7 @@ impl World {
         )?;
         let mut random = Random::new(self.kv.head_dim as u64);
         cuda.scatter_pages(|n| random.below(n))?;
-        Ok(Executor::Cuda(Box::new(cuda)))
+        Ok(cuda)
     }
 
     /// A norm or a bias.
@@ -258,7 +256,7 @@ impl Builder {
         self.cases.push(Case {
             name,
             tape,
-            region: 0,
+            entry: 0,
             position: 0,
             others: match run.input {
                 Input::Step => (1..run.rows).map(|row| (row, 0)).collect(),

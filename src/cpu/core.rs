@@ -25,12 +25,12 @@ pub(super) struct Core {
     angles: Vec<Angles>,
     pub(super) cache: Cache,
     pub(super) buffers: Buffers,
-    /// Of each region of the cache.
+    /// Of each entry of the cache.
     pub(super) conversations: Vec<Conversation>,
     /// The rows of a prompt; those of a tape beyond them are padding.
     pub(super) prompt: Vec<u32>,
     /// Of the cache: where the turn runs.
-    pub(super) region: usize,
+    pub(super) entry: usize,
     /// The conversations of a step's rows; those of a tape beyond them are padding.
     pub(super) rows: Vec<usize>,
     /// The tokens of rows that are not the first of their conversation.
@@ -92,7 +92,7 @@ impl Core {
             buffers: Buffers::default(),
             conversations: vec![Conversation::default(); kv.entries],
             prompt: Vec::new(),
-            region: 0,
+            entry: 0,
             rows: vec![0],
             forced: Vec::new(),
             runs: Vec::new(),
@@ -148,16 +148,16 @@ impl Core {
         slots.map(|slot| slot.as_ptr().expose_provenance() as u64)
     }
 
-    /// Runs operations of a prepared tape in a region of the cache.
+    /// Runs operations of a prepared tape in an entry.
     pub(super) fn run(
         &mut self,
         tape: &Tape,
         operations: Range<usize>,
-        region: usize,
+        entry: usize,
     ) -> Result<(), ExecuteError> {
         let threads = self.threads.clone();
         let mut runs = std::mem::take(&mut self.runs);
-        self.fill(&mut runs, tape, region);
+        self.fill(&mut runs, tape, entry);
         let ran = threads.run(|| {
             operations.into_iter().try_for_each(|index| {
                 let begun = self.notes.as_ref().map(Notes::now);
@@ -173,7 +173,7 @@ impl Core {
     }
 
     /// All real rows of a prompt are one run, and each row of a step is.
-    fn fill(&self, runs: &mut Vec<Run>, tape: &Tape, region: usize) {
+    fn fill(&self, runs: &mut Vec<Run>, tape: &Tape, entry: usize) {
         let run = |entry: usize, rows: Range<usize>| Run {
             entry,
             state: self.conversations[entry].state,
@@ -183,14 +183,14 @@ impl Core {
         };
         runs.clear();
         match tape.input {
-            Input::Prompt => runs.push(run(region, 0..self.prompt.len())),
-            Input::Step if tape.rows == 1 => runs.push(run(region, 0..1)),
+            Input::Prompt => runs.push(run(entry, 0..self.prompt.len())),
+            Input::Step if tape.rows == 1 => runs.push(run(entry, 0..1)),
             Input::Step => {
                 let mut forced = self.forced.iter();
-                for (row, region) in self.rows.iter().enumerate() {
+                for (row, entry) in self.rows.iter().enumerate() {
                     let (before, after) = (&self.rows[..row], &self.rows[row + 1..]);
-                    let back = before.iter().filter(|other| *other == region).count();
-                    let mut run = run(*region, row..row + 1);
+                    let back = before.iter().filter(|other| *other == entry).count();
+                    let mut run = run(*entry, row..row + 1);
                     run.state.position += back;
                     if back > 0
                         && let Some(token) = forced.next()
@@ -198,7 +198,7 @@ impl Core {
                         run.state.token = *token;
                         run.given = true;
                     }
-                    run.advances = !after.contains(region);
+                    run.advances = !after.contains(entry);
                     runs.push(run);
                 }
             }

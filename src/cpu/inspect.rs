@@ -1,55 +1,75 @@
 //! Slots and cache as bytes, for a comparison of executors; a forward pass has no use for it.
 
 use super::Cpu;
-use crate::tape::{ExecuteError, Slot, Tape};
+use crate::executor::{Executor, Inspect, Layout};
+use crate::tape::{DType, Ending, ExecuteError, Input, Slot, Tape};
 
-impl Cpu {
-    pub(crate) fn slot_bytes(&self, slot: Slot) -> usize {
+impl Inspect for Cpu {
+    fn executor(&mut self) -> &mut dyn Executor {
+        self
+    }
+
+    fn run_part(
+        &mut self,
+        tape: &Tape,
+        tokens: &[u32],
+        entries: &[usize],
+    ) -> Result<(), ExecuteError> {
+        match (tape.input, tape.ending) {
+            (Input::Prompt, _) => return self.run(tape, tokens),
+            (Input::Step, Ending::Token) => return self.step_rows(tape, entries, &[], false),
+            (Input::Step, _) => {}
+        }
+        // A step that chooses no token is no step of generation: its operations run as they are.
+        for entry in entries {
+            self.fits(*entry, 1, tape.rows)?;
+        }
+        self.core.rows.clear();
+        self.core.forced.clear();
+        self.core.rows.extend_from_slice(entries);
+        self.core.run(tape, 0..tape.ops.len(), entries[0])?;
+        for entry in entries {
+            self.core.conversations[*entry].state.position += 1;
+        }
+        Ok(())
+    }
+
+    fn layout(&self, tape: &Tape, slot: Slot) -> Layout {
+        Layout {
+            dtype: DType::F32,
+            stride: tape.slot(slot).columns,
+        }
+    }
+
+    fn slot_bytes(&self, slot: Slot) -> usize {
         4 * self.core.buffers.slots[slot.0].len()
     }
 
-    pub(crate) fn write_slot(&mut self, slot: Slot, bytes: &[u8]) {
+    fn write_slot(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), ExecuteError> {
         let values = self.core.buffers.slots[slot.0].iter_mut();
         for (value, bytes) in values.zip(bytes.as_chunks().0) {
             *value = f32::from_le_bytes(*bytes);
         }
+        Ok(())
     }
 
-    /// The first `bytes` of a slot.
-    pub(crate) fn read_slot(&self, slot: Slot, bytes: usize) -> Vec<u8> {
-        let values = &self.core.buffers.slots[slot.0][..bytes / 4];
-        values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect()
+    fn read_slot(&mut self, slot: Slot, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
+        let values = self.core.buffers.slots[slot.0][..bytes / 4].iter();
+        Ok(values.flat_map(|value| value.to_le_bytes()).collect())
     }
 
-    /// K and V of the first layer of a region, (head, position) as `KvType` encodes a head.
-    pub(crate) fn write_cache(&mut self, region: usize, bytes: &[Vec<u8>; 2]) {
-        self.core.cache.write(region, 0, bytes);
+    fn write_cache(&mut self, entry: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
+        self.core.cache.write(entry, 0, bytes);
+        Ok(())
     }
 
-    pub(crate) fn read_cache(&self, region: usize) -> [Vec<u8>; 2] {
-        self.core.cache.read(region, 0)
+    fn read_cache(&mut self, entry: usize) -> Result<[Vec<u8>; 2], ExecuteError> {
+        Ok(self.core.cache.read(entry, 0))
     }
 
-    pub(crate) fn poison_scratch(&mut self) {
+    fn poison_scratch(&mut self) -> Result<(), ExecuteError> {
         self.core.buffers.normed.fill(f32::NAN);
         self.core.buffers.product.fill(f32::NAN);
-    }
-
-    /// Runs a step that chooses no token, which is no step of generation: its operations, as they are.
-    pub(crate) fn run_part(&mut self, tape: &Tape, regions: &[usize]) -> Result<(), ExecuteError> {
-        for region in regions {
-            self.fits(*region, 1, tape.rows)?;
-        }
-        self.core.rows.clear();
-        self.core.forced.clear();
-        self.core.rows.extend_from_slice(regions);
-        self.core.run(tape, 0..tape.ops.len(), regions[0])?;
-        for region in regions {
-            self.core.conversations[*region].state.position += 1;
-        }
         Ok(())
     }
 }

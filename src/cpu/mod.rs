@@ -28,11 +28,12 @@ pub use self::load::load;
 use self::notes::Notes;
 use self::step::{Living, Step};
 pub use self::weight::{Matrix, Weight};
+use crate::executor::Executor;
 use crate::fault::Faults;
 use crate::graph::{Buckets, Counts, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
 use crate::sampler::{Mask, Parameters, Scored};
 use crate::tape::{
-    Angles, Ending, ExecuteError, GraphOptions, KvInfo, Pace, Span, StepState, Tape,
+    Angles, Ending, ExecuteError, GraphOptions, KvInfo, Noted, Pace, Span, StepState, Tape,
 };
 
 /// A model's weights, cache and activations in host memory, and the graph of its step.
@@ -69,267 +70,18 @@ impl Cpu {
         })
     }
 
-    /// Makes room for a tape: after this, running it moves nothing.
-    pub fn prepare(&mut self, tape: &Tape) {
-        let before: Vec<u64> = self.core.addresses().collect();
-        self.core.prepare(tape);
-        if !self.core.addresses().eq(before) {
-            self.moves += 1;
-        }
-    }
-
-    /// Bytes of activations.
-    #[must_use]
-    pub fn activation_bytes(&self) -> usize {
-        self.core.activation_bytes()
-    }
-
-    /// Starts a request at `position` of a region of the cache.
-    pub fn begin(
-        &mut self,
-        (region, position): (usize, usize),
-        parameters: Parameters,
-        prompt: &[u32],
-    ) {
-        self.core.region = region;
-        let conversation = &mut self.core.conversations[region];
-        conversation.state.position = position;
-        conversation.sampler.begin(parameters, prompt);
-        conversation.guide = Guide::Free;
-        conversation.scored.clear();
-    }
-
-    /// From now on the positions of a conversation lie in these pages, and it has no others.
-    pub fn seat(&mut self, region: usize, pages: &[usize]) {
-        self.core.cache.seat(region, pages);
-    }
-
-    /// Copies what a page holds to another.
-    pub fn copy_page(&mut self, from: usize, to: usize) {
-        self.core.cache.copy_page(from, to);
-    }
-
-    /// From now on the turn in another region of the cache is the one that runs.
-    pub fn turn_to(&mut self, region: usize) {
-        self.core.region = region;
-    }
-
-    /// The next step starts with `token` rather than the one chosen last.
-    pub fn post(&mut self, token: u32) {
-        let conversation = &mut self.core.conversations[self.core.region];
-        conversation.state.token = token;
-        conversation.sampler.correct(token);
-    }
-
-    /// What a conversation may say next; `None`: anything, from now on. Once it has had a mask it waits for another before
-    /// each of its tokens.
-    pub fn guide(&mut self, region: usize, mask: Option<&Mask>) {
-        self.core.conversations[region].guide =
-            mask.map_or(Guide::Free, |mask| Guide::Allows(mask.clone()));
-    }
-
-    /// Whether the last step left a conversation as it was, for want of its mask.
-    #[must_use]
-    pub fn waits(&self, region: usize) -> bool {
-        self.core.conversations[region].waits
-    }
-
-    /// The token that a conversation chose last, then the most probable ones; empty where nobody asked.
-    #[must_use]
-    pub fn scored(&self, region: usize) -> &[Scored] {
-        &self.core.conversations[region].scored
-    }
-
-    /// Where generation of the turn that runs stands.
-    #[must_use]
-    pub fn state(&self) -> StepState {
-        self.state_of(self.core.region)
-    }
-
-    /// Where generation of a region stands.
-    #[must_use]
-    pub fn state_of(&self, region: usize) -> StepState {
-        self.core.conversations[region].state
-    }
-
-    /// The row of logits that a tape of `Ending::Logits` left.
-    #[must_use]
-    pub fn logits(&self, tape: &Tape, row: usize) -> &[f32] {
-        self.core.logits(tape, row)
-    }
-
-    #[must_use]
-    pub fn graph(&self) -> &LifeCycle {
-        self.graph.life()
-    }
-
-    pub fn graph_mut(&mut self) -> &mut LifeCycle {
-        self.graph.life_mut()
-    }
-
-    #[must_use]
-    pub fn prompt_graphs(&self) -> Counts {
-        self.prompts.counts()
-    }
-
-    /// Goes on with what was counted of another executor's prompts.
-    pub fn succeed_prompts(&mut self, before: Counts) {
-        self.prompts.succeed(before);
-    }
-
-    /// Records a prepared tape of a prompt for a region of the cache, without running it.
-    ///
-    /// # Errors
-    /// Only as a test asks for.
-    pub fn record(&mut self, tape: &Tape, region: usize) -> Result<(), ExecuteError> {
-        self.core.region = region;
-        let key = self.key(tape);
-        let (mut prompt, graph, prompts) = self.split(tape);
-        prompts.record(key, &mut prompt, graph.life_mut())
-    }
-
     fn key(&self, tape: &Tape) -> Key {
         Key {
             rows: tape.rows,
             token: tape.ending == Ending::Token,
-            region: self.core.region,
+            entry: self.core.entry,
             moves: self.moves,
         }
     }
 
-    /// Drops all that was recorded.
-    pub fn reset_graph(&mut self) {
-        self.prompts.clear();
-        self.graph.reset();
-    }
-
-    pub fn set_graph_mode(&mut self, mode: Mode) {
-        self.prompts.clear();
-        self.graph.set_mode(mode);
-    }
-
-    #[must_use]
-    pub fn pace(&self) -> Pace {
-        self.pace
-    }
-
-    /// What is recorded, in DOT.
-    #[must_use]
-    pub fn graph_dot(&self) -> String {
-        let mut dot = String::new();
-        for (index, living) in self.graph.execs().enumerate() {
-            dot += &living.dot(index);
-        }
-        dot
-    }
-
-    /// From now on operations note when they begin and end.
-    pub fn measure(&mut self, step: &Tape) {
-        self.core.notes = Some(Notes::new(step.ops.len()));
-    }
-
-    /// When operations of the last step began and ended, in nanoseconds; empty where nothing was measured.
-    #[must_use]
-    pub fn take_spans(&mut self) -> Vec<Option<Span>> {
-        self.core
-            .notes
-            .as_mut()
-            .map(Notes::take)
-            .unwrap_or_default()
-    }
-
-    /// What tests let fail.
-    #[must_use]
-    pub fn faults(&self) -> &Faults {
-        &self.faults
-    }
-
-    /// Runs a prepared tape of a prompt; fewer `tokens` than it has rows are padded.
-    ///
-    /// # Errors
-    /// A token outside the vocabulary, a position outside the context, logits that are not finite.
-    /// The state is then as before.
-    pub fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
-        self.fits(self.core.region, tokens.len(), tape.rows)?;
-        self.core.prompt.clear();
-        self.core.prompt.extend_from_slice(tokens);
-        let key = self.key(tape);
-        let recorded =
-            tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
-        let (mut step, graph, prompts) = self.split(tape);
-        if recorded {
-            prompts.run(key, &mut step, graph.life_mut())?;
-        } else {
-            step.eager(0..tape.ops.len())?;
-        }
-        if tape.ending != Ending::Token {
-            self.core.conversations[self.core.region].state.position += tokens.len();
-        }
-        Ok(())
-    }
-
-    /// Runs one step of the turn that runs.
-    ///
-    /// # Errors
-    /// As `run`.
-    pub fn step(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
-        self.step_rows(tape, &[self.core.region], &[])
-    }
-
-    /// The same of several conversations, each a row; a tape of more rows is filled up. Where one comes again, it goes on
-    /// with the next of `forced` tokens.
-    ///
-    /// # Errors
-    /// As `run`; one that does not fit is said before anything runs.
-    pub fn step_rows(
-        &mut self,
-        tape: &Tape,
-        regions: &[usize],
-        forced: &[u32],
-    ) -> Result<(), ExecuteError> {
-        for region in regions {
-            let rows = regions.iter().filter(|other| *other == region).count();
-            self.fits(*region, rows, tape.rows)?;
-        }
-        if let [region] = regions {
-            self.core.region = *region;
-        }
-        self.core.rows.clear();
-        self.core.rows.extend_from_slice(regions);
-        self.core.forced.clear();
-        self.core.forced.extend_from_slice(forced);
-        let begun = Instant::now();
-        let (mut step, graph, _) = self.split(tape);
-        if graph.step(&mut step)? == Ran::Replayed {
-            graph.life_mut().arrived();
-        }
-        // All of it is computing: of the engine's own work nothing is in here.
-        self.pace.waited = begun.elapsed();
-        Ok(())
-    }
-
-    /// Runs one step of the turn that runs, whose operations note when they begin and end; what is recorded is neither
-    /// run nor touched.
-    ///
-    /// # Errors
-    /// As `step`.
-    pub fn time_step(&mut self, tape: &Tape) -> Result<Vec<Option<Span>>, ExecuteError> {
-        self.fits(self.core.region, 1, tape.rows)?;
-        self.core.rows.clear();
-        self.core.rows.push(self.core.region);
-        let before = self.core.notes.replace(Notes::new(tape.ops.len()));
-        let begun = Instant::now();
-        let (mut step, graph, _) = self.split(tape);
-        let ran = graph.step_eagerly(&mut step);
-        let spans = self.take_spans();
-        self.core.notes = before;
-        self.pace.waited = begun.elapsed();
-        ran.map(|_| spans)
-    }
-
-    fn fits(&self, region: usize, tokens: usize, rows: usize) -> Result<(), ExecuteError> {
-        let position = self.core.conversations[region].state.position;
-        let context = self.core.cache.capacity(region);
+    fn fits(&self, entry: usize, tokens: usize, rows: usize) -> Result<(), ExecuteError> {
+        let position = self.core.conversations[entry].state.position;
+        let context = self.core.cache.capacity(entry);
         if (1..=rows).contains(&tokens) && position + tokens <= context {
             return Ok(());
         }
@@ -350,7 +102,7 @@ impl Cpu {
         &'a mut Buckets<Living>,
     ) {
         let step = Step {
-            layout: self.moves * self.kv.entries as u64 + step::region(&self.core, tape) as u64,
+            layout: self.moves * self.kv.entries as u64 + step::entry(&self.core, tape) as u64,
             chosen: self.core.chosen,
             core: &mut self.core,
             tape,
@@ -358,5 +110,213 @@ impl Cpu {
             capturing: false,
         };
         (step, &mut self.graph, &mut self.prompts)
+    }
+}
+
+impl Executor for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn prepare(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
+        let before: Vec<u64> = self.core.addresses().collect();
+        self.core.prepare(tape);
+        if !self.core.addresses().eq(before) {
+            self.moves += 1;
+        }
+        Ok(())
+    }
+
+    fn activation_bytes(&self) -> u64 {
+        self.core.activation_bytes() as u64
+    }
+
+    fn begin(
+        &mut self,
+        (entry, position): (usize, usize),
+        parameters: Parameters,
+        prompt: &[u32],
+    ) -> Result<(), ExecuteError> {
+        self.core.entry = entry;
+        let conversation = &mut self.core.conversations[entry];
+        conversation.state.position = position;
+        conversation.sampler.begin(parameters, prompt);
+        conversation.guide = Guide::Free;
+        conversation.scored.clear();
+        Ok(())
+    }
+
+    fn seat(&mut self, entry: usize, pages: &[usize]) -> Result<(), ExecuteError> {
+        self.core.cache.seat(entry, pages);
+        Ok(())
+    }
+
+    fn copy_page(&mut self, from: usize, to: usize) -> Result<(), ExecuteError> {
+        self.core.cache.copy_page(from, to);
+        Ok(())
+    }
+
+    fn entry(&self) -> usize {
+        self.core.entry
+    }
+
+    fn turn_to(&mut self, entry: usize) {
+        self.core.entry = entry;
+    }
+
+    fn post(&mut self, token: u32) {
+        let conversation = &mut self.core.conversations[self.core.entry];
+        conversation.state.token = token;
+        conversation.sampler.correct(token);
+    }
+
+    fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), ExecuteError> {
+        self.core.conversations[entry].guide =
+            mask.map_or(Guide::Free, |mask| Guide::Allows(mask.clone()));
+        Ok(())
+    }
+
+    fn waits(&self, entry: usize) -> bool {
+        self.core.conversations[entry].waits
+    }
+
+    fn scored(&self, entry: usize) -> &[Scored] {
+        &self.core.conversations[entry].scored
+    }
+
+    fn state_of(&self, entry: usize) -> StepState {
+        self.core.conversations[entry].state
+    }
+
+    fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
+        self.fits(self.core.entry, tokens.len(), tape.rows)?;
+        self.core.prompt.clear();
+        self.core.prompt.extend_from_slice(tokens);
+        let key = self.key(tape);
+        let recorded =
+            tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
+        let (mut step, graph, prompts) = self.split(tape);
+        if recorded {
+            prompts.run(key, &mut step, graph.life_mut())?;
+        } else {
+            step.eager(0..tape.ops.len())?;
+        }
+        if tape.ending != Ending::Token {
+            self.core.conversations[self.core.entry].state.position += tokens.len();
+        }
+        Ok(())
+    }
+
+    /// It runs nothing ahead.
+    fn step_rows(
+        &mut self,
+        tape: &Tape,
+        entries: &[usize],
+        forced: &[u32],
+        _more: bool,
+    ) -> Result<(), ExecuteError> {
+        for entry in entries {
+            let rows = entries.iter().filter(|other| *other == entry).count();
+            self.fits(*entry, rows, tape.rows)?;
+        }
+        if let [entry] = entries {
+            self.core.entry = *entry;
+        }
+        self.core.rows.clear();
+        self.core.rows.extend_from_slice(entries);
+        self.core.forced.clear();
+        self.core.forced.extend_from_slice(forced);
+        let begun = Instant::now();
+        let (mut step, graph, _) = self.split(tape);
+        if graph.step(&mut step)? == Ran::Replayed {
+            graph.life_mut().arrived();
+        }
+        // All of it is computing: of the engine's own work nothing is in here.
+        self.pace.waited = begun.elapsed();
+        Ok(())
+    }
+
+    fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError> {
+        self.fits(self.core.entry, 1, tape.rows)?;
+        self.core.rows.clear();
+        self.core.rows.push(self.core.entry);
+        let before = self.core.notes.replace(Notes::new(tape.ops.len()));
+        let begun = Instant::now();
+        let (mut step, graph, _) = self.split(tape);
+        let ran = graph.step_eagerly(&mut step);
+        let spans = self.take_spans();
+        self.core.notes = before;
+        self.pace.waited = begun.elapsed();
+        ran.and(spans).map(Some)
+    }
+
+    fn measure(&mut self, step: &Tape, _: Noted) -> Result<(), ExecuteError> {
+        self.core.notes = Some(Notes::new(step.ops.len()));
+        Ok(())
+    }
+
+    fn take_spans(&mut self) -> Result<Vec<Option<Span>>, ExecuteError> {
+        let notes = self.core.notes.as_mut();
+        Ok(notes.map(Notes::take).unwrap_or_default())
+    }
+
+    fn logits(&self, tape: &Tape, row: usize) -> &[f32] {
+        self.core.logits(tape, row)
+    }
+
+    fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError> {
+        let rows = (0..step.rows).flat_map(|row| self.core.logits(step, row));
+        Ok(rows.copied().collect())
+    }
+
+    fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    fn graph(&self) -> &LifeCycle {
+        self.graph.life()
+    }
+
+    fn graph_mut(&mut self) -> &mut LifeCycle {
+        self.graph.life_mut()
+    }
+
+    fn prompt_graphs(&self) -> Counts {
+        self.prompts.counts()
+    }
+
+    fn succeed_prompts(&mut self, before: Counts) {
+        self.prompts.succeed(before);
+    }
+
+    fn record(&mut self, tape: &Tape, entry: usize) -> Result<(), ExecuteError> {
+        self.core.entry = entry;
+        let key = self.key(tape);
+        let (mut prompt, graph, prompts) = self.split(tape);
+        prompts.record(key, &mut prompt, graph.life_mut())
+    }
+
+    fn reset_graph(&mut self) {
+        self.prompts.clear();
+        self.graph.reset();
+    }
+
+    fn set_graph_mode(&mut self, mode: Mode) {
+        self.prompts.clear();
+        self.graph.set_mode(mode);
+    }
+
+    fn launches(&mut self, tape: &Tape) -> Vec<(&'static str, String)> {
+        let ops = tape.ops.iter();
+        ops.map(|op| (op.name(), op.name().into())).collect()
+    }
+
+    fn graph_dot(&self) -> Result<String, ExecuteError> {
+        let recorded = self.graph.execs().enumerate();
+        Ok(recorded.map(|(index, living)| living.dot(index)).collect())
+    }
+
+    fn faults(&self) -> &Faults {
+        &self.faults
     }
 }

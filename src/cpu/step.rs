@@ -1,6 +1,6 @@
 //! A tape as the decode graph sees it: run, "recorded", replayed.
 //!
-//! A recording is the list of operations with the region and the addresses that they had then, and a replay runs
+//! A recording is the list of operations with the entry and the addresses that they had then, and a replay runs
 //! that, as a GPU would: so the life cycle of the decode graph is tested without one.
 
 use std::ops::Range;
@@ -23,12 +23,12 @@ pub(super) struct Step<'a> {
     pub(super) capturing: bool,
 }
 
-/// The region that a run depends on. Rows of several conversations each find their own, as on a GPU.
-pub(super) fn region(core: &Core, tape: &Tape) -> usize {
+/// The entry that a run depends on. Rows of several conversations each find their own, as on a GPU.
+pub(super) fn entry(core: &Core, tape: &Tape) -> usize {
     if tape.input == Input::Step && tape.rows > 1 {
         0
     } else {
-        core.region
+        core.entry
     }
 }
 
@@ -50,7 +50,7 @@ impl Living {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Recorded {
     operations: Range<usize>,
-    region: usize,
+    entry: usize,
     addresses: Vec<u64>,
 }
 
@@ -95,7 +95,7 @@ impl Step<'_> {
     fn recorded(&self, operations: Range<usize>) -> Recorded {
         Recorded {
             operations,
-            region: region(self.core, self.tape),
+            entry: entry(self.core, self.tape),
             addresses: self.core.addresses().collect(),
         }
     }
@@ -103,11 +103,11 @@ impl Step<'_> {
     /// Makes a call for each operation that is not as it was in a template, of which nothing may be known.
     fn rewrite(&mut self, was: Option<&Recorded>, is: &Recorded) -> Result<(), ExecuteError> {
         let same = was.is_some_and(|was| was.addresses == is.addresses);
-        let region = was.is_some_and(|was| was.region == is.region);
+        let same_entry = was.is_some_and(|was| was.entry == is.entry);
         for index in is.operations.clone() {
             let op = &self.tape.ops[index];
             let of_the_cache = matches!(op, Op::RopeStore { .. } | Op::Attend { .. });
-            if !same || (of_the_cache && !region) {
+            if !same || (of_the_cache && !same_entry) {
                 self.attempt(Call::SetKernel, |_| Ok(()))?;
             }
         }
@@ -141,7 +141,7 @@ impl Stepper for Step<'_> {
         for (info, address) in self.tape.slots.iter().zip(self.core.addresses()) {
             trace.place(info.name, address);
         }
-        trace.place("kv", region(self.core, self.tape) as u64);
+        trace.place("kv", entry(self.core, self.tape) as u64);
         for op in &self.tape.ops {
             trace.launch(op.name(), [self.tape.rows as u64]);
         }
@@ -149,10 +149,10 @@ impl Stepper for Step<'_> {
     }
 
     fn eager(&mut self, operations: Range<usize>) -> Result<(), ExecuteError> {
-        let region = self.core.region;
+        let entry = self.core.entry;
         operations.into_iter().try_for_each(|index| {
             self.attempt(Call::Launch, |step| {
-                step.core.run(step.tape, index..index + 1, region)
+                step.core.run(step.tape, index..index + 1, entry)
             })
         })
     }
@@ -211,7 +211,7 @@ impl Stepper for Step<'_> {
                 return Err(ExecuteError::Stale);
             }
             step.core
-                .run(step.tape, exec.operations.clone(), exec.region)
+                .run(step.tape, exec.operations.clone(), exec.entry)
         })
     }
 

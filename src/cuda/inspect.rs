@@ -2,28 +2,53 @@
 
 use super::memory::{self, Slots};
 use super::{Cuda, Error};
-use crate::graph::Stepper;
-use crate::tape::{DType, ExecuteError, Op, Slot, SlotInfo, Tape, WeightId};
+use crate::executor::{Executor, Inspect, Layout};
+use crate::graph::Stepper as _;
+use crate::tape::{DType, Ending, ExecuteError, Input, Op, Slot, SlotInfo, Tape, WeightId};
 
-impl Cuda {
-    /// Elements from one row of a slot to the next.
-    pub(crate) fn stride(tape: &Tape, slot: Slot) -> usize {
-        memory::stride(tape, slot)
+impl Inspect for Cuda {
+    fn executor(&mut self) -> &mut dyn Executor {
+        self
     }
 
-    pub(crate) fn slot_bytes(&self, Slot(slot): Slot) -> usize {
+    fn run_part(
+        &mut self,
+        tape: &Tape,
+        tokens: &[u32],
+        entries: &[usize],
+    ) -> Result<(), ExecuteError> {
+        let tape = &with_beginning(tape);
+        self.prepare(tape)?;
+        // What runs but once finds its masks there.
+        for entry in entries {
+            self.scratch.masks.0.settle(*entry)?;
+        }
+        match (tape.input, tape.ending) {
+            (Input::Prompt, _) => self.run(tape, tokens),
+            (Input::Step, Ending::Token) => self.step_rows(tape, entries, &[], false),
+            (Input::Step, _) => self.run_operations(tape, entries),
+        }
+    }
+
+    fn layout(&self, tape: &Tape, slot: Slot) -> Layout {
+        Layout {
+            dtype: tape.slot(slot).dtype,
+            stride: memory::stride(tape, slot),
+        }
+    }
+
+    fn slot_bytes(&self, Slot(slot): Slot) -> usize {
         let held = self.slots.held.get(slot);
         held.map_or(0, |(_, region, _)| region.bytes())
     }
 
-    pub(crate) fn write_slot(&mut self, Slot(slot): Slot, bytes: &[u8]) -> Result<(), Error> {
+    fn write_slot(&mut self, Slot(slot): Slot, bytes: &[u8]) -> Result<(), ExecuteError> {
         let held = self.slots.held.get_mut(slot);
         let (arena, region, _) = held.ok_or(Error::Bounds { bytes: bytes.len() })?;
-        arena.write(*region, bytes, &mut self.stream)
+        Ok(arena.write(*region, bytes, &mut self.stream)?)
     }
 
-    /// The first `bytes` of a slot.
-    pub(crate) fn read_slot(&mut self, Slot(slot): Slot, bytes: usize) -> Result<Vec<u8>, Error> {
+    fn read_slot(&mut self, Slot(slot): Slot, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
         let held = self.slots.held.get(slot);
         let (arena, region, _) = held.ok_or(Error::Bounds { bytes })?;
         let mut out = vec![0; bytes];
@@ -31,26 +56,16 @@ impl Cuda {
         Ok(out)
     }
 
-    /// K and V of the first layer of a region, (head, position) as `KvType` encodes a head.
-    pub(crate) fn write_cache(&mut self, region: usize, bytes: &[Vec<u8>; 2]) -> Result<(), Error> {
-        self.pages.write(region, bytes, &mut self.stream)
+    fn write_cache(&mut self, entry: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
+        Ok(self.pages.write(entry, bytes, &mut self.stream)?)
     }
 
-    pub(crate) fn read_cache(&mut self, region: usize) -> Result<[Vec<u8>; 2], Error> {
-        self.pages.read(region, &mut self.stream)
+    fn read_cache(&mut self, entry: usize) -> Result<[Vec<u8>; 2], ExecuteError> {
+        Ok(self.pages.read(entry, &mut self.stream)?)
     }
 
-    /// Gives each conversation other pages, in no order.
-    pub(crate) fn scatter_pages(
-        &mut self,
-        random: impl FnMut(usize) -> usize,
-    ) -> Result<(), Error> {
-        self.pages.scatter(random);
-        self.give_tables()
-    }
-
-    /// Fills what operations keep to themselves with bytes that are a NaN in every type.
-    pub(crate) fn poison_scratch(&mut self) -> Result<(), Error> {
+    /// They are bytes that are a NaN in every type.
+    fn poison_scratch(&mut self) -> Result<(), ExecuteError> {
         let Slots {
             normed,
             sums,
@@ -63,47 +78,52 @@ impl Cuda {
         }
         Ok(())
     }
+}
 
-    /// The tape with what comes first in every run: it tells the device of its rows.
-    pub(crate) fn with_beginning(&mut self, tape: &Tape) -> Result<Tape, Error> {
-        let mut whole = tape.clone();
-        if !matches!(tape.ops[0], Op::Embed { .. }) {
-            let table = WeightId(0);
-            whole.slots.push(SlotInfo {
-                name: "embedded",
-                rows: tape.rows,
-                columns: tape.weight(table).columns,
-                dtype: DType::F32,
-            });
-            let x = Slot(tape.slots.len());
-            whole.ops.insert(0, Op::Embed { table, x });
-        }
-        self.prepare(&whole)?;
-        Ok(whole)
-    }
-
-    /// Waits until a mask is where the next step finds it.
-    pub(crate) fn settle_guide(&self, region: usize) -> Result<(), Error> {
-        self.scratch.masks.0.settle(region)
+impl Cuda {
+    /// Gives each conversation other pages, in no order.
+    pub(crate) fn scatter_pages(
+        &mut self,
+        random: impl FnMut(usize) -> usize,
+    ) -> Result<(), Error> {
+        self.pages.scatter(random);
+        self.give_tables()
     }
 
     /// Runs a step that chooses no token, which is no step of generation: its operations, as they are.
-    pub(crate) fn run_part(&mut self, tape: &Tape, regions: &[usize]) -> Result<(), ExecuteError> {
+    fn run_operations(&mut self, tape: &Tape, entries: &[usize]) -> Result<(), ExecuteError> {
         self.drain()?;
-        for region in regions {
-            self.fits(*region, 1)?;
+        for entry in entries {
+            self.fits(*entry, 1)?;
         }
-        self.command(tape, regions, &[]);
+        self.command(tape, entries, &[]);
         // Attention may look for its rows while what stands between it and them in a step still runs; here nothing does.
         let begins = usize::from(matches!(tape.ops[0], Op::Embed { .. }));
         self.split(tape).0.eager(0..begins)?;
         self.stream.synchronize()?;
         self.split(tape).0.eager(begins..tape.ops.len())?;
         self.stream.synchronize()?;
-        for region in regions {
-            self.conversations[*region].state.position += 1;
-            self.conversations[*region].moved();
+        for entry in entries {
+            self.conversations[*entry].state.position += 1;
+            self.conversations[*entry].moved();
         }
         Ok(())
     }
+}
+
+/// The tape with what comes first in every run: it tells the device of its rows.
+fn with_beginning(tape: &Tape) -> Tape {
+    let mut whole = tape.clone();
+    if !matches!(tape.ops[0], Op::Embed { .. }) {
+        let table = WeightId(0);
+        whole.slots.push(SlotInfo {
+            name: "embedded",
+            rows: tape.rows,
+            columns: tape.weight(table).columns,
+            dtype: DType::F32,
+        });
+        let x = Slot(tape.slots.len());
+        whole.ops.insert(0, Op::Embed { table, x });
+    }
+    whole
 }

@@ -4,7 +4,7 @@
 //! never changes once it has been launched with, so what was recorded stays good.
 
 mod attend;
-mod copy;
+mod executor;
 mod footprint;
 mod inspect;
 mod kernels;
@@ -12,7 +12,6 @@ mod launch;
 mod limits;
 mod load;
 mod memory;
-mod observe;
 mod opened;
 mod pages;
 mod product;
@@ -28,7 +27,6 @@ mod step;
 mod step_attend;
 mod step_shared;
 mod thread;
-mod timed;
 mod work;
 
 use std::collections::VecDeque;
@@ -51,9 +49,7 @@ pub use crate::device::Error;
 pub use crate::device::Memory;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
 use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran};
-use crate::tape::{
-    Angles, DType, Ending, GraphOptions, KvInfo, Pace, Source, StepState, Tape, WeightInfo,
-};
+use crate::tape::{Angles, DType, Ending, GraphOptions, KvInfo, Pace, Source, Tape, WeightInfo};
 
 // A tape has as many rows as a mailbox takes.
 const _: () = assert!(STEP_ROWS == crate::tape::STEP_ROWS);
@@ -84,14 +80,14 @@ struct Launched {
 }
 
 impl Launched {
-    fn new(ran: Ran, regions: &[usize]) -> Self {
+    fn new(ran: Ran, entries: &[usize]) -> Self {
         let mut rows = [0; STEP_ROWS];
-        let count = regions.len().min(STEP_ROWS);
-        rows[..count].copy_from_slice(&regions[..count]);
+        let count = entries.len().min(STEP_ROWS);
+        rows[..count].copy_from_slice(&entries[..count]);
         Self { ran, rows, count }
     }
 
-    fn regions(&self) -> &[usize] {
+    fn entries(&self) -> &[usize] {
         &self.rows[..self.count]
     }
 }
@@ -110,10 +106,10 @@ pub struct Cuda {
     weights: Vec<Weight>,
     slots: Slots,
     pages: Pages,
-    /// Of each region of the cache.
+    /// Of each entry.
     conversations: Vec<Conversation>,
     /// The one whose turn runs.
-    region: usize,
+    entry: usize,
     listed: Listed,
     /// How often an address has changed.
     moves: u64,
@@ -180,7 +176,7 @@ impl Cuda {
             slots: Slots::default(),
             pages,
             conversations: vec![Conversation::default(); kv.entries],
-            region: 0,
+            entry: 0,
             listed: Listed::default(),
             moves: 0,
             scratch,
@@ -220,42 +216,6 @@ impl Cuda {
         format!("{}, {}", properties.name, self.image)
     }
 
-    /// The multiprocessors that kernels run on, and all that the device has.
-    #[must_use]
-    pub fn multiprocessors(&self) -> (u32, u32) {
-        let properties = self.context.properties();
-        (properties.multiprocessors, properties.all_multiprocessors)
-    }
-
-    /// Where generation of the turn that runs stands.
-    #[must_use]
-    pub fn state(&self) -> StepState {
-        self.state_of(self.region)
-    }
-
-    /// Where generation of a region stands.
-    #[must_use]
-    pub fn state_of(&self, region: usize) -> StepState {
-        self.conversations[region].state
-    }
-
-    /// Makes room for a tape.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
-    pub fn prepare(&mut self, tape: &Tape) -> Result<(), Error> {
-        if self.slots.grow(&self.context, tape, &mut self.stream)? {
-            self.moves += 1;
-        }
-        Ok(())
-    }
-
-    /// Bytes of activations and scratch.
-    #[must_use]
-    pub fn activation_bytes(&self) -> u64 {
-        self.slots.bytes() + self.scratch.arena.bytes()
-    }
-
     /// Gives unified weights over to the stream when they are first needed: a discrete device begins to move them
     /// then.
     fn give_weights(&mut self) -> Result<(), Error> {
@@ -267,7 +227,7 @@ impl Cuda {
             rows: tape.rows,
             token: tape.ending == Ending::Token,
             // It is found on the device.
-            region: 0,
+            entry: 0,
             moves: self.moves,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Only the whole executor goes. Two threads never use one together.
 
-use super::{Cuda, Error};
+use super::Cuda;
 
 // SAFETY: what keeps it on a thread are `Rc`s of its context and modules, and handles and addresses of the driver.
 // Of the `Rc`s every clone lies within the `Cuda`, for `Cuda::new` takes the only `Device` that has them and gives none
@@ -11,19 +11,9 @@ use super::{Cuda, Error};
 // does nothing. Memory that the CPU reaches (mailboxes, unified memory) is at the same address for every thread.
 unsafe impl Send for Cuda {}
 
-impl Cuda {
-    /// It has come from the thread that made it: its context becomes current on this one.
-    ///
-    /// # Errors
-    /// If the driver refuses.
-    pub fn settle(&self) -> Result<(), Error> {
-        self.context.make_current()
-    }
-}
-
 impl Drop for Cuda {
     fn drop(&mut self) {
         // It may never have been settled here, and nothing could be given back then. A failure is met again.
-        let _ = self.settle();
+        let _ = self.context.make_current();
     }
 }

@@ -21,8 +21,8 @@ use crate::sampler::{Mask, Scored};
 pub(super) struct Entry {
     turn: Turn,
     encoder: Arc<Encoder>,
-    /// Of the cache, while it has one.
-    region: usize,
+    /// Its entry of the cache, while it has one.
+    place: usize,
     prompt: Vec<u32>,
     /// Tokens of the prompt that are in the cache.
     read: usize,
@@ -96,7 +96,7 @@ impl Entry {
             guide: turn.guide.take(),
             turn,
             encoder,
-            region: 0,
+            place: 0,
             prompt,
             read: 0,
             speech,
@@ -112,13 +112,13 @@ impl Entry {
         }
     }
 
-    /// It has a region of the cache, which holds so many tokens of its prompt: the first, or another after it had to give
+    /// It has an entry of the cache, which holds so many tokens of its prompt: the first, or another after it had to give
     /// that up.
-    pub(super) fn placed(&mut self, region: usize, cached: usize) {
+    pub(super) fn placed(&mut self, place: usize, cached: usize) {
         if self.answers.is_none() {
             self.usage.cached_tokens = count(cached);
         }
-        self.region = region;
+        self.place = place;
         self.caught_up = 0;
         self.advance(cached);
     }
@@ -136,8 +136,8 @@ impl Entry {
         self.turn.id
     }
 
-    pub(super) fn region(&self) -> usize {
-        self.region
+    pub(super) fn place(&self) -> usize {
+        self.place
     }
 
     pub(super) fn prompt(&self) -> &[u32] {
@@ -436,7 +436,7 @@ impl Entry {
     }
 }
 
-/// Whose region of the cache a turn runs in.
+/// Whose entry of the cache a turn runs in.
 pub(super) fn owner(turn: &Turn) -> Option<Owner> {
     turn.session.map(|SessionId(id)| Owner(id))
 }

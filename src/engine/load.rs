@@ -24,7 +24,7 @@ const ENTRIES_A_ROW: usize = 2;
 /// A model on its executor.
 pub(super) struct Loaded {
     pub(super) forward: Forward,
-    pub(super) executor: Executor,
+    pub(super) executor: Box<dyn Executor>,
     /// Rows of a prompt that run at once.
     pub(super) prefill_chunk: usize,
     /// Which device, or why it is not another.
@@ -207,7 +207,7 @@ impl Loader<'_> {
         )?;
         Ok(Loaded {
             forward,
-            executor: Executor::Cpu(Box::new(cpu)),
+            executor: Box::new(cpu),
             prefill_chunk: settings.prefill_chunk,
             description,
         })
@@ -253,7 +253,7 @@ impl Loader<'_> {
         let description = cuda.describe();
         Ok(Loaded {
             forward,
-            executor: Executor::Cuda(Box::new(cuda)),
+            executor: Box::new(cuda),
             prefill_chunk: settings.prefill_chunk,
             description,
         })

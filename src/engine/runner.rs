@@ -31,7 +31,7 @@ const SCORED_ROWS: usize = 64;
 #[derive(Debug)]
 pub struct Runner {
     forward: Forward,
-    executor: Executor,
+    executor: Box<dyn Executor>,
     /// Which device, or why it is not another.
     description: String,
     kv: Kv,
@@ -140,8 +140,8 @@ impl Runner {
 
     /// What the executor has launched.
     #[must_use]
-    pub fn executor(&self) -> &Executor {
-        &self.executor
+    pub fn executor(&self) -> &dyn Executor {
+        &*self.executor
     }
 
     /// The most positions of a conversation.
@@ -252,7 +252,7 @@ impl Runner {
     /// If the device cannot be used from this thread; nothing has changed then.
     pub fn succeed(&mut self, before: &mut Self) -> Result<(), RunError> {
         self.executor.settle()?;
-        self.executor.succeed(&mut before.executor);
+        self.executor.succeed(&mut *before.executor);
         std::mem::swap(&mut self.kv, &mut before.kv);
         let KvInfo { entries, pages, .. } = self.forward.kv;
         let change = self.kv.resize(entries, pages);

@@ -72,11 +72,11 @@ struct Worker<'a> {
     inbox: &'a Inbox,
     runner: Runner,
     encoder: Arc<Encoder>,
-    /// Each in a region of the cache, in the order in which they joined.
+    /// Each in an entry of the cache, in the order in which they joined.
     entries: Vec<Entry>,
-    /// Those that gave up their region to others, and wait for one.
+    /// Those that gave up their entry to others, and wait for one.
     displaced: Vec<Entry>,
-    /// The regions of the step that was run last: what is launched ahead is of the same.
+    /// The entries of the step that was run last: what is launched ahead is of the same.
     ahead: Vec<usize>,
     slices: Slices,
     observer: Observer<'a>,
@@ -134,11 +134,11 @@ impl Worker<'_> {
         }
     }
 
-    /// An entry that has come to its end, or gives up its region.
+    /// An entry that has come to its end, or gives up its entry.
     fn take_out(&mut self, at: usize) -> Entry {
         let mut entry = self.entries.remove(at);
-        entry.leaves(self.runner.len_of(entry.region()));
-        self.runner.leave(entry.region());
+        entry.leaves(self.runner.len_of(entry.place()));
+        self.runner.leave(entry.place());
         entry
     }
 

@@ -21,7 +21,7 @@ pub struct Key {
     /// Whether it ends with a token.
     pub token: bool,
     /// Of the cache.
-    pub region: usize,
+    pub entry: usize,
     /// How often addresses have moved: what was recorded before is useless.
     pub moves: u64,
 }

@@ -7,7 +7,7 @@ mod products;
 
 pub use self::products::large;
 
-use super::world::{REGIONS, ROWS, Run, World};
+use super::world::{ENTRIES, ROWS, Run, World};
 use crate::tape::{DType, KvInfo, KvType, PAGE, STEP_ROWS};
 
 const ACTIVATIONS: [DType; 2] = [DType::F16, DType::BF16];
@@ -26,8 +26,8 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 heads: 1 + (index + at) % 3,
                 head_dim,
                 context: 4096,
-                entries: REGIONS,
-                pages: REGIONS * 4096 / PAGE,
+                entries: ENTRIES,
+                pages: ENTRIES * 4096 / PAGE,
                 element,
             })
     };
@@ -49,8 +49,8 @@ pub fn worlds() -> impl Iterator<Item = World> {
         heads: 1,
         head_dim,
         context: 40_960,
-        entries: REGIONS,
-        pages: REGIONS * 40_960 / PAGE,
+        entries: ENTRIES,
+        pages: ENTRIES * 40_960 / PAGE,
         element,
     });
     let (mut deal, mut deal_far) = (positions::Deal::new(), positions::Deal::far());

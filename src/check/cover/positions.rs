@@ -37,7 +37,7 @@ pub(super) struct Deal {
     groups: Deck<usize>,
     normed: Deck<bool>,
     padding: Deck<usize>,
-    regions: Deck<usize>,
+    entries: Deck<usize>,
     /// Rows of a step.
     steps: Deck<usize>,
     windows: Deck<Option<usize>>,
@@ -58,7 +58,7 @@ impl Deal {
             groups: Deck::new(23, &GROUPS),
             normed: Deck::new(24, &[true, false]),
             padding: Deck::new(25, &[0, 1, 0, 11]),
-            regions: Deck::new(26, &[0, 1]),
+            entries: Deck::new(26, &[0, 1]),
             steps: Deck::new(27, &[1, 8, 2, 4]),
             windows: Deck::new(51, &WINDOWS),
             scales: Deck::new(52, &[1.0, 1.0, 0.5]),
@@ -155,13 +155,13 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
             }
             let case = b.case_of(&name.join(", "), run, &slots, ops);
             case.pad(deal.padding.deal().min(rows - 1));
-            case.region = deal.regions.deal() % kv.entries;
+            case.entry = deal.entries.deal() % kv.entries;
             if input == Input::Step {
                 case.position = length - 1;
                 case.others = (1..case.tokens.len())
                     .map(|row| {
                         let length = deal.lengths.deal().min(kv.context - 1);
-                        ((case.region + row) % kv.entries, length - 1)
+                        ((case.entry + row) % kv.entries, length - 1)
                     })
                     .collect();
             } else {

@@ -56,9 +56,9 @@ impl Runner {
     }
 
     /// Another of the turns that run is the one that `prefill` and `step` go on with. No step is ahead.
-    pub fn turn_to(&mut self, region: usize) {
-        self.kv.turn_to(region);
-        self.executor.turn_to(region);
+    pub fn turn_to(&mut self, entry: usize) {
+        self.kv.turn_to(entry);
+        self.executor.turn_to(entry);
     }
 
     /// Whether a step was launched whose tokens have not been taken: the next one must be of the same conversations.
@@ -67,19 +67,19 @@ impl Runner {
         self.executor.is_ahead()
     }
 
-    /// Tokens that a region holds.
+    /// Tokens that an entry holds.
     #[must_use]
-    pub fn len_of(&self, region: usize) -> usize {
-        self.kv.len_of(region)
+    pub fn len_of(&self, entry: usize) -> usize {
+        self.kv.len_of(entry)
     }
 
-    /// Bytes that a step of the conversation in a region must move, were it alone.
+    /// Bytes that a step of the conversation in an entry must move, were it alone.
     #[must_use]
-    pub fn step_bytes_of(&self, region: usize) -> u64 {
-        self.step.bytes(self.kv.len_of(region))
+    pub fn step_bytes_of(&self, entry: usize) -> u64 {
+        self.step.bytes(self.kv.len_of(entry))
     }
 
-    /// Runs the chosen tokens of several conversations, each in a region of its own, and in the same step the tokens that
+    /// Runs the chosen tokens of several conversations, each in an entry of its own, and in the same step the tokens that
     /// each is to go on with, which only runs where no step is ahead. Returns what is chosen after them: `None` for one that
     /// waits for its guide, and goes on with the same token; or why nothing is: one whose logits are not finite does not
     /// stop the others. The same conversations step together until `more` is false.
@@ -93,30 +93,30 @@ impl Runner {
     ) -> Result<Vec<Result<Option<u32>, RunError>>, RunError> {
         let before: Vec<_> = conversations
             .iter()
-            .map(|(region, _)| self.executor.state_of(*region))
+            .map(|(entry, _)| self.executor.state_of(*entry))
             .collect();
-        let rows = |(region, forced): &(usize, Vec<u32>)| vec![*region; 1 + forced.len()];
-        let regions: Vec<_> = conversations.iter().flat_map(rows).collect();
+        let rows = |(entry, forced): &(usize, Vec<u32>)| vec![*entry; 1 + forced.len()];
+        let entries: Vec<_> = conversations.iter().flat_map(rows).collect();
         let forced = conversations.iter().flat_map(|(_, forced)| forced);
         let forced: Vec<_> = forced.copied().collect();
-        match self.run_rows(&regions, &forced, more) {
+        match self.run_rows(&entries, &forced, more) {
             Ok(()) | Err(RunError::Execute(ExecuteError::NonFinite { .. })) => {}
             Err(error) => return Err(error),
         }
         let each = conversations.iter().zip(before);
-        let each = each.map(|((region, forced), before)| {
-            if self.executor.waits(*region) {
+        let each = each.map(|((entry, forced), before)| {
+            if self.executor.waits(*entry) {
                 return Ok(None);
             }
-            let after = self.executor.state_of(*region);
+            let after = self.executor.state_of(*entry);
             if after.position == before.position {
                 let position = before.position;
                 return Err(ExecuteError::NonFinite { position }.into());
             }
-            self.kv.push_to(*region, before.token);
+            self.kv.push_to(*entry, before.token);
             forced
                 .iter()
-                .for_each(|token| self.kv.push_to(*region, *token));
+                .for_each(|token| self.kv.push_to(*entry, *token));
             Ok(Some(after.token))
         });
         Ok(each.collect())
@@ -126,24 +126,24 @@ impl Runner {
     ///
     /// # Errors
     /// As `step`.
-    pub fn step_rows(&mut self, regions: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
-        let conversations: Vec<_> = regions.iter().map(|at| (*at, Vec::new())).collect();
+    pub fn step_rows(&mut self, entries: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
+        let conversations: Vec<_> = entries.iter().map(|at| (*at, Vec::new())).collect();
         let each = self.step_each(&conversations, more)?.into_iter();
-        let each = each.zip(regions).map(|(token, region)| {
+        let each = each.zip(entries).map(|(token, entry)| {
             let token = token?;
-            Ok(token.unwrap_or_else(|| self.executor.state_of(*region).token))
+            Ok(token.unwrap_or_else(|| self.executor.state_of(*entry).token))
         });
         each.collect()
     }
 
-    /// Has the conversation in a region of the cache go on with `tokens` after the one that was chosen last, all in one
+    /// Has the conversation in an entry go on with `tokens` after the one that was chosen last, all in one
     /// step, and returns what is chosen after them.
     ///
     /// # Errors
     /// As `step`.
-    pub fn step_forced(&mut self, region: usize, tokens: &[u32]) -> Result<u32, RunError> {
-        self.run_rows(&vec![region; 1 + tokens.len()], tokens, false)?;
-        Ok(self.executor.state_of(region).token)
+    pub fn step_forced(&mut self, entry: usize, tokens: &[u32]) -> Result<u32, RunError> {
+        self.run_rows(&vec![entry; 1 + tokens.len()], tokens, false)?;
+        Ok(self.executor.state_of(entry).token)
     }
 
     /// Runs tokens that the turn in an entry has said before, by steps, as they were run then: at most `rows`. It goes on from there
@@ -176,24 +176,24 @@ impl Runner {
         self.vocabulary
     }
 
-    /// What the conversation in a region of the cache may say next, as `Executor::guide`.
+    /// What the conversation in an entry may say next, as `Executor::guide`.
     ///
     /// # Errors
     /// If the device has failed.
-    pub fn guide(&mut self, region: usize, mask: Option<&Mask>) -> Result<(), RunError> {
-        Ok(self.executor.guide(region, mask)?)
+    pub fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), RunError> {
+        Ok(self.executor.guide(entry, mask)?)
     }
 
-    /// The token that was chosen last in a region of the cache, then the most probable ones, as `Executor::scored`.
+    /// The token that was chosen last in an entry, then the most probable ones, as `Executor::scored`.
     #[must_use]
-    pub fn scored(&self, region: usize) -> &[Scored] {
-        self.executor.scored(region)
+    pub fn scored(&self, entry: usize) -> &[Scored] {
+        self.executor.scored(entry)
     }
 
-    /// How many positions of a region of the cache are filled, and the token that comes next.
+    /// How many positions of an entry are filled, and the token that comes next.
     #[must_use]
-    pub fn state_of(&self, region: usize) -> StepState {
-        self.executor.state_of(region)
+    pub fn state_of(&self, entry: usize) -> StepState {
+        self.executor.state_of(entry)
     }
 
     /// The next step of the turn that runs starts with `token` rather than the one chosen last.
@@ -201,11 +201,11 @@ impl Runner {
         self.executor.post(token);
     }
 
-    fn run_rows(&mut self, regions: &[usize], forced: &[u32], more: bool) -> Result<(), RunError> {
-        let rows = regions.len().next_power_of_two();
+    fn run_rows(&mut self, entries: &[usize], forced: &[u32], more: bool) -> Result<(), RunError> {
+        let rows = entries.len().next_power_of_two();
         self.step_tape(rows)?;
         let step = &self.steps[&rows];
-        Ok(self.executor.step_rows(step, regions, forced, more)?)
+        Ok(self.executor.step_rows(step, entries, forced, more)?)
     }
 
     /// Makes steps of 1, 2, 4 and more rows ready, up to what was asked for: no request is to pay for memory.

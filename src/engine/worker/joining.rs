@@ -27,7 +27,7 @@ impl Worker<'_> {
             .entries
             .iter()
             .filter(|entry| leaving.contains(&entry.id()));
-        let leaving: Vec<_> = leaving.map(Entry::region).collect();
+        let leaving: Vec<_> = leaving.map(Entry::place).collect();
         self.runner.has_room(positions, &leaving)
     }
 
@@ -106,13 +106,19 @@ impl Worker<'_> {
         };
         let (owner, user) = (owner(turn), client.user);
         let joined = self.runner.join(owner, user, prompt, sampling, positions);
-        let (region, cached) = match joined {
+        let (cache_entry, cached) = match joined {
             Ok(joined) => joined,
             Err(error) => return fail(entry, error),
         };
-        journal::turn_began(turn.id, client.user, region, entry.prompt().len(), cached);
+        journal::turn_began(
+            turn.id,
+            client.user,
+            cache_entry,
+            entry.prompt().len(),
+            cached,
+        );
         observe::graph(self.inbox, &mut self.runner);
-        entry.placed(region, cached);
+        entry.placed(cache_entry, cached);
         self.entries.push(entry);
         self.bound(self.entries.len() - 1).map(drop)
     }

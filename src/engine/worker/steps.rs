@@ -96,7 +96,7 @@ impl Worker<'_> {
         let rows = rows.min(unread.len());
         let last = entry.reads_last(rows);
         let ending = if last { Ending::Token } else { Ending::Kv };
-        self.runner.turn_to(entry.region());
+        self.runner.turn_to(entry.place());
         let begun = Instant::now();
         if let Err(error) = self.runner.prefill(&unread[..rows], ending) {
             let entry = self.take_out(at);
@@ -122,19 +122,19 @@ impl Worker<'_> {
         let entry = &mut self.entries[at];
         let (_, unread) = entry.unread();
         let rows = unread.len().min(self.runner.rows());
-        let (region, sampling) = (entry.region(), entry.turn().options.sampling);
+        let (cache_entry, sampling) = (entry.place(), entry.turn().options.sampling);
         let begun = Instant::now();
         let said = &unread[..rows];
         if let Err(error) = self
             .runner
-            .read_said(region, said, sampling, entry.prompt())
+            .read_said(cache_entry, said, sampling, entry.prompt())
         {
             let entry = self.take_out(at);
             return fail(entry, error);
         }
         let share = self.inbox.limits().prefill;
         self.slices.read_said(share, begun.elapsed(), others);
-        entry.advance(self.runner.len_of(region));
+        entry.advance(self.runner.len_of(cache_entry));
         self.inbox.progress().advance();
         self.bound(at).map(drop)
     }
@@ -147,8 +147,8 @@ impl Worker<'_> {
         }
         match entry.allowed(self.runner.vocabulary()) {
             Ok(mask) => {
-                let region = entry.region();
-                self.runner.guide(region, mask.as_ref())?;
+                let cache_entry = entry.place();
+                self.runner.guide(cache_entry, mask.as_ref())?;
                 Ok(true)
             }
             Err(error) => {
@@ -159,14 +159,17 @@ impl Worker<'_> {
     }
 
     /// The tokens that entries of a step must say next, as far as the step has rows for them: none where a step is ahead.
-    fn forced(&mut self, regions: &[usize]) -> Result<Vec<(usize, Vec<u32>)>, RunError> {
-        let mut spare = self.runner.rows().saturating_sub(regions.len());
-        let mut rows = Vec::with_capacity(regions.len());
-        for region in regions {
+    fn forced(&mut self, cache_entries: &[usize]) -> Result<Vec<(usize, Vec<u32>)>, RunError> {
+        let mut spare = self.runner.rows().saturating_sub(cache_entries.len());
+        let mut rows = Vec::with_capacity(cache_entries.len());
+        for cache_entry in cache_entries {
             let mut forced = Vec::new();
-            let at = self.entries.iter().position(|one| one.region() == *region);
+            let at = self
+                .entries
+                .iter()
+                .position(|one| one.place() == *cache_entry);
             if let Some(at) = at.filter(|_| !self.runner.is_ahead()) {
-                let room = self.runner.capacity_of(*region) - self.runner.len_of(*region);
+                let room = self.runner.capacity_of(*cache_entry) - self.runner.len_of(*cache_entry);
                 match self.entries[at].force(spare.min(room.saturating_sub(2))) {
                     Ok(tokens) => forced = tokens,
                     Err(error) => {
@@ -179,36 +182,36 @@ impl Worker<'_> {
                 }
             }
             spare -= forced.len();
-            rows.push((*region, forced));
+            rows.push((*cache_entry, forced));
         }
         Ok(rows)
     }
 
     /// Runs a step of these entries, or, where another was launched ahead, that one.
     fn step(&mut self, ids: &[u64], more: bool) -> Result<(), RunError> {
-        let of = |id: &u64| self.entry(*id).map(Entry::region);
-        let mut regions: Vec<usize> = ids.iter().filter_map(of).collect();
-        // A region keeps its row, whoever else comes or goes, as far as may be.
-        regions.sort_unstable();
-        if self.runner.is_ahead() && self.ahead != regions {
+        let of = |id: &u64| self.entry(*id).map(Entry::place);
+        let mut cache_entries: Vec<usize> = ids.iter().filter_map(of).collect();
+        // An entry keeps its row, whoever else comes or goes, as far as may be.
+        cache_entries.sort_unstable();
+        if self.runner.is_ahead() && self.ahead != cache_entries {
             return self.settle();
         }
         self.inbox.progress().enter(Phase::Answer);
         for entry in &mut self.entries {
-            if regions.contains(&entry.region()) {
-                entry.steps(self.runner.step_bytes_of(entry.region()));
+            if cache_entries.contains(&entry.place()) {
+                entry.steps(self.runner.step_bytes_of(entry.place()));
             }
         }
-        if let [region] = regions[..]
+        if let [cache_entry] = cache_entries[..]
             && self.observer.wants_times()
             && !self.entries.iter().any(Entry::is_guided)
         {
-            self.runner.turn_to(region);
+            self.runner.turn_to(cache_entry);
             let token = self.observer.time(&mut self.runner);
-            let rows = vec![(region, Vec::new())];
+            let rows = vec![(cache_entry, Vec::new())];
             return self.stepped(&rows, token.map(|token| vec![Ok(Some(token))]));
         }
-        let rows = self.forced(&regions)?;
+        let rows = self.forced(&cache_entries)?;
         if rows.is_empty() {
             return Ok(());
         }
@@ -221,8 +224,11 @@ impl Worker<'_> {
         if !self.runner.is_ahead() {
             return Ok(());
         }
-        let regions = std::mem::take(&mut self.ahead);
-        let rows: Vec<_> = regions.into_iter().map(|at| (at, Vec::new())).collect();
+        let cache_entries = std::mem::take(&mut self.ahead);
+        let rows: Vec<_> = cache_entries
+            .into_iter()
+            .map(|at| (at, Vec::new()))
+            .collect();
         self.run(&rows, false)
     }
 
@@ -230,7 +236,7 @@ impl Worker<'_> {
         let begun = Instant::now();
         let tokens = self.runner.step_each(rows, more);
         self.slices.stepped(begun.elapsed());
-        self.ahead = rows.iter().map(|(region, _)| *region).collect();
+        self.ahead = rows.iter().map(|(cache_entry, _)| *cache_entry).collect();
         self.stepped(rows, tokens)
     }
 
@@ -240,16 +246,16 @@ impl Worker<'_> {
         rows: &[(usize, Vec<u32>)],
         tokens: Result<Vec<Result<Option<u32>, RunError>>, RunError>,
     ) -> Result<(), RunError> {
-        let at = |worker: &Self, region: usize| {
+        let at = |worker: &Self, cache_entry: usize| {
             let mut entries = worker.entries.iter();
-            entries.position(|entry| entry.region() == region)
+            entries.position(|entry| entry.place() == cache_entry)
         };
         let tokens = match tokens {
             Ok(tokens) => tokens,
             Err(error) if error.is_fatal() => return Err(error),
             Err(error) => {
-                for (region, _) in rows {
-                    if let Some(at) = at(self, *region) {
+                for (cache_entry, _) in rows {
+                    if let Some(at) = at(self, *cache_entry) {
                         let entry = self.take_out(at);
                         entry.fail(EngineError::from(error.clone()).into());
                     }
@@ -259,8 +265,8 @@ impl Worker<'_> {
         };
         let forced: usize = rows.iter().map(|(_, forced)| forced.len()).sum();
         self.observer.tokens(&mut self.runner, rows.len() + forced);
-        for ((region, forced), token) in rows.iter().zip(tokens) {
-            let Some(at) = at(self, *region) else {
+        for ((cache_entry, forced), token) in rows.iter().zip(tokens) {
+            let Some(at) = at(self, *cache_entry) else {
                 continue;
             };
             let id = self.entries[at].id();
@@ -295,17 +301,17 @@ impl Worker<'_> {
             return Ok(());
         };
         let entry = &mut self.entries[at];
-        let region = entry.region();
-        let full = self.runner.len_of(region) >= self.runner.capacity_of(region);
+        let cache_entry = entry.place();
+        let full = self.runner.len_of(cache_entry) >= self.runner.capacity_of(cache_entry);
         let scored = match token {
-            Taken::Chosen(_) => self.runner.scored(region),
+            Taken::Chosen(_) => self.runner.scored(cache_entry),
             Taken::Forced(_) => &[],
         };
         match entry.take(token, scored, full) {
             Ok(After::More) => {}
             Ok(After::Instead(token)) => {
                 // Nothing is ahead of an entry that catches up.
-                self.runner.turn_to(region);
+                self.runner.turn_to(cache_entry);
                 self.runner.post(token);
             }
             Ok(After::End(reason)) => {

@@ -4,7 +4,6 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use ganglion::engine::runner::Runner;
-use ganglion::executor::Executor;
 
 /// Far more than any cache keeps of it between two passes.
 const BYTES: usize = 512 << 20;
@@ -21,7 +20,7 @@ pub(super) struct Ceiling {
 impl Ceiling {
     /// Of what `runner` ran on: the GPU, or a partition of so many multiprocessors, or so many threads.
     pub(super) fn measure(runner: Runner, threads: usize, sms: Option<u32>) -> Option<Self> {
-        let copies = !matches!(runner.executor(), Executor::Cpu(_));
+        let copies = runner.executor().multiprocessors().is_some();
         // A small GPU may have no room for the copy beside the model.
         drop(runner);
         let speed = if copies {

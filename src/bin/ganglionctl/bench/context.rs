@@ -3,7 +3,6 @@
 use std::fmt;
 
 use ganglion::engine::runner::{RunError, Runner};
-use ganglion::executor::Executor;
 use ganglion::tape::Input;
 use serde::Serialize;
 
@@ -207,7 +206,7 @@ impl Context {
     ) -> Result<(), RunError> {
         let generate = arguments.generate;
         // A CPU has no clock but the one that has timed the steps.
-        if !matches!(runner.executor(), Executor::Cpu(_)) {
+        if runner.executor().multiprocessors().is_some() {
             for (&mode, row) in arguments.modes.iter().zip(&mut self.modes) {
                 runner.set_graph_mode(mode);
                 row.look_inside(runner, prompt, generate)?;

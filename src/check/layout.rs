@@ -1,0 +1,33 @@
+//! Values in a slot's memory, as an executor lays them out.
+
+use super::{decode, encode};
+use crate::executor::Layout;
+use crate::tape::SlotInfo;
+
+impl Layout {
+    /// Puts rows of `columns` values into a slot's memory.
+    pub(super) fn put(self, values: &[f32], columns: usize, memory: &mut [u8]) {
+        let row_bytes = self.stride * self.dtype.bytes();
+        for (values, memory) in values.chunks(columns).zip(memory.chunks_mut(row_bytes)) {
+            let bytes = encode(self.dtype, values);
+            memory.fill(0);
+            memory[..bytes.len()].copy_from_slice(&bytes);
+        }
+    }
+
+    /// The elements in a slot's memory.
+    pub(super) fn take(self, info: &SlotInfo, memory: &[u8]) -> Vec<f32> {
+        let size = self.dtype.bytes();
+        memory
+            .chunks(self.stride * size)
+            .take(info.rows)
+            .flat_map(|row| decode(self.dtype, &row[..info.columns * size]))
+            .collect()
+    }
+
+    /// Whether a byte of a slot's memory belongs to an element.
+    pub(super) fn holds(self, info: &SlotInfo, byte: usize) -> bool {
+        let element = byte / self.dtype.bytes();
+        element / self.stride < info.rows && element % self.stride < info.columns
+    }
+}

@@ -1,0 +1,320 @@
+//! What an executor does, on a device: what begins turns, runs their prompts and their steps, and tells of them.
+
+use std::time::Duration;
+
+use super::queue::Queue;
+use super::stamps::Stamps;
+use super::{AHEAD, Cuda, Launched};
+use crate::executor::Executor;
+use crate::fault::Faults;
+use crate::graph::{Counts, Graph, LifeCycle, Mode, Ran, Stepper as _};
+use crate::sampler::{History, Mask, Parameters, Scored};
+use crate::tape::{Ending, ExecuteError, Noted, Pace, Span, StepState, Tape};
+
+impl Executor for Cuda {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn multiprocessors(&self) -> Option<(u32, u32)> {
+        let properties = self.context.properties();
+        Some((properties.multiprocessors, properties.all_multiprocessors))
+    }
+
+    fn prepare(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
+        if self.slots.grow(&self.context, tape, &mut self.stream)? {
+            self.moves += 1;
+        }
+        Ok(())
+    }
+
+    fn activation_bytes(&self) -> u64 {
+        self.slots.bytes() + self.scratch.arena.bytes()
+    }
+
+    /// What the device is to know of it goes along with what is launched next.
+    fn begin(
+        &mut self,
+        (entry, position): (usize, usize),
+        parameters: Parameters,
+        prompt: &[u32],
+    ) -> Result<(), ExecuteError> {
+        self.give_weights()?;
+        self.forget_launched();
+        self.idle_since = None;
+        self.entry = entry;
+        self.conversations[entry].begin(position, parameters, &History::of(prompt));
+        Ok(())
+    }
+
+    /// Steps that were launched ahead have ended before: none of them writes to a page that has become another
+    /// conversation's.
+    fn seat(&mut self, entry: usize, pages: &[usize]) -> Result<(), ExecuteError> {
+        self.drain()?;
+        let changed = self.pages.seat(entry, pages);
+        let each = self.pages.each();
+        for index in changed.clone() {
+            let address = self.pages.address(entry, index)?;
+            self.scratch.tables.set(entry * each + index, address);
+        }
+        self.conversations[entry].seated(changed);
+        Ok(())
+    }
+
+    /// It is queued before whatever comes next.
+    fn copy_page(&mut self, from: usize, to: usize) -> Result<(), ExecuteError> {
+        Ok(self.pages.copy(from, to, &mut self.stream)?)
+    }
+
+    fn entry(&self) -> usize {
+        self.entry
+    }
+
+    fn turn_to(&mut self, entry: usize) {
+        self.entry = entry;
+    }
+
+    fn post(&mut self, token: u32) {
+        self.conversations[self.entry].post(token);
+    }
+
+    fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), ExecuteError> {
+        // Steps that were launched ahead begin or end without it.
+        if self.conversations[entry].is_guided() != mask.is_some() {
+            self.forget_launched();
+        }
+        let number = self.conversations[entry].guide(mask.is_some());
+        if let (Some(mask), Some(number)) = (mask, number) {
+            let (masks, to) = &mut self.scratch.masks;
+            let arena = &mut self.scratch.arena;
+            masks.send(entry, (number, mask.words()), (arena, *to))?;
+        }
+        Ok(())
+    }
+
+    fn waits(&self, entry: usize) -> bool {
+        self.conversations[entry].waits
+    }
+
+    fn scored(&self, entry: usize) -> &[Scored] {
+        &self.conversations[entry].scored
+    }
+
+    fn state_of(&self, entry: usize) -> StepState {
+        self.conversations[entry].state
+    }
+
+    fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
+        self.forget_launched();
+        let rows = tokens.len();
+        self.fits(self.entry, rows)?;
+        let vocabulary = self.vocabulary;
+        if let Some(&token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
+            return Err(ExecuteError::Token { token, vocabulary });
+        }
+        let sequence = self.sequence.wrapping_add(1);
+        let entry = self.entry;
+        if tape.ending == Ending::Token {
+            // A prompt cannot be repeated as a step is: its mask is there before it begins.
+            self.scratch.masks.0.settle(entry)?;
+        }
+        let command = self.conversations[entry].prompt(entry, rows, sequence);
+        let scratch = &mut self.scratch;
+        let to = (&mut scratch.arena, scratch.prompt);
+        scratch
+            .prompts
+            .send(&command, tokens, to, &mut self.stream)?;
+        let key = self.key(tape);
+        let recorded =
+            tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
+        let (mut step, graph, prompts) = self.split(tape);
+        let ran = if recorded {
+            prompts.run(key, &mut step, graph.life_mut())
+        } else {
+            step.eager(0..tape.ops.len())
+        };
+        ran.inspect_err(|_| self.lose(&[entry]))?;
+        match tape.ending {
+            Ending::Token => {
+                self.mark()?;
+                let launched = Launched::new(Ran::Eagerly, &[entry]);
+                self.pending.push_back(launched);
+                self.take_tokens(rows, &[], &[entry])?;
+            }
+            Ending::Kv => self.conversations[entry].read(rows),
+            Ending::Logits => {
+                self.conversations[entry].read(rows);
+                self.logits.resize(rows * vocabulary, 0.0);
+                self.slots
+                    .read_logits(tape, &mut self.logits, &mut self.stream)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step_rows(
+        &mut self,
+        tape: &Tape,
+        entries: &[usize],
+        forced: &[u32],
+        more: bool,
+    ) -> Result<(), ExecuteError> {
+        for entry in entries {
+            let rows = entries.iter().filter(|other| *other == entry).count();
+            self.fits(*entry, rows)?;
+            if rows > 1 {
+                // Such a step cannot be repeated either.
+                self.scratch.masks.0.settle(*entry)?;
+            }
+        }
+        let more = more && forced.is_empty();
+        // Steps that were launched ahead serve whoever they are of; who is not asked for any more stays where it was.
+        let serves = |step: &Launched| entries.iter().all(|entry| step.entries().contains(entry));
+        if !forced.is_empty() || !self.pending.iter().all(serves) {
+            self.forget_launched();
+        }
+        let idle = self.idle_since.take().filter(|_| self.pending.is_empty());
+        self.pace.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
+        let further = |entry: &usize| self.fits(*entry, 2).is_ok();
+        let wanted = if more && entries.iter().all(further) {
+            AHEAD
+        } else {
+            1
+        };
+        while self.pending.len() < wanted {
+            self.command(tape, entries, forced);
+            let (mut step, graph, _) = self.split(tape);
+            let ran = graph.step(&mut step).inspect_err(|_| self.lose(entries))?;
+            self.mark()?;
+            self.pending.push_back(Launched::new(ran, entries));
+        }
+        self.take_tokens(1, forced, entries)
+    }
+
+    fn is_ahead(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError> {
+        if !self.pending.is_empty() {
+            self.step(tape, false)?;
+            return Ok(None);
+        }
+        let entry = self.entry;
+        self.fits(entry, 1)?;
+        let notes = self.notes_in_passing(tape)?;
+        let idle = self.idle_since.take();
+        self.pace.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
+        self.command(tape, &[entry], &[]);
+        let (mut step, graph, _) = self.split(tape);
+        step.notes = Some(notes);
+        let ran = graph.step_eagerly(&mut step);
+        let ran = ran.inspect_err(|_| self.lose(&[entry]))?;
+        self.mark()?;
+        self.pending.push_back(Launched::new(ran, &[entry]));
+        self.take_tokens(1, &[], &[entry])?;
+        let Some(stamps) = &mut self.in_passing else {
+            return Ok(None);
+        };
+        let spans = stamps.read(&mut self.stream)?;
+        stamps.clear(&mut self.stream)?;
+        Ok(Some(spans))
+    }
+
+    fn measure(&mut self, step: &Tape, noted: Noted) -> Result<(), ExecuteError> {
+        self.drain()?;
+        let mut stamps = Stamps::new(&self.context, step.ops.len(), noted)?;
+        stamps.clear(&mut self.stream)?;
+        self.stamps = Some(stamps);
+        // The addresses of the stamps are new ones.
+        self.moves += 1;
+        Ok(())
+    }
+
+    fn take_spans(&mut self) -> Result<Vec<Option<Span>>, ExecuteError> {
+        self.drain()?;
+        let Some(stamps) = &mut self.stamps else {
+            return Ok(Vec::new());
+        };
+        let spans = stamps.read(&mut self.stream)?;
+        stamps.clear(&mut self.stream)?;
+        Ok(spans)
+    }
+
+    fn logits(&self, _: &Tape, row: usize) -> &[f32] {
+        self.logits
+            .get(row * self.vocabulary..)
+            .and_then(|rest| rest.get(..self.vocabulary))
+            .unwrap_or(&[])
+    }
+
+    fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError> {
+        let mut logits = vec![0.0; step.rows * self.vocabulary];
+        self.slots
+            .read_logits(step, &mut logits, &mut self.stream)?;
+        Ok(logits)
+    }
+
+    fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    fn graph(&self) -> &LifeCycle {
+        self.graph.life()
+    }
+
+    fn graph_mut(&mut self) -> &mut LifeCycle {
+        self.graph.life_mut()
+    }
+
+    fn prompt_graphs(&self) -> Counts {
+        self.prompts.counts()
+    }
+
+    fn succeed_prompts(&mut self, before: Counts) {
+        self.prompts.succeed(before);
+    }
+
+    /// Its context becomes current on this thread.
+    fn settle(&self) -> Result<(), ExecuteError> {
+        Ok(self.context.make_current()?)
+    }
+
+    fn record(&mut self, tape: &Tape, entry: usize) -> Result<(), ExecuteError> {
+        self.drain()?;
+        self.give_weights()?;
+        self.entry = entry;
+        let key = self.key(tape);
+        let (mut prompt, graph, prompts) = self.split(tape);
+        Ok(prompts.record(key, &mut prompt, graph.life_mut())?)
+    }
+
+    fn reset_graph(&mut self) {
+        self.prompts.clear();
+        self.graph.reset();
+    }
+
+    fn set_graph_mode(&mut self, mode: Mode) {
+        self.prompts.clear();
+        self.graph.set_mode(mode);
+    }
+
+    fn launches(&mut self, tape: &Tape) -> Vec<(&'static str, String)> {
+        let mut names = Vec::new();
+        let step = self.split(tape).0;
+        // It launches nothing, so nothing can be refused.
+        let _ = step
+            .work
+            .run(tape, 0..tape.ops.len(), &mut Queue::naming(&mut names));
+        names
+    }
+
+    fn graph_dot(&self) -> Result<String, ExecuteError> {
+        let segments: Result<String, _> = self.graph.execs().map(Graph::dot).collect();
+        Ok(segments?)
+    }
+
+    fn faults(&self) -> &Faults {
+        self.context.faults()
+    }
+}

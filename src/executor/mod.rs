@@ -1,0 +1,208 @@
+//! What runs tapes: the trait that the CPU and a CUDA device implement. It names neither, and knows no model.
+//!
+//! A call goes through a table of functions and allocates nothing for that; beside a step it is not to be measured.
+
+mod inspect;
+
+use std::fmt::Debug;
+
+pub use self::inspect::{Inspect, Layout};
+use crate::fault::Faults;
+use crate::graph::{Counts, LifeCycle, Mode};
+use crate::sampler::{Mask, Parameters, Scored};
+use crate::tape::{ExecuteError, Noted, Pace, Span, StepState, Tape};
+
+/// What runs tapes, on a cache of several entries, each of which holds a conversation.
+///
+/// It goes to another thread whole, and one thread at a time uses it.
+pub trait Executor: Debug + Send {
+    fn name(&self) -> &'static str;
+
+    /// Of a GPU, the multiprocessors that kernels run on, and all that it has; a CPU has none.
+    fn multiprocessors(&self) -> Option<(u32, u32)> {
+        None
+    }
+
+    /// Makes room for a tape: after this, running it moves nothing.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    fn prepare(&mut self, tape: &Tape) -> Result<(), ExecuteError>;
+
+    /// Bytes of activations, and of what kernels keep to themselves.
+    fn activation_bytes(&self) -> u64;
+
+    /// Starts a request whose entry of the cache holds `position` positions.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn begin(
+        &mut self,
+        place: (usize, usize),
+        parameters: Parameters,
+        prompt: &[u32],
+    ) -> Result<(), ExecuteError>;
+
+    /// From now on the positions of an entry lie in these pages, `PAGE` in each, and it has no others.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn seat(&mut self, entry: usize, pages: &[usize]) -> Result<(), ExecuteError>;
+
+    /// Copies what a page of the cache holds to another.
+    ///
+    /// # Errors
+    /// If the device has failed; what the other page holds is then unknown.
+    fn copy_page(&mut self, from: usize, to: usize) -> Result<(), ExecuteError>;
+
+    /// The entry whose turn runs.
+    fn entry(&self) -> usize;
+
+    /// From now on the turn in another entry is the one that runs; it goes on where it stands. The caller has taken the
+    /// tokens of all steps.
+    fn turn_to(&mut self, entry: usize);
+
+    /// The next step of the turn that runs starts with `token` rather than the one chosen last.
+    fn post(&mut self, token: u32);
+
+    /// What the conversation in an entry may say next; `None`: anything, from now on. Once it has had a mask it waits for
+    /// another before each of its tokens: a step that finds none leaves its state as it was, and costs its time. `begin`
+    /// frees it.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), ExecuteError>;
+
+    /// Whether the last step left an entry as it was, for want of its mask.
+    fn waits(&self, entry: usize) -> bool;
+
+    /// The token that was chosen last in an entry, then the most probable ones in their order, as its sampler's parameters
+    /// ask for; empty where they do not.
+    fn scored(&self, entry: usize) -> &[Scored];
+
+    /// Where generation of an entry stands.
+    fn state_of(&self, entry: usize) -> StepState;
+
+    /// Where generation of the turn that runs stands.
+    fn state(&self) -> StepState {
+        self.state_of(self.entry())
+    }
+
+    /// Runs a prepared tape of a prompt in the entry whose turn runs; fewer `tokens` than it has rows are padded.
+    ///
+    /// # Errors
+    /// A token outside the vocabulary, a position outside the context, logits that are not finite, a
+    /// device that fails. The state is then as before.
+    fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError>;
+
+    /// Runs a prepared step of the turn that runs. `more` says that another will follow, which a device may then begin
+    /// before this one's token has been read: it has no time to idle then. A step that was launched ahead and is not wanted
+    /// costs its time, no more.
+    ///
+    /// # Errors
+    /// As `run`.
+    fn step(&mut self, tape: &Tape, more: bool) -> Result<(), ExecuteError> {
+        self.step_rows(tape, &[self.entry()], &[], more)
+    }
+
+    /// The same of several conversations, each a row, from where `begin` and `post` left their entries; a tape of more rows
+    /// is filled up. Where an entry comes again, in the row after, the conversation goes on with the next of `forced`
+    /// tokens; what follows its last row is chosen.
+    ///
+    /// # Errors
+    /// As `run`; one that does not fit is said before anything runs.
+    fn step_rows(
+        &mut self,
+        tape: &Tape,
+        entries: &[usize],
+        forced: &[u32],
+        more: bool,
+    ) -> Result<(), ExecuteError>;
+
+    /// Whether a step was launched whose tokens have not been taken. Until they are, by `step_rows` of the same
+    /// conversations, no other may run: it would take them away.
+    fn is_ahead(&self) -> bool {
+        false
+    }
+
+    /// Runs one prepared step of the turn that runs, operation by operation, and tells when each began and ended; what is
+    /// recorded is neither run nor touched. `None` if the step had been launched ahead: it has run, and was not timed.
+    ///
+    /// # Errors
+    /// As `step`; if there is not enough memory for the times.
+    fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError>;
+
+    /// From now on operations of a step note when they begin and end. A CPU's note is short: each of them makes one.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    fn measure(&mut self, step: &Tape, noted: Noted) -> Result<(), ExecuteError>;
+
+    /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;
+    /// empty where nothing was measured.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn take_spans(&mut self) -> Result<Vec<Option<Span>>, ExecuteError>;
+
+    /// The row of logits that a tape of `Ending::Logits` left.
+    fn logits(&self, tape: &Tape, row: usize) -> &[f32];
+
+    /// The rows of logits that the last step left, (rows, vocabulary), once it has ended.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError>;
+
+    /// How the last step spent its time.
+    fn pace(&self) -> Pace;
+
+    /// The life cycle of the decode graph.
+    fn graph(&self) -> &LifeCycle;
+
+    fn graph_mut(&mut self) -> &mut LifeCycle;
+
+    /// What became of recorded prompts.
+    fn prompt_graphs(&self) -> Counts;
+
+    /// Goes on with what was counted of another executor's prompts.
+    fn succeed_prompts(&mut self, before: Counts);
+
+    /// Takes the place of another, whose cache is gone; what was counted goes on.
+    fn succeed(&mut self, before: &mut dyn Executor) {
+        self.succeed_prompts(before.prompt_graphs());
+        self.graph_mut().succeed(before.graph_mut());
+    }
+
+    /// It has come from the thread that made it, and runs on this one from now on.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    fn settle(&self) -> Result<(), ExecuteError> {
+        Ok(())
+    }
+
+    /// Records a prepared tape of a prompt for an entry, without running it.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn record(&mut self, tape: &Tape, entry: usize) -> Result<(), ExecuteError>;
+
+    /// Drops all that was recorded; what failures had disabled is tried again.
+    fn reset_graph(&mut self);
+
+    /// Records in another way from now on.
+    fn set_graph_mode(&mut self, mode: Mode);
+
+    /// The kernels that a run of a tape takes, each with the operation that it belongs to; the CPU has one for each operation.
+    fn launches(&mut self, tape: &Tape) -> Vec<(&'static str, String)>;
+
+    /// The decode graph in DOT, one graph a segment; empty before the first recording.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    fn graph_dot(&self) -> Result<String, ExecuteError>;
+
+    /// What tests let fail.
+    fn faults(&self) -> &Faults;
+}
