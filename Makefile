@@ -24,6 +24,8 @@ CHECK    := gpu-check
 SLOW     := bus::window service::reload golden::smollm2 bus::hostile_wire bus::flood bus::leaks hostile::templates \
             graph::random every_pre_tokenizer self_test::tests
 
+# For what driver `make` compiles kernels: this machine's own, or, if it is empty, that of JetPack 6.2, as for a package.
+KERNELS  ?= own
 # What `make cross` builds and `make deb` packs for: arm64 or amd64.
 ARCH     ?= arm64
 # Where `make install` lays the tree; empty is this system.
@@ -32,7 +34,7 @@ DESTDIR  ?=
 .PHONY: build install demo check test booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
 # For this machine: its own CUDA toolkit compiles the kernels, if it has one. What `make deb` packs is for others, too.
 build: deps-build
-	@KERNELS=own cross/build.sh $(HOST)
+	@KERNELS=$(KERNELS) cross/build.sh $(HOST)
 	@awk -f kernels/resources.awk "$$(ls -t $(RELEASE)/build/ganglion-*/out/resources.txt | head -n 1)"
 
 # What `make` has built: it compiles nothing, as root may have no Rust.
@@ -101,14 +103,15 @@ check:
 	$(call stage,tests,cargo test -- $(SLOW:%=--skip %))
 	@printf '\n==> all checks passed, but for those that say NOT RUN, and: %s\n' '$(SLOW)'
 
+# What is slow computes the same with and without CUDA. The demo runs the binaries that are packed and booted afterwards.
 test:
 	$(call stage,dependencies,$(MAKE) deps)
 	$(call stage,format,cargo fmt --check)
 	$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings)
 	$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings)
 	$(call stage,tests and the arm64 build,$(call beside,$(MAKE) cross ARCH=arm64,$(CARGO) test))
-	$(call stage,tests without CUDA,$(CARGO) test --no-default-features --lib --bins)
-	$(call stage,demo,$(MAKE) demo ASK='Say hello.')
+	$(call stage,tests without CUDA,$(CARGO) test --no-default-features --lib --bins -- $(SLOW:%=--skip %))
+	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,checks of binaries,cross/check-test.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)

@@ -36,8 +36,8 @@ fn main() -> ExitCode {
             };
         }
     };
-    if arguments.self_test {
-        return match self_test::run(&mut std::io::stdout().lock()) {
+    if let Some(every) = arguments.self_test {
+        return match self_test::run(every, &mut std::io::stdout().lock()) {
             Ok(true) => ExitCode::SUCCESS,
             _ => ExitCode::from(WRONG_RESULTS),
         };

@@ -122,12 +122,12 @@ fn the_largest_context_that_a_refusal_names_is_the_largest_that_is_admitted() {
             continue;
         };
         let LoadError::Memory(MemoryRefusal::Memory {
-            footprint, largest, ..
+            estimate, largest, ..
         }) = error
         else {
             panic!("{error}");
         };
-        assert!(footprint.bytes() + (4 << 20) > kilobytes << 10);
+        assert!(estimate.bytes() + (4 << 20) > kilobytes << 10);
         if largest > 0 {
             let runner = system.load(kilobytes, largest).expect("the largest fits");
             assert_eq!(runner.context(), largest);
@@ -145,15 +145,15 @@ fn the_largest_context_that_a_refusal_names_is_the_largest_that_is_admitted() {
 #[test]
 fn what_is_asked_for_is_what_is_then_taken() {
     let system = System::new();
-    let Err(LoadError::Memory(MemoryRefusal::Memory { footprint, .. })) = system.load(4096, 100)
+    let Err(LoadError::Memory(MemoryRefusal::Memory { estimate, .. })) = system.load(4096, 100)
     else {
         panic!("nothing fits in nothing");
     };
     let taken = system.load(1 << 20, 100).expect("it fits").memory();
-    assert_eq!(footprint.kv, taken.kv);
-    assert!(footprint.weights >= taken.weights, "{footprint:?}");
-    assert!(footprint.activations >= taken.activations, "{footprint:?}");
-    let spared = footprint.activations - taken.activations;
+    assert_eq!(estimate.kv, taken.kv);
+    assert!(estimate.weights >= taken.weights, "{estimate:?}");
+    assert!(estimate.activations >= taken.activations, "{estimate:?}");
+    let spared = estimate.activations - taken.activations;
     assert!(spared < 64 << 10, "only attention's scores come later");
 }
 

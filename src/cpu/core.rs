@@ -7,10 +7,10 @@
 use std::ops::Range;
 
 use super::cache::Cache;
-use super::footprint::Lengths;
 use super::matmul::Family;
-use super::notes::Notes;
+use super::memory_estimate::Lengths;
 use super::threads::Threads;
+use super::timestamps::Timestamps;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
 use crate::sampler::{Mask, Sampler, Scored};
@@ -38,8 +38,8 @@ pub(super) struct Core {
     runs: Vec<Run>,
     /// Tokens chosen since the start.
     pub(super) chosen: u64,
-    /// Where operations note when they begin and end, if anyone asks.
-    pub(super) notes: Option<Notes>,
+    /// Where operations leave their timestamps, if anyone asks.
+    pub(super) timestamps: Option<Timestamps>,
     threads: Threads,
 }
 
@@ -97,7 +97,7 @@ impl Core {
             forced: Vec::new(),
             runs: Vec::new(),
             chosen: 0,
-            notes: None,
+            timestamps: None,
             threads: Threads::new(threads)?,
         })
     }
@@ -160,10 +160,10 @@ impl Core {
         self.fill(&mut runs, tape, entry);
         let ran = threads.run(|| {
             operations.into_iter().try_for_each(|index| {
-                let begun = self.notes.as_ref().map(Notes::now);
+                let begun = self.timestamps.as_ref().map(Timestamps::now);
                 self.execute(tape, &tape.ops[index], &runs)?;
-                if let (Some(notes), Some(begun)) = (&mut self.notes, begun) {
-                    notes.ended(index, begun);
+                if let (Some(timestamps), Some(begun)) = (&mut self.timestamps, begun) {
+                    timestamps.ended(index, begun);
                 }
                 Ok(())
             })

@@ -7,33 +7,33 @@ mod cache;
 mod core;
 mod dots;
 mod exp;
-mod footprint;
 mod groups;
 mod inspect;
 mod load;
 mod matmul;
+mod memory_estimate;
 mod norm;
-mod notes;
 mod rope;
 mod softmax;
 mod step;
 mod threads;
+mod timestamps;
 mod weight;
 
 use std::time::Instant;
 
 use self::core::{Core, Guide};
-pub use self::footprint::footprint;
 pub use self::load::load;
-use self::notes::Notes;
+pub use self::memory_estimate::memory_estimate;
 use self::step::{Living, Step};
+use self::timestamps::Timestamps;
 pub use self::weight::{Matrix, Weight};
 use crate::executor::Executor;
 use crate::fault::Faults;
 use crate::graph::{Buckets, Counts, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
 use crate::sampler::{Mask, Parameters, Scored};
 use crate::tape::{
-    Angles, Ending, ExecuteError, GraphOptions, KvInfo, Noted, Pace, Span, StepState, Tape,
+    Angles, Ending, ExecuteError, GraphOptions, KvInfo, Span, StepState, StepTimes, Tape, Timed,
 };
 
 /// A model's weights, cache and activations in host memory, and the graph of its step.
@@ -46,7 +46,7 @@ pub struct Cpu {
     /// How often the memory of a slot has moved.
     moves: u64,
     faults: Faults,
-    pace: Pace,
+    times: StepTimes,
 }
 
 impl Cpu {
@@ -66,7 +66,7 @@ impl Cpu {
             kv,
             moves: 0,
             faults: Faults::default(),
-            pace: Pace::default(),
+            times: StepTimes::default(),
         })
     }
 
@@ -232,7 +232,7 @@ impl Executor for Cpu {
             graph.life_mut().arrived();
         }
         // All of it is computing: of the engine's own work nothing is in here.
-        self.pace.waited = begun.elapsed();
+        self.times.waited = begun.elapsed();
         Ok(())
     }
 
@@ -240,24 +240,27 @@ impl Executor for Cpu {
         self.fits(self.core.entry, 1, tape.rows)?;
         self.core.rows.clear();
         self.core.rows.push(self.core.entry);
-        let before = self.core.notes.replace(Notes::new(tape.ops.len()));
+        let before = self
+            .core
+            .timestamps
+            .replace(Timestamps::new(tape.ops.len()));
         let begun = Instant::now();
         let (mut step, graph, _) = self.split(tape);
         let ran = graph.step_eagerly(&mut step);
         let spans = self.take_spans();
-        self.core.notes = before;
-        self.pace.waited = begun.elapsed();
+        self.core.timestamps = before;
+        self.times.waited = begun.elapsed();
         ran.and(spans).map(Some)
     }
 
-    fn measure(&mut self, step: &Tape, _: Noted) -> Result<(), ExecuteError> {
-        self.core.notes = Some(Notes::new(step.ops.len()));
+    fn measure(&mut self, step: &Tape, _: Timed) -> Result<(), ExecuteError> {
+        self.core.timestamps = Some(Timestamps::new(step.ops.len()));
         Ok(())
     }
 
     fn take_spans(&mut self) -> Result<Vec<Option<Span>>, ExecuteError> {
-        let notes = self.core.notes.as_mut();
-        Ok(notes.map(Notes::take).unwrap_or_default())
+        let timestamps = self.core.timestamps.as_mut();
+        Ok(timestamps.map(Timestamps::take).unwrap_or_default())
     }
 
     fn logits(&self, tape: &Tape, row: usize) -> &[f32] {
@@ -269,8 +272,8 @@ impl Executor for Cpu {
         Ok(rows.copied().collect())
     }
 
-    fn pace(&self) -> Pace {
-        self.pace
+    fn step_times(&self) -> StepTimes {
+        self.times
     }
 
     fn graph(&self) -> &LifeCycle {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::queue::Queue;
-use super::stamps::Stamps;
+use super::timestamps::Timestamps;
 use super::{AHEAD, Cuda, Launched};
 use crate::executor::Executor;
 use crate::fault::Faults;
 use crate::graph::{Counts, Graph, LifeCycle, Mode, Ran, Stepper as _};
 use crate::sampler::{History, Mask, Parameters, Scored};
-use crate::tape::{Ending, ExecuteError, Noted, Pace, Span, StepState, Tape};
+use crate::tape::{Ending, ExecuteError, Span, StepState, StepTimes, Tape, Timed};
 
 impl Executor for Cuda {
     fn name(&self) -> &'static str {
@@ -174,7 +174,7 @@ impl Executor for Cuda {
             self.forget_launched();
         }
         let idle = self.idle_since.take().filter(|_| self.pending.is_empty());
-        self.pace.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
+        self.times.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
         let further = |entry: &usize| self.fits(*entry, 2).is_ok();
         let wanted = if more && entries.iter().all(further) {
             AHEAD
@@ -202,42 +202,42 @@ impl Executor for Cuda {
         }
         let entry = self.entry;
         self.fits(entry, 1)?;
-        let notes = self.notes_in_passing(tape)?;
+        let timestamps = self.addresses_in_passing(tape)?;
         let idle = self.idle_since.take();
-        self.pace.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
+        self.times.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
         self.command(tape, &[entry], &[]);
         let (mut step, graph, _) = self.split(tape);
-        step.notes = Some(notes);
+        step.timestamps = Some(timestamps);
         let ran = graph.step_eagerly(&mut step);
         let ran = ran.inspect_err(|_| self.lose(&[entry]))?;
         self.mark()?;
         self.pending.push_back(Launched::new(ran, &[entry]));
         self.take_tokens(1, &[], &[entry])?;
-        let Some(stamps) = &mut self.in_passing else {
+        let Some(timestamps) = &mut self.in_passing else {
             return Ok(None);
         };
-        let spans = stamps.read(&mut self.stream)?;
-        stamps.clear(&mut self.stream)?;
+        let spans = timestamps.read(&mut self.stream)?;
+        timestamps.clear(&mut self.stream)?;
         Ok(Some(spans))
     }
 
-    fn measure(&mut self, step: &Tape, noted: Noted) -> Result<(), ExecuteError> {
+    fn measure(&mut self, step: &Tape, timed: Timed) -> Result<(), ExecuteError> {
         self.drain()?;
-        let mut stamps = Stamps::new(&self.context, step.ops.len(), noted)?;
-        stamps.clear(&mut self.stream)?;
-        self.stamps = Some(stamps);
-        // The addresses of the stamps are new ones.
+        let mut timestamps = Timestamps::new(&self.context, step.ops.len(), timed)?;
+        timestamps.clear(&mut self.stream)?;
+        self.timestamps = Some(timestamps);
+        // The addresses of the timestamps are new ones.
         self.moves += 1;
         Ok(())
     }
 
     fn take_spans(&mut self) -> Result<Vec<Option<Span>>, ExecuteError> {
         self.drain()?;
-        let Some(stamps) = &mut self.stamps else {
+        let Some(timestamps) = &mut self.timestamps else {
             return Ok(Vec::new());
         };
-        let spans = stamps.read(&mut self.stream)?;
-        stamps.clear(&mut self.stream)?;
+        let spans = timestamps.read(&mut self.stream)?;
+        timestamps.clear(&mut self.stream)?;
         Ok(spans)
     }
 
@@ -255,8 +255,8 @@ impl Executor for Cuda {
         Ok(logits)
     }
 
-    fn pace(&self) -> Pace {
-        self.pace
+    fn step_times(&self) -> StepTimes {
+        self.times
     }
 
     fn graph(&self) -> &LifeCycle {

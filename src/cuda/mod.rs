@@ -5,13 +5,13 @@
 
 mod attend;
 mod executor;
-mod footprint;
 mod inspect;
 mod kernels;
 mod launch;
 mod limits;
 mod load;
 mod memory;
+mod memory_estimate;
 mod opened;
 mod pages;
 mod product;
@@ -21,35 +21,37 @@ mod run;
 mod scratch;
 mod shapes;
 mod splits;
-mod stamps;
 mod state;
 mod step;
 mod step_attend;
 mod step_shared;
 mod thread;
+mod timestamps;
 mod work;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-pub use self::footprint::footprint;
 use self::kernels::Kernels;
 pub use self::limits::{Unsuited, suits};
 pub use self::memory::Places;
 use self::memory::{Slots, Weight};
+pub use self::memory_estimate::memory_estimate;
 pub use self::opened::Device;
 use self::pages::Pages;
 use self::scratch::Scratch;
-use self::stamps::Stamps;
 use self::state::{Conversation, Listed};
 use self::step::Step;
+use self::timestamps::Timestamps;
 use self::work::Work;
 pub use crate::device::Error;
 pub use crate::device::Memory;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
 use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran};
-use crate::tape::{Angles, DType, Ending, GraphOptions, KvInfo, Pace, Source, Tape, WeightInfo};
+use crate::tape::{
+    Angles, DType, Ending, GraphOptions, KvInfo, Source, StepTimes, Tape, WeightInfo,
+};
 
 // A tape has as many rows as a mailbox takes.
 const _: () = assert!(STEP_ROWS == crate::tape::STEP_ROWS);
@@ -114,9 +116,9 @@ pub struct Cuda {
     /// How often an address has changed.
     moves: u64,
     scratch: Scratch,
-    stamps: Option<Stamps>,
+    timestamps: Option<Timestamps>,
     /// Of steps that are timed in passing.
-    in_passing: Option<Stamps>,
+    in_passing: Option<Timestamps>,
     weight_arena: Arena,
     stream: Stream,
     context: Rc<Context>,
@@ -126,7 +128,7 @@ pub struct Cuda {
     vocabulary: usize,
     /// Steps and prompts that have ended with a token since the start, wanted or not.
     sequence: u32,
-    pace: Pace,
+    times: StepTimes,
     /// When the last token was taken while nothing more was queued.
     idle_since: Option<Instant>,
     /// The rows of logits of the last run that ended with them.
@@ -180,7 +182,7 @@ impl Cuda {
             listed: Listed::default(),
             moves: 0,
             scratch,
-            stamps: None,
+            timestamps: None,
             in_passing: None,
             weight_arena,
             stream,
@@ -190,7 +192,7 @@ impl Cuda {
             kv,
             vocabulary,
             sequence: 0,
-            pace: Pace::default(),
+            times: StepTimes::default(),
             idle_since: None,
             logits: Vec::new(),
         };
@@ -251,7 +253,7 @@ impl Cuda {
             stream: &mut self.stream,
             tape,
             layout: self.moves * (STEP_ROWS + 1) as u64 + tape.rows.min(STEP_ROWS) as u64,
-            notes: self.stamps.as_ref().map(Stamps::notes),
+            timestamps: self.timestamps.as_ref().map(Timestamps::addresses),
             mailbox: &self.scratch.tokens,
             sequence: self.sequence.wrapping_add(ahead + 1),
         };

@@ -1,6 +1,6 @@
 //! Where launches go: onto the stream, into a recording, or into a trace or a list of what would be launched.
 
-use super::stamps::Notes;
+use super::timestamps::TimestampAddresses;
 use crate::device::{Error, Geometry, Kernel, Parameters, Stream, Template};
 use crate::graph::Trace;
 
@@ -9,8 +9,8 @@ use crate::graph::Trace;
 pub(super) struct Queue<'q> {
     to: To<'q>,
     operation: &'static str,
-    /// Where operations note begin and end, if anyone asks.
-    notes: Option<Notes>,
+    /// Where operations leave their timestamps, if anyone asks.
+    timestamps: Option<TimestampAddresses>,
     stamp: u64,
 }
 
@@ -25,8 +25,11 @@ enum To<'q> {
 
 impl<'q> Queue<'q> {
     /// Launches.
-    pub(super) fn launching(stream: &'q mut Stream, notes: Option<Notes>) -> Self {
-        Self::to(To::Stream(stream), notes)
+    pub(super) fn launching(
+        stream: &'q mut Stream,
+        timestamps: Option<TimestampAddresses>,
+    ) -> Self {
+        Self::to(To::Stream(stream), timestamps)
     }
 
     /// Launches nothing.
@@ -34,35 +37,35 @@ impl<'q> Queue<'q> {
         Self::to(To::Trace(trace), None)
     }
 
-    /// Launches nothing either: notes the operation and the kernel of each launch.
+    /// Launches nothing either: writes down the operation and the kernel of each launch.
     pub(super) fn naming(names: &'q mut Vec<(&'static str, String)>) -> Self {
         Self::to(To::Names(names), None)
     }
 
-    /// Has launches recorded by a stream that is being captured, and noted.
+    /// Has launches recorded by a stream that is being captured, and written down.
     pub(super) fn recording(
         stream: &'q mut Stream,
-        notes: Option<Notes>,
+        timestamps: Option<TimestampAddresses>,
         trace: &'q mut Trace,
     ) -> Self {
-        Self::to(To::Recording(stream, trace), notes)
+        Self::to(To::Recording(stream, trace), timestamps)
     }
 
-    /// Sets those launches of a template that are not as they `were`, and notes what all of them are then.
+    /// Sets those launches of a template that are not as they `were`, and writes down what all of them are then.
     pub(super) fn rewriting(
         template: &'q mut Template,
-        notes: Option<Notes>,
+        timestamps: Option<TimestampAddresses>,
         were: &'q Trace,
         are: &'q mut Trace,
     ) -> Self {
-        Self::to(To::Template(template, were, are), notes)
+        Self::to(To::Template(template, were, are), timestamps)
     }
 
-    fn to(to: To<'q>, notes: Option<Notes>) -> Self {
+    fn to(to: To<'q>, timestamps: Option<TimestampAddresses>) -> Self {
         Self {
             to,
             operation: "",
-            notes,
+            timestamps,
             stamp: 0,
         }
     }
@@ -70,10 +73,10 @@ impl<'q> Queue<'q> {
     /// The operation that the next launches belong to.
     pub(super) fn begin(&mut self, index: usize, operation: &'static str) {
         self.operation = operation;
-        self.stamp = self.notes.map_or(0, |notes| notes.of(index));
+        self.stamp = self.timestamps.map_or(0, |timestamps| timestamps.of(index));
     }
 
-    /// Where the operation's launches note begin and end; 0 for nowhere.
+    /// Where the operation's launches leave their timestamps; 0 for nowhere.
     pub(super) fn stamp(&self) -> u64 {
         self.stamp
     }

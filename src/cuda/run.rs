@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use super::stamps::{Notes, Stamps};
+use super::timestamps::{TimestampAddresses, Timestamps};
 use super::{AHEAD, Cuda, Error, narrow, state};
 use crate::graph::Ran;
 use crate::sampler::Scored;
-use crate::tape::{ExecuteError, Noted, Tape};
+use crate::tape::{ExecuteError, Tape, Timed};
 
 impl Cuda {
     /// Nobody wants the tokens of steps that were launched ahead; whatever is launched next runs after them.
@@ -92,12 +92,12 @@ impl Cuda {
         };
         let entries = launched.entries();
         let end = &self.ends[self.sequence as usize % AHEAD];
-        let spin = self.pace.spin(self.options.spin);
+        let spin = self.times.spin(self.options.spin);
         let begun = Instant::now();
         let next = self.sequence.wrapping_add(1);
         let block = || end.synchronize();
         let tokens = self.scratch.tokens.wait(next, entries.len(), spin, block)?;
-        self.pace.waited = begun.elapsed();
+        self.times.waited = begun.elapsed();
         self.sequence = next;
         if launched.ran == Ran::Replayed {
             self.graph.life_mut().arrived();
@@ -145,14 +145,17 @@ impl Cuda {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Where such a step notes: memory that is taken when somebody first asks, and that no graph knows of.
-    pub(super) fn notes_in_passing(&mut self, tape: &Tape) -> Result<Notes, Error> {
+    /// Where a step that is timed in passing leaves its timestamps: memory that is taken when somebody first asks, and that no graph knows of.
+    pub(super) fn addresses_in_passing(
+        &mut self,
+        tape: &Tape,
+    ) -> Result<TimestampAddresses, Error> {
         if self.in_passing.is_none() {
-            let mut stamps = Stamps::new(&self.context, tape.ops.len(), Noted::Operations)?;
-            stamps.clear(&mut self.stream)?;
-            self.in_passing = Some(stamps);
+            let mut timestamps = Timestamps::new(&self.context, tape.ops.len(), Timed::Operations)?;
+            timestamps.clear(&mut self.stream)?;
+            self.in_passing = Some(timestamps);
         }
-        let stamps = self.in_passing.as_ref().map(Stamps::notes);
-        stamps.ok_or(Error::Bounds { bytes: 0 })
+        let timestamps = self.in_passing.as_ref().map(Timestamps::addresses);
+        timestamps.ok_or(Error::Bounds { bytes: 0 })
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::queue::Queue;
-use super::stamps::Notes;
+use super::timestamps::TimestampAddresses;
 use super::work::Work;
 use crate::device::{Captured, Error, Stream, TokenMailbox};
 use crate::graph::{Graph, Recording, Renewal, Stepper, Trace};
@@ -16,8 +16,8 @@ pub(super) struct Step<'a> {
     pub(super) stream: &'a mut Stream,
     pub(super) tape: &'a Tape,
     pub(super) layout: u64,
-    /// Where operations note begin and end, if anyone asks.
-    pub(super) notes: Option<Notes>,
+    /// Where operations leave their timestamps, if anyone asks.
+    pub(super) timestamps: Option<TimestampAddresses>,
     pub(super) mailbox: &'a TokenMailbox,
     /// The number of the token that it ends with.
     pub(super) sequence: u32,
@@ -54,15 +54,15 @@ impl Stepper for Step<'_> {
     }
 
     fn eager(&mut self, operations: Range<usize>) -> Result<(), Error> {
-        let mut queue = Queue::launching(self.stream, self.notes);
+        let mut queue = Queue::launching(self.stream, self.timestamps);
         self.work.run(self.tape, operations, &mut queue)
     }
 
     fn record(&mut self, operations: Range<usize>) -> Result<(Captured, Trace), Error> {
-        let (work, tape, notes) = (self.work, self.tape, self.notes);
+        let (work, tape, timestamps) = (self.work, self.tape, self.timestamps);
         let mut trace = Trace::default();
         let captured = Recording::begin(self.stream)?.record(|stream| {
-            let mut queue = Queue::recording(stream, notes, &mut trace);
+            let mut queue = Queue::recording(stream, timestamps, &mut trace);
             work.run(tape, operations, &mut queue)
         })?;
         Ok((captured, trace))
@@ -79,9 +79,9 @@ impl Stepper for Step<'_> {
     /// Of another turn few launches differ, most often none: to set those takes a fraction of the time that
     /// recording all of them takes, and gives the same template.
     fn renew(&mut self, exec: &mut Graph, operations: Range<usize>) -> Result<Renewal, Error> {
-        let (work, tape, notes) = (self.work, self.tape, self.notes);
+        let (work, tape, timestamps) = (self.work, self.tape, self.timestamps);
         let rewritten = exec.rewrite(|template, were, are| {
-            let mut queue = Queue::rewriting(template, notes, were, are);
+            let mut queue = Queue::rewriting(template, timestamps, were, are);
             work.run(tape, operations.clone(), &mut queue)
         })?;
         if !rewritten {

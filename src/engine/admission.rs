@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::ControlGroups;
 use super::settings::Settings;
-use crate::tape::Footprint;
+use crate::tape::MemoryEstimate;
 
 /// Memory of one kind, and where it is known from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,11 +46,11 @@ impl fmt::Display for Pool {
 pub enum Refusal {
     #[error(
         "the model needs {} MiB (weights {}, KV {}, activations {}, reserve {}) and {} MiB {pool}; {}",
-        mebibytes(.footprint.bytes() + .reserve), mebibytes(.footprint.weights), mebibytes(.footprint.kv),
-        mebibytes(.footprint.activations), mebibytes(*.reserve), .have >> 20, remedy(*.largest)
+        mebibytes(.estimate.bytes() + .reserve), mebibytes(.estimate.weights), mebibytes(.estimate.kv),
+        mebibytes(.estimate.activations), mebibytes(*.reserve), .have >> 20, remedy(*.largest)
     )]
     Memory {
-        footprint: Footprint,
+        estimate: MemoryEstimate,
         reserve: u64,
         have: u64,
         pool: Pool,
@@ -86,8 +86,8 @@ impl Refusal {
     pub(super) fn need(&self) -> Option<u64> {
         match self {
             Self::Memory {
-                footprint, reserve, ..
-            } => Some(footprint.bytes() + reserve),
+                estimate, reserve, ..
+            } => Some(estimate.bytes() + reserve),
             Self::Passage {
                 weights, reserve, ..
             } => Some(weights + reserve),
@@ -138,7 +138,7 @@ const fn mebibytes(bytes: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
     /// What it will take.
-    pub footprint: Footprint,
+    pub estimate: MemoryEstimate,
     /// Bytes that there are.
     pub have: u64,
 }
@@ -174,27 +174,27 @@ impl Budget {
         })
     }
 
-    /// Admits `context` positions if what they take fits. `footprint` tells it for any number of them, or
+    /// Admits `context` positions if what they take fits. `estimate` tells it for any number of them, or
     /// nothing where a buffer would be too large.
     pub(super) fn admit(
         &self,
         context: usize,
-        footprint: impl Fn(usize) -> Option<Footprint>,
+        estimate: impl Fn(usize) -> Option<MemoryEstimate>,
     ) -> Result<Admitted, Refusal> {
-        let asked = footprint(context);
-        let fits = |footprint: Option<Footprint>| {
-            footprint.is_some_and(|footprint| self.holds(footprint.bytes()))
+        let asked = estimate(context);
+        let fits = |estimate: Option<MemoryEstimate>| {
+            estimate.is_some_and(|estimate| self.holds(estimate.bytes()))
         };
-        if let Some(footprint) = asked.filter(|footprint| fits(Some(*footprint))) {
+        if let Some(estimate) = asked.filter(|estimate| fits(Some(*estimate))) {
             return Ok(Admitted {
-                footprint,
+                estimate,
                 have: self.have,
             });
         }
-        let largest = greatest(context, |fewer| fits(footprint(fewer)));
+        let largest = greatest(context, |fewer| fits(estimate(fewer)));
         Err(match asked {
-            Some(footprint) => Refusal::Memory {
-                footprint,
+            Some(estimate) => Refusal::Memory {
+                estimate,
                 reserve: self.reserve,
                 have: self.have,
                 pool: self.pool.clone(),
@@ -268,9 +268,9 @@ mod tests {
             reserve: 0,
             pool: Pool::Device,
         };
-        let footprint = |context| (context <= 100).then(Footprint::default);
-        assert!(budget.admit(100, footprint).is_ok());
-        let refusal = budget.admit(101, footprint).expect_err("it is too long");
+        let estimate = |context| (context <= 100).then(MemoryEstimate::default);
+        assert!(budget.admit(100, estimate).is_ok());
+        let refusal = budget.admit(101, estimate).expect_err("it is too long");
         assert!(
             matches!(
                 refusal,

@@ -390,7 +390,10 @@ impl Entry {
 
     /// Shows what was held back, and tells the turn's end; so many were answered at once.
     pub(super) fn finish(mut self, reason: FinishReason, at_once: usize) {
-        self.turn.shared.pace.took(self.began.elapsed(), at_once);
+        self.turn
+            .shared
+            .turn_times
+            .took(self.began.elapsed(), at_once);
         if !self.cut {
             let rest = self.speech.finish();
             self.tell_said(rest);

@@ -229,7 +229,9 @@ impl Handle {
     #[must_use]
     pub fn waits(&self, ticket: u64) -> Waits {
         let before = self.queue.before(ticket);
-        before.map_or_else(Waits::default, |before| self.shared.pace.waits(before))
+        before.map_or_else(Waits::default, |before| {
+            self.shared.turn_times.waits(before)
+        })
     }
 
     /// Whose requests wait: each one's priority and user, as they came.

@@ -16,7 +16,9 @@ use crate::cuda::{self, Cuda};
 use crate::executor::Executor;
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Tensor};
-use crate::tape::{DType, Ending, Footprint, Input, KvInfo, STEP_ROWS, Tape, WeightId, WeightInfo};
+use crate::tape::{
+    DType, Ending, Input, KvInfo, MemoryEstimate, STEP_ROWS, Tape, WeightId, WeightInfo,
+};
 
 /// Conversations that may be at hand for each row of a step: as many as answer may rest meanwhile.
 const ENTRIES_A_ROW: usize = 2;
@@ -116,24 +118,24 @@ fn with_kv(forward: &Forward, kv: KvInfo) -> Forward {
     }
 }
 
-/// Holds a model against `budget`, and settles how many pages its cache has where room decides. `footprint` tells what two
+/// Holds a model against `budget`, and settles how many pages its cache has where room decides. `estimate` tells what two
 /// tapes take, or nothing where a buffer would be too large.
 fn admit(
     budget: &Budget,
     forward: &mut Forward,
     settings: &Settings,
-    footprint: impl Fn(&[&Tape]) -> Option<Footprint>,
+    estimate: impl Fn(&[&Tape]) -> Option<MemoryEstimate>,
 ) -> Result<Admitted, LoadError> {
     let takes = |kv: KvInfo| {
         let [prompt, step] = tapes(&with_kv(forward, kv), settings);
-        footprint(&[&prompt, &step])
+        estimate(&[&prompt, &step])
     };
     let full = forward.kv;
     let choices = settings.kv_memory.choices(full);
     let kv = choices.map_or(full, |choices| {
         let fits = |pages| {
             let fewer = takes(KvInfo { pages, ..full });
-            fewer.is_some_and(|footprint| budget.holds(footprint.bytes()))
+            fewer.is_some_and(|estimate| budget.holds(estimate.bytes()))
         };
         let pages = greatest(choices.end() + 1, fits).max(*choices.start());
         KvInfo { pages, ..full }
@@ -267,7 +269,7 @@ pub(super) fn admit_on_cpu(
 ) -> Result<Admitted, LoadError> {
     let budget = Budget::of_system(settings)?;
     admit(&budget, forward, settings, |tapes| {
-        Some(cpu::footprint(tapes, settings.threads))
+        Some(cpu::memory_estimate(tapes, settings.threads))
     })
 }
 
@@ -292,10 +294,10 @@ pub(super) fn admit_on_cuda(
         },
     };
     let admitted = admit(&budget, forward, settings, |tapes| {
-        cuda::footprint(tapes, settings.prefill_chunk, own.is_none()).ok()
+        cuda::memory_estimate(tapes, settings.prefill_chunk, own.is_none()).ok()
     })?;
     if own.is_some() && settings.cuda.weights == Placement::Unified {
-        system()?.admit_passage(admitted.footprint.weights)?;
+        system()?.admit_passage(admitted.estimate.weights)?;
     }
     Ok(admitted)
 }

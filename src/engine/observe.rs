@@ -71,9 +71,9 @@ impl<'a> Observer<'a> {
         self.inbox.progress().advance();
         let took = self.last.replace(now).map(|last| now - last);
         let times = took.map(|took| {
-            let pace = runner.pace();
-            let host = took.checked_sub(pace.waited).unwrap_or(Duration::ZERO);
-            [took, pace.idle, host]
+            let times = runner.step_times();
+            let host = took.checked_sub(times.waited).unwrap_or(Duration::ZERO);
+            [took, times.idle, host]
         });
         self.figures.add(Sample {
             tokens: tokens as u64,

@@ -22,7 +22,7 @@ use crate::kv::{self, Copied, Kv, Owner, PAGE, Wanted};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{Ending, GraphOptions, Input, KvInfo, Pace, STEP_ROWS, Tape};
+use crate::tape::{Ending, GraphOptions, Input, KvInfo, STEP_ROWS, StepTimes, Tape};
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
 const SCORED_ROWS: usize = 64;
@@ -314,8 +314,8 @@ impl Runner {
 
     /// How the last step spent its time.
     #[must_use]
-    pub fn pace(&self) -> Pace {
-        self.executor.pace()
+    pub fn step_times(&self) -> StepTimes {
+        self.executor.step_times()
     }
 
     /// The life cycle of the decode graph.

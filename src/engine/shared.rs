@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::requests::Requests;
 use super::session::Sessions;
 use super::status::{State, Status};
-use super::waits::Pace;
+use super::waits::TurnTimes;
 use super::{Limits, Refusal};
 use crate::session_store::Store;
 use crate::tools::Formats;
@@ -37,7 +37,7 @@ pub(super) struct Shared {
     recipe: Mutex<Option<Recipe>>,
     status: watch::Sender<Status>,
     pub(super) live: Live,
-    pub(super) pace: Pace,
+    pub(super) turn_times: TurnTimes,
     pub(super) progress: Progress,
     pub(super) requests: Requests,
 }
@@ -55,7 +55,7 @@ impl Shared {
             recipe: Mutex::default(),
             status: watch::Sender::new(Status::default()),
             live: Live::default(),
-            pace: Pace::default(),
+            turn_times: TurnTimes::default(),
             progress: Progress::default(),
             requests: Requests::default(),
         }

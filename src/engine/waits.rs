@@ -15,12 +15,12 @@ pub struct Waits {
 
 /// How long turns take.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct TurnTimes {
     turn_us: AtomicU64,
     at_once: AtomicU32,
 }
 
-impl Pace {
+impl TurnTimes {
     /// A turn took so long, among so many that were answered at once. Only the engine's thread tells.
     pub(super) fn took(&self, time: Duration, at_once: usize) {
         let newest = u64::try_from(time.as_micros())
@@ -60,12 +60,15 @@ mod tests {
 
     #[test]
     fn the_wait_follows_from_how_long_turns_took_and_how_many_run() {
-        let pace = Pace::default();
-        assert!(pace.seconds(3) < f64::EPSILON, "nothing is known");
-        pace.took(Duration::from_secs(8), 1);
-        assert!((pace.seconds(0) - 8.0).abs() < 1e-3 && (pace.seconds(2) - 24.0).abs() < 1e-3);
-        pace.took(Duration::from_secs(8), 4);
-        assert!((pace.seconds(2) - 6.0).abs() < 1e-3);
-        pace.took(Duration::MAX, usize::MAX);
+        let turn_times = TurnTimes::default();
+        assert!(turn_times.seconds(3) < f64::EPSILON, "nothing is known");
+        turn_times.took(Duration::from_secs(8), 1);
+        assert!(
+            (turn_times.seconds(0) - 8.0).abs() < 1e-3
+                && (turn_times.seconds(2) - 24.0).abs() < 1e-3
+        );
+        turn_times.took(Duration::from_secs(8), 4);
+        assert!((turn_times.seconds(2) - 6.0).abs() < 1e-3);
+        turn_times.took(Duration::MAX, usize::MAX);
     }
 }

@@ -10,7 +10,7 @@ pub use self::inspect::{Inspect, Layout};
 use crate::fault::Faults;
 use crate::graph::{Counts, LifeCycle, Mode};
 use crate::sampler::{Mask, Parameters, Scored};
-use crate::tape::{ExecuteError, Noted, Pace, Span, StepState, Tape};
+use crate::tape::{ExecuteError, Span, StepState, StepTimes, Tape, Timed};
 
 /// What runs tapes, on a cache of several entries, each of which holds a conversation.
 ///
@@ -132,11 +132,11 @@ pub trait Executor: Debug + Send {
     /// As `step`; if there is not enough memory for the times.
     fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError>;
 
-    /// From now on operations of a step note when they begin and end. A CPU's note is short: each of them makes one.
+    /// From now on operations of a step take timestamps. On a CPU that is quick: each of them does.
     ///
     /// # Errors
     /// If there is not enough memory.
-    fn measure(&mut self, step: &Tape, noted: Noted) -> Result<(), ExecuteError>;
+    fn measure(&mut self, step: &Tape, timed: Timed) -> Result<(), ExecuteError>;
 
     /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;
     /// empty where nothing was measured.
@@ -155,7 +155,7 @@ pub trait Executor: Debug + Send {
     fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError>;
 
     /// How the last step spent its time.
-    fn pace(&self) -> Pace;
+    fn step_times(&self) -> StepTimes;
 
     /// The life cycle of the decode graph.
     fn graph(&self) -> &LifeCycle;

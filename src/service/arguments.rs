@@ -1,5 +1,6 @@
 //! The command line of `gangliond`: what it takes, and nothing about what it does with it.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -30,9 +31,10 @@ pub struct Arguments {
     #[arg(long)]
     pub check_config: bool,
 
-    /// Hold each operation on this machine's GPU and CPU against the CPU on one thread, and start nothing
-    #[arg(long)]
-    pub self_test: bool,
+    /// Hold each operation on this machine's GPU and CPU against the CPU on one thread, and start nothing; with N every Nth
+    /// case alone, where all would take too long
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    pub self_test: Option<NonZeroUsize>,
 
     /// The bus to answer on: system, session, or a D-Bus address
     #[arg(long, value_name = "BUS", default_value = "system")]

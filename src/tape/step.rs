@@ -14,14 +14,14 @@ pub struct StepState {
 
 /// How a step spent its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pace {
+pub struct StepTimes {
     /// The host had nothing to do but to wait.
     pub waited: Duration,
     /// The device had nothing to do before it began, as far as the host can tell.
     pub idle: Duration,
 }
 
-impl Pace {
+impl StepTimes {
     /// How long to spin for the next token before the thread sleeps: not at all while tokens take longer than that, for
     /// then it would only burn a core.
     #[must_use]
@@ -34,10 +34,10 @@ impl Pace {
     }
 }
 
-/// Which operations of a step note when they begin and end. A note takes time of its own, after the operation's end:
-/// what lies between operations is only as long as usual where none of them notes anything.
+/// Which operations of a step take timestamps, of their begin and their end. That takes time of its own, after the
+/// operation's end: what lies between operations is only as long as usual where none of them does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noted {
+pub enum Timed {
     /// The first one and the last one.
     Step,
     /// Each of them.

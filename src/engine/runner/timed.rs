@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{OpCost, RunError, Runner};
-use crate::tape::{Noted, Span};
+use crate::tape::{Span, Timed};
 
 /// All operations of a kind in one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +43,12 @@ impl KindTime {
 }
 
 impl Runner {
-    /// From now on operations of a step note when they begin and end.
+    /// From now on operations of a step take timestamps.
     ///
     /// # Errors
     /// If there is not enough memory.
-    pub fn measure(&mut self, noted: Noted) -> Result<(), RunError> {
-        Ok(self.executor.measure(&self.step, noted)?)
+    pub fn measure(&mut self, timed: Timed) -> Result<(), RunError> {
+        Ok(self.executor.measure(&self.step, timed)?)
     }
 
     /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;

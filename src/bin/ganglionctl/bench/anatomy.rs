@@ -1,16 +1,16 @@
 //! Where a step's time goes, for each mode of the decode graph; without a profiler.
 //!
 //! Turns are timed as they run in earnest, one step ahead of the host. Where the device has a clock, a few more
-//! steps then run one at a time: in some the first and the last operation note when they begin and end, in others all do.
-//! What lies between operations is then the length of the former without what the latter were busy, for a note takes time
+//! steps then run one at a time: in some the first and the last operation take timestamps, in others all do.
+//! What lies between operations is then the length of the former without what the latter were busy, for a timestamp takes time
 //! of its own between two operations.
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
-use ganglion::tape::Noted;
+use ganglion::tape::Timed;
 use serde::Serialize;
 
-use super::steps::{Spans, Turn, median, noted, percentile};
+use super::steps::{Spans, Turn, median, percentile, timed_steps};
 use super::table::{figure, table};
 
 /// The device's times in a mode, as medians of its steps; `None` where it has no clock.
@@ -26,7 +26,7 @@ struct Device {
 }
 
 impl Device {
-    /// `whole` are steps whose ends were noted, `inside` those of which all operations were.
+    /// `whole` are steps whose ends have timestamps, `inside` those of which all operations were.
     #[allow(clippy::cast_precision_loss)] // differences of less than a minute, and operations of a step
     fn new(whole: &[Spans], inside: &[Spans]) -> Self {
         let length = |step: &Spans| {
@@ -113,8 +113,8 @@ impl Anatomy {
         prompt: &[u32],
         generate: usize,
     ) -> Result<(), RunError> {
-        let whole = noted(runner, Noted::Step, 1, prompt, generate)?;
-        let inside = noted(runner, Noted::Operations, 1, prompt, generate)?;
+        let whole = timed_steps(runner, Timed::Step, 1, prompt, generate)?;
+        let inside = timed_steps(runner, Timed::Operations, 1, prompt, generate)?;
         self.device = Device::new(&whole, &inside);
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! Where the time of a step goes: each kind of operation, beside the least that its bytes would take.
 //!
-//! A note takes time of its own after each operation, so these are the times of operations alone, not of what lies
+//! A timestamp takes time of its own after each operation, so these are the times of operations alone, not of what lies
 //! between them.
 
 use ganglion::engine::runner::{KindTime, OpCost, RunError, Runner};
-use ganglion::tape::Noted;
+use ganglion::tape::Timed;
 use serde::Serialize;
 
-use super::steps::{Spans, median, noted};
+use super::steps::{Spans, median, timed_steps};
 use super::table::{figure, table};
 
 /// All operations of a kind in one step. The keys are stable: scripts read them.
@@ -32,7 +32,7 @@ pub(super) fn measure(
     prompt: &[u32],
     generate: usize,
 ) -> Result<Vec<Kind>, RunError> {
-    let steps = noted(runner, Noted::Operations, rows, prompt, generate)?;
+    let steps = timed_steps(runner, Timed::Operations, rows, prompt, generate)?;
     Ok(kinds(&runner.step_costs(rows), &steps))
 }
 

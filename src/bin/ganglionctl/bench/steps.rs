@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::kv::Owner;
-use ganglion::tape::{Noted, Span};
+use ganglion::tape::{Span, Timed};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::offline;
 
-/// Steps whose operations note their times, at most.
+/// Steps whose operations take timestamps, at most.
 const MEASURED: usize = 50;
 
 /// When the operations of a step began and ended, in nanoseconds; `None` for one that another did on the way.
@@ -45,7 +45,7 @@ impl Turn {
         let laps = laps(generate, |_| {
             bytes += runner.step_bytes();
             runner.step(true)?;
-            Ok(runner.pace().waited)
+            Ok(runner.step_times().waited)
         })?;
         let cpu = process_time().saturating_sub(cpu).as_secs_f64();
         let worked = |(whole, waited): &(Duration, Duration)| {
@@ -110,17 +110,17 @@ pub(super) fn begin(
     (0..rows).map(conversation).collect()
 }
 
-/// Runs steps of so many conversations one at a time, each after a prompt, and has their operations note their times.
-pub(super) fn noted(
+/// Runs steps of so many conversations one at a time, each after a prompt, and has their operations take timestamps.
+pub(super) fn timed_steps(
     runner: &mut Runner,
-    noted: Noted,
+    timed: Timed,
     rows: usize,
     prompt: &[u32],
     generate: usize,
 ) -> Result<Vec<Spans>, RunError> {
-    runner.measure(noted)?;
+    runner.measure(timed)?;
     let regions = begin(runner, rows, prompt)?;
-    // Those of the prompts noted their times too.
+    // Those of the prompts have left timestamps too.
     runner.take_spans()?;
     let step = |_| {
         runner.step_rows(&regions, false)?;

@@ -58,7 +58,7 @@ impl Board {
     }
 
     /// The power mode and the clocks that it allows, temperatures, and what slows the board down.
-    pub(super) fn check_pace(&self, tree: &Tree, found: &mut Findings) {
+    pub(super) fn check_speed(&self, tree: &Tree, found: &mut Findings) {
         if self.is_jetson {
             power_mode(tree, found);
         }

@@ -160,7 +160,7 @@ impl Machine {
             Ok(config) => self.check_configured(config, file, (site, loaded), found),
             Err(error) => found.error("configuration", error),
         }
-        self.board.check_pace(tree, found);
+        self.board.check_speed(tree, found);
         bus::files(tree, found);
         found.0.extend(answer.0);
     }

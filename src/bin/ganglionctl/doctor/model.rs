@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::engine::{Site, forecast};
+use ganglion::engine::{Site, admit};
 use ganglion::model::{Checkpoint, Language};
 use ganglion::service;
 
@@ -131,10 +131,10 @@ impl Machine {
         }
         let mut settings = service::settings(path, config).runner;
         settings.meminfo = self.tree.path("/proc/meminfo");
-        match forecast(checkpoint, &settings, site) {
+        match admit(checkpoint, &settings, site) {
             Ok(admitted) => {
-                let takes = admitted.footprint.bytes() >> 20;
-                let (context, kv) = (config.kv.context, admitted.footprint.kv >> 20);
+                let takes = admitted.estimate.bytes() >> 20;
+                let (context, kv) = (config.kv.context, admitted.estimate.kv >> 20);
                 let what = format!(
                     "{what}; the model takes {takes}, {kv} of them for conversations of up to {context} tokens"
                 );

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ganglion::config::Config;
 use ganglion::engine::runner::{Backend, KvMemory, Settings};
-use ganglion::engine::{LoadError, MemoryRefusal, Site, forecast};
+use ganglion::engine::{LoadError, MemoryRefusal, Site, admit};
 use ganglion::model::Checkpoint;
 use ganglion::service;
 
@@ -74,11 +74,11 @@ fn largest(checkpoint: &Checkpoint, settings: &Settings, site: Site) -> Result<C
             context,
             ..settings.clone()
         };
-        let admitted = forecast(checkpoint, &settings, site)?;
+        let admitted = admit(checkpoint, &settings, site)?;
         Ok(Choice {
             context,
-            memory_mib: admitted.footprint.kv.div_ceil(1 << 20),
-            takes: admitted.footprint.bytes() >> 20,
+            memory_mib: admitted.estimate.kv.div_ceil(1 << 20),
+            takes: admitted.estimate.bytes() >> 20,
         })
     };
     match with(settings.context) {

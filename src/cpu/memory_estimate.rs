@@ -1,7 +1,7 @@
 //! How long the buffers of tapes are, and what a model takes in host memory.
 
 use super::attention;
-use crate::tape::{Footprint, Op, Slot, Tape, WeightInfo};
+use crate::tape::{MemoryEstimate, Op, Slot, Tape, WeightInfo};
 
 /// Elements of each buffer.
 #[derive(Debug, Default)]
@@ -47,9 +47,9 @@ impl Lengths {
 
 /// What `Cpu` takes of memory to run these tapes on so many threads; 0 is one for each core.
 #[must_use]
-pub fn footprint(tapes: &[&Tape], threads: usize) -> Footprint {
+pub fn memory_estimate(tapes: &[&Tape], threads: usize) -> MemoryEstimate {
     let Some(tape) = tapes.first() else {
-        return Footprint::default();
+        return MemoryEstimate::default();
     };
     let threads = match threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -57,7 +57,7 @@ pub fn footprint(tapes: &[&Tape], threads: usize) -> Footprint {
     };
     let activations =
         Lengths::of(tapes).bytes() + threads * attention::thread_bytes(tape.kv, queried(tape));
-    Footprint {
+    MemoryEstimate {
         weights: tape.weights.iter().map(bytes).sum(),
         kv: tape.kv.bytes() as u64,
         activations: activations as u64,

@@ -4,16 +4,20 @@ use super::memory::{self, Needs};
 use super::pages::Pages;
 use super::scratch::{Scratch, Tables};
 use crate::device::{Error, Plan};
-use crate::tape::{FLIGHT_BYTES, Footprint, Tape};
+use crate::tape::{FLIGHT_BYTES, MemoryEstimate, Tape};
 
 /// What `Cuda` takes to run these tapes, prompts of at most `rows` rows. `integrated` counts what the CPU's side
 /// takes meanwhile, for there it is the same memory.
 ///
 /// # Errors
 /// If a part of the cache or of the activations would be larger than any allocation may be.
-pub fn footprint(tapes: &[&Tape], rows: usize, integrated: bool) -> Result<Footprint, Error> {
+pub fn memory_estimate(
+    tapes: &[&Tape],
+    rows: usize,
+    integrated: bool,
+) -> Result<MemoryEstimate, Error> {
     let Some(tape) = tapes.first() else {
-        return Ok(Footprint::default());
+        return Ok(MemoryEstimate::default());
     };
     let weights = memory::plan(&tape.weights, tape.activation)?.0.bytes();
     let kv = Pages::plan(tape.kv)?.0.bytes();
@@ -26,7 +30,7 @@ pub fn footprint(tapes: &[&Tape], rows: usize, integrated: bool) -> Result<Footp
         // Weights pass through buffers as they are stored and through others as they will lie, before the cache comes.
         passing = 2 * FLIGHT_BYTES as u64;
     }
-    Ok(Footprint {
+    Ok(MemoryEstimate {
         weights,
         kv,
         activations: activations.max(passing.saturating_sub(kv)),

@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use crate::tape::Span;
 
-/// Of a tape of so many operations.
+/// The times of a tape of so many operations.
 #[derive(Clone, Debug)]
-pub(super) struct Notes {
+pub(super) struct Timestamps {
     since: Instant,
     /// Nanoseconds since then; `None` if it has not run.
     spans: Vec<Option<Span>>,
 }
 
-impl Notes {
+impl Timestamps {
     pub(super) fn new(operations: usize) -> Self {
         Self {
             since: Instant::now(),
@@ -33,7 +33,7 @@ impl Notes {
         }
     }
 
-    /// What was noted since the last call.
+    /// The times since the last call.
     pub(super) fn take(&mut self) -> Vec<Option<Span>> {
         let unset = vec![None; self.spans.len()];
         std::mem::replace(&mut self.spans, unset)

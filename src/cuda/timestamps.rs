@@ -3,73 +3,73 @@
 use std::rc::Rc;
 
 use crate::device::{Arena, Context, Error, Memory, Plan, Region, Stream};
-use crate::tape::{Noted, Span};
+use crate::tape::{Span, Timed};
 
-/// Words of one stamp: a begin and ends, in nanoseconds, of which the latest counts; `common.cuh`.
-const STAMP_WORDS: usize = 2048;
-const STAMP_BYTES: usize = 8 * STAMP_WORDS;
+/// Words of one timestamp: a begin and ends, in nanoseconds, of which the latest counts; `common.cuh`.
+const WORDS: usize = 2048;
+const BYTES: usize = 8 * WORDS;
 
-/// Where operations note when they begin and end.
+/// Where operations leave their timestamps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Notes {
+pub(super) struct TimestampAddresses {
     address: u64,
-    noted: Noted,
+    timed: Timed,
     operations: usize,
 }
 
-impl Notes {
+impl TimestampAddresses {
     /// Where that operation does; 0 if it does not.
     pub(super) fn of(&self, index: usize) -> u64 {
         let at_an_end = index == 0 || index + 1 == self.operations;
-        if self.noted == Noted::Step && !at_an_end {
+        if self.timed == Timed::Step && !at_an_end {
             return 0;
         }
-        self.address + (index * STAMP_BYTES) as u64
+        self.address + (index * BYTES) as u64
     }
 }
 
-/// One stamp for each operation, in nanoseconds.
+/// One for each operation, in nanoseconds.
 #[derive(Debug)]
-pub(super) struct Stamps {
+pub(super) struct Timestamps {
     arena: Arena,
     begins_and_ends: Region,
-    notes: Notes,
+    addresses: TimestampAddresses,
 }
 
-impl Stamps {
+impl Timestamps {
     pub(super) fn new(
         context: &Rc<Context>,
         operations: usize,
-        noted: Noted,
+        timed: Timed,
     ) -> Result<Self, Error> {
         let mut plan = Plan::new();
-        let bytes = operations * STAMP_BYTES;
+        let bytes = operations * BYTES;
         let begins_and_ends = plan.add(bytes)?;
         let arena = Arena::new(context, Memory::Device, &plan)?;
         let address = arena.address(begins_and_ends)?;
         Ok(Self {
             arena,
             begins_and_ends,
-            notes: Notes {
+            addresses: TimestampAddresses {
                 address,
-                noted,
+                timed,
                 operations,
             },
         })
     }
 
-    pub(super) fn notes(&self) -> Notes {
-        self.notes
+    pub(super) fn addresses(&self) -> TimestampAddresses {
+        self.addresses
     }
 
-    /// Forgets what was noted.
+    /// Forgets what they were.
     pub(super) fn clear(&mut self, stream: &mut Stream) -> Result<(), Error> {
-        let stamps = self.begins_and_ends.bytes() / STAMP_BYTES;
-        let mut unset = [0; STAMP_WORDS];
+        let operations = self.begins_and_ends.bytes() / BYTES;
+        let mut unset = [0; WORDS];
         unset[0] = u64::MAX;
         let unset: Vec<u8> = unset.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.arena
-            .write(self.begins_and_ends, &unset.repeat(stamps), stream)
+            .write(self.begins_and_ends, &unset.repeat(operations), stream)
     }
 
     /// Begin and end of each operation; `None` if it has not run since they were cleared.
@@ -82,8 +82,8 @@ impl Stamps {
             .iter()
             .map(|word| u64::from_le_bytes(*word));
         let words: Vec<u64> = words.collect();
-        let stamps = words.as_chunks::<{ STAMP_WORDS }>().0;
-        let spans = stamps.iter().map(|[begin, ends @ ..]| {
+        let timestamps = words.as_chunks::<{ WORDS }>().0;
+        let spans = timestamps.iter().map(|[begin, ends @ ..]| {
             let end = ends.iter().copied().max().unwrap_or(0);
             (*begin, end)
         });

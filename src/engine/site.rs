@@ -23,7 +23,7 @@ pub enum Site {
 ///
 /// # Errors
 /// As loading it: if it does not fit, the refusal names the largest context that does.
-pub fn forecast(
+pub fn admit(
     checkpoint: &Checkpoint,
     settings: &Settings,
     site: Site,

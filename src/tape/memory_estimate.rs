@@ -4,7 +4,7 @@
 
 /// Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Footprint {
+pub struct MemoryEstimate {
     /// As they will lie in memory, padding included.
     pub weights: u64,
     pub kv: u64,
@@ -12,7 +12,7 @@ pub struct Footprint {
     pub activations: u64,
 }
 
-impl Footprint {
+impl MemoryEstimate {
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.weights + self.kv + self.activations
