@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "guide",
             "journal",
             "kv",
+            "kv_store",
             "model",
             "sampler",
             "session_store",
@@ -42,8 +43,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "session_store",
-        &["journal", "model::Message", "model::Role"],
+        &["files", "journal", "model::Message", "model::Role"],
     ),
+    (
+        "kv_store",
+        &["files", "journal", "kv", "session_store::Name"],
+    ),
+    ("files", &[]),
     ("tools", &["model::Call", "model::language"]),
     ("model", &["quant", "tape"]),
     (

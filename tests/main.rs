@@ -18,6 +18,7 @@ mod golden;
 mod graph;
 mod guided;
 mod hostile;
+mod lasting;
 #[cfg(dbus_daemon)]
 mod manual;
 mod pull;

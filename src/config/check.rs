@@ -54,6 +54,10 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         kv.memory_mib: whole(0..=MOST_MIB);
         kv.reuse: choice;
         kv.slots: whole_or_unset(1..=64);
+        kv.disk_mib: whole(0..=MOST_MIB);
+        kv.disk_writes_mib_per_day: whole_or_unset(0..=MOST_MIB);
+        kv.spill_after_seconds => kv.spill_after: seconds(0.0..=MOST_SECONDS);
+        kv.stop_seconds => kv.stop: seconds(0.0..=MOST_SECONDS);
         graph.mode: choice;
         graph.capture_sizes: wholes(1..=MOST_ROWS);
         graph.prompt_graphs: whole(1..=1024);

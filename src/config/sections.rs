@@ -45,6 +45,16 @@ pub struct Kv {
     pub reuse: Reuse,
     /// Of the release before, where `memory_mib` is not set: room for so many conversations of that length.
     pub slots: Option<usize>,
+    /// Of all pages on the disk; 0: none are.
+    pub disk_mib: u64,
+    /// Of them; `None`: none on what wears out, any number on other disks.
+    pub disk_writes_mib_per_day: Option<u64>,
+    /// How long a session rests before its pages are written.
+    #[serde(rename = "spill_after_seconds")]
+    pub spill_after: Duration,
+    /// What a stop may take for those that are not.
+    #[serde(rename = "stop_seconds")]
+    pub stop: Duration,
 }
 
 /// What is recorded once and replayed by one call.
@@ -223,6 +233,10 @@ impl Default for Kv {
             memory_mib: 0,
             reuse: Reuse::default(),
             slots: None,
+            disk_mib: 1024,
+            disk_writes_mib_per_day: None,
+            spill_after: Duration::from_secs(60),
+            stop: Duration::from_secs(5),
         }
     }
 }

@@ -50,6 +50,20 @@ impl Cache {
         self.bytes.copy_within(from..from + bytes, to * bytes);
     }
 
+    /// What a page holds of its first positions; zeros for the others.
+    pub(super) fn read_page(&self, page: usize, positions: usize, out: &mut [u8]) {
+        let bytes = self.info.page_bytes();
+        out.copy_from_slice(&self.bytes[page * bytes..][..bytes]);
+        for head in out.chunks_exact_mut(PAGE * self.stride()) {
+            head[positions * self.stride()..].fill(0);
+        }
+    }
+
+    pub(super) fn write_page(&mut self, page: usize, bytes: &[u8]) {
+        let length = self.info.page_bytes();
+        self.bytes[page * length..][..length].copy_from_slice(bytes);
+    }
+
     /// Bytes of one position of one head.
     fn stride(&self) -> usize {
         self.info.element.bytes(self.info.head_dim)

@@ -156,6 +156,26 @@ impl Executor for Cpu {
         Ok(())
     }
 
+    fn read_page(
+        &mut self,
+        page: usize,
+        positions: usize,
+        out: &mut [u8],
+    ) -> Result<(), ExecuteError> {
+        self.core.cache.read_page(page, positions, out);
+        Ok(())
+    }
+
+    fn write_page(&mut self, page: usize, bytes: &[u8]) -> Result<(), ExecuteError> {
+        self.core.cache.write_page(page, bytes);
+        Ok(())
+    }
+
+    fn identity(&self) -> String {
+        let (machine, simd) = (std::env::consts::ARCH, pulp::Arch::new());
+        format!("cpu, {machine}, {simd:?}")
+    }
+
     fn entry(&self) -> usize {
         self.core.entry
     }

@@ -66,6 +66,26 @@ impl Executor for Cuda {
         Ok(self.pages.copy(from, to, &mut self.stream)?)
     }
 
+    /// It waits for what was launched ahead, whose tokens stay where they are.
+    fn read_page(
+        &mut self,
+        page: usize,
+        positions: usize,
+        out: &mut [u8],
+    ) -> Result<(), ExecuteError> {
+        let stream = &mut self.stream;
+        Ok(self.pages.read_page(page, positions, out, stream)?)
+    }
+
+    /// No step that was launched writes there.
+    fn write_page(&mut self, page: usize, bytes: &[u8]) -> Result<(), ExecuteError> {
+        Ok(self.pages.write_page(page, bytes, &mut self.stream)?)
+    }
+
+    fn identity(&self) -> String {
+        self.describe()
+    }
+
     fn entry(&self) -> usize {
         self.entry
     }

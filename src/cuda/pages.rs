@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::device::{Arena, Context, Error, Memory, Plan, Region, Rows, Stream};
+use crate::device::{Arena, Context, Error, Memory, Plan, Region, Rows, Staging, Stream};
 use crate::tape::{KvInfo, PAGE};
 
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Pages {
     tables: Vec<Vec<usize>>,
     /// How many of them are its own.
     own: Vec<usize>,
+    /// A page on its way to the host, or from there.
+    passing: Staging,
 }
 
 impl Pages {
@@ -55,6 +57,7 @@ impl Pages {
                 .map(|entry| pages(entry).collect())
                 .collect(),
             own: (0..kv.entries).map(own).collect(),
+            passing: Staging::new(context, kv.page_bytes(), 1)?,
         })
     }
 
@@ -123,6 +126,52 @@ impl Pages {
         };
         let [from, to] = [from, to].map(|page| self.held[page]);
         self.arena.copy(from, to, whole, stream)
+    }
+
+    /// What a page holds of its first positions, after all that the stream holds; zeros for the others, which may still hold what
+    /// was another's.
+    pub(super) fn read_page(
+        &mut self,
+        page: usize,
+        positions: usize,
+        out: &mut [u8],
+        stream: &mut Stream,
+    ) -> Result<(), Error> {
+        if let Some(passing) = self.passing.parts().into_iter().next() {
+            self.arena.read(self.held[page], passing, stream)?;
+            out.copy_from_slice(passing);
+        }
+        let KvInfo {
+            heads,
+            head_dim,
+            element,
+            ..
+        } = self.kv;
+        for side in out.chunks_exact_mut(self.side_bytes()) {
+            let mut rest = side;
+            for length in element.parts(head_dim) {
+                let (part, others) = rest.split_at_mut(heads * PAGE * length);
+                for head in part.chunks_exact_mut((PAGE * length).max(1)) {
+                    head[positions * length..].fill(0);
+                }
+                rest = others;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a page hold what `read_page` gave, after all that the stream holds.
+    pub(super) fn write_page(
+        &mut self,
+        page: usize,
+        bytes: &[u8],
+        stream: &mut Stream,
+    ) -> Result<(), Error> {
+        if let Some(passing) = self.passing.parts().into_iter().next() {
+            passing.copy_from_slice(bytes);
+            self.arena.write_at(self.held[page], 0, passing, stream)?;
+        }
+        Ok(())
     }
 
     /// Gives each conversation other pages, in no order.

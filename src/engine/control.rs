@@ -16,8 +16,10 @@ pub enum Command {
 /// What is done between two steps, whatever runs.
 #[derive(Debug)]
 pub enum Control {
-    /// A session has closed: its KV is free.
-    Forget(SessionId),
+    /// A session has closed: its KV is free, once it is on the disk if the session is `kept`.
+    Forget { session: SessionId, kept: bool },
+    /// Pages have come from the disk or gone there, or are due to go.
+    Pages,
     /// Turns of a session were taken back: only so many of its tokens count.
     Rewind { session: SessionId, keep: usize },
     /// Drop the decode graph.

@@ -123,6 +123,14 @@ impl Entry {
         self.advance(cached);
     }
 
+    /// So many tokens of its prompt are there, as some of them came back from the disk.
+    pub(super) fn restored(&mut self, held: usize) {
+        if self.answers.is_none() {
+            self.usage.restored += count(held.saturating_sub(self.read));
+        }
+        self.advance(held);
+    }
+
     /// It gives up its place, where so many tokens of it were.
     pub(super) fn leaves(&mut self, held: usize) {
         self.ran = self.ran.max(held.saturating_sub(self.prompt.len()));

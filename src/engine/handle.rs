@@ -143,7 +143,7 @@ impl Handle {
         if let Some(turn) = turn {
             self.cancel(turn);
         }
-        self.queue.forget(session);
+        self.queue.forget(session, false);
         self.publish_sessions();
     }
 

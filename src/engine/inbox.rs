@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use super::encoder::Encoder;
 use super::live::Live;
 use super::progress::Progress;
 use super::queue::Queue;
+use super::session::SessionId;
 use super::shared::Shared;
 use super::status::{State, Status};
 use super::{Codec, Command, Limits, Refusal, RequestError, Turn, Usage};
+use crate::kv_store::{Key, Place, Store, Wake};
 
 /// The engine thread's end of the queue. Dropping it tells those who wait that nobody is left.
 #[derive(Debug)]
@@ -22,7 +25,33 @@ impl Inbox {
     /// Waits for the next command; `None` once the queue is closed and empty.
     #[must_use]
     pub fn next(&self) -> Option<Command> {
-        self.queue.next()
+        self.queue.next(None)
+    }
+
+    /// The same, but for pages, which are to be looked after when they are `due`.
+    pub(super) fn next_by(&self, due: Option<Instant>) -> Option<Command> {
+        self.queue.next(due)
+    }
+
+    /// Where pages are kept, if they are.
+    pub(super) fn pages(&self) -> Option<Arc<Store>> {
+        self.shared.pages().clone()
+    }
+
+    /// What tells the engine thread that pages have moved.
+    pub(super) fn wake(&self) -> Wake {
+        let queue = self.queue.clone();
+        Arc::new(move || queue.moved())
+    }
+
+    /// Where pages of a session are kept; `None` of one that ends with the daemon, or has ended.
+    pub(super) fn place(&self, session: SessionId) -> Option<Place> {
+        self.shared.sessions().place(session)
+    }
+
+    /// What pages depend on besides what computes them; `None` where that is not known.
+    pub(super) fn key(&self) -> Option<Key> {
+        self.shared.recipe().as_ref()?.key()
     }
 
     /// What can be done now beside what runs: anything but turns, or a turn that `may` begin.

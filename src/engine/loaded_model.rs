@@ -7,6 +7,7 @@ use super::load_error::LoadError;
 use super::runner::{self, Runner};
 use super::{Codec, ModelInfo, Phase, Status};
 use crate::graph::Mode;
+use crate::kv_store::Key;
 use crate::model::checkpoint::Identity;
 use crate::model::{Checkpoint, Language};
 
@@ -41,6 +42,19 @@ impl Recipe {
             files: Identity::of(&settings.model).ok(),
             settings: settings.clone(),
         }
+    }
+
+    /// What pages of a cache depend on besides what computes them; `None` where nobody knows the model's files. What a model's
+    /// tokens mean, and how its conversations are written, is in these files.
+    pub(super) fn key(&self) -> Option<Key> {
+        let runner = &self.settings.runner;
+        let key = Key::default()
+            .with("gangliond", env!("CARGO_PKG_VERSION"))
+            .with("model", self.files.as_ref()?)
+            .with("type of the cache", runner.kv_type.name())
+            .with("reuse", format_args!("{:?}", runner.reuse))
+            .with("activations", format_args!("{:?}", runner.cuda.activations));
+        Some(key)
     }
 
     /// From these to `next`.

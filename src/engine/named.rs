@@ -10,6 +10,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use super::kept::{Kept, Named, blocking};
 use super::session::{Session, Sessions};
 use super::{Client, Handle, Message, Refusal, SessionId};
+use crate::kv_store::{self, Place};
 use crate::session_store::{Commits, Durability, Entry, Name, Quota, Store, StoreError};
 
 /// What is asked of a session with a name.
@@ -58,6 +59,18 @@ impl Handle {
     /// Where sessions are kept from now on; those that are open stay where they are.
     pub fn set_store(&self, store: Arc<Store>) {
         *self.shared.store() = Some(store);
+    }
+
+    /// Where what was computed of those is kept from now on.
+    pub fn set_pages(&self, pages: Arc<kv_store::Store>) {
+        *self.shared.pages() = Some(pages);
+    }
+
+    /// How much of that is kept, from now on.
+    pub fn keep_pages(&self, rules: kv_store::Rules) {
+        if let Some(pages) = &*self.shared.pages() {
+            pages.configure(rules);
+        }
     }
 
     /// How durable turns are, and what one user may keep, from now on.
@@ -138,7 +151,7 @@ impl Handle {
             self.cancel(ticket);
         }
         for session in forgotten {
-            self.queue.forget(session);
+            self.queue.forget(session, true);
         }
         self.publish_sessions();
         true
@@ -199,6 +212,7 @@ impl Handle {
         let _naming = self.shared.naming(user).lock_owned().await;
         let known = self.shared.sessions().named(user, &name);
         let was_open = known.is_some();
+        let erased = name.clone();
         if let Some(id) = known {
             if let Some(holder) = self.shared.sessions().holder(id) {
                 return Err(held(&name, &holder));
@@ -214,6 +228,15 @@ impl Handle {
             }
             None => false,
         };
+        let pages = self.shared.pages().clone();
+        if let Some(pages) = pages {
+            let place = Place { user, name: erased };
+            let delete = move || {
+                pages.delete(&place);
+                Ok(())
+            };
+            blocking(delete).await?;
+        }
         if deleted || was_open {
             Ok(())
         } else {
@@ -440,6 +463,19 @@ impl Sessions {
         };
         let mut open = self.open.iter();
         open.find(|(_, session)| is_it(session)).map(|(id, _)| *id)
+    }
+
+    /// Where what was computed of a session is kept; `None` of one that ends with the daemon, or has ended.
+    pub(super) fn place(&self, id: SessionId) -> Option<Place> {
+        let session = self.open.get(&id)?;
+        let named = session
+            .named
+            .as_ref()
+            .filter(|named| named.file.is_some())?;
+        Some(Place {
+            user: session.client.user,
+            name: named.name.clone(),
+        })
     }
 
     fn holder(&self, id: SessionId) -> Option<Arc<str>> {

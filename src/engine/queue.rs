@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::control::{Command, Control};
 use super::fair::Fair;
@@ -54,6 +54,8 @@ struct Waiting {
     closed: bool,
     /// Nobody is left to do anything.
     abandoned: bool,
+    /// Pages have come from the disk, or gone there.
+    moved: bool,
 }
 
 impl Waiting {
@@ -96,6 +98,9 @@ impl Waiting {
     fn take(&mut self, may: impl Fn(&Turn) -> bool) -> Option<Command> {
         if let Some(control) = self.controls.pop_front() {
             return Some(Command::Control(control));
+        }
+        if std::mem::take(&mut self.moved) {
+            return Some(Command::Control(Control::Pages));
         }
         let held = self.is_held();
         let may = |turn: &Turn| {
@@ -202,13 +207,20 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// A session has closed. At most one thing waits for each that the engine thread knows, however many come and go.
-    pub(super) fn forget(&self, session: SessionId) {
+    /// Pages have come from the disk, or gone there.
+    pub(super) fn moved(&self) {
+        self.lock().moved = true;
+        self.changed.notify_one();
+    }
+
+    /// A session has closed; `kept` says that it can be opened again. At most one thing waits for each that the engine thread
+    /// knows, however many come and go.
+    pub(super) fn forget(&self, session: SessionId, kept: bool) {
         let mut waiting = self.lock();
         if waiting.held.remove(&session) {
             let controls = &mut waiting.controls;
             controls.retain(|control| control.rewinds() != Some(session));
-            self.add(&mut waiting, Control::Forget(session));
+            self.add(&mut waiting, Control::Forget { session, kept });
         }
     }
 
@@ -286,7 +298,9 @@ impl Queue {
         const LITTLE: Duration = Duration::from_millis(20);
         self.shared.progress.enter(Phase::Between);
         let waiting = self.lock();
-        drop(self.changed.wait_timeout(waiting, LITTLE));
+        if !waiting.moved {
+            drop(self.changed.wait_timeout(waiting, LITTLE));
+        }
     }
 
     pub(super) fn close(&self) {
@@ -297,7 +311,8 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    pub(super) fn next(&self) -> Option<Command> {
+    /// Waits for the next command; when it is `due`, pages are looked after. `None` once the queue is closed and empty.
+    pub(super) fn next(&self, due: Option<Instant>) -> Option<Command> {
         self.shared.progress.enter(Phase::Between);
         let mut waiting = self.lock();
         loop {
@@ -309,10 +324,18 @@ impl Queue {
             if waiting.closed {
                 return None;
             }
-            waiting = self
-                .changed
-                .wait(waiting)
-                .unwrap_or_else(PoisonError::into_inner);
+            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+            waiting = match left {
+                Some(Duration::ZERO) => return Some(Command::Control(Control::Pages)),
+                Some(left) => {
+                    let waited = self.changed.wait_timeout(waiting, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let waited = self.changed.wait(waiting);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
         }
     }
 }

@@ -3,6 +3,7 @@
 //! It knows tokens and positions only: no queue, no sessions, no text. The offline tools use it directly.
 
 mod error;
+mod pages;
 mod rows;
 mod timed;
 

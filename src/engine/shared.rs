@@ -16,6 +16,7 @@ use super::session::Sessions;
 use super::status::{State, Status};
 use super::waits::TurnTimes;
 use super::{Limits, Refusal};
+use crate::kv_store;
 use crate::session_store::Store;
 use crate::tools::Formats;
 
@@ -25,6 +26,8 @@ pub(super) struct Shared {
     sessions: Mutex<Sessions>,
     /// Where those with a name are kept.
     store: Mutex<Option<Arc<Store>>>,
+    /// Where what was computed of those is.
+    pages: Mutex<Option<Arc<kv_store::Store>>>,
     /// Of each user: whoever opens or deletes a session by its name comes after the other.
     naming: Mutex<HashMap<u32, Arc<tokio::sync::Mutex<()>>>>,
     limits: Mutex<Limits>,
@@ -47,6 +50,7 @@ impl Shared {
         Self {
             sessions: Mutex::default(),
             store: Mutex::default(),
+            pages: Mutex::default(),
             naming: Mutex::default(),
             limits: Mutex::new(limits),
             formats: Mutex::default(),
@@ -78,6 +82,10 @@ impl Shared {
 
     pub(super) fn store(&self) -> MutexGuard<'_, Option<Arc<Store>>> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn pages(&self) -> MutexGuard<'_, Option<Arc<kv_store::Store>>> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn naming(&self, user: u32) -> Arc<tokio::sync::Mutex<()>> {

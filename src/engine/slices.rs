@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::kv_store::Cost;
+
 /// The fewest rows that are worth a slice.
 const LEAST: usize = 16;
 /// How much the newest measure counts.
@@ -59,6 +61,16 @@ impl Slices {
     /// Whether prompts have had their share for now.
     pub(super) fn owed(&self) -> bool {
         self.owed > 0.0
+    }
+
+    /// What a position takes to be read again, where it is known; steps of tokens that were said run so many at once.
+    pub(super) fn cost(&self, rows: usize) -> Cost {
+        #[allow(clippy::cast_precision_loss)] // rows are few
+        let said = self.step.map(|step| step / rows.max(1) as f64);
+        Cost {
+            read: self.row,
+            said,
+        }
     }
 
     /// So many rows were read by a call that took so long. `token` says that it has waited for the prompt's token, and

@@ -1,8 +1,10 @@
 //! The engine thread: loads the model, then answers turns, many at once. Before each step it does what it is asked, lets
 //! those join that may (`joining`), and runs what `schedule` says (`steps`): a step of all that answer, or a slice of
-//! somebody's prompt.
+//! somebody's prompt. Between them pages of sessions go to the disk (`saving`) and come back (`restoring`).
 
 mod joining;
+mod restoring;
+mod saving;
 mod steps;
 
 use std::sync::Arc;
@@ -22,6 +24,8 @@ use super::slices::Slices;
 use super::{Command, Control, EngineError, Inbox, RequestError, SessionId};
 use crate::journal;
 use crate::kv::Owner;
+use restoring::Restore;
+use saving::Saving;
 
 /// Loads the model and serves turns until the queue is closed. Everyone who waits is told if it fails.
 ///
@@ -52,9 +56,11 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         ahead: Vec::new(),
         slices: Slices::default(),
         observer: Observer::new(inbox),
+        restores: Vec::new(),
+        saving: Saving::default(),
         replacement: None,
     };
-    let served = worker.serve();
+    let served = worker.serve().and_then(|()| worker.save_all());
     if let Err(error) = &served {
         worker.give_up(error);
     }
@@ -80,6 +86,9 @@ struct Worker<'a> {
     ahead: Vec<usize>,
     slices: Slices,
     observer: Observer<'a>,
+    /// Those that have joined and wait for the disk.
+    restores: Vec<Restore>,
+    saving: Saving,
     /// Takes the place of this model when the last entry has ended; until then nobody joins.
     replacement: Option<Box<Replacement>>,
 }
@@ -95,9 +104,10 @@ impl Worker<'_> {
             if self.is_alone() && self.replacement.is_some() {
                 self.replace();
             }
+            let more = self.look_after_pages()?;
             let command = if self.is_alone() {
                 self.show(&[], 0);
-                match self.inbox.next() {
+                match self.inbox.next_by(self.saving_due()) {
                     Some(command) => Some(command),
                     None => return Ok(()),
                 }
@@ -107,11 +117,25 @@ impl Worker<'_> {
             };
             match command {
                 Some(Command::Turn(turn)) => self.join(*turn)?,
+                Some(Command::Control(Control::Pages)) => {}
                 Some(Command::Control(control)) => self.obey(control)?,
                 None if self.let_back()? => {}
-                None => self.advance()?,
+                None => self.advance(more)?,
             }
         }
+    }
+
+    /// Takes what has come from the disk, and sends there what is due. Tells whether more may have come.
+    fn look_after_pages(&mut self) -> Result<bool, RunError> {
+        if !self.restores.is_empty() {
+            return self.take_arrived();
+        }
+        if !self.saving.is_empty()
+            && let Some(pages) = self.inbox.pages()
+        {
+            self.save(pages.rules().rest)?;
+        }
+        Ok(false)
     }
 
     /// Whether nobody is being answered.
@@ -139,6 +163,10 @@ impl Worker<'_> {
         let mut entry = self.entries.remove(at);
         entry.leaves(self.runner.len_of(entry.place()));
         self.runner.leave(entry.place());
+        self.restores.retain(|restore| restore.id != entry.id());
+        if let Some(session) = entry.turn().session {
+            self.rests(session);
+        }
         entry
     }
 
@@ -151,6 +179,7 @@ impl Worker<'_> {
         if let Some(encoder) = replacement.take_place(self.inbox, &mut self.runner) {
             self.encoder = encoder;
             self.slices = Slices::default();
+            self.saving.clear();
         }
     }
 
@@ -163,7 +192,11 @@ impl Worker<'_> {
         self.settle()?;
         let (inbox, runner) = (self.inbox, &mut self.runner);
         match control {
-            Control::Forget(SessionId(id)) => runner.release(Owner(id)),
+            Control::Forget {
+                session: SessionId(id),
+                kept,
+            } => self.forget(Owner(id), kept),
+            Control::Pages => {}
             Control::Rewind {
                 session: SessionId(id),
                 keep,

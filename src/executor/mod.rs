@@ -55,6 +55,27 @@ pub trait Executor: Debug + Send {
     /// If the device has failed; what the other page holds is then unknown.
     fn copy_page(&mut self, from: usize, to: usize) -> Result<(), ExecuteError>;
 
+    /// What a page of the cache holds of its first positions; zeros for the others, which may still hold what was another's.
+    /// `out` has as many bytes as a page.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn read_page(
+        &mut self,
+        page: usize,
+        positions: usize,
+        out: &mut [u8],
+    ) -> Result<(), ExecuteError>;
+
+    /// Has a page of the cache hold what `read_page` gave, before whatever is run next.
+    ///
+    /// # Errors
+    /// If the device has failed; what the page holds is then unknown.
+    fn write_page(&mut self, page: usize, bytes: &[u8]) -> Result<(), ExecuteError>;
+
+    /// What computes, as far as the last bits depend on it.
+    fn identity(&self) -> String;
+
     /// The entry whose turn runs.
     fn entry(&self) -> usize;
 

@@ -293,6 +293,27 @@ events! {
     "2a97e5d3f06b4c18ae41b82d70c9f563" "{path} is damaged, and is {aside} now"
     { path = path, client_uid = client_uid, aside = aside }
 
+    /// What was computed of a session is on the disk, so that it need not be again.
+    DEBUG pages_saved(path: &str, client_uid: u32, tokens: usize, bytes: u64) by (client_uid)
+    "71c6e9a2045d4b3f9e18d7c06ab25f34" "{path}: the pages of {tokens} tokens were written, {bytes} bytes"
+    { path = path, client_uid = client_uid, tokens = tokens, bytes = bytes }
+
+    /// What was computed of a session came back from the disk.
+    DEBUG pages_restored(path: &str, client_uid: u32, tokens: usize) by (client_uid)
+    "0e5d38b7c91f4a62b4d07f3ae865c912" "{path}: the pages of {tokens} tokens came back"
+    { path = path, client_uid = client_uid, tokens = tokens }
+
+    /// What is on the disk of a session's pages does not match or is damaged: it is deleted, and the session's text is read
+    /// again.
+    WARN pages_refused(path: &str, client_uid: u32, error: &str) by (client_uid)
+    "a4f81c60d27e4953862b9fd1c37e05ab" "{path} is not used, and deleted: {error}"
+    { path = path, client_uid = client_uid, error = error }
+
+    /// The pages of a session could not be written, or not be deleted. Nothing of the session is lost.
+    WARN pages_unwritten(path: &str, client_uid: u32, error: &str) by (client_uid)
+    "c9072be4f5a8416d9d63e1a07b84f2d5" "{path} cannot be written: {error}"
+    { path = path, client_uid = client_uid, error = error }
+
     /// The model's chat template wanted too much of a conversation, or could not be run: that request was refused.
     WARN template_stopped(error: &str) by (ANY)
     "0b280442487f4707bf0dc8d4b26afc8d" "{error}"

@@ -124,6 +124,16 @@ pub struct Copied {
     pub to: usize,
 }
 
+/// A sequence that no turn changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Resting<'a> {
+    pub tokens: &'a [(u32, Family)],
+    /// Of these tokens.
+    pub pages: &'a [usize],
+    /// Differs once a turn or a rewind has changed it.
+    pub used: (u64, usize),
+}
+
 /// The sequences, and the executor's entries, of which one is active.
 #[derive(Clone, Debug)]
 pub struct Kv {
@@ -210,6 +220,12 @@ impl Kv {
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// What of past turns serves others.
+    #[must_use]
+    pub fn reuse(&self) -> Reuse {
+        self.reuse
     }
 
     /// All pages, and those of them that nobody has.
@@ -319,6 +335,32 @@ impl Kv {
             copy,
             change,
         })
+    }
+
+    /// The sequence of a conversation whose turn has ended, or `None` if it has none, or one that runs.
+    #[must_use]
+    pub fn resting(&self, owner: Owner) -> Option<Resting<'_>> {
+        let id = self.sequence_of(owner).filter(|id| !self.runs(*id))?;
+        let Sequence {
+            tokens,
+            pages,
+            used,
+            ..
+        } = self.sequences.get(&id)?;
+        Some(Resting {
+            tokens,
+            pages: &pages[..tokens.len().div_ceil(PAGE).min(pages.len())],
+            used: (*used, tokens.len()),
+        })
+    }
+
+    /// Pages that an entry has to itself hold these tokens now, in the place of what they held.
+    pub fn restore(&mut self, entry: usize, tokens: &[(u32, Family)]) -> Change {
+        if let Some(sequence) = self.at_mut(entry) {
+            sequence.tokens = tokens.to_vec();
+        }
+        self.bump();
+        Change::Restored
     }
 
     /// What the active entry holds is lost: what was to be copied there could not be.
@@ -535,12 +577,18 @@ impl Sequence {
         if self.user != user {
             return 0;
         }
-        let wanted = prompt.tokens.iter().enumerate();
-        let serves = |((token, family), (at, wanted)): &(&(u32, Family), (usize, &u32))| {
-            token == *wanted && (reuse == Reuse::Fast || *family == prompt.family(*at))
-        };
-        self.tokens.iter().zip(wanted).take_while(serves).count()
+        common_prefix(&self.tokens, prompt, reuse)
     }
+}
+
+/// How many tokens of a prompt, from the first, what was computed of others serves.
+#[must_use]
+pub fn common_prefix(held: &[(u32, Family)], prompt: Wanted<'_>, reuse: Reuse) -> usize {
+    let wanted = prompt.tokens.iter().enumerate();
+    let serves = |((token, family), (at, wanted)): &(&(u32, Family), (usize, &u32))| {
+        token == *wanted && (reuse == Reuse::Fast || *family == prompt.family(*at))
+    };
+    held.iter().zip(wanted).take_while(serves).count()
 }
 
 #[cfg(test)]

@@ -96,6 +96,7 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
     };
     engine.set_formats(formats);
     engine.set_store(sessions::open(&config)?);
+    engine.set_pages(sessions::open_pages(&config)?);
     reloader.enforce(config, &engine, &bus);
     tokio::spawn(extension::of_start(engine.clone(), stall));
     let mut thread = source.start(inbox, &reloader.config)?;
@@ -109,8 +110,11 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
         () = reloader.serve(&engine, &bus, reloads, &mut hangups) => {}
         never = bus.keep() => match never {},
     }
-    let grace = reloader.config.stop.grace;
-    stop::stop(&engine, bus, thread, grace, &mut signals).await;
+    let time = stop::Time {
+        grace: reloader.config.stop.grace,
+        pages: reloader.config.kv.stop,
+    };
+    stop::stop(&engine, bus, thread, time, &mut signals).await;
     if panics.seen() {
         return Err(Failure::Panic);
     }

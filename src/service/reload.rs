@@ -43,6 +43,7 @@ impl Reloader {
         self.watchdog.set_stall(config.watchdog.stall);
         engine.set_limits(limits(&config));
         engine.keep_sessions(config.sessions.durability, sessions::quota(&config));
+        engine.keep_pages(sessions::page_rules(&config));
         bus.configure(bus_config(&config));
         self.config = config;
     }

@@ -1,10 +1,13 @@
-//! Where sessions are kept, as the configuration says.
+//! Where sessions, and what was computed of them, are kept, as the configuration says.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::session_store::{Disk, Quota, Store};
+use crate::files::Disk;
+use crate::kv_store::{self, wears_out};
+use crate::session_store::{Quota, Store};
 
 /// The place of `sessions.directory`; nothing is written before there is a session.
 ///
@@ -23,5 +26,27 @@ pub(super) fn quota(config: &Config) -> Quota {
     Quota {
         sessions: sessions.per_user,
         bytes: sessions.mib_per_user << 20,
+    }
+}
+
+/// The place of their pages, beside them.
+///
+/// # Errors
+/// If the system gives no thread.
+pub(super) fn open_pages(config: &Config) -> io::Result<Arc<kv_store::Store>> {
+    let root = config.sessions.directory.clone();
+    kv_store::Store::open(Arc::new(Disk), root, page_rules(config)).map(Arc::new)
+}
+
+/// How much of them is kept.
+pub(super) fn page_rules(config: &Config) -> kv_store::Rules {
+    let kv = &config.kv;
+    let writes = kv.disk_writes_mib_per_day.map(|mib| mib << 20);
+    let spared = || wears_out(&config.sessions.directory, Path::new("/sys")).then_some(0);
+    kv_store::Rules {
+        bytes: kv.disk_mib << 20,
+        writes: writes.or_else(spared),
+        rest: kv.spill_after,
+        stop: kv.stop,
     }
 }

@@ -18,16 +18,25 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// The same where a failure is all there is to be read, on a machine that has other things to do.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// What a stop may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Time {
+    /// For requests that run.
+    pub(super) grace: Duration,
+    /// For pages of sessions on their way to the disk.
+    pub(super) pages: Duration,
+}
+
 /// Lets requests run for `grace`, or until a second signal, or as long as the engine does; then cancels them.
 pub(super) async fn stop(
     engine: &Handle,
     bus: Bus,
     mut thread: Thread,
-    grace: Duration,
+    Time { grace, pages }: Time,
     signals: &mut Signals,
 ) {
     // After the grace, what follows here, the journal's last events, and a little: a stop that takes longer is stuck.
-    notify::stopping(grace + CANCEL + 5 * FLUSH);
+    notify::stopping(grace + CANCEL + pages + 5 * FLUSH);
     journal::stopping(engine.status().borrow().queue_length);
     engine.begin_stop();
     tokio::select! {
@@ -44,7 +53,7 @@ pub(super) async fn stop(
     let _ = timeout(FLUSH, bus.delivered()).await;
     engine.close();
     // A load cannot be interrupted; it ends with the process.
-    let _ = timeout(FLUSH, thread.ended()).await;
+    let _ = timeout(pages + FLUSH, thread.ended()).await;
     let _ = timeout(FLUSH, bus.leave()).await;
 }
 

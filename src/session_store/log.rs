@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::entry::Entry;
 use super::error::StoreError;
-use super::files::{File, Files};
 use super::past::Past;
 use super::record::{self, Place, Rest, Unreadable};
+use crate::files::{File, Files};
 
 /// An open file of a session.
 #[derive(Debug)]

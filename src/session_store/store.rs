@@ -13,10 +13,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::commit::{Commits, Committer, Durability, SharedLog};
 use super::entry::Entry;
 use super::error::StoreError;
-use super::files::Files;
 use super::log::{DAMAGED, Found, Log, NEW, SESSION};
 use super::name::Name;
 use super::past::Past;
+use crate::files::Files;
 use crate::journal;
 use crate::model::Message;
 

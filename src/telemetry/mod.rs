@@ -53,6 +53,9 @@ pub struct Usage {
     pub prompt_tokens: u32,
     /// Of these, the tokens whose KV was still there.
     pub cached_tokens: u32,
+    /// Tokens whose KV came back from the disk.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restored: u32,
     /// Tokens generated, the end-of-turn token included.
     pub completion_tokens: u32,
     /// Microseconds from acceptance to the start of the prefill.

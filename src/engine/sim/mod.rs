@@ -117,7 +117,7 @@ fn load(inbox: &Inbox, script: &Script) {
 fn obey(control: Control, kept: &mut Kept) {
     let none = || "the scripted engine records no decode graph".to_owned();
     match control {
-        Control::Forget(session) => drop(kept.remove(&session)),
+        Control::Forget { session, .. } => drop(kept.remove(&session)),
         Control::Rewind { session, keep } => {
             if let Some(tokens) = kept.get_mut(&session) {
                 tokens.truncate(keep);
@@ -126,8 +126,8 @@ fn obey(control: Control, kept: &mut Kept) {
         Control::SetMode(_, reply) => drop(reply.send(Err(none()))),
         Control::ResetGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
         Control::DumpGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
-        // Nobody loads a model beside a script; whoever asked is told by its end.
-        Control::Replace(_) => {}
+        // Nobody loads a model beside a script, which has no pages; whoever asked is told by its end.
+        Control::Pages | Control::Replace(_) => {}
     }
 }
 

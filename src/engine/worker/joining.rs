@@ -120,6 +120,7 @@ impl Worker<'_> {
         observe::graph(self.inbox, &mut self.runner);
         entry.placed(cache_entry, cached);
         self.entries.push(entry);
+        self.begin_restore(self.entries.len() - 1);
         self.bound(self.entries.len() - 1).map(drop)
     }
 }

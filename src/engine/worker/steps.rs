@@ -12,9 +12,10 @@ use crate::kv::Family;
 use crate::tape::Ending;
 
 impl Worker<'_> {
-    /// Runs what is next of those that have joined.
-    pub(super) fn advance(&mut self) -> Result<(), RunError> {
+    /// Runs what is next of those that have joined; `more` says that there is something else to do, so that nobody rests.
+    pub(super) fn advance(&mut self, more: bool) -> Result<(), RunError> {
         let mut all = self.standings();
+        all.retain(|one| !self.is_restoring(one.id));
         if self.inbox.is_held() {
             all.retain(|one| one.priority != Priority::Background);
         }
@@ -36,7 +37,9 @@ impl Worker<'_> {
             }
             Next::Rest => {
                 self.settle()?;
-                self.inbox.rest();
+                if !more {
+                    self.inbox.rest();
+                }
                 Ok(())
             }
         }

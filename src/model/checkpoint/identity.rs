@@ -1,5 +1,6 @@
 //! Which files a model is, so that it can be told whether they were replaced. Nothing is read of them.
 
+use std::fmt;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -25,6 +26,19 @@ impl Identity {
         }
         entries.sort();
         Ok(Self(entries))
+    }
+}
+
+/// In any boot: devices are numbered anew.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(files) = self;
+        files
+            .iter()
+            .try_for_each(|(path, [_, number, bytes], [seconds, nanoseconds])| {
+                let path = path.display();
+                write!(f, "{path} {number} {bytes} {seconds}.{nanoseconds:09} ")
+            })
     }
 }
 

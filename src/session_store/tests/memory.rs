@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
-use crate::session_store::{File, Files};
+use crate::files::{File, Files};
 
 const SECTOR: usize = 512;
 
@@ -340,6 +341,23 @@ struct Open(Arc<Memory>, usize);
 impl File for Open {
     fn owner(&self) -> io::Result<u32> {
         Ok(self.0.lock().owner)
+    }
+
+    fn stat(&self) -> io::Result<(u64, SystemTime)> {
+        let length = self.0.lock().files[self.1].len();
+        Ok((length as u64, SystemTime::UNIX_EPOCH))
+    }
+
+    fn touch(&mut self) -> io::Result<()> {
+        self.0.lock().writes()
+    }
+
+    fn read_at(&mut self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = self.0.lock();
+        let at = usize::try_from(at).expect("short");
+        let held = state.files[self.1].get(at..at + out.len());
+        out.copy_from_slice(held.ok_or(ErrorKind::UnexpectedEof)?);
+        Ok(())
     }
 
     fn read(&mut self) -> io::Result<Vec<u8>> {

@@ -1,10 +1,11 @@
-//! The calls of the file system that sessions make, and no others: a test can stand in for all of them.
+//! The calls of the file system that what is kept of sessions makes, and no others: a test can stand in for all of them.
 
 use std::fmt::Debug;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Folders and the names in them.
 pub trait Files: Debug + Send + Sync {
@@ -52,11 +53,29 @@ pub trait File: Debug + Send {
     /// As the system's.
     fn owner(&self) -> io::Result<u32>;
 
+    /// Its bytes, and when it was written or touched last.
+    ///
+    /// # Errors
+    /// As the system's.
+    fn stat(&self) -> io::Result<(u64, SystemTime)>;
+
+    /// It was of use now.
+    ///
+    /// # Errors
+    /// As the system's.
+    fn touch(&mut self) -> io::Result<()>;
+
     /// All of it, from its first byte.
     ///
     /// # Errors
     /// As the system's.
     fn read(&mut self) -> io::Result<Vec<u8>>;
+
+    /// As many bytes as `out` has, from its byte `at` on.
+    ///
+    /// # Errors
+    /// As the system's, and if there are fewer.
+    fn read_at(&mut self, at: u64, out: &mut [u8]) -> io::Result<()>;
 
     /// # Errors
     /// As the system's; some of the bytes may be written.
@@ -126,10 +145,23 @@ impl File for fs::File {
         Ok(self.metadata()?.uid())
     }
 
+    fn stat(&self) -> io::Result<(u64, SystemTime)> {
+        let metadata = self.metadata()?;
+        Ok((metadata.len(), metadata.modified()?))
+    }
+
+    fn touch(&mut self) -> io::Result<()> {
+        self.set_modified(SystemTime::now())
+    }
+
     fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    fn read_at(&mut self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(out, at)
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {

@@ -1,0 +1,213 @@
+//! How a sequence lies in a file: a head of a sector, the key, the tokens, a checksum of each page, zeros up to a multiple of
+//! 4096 bytes, and the pages. Numbers are little-endian. No byte is without a checksum.
+//!
+//! A file has its name only when all of it is on the disk: one that is not whole was changed later, and is not used.
+
+use std::path::Path;
+
+use super::key::Key;
+use super::refusal::Refusal;
+use crate::files::{File, Files};
+use crate::kv::{Family, PAGE};
+
+const MAGIC: &[u8; 8] = b"GNGLpage";
+/// Of the format of files; another one is not read.
+const VERSION: u32 = 1;
+const HEAD: usize = 512;
+const ALIGNMENT: usize = 4096;
+/// Marks a token that was said; no vocabulary is as large.
+const SAID: u32 = 1 << 31;
+
+/// Tokens, and what made each.
+pub(super) type Tokens = Vec<(u32, Family)>;
+
+/// Where the parts of a file lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    key: usize,
+    tokens: usize,
+    /// Bytes of each.
+    page: usize,
+}
+
+impl Layout {
+    pub(super) fn new(key: &Key, tokens: usize, page: usize) -> Self {
+        Self {
+            key: key.bytes().len(),
+            tokens,
+            page,
+        }
+    }
+
+    pub(super) fn pages(&self) -> usize {
+        self.tokens.div_ceil(PAGE)
+    }
+
+    /// What lies between the head and the pages, filled up with zeros.
+    fn body(&self) -> usize {
+        let numbers = 4 * (self.tokens + self.pages());
+        (HEAD + self.key + numbers).next_multiple_of(ALIGNMENT) - HEAD
+    }
+
+    fn offset(&self, page: usize) -> u64 {
+        (HEAD + self.body()) as u64 + page as u64 * self.page as u64
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.offset(self.pages())
+    }
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+pub(super) struct Writing {
+    file: Box<dyn File>,
+    layout: Layout,
+    /// Of the pages that are there.
+    sums: Vec<u32>,
+}
+
+impl Writing {
+    pub(super) fn begin(files: &dyn Files, path: &Path, layout: Layout) -> std::io::Result<Self> {
+        Ok(Self {
+            file: files.open(path, true)?,
+            layout,
+            sums: Vec::with_capacity(layout.pages()),
+        })
+    }
+
+    /// The next page.
+    pub(super) fn page(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.file
+            .write(self.layout.offset(self.sums.len()), bytes)?;
+        self.sums.push(crc32fast::hash(bytes));
+        Ok(())
+    }
+
+    /// Whether all pages are there.
+    pub(super) fn is_whole(&self) -> bool {
+        self.sums.len() == self.layout.pages()
+    }
+
+    /// Writes what comes before the pages, and returns when all of it is on the disk.
+    pub(super) fn finish(mut self, key: &Key, tokens: &Tokens) -> std::io::Result<()> {
+        let mut body = key.bytes().to_vec();
+        let marked = tokens.iter().map(|(token, family)| match family {
+            Family::Prompt => *token,
+            Family::Step => *token | SAID,
+        });
+        let numbers = marked.chain(self.sums.iter().copied());
+        body.extend(numbers.flat_map(u32::to_le_bytes));
+        body.resize(self.layout.body(), 0);
+        let mut head = [0; HEAD];
+        head[..8].copy_from_slice(MAGIC);
+        let Layout { key, tokens, page } = self.layout;
+        let fields = [key, tokens, page].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        let fields = [
+            VERSION,
+            fields[0],
+            fields[1],
+            fields[2],
+            crc32fast::hash(&body),
+        ];
+        for (place, value) in head[8..].chunks_exact_mut(4).zip(fields) {
+            place.copy_from_slice(&value.to_le_bytes());
+        }
+        let sum = crc32fast::hash(&head[..HEAD - 4]);
+        head[HEAD - 4..].copy_from_slice(&sum.to_le_bytes());
+        self.file.write(HEAD as u64, &body)?;
+        self.file.write(0, &head)?;
+        self.file.sync()
+    }
+}
+
+/// A file whose tokens were read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    file: Box<dyn File>,
+    layout: Layout,
+    pub(super) tokens: Tokens,
+    sums: Vec<u32>,
+}
+
+impl Reading {
+    /// Opens a file that was made with this key.
+    pub(super) fn open(files: &dyn Files, path: &Path, key: &Key) -> Result<Self, Refusal> {
+        let mut file = files.open(path, false)?;
+        let (owner, expected) = (file.owner()?, files.user());
+        if owner != expected {
+            return Err(Refusal::Owner { owner, expected });
+        }
+        let mut head = [0; HEAD];
+        let (length, _) = file.stat()?;
+        if length < HEAD as u64 {
+            return Err(Refusal::Damaged("length"));
+        }
+        file.read_at(0, &mut head)?;
+        if &head[..8] != MAGIC || crc32fast::hash(&head[..HEAD - 4]) != number(&head[HEAD - 4..]) {
+            return Err(Refusal::Damaged("head"));
+        }
+        let [found, key_length, tokens, page, sum] =
+            std::array::from_fn(|index| number(&head[8 + 4 * index..]));
+        if found != VERSION {
+            let known = VERSION;
+            return Err(Refusal::Version { found, known });
+        }
+        let layout = Layout {
+            key: key_length as usize,
+            tokens: tokens as usize,
+            page: page as usize,
+        };
+        if length != layout.bytes() {
+            return Err(Refusal::Damaged("length"));
+        }
+        let mut body = vec![0; layout.body()];
+        file.read_at(HEAD as u64, &mut body)?;
+        if crc32fast::hash(&body) != sum {
+            return Err(Refusal::Damaged("list of tokens"));
+        }
+        let (made_with, numbers) = body.split_at(layout.key);
+        if let Some(what) = key.difference(made_with) {
+            return Err(Refusal::Key(what));
+        }
+        let mut numbers = numbers.chunks_exact(4).map(number);
+        let tokens = numbers.by_ref().take(layout.tokens).map(|marked| {
+            let said = marked & SAID != 0;
+            let family = if said { Family::Step } else { Family::Prompt };
+            (marked & !SAID, family)
+        });
+        Ok(Self {
+            tokens: tokens.collect(),
+            sums: numbers.take(layout.pages()).collect(),
+            file,
+            layout,
+        })
+    }
+
+    /// Bytes of a page.
+    pub(super) fn page_bytes(&self) -> usize {
+        self.layout.page
+    }
+
+    pub(super) fn page(&mut self, index: usize) -> Result<Vec<u8>, Refusal> {
+        let mut bytes = vec![0; self.layout.page];
+        self.file.read_at(self.layout.offset(index), &mut bytes)?;
+        if self.sums.get(index) != Some(&crc32fast::hash(&bytes)) {
+            return Err(Refusal::Page(index));
+        }
+        Ok(bytes)
+    }
+
+    /// It was of use.
+    pub(super) fn touch(&mut self) {
+        // At the worst it goes before another.
+        let _ = self.file.touch();
+    }
+}
+
+/// The number of the first four bytes.
+fn number(bytes: &[u8]) -> u32 {
+    let mut four = [0; 4];
+    four.copy_from_slice(&bytes[..4]);
+    u32::from_le_bytes(four)
+}

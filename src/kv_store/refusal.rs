@@ -1,0 +1,22 @@
+//! Why a file is not used.
+
+use std::io;
+
+/// It is deleted, and what it was of is read again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("it cannot be read: {0}")]
+    Io(#[from] io::Error),
+    #[error("it belongs to user {owner}, and gangliond runs as user {expected}")]
+    Owner { owner: u32, expected: u32 },
+    #[error("its {0} is damaged")]
+    Damaged(&'static str),
+    #[error("page {0} of it is damaged")]
+    Page(usize),
+    #[error(
+        "it was written in version {found} of the format, and this gangliond reads version {known}"
+    )]
+    Version { found: u32, known: u32 },
+    #[error("it was made with another {0}")]
+    Key(String),
+}

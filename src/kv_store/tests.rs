@@ -1,0 +1,141 @@
+//! What is kept, and for how long: places on the disk, a day's writes, deleted sessions.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Arrived, Cost, Counts, Key, Load, Place, Rules, Save, Store};
+use crate::files::Disk;
+use crate::kv::{Family, PAGE, Reuse};
+use crate::session_store::Name;
+
+const PAGE_BYTES: usize = 1 << 14;
+const WAIT: Duration = Duration::from_secs(60);
+/// For a file of one page: what comes before it takes less.
+const FILE: u64 = 3 * PAGE_BYTES as u64 / 2;
+
+fn store(root: &Path, bytes: u64, writes: Option<u64>) -> Store {
+    let rules = Rules {
+        bytes,
+        writes,
+        rest: Duration::ZERO,
+        stop: Duration::ZERO,
+    };
+    Store::open(Arc::new(Disk), root.to_owned(), rules).expect("a thread")
+}
+
+fn place(name: &str) -> Place {
+    Place {
+        user: 1,
+        name: Name::new(name).expect("a name"),
+    }
+}
+
+fn key() -> Key {
+    Key::default().with("model", "a")
+}
+
+/// Hands over a page of a session; tells whether it may be written.
+fn save(store: &Store, name: &str, used: Instant) -> bool {
+    fs::create_dir_all(place(name).folder(&store.shared.root)).expect("it is made");
+    let pages = store.save(Save {
+        place: place(name),
+        key: key(),
+        tokens: vec![(7, Family::Prompt); PAGE],
+        page_bytes: PAGE_BYTES,
+        used,
+        wake: Arc::new(|| {}),
+    });
+    let sent = pages.is_some_and(|pages| pages.send(vec![1; PAGE_BYTES]).is_ok());
+    store.flush(WAIT);
+    sent
+}
+
+/// Pages that come back.
+fn load(store: &Store, name: &str) -> usize {
+    let arrived = store.load(Load {
+        place: place(name),
+        key: key(),
+        tokens: vec![7; PAGE],
+        said: Vec::new(),
+        reuse: Reuse::Exact,
+        page_bytes: PAGE_BYTES,
+        held: 0,
+        again: Cost::default(),
+        wake: Arc::new(|| {}),
+    });
+    arrived
+        .iter()
+        .filter(|one| matches!(one, Arrived::Page(_)))
+        .count()
+}
+
+#[test]
+fn what_was_not_used_for_the_longest_time_makes_room() {
+    let root = tempfile::tempdir().unwrap();
+    let before = store(root.path(), 2 * FILE, None);
+    assert!(save(&before, "a", Instant::now()) && save(&before, "b", Instant::now()));
+    assert_eq!(load(&before, "a"), 1, "it is the younger one now");
+    before.flush(WAIT);
+    drop(before);
+    // A power cut has left this.
+    fs::write(place("c").unfinished(root.path()), "half").unwrap();
+    let store = store(root.path(), 2 * FILE, None);
+    assert!(!place("c").unfinished(root.path()).exists());
+    assert!(save(&store, "c", Instant::now()));
+    let has = ["a", "b", "c"].map(|name| store.has(&place(name)));
+    assert_eq!(has, [true, false, true]);
+    assert!(!place("b").path(root.path()).exists());
+}
+
+#[test]
+fn a_day_has_its_writes_also_after_a_restart() {
+    let root = tempfile::tempdir().unwrap();
+    assert!(save(
+        &store(root.path(), 9 * FILE, Some(FILE)),
+        "a",
+        Instant::now()
+    ));
+    let again = store(root.path(), 9 * FILE, Some(FILE));
+    assert!(!save(&again, "b", Instant::now()), "more than that day has");
+    assert!(save(
+        &store(root.path(), 9 * FILE, None),
+        "b",
+        Instant::now()
+    ));
+    assert!(!save(
+        &store(root.path(), 9 * FILE, Some(0)),
+        "c",
+        Instant::now()
+    ));
+}
+
+#[test]
+fn what_was_computed_before_its_session_was_deleted_is_not_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let store = store(root.path(), 9 * FILE, None);
+    let before = Instant::now();
+    assert!(save(&store, "a", before));
+    store.delete(&place("a"));
+    assert!(save(&store, "a", before), "nobody knew then");
+    assert!(!store.has(&place("a")));
+    assert_eq!(
+        fs::read_dir(place("a").folder(root.path()))
+            .unwrap()
+            .count(),
+        0
+    );
+    assert!(
+        save(&store, "a", Instant::now()),
+        "another session of that name"
+    );
+    assert_eq!(load(&store, "a"), 1);
+    store.flush(WAIT);
+    let Counts {
+        saved,
+        restored,
+        refused,
+    } = store.counts();
+    assert_eq!((saved, restored, refused), (2, 1, 0));
+}

@@ -1,0 +1,468 @@
+//! Sessions whose pages are evicted, written to the disk and read back, branched and taken back, by random programs: what they
+//! answer is what an engine answers that has nothing but their journal, to the last bit.
+
+mod damage;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ganglion::engine::runner::{self, Backend, KvMemory};
+use ganglion::engine::{
+    Client, Event, Handle, Limits, LoadError, Name, Opening, Options, Role, SessionId, Share,
+    State, Ticket, UserLimits, channel, worker,
+};
+use ganglion::files::Disk;
+use ganglion::kv::{PAGE, Reuse};
+use ganglion::kv_store::{Rules, Store as Pages};
+use ganglion::model::Message;
+use ganglion::sampler::Parameters;
+use ganglion::session_store::{Durability, Quota, Store};
+use ganglion::telemetry::Usage;
+
+use crate::support::tiny_gguf;
+
+/// Sequences that run each time; `GANGLION_SEQUENCES` may ask for more.
+const SEQUENCES: u64 = 24;
+const CONTEXT: usize = 512;
+/// Tokens from which on a session begins anew, so that every turn fits.
+const LONG: u32 = 330;
+/// Tokens of a session that is more than a page.
+const GROWN: u32 = 96;
+const USER: u32 = 1000;
+const OTHER: u32 = 1001;
+const SESSION: &str = "talk";
+const LIMITS: Limits = Limits {
+    requests: 64,
+    queue: 64,
+    sessions: 64,
+    prefill: Share {
+        slice: Duration::from_millis(1),
+        percent: 50,
+    },
+    grammar: ganglion::guide::Limits::USUAL,
+    user: UserLimits {
+        requests: 64,
+        sessions: 64,
+        queue_percent: 100,
+    },
+};
+/// Pages are written as soon as a turn has ended.
+const AT_ONCE: Rules = Rules {
+    bytes: 1 << 30,
+    writes: None,
+    rest: Duration::ZERO,
+    stop: Duration::from_secs(60),
+};
+const NOWHERE: Rules = Rules {
+    bytes: 0,
+    ..AT_ONCE
+};
+
+/// An engine with a tiny model, and sessions below a folder.
+struct Daemon {
+    handle: Handle,
+    pages: Arc<Pages>,
+    thread: Option<JoinHandle<Result<(), LoadError>>>,
+}
+
+impl Daemon {
+    async fn start(root: &Path, model: &Path, rules: Rules) -> Self {
+        let (handle, inbox) = channel(LIMITS);
+        let files = Arc::new(Disk);
+        let quota = Quota {
+            sessions: 64,
+            bytes: 1 << 30,
+        };
+        let store = Store::new(files.clone(), root.into(), Durability::Relaxed, quota);
+        handle.set_store(Arc::new(store.expect("a thread")));
+        let pages = Arc::new(Pages::open(files, root.into(), rules).expect("a thread"));
+        handle.set_pages(pages.clone());
+        let settings = worker::Settings {
+            model: model.to_owned(),
+            runner: runner::Settings {
+                backend: Backend::Cpu,
+                context: CONTEXT,
+                kv_memory: KvMemory::Conversations(1),
+                reuse: Reuse::Exact,
+                rows: 2,
+                threads: 1,
+                prefill_chunk: 32,
+                ..runner::Settings::default()
+            },
+        };
+        let thread = std::thread::spawn(move || worker::run(&inbox, &settings));
+        let mut status = handle.status();
+        let ready = status.wait_for(|status| status.state == State::Ready);
+        ready.await.expect("the engine lives");
+        Self {
+            handle,
+            pages,
+            thread: Some(thread),
+        }
+    }
+
+    /// An orderly stop.
+    async fn stop(&mut self) {
+        self.handle.close();
+        let thread = self.thread.take().expect("it runs");
+        let ended = tokio::task::spawn_blocking(|| thread.join());
+        let ended = ended.await.expect("it is waited for").expect("no panic");
+        ended.expect("it has served to its end");
+    }
+
+    async fn open(&self) -> SessionId {
+        let opened = self.handle.open_named(Opening {
+            client: client(USER),
+            name: Name::new(SESSION).expect("a name"),
+            persistent: None,
+            take: true,
+            messages: Vec::new(),
+            options: serde_json::Map::new(),
+        });
+        opened.await.expect("it can be opened").id
+    }
+
+    async fn say(&self, session: SessionId, said: &Said) -> Answer {
+        let options = Options::new(said.tokens, said.sampling);
+        let sent = self.handle.send(session, said.text.clone(), options);
+        hear(sent.await.expect("there is room")).await
+    }
+
+    /// Another user takes all pages of the cache.
+    async fn evict(&self) {
+        let options = Options::new(CONTEXT, Parameters::default());
+        let messages = vec![Message::new(Role::User, "hello")];
+        let generated = self.handle.generate(client(OTHER), messages, options);
+        let mut ticket = generated.await.expect("there is room");
+        // From its first word on it has them.
+        ticket.events.recv().await.expect("it ends");
+        self.handle.cancel(ticket.id);
+        hear(ticket).await;
+        self.handle.idle().await;
+    }
+
+    fn used(&self, session: SessionId) -> u32 {
+        self.handle
+            .session(session)
+            .expect("it is open")
+            .context_used
+    }
+
+    /// Returns when more was written than so many files.
+    async fn saved(&self, before: u64) {
+        let begun = Instant::now();
+        while self.pages.counts().saved <= before {
+            let counts = self.pages.counts();
+            assert!(begun.elapsed() < Duration::from_secs(60), "{counts:?}");
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
+    }
+}
+
+fn client(user: u32) -> Client {
+    Client {
+        name: format!(":1.{user}").into(),
+        user,
+    }
+}
+
+/// What a user says, and how it is to be answered.
+#[derive(Clone, Debug)]
+struct Said {
+    text: String,
+    tokens: usize,
+    sampling: Parameters,
+}
+
+impl Said {
+    fn some(random: &mut fastrand::Rng, words: std::ops::Range<usize>) -> Self {
+        let words = (0..random.usize(words)).map(|_| ["hello", "a", "robot"][random.usize(0..3)]);
+        Self {
+            text: words.collect::<Vec<_>>().join(" "),
+            tokens: random.usize(2..12),
+            sampling: Parameters {
+                temperature: [0.0, 1.0][random.usize(0..2)],
+                seed: random.u64(..),
+                logprobs: Some(2),
+                ..Parameters::default()
+            },
+        }
+    }
+}
+
+/// What was answered, and what it took.
+#[derive(Clone, Debug)]
+struct Answer {
+    text: String,
+    /// The bits of each token's, and of the most probable ones beside it.
+    logprobs: Vec<u32>,
+    usage: Usage,
+}
+
+async fn hear(mut ticket: Ticket) -> Answer {
+    let (mut text, mut logprobs) = (String::new(), Vec::new());
+    loop {
+        match ticket.events.recv().await.expect("it ends") {
+            Event::Text(more) => text += &more,
+            Event::Likelihood(told) => {
+                let best = told.best.iter().map(|one| one.logprob);
+                logprobs.extend([told.logprob].into_iter().chain(best).map(f32::to_bits));
+            }
+            Event::Reasoning(_) | Event::Call(_) => {}
+            Event::Done(outcome) => {
+                assert_eq!(outcome.error, None);
+                let usage = outcome.usage;
+                return Answer {
+                    text,
+                    logprobs,
+                    usage,
+                };
+            }
+        }
+    }
+}
+
+/// A session's folder and the model that answers there.
+struct Place {
+    root: tempfile::TempDir,
+    model: PathBuf,
+}
+
+impl Place {
+    fn new(model: &Path) -> Self {
+        Self {
+            root: tempfile::tempdir().expect("a folder"),
+            model: model.to_owned(),
+        }
+    }
+
+    async fn start(&self, rules: Rules) -> Daemon {
+        Daemon::start(self.root.path(), &self.model, rules).await
+    }
+
+    fn file(&self, end: &str) -> PathBuf {
+        let folder = self.root.path().join(USER.to_string());
+        folder.join(format!("{SESSION}.{end}"))
+    }
+
+    /// What is answered by an engine that knows only the journal.
+    async fn cold(&self, said: &Said) -> Answer {
+        let alone = Self::new(&self.model);
+        let file = alone.file("session");
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("it is made");
+        std::fs::copy(self.file("session"), file).expect("it is copied");
+        let mut daemon = alone.start(NOWHERE).await;
+        let session = daemon.open().await;
+        let answer = daemon.say(session, said).await;
+        assert_eq!((answer.usage.cached_tokens, answer.usage.restored), (0, 0));
+        daemon.stop().await;
+        answer
+    }
+}
+
+/// What happened in sequences, so that none is silent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    answers: u32,
+    evicted: u32,
+    restarted: u32,
+    restored: u32,
+    positions: u32,
+    branched: u32,
+    rewound: u32,
+}
+
+impl Counts {
+    fn add(&mut self, other: Self) {
+        self.answers += other.answers;
+        self.evicted += other.evicted;
+        self.restarted += other.restarted;
+        self.restored += other.restored;
+        self.positions += other.positions;
+        self.branched += other.branched;
+        self.rewound += other.rewound;
+    }
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Say,
+    Rewind,
+    Branch,
+    Evict,
+    Restart,
+}
+
+/// A session in the course of a sequence.
+struct Sequence {
+    place: Place,
+    daemon: Daemon,
+    session: SessionId,
+    random: fastrand::Rng,
+    counts: Counts,
+    /// Files that were written before the last turn.
+    saved: u64,
+}
+
+impl Sequence {
+    async fn begin(seed: u64, model: &Path) -> Self {
+        let place = Place::new(model);
+        let daemon = place.start(AT_ONCE).await;
+        let session = daemon.open().await;
+        Self {
+            place,
+            daemon,
+            session,
+            random: fastrand::Rng::with_seed(seed),
+            counts: Counts::default(),
+            saved: 0,
+        }
+    }
+
+    /// Says something in a session that goes on from the one that is kept, as it stands, and holds the answer against a cold one.
+    async fn say_in(&mut self, session: SessionId, words: std::ops::Range<usize>) -> Usage {
+        let said = Said::some(&mut self.random, words);
+        let cold = self.place.cold(&said).await;
+        let answer = self.daemon.say(session, &said).await;
+        assert_eq!(answer.text, cold.text, "{said:?}");
+        assert_eq!(answer.logprobs, cold.logprobs, "{said:?}");
+        self.counts.answers += 1;
+        self.counts.restored += u32::from(answer.usage.restored > 0);
+        self.counts.positions += answer.usage.restored;
+        answer.usage
+    }
+
+    async fn say(&mut self, words: std::ops::Range<usize>) -> Usage {
+        self.saved = self.daemon.pages.counts().saved;
+        self.say_in(self.session, words).await
+    }
+
+    /// Begins anew before it is too long.
+    async fn clear(&self) {
+        if self.daemon.used(self.session) > LONG {
+            let cleared = self.daemon.handle.clear_session(self.session);
+            cleared.await.expect("it is idle");
+        }
+    }
+
+    /// Has the session be longer than a page, and the last thing that happened to it a turn.
+    async fn grow(&mut self) {
+        self.clear().await;
+        self.say(8..16).await;
+        while self.daemon.used(self.session) < GROWN {
+            self.say(8..16).await;
+        }
+    }
+
+    async fn step(&mut self, step: Step) {
+        match step {
+            Step::Say => {
+                self.clear().await;
+                self.say(1..24).await;
+            }
+            Step::Rewind => {
+                let turns = self
+                    .daemon
+                    .handle
+                    .session(self.session)
+                    .expect("it is open")
+                    .turns;
+                let turns = self.random.u32(0..=turns.min(3));
+                let rewound = self.daemon.handle.rewind(self.session, turns).await;
+                rewound.expect("it has them");
+                self.counts.rewound += u32::from(turns > 0);
+            }
+            Step::Branch => {
+                self.grow().await;
+                let branch = self.daemon.handle.branch(self.session, client(USER));
+                let branch = branch.await.expect("there is room");
+                let usage = self.say_in(branch, 1..12).await;
+                self.daemon.handle.close_session(branch);
+                // Both have the page that the branch begins in, until one writes to it.
+                assert!(usage.cached_tokens > 0, "{usage:?}");
+                self.counts.branched +=
+                    u32::from(!(usage.cached_tokens as usize).is_multiple_of(PAGE));
+            }
+            Step::Evict => {
+                self.grow().await;
+                self.daemon.saved(self.saved).await;
+                self.daemon.evict().await;
+                let usage = self.say(1..12).await;
+                self.counts.evicted += 1;
+                Self::came_back(usage);
+            }
+            Step::Restart => {
+                self.grow().await;
+                self.daemon.stop().await;
+                self.daemon = self.place.start(AT_ONCE).await;
+                self.session = self.daemon.open().await;
+                let usage = self.say(1..12).await;
+                self.counts.restarted += 1;
+                Self::came_back(usage);
+            }
+        }
+    }
+
+    /// Nothing of it was in memory, and a page at least came from the disk: reading in silence is no restoring.
+    fn came_back(usage: Usage) {
+        let Usage {
+            cached_tokens,
+            restored,
+            ..
+        } = usage;
+        assert_eq!(cached_tokens, 0, "{usage:?}");
+        assert!(restored as usize >= PAGE, "{usage:?}");
+    }
+}
+
+async fn sequence(seed: u64, model: PathBuf) -> Counts {
+    let mut sequence = Sequence::begin(seed, &model).await;
+    let random = &mut sequence.random;
+    let mut steps = vec![Step::Evict, Step::Branch, Step::Branch];
+    let more = random.usize(2..5);
+    let others = [
+        Step::Say,
+        Step::Rewind,
+        Step::Rewind,
+        Step::Branch,
+        Step::Evict,
+        Step::Restart,
+    ];
+    steps.extend((0..more).map(|_| others[random.usize(0..others.len())]));
+    random.shuffle(&mut steps);
+    for step in steps {
+        sequence.step(step).await;
+    }
+    while sequence.counts.branched == 0 {
+        sequence.step(Step::Branch).await;
+    }
+    let Sequence {
+        mut daemon, counts, ..
+    } = sequence;
+    assert_eq!(daemon.pages.counts().refused, 0);
+    daemon.stop().await;
+    assert!(counts.evicted > 0 && counts.restored > 0 && counts.branched > 0);
+    counts
+}
+
+fn model(folder: &Path) -> PathBuf {
+    let path = folder.join("tiny.gguf");
+    std::fs::write(&path, tiny_gguf::with_vocabulary().file()).expect("it is written");
+    path
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_answers_as_if_it_had_never_lost_its_pages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = model(folder.path());
+    let asked = std::env::var("GANGLION_SEQUENCES");
+    let sequences = asked.map_or(SEQUENCES, |asked| asked.parse().expect("a number"));
+    let mut counts = Counts::default();
+    for seed in 0..sequences {
+        counts.add(sequence(seed, model.clone()).await);
+    }
+    println!("{sequences} sequences: {counts:?}");
+}

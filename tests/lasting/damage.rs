@@ -1,0 +1,135 @@
+//! Files of pages that something has changed, or that are of something else: none is used, and the answer is the same.
+
+use std::fs;
+
+use ganglion::kv::PAGE;
+
+use super::{AT_ONCE, Place, Said, model};
+use crate::support::tiny_gguf;
+
+/// What is done to a file, and to the model.
+type Damage = (&'static str, fn(&Place));
+
+fn change(place: &Place, change: impl FnOnce(&mut Vec<u8>)) {
+    let path = place.file("pages");
+    let mut bytes = fs::read(&path).expect("it was written");
+    change(&mut bytes);
+    fs::write(path, bytes).expect("it is changed");
+}
+
+fn flip(place: &Place, at: impl FnOnce(&[u8]) -> usize) {
+    change(place, |bytes| {
+        let at = at(bytes);
+        bytes[at] ^= 4;
+    });
+}
+
+fn number(bytes: &[u8], at: usize) -> usize {
+    let four = bytes[at..at + 4].try_into().expect("four");
+    u32::from_le_bytes(four) as usize
+}
+
+/// Where its tokens begin.
+fn tokens(bytes: &[u8]) -> usize {
+    512 + number(bytes, 12)
+}
+
+fn seal(bytes: &mut [u8]) {
+    let sum = crc32fast::hash(&bytes[..508]);
+    bytes[508..512].copy_from_slice(&sum.to_le_bytes());
+}
+
+const DAMAGES: &[Damage] = &[
+    ("the mark of files", |place| flip(place, |_| 0)),
+    ("the version", |place| flip(place, |_| 8)),
+    ("what the head leaves empty", |place| flip(place, |_| 300)),
+    ("the checksum of the head", |place| flip(place, |_| 509)),
+    ("the key", |place| flip(place, |_| 520)),
+    ("the tokens", |place| flip(place, tokens)),
+    ("the checksums of pages", |place| {
+        flip(place, |bytes| tokens(bytes) + 4 * number(bytes, 16));
+    }),
+    ("what comes before the pages", |place| flip(place, |_| 4095)),
+    ("the first page", |place| flip(place, |_| 4096)),
+    ("the last page", |place| {
+        flip(place, |bytes| bytes.len() - 1);
+    }),
+    ("its end is missing", |place| {
+        change(place, |bytes| bytes.truncate(bytes.len() - 1));
+    }),
+    ("something follows", |place| {
+        change(place, |bytes| bytes.push(0));
+    }),
+    ("all is missing", |place| change(place, Vec::clear)),
+    ("another version of the format", |place| {
+        change(place, |bytes| {
+            bytes[8] += 1;
+            seal(bytes);
+        });
+    }),
+    ("another model", |place| {
+        let other = tiny_gguf::speaking("other", 0).file();
+        fs::write(&place.model, other).expect("it is written");
+    }),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_are_damaged_or_of_something_else_are_read_again() {
+    for (what, damage) in DAMAGES {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = Place::new(&model(folder.path()));
+        let random = &mut fastrand::Rng::with_seed(7);
+        let mut daemon = place.start(AT_ONCE).await;
+        let session = daemon.open().await;
+        for _ in 0..2 {
+            daemon
+                .say(session, &Said::some(random, PAGE / 2..PAGE))
+                .await;
+        }
+        daemon.stop().await;
+
+        damage(&place);
+        let said = Said::some(random, 1..9);
+        let cold = place.cold(&said).await;
+        let mut daemon = place.start(AT_ONCE).await;
+        let session = daemon.open().await;
+        let answer = daemon.say(session, &said).await;
+        assert_eq!(answer.text, cold.text, "{what}");
+        assert_eq!(answer.logprobs, cold.logprobs, "{what}");
+        assert_eq!(daemon.pages.counts().refused, 1, "{what}");
+        // What came before the damage is whole.
+        let last = *what == "the last page";
+        assert_eq!(
+            answer.usage.restored > 0,
+            last,
+            "{what}: {:?}",
+            answer.usage
+        );
+        daemon.stop().await;
+        assert!(place.file("pages").exists(), "it is written anew");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_deleted_leaves_nothing_on_the_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = Place::new(&model(folder.path()));
+    let random = &mut fastrand::Rng::with_seed(8);
+    let mut daemon = place.start(AT_ONCE).await;
+    let session = daemon.open().await;
+    daemon
+        .say(session, &Said::some(random, PAGE / 2..PAGE))
+        .await;
+    daemon.saved(0).await;
+    assert!(place.file("pages").exists());
+    // While what follows is on its way.
+    daemon.say(session, &Said::some(random, 9..10)).await;
+    daemon.handle.let_go(session, ":1.1000");
+    let name = ganglion::engine::Name::new(super::SESSION).expect("a name");
+    let deleted = daemon.handle.delete_session(super::USER, name).await;
+    deleted.expect("nobody holds it");
+    daemon.stop().await;
+    for end in ["session", "pages", "pages-new"] {
+        assert!(!place.file(end).exists(), "{end}");
+    }
+}
