@@ -1,0 +1,220 @@
+//! What it takes to have a session again whose pages are gone: from the disk, and by reading its text again.
+//!
+//! `cargo run --release --example restored -- MODEL FOLDER [cpu|cuda] [TOKENS...]`: pages are written below the folder, whose
+//! disk is what is measured; before each restore its file is dropped from the page cache. It prints figures and judges nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ganglion::engine::runner::{self, Backend, KvMemory};
+use ganglion::engine::{
+    Client, Event, Handle, Limits, Message, Name, Opening, Options, Outcome, Role, SessionId,
+    Share, State, UserLimits, channel, worker,
+};
+use ganglion::files::Disk;
+use ganglion::kv_store::{Rules, Store as Pages};
+use ganglion::sampler::Parameters;
+use ganglion::session_store::{Durability, Quota, Store};
+
+const USER: u32 = 1000;
+const OTHER: u32 = 1001;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(model), Some(folder)) = (arguments.next(), arguments.next()) else {
+        eprintln!("restored MODEL FOLDER [cpu|cuda] [TOKENS...]");
+        std::process::exit(2);
+    };
+    let backend = match arguments.next().as_deref() {
+        Some("cuda") => Backend::Cuda,
+        _ => Backend::Cpu,
+    };
+    let lengths: Vec<usize> = arguments.filter_map(|length| length.parse().ok()).collect();
+    let lengths = if lengths.is_empty() {
+        vec![500, 4000, 16_000]
+    } else {
+        lengths
+    };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(measure(model.into(), Path::new(&folder), backend, &lengths));
+}
+
+async fn measure(model: PathBuf, folder: &Path, backend: Backend, lengths: &[usize]) {
+    let root = folder.join("restored-pages");
+    let (handle, pages) = start(model, &root, backend).await;
+    let context = handle.status().borrow().model.context as usize;
+    println!(
+        "tokens  restored  first token, ms: restored  read again   times  file, MiB  disk alone, MB/s"
+    );
+    for length in lengths {
+        if length + 64 > context {
+            println!("{length:>6}  not run: the model's context is {context}");
+            continue;
+        }
+        let name = Name::new(&format!("of-{length}")).expect("a name");
+        let session = open(&handle, &name).await;
+        let before = pages.counts().saved;
+        // A word is a token.
+        say(&handle, session, &" hello".repeat(*length)).await;
+        while pages.counts().saved == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let file = root.join(USER.to_string()).join(format!("{name}.pages"));
+        evict(&handle, context).await;
+        drop_from_page_cache(&file);
+        let restored = say(&handle, session, "a").await;
+        handle.rewind(session, 1).await.expect("it has two");
+        // What is not there cannot come back.
+        pages.flush(Duration::from_secs(600));
+        let place = ganglion::kv_store::Place {
+            user: USER,
+            name: name.clone(),
+        };
+        while pages.counts().saved < before + 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (bytes, rate) = direct(&file);
+        pages.delete(&place);
+        evict(&handle, context).await;
+        let again = say(&handle, session, "a").await;
+        #[allow(clippy::cast_precision_loss)] // for people
+        let ms = |outcome: &Outcome| outcome.usage.first_token_us as f64 / 1e3;
+        println!(
+            "{length:>6}  {:>8}  {:>25.1}  {:>10.1}  {:>6.1}  {:>9}  {rate:>16.0}",
+            restored.usage.restored,
+            ms(&restored),
+            ms(&again),
+            ms(&again) / ms(&restored),
+            bytes >> 20,
+        );
+        assert_eq!(again.usage.restored, 0, "it was deleted");
+        handle.let_go(session, ":1.1000");
+        let deleted = handle.delete_session(USER, name).await;
+        deleted.expect("nobody holds it");
+    }
+    let _ = std::fs::remove_dir_all(root);
+}
+
+async fn start(model: PathBuf, root: &Path, backend: Backend) -> (Handle, Arc<Pages>) {
+    let (handle, inbox) = channel(Limits {
+        requests: 64,
+        queue: 64,
+        sessions: 8,
+        prefill: Share::default(),
+        grammar: ganglion::guide::Limits::USUAL,
+        user: UserLimits {
+            requests: 64,
+            sessions: 8,
+            queue_percent: 100,
+        },
+    });
+    let files = Arc::new(Disk);
+    let quota = Quota {
+        sessions: 64,
+        bytes: 1 << 30,
+    };
+    let store = Store::new(files.clone(), root.into(), Durability::Turn, quota);
+    handle.set_store(Arc::new(store.expect("a thread")));
+    let rules = Rules {
+        bytes: 1 << 40,
+        writes: None,
+        rest: Duration::ZERO,
+        stop: Duration::ZERO,
+    };
+    let pages = Arc::new(Pages::open(files, root.into(), rules).expect("a thread"));
+    handle.set_pages(pages.clone());
+    let settings = worker::Settings {
+        model,
+        runner: runner::Settings {
+            backend,
+            context: 0,
+            kv_memory: KvMemory::Conversations(1),
+            ..runner::Settings::default()
+        },
+    };
+    std::thread::spawn(move || worker::run(&inbox, &settings));
+    let mut status = handle.status();
+    let loaded = status.wait_for(|status| status.state != State::Loading);
+    let state = loaded.await.expect("the engine lives").state.clone();
+    assert_eq!(state, State::Ready);
+    (handle, pages)
+}
+
+fn client(user: u32) -> Client {
+    Client {
+        name: format!(":1.{user}").into(),
+        user,
+    }
+}
+
+async fn open(handle: &Handle, name: &Name) -> SessionId {
+    let opened = handle.open_named(Opening {
+        client: client(USER),
+        name: name.clone(),
+        persistent: None,
+        take: false,
+        messages: Vec::new(),
+        options: serde_json::Map::new(),
+    });
+    opened.await.expect("it is new").id
+}
+
+async fn say(handle: &Handle, session: SessionId, text: &str) -> Outcome {
+    let options = Options::new(2, Parameters::default());
+    let sent = handle.send(session, text.into(), options);
+    let mut ticket = sent.await.expect("there is room");
+    ended(&mut ticket.events).await
+}
+
+/// Another user takes all pages.
+async fn evict(handle: &Handle, context: usize) {
+    let messages = vec![Message::new(Role::User, "hello")];
+    let options = Options::new(context, Parameters::default());
+    let generated = handle.generate(client(OTHER), messages, options);
+    let mut ticket = generated.await.expect("there is room");
+    ticket.events.recv().await.expect("it ends");
+    handle.cancel(ticket.id);
+    ended(&mut ticket.events).await;
+}
+
+async fn ended(events: &mut tokio::sync::mpsc::UnboundedReceiver<Event>) -> Outcome {
+    loop {
+        if let Event::Done(outcome) = events.recv().await.expect("it ends") {
+            assert_eq!(outcome.error, None);
+            return outcome;
+        }
+    }
+}
+
+fn dd(arguments: &[String]) {
+    let ran = Command::new("dd").args(arguments).output();
+    assert!(ran.expect("dd is there").status.success(), "{arguments:?}");
+}
+
+fn drop_from_page_cache(file: &Path) {
+    let of = format!("of={}", file.display());
+    dd(&[
+        of,
+        "oflag=nocache".into(),
+        "conv=notrunc,fdatasync".into(),
+        "count=0".into(),
+    ]);
+}
+
+/// Bytes of a file, and how many MB a second the disk gives of it where nothing else is done with them.
+fn direct(file: &Path) -> (u64, f64) {
+    let bytes = std::fs::metadata(file).expect("it is there").len();
+    let begun = Instant::now();
+    let from = format!("if={}", file.display());
+    dd(&[
+        from,
+        "of=/dev/null".into(),
+        "bs=4M".into(),
+        "iflag=direct".into(),
+    ]);
+    #[allow(clippy::cast_precision_loss)] // for people
+    let rate = bytes as f64 / begun.elapsed().as_secs_f64() / 1e6;
+    (bytes, rate)
+}
