@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ganglion::engine::runner::{self, Backend, KvMemory};
 use ganglion::engine::{
-    Client, Event, FinishReason, Handle, Limits, Options, Outcome, Priority, SessionId, Share,
-    State, Ticket, UserLimits, channel, worker,
+    Client, Event, FinishReason, Handle, Held, Limits, Message, Options, Outcome, Priority,
+    Refusal, Role, SessionId, Share, State, Ticket, UserLimits, channel, worker,
 };
 use ganglion::guide::Grammar;
 use ganglion::kv::Reuse;
@@ -32,6 +32,7 @@ const LIMITS: Limits = Limits {
         requests: 64,
         sessions: 64,
         queue_percent: 100,
+        kv_percent: 100,
     },
 };
 
@@ -384,8 +385,8 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         // Now and then the robot needs its device for something else.
         let handle = together.handle.clone();
         let holder = tokio::spawn(async move {
-            loop {
-                let hold = handle.hold("for a test".into());
+            for held in [Held::Background, Held::All].into_iter().cycle() {
+                let hold = handle.hold(held, "for a test".into());
                 tokio::time::sleep(Duration::from_millis(3)).await;
                 drop(hold);
                 tokio::time::sleep(Duration::from_millis(7)).await;
@@ -404,4 +405,67 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         assert_eq!(together.handle.live().work.of, [0; 3]);
     }
     assert!(made_way > 0, "nobody made way for another");
+}
+
+/// Beyond its share of the cache a user waits for itself, and nobody waits for it; what could never begin is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_has_its_share_of_the_cache_and_the_rest_is_for_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    // Eight pages.
+    let engine = Engine::start(folder.path(), 8, 2).await;
+    let share = |kv_percent| {
+        let user = UserLimits {
+            kv_percent,
+            ..LIMITS.user
+        };
+        engine.handle.set_limits(Limits { user, ..LIMITS });
+    };
+    let ask = |user: u32| {
+        let client = Client {
+            name: format!(":1.{user}").into(),
+            user,
+        };
+        let question = Message::new(Role::User, "hello");
+        let options = Options::new(200, Parameters::default());
+        engine.handle.generate(client, vec![question], options)
+    };
+    share(25);
+    let refused = ask(1).await;
+    assert!(
+        matches!(
+            refused,
+            Err(Refusal::UserPages {
+                user: 1,
+                share: 2,
+                percent: 25,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    share(50);
+    let hold = engine.handle.hold(Held::All, "until all wait".into());
+    let mut tickets = Vec::new();
+    for user in [1, 1, 2] {
+        tickets.push(ask(user).await.expect("it is within its share"));
+    }
+    drop(hold);
+    let ids: Vec<u64> = tickets.iter().map(|ticket| ticket.id).collect();
+    for mut ticket in tickets {
+        while !matches!(ticket.events.recv().await, Some(Event::Done(_))) {}
+    }
+    engine.handle.idle().await;
+    let told = engine.journal.take();
+    let at = |id: u64, field: &str| {
+        let of = told.iter().position(|entry| {
+            entry.get("request_id").map(String::as_str) == Some(&id.to_string())
+                && entry.contains_key(field)
+        });
+        of.expect("it is told")
+    };
+    let [began, ended] = ["slot", "finish_reason"];
+    assert!(at(ids[2], began) < at(ids[0], ended), "{told:?}");
+    assert!(at(ids[1], began) > at(ids[0], ended), "{told:?}");
 }

@@ -84,8 +84,8 @@ impl Diagnostics {
     /// Whom the engine answers, and who waits: rows (conversations of the last step), reading (whose prompt is being read),
     /// suspended (who rests for more urgent ones, where it is), realtime, normal, background (those that are answered, by
     /// priority), waiting, waiting_realtime, waiting_normal, waiting_background (those that are not yet) (u), waiting_users
-    /// (au): whose these are; holds (as): why background requests rest, by Manager.Hold; pages, pages_free (u): of the cache, 64
-    /// tokens each, and those of them that nothing is kept in.
+    /// (au): whose these are; held (s): "background" or "all", whose requests rest by Manager.Hold or HoldAll, and holds (as),
+    /// why; pages, pages_free (u): of the cache, 64 tokens each, and those of them that nothing is kept in.
     #[zbus(property(emits_changed_signal = "false"))]
     fn work(&self) -> Info {
         let engine = &self.shared.engine;

@@ -43,7 +43,7 @@ errors! {
     Timeout,
     /// The object belongs to another connection; one that is closed, or gone, is the standard UnknownObject.
     NotOwner,
-    /// This daemon, what it computes with, or the caller's connection cannot do it.
+    /// This daemon, what it computes with, or the caller cannot do it.
     NotSupported,
     /// The device or the system failed; others go on.
     EngineFailed,
@@ -67,6 +67,7 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Manager.ListSessions", &["QuotaExceeded", "EngineFailed"]),
     ("Manager.DeleteSession", &["Busy", "InvalidOption", "EngineFailed"]),
     ("Manager.Hold", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
+    ("Manager.HoldAll", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
     ("Manager.Reload", &["NotReady", "Busy", "InvalidOption", "OutOfMemory", "NotSupported", "EngineFailed"]),
     ("Session.Send", refusals!("NotOwner")),
     ("Session.Submit", refusals!("NotOwner")),
@@ -101,6 +102,7 @@ impl From<Refusal> for Error {
             Refusal::UserQueue { .. }
             | Refusal::UserRequests { .. }
             | Refusal::UserSessions { .. }
+            | Refusal::UserPages { .. }
             | Refusal::Quota { .. } => Self::QuotaExceeded(message),
             // A closed session is nobody's; its object is about to go.
             Refusal::SessionClosed => Self::NotOwner(message),

@@ -1,4 +1,4 @@
-//! `Manager.Hold`: background work rests until the caller closes a descriptor, leaves the bus, or has held it for too long.
+//! `Manager.Hold` and `HoldAll`: work rests until the caller closes a descriptor, leaves the bus, or has held it for too long.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use super::accounts::Load;
 use super::authorize::Owner;
 use super::shared::Shared;
 use super::{Error, undelivered};
+use crate::engine::Held;
 
 /// Characters of a reason that are kept.
 const REASON: usize = 200;
@@ -21,6 +22,7 @@ impl Shared {
         &self,
         owner: &Owner,
         header: &Header<'_>,
+        held: Held,
         reason: &str,
     ) -> Result<zbus::OwnedFd, Error> {
         if self.accounts.is_without_descriptors(owner.caller.name()) {
@@ -31,6 +33,16 @@ impl Shared {
             descriptors: 1,
         };
         self.accounts.room(owner, header, one).await?;
+        if held == Held::All {
+            let refused = |who| {
+                Error::NotSupported(format!(
+                    "to hold all that is asked is for {who}; Hold holds background requests"
+                ))
+            };
+            self.admit_realtime(owner.client.user)
+                .await
+                .map_err(refused)?;
+        }
         let longest = self.config().await.hold_longest;
         let refused = |error| {
             let why = format!("no pipe could be made ({error}); try again");
@@ -47,7 +59,9 @@ impl Shared {
             }
             holds.insert(owner.caller.clone(), end);
         }
-        let hold = self.engine.hold(reason.chars().take(REASON).collect());
+        let hold = self
+            .engine
+            .hold(held, reason.chars().take(REASON).collect());
         let holds = self.holds.clone();
         let caller = owner.caller.clone();
         tokio::spawn(async move {

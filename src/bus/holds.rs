@@ -1,4 +1,4 @@
-//! The holds of background work that last, each with the connection whose it is.
+//! The holds that last, each with the connection whose it is.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -6,7 +6,7 @@ use super::error;
 use super::proxy::Info;
 use crate::engine::runner::KindTime;
 use crate::engine::{
-    Commits, GraphStatus, Listed, MemoryUse, ModelInfo, Outcome, Priority, Receipt, Snapshot,
+    Commits, GraphStatus, Held, Listed, MemoryUse, ModelInfo, Outcome, Priority, Receipt, Snapshot,
     Status, Usage, Work,
 };
 use crate::telemetry::Percentiles;
@@ -57,6 +57,9 @@ pub(super) fn usage(usage: &Usage) -> Info {
         ("gigabytes_per_second", usage.gigabytes_per_second.into()),
         ("seed", usage.seed.into()),
     ]);
+    if usage.restored_tokens > 0 {
+        info.insert("restored_tokens".to_owned(), usage.restored_tokens.into());
+    }
     if usage.dropped_turns > 0 {
         info.insert("dropped_turns".to_owned(), usage.dropped_turns.into());
     }
@@ -138,7 +141,11 @@ pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>
 }
 
 /// Whom the engine answers, and who waits.
-pub(super) fn work(work: Work, waiting: &[(Priority, u32)], holds: Vec<String>) -> Info {
+pub(super) fn work(
+    work: Work,
+    waiting: &[(Priority, u32)],
+    (held, holds): (Held, Vec<String>),
+) -> Info {
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let mut users: Vec<u32> = waiting.iter().map(|(_, user)| *user).collect();
     users.sort_unstable();
@@ -149,6 +156,7 @@ pub(super) fn work(work: Work, waiting: &[(Priority, u32)], holds: Vec<String>) 
         ("pages_free", work.pages[1].into()),
         ("reading", work.reading.into()),
         ("suspended", work.suspended.into()),
+        ("held", text(held.name())),
         ("waiting", count(waiting.len()).into()),
     ]);
     let lists = [

@@ -21,15 +21,16 @@ use super::messages::Messages;
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{Error, info, messages, opening, options};
-use crate::engine::{Name, NameError, Status};
+use crate::engine::{Held, Name, NameError, Status};
 
 /// What clients may rely on; a name stays once it is here.
-const FEATURES: [&str; 22] = [
+const FEATURES: [&str; 23] = [
     "complete",
     "complete.messages",
     "deadlines",
     "decode_graph",
     "hold",
+    "hold.all",
     "priorities",
     "reasoning",
     "rows",
@@ -261,7 +262,23 @@ impl Manager {
     ) -> Result<zbus::OwnedFd, Error> {
         let owner = self.shared.caller(connection, &header).await?;
         let reason = messages::text(reason)?;
-        self.shared.hold(&owner, &header, &reason).await
+        let held = Held::Background;
+        self.shared.hold(&owner, &header, held, &reason).await
+    }
+
+    /// The same for requests of every priority: nothing is computed meanwhile, for a robot that needs its device, or its power,
+    /// for something else. For root and the members of limits.realtime_group. A connection has one hold, of either kind.
+    #[zbus(out_args("hold"))]
+    async fn hold_all(
+        &self,
+        reason: Text,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<zbus::OwnedFd, Error> {
+        let owner = self.shared.caller(connection, &header).await?;
+        let reason = messages::text(reason)?;
+        let held = Held::All;
+        self.shared.hold(&owner, &header, held, &reason).await
     }
 
     /// Reads the configuration again, and answers when all of it is in force: limits, defaults and the log level at

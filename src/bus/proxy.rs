@@ -32,6 +32,7 @@ pub trait Manager {
     fn list_sessions(&self) -> Result<HashMap<String, Info>, Error>;
     fn delete_session(&self, name: &str) -> Result<(), Error>;
     fn hold(&self, reason: &str) -> Result<OwnedFd, Error>;
+    fn hold_all(&self, reason: &str) -> Result<OwnedFd, Error>;
     fn reload(&self) -> Result<(), Error>;
 
     #[zbus(property(emits_changed_signal = "const"))]

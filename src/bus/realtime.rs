@@ -1,4 +1,4 @@
-//! Who may ask for priority realtime: root, and the members of one unix group that the configuration names.
+//! Who may ask for priority realtime, and hold all others: root, and the members of one unix group that the configuration names.
 
 use nix::unistd::{Group, Uid, User, getgrouplist};
 
@@ -13,10 +13,21 @@ impl Shared {
         client: &Client,
         priority: Priority,
     ) -> Result<(), Error> {
-        if priority != Priority::Realtime || client.user == 0 {
+        if priority != Priority::Realtime {
             return Ok(());
         }
-        let user = client.user;
+        self.admit_realtime(client.user).await.map_err(|who| {
+            Error::InvalidOption(format!(
+                "option \"priority\" is \"realtime\", which is for {who}"
+            ))
+        })
+    }
+
+    /// Whether a user may have what is realtime's; if not, who may.
+    pub(super) async fn admit_realtime(&self, user: u32) -> Result<(), String> {
+        if user == 0 {
+            return Ok(());
+        }
         let group = self.config().await.realtime_group.clone();
         let remedy = match &group {
             Some(group) => format!("user {user} is not of group {group} (limits.realtime_group)"),
@@ -28,9 +39,7 @@ impl Shared {
         if member.await.unwrap_or(false) {
             return Ok(());
         }
-        Err(Error::InvalidOption(format!(
-            "option \"priority\" is \"realtime\", which is for root and one group: {remedy}"
-        )))
+        Err(format!("root and one group: {remedy}"))
     }
 }
 

@@ -80,6 +80,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         queue.capacity: whole(1..=65_536);
         limits.requests: whole(1..=4096);
         limits.queue_percent_per_user: whole(1..=100);
+        limits.kv_percent_per_user: whole(1..=100);
         limits.sessions: whole(1..=65_536);
         limits.max_tokens: whole(1..=MOST_TOKENS);
         limits.grammar_bytes: whole(1..=1 << 24);

@@ -139,6 +139,8 @@ pub struct Limits {
     pub requests_per_user: usize,
     /// Of `queue.capacity`.
     pub queue_percent_per_user: usize,
+    /// Of the cache's pages.
+    pub kv_percent_per_user: usize,
     pub sessions: usize,
     pub sessions_per_user: usize,
     /// The most that one request may ask for.
@@ -296,6 +298,7 @@ impl Default for Limits {
             requests: 256,
             requests_per_user: 64,
             queue_percent_per_user: 75,
+            kv_percent_per_user: 100,
             sessions: 8,
             sessions_per_user: 6,
             max_tokens: 4096,

@@ -275,6 +275,7 @@ impl Handle {
             registration,
             shared: self.shared.clone(),
         };
+        turn.admit_pages()?;
         self.queue.push(turn, place)?;
         // The load may have failed since it was asked, and with it those who waited.
         if let Err(refusal) = self.accepting()

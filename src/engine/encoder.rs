@@ -28,6 +28,8 @@ pub struct Encoded {
     pub prompt: Prompt,
     /// Of its tokens, those that the model has said in this conversation.
     pub(super) said: Vec<Range<usize>>,
+    /// Of its tokens, so many had been run at the end of the turn before: what of them is not in the cache any more is read again.
+    pub(super) past: usize,
     model: u64,
     /// Where it comes from a file, which has only its tokens.
     kept: Option<Arc<Kept>>,
@@ -53,6 +55,7 @@ impl Encoded {
         Self {
             prompt: Prompt::of_tokens(tokens),
             said,
+            past: 0,
             model: NOBODYS,
             kept: Some(Arc::new(Kept {
                 messages,
@@ -153,6 +156,7 @@ impl Encoder {
         last: Option<&(Encoded, Answer)>,
         manner: Manner<'_>,
     ) -> Result<Encoded, Refusal> {
+        let ran = last;
         let kept = last.and_then(|(encoded, _)| self.recognized(encoded, messages));
         let last = last.filter(|(encoded, _)| kept.is_some() || encoded.model == self.model);
         let before =
@@ -161,6 +165,7 @@ impl Encoder {
         let said = last.map_or_else(Vec::new, |last| said(last, &prompt.tokens));
         let said = before_last(said, prompt.tokens.len());
         Ok(Encoded {
+            past: ran.map_or(0, |ran| past(ran, &prompt.tokens)),
             prompt,
             said,
             model: self.model,
@@ -255,6 +260,7 @@ impl Encoder {
         let equal = equal.take_while(|(a, b)| a == b).count();
         // One at least, so that there is something to read.
         tokens.truncate(equal.max(1));
+        prompt.past = prompt.past.min(tokens.len());
         prompt.said = before_last(prompt.said, prompt.prompt.tokens.len());
         Ok(Prepared {
             prompt,
@@ -354,20 +360,32 @@ impl Encoder {
 
 /// Which tokens of a prompt were said in the turn before, and in those before that: as far as they are there again. What is
 /// rendered anew, such as an answer without its thoughts, is read like any other text.
-fn said((encoded, answer): &(Encoded, Answer), tokens: &[u32]) -> Vec<Range<usize>> {
-    let Some(after) = tokens.strip_prefix(encoded.prompt.tokens.as_slice()) else {
-        return Vec::new();
-    };
-    let mut said = encoded.said.clone();
+fn said(last @ (encoded, _): &(Encoded, Answer), tokens: &[u32]) -> Vec<Range<usize>> {
     let first = encoded.prompt.tokens.len();
-    let again = answer
-        .tokens
-        .as_deref()
-        .filter(|tokens| after.starts_with(tokens));
-    if again.is_some() && answer.said > 0 {
-        said.push(first..first + answer.said);
+    if !tokens.starts_with(&encoded.prompt.tokens) {
+        return Vec::new();
+    }
+    let mut said = encoded.said.clone();
+    let again = said_again(last, tokens);
+    if again > 0 {
+        said.push(first..first + again);
     }
     said
+}
+
+/// How many tokens of the answer before steps have run, if a prompt has that whole turn again.
+fn said_again((encoded, answer): &(Encoded, Answer), tokens: &[u32]) -> usize {
+    let after = tokens.strip_prefix(encoded.prompt.tokens.as_slice());
+    let again = after.zip(answer.tokens.as_deref());
+    let again = again.is_some_and(|(after, answer)| after.starts_with(answer));
+    if again { answer.said } else { 0 }
+}
+
+/// How many tokens of a prompt, from the first, the turn before had run as they are to run now.
+fn past(last @ (encoded, _): &(Encoded, Answer), tokens: &[u32]) -> usize {
+    let pairs = encoded.prompt.tokens.iter().zip(tokens);
+    let read = pairs.take_while(|(before, now)| before == now).count();
+    read + said_again(last, tokens)
 }
 
 /// The same without the last of so many tokens: that one is always read, so that something is chosen after it.

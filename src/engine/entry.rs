@@ -26,6 +26,8 @@ pub(super) struct Entry {
     prompt: Vec<u32>,
     /// Tokens of the prompt that are in the cache.
     read: usize,
+    /// Tokens that were in the cache when it gave up its region to others, or that the turn before had run.
+    held: usize,
     speech: Speech,
     stops: StopStrings,
     /// What was shown, without thoughts and calls.
@@ -94,6 +96,7 @@ impl Entry {
         Self {
             stops: StopStrings::new(&turn.options.stop),
             guide: turn.guide.take(),
+            held: turn.past().min(prompt.len().saturating_sub(1)),
             turn,
             encoder,
             place: 0,
@@ -118,6 +121,7 @@ impl Entry {
         if self.answers.is_none() {
             self.usage.cached_tokens = count(cached);
         }
+        self.usage.restored_tokens += count(self.held.saturating_sub(cached));
         self.place = place;
         self.caught_up = 0;
         self.advance(cached);
@@ -134,6 +138,7 @@ impl Entry {
     /// It gives up its place, where so many tokens of it were.
     pub(super) fn leaves(&mut self, held: usize) {
         self.ran = self.ran.max(held.saturating_sub(self.prompt.len()));
+        self.held = held;
     }
 
     pub(super) fn turn(&self) -> &Turn {

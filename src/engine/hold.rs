@@ -1,9 +1,10 @@
-//! Holds: while there is one, `background` is not answered. Who has begun rests where it is, and goes on afterwards.
+//! Holds: while there is one, `background` is not answered, or nobody is. Who has begun rests where it is, and goes on
+//! afterwards.
 
 use std::sync::Arc;
 
-use super::Handle;
 use super::queue::Queue;
+use super::{Handle, Held};
 
 /// One hold; dropping it ends it.
 #[derive(Debug)]
@@ -13,20 +14,20 @@ pub struct Hold {
 }
 
 impl Handle {
-    /// Keeps `background` off the device; `reason` is for those who ask why.
+    /// Keeps requests off the device; `reason` is for those who ask why.
     #[must_use]
-    pub fn hold(&self, reason: String) -> Hold {
+    pub fn hold(&self, held: Held, reason: String) -> Hold {
         let id = self.shared.requests.id();
-        self.queue.hold(id, reason);
+        self.queue.hold(id, held, reason);
         Hold {
             queue: self.queue.clone(),
             id,
         }
     }
 
-    /// Why `background` is held; empty if it is not.
+    /// What is held, and each reason.
     #[must_use]
-    pub fn holds(&self) -> Vec<String> {
+    pub fn holds(&self) -> (Held, Vec<String>) {
         self.queue.holds()
     }
 }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::encoder::Encoder;
+use super::held::Held;
 use super::live::Live;
 use super::progress::Progress;
 use super::queue::Queue;
@@ -60,9 +61,9 @@ impl Inbox {
         self.queue.poll(may)
     }
 
-    /// Whether `background` is to rest.
-    pub(super) fn is_held(&self) -> bool {
-        self.queue.is_held()
+    /// Who is to rest.
+    pub(super) fn held(&self) -> Held {
+        self.queue.held()
     }
 
     /// Waits a little, or for something to do: all those who are there rest.

@@ -27,6 +27,8 @@ pub struct UserLimits {
     pub sessions: usize,
     /// Of the queue, in percent.
     pub queue_percent: usize,
+    /// Of the cache's pages, in percent, what its requests that run may take together.
+    pub kv_percent: usize,
 }
 
 impl Limits {
@@ -34,5 +36,11 @@ impl Limits {
     #[must_use]
     pub fn user_queue(&self) -> usize {
         (self.queue * self.user.queue_percent / 100).max(1)
+    }
+
+    /// Of so many pages, those that running requests of one user may take.
+    #[must_use]
+    pub fn user_pages(&self, pages: usize) -> usize {
+        (pages * self.user.kv_percent / 100).max(1)
     }
 }

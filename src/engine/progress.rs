@@ -118,6 +118,7 @@ mod tests {
                 requests: 1,
                 sessions: 1,
                 queue_percent: 100,
+                kv_percent: 100,
             },
         });
         let client = Client {

@@ -1,12 +1,13 @@
 //! The bounded queue of turns between many callers and the one engine thread. Users take turns: see `fair`.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::control::{Command, Control};
 use super::fair::Fair;
+use super::held::Held;
 use super::progress::Phase;
 use super::session::SessionId;
 use super::shared::Shared;
@@ -37,8 +38,8 @@ pub(super) struct Queue {
     shared: Arc<Shared>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// Whether `background` rests, for the engine thread, which asks before each step.
-    held: AtomicBool,
+    /// What is held, as a number, for the engine thread, which asks before each step.
+    held: AtomicU8,
 }
 
 #[derive(Debug, Default)]
@@ -49,8 +50,8 @@ struct Waiting {
     controls: VecDeque<Control>,
     /// Sessions of which the engine thread has taken a turn, so that it may hold something of them.
     held: HashSet<SessionId>,
-    /// Each hold of `background`, and why.
-    holds: Vec<(u64, String)>,
+    /// Each hold, what of, and why.
+    holds: Vec<(u64, Held, String)>,
     closed: bool,
     /// Nobody is left to do anything.
     abandoned: bool,
@@ -82,9 +83,10 @@ impl Waiting {
         Ok(())
     }
 
-    /// Whether `background` rests. Nobody holds up the end.
-    fn is_held(&self) -> bool {
-        !self.holds.is_empty() && !self.closed
+    /// What is held. Nobody holds up the end.
+    fn held(&self) -> Held {
+        let holds = self.holds.iter().filter(|_| !self.closed);
+        holds.map(|(_, held, _)| *held).max().unwrap_or_default()
     }
 
     /// A place of `user` is free.
@@ -102,11 +104,8 @@ impl Waiting {
         if std::mem::take(&mut self.moved) {
             return Some(Command::Control(Control::Pages));
         }
-        let held = self.is_held();
-        let may = |turn: &Turn| {
-            let rests = held && turn.options.priority == Priority::Background;
-            !rests && may(turn)
-        };
+        let held = self.held();
+        let may = |turn: &Turn| !held.rests(turn.options.priority) && may(turn);
         let turns = &mut self.turns;
         let turn = Priority::ALL.into_iter().find_map(|priority| {
             turns.take(|turn| turn.options.priority == priority && may(turn))
@@ -122,7 +121,7 @@ impl Queue {
             shared,
             waiting: Mutex::default(),
             changed: Condvar::new(),
-            held: AtomicBool::new(false),
+            held: AtomicU8::default(),
         }
     }
 
@@ -269,28 +268,33 @@ impl Queue {
         }
     }
 
-    pub(super) fn hold(&self, id: u64, reason: String) {
+    pub(super) fn hold(&self, id: u64, held: Held, reason: String) {
         let mut waiting = self.lock();
-        waiting.holds.push((id, reason));
-        self.held.store(waiting.is_held(), Ordering::Release);
+        waiting.holds.push((id, held, reason));
+        self.note_held(&waiting);
     }
 
     pub(super) fn release(&self, id: u64) {
         let mut waiting = self.lock();
-        waiting.holds.retain(|(hold, _)| *hold != id);
-        self.held.store(waiting.is_held(), Ordering::Release);
+        waiting.holds.retain(|(hold, ..)| *hold != id);
+        self.note_held(&waiting);
         drop(waiting);
         self.changed.notify_all();
     }
 
-    pub(super) fn holds(&self) -> Vec<String> {
+    pub(super) fn holds(&self) -> (Held, Vec<String>) {
         let waiting = self.lock();
         let reasons = waiting.holds.iter();
-        reasons.map(|(_, reason)| reason.clone()).collect()
+        let reasons = reasons.map(|(.., reason)| reason.clone()).collect();
+        (waiting.held(), reasons)
     }
 
-    pub(super) fn is_held(&self) -> bool {
-        self.held.load(Ordering::Acquire)
+    fn note_held(&self, waiting: &Waiting) {
+        self.held.store(waiting.held() as u8, Ordering::Release);
+    }
+
+    pub(super) fn held(&self) -> Held {
+        Held::of(self.held.load(Ordering::Acquire))
     }
 
     /// Waits for a change, or a little: whoever rests may be cancelled without one.
@@ -306,7 +310,7 @@ impl Queue {
     pub(super) fn close(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;
-        self.held.store(waiting.is_held(), Ordering::Release);
+        self.note_held(&waiting);
         drop(waiting);
         self.changed.notify_all();
     }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::engine_error::EngineError;
 use super::{Message, Role};
 use crate::guide::{Grammar, GrammarError, GuideError};
+use crate::kv::PAGE;
 use crate::model::Call;
 use crate::sampler::Parameters;
 use crate::telemetry::{FinishReason, Usage};
@@ -192,6 +193,16 @@ pub enum Refusal {
         "user {user} has {sessions} open sessions already; close one, or raise limits.sessions_per_user"
     )]
     UserSessions { user: u32, sessions: usize },
+    #[error(
+        "the prompt and its answer may take {pages} pages of the cache, {PAGE} tokens each, and user {user} may have {share} of \
+         them; ask for fewer max_tokens, shorten the prompt, or raise limits.kv_percent_per_user ({percent}) or kv.memory_mib"
+    )]
+    UserPages {
+        user: u32,
+        pages: usize,
+        share: usize,
+        percent: usize,
+    },
     #[error("the session is closed")]
     SessionClosed,
     #[error(
@@ -255,6 +266,7 @@ impl Refusal {
             Self::UserRequests { .. } => Some(Limit::OfUser("limits.requests_per_user")),
             Self::TooManySessions(_) => Some(Limit::OfAll("limits.sessions")),
             Self::UserSessions { .. } => Some(Limit::OfUser("limits.sessions_per_user")),
+            Self::UserPages { .. } => Some(Limit::OfUser("limits.kv_percent_per_user")),
             Self::ContextFull { .. } | Self::PromptBytes { .. } => {
                 Some(Limit::OfUser("kv.context"))
             }

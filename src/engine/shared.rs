@@ -128,6 +128,12 @@ impl Shared {
         }
     }
 
+    /// Pages of the cache, of which a script has none, and tokens of a conversation.
+    pub(super) fn cache(&self) -> (usize, usize) {
+        let status = self.status.borrow();
+        (status.model.pages as usize, status.model.context as usize)
+    }
+
     /// Why the queue is closed: what everyone was told, or else its engine has ended by itself.
     pub(super) fn closed(&self) -> Refusal {
         let ended = || Refusal::NotReady("the engine has ended; the service restarts it".into());

@@ -35,6 +35,8 @@ pub struct ModelInfo {
     pub vocabulary: u32,
     /// Tokens that one session can hold.
     pub context: u32,
+    /// Pages of the cache; a script has none.
+    pub pages: u32,
     /// What the cache is made of, as kv.type calls it; of a script nothing.
     pub kv_type: &'static str,
     /// Bytes of the weights as stored.

@@ -16,6 +16,7 @@ use super::{Answer, Client, Event, FinishReason, Message, Options, Outcome, Read
 use super::{Likelihood, Refusal, RequestError, Usage};
 use crate::guide::Guide;
 use crate::journal;
+use crate::kv::PAGE;
 use crate::telemetry::Receipt;
 use crate::tools::{Piece, Writing};
 
@@ -92,6 +93,11 @@ impl Turn {
         Ok(self.prompt.insert(own).prompt.tokens.clone())
     }
 
+    /// How many tokens of its prompt the turn before it had run.
+    pub(super) fn past(&self) -> usize {
+        self.prompt.as_ref().map_or(0, |encoded| encoded.past)
+    }
+
     /// Positions of the cache that it may need: its prompt's and its answer's, of at most so many.
     pub(super) fn positions(&self, context: usize) -> usize {
         let prompt = self
@@ -101,6 +107,31 @@ impl Turn {
         // What is not encoded yet may be as long as any.
         prompt.map_or(context, |prompt| {
             prompt.saturating_add(self.options.max_tokens).min(context)
+        })
+    }
+
+    /// The same in pages.
+    pub(super) fn pages(&self, context: usize) -> usize {
+        self.positions(context).div_ceil(PAGE)
+    }
+
+    /// Refuses it if it could never begin within its user's share of the cache; how long one is that is not encoded yet is asked
+    /// again when it is.
+    pub(super) fn admit_pages(&self) -> Result<(), Refusal> {
+        let (all, context) = self.shared.cache();
+        if all == 0 || self.prompt.is_none() {
+            return Ok(());
+        }
+        let limits = *self.shared.limits();
+        let (pages, share) = (self.pages(context), limits.user_pages(all));
+        if pages <= share {
+            return Ok(());
+        }
+        Err(Refusal::UserPages {
+            user: self.client.user,
+            pages,
+            share,
+            percent: limits.user.kv_percent,
         })
     }
 

@@ -166,6 +166,7 @@ fn limits(config: &Config) -> engine::Limits {
             requests: limits.requests_per_user,
             sessions: limits.sessions_per_user,
             queue_percent: limits.queue_percent_per_user,
+            kv_percent: limits.kv_percent_per_user,
         },
     }
 }

@@ -56,6 +56,10 @@ pub struct Usage {
     /// Tokens whose KV came back from the disk.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restored: u32,
+    /// Tokens that had been in the cache and were read again: of the session, as others had needed its pages or a file was all
+    /// that was left of it, or of this request, which had to make way for others.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restored_tokens: u32,
     /// Tokens generated, the end-of-turn token included.
     pub completion_tokens: u32,
     /// Microseconds from acceptance to the start of the prefill.
@@ -91,6 +95,7 @@ impl std::fmt::Display for Receipt {
         let Usage {
             prompt_tokens,
             cached_tokens,
+            restored_tokens,
             completion_tokens,
             first_token_us,
             tokens_per_second,
@@ -99,11 +104,17 @@ impl std::fmt::Display for Receipt {
         } = self.usage;
         #[allow(clippy::cast_precision_loss)] // microseconds of a request fit an f64
         let first_ms = first_token_us as f64 / 1e3;
+        let reason = self.reason.name();
         write!(
             f,
-            "{completion_tokens} tokens ({}), prompt {prompt_tokens} ({cached_tokens} cached), first token {first_ms:.0} ms, \
-             {tokens_per_second:.1} tokens/s, {gigabytes_per_second:.2} GB/s",
-            self.reason.name()
+            "{completion_tokens} tokens ({reason}), prompt {prompt_tokens} ({cached_tokens} cached"
+        )?;
+        if restored_tokens > 0 {
+            write!(f, ", {restored_tokens} read again")?;
+        }
+        write!(
+            f,
+            "), first token {first_ms:.0} ms, {tokens_per_second:.1} tokens/s, {gigabytes_per_second:.2} GB/s"
         )
     }
 }

@@ -17,6 +17,7 @@ pub(crate) async fn start(model: PathBuf, backend: Backend) -> Handle {
             requests: 64,
             sessions: 8,
             queue_percent: 100,
+            kv_percent: 100,
         },
     });
     let settings = worker::Settings {

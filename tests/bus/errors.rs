@@ -18,7 +18,7 @@ use crate::tools::TOOLS;
 
 /// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only one who does not
 /// read: `turns.rs` has that.
-const ELSEWHERE: [(&str, &str); 15] = [
+const ELSEWHERE: [(&str, &str); 16] = [
     // What only a disk can: `tests/service/named_sessions.rs` has these.
     ("Manager.DeleteSession", "EngineFailed"),
     ("Manager.ListSessions", "EngineFailed"),
@@ -30,6 +30,7 @@ const ELSEWHERE: [(&str, &str); 15] = [
     ("Session.Prewarm", "QuotaExceeded"),
     ("Session.Rewind", "EngineFailed"),
     ("Manager.Hold", "QuotaExceeded"),
+    ("Manager.HoldAll", "QuotaExceeded"),
     ("Manager.Reload", "EngineFailed"),
     ("Manager.Reload", "InvalidOption"),
     ("Manager.Reload", "OutOfMemory"),
@@ -210,9 +211,13 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
 
     let held = client.manager.hold(&long).await;
     seen.saw("Manager.Hold", held, "InvalidMessages");
+    let held = client.manager.hold_all(&long).await;
+    seen.saw("Manager.HoldAll", held, "InvalidMessages");
     let _held = client.manager.hold("it is needed").await.unwrap();
     let held = client.manager.hold("twice").await;
     seen.saw("Manager.Hold", held, "Busy");
+    let held = client.manager.hold_all("thrice").await;
+    seen.saw("Manager.HoldAll", held, "Busy");
 
     refused_to_connections_without_descriptors(seen, &daemon).await;
 
@@ -247,6 +252,8 @@ async fn refused_to_connections_without_descriptors(seen: &mut Seen, daemon: &Da
     );
     let held = plain.manager.hold("a").await;
     seen.saw("Manager.Hold", held, "NotSupported");
+    let held = plain.manager.hold_all("a").await;
+    seen.saw("Manager.HoldAll", held, "NotSupported");
 }
 
 async fn refused_while_one_is_answered(seen: &mut Seen) {

@@ -93,6 +93,8 @@ fn powers(address: &str, caller: &Identity) -> [bool; 3] {
             ([MANAGER, "Complete"], vec!["sa{sv}", "hello", "0"]),
             ([MANAGER, "Generate"], vec!["a(sa{sv})a{sv}", "0", "0"]),
             ([MANAGER, "OpenSession"], vec!["a{sv}", "0"]),
+            // Who of these may is for the daemon to say.
+            ([MANAGER, "HoldAll"], vec!["s", "no"]),
             (["org.ganglion.Llm1.Session", "Close"], vec![]),
             (["org.ganglion.Llm1.Request", "Cancel"], vec![]),
         ]),

@@ -17,6 +17,7 @@ fn user(requests: usize, sessions: usize, queue_percent: usize) -> Limits {
             requests,
             sessions,
             queue_percent,
+            kv_percent: 100,
         },
         ..LIMITS
     }

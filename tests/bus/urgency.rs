@@ -169,6 +169,11 @@ async fn realtime_is_for_a_group_and_turns_are_as_urgent_as_their_session() {
             panic!("{refused:?}");
         };
         assert!(why.contains("limits.realtime_group"), "{why}");
+        let refused = client.manager.hold_all("it may not").await;
+        let Err(Error::NotSupported(why)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(why.contains("limits.realtime_group"), "{why}");
     }
 }
 
@@ -200,6 +205,27 @@ async fn background_waits_while_it_is_held() {
         }
         assert_eq!(Reader::new(stream).answer().await.text, "sim: later");
     }
+}
+
+/// Whatever its priority; and the engine is idle meanwhile, as the watchdog sees it.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_answered_while_all_is_held() {
+    let daemon = start("tokens=2").await;
+    let (client, another) = (daemon.client().await, daemon.client().await);
+    let held = another
+        .manager
+        .hold_all("the battery is low")
+        .await
+        .unwrap();
+    let (_, stream) = ask(&client, "urgent", of("realtime")).await.unwrap();
+    // The engine thread is idle, and has had time to take it.
+    until(async || daemon.engine.progress().pulse().idle).await;
+    let told = work(&client).await;
+    assert_eq!(*told["held"], Variant::from("all"));
+    assert_eq!(*told["waiting_realtime"], Variant::U32(1));
+    drop(held);
+    assert_eq!(Reader::new(stream).answer().await.text, "sim: urgent");
+    until(async || *work(&client).await["held"] == Variant::from("")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

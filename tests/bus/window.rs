@@ -166,6 +166,14 @@ async fn conversations_keep_their_pages_and_the_graph_tells_of_it() {
         lost[2].usage.cached_tokens < lost[0].usage.prompt_tokens,
         "{lost:?}"
     );
+    // Of what it had computed, the last token that it chose was not run.
+    let computed = lost[0].usage.prompt_tokens + lost[0].usage.completion_tokens - 1;
+    let restored = computed - lost[2].usage.cached_tokens;
+    assert_eq!(lost[2].usage.restored_tokens, restored, "{lost:?}");
+    assert!(
+        kept.iter().all(|answer| answer.usage.restored_tokens == 0),
+        "{kept:?}"
+    );
     assert_eq!(
         kept.map(|answer| answer.text),
         lost.map(|answer| answer.text)

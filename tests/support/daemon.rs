@@ -32,6 +32,7 @@ pub(crate) const LIMITS: Limits = Limits {
         requests: 256,
         sessions: 4,
         queue_percent: 100,
+        kv_percent: 100,
     },
 };
 

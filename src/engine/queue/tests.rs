@@ -19,6 +19,7 @@ fn engine() -> (Handle, Inbox) {
         requests: 8,
         sessions: 4,
         queue_percent: 100,
+        kv_percent: 100,
     };
     channel(Limits {
         prefill: Share::default(),
@@ -235,6 +236,7 @@ async fn prompts_that_wait_to_be_encoded_are_bounded() {
     let limits = Limits {
         user: UserLimits {
             queue_percent: 50,
+            kv_percent: 100,
             ..engine.limits().user
         },
         ..engine.limits()
@@ -308,12 +310,38 @@ async fn who_looks_at_the_queue_holds_up_no_step() {
         .open_session(CLIENT(), Vec::new())
         .expect("there is room");
     let _ticket = send(&engine, session).await;
-    let hold = engine.hold("a test".into());
+    let hold = engine.hold(Held::Background, "a test".into());
     {
         let _looks = engine.queue.lock();
         assert!(inbox.poll(|_| true).is_none(), "it would have waited");
-        assert!(inbox.is_held());
+        assert_eq!(inbox.held(), Held::Background);
     }
     drop(hold);
-    assert!(!inbox.is_held() && inbox.poll(|_| true).is_some());
+    assert!(inbox.held() == Held::Nothing && inbox.poll(|_| true).is_some());
+}
+
+/// A hold of all keeps the most urgent waiting too, whatever else is held and let go meanwhile; the end it does not hold up.
+#[tokio::test]
+async fn a_hold_of_all_outlasts_one_of_background_and_not_the_end() {
+    let (engine, inbox) = engine();
+    let _ready = inbox.ready(Codec::Words, 4096);
+    let session = engine
+        .open_session(CLIENT(), Vec::new())
+        .expect("there is room");
+    let options = Options {
+        priority: Priority::Realtime,
+        ..options()
+    };
+    let _ticket = engine.send(session, "hello".into(), options).await.unwrap();
+    let background = engine.hold(Held::Background, "one".into());
+    let all = engine.hold(Held::All, "other".into());
+    drop(background);
+    assert_eq!(engine.holds(), (Held::All, vec!["other".to_owned()]));
+    assert!(inbox.poll(|_| true).is_none());
+    drop(all);
+    let all = engine.hold(Held::All, "again".into());
+    engine.close();
+    assert_eq!(inbox.held(), Held::Nothing);
+    assert!(inbox.poll(|_| true).is_some());
+    drop(all);
 }

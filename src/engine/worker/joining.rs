@@ -15,20 +15,35 @@ impl Worker<'_> {
         if self.replacement.is_some() {
             return None;
         }
-        let context = self.runner.context();
-        let room = |leaving: &[u64]| self.has_room(turn.positions(context), leaving);
+        let room = |leaving: &[u64]| self.has_room(turn, leaving);
         let priority = turn.options.priority;
         schedule::joins(all, self.runner.rows(), priority, room)
     }
 
-    /// Whether there are pages for so many positions if some of those that have joined gave theirs up.
-    fn has_room(&self, positions: usize, leaving: &[u64]) -> bool {
-        let leaving = self
+    /// Whether there are pages for a turn if some of those that have joined gave theirs up.
+    fn has_room(&self, turn: &Turn, leaving: &[u64]) -> bool {
+        let (stay, leave) = self
             .entries
             .iter()
-            .filter(|entry| leaving.contains(&entry.id()));
-        let leaving: Vec<_> = leaving.map(Entry::place).collect();
-        self.runner.has_room(positions, &leaving)
+            .partition::<Vec<_>, _>(|entry| !leaving.contains(&entry.id()));
+        let leaving: Vec<_> = leave.into_iter().map(Entry::place).collect();
+        let positions = turn.positions(self.runner.context());
+        self.is_within_share(turn, &stay) && self.runner.has_room(positions, &leaving)
+    }
+
+    /// Whether a turn's user has no more of the cache with it than one may, beside the others that run. Whoever is urgent is asked
+    /// nothing, nor is who has nothing yet.
+    fn is_within_share(&self, turn: &Turn, others: &[&Entry]) -> bool {
+        let context = self.runner.context();
+        let of_user = others
+            .iter()
+            .filter(|one| one.turn().client.user == turn.client.user);
+        let theirs: usize = of_user.map(|one| one.turn().pages(context)).sum();
+        let (pages, _) = self.runner.pages();
+        let share = self.inbox.limits().user_pages(pages);
+        turn.options.priority == Priority::Realtime
+            || theirs == 0
+            || theirs + turn.pages(context) <= share
     }
 
     /// Begins a turn beside the others. Only a device that is lost is an error.
@@ -44,6 +59,11 @@ impl Worker<'_> {
                 return Ok(());
             }
         };
+        // The model may have come after it, or the limit.
+        if let Err(refusal) = turn.admit_pages() {
+            turn.fail(RequestError::Refused(refusal), Usage::default());
+            return Ok(());
+        }
         let Some(decoder) = self.encoder.decoder() else {
             turn.fail(EngineError::NoVocabulary.into(), Usage::default());
             return Ok(());
@@ -79,10 +99,9 @@ impl Worker<'_> {
         let Some(first) = self.displaced.first() else {
             return Ok(false);
         };
-        let positions = first.turn().positions(self.runner.context());
-        let room = |leaving: &[u64]| self.has_room(positions, leaving);
+        let room = |leaving: &[u64]| self.has_room(first.turn(), leaving);
         let (all, priority) = (self.standings(), first.standing().priority);
-        let held = priority == Priority::Background && self.inbox.is_held();
+        let held = self.inbox.held().rests(priority);
         let joins = schedule::joins(&all, self.runner.rows(), priority, room);
         if held || joins != Some(Joins::Beside) {
             return Ok(false);

@@ -16,9 +16,8 @@ impl Worker<'_> {
     pub(super) fn advance(&mut self, more: bool) -> Result<(), RunError> {
         let mut all = self.standings();
         all.retain(|one| !self.is_restoring(one.id));
-        if self.inbox.is_held() {
-            all.retain(|one| one.priority != Priority::Background);
-        }
+        let held = self.inbox.held();
+        all.retain(|one| !held.rests(one.priority));
         let next = schedule::next(&all, self.runner.rows(), self.slices.owed());
         let rows = if let Next::Step(ids) = &next {
             ids.len()
