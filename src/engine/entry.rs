@@ -26,7 +26,7 @@ pub(super) struct Entry {
     prompt: Vec<u32>,
     /// Tokens of the prompt that are in the cache.
     read: usize,
-    /// Tokens that were in the cache when it gave up its region to others, or that the turn before had run.
+    /// Tokens that were in the cache when it gave up its place to others, or that the turn before had run.
     held: usize,
     speech: Speech,
     stops: StopStrings,

@@ -221,6 +221,8 @@ impl Runner {
         parameters: Parameters,
         positions: usize,
     ) -> Result<usize, RunError> {
+        // Nobody takes their tokens any more, and `seat` waits for their end before a page has another conversation's.
+        self.kv.launched(&[]);
         let begun = self.kv.begin(owner, user, prompt, positions);
         let kv::Turn {
             entry,
@@ -280,12 +282,30 @@ impl Runner {
         if tokens.is_empty() {
             return Ok(());
         }
+        self.seated(&[self.kv.active()])?;
         let rows = self.padded(tokens.len(), ending);
         self.prompt_tape(rows, ending)?;
         let tape = &self.prompts[&(rows, ending)];
-        self.executor.run(tape, tokens)?;
+        let ran = self.executor.run(tape, tokens);
+        // The tokens of steps that were ahead are nobody's now.
+        self.stepped(&[]);
+        ran?;
         self.kv.extend(tokens);
         Ok(())
+    }
+
+    /// What is about to run writes to the pages of these entries, which must be theirs.
+    fn seated(&self, entries: &[usize]) -> Result<(), RunError> {
+        match entries.iter().find(|entry| !self.kv.is_seated(**entry)) {
+            Some(entry) => Err(RunError::Unseated { entry: *entry }),
+            None => Ok(()),
+        }
+    }
+
+    /// A step of these entries has run, and the one after it may have been launched.
+    fn stepped(&mut self, entries: &[usize]) {
+        let ahead = self.executor.is_ahead();
+        self.kv.launched(if ahead { entries } else { &[] });
     }
 
     /// The token that was chosen last, which the next `step` will run.
@@ -307,9 +327,11 @@ impl Runner {
     /// # Errors
     /// As `Executor::run`; the cache then holds what it held before.
     pub fn step(&mut self, more: bool) -> Result<u32, RunError> {
-        let token = self.executor.state().token;
+        let (token, entry) = (self.executor.state().token, self.kv.active());
+        self.seated(&[entry])?;
         self.executor.step(&self.step, more)?;
         self.kv.push(token);
+        self.stepped(&[entry]);
         Ok(self.executor.state().token)
     }
 

@@ -106,6 +106,8 @@ impl Worker<'_> {
             }
             let more = self.look_after_pages()?;
             let command = if self.is_alone() {
+                // Whoever comes next may need the pages of who has just left.
+                self.settle()?;
                 self.show(&[], 0);
                 match self.inbox.next_by(self.saving_due()) {
                     Some(command) => Some(command),

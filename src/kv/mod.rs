@@ -7,6 +7,10 @@
 //! written to it (vLLM: Kwon et al. 2023). Steps and prompts are computed by two families of kernels whose last bits differ: a
 //! sequence that is to be exact shares only what its own family would have made.
 //!
+//! Steps are launched before the tokens of those before them have been taken, so a conversation may have ended while a step
+//! is yet to write to its pages. These are in quarantine: nobody else gets a page of an entry that a step is of, whatever
+//! becomes of its turn, until the steps are over (`Kv::launched`).
+//!
 //! What was computed for one user never serves another, nor is it looked at: how much of a prompt is held already is told
 //! and can be timed, and would tell what others have asked.
 
@@ -157,6 +161,16 @@ struct Seat {
     sequence: Option<u64>,
     /// A turn runs there, which must not lose its pages.
     pinned: bool,
+    /// A step that was launched may still write to its pages.
+    launched: bool,
+    /// Pages that its turn began with.
+    given: usize,
+}
+
+impl Seat {
+    fn keeps_pages(self) -> bool {
+        self.pinned || self.launched
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -238,7 +252,7 @@ impl Kv {
     /// pages, once those that no turn needs have been given up.
     #[must_use]
     pub fn has_room(&self, positions: usize, leaving: &[usize]) -> bool {
-        let stays = |entry: usize| self.entries[entry].pinned && !leaving.contains(&entry);
+        let stays = |entry: usize| self.entries[entry].keeps_pages() && !leaving.contains(&entry);
         // It is asked before each step while somebody waits.
         let (mut seats, mut pages, mut held) = (0, 0, vec![false; self.pool.len()]);
         for entry in (0..self.entries.len()).filter(|entry| stays(*entry)) {
@@ -255,12 +269,43 @@ impl Kv {
         self.entries[entry].pinned = true;
     }
 
-    /// The turn of an entry has ended: the pages that it did not need are free, and its tokens serve what begins alike.
+    /// The turn of an entry has ended: the pages that it did not need are free, once no step may write to them any more, and
+    /// its tokens serve what begins alike.
     pub fn unpin(&mut self, entry: usize) {
         self.entries[entry].pinned = false;
-        if let Some(id) = self.entries[entry].sequence {
+        self.leave_spare(entry);
+    }
+
+    /// Steps of these entries, and of no others, are launched whose tokens have not been taken: their pages are in quarantine.
+    pub fn launched(&mut self, entries: &[usize]) {
+        for entry in 0..self.entries.len() {
+            let is = entries.contains(&entry);
+            let was = std::mem::replace(&mut self.entries[entry].launched, is);
+            if was && !is {
+                self.leave_spare(entry);
+            }
+        }
+    }
+
+    /// Gives back the pages beyond the tokens of an entry whose turn has ended.
+    fn leave_spare(&mut self, entry: usize) {
+        let seat = self.entries[entry];
+        if let Some(id) = seat.sequence.filter(|_| !seat.keeps_pages()) {
             self.trim(id);
         }
+    }
+
+    /// Whether an entry has the pages that its turn began with: one that is not pinned loses them when others need them. Before
+    /// the first turn no page is anybody's.
+    #[must_use]
+    pub fn is_seated(&self, entry: usize) -> bool {
+        let Some(seat) = self.entries.get(entry) else {
+            return false;
+        };
+        self.turns == 0
+            || self
+                .at(entry)
+                .is_some_and(|sequence| sequence.pages.len() >= seat.given)
     }
 
     /// Another of the turns that run goes on.
@@ -285,6 +330,9 @@ impl Kv {
             return None;
         }
         let own = owner.and_then(|owner| self.sequence_of(owner));
+        if own.is_some_and(|own| self.is_launched(own)) {
+            return None;
+        }
         let shared =
             |sequence: &Sequence| sequence.common_prefix(user, prompt, self.reuse).min(most);
         let rank =
@@ -327,6 +375,7 @@ impl Kv {
         sequence.tokens = held;
         (sequence.owner, sequence.user, sequence.used) = (owner, user, self.turns);
         self.entries[entry].sequence = Some(id);
+        self.entries[entry].given = positions.div_ceil(PAGE);
         self.active = entry;
         self.bump();
         Some(Turn {
@@ -450,7 +499,12 @@ impl Kv {
 
     fn runs(&self, id: u64) -> bool {
         let mut seats = self.entries.iter();
-        seats.any(|seat| seat.pinned && seat.sequence == Some(id))
+        seats.any(|seat| seat.keeps_pages() && seat.sequence == Some(id))
+    }
+
+    fn is_launched(&self, id: u64) -> bool {
+        let mut seats = self.entries.iter();
+        seats.any(|seat| seat.launched && seat.sequence == Some(id))
     }
 
     /// Whether a prompt that shares so much goes on from the end of a sequence that is nobody's any more.
@@ -520,7 +574,7 @@ impl Kv {
                 .map(|one| one.used);
             (sequence != Some(id), used)
         };
-        let free = (0..self.entries.len()).filter(|entry| !self.entries[*entry].pinned);
+        let free = (0..self.entries.len()).filter(|entry| !self.entries[*entry].keeps_pages());
         free.min_by_key(rank)
     }
 

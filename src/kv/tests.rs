@@ -242,6 +242,126 @@ fn what_is_kept_is_there_and_nobody_elses() {
     );
 }
 
+/// A device that runs steps late: each writes to the page that its entry's table had for it when it was launched.
+struct Late {
+    held: Held,
+    /// Entry, page, and all tokens of the conversation with the one that is written.
+    ahead: Vec<(usize, usize, Vec<u32>)>,
+}
+
+impl Late {
+    /// Launches a step of some of those that run, and tells of it what is to be told.
+    fn launch(&mut self, kv: &mut Kv, running: &BTreeMap<usize, Vec<u32>>, tells: bool) {
+        for (entry, said) in running {
+            let mut tokens = said.clone();
+            tokens.push(7);
+            let page = kv.pages_of(*entry).get(said.len() / PAGE);
+            self.ahead.extend(page.map(|page| (*entry, *page, tokens)));
+        }
+        let entries: Vec<_> = self.ahead.iter().map(|(entry, ..)| *entry).collect();
+        if tells {
+            kv.launched(&entries);
+        }
+    }
+
+    /// The step ends, and its tokens are taken: also those of conversations that have ended.
+    fn land(&mut self, kv: &mut Kv, running: &mut BTreeMap<usize, Vec<u32>>) {
+        for (entry, page, tokens) in self.ahead.drain(..) {
+            let at = tokens.len() - 1;
+            self.held.0[page][at % PAGE].clone_from(&tokens);
+            if kv.len_of(entry) == at {
+                kv.push_to(entry, tokens[at]);
+            }
+            running.entry(entry).and_modify(|said| *said = tokens);
+        }
+        kv.launched(&[]);
+    }
+}
+
+/// Random turns of one user that end, and are followed by others, while a step of theirs is still to write. Says what a page
+/// holds that it should not, or does not hold that it should. `tells` is whether the cache hears of steps that are launched.
+fn turns_beside_steps_that_are_late(seed: u64, tells: bool) -> Result<(), String> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..200 {
+        let pages = random.usize(4..12);
+        let mut kv = Kv::new(3, pages, Reuse::Fast);
+        let held = Held(vec![vec![Vec::new(); PAGE]; pages]);
+        let mut device = Late {
+            held,
+            ahead: Vec::new(),
+        };
+        let mut running: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for turn in 0..60 {
+            match random.u32(0..6) {
+                0 | 1 if device.ahead.is_empty() => device.launch(&mut kv, &running, tells),
+                2 => device.land(&mut kv, &mut running),
+                3 => {
+                    let at = random.usize(0..running.len().max(1));
+                    if let Some(entry) = running.keys().nth(at).copied() {
+                        running.remove(&entry);
+                        kv.unpin(entry);
+                    }
+                }
+                _ => {
+                    // Most end near a page's.
+                    let length = random.usize(1..3) * PAGE - random.usize(0..3);
+                    let mut prompt = tokens(random.u32(0..3), 0, length);
+                    prompt[length / 2..].fill(turn);
+                    let positions = length + random.usize(3..PAGE);
+                    let Some(begun) = kv.begin(None, 0, Wanted::read(&prompt), positions) else {
+                        continue;
+                    };
+                    let Turn { entry, cached, .. } = begun;
+                    if let Some(Copied { from, to }) = begun.copy {
+                        device.held.0[to] = device.held.0[from].clone();
+                    }
+                    let table = kv.pages_of(entry).to_vec();
+                    if !device.held.has(&table, &prompt[..cached]) {
+                        return Err(format!("of {cached} kept positions some are another's"));
+                    }
+                    device.held.write(&table, &prompt, cached);
+                    kv.extend(&prompt[cached..]);
+                    kv.pin(entry);
+                    running.insert(entry, prompt);
+                }
+            }
+            for (entry, said) in &running {
+                if !device.held.has(kv.pages_of(*entry), said) {
+                    return Err(format!("what runs in {entry} was overwritten"));
+                }
+            }
+            if kv
+                .sequences
+                .values()
+                .any(|one| one.pages.len() < one.needed())
+            {
+                return Err("a token is in a page that is not its conversation's".into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nobody reads or writes another's page, as those that a step is of are in quarantine; and without that somebody does.
+#[test]
+fn pages_are_in_quarantine_until_the_steps_that_write_to_them_are_over() {
+    for seed in 0..8 {
+        assert_eq!(turns_beside_steps_that_are_late(seed, true), Ok(()));
+        let without = turns_beside_steps_that_are_late(seed, false);
+        assert!(without.is_err(), "nothing depends on the quarantine");
+    }
+}
+
+/// Whoever is not pinned has an entry without pages once others have needed these.
+#[test]
+fn an_entry_that_lost_its_pages_is_known() {
+    let mut kv = Kv::new(2, 3, Reuse::Fast);
+    let first = turn(&mut kv, A, &[1, 2], 2 * PAGE);
+    assert!(kv.is_seated(first.entry) && !kv.is_seated(1 - first.entry));
+    let second = turn(&mut kv, B, &[3, 4], 3 * PAGE);
+    assert!(kv.is_seated(second.entry) && !kv.is_seated(first.entry));
+}
+
 /// However many short conversations begin, and with however much memory, they do not pile up.
 #[test]
 fn sequences_are_bounded() {

@@ -13,6 +13,10 @@ pub enum RunError {
         "no {positions} positions of the cache are free while other turns run: end some of them, or set kv.memory_mib higher"
     )]
     NoPages { positions: usize },
+    #[error(
+        "the pages of entry {entry} have gone to other turns: begin its turn again, and join it so that it keeps them"
+    )]
+    Unseated { entry: usize },
 }
 
 impl RunError {
@@ -21,7 +25,7 @@ impl RunError {
     pub fn driver_error(&self) -> Option<&str> {
         match self {
             Self::Execute(error) => error.driver_error(),
-            Self::Tape(_) | Self::NoPages { .. } => None,
+            Self::Tape(_) | Self::NoPages { .. } | Self::Unseated { .. } => None,
         }
     }
 

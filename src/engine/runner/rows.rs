@@ -101,7 +101,10 @@ impl Runner {
         let forced: Vec<_> = forced.copied().collect();
         match self.run_rows(&entries, &forced, more) {
             Ok(()) | Err(RunError::Execute(ExecuteError::NonFinite { .. })) => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.stepped(&entries);
+                return Err(error);
+            }
         }
         let each = conversations.iter().zip(before);
         let each = each.map(|((entry, forced), before)| {
@@ -119,7 +122,10 @@ impl Runner {
                 .for_each(|token| self.kv.push_to(*entry, *token));
             Ok(Some(after.token))
         });
-        Ok(each.collect())
+        let each = each.collect();
+        // Not before: an entry that has left keeps the page of its last token until then.
+        self.stepped(&entries);
+        Ok(each)
     }
 
     /// The same without tokens to go on with, for those who give up if one of them fails; of one that waits, its token again.
@@ -143,6 +149,7 @@ impl Runner {
     /// As `step`.
     pub fn step_forced(&mut self, entry: usize, tokens: &[u32]) -> Result<u32, RunError> {
         self.run_rows(&vec![entry; 1 + tokens.len()], tokens, false)?;
+        self.stepped(&[entry]);
         Ok(self.executor.state_of(entry).token)
     }
 
@@ -166,6 +173,7 @@ impl Runner {
         self.executor.post(*first);
         self.run_rows(&vec![entry; said.len()], others, false)?;
         said.iter().for_each(|token| self.kv.push_to(entry, *token));
+        self.stepped(&[entry]);
         let position = self.kv.len_of(entry);
         Ok(self.executor.begin((entry, position), parameters, prompt)?)
     }
@@ -181,7 +189,11 @@ impl Runner {
     /// # Errors
     /// If the device has failed.
     pub fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), RunError> {
-        Ok(self.executor.guide(entry, mask)?)
+        self.executor.guide(entry, mask)?;
+        if !self.executor.is_ahead() {
+            self.kv.launched(&[]);
+        }
+        Ok(())
     }
 
     /// The token that was chosen last in an entry, then the most probable ones, as `Executor::scored`.
@@ -202,6 +214,7 @@ impl Runner {
     }
 
     fn run_rows(&mut self, entries: &[usize], forced: &[u32], more: bool) -> Result<(), RunError> {
+        self.seated(entries)?;
         let rows = entries.len().next_power_of_two();
         self.step_tape(rows)?;
         let step = &self.steps[&rows];

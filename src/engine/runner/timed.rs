@@ -67,9 +67,11 @@ impl Runner {
     /// As `step`.
     pub fn time_step(&mut self) -> Result<(u32, Option<Vec<KindTime>>), RunError> {
         let token = self.executor.state().token;
+        self.seated(&[self.kv.active()])?;
         let costs = self.step_costs(1);
         let spans = self.executor.time_step(&self.step)?;
         self.kv.push(token);
+        self.stepped(&[self.kv.active()]);
         let kinds = spans.map(|spans| KindTime::sums(&costs, &spans));
         Ok((self.executor.state().token, kinds))
     }
