@@ -1,8 +1,9 @@
 //! How many callers are served at once: tokens a second of 1, 2, 4 and 8 of them together, how long a short question waits
-//! beside long answers, what a long prompt does to those who are answered, and what a beginning costs that is held already.
+//! beside long answers and beside whoever wastes the engine's time, what a long prompt does to those who are answered, and what a
+//! beginning costs that is held already.
 //!
 //! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example callers -- MODEL
-//! [cpu|cuda]`. It prints figures, and how many answers are as those of each caller alone; it judges nothing.
+//! [cpu|cuda [CONTEXT]]`: answers of 4,000 tokens and a prompt of 20,000 need a context of 21,000. It prints figures, and how many answers are as those of each caller alone; it judges nothing.
 
 mod engine;
 
@@ -14,23 +15,28 @@ use ganglion::engine::{Client, Event, Handle, Message, Options, Outcome, Priorit
 use ganglion::sampler::Parameters;
 
 const QUESTIONS: u32 = 20;
+/// With and without who wastes, in turn.
+const RUNS: u32 = 5;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let Some(model) = arguments.next() else {
-        eprintln!("callers MODEL [cpu|cuda]");
+        eprintln!("callers MODEL [cpu|cuda [CONTEXT]]");
         std::process::exit(2);
     };
     let backend = match arguments.next().as_deref() {
         Some("cuda") => Backend::Cuda,
         _ => Backend::Cpu,
     };
+    let context = arguments
+        .next()
+        .map_or(2048, |context| context.parse().expect("a number of tokens"));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(measure(model.into(), backend));
+    runtime.block_on(measure(model.into(), backend, context));
 }
 
-async fn measure(model: PathBuf, backend: Backend) {
-    let engine = engine::start(model, backend).await;
+async fn measure(model: PathBuf, backend: Backend, context: usize) {
+    let engine = engine::start(model, backend, context).await;
     // Each alone, to be held against what they are told together; every other one is sampled.
     let mut alone = Vec::new();
     for user in 0..8 {
@@ -63,10 +69,16 @@ async fn measure(model: PathBuf, backend: Backend) {
         ("realtime", Priority::Realtime),
         ("normal", Priority::Normal),
     ] {
+        let most = 4000.min(context - 256);
         let busy: Vec<_> = (0..4)
             .map(|user| {
                 let engine = engine.clone();
-                tokio::spawn(async move { ask(&engine, user, 1500, Priority::Background).await })
+                // One that ends before the questions do begins again.
+                tokio::spawn(async move {
+                    loop {
+                        ask(&engine, user, most, Priority::Background).await;
+                    }
+                })
             })
             .collect();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -75,30 +87,8 @@ async fn measure(model: PathBuf, backend: Backend) {
         engine.idle().await;
     }
 
-    println!("\nbetween two tokens of 4 answers, ms             p50      p99");
-    for words in [0, 1200] {
-        let talks: Vec<_> = (0..4)
-            .map(|user| {
-                let engine = engine.clone();
-                tokio::spawn(async move { ask(&engine, user, 192, Priority::Normal).await })
-            })
-            .collect();
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        if words > 0 {
-            let long = "all work and no play ".repeat(words / 5);
-            drop(say(&engine, 9, &long, 1, Priority::Normal).await);
-        }
-        let mut gaps = Vec::new();
-        for talk in talks {
-            gaps.extend(talk.await.expect("it ends").gaps);
-        }
-        let what = if words > 0 {
-            "beside a prompt of about 1200 tokens"
-        } else {
-            "undisturbed"
-        };
-        show(what, gaps);
-    }
+    between_tokens(&engine, context).await;
+    beside_waste(&engine).await;
 
     println!("\nfirst token after about 1500 tokens of rules, ms");
     let rules = "all work and no play ".repeat(300);
@@ -112,6 +102,56 @@ async fn measure(model: PathBuf, backend: Backend) {
         println!("{what:<44}{:>8.1}", heard.first.as_secs_f64() * 1e3);
     }
     engine.close();
+}
+
+/// How far apart tokens of several answers come, undisturbed and beside prompts that are being read.
+async fn between_tokens(engine: &Handle, context: usize) {
+    println!("\nbetween two tokens of 4 answers, ms             p50      p99");
+    for tokens in [0, 1200, 20_000.min(context - 512)] {
+        let talks: Vec<_> = (0..4)
+            .map(|user| {
+                let engine = engine.clone();
+                tokio::spawn(async move { ask(&engine, user, 192, Priority::Normal).await })
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        if tokens > 0 {
+            // A word a token, but for those of the template.
+            let long = "all work and no play ".repeat(tokens / 5);
+            drop(say(engine, 9, &long, 1, Priority::Normal).await);
+        }
+        let mut gaps = Vec::new();
+        for talk in talks {
+            gaps.extend(talk.await.expect("it ends").gaps);
+        }
+        let what = match tokens {
+            0 => "undisturbed".to_owned(),
+            tokens => format!("beside a prompt of about {tokens} tokens"),
+        };
+        show(&what, gaps);
+    }
+}
+
+/// Short questions with and without those who waste the engine's time, in turn.
+async fn beside_waste(engine: &Handle) {
+    println!("\nfirst token of a short question, ms            p50      p99");
+    for run in 1..=RUNS {
+        for wasted in [false, true] {
+            let wasting = wasted.then(|| [waste(engine, true), waste(engine, false)]);
+            let who = if wasted { "beside who wastes" } else { "alone" };
+            questions(
+                engine,
+                &format!("{who}, run {run} of {RUNS}"),
+                Priority::Normal,
+            )
+            .await;
+            wasting
+                .iter()
+                .flatten()
+                .for_each(tokio::task::JoinHandle::abort);
+            engine.idle().await;
+        }
+    }
 }
 
 /// What became of a question.
@@ -198,6 +238,37 @@ async fn hear(
             }
         }
     }
+}
+
+/// Wastes the engine's time until it is aborted: opens a session, fills it, and then either leaves in the middle of the answer or
+/// never reads it.
+fn waste(engine: &Handle, leaves: bool) -> tokio::task::JoinHandle<()> {
+    let engine = engine.clone();
+    tokio::spawn(async move {
+        let user = 50 + u32::from(leaves);
+        for number in 0_u64.. {
+            let client = Client {
+                name: format!(":1.{user}").into(),
+                user,
+            };
+            let Ok(session) = engine.open_session(client, Vec::new()) else {
+                return;
+            };
+            let text = format!("{number} ") + &"all work and no play ".repeat(100);
+            let options = Options::new(256, Parameters::default());
+            let Ok(mut ticket) = engine.send(session, text, options).await else {
+                return;
+            };
+            if leaves {
+                let _first = ticket.events.recv().await;
+            } else {
+                while engine.session(session).is_some_and(|session| session.busy) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+            engine.close_session(session);
+        }
+    })
 }
 
 /// Short questions, one after another, each another one.

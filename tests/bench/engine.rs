@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use ganglion::engine::runner::{self, Backend};
 use ganglion::engine::{Handle, Limits, Share, State, UserLimits, channel, worker};
 
-/// Loads a model, and returns when it answers: eight at once, and one that waits for nobody.
-pub(crate) async fn start(model: PathBuf, backend: Backend) -> Handle {
+/// Loads a model, and returns when it answers: eight at once, and one that waits for nobody, each as long as `context`.
+pub(crate) async fn start(model: PathBuf, backend: Backend, context: usize) -> Handle {
     let (handle, inbox) = channel(Limits {
         requests: 256,
         queue: 64,
-        sessions: 8,
+        sessions: 64,
         prefill: Share::default(),
         grammar: ganglion::guide::Limits::USUAL,
         user: UserLimits {
             requests: 64,
-            sessions: 8,
+            sessions: 64,
             queue_percent: 100,
             kv_percent: 100,
         },
@@ -24,7 +24,7 @@ pub(crate) async fn start(model: PathBuf, backend: Backend) -> Handle {
         model,
         runner: runner::Settings {
             backend,
-            context: 2048,
+            context,
             kv_memory: runner::KvMemory::Conversations(9),
             rows: 8,
             ..runner::Settings::default()

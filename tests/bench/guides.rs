@@ -146,7 +146,7 @@ fn micros(time: Duration) -> f64 {
 }
 
 async fn answers(model: PathBuf, backend: Backend, words: &Words) {
-    let engine = engine::start(model, backend).await;
+    let engine = engine::start(model, backend, 2048).await;
     println!("\ntokens/s                        1 answer  8 together");
     let free = [("free", None)];
     let all = free
