@@ -46,6 +46,7 @@ const LIMITS: Limits = Limits {
         requests: 64,
         sessions: 64,
         queue_percent: 100,
+        kv_percent: 100,
     },
 };
 /// Pages are written as soon as a turn has ended.

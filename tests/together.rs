@@ -385,8 +385,8 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         // Now and then the robot needs its device for something else.
         let handle = together.handle.clone();
         let holder = tokio::spawn(async move {
-            for held in [Held::Background, Held::All].into_iter().cycle() {
-                let hold = handle.hold(held, "for a test".into());
+            for what in [Held::Background, Held::All].into_iter().cycle() {
+                let hold = handle.hold(what, "for a test".into());
                 tokio::time::sleep(Duration::from_millis(3)).await;
                 drop(hold);
                 tokio::time::sleep(Duration::from_millis(7)).await;

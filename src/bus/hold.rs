@@ -22,7 +22,7 @@ impl Shared {
         &self,
         owner: &Owner,
         header: &Header<'_>,
-        held: Held,
+        what: Held,
         reason: &str,
     ) -> Result<zbus::OwnedFd, Error> {
         if self.accounts.is_without_descriptors(owner.caller.name()) {
@@ -33,7 +33,7 @@ impl Shared {
             descriptors: 1,
         };
         self.accounts.room(owner, header, one).await?;
-        if held == Held::All {
+        if what == Held::All {
             let refused = |who| {
                 Error::NotSupported(format!(
                     "to hold all that is asked is for {who}; Hold holds background requests"
@@ -61,7 +61,7 @@ impl Shared {
         }
         let hold = self
             .engine
-            .hold(held, reason.chars().take(REASON).collect());
+            .hold(what, reason.chars().take(REASON).collect());
         let holds = self.holds.clone();
         let caller = owner.caller.clone();
         tokio::spawn(async move {

@@ -57,11 +57,13 @@ pub(super) fn usage(usage: &Usage) -> Info {
         ("gigabytes_per_second", usage.gigabytes_per_second.into()),
         ("seed", usage.seed.into()),
     ]);
-    if usage.restored_tokens > 0 {
-        info.insert("restored_tokens".to_owned(), usage.restored_tokens.into());
-    }
-    if usage.dropped_turns > 0 {
-        info.insert("dropped_turns".to_owned(), usage.dropped_turns.into());
+    let rare = [
+        ("restored", usage.restored),
+        ("reread_tokens", usage.reread_tokens),
+        ("dropped_turns", usage.dropped_turns),
+    ];
+    for (name, count) in rare.into_iter().filter(|(_, count)| *count > 0) {
+        info.insert(name.to_owned(), count.into());
     }
     info
 }

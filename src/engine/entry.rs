@@ -121,7 +121,7 @@ impl Entry {
         if self.answers.is_none() {
             self.usage.cached_tokens = count(cached);
         }
-        self.usage.restored_tokens += count(self.held.saturating_sub(cached));
+        self.usage.reread_tokens += count(self.held.saturating_sub(cached));
         self.place = place;
         self.caught_up = 0;
         self.advance(cached);
@@ -129,9 +129,11 @@ impl Entry {
 
     /// So many tokens of its prompt are there, as some of them came back from the disk.
     pub(super) fn restored(&mut self, held: usize) {
+        let back = count(held.saturating_sub(self.read));
         if self.answers.is_none() {
-            self.usage.restored += count(held.saturating_sub(self.read));
+            self.usage.restored += back;
         }
+        self.usage.reread_tokens = self.usage.reread_tokens.saturating_sub(back);
         self.advance(held);
     }
 

@@ -241,7 +241,7 @@ events! {
         finish_reason = receipt.reason.name(),
         prompt_tokens = receipt.usage.prompt_tokens,
         cached_tokens = receipt.usage.cached_tokens,
-        restored_tokens = receipt.usage.restored_tokens,
+        reread_tokens = receipt.usage.reread_tokens,
         tokens = receipt.usage.completion_tokens,
         queue_us = receipt.usage.queue_us,
         ttft_us = receipt.usage.first_token_us,

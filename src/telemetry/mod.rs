@@ -56,10 +56,10 @@ pub struct Usage {
     /// Tokens whose KV came back from the disk.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restored: u32,
-    /// Tokens that had been in the cache and were read again: of the session, as others had needed its pages or a file was all
+    /// Tokens that had been in the cache and were read again: of the session, as others had needed its pages or its text was all
     /// that was left of it, or of this request, which had to make way for others.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub restored_tokens: u32,
+    pub reread_tokens: u32,
     /// Tokens generated, the end-of-turn token included.
     pub completion_tokens: u32,
     /// Microseconds from acceptance to the start of the prefill.
@@ -95,7 +95,7 @@ impl std::fmt::Display for Receipt {
         let Usage {
             prompt_tokens,
             cached_tokens,
-            restored_tokens,
+            reread_tokens,
             completion_tokens,
             first_token_us,
             tokens_per_second,
@@ -109,8 +109,8 @@ impl std::fmt::Display for Receipt {
             f,
             "{completion_tokens} tokens ({reason}), prompt {prompt_tokens} ({cached_tokens} cached"
         )?;
-        if restored_tokens > 0 {
-            write!(f, ", {restored_tokens} read again")?;
+        if reread_tokens > 0 {
+            write!(f, ", {reread_tokens} read again")?;
         }
         write!(
             f,

@@ -108,6 +108,7 @@ async fn start(model: PathBuf, root: &Path, backend: Backend) -> (Handle, Arc<Pa
             requests: 64,
             sessions: 8,
             queue_percent: 100,
+            kv_percent: 100,
         },
     });
     let files = Arc::new(Disk);

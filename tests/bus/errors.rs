@@ -209,16 +209,7 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
     seen.saw("Request.Cancel", request.cancel().await, "NotOwner");
     seen.saw("Request.Read", request.read(0).await, "NotOwner");
 
-    let held = client.manager.hold(&long).await;
-    seen.saw("Manager.Hold", held, "InvalidMessages");
-    let held = client.manager.hold_all(&long).await;
-    seen.saw("Manager.HoldAll", held, "InvalidMessages");
-    let _held = client.manager.hold("it is needed").await.unwrap();
-    let held = client.manager.hold("twice").await;
-    seen.saw("Manager.Hold", held, "Busy");
-    let held = client.manager.hold_all("thrice").await;
-    seen.saw("Manager.HoldAll", held, "Busy");
-
+    refused_to_who_holds(seen, &client, &long).await;
     refused_to_connections_without_descriptors(seen, &daemon).await;
 
     seen.saw(
@@ -237,6 +228,18 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
         diagnostics.dump_graph().await,
         "NotSupported",
     );
+}
+
+async fn refused_to_who_holds(seen: &mut Seen, client: &Client, long: &str) {
+    let held = client.manager.hold(long).await;
+    seen.saw("Manager.Hold", held, "InvalidMessages");
+    let held = client.manager.hold_all(long).await;
+    seen.saw("Manager.HoldAll", held, "InvalidMessages");
+    let _held = client.manager.hold("it is needed").await.unwrap();
+    let held = client.manager.hold("twice").await;
+    seen.saw("Manager.Hold", held, "Busy");
+    let held = client.manager.hold_all("thrice").await;
+    seen.saw("Manager.HoldAll", held, "Busy");
 }
 
 async fn refused_to_connections_without_descriptors(seen: &mut Seen, daemon: &Daemon) {

@@ -169,9 +169,9 @@ async fn conversations_keep_their_pages_and_the_graph_tells_of_it() {
     // Of what it had computed, the last token that it chose was not run.
     let computed = lost[0].usage.prompt_tokens + lost[0].usage.completion_tokens - 1;
     let restored = computed - lost[2].usage.cached_tokens;
-    assert_eq!(lost[2].usage.restored_tokens, restored, "{lost:?}");
+    assert_eq!(lost[2].usage.reread_tokens, restored, "{lost:?}");
     assert!(
-        kept.iter().all(|answer| answer.usage.restored_tokens == 0),
+        kept.iter().all(|answer| answer.usage.reread_tokens == 0),
         "{kept:?}"
     );
     assert_eq!(

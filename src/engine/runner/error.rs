@@ -36,7 +36,7 @@ impl RunError {
             #[cfg(feature = "cuda")]
             Self::Execute(ExecuteError::Device(error)) => error.is_sticky(),
             Self::Execute(error) => matches!(error, ExecuteError::Refused { lost: true, .. }),
-            Self::Tape(_) | Self::NoPages { .. } => false,
+            Self::Tape(_) | Self::NoPages { .. } | Self::Unseated { .. } => false,
         }
     }
 }
