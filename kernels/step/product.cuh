@@ -5,8 +5,10 @@
 // from before the rows are even there until its last tile, and goes from tile to tile without letting the ring run dry. It
 // takes small ones by twos, so that one is multiplied while the other is made.
 //
-// A tile is summed by the eight warps of one block, each over its own columns in their order, and then in the order of the
-// warps. So neither how many blocks there are nor the number of rows changes a bit: each is a column of its own of every mma.
+// A tile is summed by eight warps, each over its own columns in their order, and then in the order of the warps. So neither
+// how many blocks there are nor the number of rows changes a bit: each is a column of its own of every mma. A block of several
+// rows has up to twenty-four warps, in teams that take tiles of their own: so what is copied and normed of the rows is in a
+// multiprocessor's memory once.
 #pragma once
 #include "common.cuh"
 #include "state.cuh"
@@ -14,9 +16,32 @@
 
 // Of a warp's ring: units that are taken together, and how many times that many it holds.
 template <int F, u32 R> struct Ring {
-    static constexpr u32 together = Slot<F>::bytes < 2048 ? 2 : 1, bytes = together * Slot<F>::bytes;
-    static constexpr u32 few = (R > 1 ? 6528 : 4608) / bytes, depth = F == F32 ? 4 : R == 1 && together == 1 ? 6 : few < 2 ? 2 : few > 4 ? 4 : few;
+    static constexpr u32 together = Slot<F>::bytes < (R > 1 ? 1024 : 2048) ? 2 : 1, bytes = together * Slot<F>::bytes;
+    static constexpr u32 few = (R > 1 ? 3456 : 4608) / bytes, large = R > 1 ? 3 : 6;
+    static constexpr u32 depth = F == F32 ? 4 : Slot<F>::bytes >= 2048 ? large : few < 2 ? 2 : few > 4 ? 4 : few;
 };
+
+// Teams of a block of several rows, at most.
+#define TEAMS 3
+
+// The threads that sum a tile together: of one row the whole block.
+template <u32 R> struct Team {
+    u32 index = R == 1 ? 0 : threadIdx.x / THREADS, teams = R == 1 ? 1 : blockDim.x / THREADS;
+
+    __device__ __forceinline__ static u32 thread() { return R == 1 ? threadIdx.x : threadIdx.x % THREADS; }
+    // Of all that this grid has; neighbours are on different multiprocessors.
+    __device__ __forceinline__ u32 first() const { return R == 1 ? blockIdx.x : index * gridDim.x + blockIdx.x; }
+    __device__ __forceinline__ u32 apart() const { return R == 1 ? gridDim.x : teams * gridDim.x; }
+    __device__ __forceinline__ void wait() const {
+        // Barrier 0 is the whole block's.
+        if constexpr (R == 1) __syncthreads();
+        else asm volatile("bar.sync %0, %1;" ::"r"(1 + index), "n"(THREADS) : "memory");
+    }
+};
+
+// What an input's columns of a block of the format have: of one row what mma begins with, of several the sums of two rows.
+template <u32 R> struct BlockSums { typedef float2 type; };
+template <> struct BlockSums<1> { typedef float4 type; };
 
 // The rows in shared memory, in T. In 64 columns, lane 4 g + t of a warp takes the columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of
 // each of four steps: two steps in 16 bytes. Behind them lie what goes off each block's sums, what the warps have summed, and the
@@ -25,20 +50,30 @@ template <int F, typename T, u32 R> struct Rows {
     // Rows lie apart by half of all banks, so that two are read at once.
     static constexpr u32 APART = R == 1 ? 0 : 32;
     // Columns of a block, and fours of numbers that a block has.
-    static constexpr u32 BLOCK = Layout<F>::block ? Layout<F>::block : 32, FOURS = R == 1 ? 1 : R / 2;
+    static constexpr u32 BLOCK = Layout<F>::block ? Layout<F>::block : 32, EACH = R == 1 ? 1 : R / 2;
     T *values;
     u32 pitch, rows;
-    // (columns / BLOCK, FOURS), for formats with blocks: what mma begins with, of the weight rows g and g + 8 and two rows
-    // each; minus the sum of the row's columns times what the integers are more than they stand for.
-    float4 *excess;
-    // (2, WARPS, R, 16): by turns, so that a block waits once a tile.
+    // (columns / BLOCK, EACH), for formats with blocks: of one row what mma begins with, of the weight rows g and g + 8 and two
+    // equal rows each: minus the sum of the row's columns times what the integers are more than they stand for. Of several
+    // rows there is no room for that, and it is made of the sums.
+    typedef typename BlockSums<R>::type Sums;
+    Sums *excess;
+    // (teams, WARPS, R, 16); of one row twice, by turns, so that its block waits once a tile.
+    static constexpr u32 PARTS = (R == 1 ? 2 : 1) * WARPS * R * 16;
     float *parts;
-    // (WARPS, Ring)
+    // (teams, WARPS, Ring)
     u8 *rings;
 
     __device__ __forceinline__ Rows(u8 *memory, u32 stride, u32 rows_)
-        : values(reinterpret_cast<T *>(memory)), pitch(stride + APART), rows(R == 1 ? 1 : rows_), excess(reinterpret_cast<float4 *>(memory + 2 * pitch * rows)),
-          parts(reinterpret_cast<float *>(excess + (Layout<F>::scaled ? stride / BLOCK * FOURS : 0))), rings(reinterpret_cast<u8 *>(parts + 2 * WARPS * R * 16)) {}
+        : values(reinterpret_cast<T *>(memory)), pitch(stride + APART), rows(R == 1 ? 1 : rows_), excess(reinterpret_cast<Sums *>(memory + 2 * pitch * rows)),
+          parts(reinterpret_cast<float *>(excess + (Layout<F>::scaled ? stride / BLOCK * EACH : 0))), rings(reinterpret_cast<u8 *>(parts + Team<R>().teams * PARTS)) {}
+
+    // What mma begins with.
+    static __device__ __forceinline__ float4 begin(const float4 &of) { return of; }
+    static __device__ __forceinline__ float4 begin(const float2 &sums) {
+        float low = -Excess<F, T>::low, high = -Excess<F, T>::high;
+        return make_float4(low * sums.x, low * sums.y, high * sums.x, high * sums.y);
+    }
 
     // Eight columns side by side, as four pairs, if there are any; by all lanes of a warp, of which four at a time are of one
     // row and lie side by side too.
@@ -55,9 +90,9 @@ template <int F, typename T, u32 R> struct Rows {
         if (BLOCK == 32) sum += __shfl_xor_sync(0xffffffffu, sum, 2);
         if (!there || column % BLOCK != 0) return;
         float low = -Excess<F, T>::low * sum, high = -Excess<F, T>::high * sum;
-        float4 *of = excess + column / BLOCK * FOURS + (R == 1 ? 0 : row / 2);
-        if (R == 1) *of = make_float4(low, low, high, high);
-        else reinterpret_cast<float *>(of)[row % 2] = low, reinterpret_cast<float *>(of)[2 + row % 2] = high;
+        Sums *of = excess + column / BLOCK * EACH + (R == 1 ? 0 : row / 2);
+        if constexpr (R == 1) *of = make_float4(low, low, high, high);
+        else reinterpret_cast<float *>(of)[row % 2] = sum;
     }
 
     // Where the row of mma's column lane / 4 begins for this lane; where there are fewer, some come again.
@@ -69,8 +104,8 @@ template <int F, typename T, u32 R> struct Rows {
 // Adds a unit's products with the rows to the sums of the weight rows g and g + 8: of mma's columns 2 t and 2 t + 1, which
 // are the same where there is one row.
 template <int F, typename T, u32 R>
-__device__ __forceinline__ void multiply(const Unit<F> &w, const float4 *excess, const uint4 *row, float (&sums)[4]) {
-    constexpr u32 STEPS = Layout<F>::block == 16 ? 1 : 2, FOURS = Rows<F, T, R>::FOURS;
+__device__ __forceinline__ void multiply(const Unit<F> &w, const typename Rows<F, T, R>::Sums *excess, const uint4 *row, float (&sums)[4]) {
+    constexpr u32 STEPS = Layout<F>::block == 16 ? 1 : 2, EACH = Rows<F, T, R>::EACH;
     float4 first;
     float block[4];
 #pragma unroll
@@ -85,7 +120,7 @@ __device__ __forceinline__ void multiply(const Unit<F> &w, const float4 *excess,
             continue;
         }
         if (s % STEPS == 0) {
-            first = excess[s / STEPS * FOURS];
+            first = Rows<F, T, R>::begin(excess[s / STEPS * EACH]);
             block[0] = first.x, block[1] = first.y, block[2] = first.z, block[3] = first.w;
         }
         Mma<T>::run(block, a, b0, b1);
@@ -105,18 +140,19 @@ __device__ __forceinline__ void multiply(const Unit<F> &w, const float4 *excess,
 }
 
 // `place` says where tile i of this block lies; `prepare` fills the rows while the first units are under way;
-// `finish(i, row of the tile, row, sum, scale)` is called by sixteen threads a row, for which `scale_of(i, row of the tile)`
+// `finish(i, row of the tile, row, sum, scale)` is called by sixteen threads a row of each team, for which `scale_of(i, row of the tile)`
 // was asked for while the tile was still being multiplied.
 template <int F, typename T, u32 R, typename Place, typename Prepare, typename Scale, typename Finish>
 __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Rows<F, T, R> &rows, Place place, Prepare prepare, Scale scale_of, Finish finish) {
     constexpr u32 D = Ring<F, R>::depth, N = Ring<F, R>::together, BYTES = Slot<F>::bytes, RING = D * N * BYTES, STEP = WARPS / 4 * Slot<F>::four;
-    constexpr u32 UNIT_EXCESS = 64 / Rows<F, T, R>::BLOCK * Rows<F, T, R>::FOURS;
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, units = columns / 64;
+    constexpr u32 UNIT_EXCESS = 64 / Rows<F, T, R>::BLOCK * Rows<F, T, R>::EACH;
+    const Team<R> team;
+    u32 thread = Team<R>::thread(), lane = thread % 32, warp = thread / 32, units = columns / 64;
     // Units of each tile that are this warp's, eight apart, and where its first one lies.
     u32 mine = units > warp ? (units - warp + WARPS - 1) / WARPS : 0, head_to_unit = Layout<F>::head + warp % 4 * Layout<F>::unit;
     u32 skip = warp / 4 * Slot<F>::four + head_to_unit + lane * 16;
     int rest = Copy<F>::rest(head_to_unit, lane);
-    u8 *ring = rows.rings + warp * RING;
+    u8 *ring = rows.rings + (team.index * WARPS + warp) * RING;
     u32 ring_at = (u32)__cvta_generic_to_shared(ring) + lane * 16, to = 0, left = tiles ? mine : 0, fetched_tile = 0;
     const u8 *source = left ? place(0) + skip : nullptr;
     auto fetch = [&]() {
@@ -135,13 +171,13 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Row
     for (u32 d = 0; d < D - 1; ++d) fetch();
     prepare();
     const uint4 *row = rows.of(lane) + warp * 8;
-    const float4 *excess = rows.excess + warp * UNIT_EXCESS + (R == 1 ? 0 : lane % 4);
-    bool finishes = threadIdx.x < 16 * rows.rows;
+    const auto *excess = rows.excess + warp * UNIT_EXCESS + (R == 1 ? 0 : lane % 4);
+    bool finishes = thread < 16 * rows.rows;
     u32 from = 0;
     for (u32 i = 0; i < tiles; ++i) {
-        float sums[4] = {}, scale = finishes ? scale_of(i, threadIdx.x % 16) : 1.0f;
+        float sums[4] = {}, scale = finishes ? scale_of(i, thread % 16) : 1.0f;
         const uint4 *x = row;
-        const float4 *e = excess;
+        const auto *e = excess;
 #pragma unroll 1
         for (u32 k = 0; k < mine; k += N) {
             asm volatile("cp.async.wait_group %0;" ::"n"(D - 2) : "memory");
@@ -154,19 +190,21 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Row
             if (N == 2 && k + 1 < mine) multiply<F, T, R>(second, e + WARPS * UNIT_EXCESS, x + WARPS * 8, sums);
             x += N * WARPS * 8, e += N * WARPS * UNIT_EXCESS;
         }
-        float *parts = rows.parts + i % 2 * (WARPS * R * 16);
+        float *parts = rows.parts + (R == 1 ? i % 2 * (WARPS * R * 16) : team.index * Rows<F, T, R>::PARTS);
         if (R == 1) {
             if (lane % 4 == 0) parts[warp * 16 + lane / 4] = sums[0], parts[warp * 16 + lane / 4 + 8] = sums[2];
         } else {
+            // What was there has been summed.
+            if (i > 0) team.wait();
             float *to = parts + (warp * R + lane % 4 * 2) * 16 + lane / 4;
             to[0] = sums[0], to[16] = sums[1], to[8] = sums[2], to[24] = sums[3];
         }
-        __syncthreads();
+        team.wait();
         if (finishes) {
             float sum = 0.0f;
 #pragma unroll
-            for (u32 from = 0; from < WARPS; ++from) sum += parts[from * R * 16 + threadIdx.x];
-            finish(i, threadIdx.x % 16, threadIdx.x / 16, sum, scale);
+            for (u32 from = 0; from < WARPS; ++from) sum += parts[from * R * 16 + thread];
+            finish(i, thread % 16, thread / 16, sum, scale);
         }
     }
 }
@@ -178,10 +216,11 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
     Rows<F, T, R> rows(shared, a.stride, a.rows);
     u32 tiles0 = (a.weight0.rows + 15) / 16, tiles1 = (a.weight1.rows + 15) / 16, tiles2 = (a.weight2.rows + 15) / 16;
     bool gated = a.outcome == GATED;
-    // Each block takes every gridDim.x-th tile; of gate and up those at the same place, one after the other.
-    u32 all = gated ? tiles0 : tiles0 + tiles1 + tiles2, mine = all > blockIdx.x ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+    // Each team takes tiles as far apart as there are teams; of gate and up those at the same place, one after the other.
+    const Team<R> team;
+    u32 all = gated ? tiles0 : tiles0 + tiles1 + tiles2, mine = all > team.first() ? (all - team.first() + team.apart() - 1) / team.apart() : 0;
     auto of = [&](u32 i, u32 &tile) -> u32 {
-        tile = blockIdx.x + (gated ? i / 2 : i) * gridDim.x;
+        tile = team.first() + (gated ? i / 2 : i) * team.apart();
         if (gated) return i % 2;
         if (tile < tiles0) return 0;
         tile -= tiles0;
@@ -195,7 +234,8 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
         return at<const u8>(data + tile * tile_bytes<F>(a.weight0.columns));
     };
     // Eight columns a thread, as many at once as registers allow: whatever is waited for is waited for once.
-    constexpr u32 EACH = 8 * THREADS, KEPT = 2, COPIED = R == 1 ? 4 : 8;
+    constexpr u32 KEPT = 2, COPIED = 4;
+    const u32 EACH = 8 * (R == 1 ? THREADS : blockDim.x);
     auto copy = [&]() {
         const T *input = at<const T>(a.input);
         u32 all = rows.rows * a.stride;
@@ -228,14 +268,14 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
 #pragma unroll
         for (int i = 0; i < 8; ++i) sum = fmaf(eight[i], eight[i], sum);
     };
-    auto put = [&](u32 column, float scale, float(&eight)[8], const float(&by)[8]) {
+    auto put = [&](u32 row, u32 column, float scale, float(&eight)[8], const float(&by)[8]) {
         uint4 bits;
         u32 *pairs = &bits.x;
 #pragma unroll
         for (int i = 0; i < 4; ++i) pairs[i] = Mma<T>::pack(eight[2 * i] * scale * by[2 * i], eight[2 * i + 1] * scale * by[2 * i + 1]);
-        rows.put_if(column < a.stride, 0, column, bits);
+        rows.put_if(column < a.stride, row, column, bits);
     };
-    // By THREADS threads.
+    // One row.
     auto normalize = [&]() {
         // Of a prompt's rows the last real one.
         float kept[KEPT][8], weights[KEPT][8], sum = 0.0f;
@@ -255,21 +295,86 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
         float scale = 1.0f / sqrtf(block_sum(sum, rows.parts) / (float)a.hidden + a.epsilon);
 #pragma unroll
         for (u32 c = 0; c < KEPT; ++c)
-            if (c * EACH < a.stride) put(c * EACH + 8 * threadIdx.x, scale, kept[c], weights[c]);
+            if (c * EACH < a.stride) put(0, c * EACH + 8 * threadIdx.x, scale, kept[c], weights[c]);
         for (u32 first = KEPT * EACH; first < a.stride; first += EACH) {
             float eight[8], by[8];
             read(x, first + 8 * threadIdx.x, eight);
             read(weight, first + 8 * threadIdx.x, by);
-            put(first + 8 * threadIdx.x, scale, eight, by);
+            put(0, first + 8 * threadIdx.x, scale, eight, by);
+        }
+    };
+    // Several, in the same order: what one row has of eight warps some warps of the row's own do one after the other. As many
+    // columns are kept as a block of all teams has for a thread, of those that the eight begin with.
+    auto normalize_all = [&]() {
+        constexpr u32 SLICE = 8 * 32, CHUNK = WARPS * SLICE, MINE = (WARPS + TEAMS - 1) / TEAMS;
+        const u32 lane = threadIdx.x % 32, warps = blockDim.x / 32 / rows.rows, row = threadIdx.x / 32 / warps, first = threadIdx.x / 32 % warps;
+        const u32 end = row < rows.rows ? WARPS : 0;
+        stopwatch.our_turn();
+        const float *x = at<const float>(a.x) + (u64)a.hidden * (end ? row : 0);
+        float kept[MINE][8], sums[MINE] = {};
+#pragma unroll
+        for (u32 i = 0; i < MINE; ++i) read(x, first + i * warps < end ? (first + i * warps) * SLICE + 8 * lane : a.hidden, kept[i]);
+#pragma unroll
+        for (u32 i = 0; i < MINE; ++i) square(kept[i], sums[i]);
+#pragma unroll 1
+        for (u32 chunk = CHUNK; chunk < a.hidden; chunk += CHUNK) {
+            float eight[MINE][8];
+#pragma unroll
+            for (u32 i = 0; i < MINE; ++i) read(x, first + i * warps < end ? chunk + (first + i * warps) * SLICE + 8 * lane : a.hidden, eight[i]);
+#pragma unroll
+            for (u32 i = 0; i < MINE; ++i) square(eight[i], sums[i]);
+        }
+#pragma unroll
+        for (u32 i = 0; i < MINE; ++i) {
+            sums[i] = warp_sum(sums[i]);
+            if (lane == 0 && first + i * warps < end) rows.parts[row * WARPS + first + i * warps] = sums[i];
+        }
+#pragma unroll 1
+        for (u32 of = first + MINE * warps; of < end; of += warps) {
+            float sum = 0.0f;
+#pragma unroll 1
+            for (u32 from = of * SLICE + 8 * lane; from - 8 * lane < a.hidden; from += CHUNK) {
+                float eight[8];
+                read(x, from, eight);
+                square(eight, sum);
+            }
+            sum = warp_sum(sum);
+            if (lane == 0) rows.parts[row * WARPS + of] = sum;
+        }
+        __syncthreads();
+        if (!end) return;
+        float sum = 0.0f;
+#pragma unroll
+        for (u32 warp = 0; warp < WARPS; ++warp) sum += rows.parts[row * WARPS + warp];
+        float scale = 1.0f / sqrtf(sum / (float)a.hidden + a.epsilon);
+#pragma unroll
+        for (u32 i = 0; i < MINE; ++i) {
+            u32 column = (first + i * warps) * SLICE;
+            if (first + i * warps >= end || column >= a.stride) break;
+            float by[8];
+            read(weight, column + 8 * lane, by);
+            put(row, column + 8 * lane, scale, kept[i], by);
+        }
+#pragma unroll 1
+        for (u32 of = first; of < end; of += warps) {
+            u32 done = of < first + MINE * warps ? CHUNK : 0;
+#pragma unroll 1
+            for (u32 column = of * SLICE + done; column < a.stride; column += CHUNK) {
+                float eight[8], by[8];
+                read(x, column + 8 * lane, eight);
+                read(weight, column + 8 * lane, by);
+                put(row, column + 8 * lane, scale, eight, by);
+            }
         }
     };
     auto prepare = [&]() {
-        // Several rows have been normed before.
-        if (R > 1 || a.input) {
+        if (a.input) {
             stopwatch.our_turn();
             copy();
-        } else {
+        } else if constexpr (R == 1) {
             normalize();
+        } else {
+            normalize_all();
         }
         __syncthreads();
     };
@@ -299,11 +404,12 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
         else if (a.outcome == ADDED) atomicAdd(out + to, value);
         else out[to] = value;
     };
-    if (mine) multiply_tiles<F, T, R>(gated ? 2 * mine : mine, a.weight0.columns, rows, place, prepare, scale_of, finish);
+    // A team without tiles prepares rows for the others.
+    if (R > 1 || mine) multiply_tiles<F, T, R>(gated ? 2 * mine : mine, a.weight0.columns, rows, place, prepare, scale_of, finish);
 }
 
 #define STEP_KERNEL(FORMAT, NAME, R, T, OF) \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2) step_##OF##_##NAME##_x##R(const __grid_constant__ StepArgs a) { step_product<FORMAT, T, R>(a); }
+    extern "C" __global__ void __launch_bounds__(R == 1 ? THREADS : TEAMS * THREADS, R == 1 ? 2 : 1) step_##OF##_##NAME##_x##R(const __grid_constant__ StepArgs a) { step_product<FORMAT, T, R>(a); }
 #define STEP_KERNELS(FORMAT, NAME) \
     STEP_KERNEL(FORMAT, NAME, 1, half, f16) STEP_KERNEL(FORMAT, NAME, 1, __nv_bfloat16, bf16) \
     STEP_KERNEL(FORMAT, NAME, 8, half, f16) STEP_KERNEL(FORMAT, NAME, 8, __nv_bfloat16, bf16)

@@ -26,8 +26,6 @@ pub(super) struct Kernels {
     pub(super) embed: Kernel<EmbedArgs>,
     pub(super) choose: Kernel<ChooseArgs>,
     pub(super) norm: Kernel<NormArgs>,
-    /// Of the rows of a step of several.
-    pub(super) step_norm: Kernel<NormArgs>,
     pub(super) sums: Kernel<SumsArgs>,
     pub(super) rope_store: Kernel<RopeStoreArgs>,
     pub(super) step_attend: StepAttend,
@@ -66,7 +64,7 @@ impl Kernels {
                     Family::Step,
                 )
             };
-            let one = kernel(1, step_shared::bytes(of, 1, widest_row(of.format())))?;
+            let one = kernel(1, step_shared::bytes(of, 1, widest_row(of.format()), 1))?;
             let several = kernel(STEP_ROWS, ALL_SHARED)?;
             Ok::<_, Error>((of, [one, several]))
         };
@@ -90,7 +88,6 @@ impl Kernels {
             embed: modules.kernel("embed", 0, Family::Step)?,
             choose: modules.kernel("choose", 0, Family::Step)?,
             norm: modules.kernel(&format!("norm_{name}"), 0, Family::Prompt)?,
-            step_norm: modules.kernel(&format!("step_norm_{name}"), 0, Family::Step)?,
             sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Prompt)?,
             rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Prompt)?,
             step_attend: StepAttend::load(modules, activation, kv, &types)?,

@@ -9,7 +9,7 @@ use super::product::Outcome;
 use super::prompt::Prompt;
 use super::queue::Queue;
 use super::work::{CHOOSE_BLOCKS, THREADS, Work};
-use crate::device::{ChooseArgs, Command, EmbedArgs, Error, Geometry, NormArgs, Row, StepArgs};
+use crate::device::{ChooseArgs, Command, EmbedArgs, Error, Geometry, Row, StepArgs};
 use crate::tape::{Ending, Input, Op, Projection, Slot, Tape, WeightId};
 
 /// `choose.cu`
@@ -101,7 +101,7 @@ impl Work<'_> {
                     out0,
                     out1,
                     out2,
-                    ..self.of_normed(tape, (x, norm, epsilon), queue)?
+                    ..self.of_normed(tape, (x, norm, epsilon), queue)
                 };
                 self.product(queue, args)
             }
@@ -146,7 +146,7 @@ impl Work<'_> {
                     weight1: up,
                     out0: self.slot(out),
                     out_stride,
-                    ..self.of_normed(tape, (x, norm, epsilon), queue)?
+                    ..self.of_normed(tape, (x, norm, epsilon), queue)
                 };
                 self.gated(queue, args)
             }
@@ -170,7 +170,7 @@ impl Work<'_> {
                     return Ok(());
                 }
                 // Of a prompt the last real row, which the device knows.
-                let normed = self.of_normed(tape, (x, norm, epsilon), queue)?;
+                let normed = self.of_normed(tape, (x, norm, epsilon), queue);
                 for Part { first, tiles } in self.parts(weight) {
                     let args = StepArgs {
                         weight0: *tiles,
@@ -206,49 +206,29 @@ impl Work<'_> {
         }
     }
 
-    /// A product with a norm's rows: of one on the way, of several before.
+    /// A product with a norm's rows, which it norms on the way.
     fn of_normed(
         &self,
         tape: &Tape,
         (x, norm, epsilon): (Slot, WeightId, f32),
-        queue: &mut Queue<'_>,
-    ) -> Result<StepArgs, Error> {
+        queue: &Queue<'_>,
+    ) -> StepArgs {
         let hidden = narrow(tape.slot(x).columns);
-        // Of a prompt the last one.
-        let rows = if tape.input == Input::Step {
-            narrow(tape.rows)
-        } else {
-            1
-        };
-        let args = StepArgs {
+        StepArgs {
             x: self.slot(x),
             norm: self.vector(norm),
             stamp: queue.stamp(),
             hidden,
             stride: hidden.next_multiple_of(64),
             epsilon,
-            rows,
+            // Of a prompt the last one.
+            rows: if tape.input == Input::Step {
+                narrow(tape.rows)
+            } else {
+                1
+            },
             ..StepArgs::default()
-        };
-        if rows == 1 {
-            return Ok(args);
         }
-        let before = NormArgs {
-            x: args.x,
-            weight: args.norm,
-            out: self.slots.normed(),
-            stamp: args.stamp,
-            hidden,
-            stride: args.stride,
-            epsilon,
-            ..NormArgs::default()
-        };
-        let geometry = Geometry::new(rows, THREADS);
-        queue.launch(&self.kernels.step_norm, geometry, &before)?;
-        Ok(StepArgs {
-            input: before.out,
-            ..args
-        })
     }
 
     /// What launches a prompt's products.

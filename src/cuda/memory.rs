@@ -167,12 +167,8 @@ impl Needs {
         let prompt = tape.input == Input::Prompt;
         Self {
             slots: tape.slots.iter().enumerate().map(bytes).collect(),
-            // A row alone is normed on the way.
-            normed: if prompt || tape.rows > 1 {
-                tape.rows * normed * 2
-            } else {
-                0
-            },
+            // A step's rows are normed on the way.
+            normed: if prompt { tape.rows * normed * 2 } else { 0 },
             sums: if prompt {
                 tape.rows * normed.max(widest) / 32 * 4
             } else {

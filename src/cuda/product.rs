@@ -3,13 +3,14 @@
 //! What differs in form, as some files mix them within a layer, is launched apart: each output is summed by itself, so
 //! that changes no bit.
 
+use super::narrow;
 use super::queue::Queue;
+use super::step_shared::Fit;
 use super::work::Work;
-use super::{narrow, step_shared};
 use crate::device::{Error, Geometry, StepArgs, Tiles};
 use crate::quant::Storage;
 
-/// Threads of a block.
+/// Threads of a team.
 const THREADS: u32 = 256;
 
 /// What becomes of outputs: `Outcome` of `kernels/tile.cuh`.
@@ -104,30 +105,22 @@ impl Work<'_> {
         };
         let storage = storage.ok_or_else(missing)?;
         let kernel = self.kernels.step(storage, args.rows).ok_or_else(missing)?;
-        let room = kernel.shared();
-        let mut at_once = args.rows;
-        while at_once > 1
-            && step_shared::bytes(storage, at_once as usize, args.stride as usize) > room
-        {
-            at_once /= 2;
-        }
-        let kernel = self.kernels.step(storage, at_once).ok_or_else(missing)?;
+        let fit = Fit::of(storage, args.rows, args.stride as usize, kernel.shared());
+        let kernel = self.kernels.step(storage, fit.rows).ok_or_else(missing)?;
         let tiles = |weight: Tiles| weight.rows.div_ceil(16);
         let all = if args.outcome == Outcome::Gated as u32 {
             tiles(args.weight0)
         } else {
             tiles(args.weight0) + tiles(args.weight1) + tiles(args.weight2)
         };
-        let shared = step_shared::bytes(storage, at_once as usize, args.stride as usize);
         // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
-        let fits = step_shared::blocks(shared);
-        let blocks = all.min(self.multiprocessors.max(1) * narrow(fits));
+        let blocks = all.min(self.multiprocessors.max(1) * narrow(fit.blocks()));
         let geometry = Geometry {
-            shared: narrow(shared),
-            ..Geometry::new(blocks, THREADS)
+            shared: narrow(fit.shared),
+            ..Geometry::new(blocks, fit.teams * THREADS)
         };
-        for first in (0..args.rows).step_by(at_once as usize) {
-            queue.launch(kernel, geometry, &part(args, first, at_once))?;
+        for first in (0..args.rows).step_by(fit.rows as usize) {
+            queue.launch(kernel, geometry, &part(args, first, fit.rows))?;
         }
         Ok(())
     }

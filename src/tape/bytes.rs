@@ -1,6 +1,6 @@
 //! The bytes that each operation must move: what decoding's speed is measured against.
 
-use super::{Op, Tape};
+use super::{Input, Op, Tape};
 
 impl Op {
     /// Bytes that this operation must read and write once, in a run that starts at `position`.
@@ -31,7 +31,13 @@ impl Op {
         let kv = match self {
             Self::RopeStore { .. } => tape.rows * position_bytes,
             Self::Attend { attention, .. } => {
-                (position + tape.rows - attention.seen_from(position)) * position_bytes
+                let seen = |rows: usize| position + rows - attention.seen_from(position);
+                // A step's rows are conversations of their own.
+                let all = match tape.input {
+                    Input::Step => tape.rows * seen(1),
+                    Input::Prompt => seen(tape.rows),
+                };
+                all * position_bytes
             }
             _ => 0,
         };
