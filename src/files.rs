@@ -10,35 +10,19 @@ use std::time::SystemTime;
 /// Folders and the names in them.
 pub trait Files: Debug + Send + Sync {
     /// Makes a folder for its owner alone; one that is there is as good.
-    ///
-    /// # Errors
-    /// As the system's.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
 
     /// The names in a folder; of one that is not there, none.
-    ///
-    /// # Errors
-    /// As the system's.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
     /// Opens a file to read and to write, for its owner alone; where `new`, one that is there is emptied first.
-    ///
-    /// # Errors
-    /// As the system's.
     fn open(&self, path: &Path, new: bool) -> io::Result<Box<dyn File>>;
 
-    /// # Errors
-    /// As the system's.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// # Errors
-    /// As the system's.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Returns when the names in a folder are on the disk.
-    ///
-    /// # Errors
-    /// As the system's.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
     /// The user that this process runs as.
@@ -48,9 +32,6 @@ pub trait Files: Debug + Send + Sync {
 /// One open file.
 pub trait File: Debug + Send {
     /// Whose it is.
-    ///
-    /// # Errors
-    /// As the system's.
     fn owner(&self) -> io::Result<u32>;
 
     /// Its bytes, and when it was written or touched last.
@@ -66,9 +47,6 @@ pub trait File: Debug + Send {
     fn touch(&mut self) -> io::Result<()>;
 
     /// All of it, from its first byte.
-    ///
-    /// # Errors
-    /// As the system's.
     fn read(&mut self) -> io::Result<Vec<u8>>;
 
     /// As many bytes as `out` has, from its byte `at` on.
@@ -81,8 +59,6 @@ pub trait File: Debug + Send {
     /// As the system's; some of the bytes may be written.
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// # Errors
-    /// As the system's.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 
     /// Returns when all that was written and cut is on the disk.

@@ -38,7 +38,7 @@ fn load(kv_type: KvType) -> Runner {
     Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it fits")
 }
 
-/// Begins all conversations, every other one sampled, and returns their regions.
+/// Begins all conversations, every other one sampled, and returns their entries.
 fn begin(runner: &mut Runner) -> Vec<usize> {
     let begin_one = |(user, length): (u32, u32)| {
         let parameters = Parameters {
@@ -53,7 +53,7 @@ fn begin(runner: &mut Runner) -> Vec<usize> {
     (0..).zip(PROMPTS).map(begin_one).collect()
 }
 
-/// Begins a conversation of a user's own, and returns its region.
+/// Begins a conversation of a user's own, and returns its entry.
 fn read(runner: &mut Runner, user: u32, length: u32, parameters: Parameters) -> usize {
     let prompt: Vec<u32> = (0..length)
         .map(|at| (at * 37 + 11 * user + 5) % 512)
@@ -71,9 +71,9 @@ fn read(runner: &mut Runner, user: u32, length: u32, parameters: Parameters) -> 
     runner.entry()
 }
 
-fn step(runner: &mut Runner, regions: &[usize]) -> Vec<Step> {
-    let tokens = runner.step_rows(regions, false).expect("they step");
-    let logits = runner.row_logits(regions.len()).expect("they are there");
+fn step(runner: &mut Runner, entries: &[usize]) -> Vec<Step> {
+    let tokens = runner.step_rows(entries, false).expect("they step");
+    let logits = runner.row_logits(entries.len()).expect("they are there");
     let rows = logits.chunks_exact(runner.shape().vocabulary);
     let bits = rows.map(|row| row.iter().map(|logit| logit.to_bits()).collect());
     tokens.into_iter().zip(bits).collect()
@@ -90,10 +90,10 @@ fn conversations_that_step_together_have_the_bits_of_each_alone() {
 #[test]
 fn each_number_of_rows_is_recorded_once() {
     let mut runner = load(KvType::F16);
-    let regions = begin(&mut runner);
+    let entries = begin(&mut runner);
     let mut round = || {
         for rows in [1, 2, 4, 8, 2] {
-            step(&mut runner, &regions[..rows]);
+            step(&mut runner, &entries[..rows]);
         }
         runner.graph().counters()
     };
@@ -118,17 +118,17 @@ fn forced_tokens_in_one_step_have_the_bits_of_a_step_each() {
             ..Parameters::default()
         };
         let mut runner = load(kv_type);
-        let region = read(&mut runner, 9, 62, drawn);
-        let next = runner.step_forced(region, forced).expect("they step");
+        let entry = read(&mut runner, 9, 62, drawn);
+        let next = runner.step_forced(entry, forced).expect("they step");
         let at_once = runner.row_logits(1 + forced.len());
         let at_once = at_once.expect("they are there");
-        let after = step(&mut runner, &[region]);
+        let after = step(&mut runner, &[entry]);
 
         let mut runner = load(kv_type);
-        let region = read(&mut runner, 9, 62, drawn);
+        let entry = read(&mut runner, 9, 62, drawn);
         let rows = at_once.chunks_exact(runner.shape().vocabulary);
         for (row, at_once) in rows.take(1 + forced.len()).enumerate() {
-            let (token, bits) = step(&mut runner, &[region]).remove(0);
+            let (token, bits) = step(&mut runner, &[entry]).remove(0);
             let same = at_once.iter().map(|logit| logit.to_bits()).eq(bits);
             assert!(same, "{} cache, row {row}", kv_type.name());
             match forced.get(row) {
@@ -136,7 +136,7 @@ fn forced_tokens_in_one_step_have_the_bits_of_a_step_each() {
                 None => assert_eq!(token, next),
             }
         }
-        assert_eq!(step(&mut runner, &[region]), after);
+        assert_eq!(step(&mut runner, &[entry]), after);
     }
 }
 
@@ -158,16 +158,16 @@ fn a_guided_conversation_waits_for_its_mask() {
     };
     let run = |late: u32| {
         let mut runner = load(KvType::F16);
-        let regions =
+        let entries =
             [(1, 40), (2, 63)].map(|(user, length)| read(&mut runner, user, length, told));
-        let [free, guided] = regions;
+        let [free, guided] = entries;
         runner.guide(guided, Some(&mask(0))).expect("it is taken");
         let (mut steps, mut beside) = (Vec::new(), Vec::new());
         for step_number in 0..12 {
             if step_number % 3 == 1 {
                 for _ in 0..late {
                     let before = runner.state_of(guided);
-                    beside.push(step(&mut runner, &regions).remove(0));
+                    beside.push(step(&mut runner, &entries).remove(0));
                     assert_eq!(runner.state_of(guided), before);
                 }
             }
@@ -176,7 +176,7 @@ fn a_guided_conversation_waits_for_its_mask() {
                     .guide(guided, Some(&mask(step_number)))
                     .expect("it is taken");
             }
-            let mut both = step(&mut runner, &regions);
+            let mut both = step(&mut runner, &entries);
             let (token, bits) = both.remove(1);
             assert!(
                 mask(step_number).allows(token),
@@ -233,19 +233,19 @@ fn a_conversation_that_is_restored_or_shares_its_beginning_has_the_bits_of_one_t
 
 fn hold(kv_type: KvType) {
     let mut runner = load(kv_type);
-    let regions = begin(&mut runner);
+    let entries = begin(&mut runner);
     let mut together = vec![Vec::<Step>::new(); PROMPTS.len()];
     for conversations in TOGETHER.iter().cycle().take(3 * TOGETHER.len()) {
-        let rows: Vec<usize> = conversations.iter().map(|at| regions[*at]).collect();
+        let rows: Vec<usize> = conversations.iter().map(|at| entries[*at]).collect();
         for (conversation, step) in conversations.iter().zip(step(&mut runner, &rows)) {
             together[*conversation].push(step);
         }
     }
     let mut runner = load(kv_type);
-    let regions = begin(&mut runner);
+    let entries = begin(&mut runner);
     for (conversation, together) in together.iter().enumerate() {
         for (index, together) in together.iter().enumerate() {
-            let alone = step(&mut runner, &regions[conversation..=conversation]);
+            let alone = step(&mut runner, &entries[conversation..=conversation]);
             assert!(
                 alone[0] == *together,
                 "{} cache, conversation {conversation}, step {index}: {} alone, {} together",

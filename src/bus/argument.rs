@@ -41,7 +41,7 @@ fn kept(text: &str, room: &mut usize) -> Result<String, usize> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Bool(bool),
-    /// Of any integer type: languages differ in what they make of a plain number.
+    /// It may have any integer type: languages differ in what they make of a plain number.
     Whole(i128),
     Number(f64),
     Text(String),

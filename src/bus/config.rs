@@ -23,11 +23,11 @@ pub struct BusConfig {
     pub max_tokens_limit: usize,
     /// Sampling of a request that says nothing about it.
     pub sampling: Parameters,
-    /// Of a request that gives none; `None` is a fresh one for each.
+    /// A request that gives none has this one; `None` is a fresh one for each.
     pub seed: Option<u64>,
     /// Whether a model that can thinks first, where a request does not say; `None` leaves it to its template.
     pub thinking: Option<bool>,
-    /// Of a request that gives none.
+    /// A request that gives none has this one.
     pub priority: Priority,
     /// What a request that offers none may call: a session's.
     pub tools: Option<Arc<Tools>>,

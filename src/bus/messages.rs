@@ -83,7 +83,7 @@ pub(super) fn written(engine::Said { message, partial }: engine::Said) -> (Strin
     (role.name().to_owned(), fields)
 }
 
-/// Of a text that was not kept.
+/// What is answered to a text that was not kept, as it is too long.
 pub(super) fn too_long(what: &str, bytes: usize) -> Error {
     Error::InvalidMessages(format!(
         "the {what} has {bytes} bytes; at most {TEXT_BYTES} are taken in one call"

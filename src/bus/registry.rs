@@ -74,7 +74,7 @@ impl Registry {
         self.change(caller, |belongings| belongings.sessions.remove(&session));
     }
 
-    /// Of a request without an object, which nobody can ask for afterwards.
+    /// The request has no object: nobody can ask for it afterwards.
     pub(super) fn remove_request(&self, caller: &Caller, id: u64) {
         self.change(caller, |belongings| belongings.running.remove(&id));
     }

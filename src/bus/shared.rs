@@ -27,7 +27,7 @@ pub(super) struct Shared {
     /// One a request, from its call until its reader has everything.
     places: Places,
     complaints: Arc<Complaints>,
-    // Of one connection to the bus: on another the same names are others'.
+    // It belongs to one connection to the bus: on another the same names are others'.
     pub(super) registry: Registry,
     users: Users,
     pub(super) holds: Holds,

@@ -49,7 +49,7 @@ pub(super) async fn run(
     }
 }
 
-/// Of one connection.
+/// What watches one connection.
 struct Watch {
     connection: Connection,
     shared: Arc<Shared>,

@@ -8,13 +8,13 @@ use crate::tape::{Input, Op, Slot, Tape};
 pub struct Case {
     pub name: String,
     pub tape: Tape,
-    /// Of the cache.
+    /// The entry of the cache that its first row is in.
     pub(super) entry: usize,
-    /// Of its first row.
+    /// Its first row stands there.
     pub position: usize,
-    /// Region and position of a step's other rows.
+    /// Entry and position of a step's other rows.
     pub(super) others: Vec<(usize, usize)>,
-    /// Of its first rows; the others only fill it up, and what becomes of them does not matter.
+    /// The tokens of its first rows; the others only fill it up, and what becomes of them does not matter.
     pub(super) tokens: Vec<u32>,
     pub(super) parameters: Parameters,
     /// What may be chosen, each time.

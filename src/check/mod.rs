@@ -50,7 +50,7 @@ struct Left {
     /// The most probable tokens of each row of each run.
     scored: Vec<Vec<Scored>>,
     layouts: Vec<Layout>,
-    /// Of each slot, with what follows it: before the last run, and after it.
+    /// The bytes of each slot, with what follows it: before the last run, and after it.
     before: Vec<Vec<u8>>,
     after: Vec<Vec<u8>>,
     /// K and V of each entry.

@@ -90,7 +90,7 @@ impl World {
     }
 }
 
-/// Of a head's quants and scales.
+/// The worst of a head's quants and scales.
 #[allow(clippy::cast_possible_truncation)] // shown to people, or about to be rounded further
 fn worst_quant(bytes: &[u8], exact: &[f64]) -> Worst {
     let mut worst = Worst::default();

@@ -209,7 +209,7 @@ fn equals_are_equal_and_every_fault_is_caught() {
     );
 }
 
-/// Of each case that is not too long for that: what turns, what is stored, and what is attended to.
+/// It holds of what turns, what is stored, and what is attended to, in each case that is not too long for that.
 #[test]
 #[allow(clippy::cast_possible_truncation)] // compared as executors hold it
 fn the_reference_turns_and_attends_as_plain_loops_do() {

@@ -37,7 +37,7 @@ pub enum WorldError {
 #[derive(Clone, Debug)]
 pub struct World {
     pub kv: KvInfo,
-    /// Of its cases, once it has been split by it.
+    /// Its cases have this one, once it has been split by it.
     activation: DType,
     pub(super) angles: [Angles; 2],
     infos: Arc<[WeightInfo]>,

@@ -25,7 +25,7 @@ const SPLIT: usize = 4 * TILE;
 pub(super) struct Heads<'a> {
     /// `heads * head_dim`
     pub(super) columns: usize,
-    /// Of the first row.
+    /// The first row stands there.
     pub(super) position: usize,
     /// What is read of a cache of quants is rounded to.
     pub(super) activation: DType,
@@ -64,7 +64,7 @@ pub(super) fn attend(
         sinks,
         ..
     } = heads;
-    // Of the query heads that share a head of the cache.
+    // The query heads that share a head of the cache have so many rows and columns.
     let (rows, width) = (q.len() / columns, columns / shared);
     let arch = pulp::Arch::new();
     // Enough blocks for every thread.
@@ -164,7 +164,7 @@ pub(super) fn attend_step(
 }
 
 thread_local! {
-    /// Of a step: taken anew it would take as long as a short conversation.
+    /// What a step needs: taken anew it would take as long as a short conversation.
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new(0, 0));
 }
 
@@ -215,9 +215,9 @@ struct Queries<'a> {
     /// Entry, layer and head of the cache.
     place: (usize, usize, usize),
     heads: Heads<'a>,
-    /// Of the first row.
+    /// The first row stands there.
     position: usize,
-    /// Of positions.
+    /// The tiles of positions that are its.
     tiles: Range<usize>,
     /// Rows, of which the `shared` columns are theirs.
     q: &'a [f32],

@@ -25,11 +25,11 @@ pub(super) struct Core {
     angles: Vec<Angles>,
     pub(super) cache: Cache,
     pub(super) buffers: Buffers,
-    /// Of each entry of the cache.
+    /// The conversation in each entry of the cache.
     pub(super) conversations: Vec<Conversation>,
     /// The rows of a prompt; those of a tape beyond them are padding.
     pub(super) prompt: Vec<u32>,
-    /// Of the cache: where the turn runs.
+    /// The entry of the cache that the turn runs in.
     pub(super) entry: usize,
     /// The conversations of a step's rows; those of a tape beyond them are padding.
     pub(super) rows: Vec<usize>,
@@ -51,7 +51,7 @@ pub(super) struct Conversation {
     pub(super) guide: Guide,
     /// Whether the last step found no mask.
     pub(super) waits: bool,
-    /// Of the last choice.
+    /// The probabilities of the last choice.
     pub(super) scored: Vec<Scored>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Buffers {
     pub(super) normed: Vec<f32>,
     /// (outputs, rows): a product before it is transposed into its slot
     pub(super) product: Vec<f32>,
-    /// Of the splits of a step's attention, before they are merged.
+    /// What the splits of a step's attention make, before they are merged.
     pub(super) partials: Vec<f32>,
 }
 
@@ -369,7 +369,7 @@ impl Core {
             } => {
                 let (last, hidden) = (tape.slot(logits).rows, tape.slot(x).columns);
                 let normed = &mut normed[..last * hidden];
-                // Of a prompt the last real ones; of a step all, whoever they are of.
+                // A prompt has them for its last real rows; a step for all, whoever they are of.
                 let real = if tape.input == Input::Step {
                     rows
                 } else {

@@ -139,7 +139,7 @@ impl NullaryFnOnce for Filling<'_> {
 
 /// What multiplies integers. All machines give the same.
 trait Machine: Copy {
-    /// Of sixteen weights.
+    /// Sixteen weights, as they are multiplied.
     type Weights: Copy;
     /// Eight partial sums.
     type Sums: Copy;

@@ -25,7 +25,7 @@ use std::time::Instant;
 use self::core::{Core, Guide};
 pub use self::load::load;
 pub use self::memory_estimate::memory_estimate;
-use self::step::{Living, Step};
+use self::step::{CpuStep, Living};
 use self::timestamps::Timestamps;
 pub use self::weight::{Matrix, Weight};
 use crate::executor::Executor;
@@ -97,11 +97,11 @@ impl Cpu {
         &'a mut self,
         tape: &'a Tape,
     ) -> (
-        Step<'a>,
+        CpuStep<'a>,
         &'a mut DecodeGraph<Living>,
         &'a mut Buckets<Living>,
     ) {
-        let step = Step {
+        let step = CpuStep {
             layout: self.moves * self.kv.entries as u64 + step::entry(&self.core, tape) as u64,
             chosen: self.core.chosen,
             core: &mut self.core,

@@ -16,7 +16,7 @@ const LANES: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Softmax {
     greatest: f32,
-    /// Of the weights.
+    /// The sum of the weights.
     sum: f32,
 }
 
@@ -52,7 +52,7 @@ impl Softmax {
         scores[seen.end..].fill(f32::NEG_INFINITY);
         let greatest = greater(self.greatest, fold(scores, greater));
         if greatest > self.greatest {
-            // Of nothing there is nothing to weigh.
+            // Nothing has no weight.
             let less = if self.sum > 0.0 {
                 exp(self.greatest - greatest)
             } else {
@@ -92,7 +92,7 @@ impl Softmax {
     pub(super) fn merge(&mut self, sums: &mut [f32], other: &[f32]) {
         let (others, parts) = other.split_at(sums.len());
         let greatest = greater(self.greatest, parts[0]);
-        // Of nothing there is nothing to weigh.
+        // Nothing has no weight.
         let weight = |of: f32, sum: f32| if sum > 0.0 { exp(of - greatest) } else { 0.0 };
         let (here, there) = (weight(self.greatest, self.sum), weight(parts[0], parts[1]));
         self.sum = self.sum.mul_add(here, parts[1] * there);

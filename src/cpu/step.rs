@@ -12,7 +12,7 @@ use crate::tape::{ExecuteError, Input, Op, Tape};
 
 /// One run of a tape.
 #[derive(Debug)]
-pub(super) struct Step<'a> {
+pub(super) struct CpuStep<'a> {
     pub(super) core: &'a mut Core,
     pub(super) tape: &'a Tape,
     pub(super) layout: u64,
@@ -62,7 +62,7 @@ impl Recorded {
     }
 }
 
-impl Step<'_> {
+impl CpuStep<'_> {
     /// Makes a call, or fails as a test has asked for.
     fn attempt<T>(
         &mut self,
@@ -115,7 +115,7 @@ impl Step<'_> {
     }
 }
 
-impl Stepper for Step<'_> {
+impl Stepper for CpuStep<'_> {
     type Recording = Recorded;
     type Exec = Living;
     type Error = ExecuteError;

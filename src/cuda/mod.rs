@@ -42,7 +42,7 @@ pub use self::opened::Device;
 use self::pages::Pages;
 use self::scratch::Scratch;
 use self::state::{Conversation, Listed};
-use self::step::Step;
+use self::step::CudaStep;
 use self::timestamps::Timestamps;
 use self::work::Work;
 pub use crate::device::Error;
@@ -238,9 +238,13 @@ impl Cuda {
     fn split<'a>(
         &'a mut self,
         tape: &'a Tape,
-    ) -> (Step<'a>, &'a mut DecodeGraph<Graph>, &'a mut Buckets<Graph>) {
+    ) -> (
+        CudaStep<'a>,
+        &'a mut DecodeGraph<Graph>,
+        &'a mut Buckets<Graph>,
+    ) {
         let ahead = narrow(self.pending.len());
-        let step = Step {
+        let step = CudaStep {
             work: Work {
                 kernels: &self.kernels,
                 multiprocessors: self.context.properties().multiprocessors,

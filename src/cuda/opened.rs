@@ -49,9 +49,6 @@ impl Device {
     }
 
     /// Bytes that are free of a discrete device's memory.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn free_memory(&self) -> Result<u64, Error> {
         self.context.free_memory()
     }

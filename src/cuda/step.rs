@@ -11,7 +11,7 @@ use crate::tape::{Op, Tape};
 
 /// One run of a tape, on a stream.
 #[derive(Debug)]
-pub(super) struct Step<'a> {
+pub(super) struct CudaStep<'a> {
     pub(super) work: Work<'a>,
     pub(super) stream: &'a mut Stream,
     pub(super) tape: &'a Tape,
@@ -23,7 +23,7 @@ pub(super) struct Step<'a> {
     pub(super) sequence: u32,
 }
 
-impl Stepper for Step<'_> {
+impl Stepper for CudaStep<'_> {
     type Recording = (Captured, Trace);
     type Exec = Graph;
     type Error = Error;

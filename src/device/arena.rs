@@ -33,7 +33,7 @@ struct Chunk {
 pub struct Rows {
     /// Bytes from one to the next.
     pub pitch: usize,
-    /// Of each.
+    /// Each has so many.
     pub bytes: usize,
     pub count: usize,
 }
@@ -111,9 +111,6 @@ impl Arena {
     }
 
     /// Gives unified memory over to a stream, once, before any capture of it. No effect on device memory.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn attach(&mut self, stream: &mut Stream) -> Result<()> {
         if self.memory == Memory::Unified && self.attached.is_none() {
             for chunk in &self.chunks {
@@ -306,9 +303,6 @@ impl Arena {
     }
 
     /// Queues that every byte of a region becomes `value`; unified memory must have been attached.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn set(&mut self, region: Region, value: u8, stream: &mut Stream) -> Result<()> {
         let address = self.address(region)?;
         // SAFETY: `address` checked the bounds.

@@ -133,9 +133,6 @@ impl Context {
     }
 
     /// Makes it current on this thread, which then may use what it has made.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn make_current(&self) -> Result<()> {
         // SAFETY: it is the retained primary context or the partition's, and `Drop` has given up neither.
         let result = unsafe { sys::cuCtxSetCurrent(self.handle) };
@@ -161,9 +158,6 @@ impl Context {
 
     /// Bytes of device memory that are free. On an integrated device the page cache counts as used here,
     /// so admission there reads /proc/meminfo instead.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn free_memory(&self) -> Result<u64> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: two integers are written. It asks of the context that is current, which is this one: the

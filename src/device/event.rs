@@ -15,8 +15,6 @@ pub struct Event {
 }
 
 impl Event {
-    /// # Errors
-    /// If the driver refuses.
     pub fn new(context: &Rc<Context>) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
         let flags = CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
@@ -31,9 +29,6 @@ impl Event {
     }
 
     /// Marks the end of what `stream` holds now. Not while it is being recorded: a graph holds kernels only.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn record(&mut self, stream: &mut Stream) -> Result<()> {
         // SAFETY: both are ours, of the same context.
         check("cuEventRecord", unsafe {

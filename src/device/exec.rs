@@ -17,9 +17,6 @@ pub struct Exec {
 
 impl Exec {
     /// Makes a template executable, which costs the driver memory.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn of(template: &Template) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
         let context = template.context();
@@ -59,9 +56,6 @@ impl Exec {
     }
 
     /// Brings it to the device, so that the first launch does not.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn upload(&mut self, stream: &mut Stream) -> Result<()> {
         let call = (Call::Upload, "cuGraphUpload");
         let result = attempt(call, self.context.faults(), Some(stream.handle()), || {
@@ -73,9 +67,6 @@ impl Exec {
 
     /// Queues one run of all its kernels. Whoever launched them into the recording promised that their
     /// addresses stay good.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn launch(&mut self, stream: &mut Stream) -> Result<()> {
         let call = (Call::GraphLaunch, "cuGraphLaunch");
         let result = attempt(call, self.context.faults(), Some(stream.handle()), || {

@@ -25,7 +25,7 @@ pub(super) const TOKENS: u32 = 8;
 pub struct Row {
     /// The conversation, by its place on the device.
     pub entry: u32,
-    /// Of the row, or of a prompt's first.
+    /// The row stands there, or a prompt's first.
     pub position: u32,
     pub token: u32,
     /// The first row of this step that is of the same conversation.
@@ -67,7 +67,7 @@ pub struct SamplerState {
     pub min_p: f32,
     pub repetition_penalty: f32,
     pub top_k: u32,
-    /// Of the random numbers, low half first.
+    /// How many random numbers were drawn, low half first.
     pub counter: [u32; 2],
     pub seed: [u32; 2],
     /// How many of the most probable tokens are told with each, and 1; 0: nothing is told.
@@ -124,7 +124,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Of a command, in device memory.
+    /// Where a prompt's tokens begin behind its command, in device memory.
     pub const TOKENS_AT: u64 = Self::BYTES as u64;
 
     /// In words: a row; what it says, pages and guide; a sampler; a pad.

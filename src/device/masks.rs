@@ -20,7 +20,7 @@ pub struct Masks {
     stream: Stream,
     /// The end of the last copy of each conversation.
     copied: Vec<Event>,
-    /// Of one conversation.
+    /// The mask of one conversation has so many.
     words: usize,
 }
 
@@ -31,7 +31,7 @@ impl Masks {
         HEAD + vocabulary.div_ceil(32).next_multiple_of(4)
     }
 
-    /// Of so many conversations and tokens.
+    /// Makes room for the masks of so many conversations and tokens.
     ///
     /// # Errors
     /// If there is no memory left to pin, or the driver refuses.
@@ -49,9 +49,6 @@ impl Masks {
 
     /// Queues the mask of a conversation's token `number`, beside all that runs, for `to`, where those of all conversations
     /// lie as they do here. Bits that are not said are not allowed.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn send(
         &mut self,
         conversation: usize,
@@ -75,9 +72,6 @@ impl Masks {
     }
 
     /// Waits until a conversation's mask is where kernels find it.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn settle(&self, conversation: usize) -> Result<()> {
         self.copied[conversation].synchronize()
     }

@@ -89,9 +89,6 @@ impl Partition {
     }
 
     /// What can be made current on a thread.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub(super) fn context(&self) -> Result<CUcontext> {
         let mut context = std::ptr::null_mut();
         // SAFETY: the handle is ours; what is written lives as long as it does.
@@ -102,9 +99,6 @@ impl Partition {
     }
 
     /// A stream whose work runs on this part alone; the caller destroys it.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub(super) fn stream(&self) -> Result<CUstream> {
         let mut stream = std::ptr::null_mut();
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;

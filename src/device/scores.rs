@@ -9,7 +9,7 @@ use super::{Context, Pinned, Result};
 /// The most that are told, as `BEST` of `kernels/state.cuh`.
 const MOST: usize = 20;
 
-/// Of each row of each of the latest steps: the chosen token's, then others'.
+/// The scores of each row of each of the latest steps: the chosen token's, then others'.
 #[derive(Debug)]
 pub struct Scores {
     memory: Pinned,

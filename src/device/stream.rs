@@ -23,8 +23,6 @@ pub struct Idle<'s> {
 }
 
 impl Stream {
-    /// # Errors
-    /// If the driver refuses.
     pub fn new(context: &Rc<Context>) -> Result<Self> {
         let handle = match context.partition() {
             Some(partition) => partition.stream()?,

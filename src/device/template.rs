@@ -103,9 +103,6 @@ impl Template {
     }
 
     /// The graph in DOT, with each kernel's name, geometry and parameters, in a file without a name.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn dot(&self) -> Result<String> {
         let failed = |error: &dyn std::fmt::Display| Error::Driver {
             call: "cuGraphDebugDotPrint",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// One caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Of its connection; unique while that lasts.
+    /// The name of its connection; unique while that lasts.
     pub name: Arc<str>,
     /// The user that it runs as: limits are for each of these.
     pub user: u32,

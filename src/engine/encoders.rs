@@ -18,7 +18,7 @@ const NICE: i32 = 10;
 
 /// One prompt.
 struct Job {
-    /// Of its request.
+    /// Its request has this number.
     ticket: u64,
     client: Client,
     /// Tells its caller itself.

@@ -26,14 +26,14 @@ pub struct GraphStatus {
     pub last_error: String,
     /// Microseconds of the last recording.
     pub recording_us: u64,
-    /// Of short prompts.
+    /// What became of recorded short prompts.
     pub prompts: Counts,
 }
 
 /// Whom the engine answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Of the last step; 0 while nobody answers.
+    /// The last step had so many; 0 while nobody answers.
     pub rows: u32,
     /// Whose prompt is being read.
     pub reading: u32,
@@ -53,7 +53,7 @@ pub struct Snapshot {
     pub timing: Timing,
     /// Tokens chosen since the start.
     pub tokens: u64,
-    /// Of the last step that was timed; empty before the first.
+    /// What the last step that was timed spent its time on; empty before the first.
     pub kinds: Vec<KindTime>,
     /// Steps that were timed since the start.
     pub timed_steps: u64,
@@ -146,7 +146,7 @@ pub(super) struct Sample {
 pub(super) struct Figures {
     work: Work,
     samples: Vec<Sample>,
-    /// Of a step that was timed.
+    /// What a step that was timed spent its time on.
     kinds: Option<Vec<KindTime>>,
 }
 

@@ -38,9 +38,6 @@ impl<'a> Observer<'a> {
     }
 
     /// Runs such a step of the turn that runs. It takes longer than others do, and does not count among them.
-    ///
-    /// # Errors
-    /// As `Runner::step`.
     pub(super) fn time(&mut self, runner: &mut Runner) -> Result<u32, RunError> {
         let (token, kinds) = runner.time_step()?;
         if let Some(kinds) = kinds {

@@ -53,9 +53,6 @@ impl Talk {
 }
 
 /// All that a turn needs of the model, and the conversation as far as it fits.
-///
-/// # Errors
-/// As `Encoder::prepared`.
 pub(super) fn fitted(
     encoder: &Encoder,
     talk: Talk,

@@ -70,7 +70,7 @@ pub(super) fn joins(
 /// Those who are not suspended, the most urgent first: at most `rows`.
 pub(super) fn active(all: &[Standing], rows: usize) -> Vec<Standing> {
     let mut active = all.to_vec();
-    // Of equals, who joined first comes first.
+    // Who joined first comes first among equals.
     active.sort_by_key(|one| std::cmp::Reverse(one.priority));
     active.truncate(rows);
     active

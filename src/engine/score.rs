@@ -145,9 +145,9 @@ fn score_case(
 pub struct Comparison {
     /// Log probabilities compared.
     pub positions: usize,
-    /// Of |delta logprob|.
+    /// The mean of |delta logprob|.
     pub mean: f64,
-    /// Of |delta logprob|.
+    /// The 99th percentile of |delta logprob|.
     pub p99: f64,
     pub mean_regret: f64,
     /// Our logprob of our argmax minus our logprob of the reference's argmax, at worst.

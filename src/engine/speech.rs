@@ -38,7 +38,7 @@ pub(super) struct Speech {
 }
 
 impl Speech {
-    /// Of an answer whose thoughts, between these tokens, the prompt may have `begun`.
+    /// What an answer says whose thoughts, between these tokens, the prompt may have `begun`.
     pub(super) fn new(
         decoder: Decoder,
         (thinking, begun): (Option<[u32; 2]>, bool),

@@ -13,7 +13,6 @@ pub struct Layout {
 
 /// An executor whose slots and cache can be put and seen: slots as `layout` says, the first layer of an entry of the cache
 /// as K and V, each (head, position) as `KvType` encodes a head.
-#[allow(clippy::missing_errors_doc)] // each fails if the device does
 pub trait Inspect {
     fn executor(&mut self) -> &mut dyn Executor;
     /// A prompt of `tokens` in the first of `entries`, or a step of a row in each; also one that is not whole.

@@ -18,7 +18,7 @@ use crate::tape::{ExecuteError, Span, StepState, StepTimes, Tape, Timed};
 pub trait Executor: Debug + Send {
     fn name(&self) -> &'static str;
 
-    /// Of a GPU, the multiprocessors that kernels run on, and all that it has; a CPU has none.
+    /// The multiprocessors of a GPU that kernels run on, and all that it has; a CPU has none.
     fn multiprocessors(&self) -> Option<(u32, u32)> {
         None
     }
@@ -33,9 +33,6 @@ pub trait Executor: Debug + Send {
     fn activation_bytes(&self) -> u64;
 
     /// Starts a request whose entry of the cache holds `position` positions.
-    ///
-    /// # Errors
-    /// If the device has failed.
     fn begin(
         &mut self,
         place: (usize, usize),
@@ -44,9 +41,6 @@ pub trait Executor: Debug + Send {
     ) -> Result<(), ExecuteError>;
 
     /// From now on the positions of an entry lie in these pages, `PAGE` in each, and it has no others.
-    ///
-    /// # Errors
-    /// If the device has failed.
     fn seat(&mut self, entry: usize, pages: &[usize]) -> Result<(), ExecuteError>;
 
     /// Copies what a page of the cache holds to another.
@@ -89,9 +83,6 @@ pub trait Executor: Debug + Send {
     /// What the conversation in an entry may say next; `None`: anything, from now on. Once it has had a mask it waits for
     /// another before each of its tokens: a step that finds none leaves its state as it was, and costs its time. `begin`
     /// frees it.
-    ///
-    /// # Errors
-    /// If the device has failed.
     fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), ExecuteError>;
 
     /// Whether the last step left an entry as it was, for want of its mask.
@@ -119,9 +110,6 @@ pub trait Executor: Debug + Send {
     /// Runs a prepared step of the turn that runs. `more` says that another will follow, which a device may then begin
     /// before this one's token has been read: it has no time to idle then. A step that was launched ahead and is not wanted
     /// costs its time, no more.
-    ///
-    /// # Errors
-    /// As `run`.
     fn step(&mut self, tape: &Tape, more: bool) -> Result<(), ExecuteError> {
         self.step_rows(tape, &[self.entry()], &[], more)
     }
@@ -161,18 +149,12 @@ pub trait Executor: Debug + Send {
 
     /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;
     /// empty where nothing was measured.
-    ///
-    /// # Errors
-    /// If the device has failed.
     fn take_spans(&mut self) -> Result<Vec<Option<Span>>, ExecuteError>;
 
     /// The row of logits that a tape of `Ending::Logits` left.
     fn logits(&self, tape: &Tape, row: usize) -> &[f32];
 
     /// The rows of logits that the last step left, (rows, vocabulary), once it has ended.
-    ///
-    /// # Errors
-    /// If the device has failed.
     fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError>;
 
     /// How the last step spent its time.
@@ -196,17 +178,11 @@ pub trait Executor: Debug + Send {
     }
 
     /// It has come from the thread that made it, and runs on this one from now on.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     fn settle(&self) -> Result<(), ExecuteError> {
         Ok(())
     }
 
     /// Records a prepared tape of a prompt for an entry, without running it.
-    ///
-    /// # Errors
-    /// If the device has failed.
     fn record(&mut self, tape: &Tape, entry: usize) -> Result<(), ExecuteError>;
 
     /// Drops all that was recorded; what failures had disabled is tried again.
@@ -219,9 +195,6 @@ pub trait Executor: Debug + Send {
     fn launches(&mut self, tape: &Tape) -> Vec<(&'static str, String)>;
 
     /// The decode graph in DOT, one graph a segment; empty before the first recording.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     fn graph_dot(&self) -> Result<String, ExecuteError>;
 
     /// What tests let fail.

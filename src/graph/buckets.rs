@@ -10,7 +10,7 @@ use super::{Mode, State, Stepper};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub graphs: usize,
-    /// Of memory that the driver takes for them.
+    /// The driver takes so much memory for them.
     pub bytes: u64,
 }
 
@@ -20,7 +20,7 @@ pub struct Key {
     pub rows: usize,
     /// Whether it ends with a token.
     pub token: bool,
-    /// Of the cache.
+    /// The entry of the cache that it is for.
     pub entry: usize,
     /// How often addresses have moved: what was recorded before is useless.
     pub moves: u64,
@@ -127,9 +127,6 @@ impl<E> Buckets<E> {
     }
 
     /// Records a prompt without running it; a refusal is only counted.
-    ///
-    /// # Errors
-    /// What the device fails with.
     pub fn record<S: Stepper<Exec = E>>(
         &mut self,
         key: Key,

@@ -165,7 +165,7 @@ pub enum Event {
         epoch: u64,
         /// Failures in a row, with this one.
         failures: u32,
-        /// Of the decode graph: what was refused may have been a prompt's.
+        /// It is the decode graph's: what was refused may have been a prompt's.
         state: State,
     },
     Disabled {

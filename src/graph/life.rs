@@ -17,7 +17,7 @@ pub struct LifeCycle {
     state: State,
     reason: Reason,
     mode: Mode,
-    /// Of the KV cache, at its last change.
+    /// The KV cache had this one at its last change.
     epoch: u64,
     /// Kernels of one replay.
     nodes: usize,

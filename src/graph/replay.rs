@@ -8,7 +8,7 @@ use crate::device::{Captured, Exec, Result, Stream, Template};
 pub struct Graph {
     exec: Exec,
     template: Template,
-    /// Of the template; empty while that is unknown.
+    /// What the template is; empty while that is unknown.
     trace: Trace,
     /// What it did before: given back once the device is busy again, for that takes the driver a while.
     retired: Option<Template>,
@@ -34,9 +34,6 @@ impl Graph {
     /// Lets `write` set those launches of the template that are not as in the trace it is given, and note in the other
     /// one what all of them are then. `false` if they are not those that were recorded, or the driver refused: then
     /// only another recording tells what the template does.
-    ///
-    /// # Errors
-    /// If the device is lost.
     pub fn rewrite(
         &mut self,
         write: impl FnOnce(&mut Template, &Trace, &mut Trace) -> Result<()>,
@@ -66,9 +63,6 @@ impl Graph {
 
     /// Makes it do what its template does now: by an update, which takes a fraction of the time, or else, whyever that
     /// was refused, by a new instance. After an error what it does is unknown.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn renew(&mut self, stream: &mut Stream) -> Result<Renewal> {
         let renewal = match self.exec.update(&self.template) {
             Ok(true) => Renewal::Updated,
@@ -83,9 +77,6 @@ impl Graph {
     }
 
     /// Queues one replay.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn launch(&mut self, stream: &mut Stream) -> Result<()> {
         self.exec.launch(stream)?;
         self.retired = None;
@@ -99,9 +90,6 @@ impl Graph {
     }
 
     /// The graph in DOT.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     pub fn dot(&self) -> Result<String> {
         self.template.dot()
     }

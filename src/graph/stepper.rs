@@ -30,9 +30,6 @@ pub trait Stepper {
     fn trace(&mut self) -> Trace;
 
     /// Launches operations.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     fn eager(&mut self, operations: Range<usize>) -> Result<(), Self::Error>;
 
     /// Records operations instead of running them.
@@ -45,9 +42,6 @@ pub trait Stepper {
     fn nodes(exec: &Self::Exec) -> usize;
 
     /// Makes a recording executable and brings it to the device.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     fn instantiate(&mut self, recording: Self::Recording) -> Result<Self::Exec, Self::Error>;
 
     /// Makes a living executable graph do what recording these operations now would give.
@@ -61,9 +55,6 @@ pub trait Stepper {
     ) -> Result<Renewal, Self::Error>;
 
     /// Queues one replay.
-    ///
-    /// # Errors
-    /// If the driver refuses.
     fn launch(&mut self, exec: &mut Self::Exec) -> Result<(), Self::Error>;
 
     /// Bytes of the device's memory that are free, as well as it can tell.

@@ -23,7 +23,7 @@ const KEPT: usize = 32;
 /// What a grammar may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of what a caller says.
+    /// What a caller says has at most so many.
     pub bytes: usize,
     /// Nodes of regular expressions that compiling may make, and symbols of the grammar.
     pub work: usize,
@@ -119,9 +119,6 @@ impl Grammars {
     }
 
     /// Whether something can be made of a grammar.
-    ///
-    /// # Errors
-    /// As `guide`.
     pub fn check(&self, grammar: &Grammar, limits: Limits) -> Result<(), GrammarError> {
         self.compile(grammar, limits).map(drop)
     }

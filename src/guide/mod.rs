@@ -205,9 +205,6 @@ impl Guide {
     }
 
     /// Takes at most `most` of the tokens that must come, as far as `follows` has told.
-    ///
-    /// # Errors
-    /// As `take`.
     pub fn force(&mut self, most: usize) -> Result<Vec<u32>, GuideError> {
         // What closes is known first, and what follows it only then.
         let next = if self.closing.is_empty() {

@@ -5,7 +5,7 @@ use std::fmt::Display;
 /// One row of the table.
 #[derive(Debug)]
 pub struct Event {
-    /// Of the function that reports it.
+    /// The function that reports it is called so.
     pub name: &'static str,
     pub level: tracing::Level,
     /// 128 bits in hexadecimal; never changes, and never means anything else.

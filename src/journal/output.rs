@@ -15,7 +15,7 @@ use super::callers::LeftOut;
 use super::level::Level;
 use super::libraries::Libraries;
 use super::line::Line;
-use super::queue::{self, Queue, Summaries};
+use super::queue::{self, EventQueue, Summaries};
 use super::{TARGET, events};
 
 /// The way to the journal, once it is open.
@@ -30,7 +30,7 @@ pub struct Journal {
 /// If it is open already, or the system refuses a thread.
 pub fn init(level: Level) -> io::Result<Journal> {
     let (filter, handle) = reload::Layer::new(targets(level));
-    let queue = Arc::new(Queue::new(Summaries {
+    let queue = Arc::new(EventQueue::new(Summaries {
         left_out,
         dropped: events::events_dropped,
     }));
@@ -38,7 +38,7 @@ pub fn init(level: Level) -> io::Result<Journal> {
     thread::Builder::new()
         .name("journal".into())
         .spawn(move || {
-            // Of this thread alone; it also opens the socket, which may wait.
+            // It is this thread's alone; it also opens the socket, which may wait.
             let output = tracing_subscriber::registry().with(output().with_filter(filter));
             tracing::subscriber::with_default(output, || told.serve());
         })?;

@@ -28,7 +28,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 static FINE: [AtomicBool; 2] = [const { AtomicBool::new(true) }; 2];
 
 /// Where the process reports; without it, as in tests and tools, events are told where they happen.
-static WAY: OnceLock<Arc<Queue>> = OnceLock::new();
+static WAY: OnceLock<Arc<EventQueue>> = OnceLock::new();
 
 thread_local! {
     /// Whether this is the thread that tells: what it reports itself cannot wait for it.
@@ -38,14 +38,14 @@ thread_local! {
 /// How it is told what was not told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Summaries {
-    /// Of callers that cause too much.
+    /// So much was left out of callers that cause too much.
     pub(super) left_out: fn(&LeftOut),
     /// So many did not fit.
     pub(super) dropped: fn(u64),
 }
 
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct EventQueue {
     state: Mutex<State>,
     changed: Condvar,
     summaries: Summaries,
@@ -85,7 +85,7 @@ impl State {
     }
 }
 
-impl Queue {
+impl EventQueue {
     pub(super) fn new(summaries: Summaries) -> Self {
         Self {
             state: Mutex::default(),
@@ -175,7 +175,7 @@ impl Queue {
 }
 
 /// From now on events go through `queue`.
-pub(super) fn open(queue: Arc<Queue>) {
+pub(super) fn open(queue: Arc<EventQueue>) {
     // Only the first of a process counts, as with its subscriber.
     let _ = WAY.set(queue);
 }

@@ -42,7 +42,7 @@ pub(super) struct Yarn {
 }
 
 impl Rope {
-    /// Of `dims` elements of a head: radians per position, `theta^(-2i / dims)`, scaled.
+    /// How far `dims` elements of a head turn: radians per position, `theta^(-2i / dims)`, scaled.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // float32 is the reference
     pub(super) fn angles(&self, dims: usize) -> Angles {
         let plain = |pair| 1.0 / (self.theta as f32).powf((2 * pair) as f32 / dims as f32);

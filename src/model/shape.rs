@@ -64,7 +64,7 @@ pub struct Softcaps {
 /// Which norms there are besides those before attention and before the MLP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Norms {
-    /// Of what attention and the MLP have made, before it is added (Gemma).
+    /// What attention and the MLP have made is normed before it is added (Gemma).
     pub after: bool,
     /// Weights are stored less one (Gemma's checkpoints).
     pub less_one: bool,

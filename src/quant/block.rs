@@ -15,7 +15,7 @@ use super::{About, random};
 
 /// Blocks whose halves are converted at once: one conversion alone takes as long as ten values.
 const AT_ONCE: usize = 8;
-/// Of 256 values, by sixteens.
+/// A block has 256 values, by sixteens.
 const MOST_GROUPS: usize = 16;
 
 /// A format's blocks of `B` bytes, of `N` values each, which begin with `H` halves.
@@ -41,7 +41,7 @@ pub(super) struct Scales {
 }
 
 impl Scales {
-    /// Of the only group.
+    /// What the only group has.
     #[inline(always)]
     pub(super) fn of_one(scale: f32, minimum: f32) -> Self {
         let mut scales = Self::default();

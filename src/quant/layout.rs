@@ -21,13 +21,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of nibbles, without the scales that belong to them.
+    /// How nibbles lie, without the scales that belong to them.
     pub(super) const NIBBLES: Self = Self {
         quants: 512,
         ..Self::of_values(0)
     };
 
-    /// Of values of so many bytes each.
+    /// How values of so many bytes each lie.
     pub(super) const fn of_values(bytes: usize) -> Self {
         Self {
             quants: TILE_ROWS * UNIT * bytes,

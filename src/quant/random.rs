@@ -8,9 +8,9 @@ use super::Format;
 
 /// How a format's random blocks are made.
 pub(super) enum Block {
-    /// Of one value.
+    /// It writes one value.
     Number(fn(f32, &mut [u8])),
-    /// Of random integers with scales that fit.
+    /// It has random integers with scales that fit.
     Scales(Scales),
 }
 

@@ -10,7 +10,7 @@ pub(super) struct Rows {
     pub(super) quants: Vec<u8>,
     /// Units beside each other, each as a tile holds it.
     pub(super) scales: Vec<u8>,
-    /// Of four units each (K formats).
+    /// Each belongs to four units (K formats).
     pub(super) heads: Vec<u8>,
     layout: Layout,
 }

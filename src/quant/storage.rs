@@ -16,7 +16,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Of a matrix, and whether it meets activations of f16.
+    /// How a matrix of that format is stored, if it meets activations of f16 or does not.
     #[must_use]
     pub const fn of(format: Format, meets_f16: bool) -> Self {
         match format {
@@ -34,7 +34,7 @@ impl Storage {
         }
     }
 
-    /// Of what a kernel is given.
+    /// What the code stands for that a kernel is given.
     #[must_use]
     pub fn of_code(code: u32) -> Option<Self> {
         let stored = Format::ALL.into_iter().map(Self::Stored);

@@ -65,7 +65,7 @@ fn repack_values<const N: usize>(rows: &[u8], columns: usize, out: &mut [u8]) {
             for pair in 0..2 {
                 let [upper, lower] = [lane / 4, lane / 4 + 8]
                     .map(|row| &unit[(row * UNIT + 2 * place(lane, step, pair)) * N..][..2 * N]);
-                // Of eight values that a lane has in a step, where two of each row go.
+                // Where two of each row go, of the eight values that a lane has in a step.
                 let value = 8 * step + 4 * pair;
                 let per_piece = 16 / N;
                 let at = (value / per_piece * 32 + lane) * 16 + value % per_piece * N;

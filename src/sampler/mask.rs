@@ -19,7 +19,7 @@ impl Mask {
         Self { words }
     }
 
-    /// Of one token of a vocabulary.
+    /// Allows one token of a vocabulary.
     #[must_use]
     pub fn only(token: u32, vocabulary: usize) -> Self {
         let mut words = vec![0; Self::words_of(vocabulary)];

@@ -45,9 +45,6 @@ impl Tape {
     }
 
     /// The proof without its order: that each operation's names exist and its shapes and types fit.
-    ///
-    /// # Errors
-    /// As `check`.
     pub(crate) fn check_shapes_alone(&self) -> Result<(), TapeError> {
         self.ops.iter().enumerate().try_for_each(|(index, op)| {
             let fits = self.check_names(op).and_then(|()| self.check_shapes(op));

@@ -7,7 +7,7 @@ use half::f16;
 
 use crate::quant::half;
 
-/// Of a head that no longer block divides.
+/// The block of a head that no longer block divides.
 pub(super) const LEAST_BLOCK: usize = 16;
 const BLOCK: usize = 32;
 /// The largest quant; the least is its negative.

@@ -12,11 +12,11 @@ const PRECISION: u8 = 2;
 /// What each step of a generation took.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// From one token to the next.
+    /// The time from one token to the next.
     step: Histogram<u64>,
-    /// Of that, the device had nothing to do.
+    /// So long of it the device had nothing to do.
     gap: Histogram<u64>,
-    /// Of that, the engine's thread worked rather than waited.
+    /// So long of it the engine's thread worked rather than waited.
     host: Histogram<u64>,
 }
 

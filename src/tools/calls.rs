@@ -5,9 +5,6 @@ use serde_json::{Value, json};
 use crate::model::Call;
 
 /// Calls of an assistant's message, as a caller gives them. The arguments may be a JSON object or the text of one.
-///
-/// # Errors
-/// What is wrong with them.
 pub fn read(text: &str) -> Result<Vec<Call>, String> {
     let given: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
     let array = given.as_array().ok_or("no JSON array")?;

@@ -131,9 +131,6 @@ impl Formats {
 
 impl Format {
     /// Reads a file's text.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn parse(name: &str, text: &str) -> Result<Self, String> {
         let File {
             template,

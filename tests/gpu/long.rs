@@ -203,10 +203,10 @@ fn generate(
             },
         )?;
     }
-    let region = runner.entry();
+    let entry = runner.entry();
     let mut steps = Steps::new();
     for _ in 0..STEPS {
-        let token = runner.step_rows(&[region], false)?[0];
+        let token = runner.step_rows(&[entry], false)?[0];
         let logits = runner.row_logits(1)?;
         let sum: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
         let logprobs = logits.iter().map(|logit| f64::from(*logit) - sum.ln());

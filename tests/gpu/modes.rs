@@ -115,7 +115,7 @@ fn compare(model: &Path, backend: Backend, types: Types) -> Result<String, Box<d
     ))
 }
 
-/// A conversation that begins as another does copies that from the other's region, and says the same.
+/// A conversation that begins as another does copies that from the other's entry, and says the same.
 fn takes_over(way: &mut Way) -> Result<(), Box<dyn Error>> {
     for (user, length) in (1..).zip(PROMPTS) {
         let [first, second] = [1, 2].map(|owner| Some(Owner(owner)));

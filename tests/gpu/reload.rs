@@ -125,7 +125,7 @@ fn load(model: &Path, backend: Backend, slots: usize) -> Result<Runner, String> 
     Runner::load(&checkpoint, &settings, &mut |_, _| {}).map_err(|error| error.to_string())
 }
 
-/// A turn that keeps what its region holds of `prompt`.
+/// A turn that keeps what its entry holds of `prompt`.
 fn say(runner: &mut Runner, owner: Owner, prompt: &[u32]) -> Result<Vec<u32>, String> {
     let failed = |error: ganglion::engine::runner::RunError| error.to_string();
     let cached = runner

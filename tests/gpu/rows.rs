@@ -66,20 +66,20 @@ fn compare(
     mode: Mode,
 ) -> Result<String, Box<dyn Error>> {
     let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
-    let regions = begin(&mut runner)?;
+    let entries = begin(&mut runner)?;
     let mut alone = vec![Steps::new(); PROMPTS.len()];
     for (conversation, steps) in alone.iter_mut().enumerate() {
         for _ in 0..STEPS {
-            let tokens = runner.step_rows(&[regions[conversation]], false)?;
+            let tokens = runner.step_rows(&[entries[conversation]], false)?;
             steps.push((tokens[0], hashes(&mut runner, 1, false)?[0]));
         }
     }
-    let regions = begin(&mut runner)?;
+    let entries = begin(&mut runner)?;
     let mut together = vec![Steps::new(); PROMPTS.len()];
     let mut compared = 0;
     'all: loop {
         for (turn, conversations) in TOGETHER.iter().enumerate() {
-            let rows: Vec<usize> = conversations.iter().map(|at| regions[*at]).collect();
+            let rows: Vec<usize> = conversations.iter().map(|at| entries[*at]).collect();
             // Once with steps launched ahead, once without.
             let steps = 1 + turn % 3;
             for step in 0..steps {
@@ -131,17 +131,17 @@ fn forced(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
             seed: 5,
             ..Parameters::default()
         };
-        let region = begin_one(&mut runner, 0, length, drawn)?;
-        let mut next = vec![runner.step_forced(region, &tokens)?];
+        let entry = begin_one(&mut runner, 0, length, drawn)?;
+        let mut next = vec![runner.step_forced(entry, &tokens)?];
         let mut at_once = hashes(&mut runner, 1 + tokens.len(), false)?;
         at_once.truncate(1 + tokens.len());
-        next.extend(runner.step_rows(&[region], false)?);
+        next.extend(runner.step_rows(&[entry], false)?);
         at_once.extend(hashes(&mut runner, 1, false)?);
 
-        let region = begin_one(&mut runner, 0, length, drawn)?;
+        let entry = begin_one(&mut runner, 0, length, drawn)?;
         let (mut alone, mut chosen) = (Vec::new(), Vec::new());
         for row in 0..=tokens.len() + 1 {
-            chosen.extend(runner.step_rows(&[region], false)?);
+            chosen.extend(runner.step_rows(&[entry], false)?);
             alone.extend(hashes(&mut runner, 1, false)?);
             if let Some(token) = tokens.get(row) {
                 runner.post(*token);
@@ -174,39 +174,39 @@ fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
     let mut runs = Vec::new();
     for late in [0, 3] {
         let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
-        let regions = [
+        let entries = [
             begin_one(&mut runner, 1, 40, told)?,
             begin_one(&mut runner, 2, 63, told)?,
         ];
-        runner.guide(regions[1], Some(&mask(0)))?;
+        runner.guide(entries[1], Some(&mask(0)))?;
         let mut steps = Vec::new();
         for step in 0..24 {
             for wait in 0..if step % 3 == 1 { late } else { 0 } {
-                let before = runner.state_of(regions[1]);
+                let before = runner.state_of(entries[1]);
                 // One of them is launched ahead, before the mask is sent.
-                runner.step_rows(&regions, wait == 1)?;
-                if runner.state_of(regions[1]) != before {
+                runner.step_rows(&entries, wait == 1)?;
+                if runner.state_of(entries[1]) != before {
                     return Err(format!("step {step} did not wait for its mask").into());
                 }
             }
             if step > 0 {
-                runner.guide(regions[1], Some(&mask(step)))?;
+                runner.guide(entries[1], Some(&mask(step)))?;
             }
-            let from = runner.state_of(regions[1]);
+            let from = runner.state_of(entries[1]);
             // The copy runs beside the steps.
             let mut tries = 0;
-            while runner.state_of(regions[1]) == from {
-                runner.step_rows(&regions, false)?;
+            while runner.state_of(entries[1]) == from {
+                runner.step_rows(&entries, false)?;
                 tries += 1;
                 if tries > 100 {
                     return Err(format!("the mask of step {step} never came").into());
                 }
             }
-            let token = runner.state_of(regions[1]).token;
+            let token = runner.state_of(entries[1]).token;
             if !mask(step).allows(token) {
                 return Err(format!("step {step} chose {token}, which its mask forbids").into());
             }
-            let scored = runner.scored(regions[1]);
+            let scored = runner.scored(entries[1]);
             if scored.len() != 4 || scored[0].token != token {
                 return Err(format!("step {step} chose {token} and told {scored:?}").into());
             }
@@ -235,7 +235,7 @@ fn restored(
 
 /// Begins all conversations, half of them greedy, and returns where they lie.
 fn begin(runner: &mut Runner) -> Result<Vec<usize>, Box<dyn Error>> {
-    let mut regions = Vec::new();
+    let mut entries = Vec::new();
     for (conversation, length) in (0..).zip(PROMPTS) {
         let parameters = Parameters {
             temperature: if conversation % 2 == 0 { 0.0 } else { 0.9 },
@@ -244,9 +244,9 @@ fn begin(runner: &mut Runner) -> Result<Vec<usize>, Box<dyn Error>> {
             seed: u64::from(conversation),
             ..Parameters::default()
         };
-        regions.push(begin_one(runner, conversation, length, parameters)?);
+        entries.push(begin_one(runner, conversation, length, parameters)?);
     }
-    Ok(regions)
+    Ok(entries)
 }
 
 /// Begins one anew.

@@ -54,11 +54,11 @@ pub(super) struct Model {
     warm: bool,
     /// The change of the cache that segments have not been held against.
     unverified: Option<Change>,
-    /// Executable graphs that can be updated, each by the region that its template is of; `None` if that is unknown.
+    /// Executable graphs that can be updated, each by the entry that its template is of; `None` if that is unknown.
     living: Vec<Option<usize>>,
     /// Of the cache: what they were recorded against.
-    region: usize,
-    /// Recorded prompts by rows, ending and region, the one used last at the end.
+    entry: usize,
+    /// Recorded prompts by rows, ending and entry, the one used last at the end.
     prompts: Vec<(usize, Ending, usize)>,
     most_prompts: usize,
     fault: Option<Fault>,
@@ -80,7 +80,7 @@ impl Model {
             warm: false,
             unverified: None,
             living: Vec::new(),
-            region: 0,
+            entry: 0,
             prompts: Vec::new(),
             most_prompts,
             fault: None,
@@ -125,16 +125,16 @@ impl Model {
         }
     }
 
-    /// One step, in a region of the cache.
-    pub(super) fn step(&mut self, region: usize) -> Outcome {
+    /// One step, in an entry.
+    pub(super) fn step(&mut self, entry: usize) -> Outcome {
         if !self.warm || self.state == State::Disabled {
             return self.eager_step();
         }
-        // The addresses of another region: all that can make segments useless here.
-        if self.state == State::Valid && self.region != region {
+        // The addresses of another entry: all that can make segments useless here.
+        if self.state == State::Valid && self.entry != entry {
             self.to(State::Invalid, Reason::Moved(None));
         }
-        self.region = region;
+        self.entry = entry;
         if let Some(change) = self.unverified.take() {
             self.counters.verified += 1;
             self.reason = Reason::Kv(change);
@@ -160,8 +160,8 @@ impl Model {
         Outcome::Ran
     }
 
-    /// A chunk of a prompt, in a region of the cache.
-    pub(super) fn prompt(&mut self, rows: usize, ending: Ending, region: usize) -> Outcome {
+    /// A chunk of a prompt, in an entry.
+    pub(super) fn prompt(&mut self, rows: usize, ending: Ending, entry: usize) -> Outcome {
         let operations = self.operations(ending);
         let size = SIZES.into_iter().find(|size| *size >= rows);
         let (Mode::Full, Some(size)) = (self.mode, size) else {
@@ -170,7 +170,7 @@ impl Model {
         if self.state == State::Disabled {
             return self.eager(operations);
         }
-        let prompt = (size, ending, region);
+        let prompt = (size, ending, entry);
         let held = self.prompts.iter().position(|held| *held == prompt);
         held.map(|at| self.prompts.remove(at));
         let recorded = match held {
@@ -293,7 +293,7 @@ impl Model {
                 self.capture(operations)?;
                 self.instantiate()?;
                 self.counters.instantiations += 1;
-                self.living.push(Some(self.region));
+                self.living.push(Some(self.entry));
             }
             index += 1;
             let last = at + 1 == parts.len();
@@ -323,7 +323,7 @@ impl Model {
     /// The launches that differ are set, and where that is refused, which is no failure, all of them are recorded.
     fn rewrite(&mut self, index: usize, operations: usize, cached: usize) -> Result<(), No> {
         let differ = match self.living[index].take() {
-            Some(region) if region == self.region => 0,
+            Some(entry) if entry == self.entry => 0,
             Some(_) => cached,
             None => operations,
         };
@@ -337,7 +337,7 @@ impl Model {
                 Err(No::Lost) => return Err(No::Lost),
             }
         }
-        self.living[index] = Some(self.region);
+        self.living[index] = Some(self.entry);
         Ok(())
     }
 

@@ -122,10 +122,10 @@ impl World<'_> {
         same("tokens kept", cached.map_err(|e| e.to_string())?, kept)?;
         self.check()?;
 
-        let region = self.cache.active;
+        let entry = self.cache.active;
         for (chunk, ending) in chunks(&prompt[kept..]) {
             let ran = self.runner.prefill(chunk, ending);
-            let outcome = self.model.prompt(chunk.len(), ending, region);
+            let outcome = self.model.prompt(chunk.len(), ending, entry);
             if !self.ran(&ran, outcome)? {
                 return Ok(outcome);
             }
@@ -138,7 +138,7 @@ impl World<'_> {
                 self.arm(*fault);
             }
             let token = self.runner.step(at + 1 < turn.steps.len());
-            let outcome = self.model.step(region);
+            let outcome = self.model.step(entry);
             if !self.ran(&token, outcome)? {
                 break;
             }

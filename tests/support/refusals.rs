@@ -23,7 +23,7 @@ enum Held {
     Nothing,
     /// What an earlier turn has left: the prompt is replayed, and executable graphs are updated.
     Turn,
-    /// What a turn of another conversation has left: launches that name the other region are set anew.
+    /// What a turn of another conversation has left: launches that name the other entry are set anew.
     Other,
     /// What a failure has left: executable graphs are updated, of segments too.
     Failure,
@@ -51,7 +51,7 @@ pub(crate) fn prefill(runner: &mut Runner, tokens: &[u32]) -> Result<(), RunErro
     Ok(())
 }
 
-/// A turn from an empty region, in the course of which `at` is called with the number of tokens so far. Steps are
+/// A turn from an empty entry, in the course of which `at` is called with the number of tokens so far. Steps are
 /// launched ahead where they can be, if `ahead`.
 pub(crate) fn turn(
     runner: &mut Runner,

@@ -24,15 +24,15 @@ pub(super) struct Account {
     pub(super) work: usize,
     /// Sent, and not known to have been taken.
     pub(super) unread: Load,
-    /// Of this, what the bus said to be unread when it was asked last.
+    /// The bus said that so much of it was unread, when it was asked last.
     pub(super) confirmed: Load,
-    /// Of what was sent, that since the bus was asked.
+    /// So much was sent since the bus was asked.
     pub(super) since: Load,
-    /// Of this, what is not even written.
+    /// So much of that is not even written.
     pub(super) queued: Load,
     /// To those whose calls wait for room.
     pub(super) promised: Load,
-    /// Of its calls that wait for room, the one that is next.
+    /// The next of its calls that wait for room holds it.
     pub(super) next: Arc<tokio::sync::Mutex<()>>,
     pub(super) watched: bool,
     /// Whether the bus is known to pass it none.
@@ -69,7 +69,7 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Of a connection that calls: from now on it has one.
+    /// The account of a connection that calls: from now on it has one.
     pub(super) fn account(&mut self, name: &str) -> &mut Account {
         if !self.accounts.contains_key(name) {
             self.accounts.insert(name.to_owned(), Account::default());

@@ -35,7 +35,7 @@ const TOLD: Duration = Duration::from_secs(60);
 /// A call, as its header tells it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::bus) struct Call {
-    /// Of the caller's own counting.
+    /// The caller counts its calls by it.
     pub(in crate::bus) serial: u32,
     pub(in crate::bus) bytes: usize,
     /// Whether the caller expects an answer.
@@ -60,9 +60,9 @@ pub(in crate::bus) struct Accounts {
     freed: Notify,
     /// A call has ended.
     ended: Notify,
-    /// Of whom the bus is to be asked what is unread.
+    /// The bus is to be asked what of these is unread.
     uncertain: mpsc::UnboundedSender<String>,
-    /// Of whom it is to be asked whose they are.
+    /// The bus is to be asked whose these are.
     newcomers: mpsc::UnboundedSender<String>,
     /// The daemon's own unique name.
     own: OnceLock<String>,
@@ -274,7 +274,7 @@ impl Accounts {
         account.is_some_and(|account| account.calls.contains_key(&serial))
     }
 
-    /// Of what a connection was sent, this has been written.
+    /// So much of what a connection was sent has been written.
     pub(in crate::bus) fn wrote(&self, name: &str, load: Load) {
         if let Some(account) = self.books().accounts.get_mut(name) {
             account.queued = account.queued.minus(load);
@@ -316,7 +316,7 @@ impl Accounts {
         standing
     }
 
-    /// Of all who have called.
+    /// The names of all who have called.
     pub(in crate::bus) fn names(&self) -> Vec<String> {
         self.books().accounts.keys().cloned().collect()
     }

@@ -16,7 +16,7 @@ pub(super) struct Passed(Mutex<VecDeque<(u32, Undelivered)>>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::bus) struct Undelivered {
     pub(in crate::bus) caller: String,
-    /// Of the caller's own counting.
+    /// The caller counts its calls by it.
     pub(in crate::bus) serial: u32,
 }
 

@@ -56,7 +56,7 @@ struct State {
     ended: Option<zbus::Error>,
 }
 
-/// Of one connection to the bus.
+/// What comes by one connection to the bus.
 #[derive(Debug)]
 pub(super) struct Inbox {
     state: Mutex<State>,

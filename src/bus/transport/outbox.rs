@@ -56,7 +56,7 @@ struct State {
     lost: bool,
 }
 
-/// Of one connection to the bus.
+/// What leaves by one connection to the bus.
 #[derive(Debug)]
 pub(in crate::bus) struct Outbox {
     state: Mutex<State>,

@@ -22,20 +22,20 @@ pub(super) enum Whose {
 pub(super) struct Turns<T> {
     /// Those who have something waiting; the first is next.
     round: VecDeque<Whose>,
-    /// Of each of them, its connections; the first is next.
+    /// The connections of each of them; the first is next.
     connections: HashMap<Whose, VecDeque<Arc<str>>>,
-    queues: HashMap<Arc<str>, Queue<T>>,
+    queues: HashMap<Arc<str>, ConnectionQueue<T>>,
     /// What comes behind all that was there before it.
     behind: VecDeque<T>,
     /// How many came before the first of those, between it and the second, and so on.
     before: VecDeque<usize>,
-    /// Of those behind all, how many have gone.
+    /// So many of those behind all have gone.
     gone: usize,
 }
 
 /// What waits of one connection; never nothing.
 #[derive(Debug)]
-struct Queue<T> {
+struct ConnectionQueue<T> {
     whose: Whose,
     /// With how many had been put behind all when it came.
     items: VecDeque<(usize, T)>,
@@ -73,7 +73,8 @@ impl<T> Turns<T> {
         }
         let name: Arc<str> = connection.into();
         let items = VecDeque::from([(since, item)]);
-        self.queues.insert(name.clone(), Queue { whose, items });
+        self.queues
+            .insert(name.clone(), ConnectionQueue { whose, items });
         self.join(whose, name);
     }
 

@@ -31,7 +31,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 element,
             })
     };
-    // Of as many conversations as a step has rows.
+    // There are as many conversations as a step has rows.
     let together = |kv: KvInfo| KvInfo {
         context: 1024,
         entries: STEP_ROWS,

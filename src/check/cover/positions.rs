@@ -22,7 +22,7 @@ const WINDOWS: [Option<usize>; 8] = [
     None,
     Some(700),
 ];
-/// Of long conversations.
+/// How long the long conversations are.
 const FAR: [usize; 4] = [40_000, 9_001, 32_769, 20_000];
 
 const QUERY_SCALE: QueryScale = QueryScale {
@@ -45,7 +45,7 @@ pub(super) struct Deal {
     scales: Deck<f32>,
     softcaps: Deck<Option<f32>>,
     sunk: Deck<bool>,
-    /// Of `rotations`.
+    /// Which one of `rotations`.
     rotations: Deck<usize>,
     query_scales: Deck<Option<QueryScale>>,
 }

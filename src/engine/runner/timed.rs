@@ -53,18 +53,12 @@ impl Runner {
 
     /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;
     /// empty where nothing was measured. Meant for steps that are run one at a time, not ahead.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn take_spans(&mut self) -> Result<Vec<Option<Span>>, RunError> {
         Ok(self.executor.take_spans()?)
     }
 
     /// As `step` without `more`, operation by operation, whatever is recorded: that stays as it is. Returns the kinds too, in
     /// the order in which they first run; `None` if the step had been launched ahead, for then it was not timed.
-    ///
-    /// # Errors
-    /// As `step`.
     pub fn time_step(&mut self) -> Result<(u32, Option<Vec<KindTime>>), RunError> {
         let token = self.executor.state().token;
         self.seated(&[self.kv.active()])?;

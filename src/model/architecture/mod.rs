@@ -75,7 +75,6 @@ impl Architecture {
 /// Keys of a model's file, and their values. Absent ones are `None`; those of another type are errors.
 ///
 /// Of a config.json a key within an object is "object.key"; of GGUF it lacks the architecture in front.
-#[allow(clippy::missing_errors_doc)] // said above
 pub trait Keys {
     fn size(&self, key: &str) -> Result<Option<usize>, Defect>;
     fn float(&self, key: &str) -> Result<Option<f64>, Defect>;

@@ -16,7 +16,7 @@ pub(super) const SMOLLM3: Architecture = Architecture {
     ..LLAMA
 };
 
-/// Of a list, one for each layer, those that are 0 do not turn; without one the last of `every` so many.
+/// Layers whose entry in a list is 0 do not turn; without a list the last of `every` so many does not.
 fn stand_still(shape: &mut Shape, keys: &dyn Keys, every: usize) -> Result<(), Defect> {
     let listed = keys.flags("no_rope_layers")?;
     if let Some(listed) = listed.as_ref().filter(|list| list.len() != shape.layers) {

@@ -17,8 +17,8 @@ const CHANGES: u64 = 10_000;
 /// Of host memory, for what the allocator keeps.
 const SLACK: u64 = 8 << 20;
 
-/// Two conversations take turns, each in its region: no replay finds an address moved. Only segments outlive the change
-/// from one region to the other, so theirs do differ: there is one conversation with them.
+/// Two conversations take turns, each in its entry: no replay finds an address moved. Only segments outlive the change
+/// from one entry to the other, so theirs do differ: there is one conversation with them.
 pub(super) fn no_false_alarm(runner: &mut Runner) -> Outcome {
     let mut replays = 0;
     for mode in RECORDING {
@@ -109,7 +109,7 @@ pub(super) fn many(on: &mut Subject) -> Outcome {
     Ok(said)
 }
 
-/// A turn from an empty region: its prompt is one token, and so a step, and so is each token but the first.
+/// A turn from an empty entry: its prompt is one token, and so a step, and so is each token but the first.
 pub(super) fn short_turn(runner: &mut Runner, owner: Owner, tokens: usize) -> Result<(), String> {
     runner.rewind(owner, 0);
     let begun = runner.begin(Some(owner), 0, &[3], Parameters::default());

@@ -72,8 +72,8 @@ impl Together {
         generate: usize,
         first: Option<&Self>,
     ) -> Result<Self, RunError> {
-        let regions = begin(runner, rows, prompt)?;
-        let laps = laps(generate, |at| runner.step_rows(&regions, at + 1 < generate))?;
+        let entries = begin(runner, rows, prompt)?;
+        let laps = laps(generate, |at| runner.step_rows(&entries, at + 1 < generate))?;
         let step = median(steady(&laps).iter().map(|(lap, _)| lap.as_secs_f64()));
         let step_milliseconds = step * 1e3;
         let first = first.map_or(step_milliseconds, |first| first.step_milliseconds);

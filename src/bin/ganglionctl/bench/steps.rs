@@ -119,11 +119,11 @@ pub(super) fn timed_steps(
     generate: usize,
 ) -> Result<Vec<Spans>, RunError> {
     runner.measure(timed)?;
-    let regions = begin(runner, rows, prompt)?;
+    let entries = begin(runner, rows, prompt)?;
     // Those of the prompts have left timestamps too.
     runner.take_spans()?;
     let step = |_| {
-        runner.step_rows(&regions, false)?;
+        runner.step_rows(&entries, false)?;
         runner.take_spans()
     };
     let steps: Result<Vec<_>, _> = (0..generate.min(MEASURED)).map(step).collect();

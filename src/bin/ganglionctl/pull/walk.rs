@@ -28,9 +28,6 @@ const FOUND: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 ///
 /// `meet` looks at each thing on the way before anything in it is touched: the root folder first, a link before what it
 /// names. `make` makes what is missing in a folder; it hears whether that is the last name.
-///
-/// # Errors
-/// What these or the disk refuse.
 pub(super) fn walk(
     path: &Path,
     mut meet: impl FnMut(&FileStat) -> io::Result<()>,

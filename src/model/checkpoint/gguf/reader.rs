@@ -8,7 +8,7 @@ use crate::model::Defect;
 
 /// Keys and the names of tensors: real ones have fewer than 64 bytes.
 pub(super) const LONGEST_NAME: u64 = 256;
-/// Of vocabularies and merges: the table of pieces that a tokenizer makes has shorter ones.
+/// Vocabularies and merges have none longer: the table of pieces that a tokenizer makes has shorter ones.
 pub(super) const LONGEST_TOKEN: u64 = 64 << 10;
 /// Values: templates and licences are far shorter.
 pub(super) const LONGEST_VALUE: u64 = 1 << 20;
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
             })
     }
 
-    /// Of at most `longest` bytes.
+    /// Reads a text of at most `longest` bytes.
     pub(super) fn string(&mut self, what: &str, longest: u64) -> Result<String, Defect> {
         let length = self.length(what, longest)?;
         self.advance(length as u64, what)?;
