@@ -15,7 +15,7 @@ use ganglion::engine::{
 };
 use ganglion::files::Disk;
 use ganglion::kv::{PAGE, Reuse};
-use ganglion::kv_store::{Rules, Store as Pages};
+use ganglion::kv_store::{self, Rules, Store as Pages};
 use ganglion::model::Message;
 use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
@@ -55,6 +55,8 @@ const AT_ONCE: Rules = Rules {
     writes: None,
     rest: Duration::ZERO,
     stop: Duration::from_secs(60),
+    // How long things take decides nothing here.
+    measured: false,
 };
 const NOWHERE: Rules = Rules {
     bytes: 0,
@@ -151,14 +153,22 @@ impl Daemon {
             .context_used
     }
 
-    /// Returns when more was written than so many files.
-    async fn saved(&self, before: u64) {
+    /// Returns when the pages of a session are on the disk.
+    async fn has(&self, place: &kv_store::Place) {
         let begun = Instant::now();
-        while self.pages.counts().saved <= before {
+        while !self.pages.has(place) {
             let counts = self.pages.counts();
             assert!(begun.elapsed() < Duration::from_secs(60), "{counts:?}");
             tokio::time::sleep(Duration::from_micros(200)).await;
         }
+    }
+}
+
+/// Where pages of the session are.
+fn kept() -> kv_store::Place {
+    kv_store::Place {
+        user: USER,
+        name: Name::new(SESSION).expect("a name"),
     }
 }
 
@@ -304,8 +314,6 @@ struct Sequence {
     session: SessionId,
     random: fastrand::Rng,
     counts: Counts,
-    /// Files that were written before the last turn.
-    saved: u64,
 }
 
 impl Sequence {
@@ -319,7 +327,6 @@ impl Sequence {
             session,
             random: fastrand::Rng::with_seed(seed),
             counts: Counts::default(),
-            saved: 0,
         }
     }
 
@@ -337,7 +344,6 @@ impl Sequence {
     }
 
     async fn say(&mut self, words: std::ops::Range<usize>) -> Usage {
-        self.saved = self.daemon.pages.counts().saved;
         self.say_in(self.session, words).await
     }
 
@@ -389,7 +395,11 @@ impl Sequence {
             }
             Step::Evict => {
                 self.grow().await;
-                self.daemon.saved(self.saved).await;
+                // What comes after this is of the next turn, whatever is still on its way.
+                let place = kept();
+                self.daemon.pages.delete(&place);
+                self.say(1..4).await;
+                self.daemon.has(&place).await;
                 self.daemon.evict().await;
                 let usage = self.say(1..12).await;
                 self.counts.evicted += 1;

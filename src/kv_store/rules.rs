@@ -13,4 +13,6 @@ pub struct Rules {
     pub rest: Duration,
     /// What a stop may take for those that are not.
     pub stop: Duration,
+    /// Whether what was measured decides between the disk and reading again; else what is on the disk always comes back.
+    pub measured: bool,
 }

@@ -326,7 +326,8 @@ impl Shared {
         let bytes = (pages.len() * load.page_bytes) as u64;
         let missing = reading.tokens[load.held..shared].iter();
         let missing = missing.map(|(_, family)| *family);
-        if !rate.pays(bytes, &load.again, missing) {
+        let measured = lock(&self.rules).measured;
+        if measured && !rate.pays(bytes, &load.again, missing) {
             return Ok(0);
         }
         let tokens: Tokens = reading.tokens[..shared].to_vec();

@@ -21,6 +21,7 @@ fn store(root: &Path, bytes: u64, writes: Option<u64>) -> Store {
         writes,
         rest: Duration::ZERO,
         stop: Duration::ZERO,
+        measured: false,
     };
     Store::open(Arc::new(Disk), root.to_owned(), rules).expect("a thread")
 }

@@ -48,5 +48,6 @@ pub(super) fn page_rules(config: &Config) -> kv_store::Rules {
         writes: writes.or_else(spared),
         rest: kv.spill_after,
         stop: kv.stop,
+        measured: true,
     }
 }

@@ -123,6 +123,7 @@ async fn start(model: PathBuf, root: &Path, backend: Backend) -> (Handle, Arc<Pa
         writes: None,
         rest: Duration::ZERO,
         stop: Duration::ZERO,
+        measured: false,
     };
     let pages = Arc::new(Pages::open(files, root.into(), rules).expect("a thread"));
     handle.set_pages(pages.clone());

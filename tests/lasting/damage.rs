@@ -120,7 +120,7 @@ async fn a_session_that_is_deleted_leaves_nothing_on_the_disk() {
     daemon
         .say(session, &Said::some(random, PAGE / 2..PAGE))
         .await;
-    daemon.saved(0).await;
+    daemon.has(&super::kept()).await;
     assert!(place.file("pages").exists());
     // While what follows is on its way.
     daemon.say(session, &Said::some(random, 9..10)).await;
