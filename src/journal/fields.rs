@@ -97,6 +97,10 @@ pub const FIELDS: &[(&str, &str)] = &[
         "REQUEST_ID",
         "number of the request, the last part of its object path; unique within the process",
     ),
+    (
+        "REREAD_TOKENS",
+        "tokens that had been in the key-value cache and were read again",
+    ),
     ("SECONDS", "how long it took"),
     (
         "SEGMENT",
