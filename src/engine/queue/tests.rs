@@ -147,7 +147,8 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
     assert_eq!(controls(&engine).len(), 1);
     engine.close_session(talks);
     engine.close_session(runs);
-    let waits = [talks, runs].map(|session| format!("Forget({session:?})"));
+    let waits =
+        [talks, runs].map(|session| format!("Forget {{ session: {session:?}, kept: false }}"));
     assert_eq!(controls(&engine), waits);
     running.finish(FinishReason::Cancelled, Usage::default(), None);
     assert_eq!(controls(&engine), waits, "each is forgotten once");
@@ -209,7 +210,10 @@ async fn closing_a_session_ends_its_turn() {
     let [forget] = &controls(&engine)[..] else {
         panic!("the engine has seen one of them");
     };
-    assert_eq!(*forget, format!("Forget({runs:?})"));
+    assert_eq!(
+        *forget,
+        format!("Forget {{ session: {runs:?}, kept: false }}")
+    );
     assert_eq!(engine.status().borrow().queue_length, 1);
     turn.finish(FinishReason::Cancelled, Usage::default(), None);
 
