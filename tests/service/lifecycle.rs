@@ -33,8 +33,8 @@ async fn systemd_is_told_how_it_goes_in_order() {
 
     daemon.signal(Signal::SIGTERM);
     let stopping = daemon.notified().await;
-    // stop.grace_seconds and what follows it.
-    assert_eq!(stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000");
+    // stop.grace_seconds, kv.stop_seconds, and what follows them.
+    assert_eq!(stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=17000000");
     let end = daemon.end().await;
     assert_eq!(end.status, Some(0), "{}", end.journal);
     assert!(end.journal.ends_with("info: stopped\n"), "{}", end.journal);
