@@ -27,7 +27,7 @@ use crate::support::tiny_gguf;
 const SEQUENCES: u64 = 24;
 const CONTEXT: usize = 512;
 /// Tokens from which on a session begins anew, so that every turn fits.
-const LONG: u32 = 330;
+const LONG: u32 = 240;
 /// Tokens of a session that is more than a page.
 const GROWN: u32 = 96;
 const USER: u32 = 1000;
