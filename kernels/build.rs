@@ -68,7 +68,7 @@ fn build(out: &Path) -> Result<()> {
             "cargo::warning=no kernels for a GPU: NVRTC, which compiles them, is neither in $GANGLION_NVRTC nor in a \
              CUDA toolkit nor in target/venv; `make deps` brings it"
         );
-        return write_images(out, "", "");
+        return write_images(out, "", "", 0);
     };
     let kind = |name: &str| name.split_once('.').is_some_and(|(_, kind)| kind == "cu");
     let of = |folder| listed(folder, kind);
@@ -103,6 +103,7 @@ fn build(out: &Path) -> Result<()> {
     })?;
 
     let (mut images, mut resources) = (String::new(), String::new());
+    let mut made = DefaultHasher::new();
     for name in &sources {
         let name = name_of(name);
         let log = fs::read_to_string(out.join(format!("{name}.sm_87.log")))?;
@@ -116,15 +117,20 @@ fn build(out: &Path) -> Result<()> {
             ("ptx_87", "sm_87.ptx"),
         ] {
             write!(images, ", {field}: include_bytes!(\"{name}.{kind}\")")?;
+            fs::read(out.join(format!("{name}.{kind}")))?.hash(&mut made);
         }
         images += " },\n";
     }
-    write_images(out, &images, &resources)
+    write_images(out, &images, &resources, made.finish())
 }
 
-/// The table of what was compiled, and what the compiler said of each kernel.
-fn write_images(out: &Path, images: &str, resources: &str) -> Result<()> {
-    let images = format!("static IMAGES: &[Image] = &[\n{images}];\n");
+/// The table of what was compiled with a hash of it, and what the compiler said of each kernel.
+fn write_images(out: &Path, images: &str, resources: &str, hash: u64) -> Result<()> {
+    let hash = hash.to_be_bytes();
+    let images = format!(
+        "static IMAGES: &[Image] = &[\n{images}];\n\
+         const IMAGES_HASH: u64 = u64::from_be_bytes({hash:?});\n"
+    );
     fs::write(out.join("images.rs"), images)?;
     Ok(fs::write(out.join("resources.txt"), resources)?)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::queue::Queue;
 use super::timestamps::Timestamps;
 use super::{AHEAD, Cuda, Launched};
+use crate::device::Modules;
 use crate::executor::Executor;
 use crate::fault::Faults;
 use crate::graph::{Counts, Graph, LifeCycle, Mode, Ran, Stepper as _};
@@ -82,8 +83,9 @@ impl Executor for Cuda {
         Ok(self.pages.write_page(page, bytes, &mut self.stream)?)
     }
 
+    /// A compiler of another version gives the same kernels other last bits.
     fn identity(&self) -> String {
-        self.describe()
+        format!("{}, kernels {:016x}", self.describe(), Modules::hash())
     }
 
     fn entry(&self) -> usize {

@@ -101,6 +101,12 @@ impl Modules {
         Ok(self.loaded[at].get_or_init(|| Rc::new(module)))
     }
 
+    /// A hash of all images: what other kernels compute may differ in its last bits.
+    #[must_use]
+    pub const fn hash() -> u64 {
+        IMAGES_HASH
+    }
+
     /// Which of the images was loaded, for people.
     #[must_use]
     pub fn kind(&self) -> &'static str {

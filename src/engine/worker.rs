@@ -78,9 +78,9 @@ struct Worker<'a> {
     inbox: &'a Inbox,
     runner: Runner,
     encoder: Arc<Encoder>,
-    /// Each in an entry of the cache, in the order in which they joined.
+    /// Each has a place in the cache, in the order in which they joined.
     entries: Vec<Entry>,
-    /// Those that gave up their entry to others, and wait for one.
+    /// Those that gave up their place in the cache to others, and wait for one.
     displaced: Vec<Entry>,
     /// The entries of the step that was run last: what is launched ahead is of the same.
     ahead: Vec<usize>,
@@ -160,7 +160,7 @@ impl Worker<'_> {
         }
     }
 
-    /// An entry that has come to its end, or gives up its entry.
+    /// An entry that has come to its end, or gives up its place in the cache.
     fn take_out(&mut self, at: usize) -> Entry {
         let mut entry = self.entries.remove(at);
         entry.leaves(self.runner.len_of(entry.place()));

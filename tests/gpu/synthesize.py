@@ -75,11 +75,18 @@ def vocabulary(writer):
 
 
 def vocabulary_of(writer, path):
-    """That of another file, with a plain template: for what depends on words."""
+    """That of another file, with a plain template and as many unused words as it is smaller: for what depends on words."""
+    unused = {
+        "tokenizer.ggml.tokens": lambda at: f"<|unused_{at}|>",
+        "tokenizer.ggml.token_type": lambda _: int(gguf.TokenType.UNUSED),
+        "tokenizer.ggml.scores": lambda _: 0.0,
+    }
     for field in gguf.GGUFReader(path).fields.values():
         if field.name.startswith("tokenizer.") and field.name != "tokenizer.chat_template":
             values = field.contents()
             if field.types[0] == gguf.GGUFValueType.ARRAY:
+                if field.name in unused:
+                    values += [unused[field.name](at) for at in range(len(values), VOCABULARY)]
                 writer.add_array(field.name, values)
             else:
                 writer.add_key_value(field.name, values, field.types[0])
