@@ -1,14 +1,6 @@
-// What attention of steps and of prompts share: exponentials to base 2, and who of several blocks merges what all have left.
+// What attention of steps and of prompts share: who of several blocks merges what all have left.
 #pragma once
 #include "rope.cuh"
-
-#define LOG2_E 1.4426950408889634f
-
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 
 // Whether a block that has left `done` parts of so many is the last to arrive, and so sees what the others have left.
 __device__ __forceinline__ bool arrives_last(u64 address, u32 done, u32 parts) {

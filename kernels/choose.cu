@@ -2,9 +2,9 @@
 // draw. All parameters are of the row's conversation, so that one recorded step serves every request. Logits stay as they
 // are: what a penalty or a mask makes of one is computed where it is read, and the n best are of the model alone.
 //
-// Blocks of a row share the scan for the greatest value; the last to arrive decides. It selects by radix over the
-// bits of the values instead of sorting, and adds weights as integers, so that the order in which threads
-// add them changes nothing.
+// Blocks of a row share the scan for the greatest value; the last to arrive decides. Nothing is sorted: a histogram over the values
+// says which may be among those that are kept, a list in shared memory takes these, and what is looked for among them is found bit by
+// bit. Weights are added as integers, so that the order in which threads add them changes nothing.
 #include "common.cuh"
 #include "state.cuh"
 
@@ -14,9 +14,14 @@
 #define NOT_FINITE 0xffffffffu
 // The same, where the conversation's mask is of another token: the row runs again in the next step.
 #define NOT_READY 0xfffffffeu
-// Weights are exp(x - max) in units of 2^-30, those of the n best's logarithms of 2^-40.
+// Weights are exp(x - max) in units of 2^-30, those of the n best's logarithms of 2^-38.
 #define UNIT 1073741824.0f
-#define FINE_UNIT 1099511627776.0f
+#define FINE_UNIT 274877906944.0f
+// What lies so far below the greatest value has no weight: a little more than the logarithm of 2^30.
+#define WEIGHTLESS 20.8f
+// Bins of the histogram; tokens of the list, at most.
+#define BINS 1024u
+#define LISTED 2048u
 
 struct Best {
     float logit;
@@ -58,6 +63,37 @@ __device__ float uniform(const Sampler *state, u32 ahead) {
     return (float)(c0 >> 8) / 16777216.0f;
 }
 
+// Tokens that the penalty remembers, in shared memory: a hash table, and of each one bit by which most others are told apart from
+// all of them.
+struct Remembered {
+    static constexpr u32 PLACES = 4 * HISTORY;
+    u32 filter[HISTORY];
+    u32 tokens[PLACES];
+
+    // By a whole block, which waits before and afterwards.
+    __device__ __forceinline__ void clear() {
+        if (threadIdx.x < HISTORY) filter[threadIdx.x] = 0;
+        if (threadIdx.x < PLACES) tokens[threadIdx.x] = NOBODY;
+    }
+    __device__ __forceinline__ static u32 place(u32 token) { return token * 2654435761u / (0x80000000u / (PLACES / 2)); }
+    // By threads at once; again for one that is there.
+    __device__ __forceinline__ void add(u32 token) {
+        atomicOr(&filter[token / 32 % HISTORY], 1u << token % 32);
+        for (u32 at = place(token);; at = (at + 1) % PLACES) {
+            u32 there = atomicCAS(&tokens[at], NOBODY, token);
+            if (there == NOBODY || there == token) return;
+        }
+    }
+    // A bit for each of four neighbours that may be among them.
+    __device__ __forceinline__ u32 suspects(u32 first) const { return filter[first / 32 % HISTORY] >> (first % 32) & 15u; }
+    __device__ __forceinline__ bool holds(u32 token) const {
+        for (u32 at = place(token);; at = (at + 1) % PLACES) {
+            u32 there = tokens[at];
+            if (there == token || there == NOBODY) return there == token;
+        }
+    }
+};
+
 // A row's logits as they are to be chosen from.
 struct Values {
     const float *logits;
@@ -65,24 +101,23 @@ struct Values {
     const u32 *mask;
     u32 vocabulary;
     float penalty;
-    // Of CHOOSERS threads together: tokens that the penalty remembers, and of each one bit by which most others are told
-    // apart from all of them.
-    const u32 *history;
-    const u32 *filter;
-    u32 held;
+    // What the penalty remembers; null: nothing is penalized.
+    const Remembered *remembered;
 
-    __device__ __forceinline__ bool allowed(u32 token) const { return !mask || (__ldcg(mask + token / 32) >> (token % 32)) & 1u; }
-    __device__ __forceinline__ bool penalized(u32 token) const {
-        if (held == 0 || !((filter[token / 32 % HISTORY] >> (token % 32)) & 1u)) return false;
-        for (u32 i = 0; i < held; ++i)
-            if (history[i] == token) return true;
-        return false;
-    }
-    __device__ __forceinline__ float operator()(u32 token) const {
-        if (!allowed(token)) return -INFINITY;
-        float logit = logits[token];
-        if (penalized(token)) logit = logit > 0.0f ? logit / penalty : logit * penalty;
-        return logit;
+    // Four neighbours, of which the first is a fourth token: as the model gave them they become as they are to be chosen from.
+    __device__ __forceinline__ void apply(u32 first, float (&four)[4]) const {
+        if (remembered) {
+            u32 suspects = remembered->suspects(first);
+#pragma unroll
+            for (u32 e = 0; suspects && e < 4; ++e)
+                if ((suspects >> e & 1u) && remembered->holds(first + e)) four[e] = four[e] > 0.0f ? four[e] / penalty : four[e] * penalty;
+        }
+        if (mask) {
+            u32 may = __ldcg(mask + first / 32) >> (first % 32);
+#pragma unroll
+            for (u32 e = 0; e < 4; ++e)
+                if (!(may >> e & 1u)) four[e] = -INFINITY;
+        }
     }
 };
 
@@ -90,89 +125,286 @@ struct Values {
 struct Plain {
     const float *logits;
     u32 vocabulary;
-    __device__ __forceinline__ float operator()(u32 token) const { return logits[token]; }
+    __device__ __forceinline__ void apply(u32, float (&)[4]) const {}
 };
 
-// Integers of exp(value - greatest).
-template <typename V> struct Draw {
+// f(token, value, logit) for the tokens of from..to, of which each of so many threads takes some; `from` is a multiple of four.
+template <typename V, typename F> __device__ __forceinline__ void each(const V &values, u32 from, u32 to, u32 thread, u32 threads, F f) {
+    constexpr u32 AT_ONCE = 4;
+    bool aligned = values.vocabulary % 4 == 0;
+    for (u32 base = from + 4 * thread; base < to; base += 4 * threads * AT_ONCE) {
+        float logits[AT_ONCE][4];
+        // Whatever is waited for is waited for once.
+#pragma unroll
+        for (u32 n = 0; n < AT_ONCE; ++n) {
+            u32 first = base + 4 * threads * n;
+            if (first >= to) continue;
+            if (aligned) {
+                float4 four = *reinterpret_cast<const float4 *>(values.logits + first);
+                logits[n][0] = four.x, logits[n][1] = four.y, logits[n][2] = four.z, logits[n][3] = four.w;
+            } else {
+#pragma unroll
+                for (u32 e = 0; e < 4; ++e) logits[n][e] = first + e < to ? values.logits[first + e] : 0.0f;
+            }
+        }
+#pragma unroll
+        for (u32 n = 0; n < AT_ONCE; ++n) {
+            u32 first = base + 4 * threads * n;
+            if (first >= to) continue;
+            float four[4] = {logits[n][0], logits[n][1], logits[n][2], logits[n][3]};
+            values.apply(first, four);
+#pragma unroll
+            for (u32 e = 0; e < 4; ++e)
+                if (first + e < to) f(first + e, four[e], logits[n][e]);
+        }
+    }
+}
+
+// Sums that are below 2^53 for each thread and together.
+__device__ __forceinline__ u64 sum_of_warp(u64 mine) {
+    u32 low = __reduce_add_sync(0xffffffffu, (u32)mine & 0x3ffffffu), high = __reduce_add_sync(0xffffffffu, (u32)(mine >> 26));
+    return low + ((u64)high << 26);
+}
+
+// The greatest number of so many bits of which `holds` is true, which is true of 0 and of all that are less.
+template <typename Holds> __device__ __forceinline__ u32 greatest_that(int bits, Holds holds) {
+    u32 found = 0;
+    for (u32 bit = 1u << (bits - 1); bit; bit /= 2)
+        if (holds(found | bit)) found |= bit;
+    return found;
+}
+
+struct Scratch {
+    Best best[CHOOSE_WARPS];
+    u64 sums[CHOOSE_WARPS];
+    // Low and high words.
+    u32 bins[2][BINS];
+    // Tokens with their values, in any order.
+    Best list[LISTED];
+    u32 listed;
+    u32 found;
+    u64 wanted;
+};
+
+// What is kept of a row's tokens: by a whole block. Their weights are integers of exp(value - greatest).
+template <typename V> struct Kept {
     V values;
     float greatest;
-    float temperature;
+    // Bits a unit of values; 0 where nothing is drawn: then nothing has a weight.
+    float steepness;
+    // Bins a unit of values. What is drawn has no weight in the last one.
+    float bins;
+    Scratch &scratch;
+    // Of them none has a lesser key.
+    u32 floor;
+    // Whether all of them are on the list; some that are on it are not kept.
+    bool listed;
 
-    __device__ __forceinline__ u64 weight(float value) const { return (u64)(expf((value - greatest) / temperature) * UNIT); }
+    __device__ __forceinline__ Kept(const V &values_, float greatest_, float steepness_, float reach, Scratch &scratch_)
+        : values(values_), greatest(greatest_), steepness(steepness_), bins(reach > 0.0f ? (BINS - 1) / reach : 0.0f), scratch(scratch_), floor(0), listed(false) {}
 
-    // The least key of which all keys that are not less hold `wanted`, counted (weigh = false) or weighed,
-    // of those not less than `floor`.
-    __device__ u32 select(bool weigh, u64 wanted, u32 floor, u64 *histogram, u64 *found) const {
-        u32 prefix = 0;
-        for (int shift = 24; shift >= 0; shift -= 8) {
-            __syncthreads();
-            if (threadIdx.x < 256) histogram[threadIdx.x] = 0;
-            __syncthreads();
-            for (u32 i = threadIdx.x; i < values.vocabulary; i += CHOOSERS) {
-                float value = values(i);
-                u32 key = key_of(value);
-                bool same = shift == 24 || (key >> (shift + 8)) == (prefix >> (shift + 8));
-                if (key >= floor && same) atomicAdd(&histogram[(key >> shift) & 255u], weigh ? weight(value) : 1ull);
-            }
-            __syncthreads();
-            if (threadIdx.x == 0) {
-                u64 left = wanted;
-                int digit = 255;
-                while (digit > 0 && histogram[digit] < left) left -= histogram[digit--];
-                found[0] = (u64)digit;
-                found[1] = left;
-            }
-            __syncthreads();
-            prefix |= (u32)found[0] << shift;
-            wanted = found[1];
+    __device__ __forceinline__ u32 weight(float value) const { return (u32)(power_of_two((value - greatest) * steepness) * UNIT); }
+    __device__ __forceinline__ u32 bin(float value) const { return min((u32)((greatest - value) * bins), BINS - 1); }
+
+    __device__ __forceinline__ u64 sum_of_block(u64 mine) const {
+        mine = sum_of_warp(mine);
+        __syncthreads();
+        if (threadIdx.x % 32 == 0) scratch.sums[threadIdx.x / 32] = mine;
+        __syncthreads();
+        return sum_of_warp(scratch.sums[threadIdx.x % 32]);
+    }
+    // Of `of(token, value)` over the list, by one warp.
+    template <typename Of> __device__ __forceinline__ u64 sum_of_list(Of of) const {
+        u64 mine = 0;
+        for (u32 i = threadIdx.x % 32; i < scratch.listed; i += 32) mine += of(scratch.list[i].token, scratch.list[i].logit);
+        return sum_of_warp(mine);
+    }
+    // What a bin has.
+    __device__ __forceinline__ u64 held(u32 bin) const { return scratch.bins[0][bin] + ((u64)scratch.bins[1][bin] << 32); }
+    // The same number for all threads, which one warp finds.
+    template <typename Find> __device__ __forceinline__ u32 by_one_warp(Find find) const {
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            u32 found = find();
+            if (threadIdx.x == 0) scratch.found = found;
         }
-        return prefix;
+        __syncthreads();
+        return scratch.found;
+    }
+
+    // Of all that is kept puts those on the list that are `in`, if there is room for them.
+    template <typename In> __device__ __forceinline__ bool list(In in) {
+        __syncthreads();
+        if (threadIdx.x == 0) scratch.listed = 0;
+        __syncthreads();
+        each(values, 0, values.vocabulary, threadIdx.x, CHOOSERS, [&](u32 token, float value, float) {
+            if (key_of(value) < floor || !in(bin(value))) return;
+            u32 place = atomicAdd(&scratch.listed, 1);
+            if (place < LISTED) scratch.list[place] = Best{value, token};
+        });
+        __syncthreads();
+        return scratch.listed <= LISTED;
+    }
+
+    // Keeps the greatest only: as few as hold `wanted(of all)`, counted or weighed.
+    template <typename Wanted> __device__ __forceinline__ void narrow(bool weigh, Wanted wanted) {
+        auto of = [&](float value) { return weigh ? weight(value) : 1u; };
+        if (listed) {
+            floor = by_one_warp([&] {
+                u64 least = wanted(sum_of_list([&](u32, float value) { return key_of(value) >= floor ? of(value) : 0u; }));
+                return greatest_that(32, [&](u32 key) { return sum_of_list([&](u32, float value) { return key_of(value) >= max(key, floor) ? of(value) : 0u; }) >= least; });
+            });
+            return;
+        }
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < BINS; i += CHOOSERS) scratch.bins[0][i] = scratch.bins[1][i] = 0;
+        __syncthreads();
+        each(values, 0, values.vocabulary, threadIdx.x, CHOOSERS, [&](u32, float value, float) {
+            u32 at = bin(value), more = of(value);
+            // Many have no weight, and would wait for each other.
+            if (key_of(value) < floor || (steepness > 0.0f && at == BINS - 1)) return;
+            if (atomicAdd(&scratch.bins[0][at], more) + more < more) atomicAdd(&scratch.bins[1][at], 1);
+        });
+        // The bin in which it is reached, and how much of it.
+        u32 last = by_one_warp([&] {
+            u64 sum = 0;
+            for (u32 i = 0; i < BINS / 32; ++i) sum += held(threadIdx.x * (BINS / 32) + i);
+            u64 least = wanted(sum_of_warp(sum)), until = sum;
+            for (int offset = 1; offset < 32; offset *= 2) {
+                u64 other = __shfl_up_sync(0xffffffffu, until, offset);
+                if (threadIdx.x >= offset) until += other;
+            }
+            u32 lane = __ballot_sync(0xffffffffu, until >= least);
+            if (!lane) return (u32)BINS - 1;
+            lane = __ffs(lane) - 1;
+            u64 left = least - __shfl_sync(0xffffffffu, until - sum, lane);
+            u32 at = lane * (BINS / 32);
+            while (held(at) < left) left -= held(at++);
+            if (threadIdx.x == 0) scratch.wanted = left;
+            return at;
+        });
+        // All that have a weight are kept.
+        if (steepness > 0.0f && last == BINS - 1) return;
+        // As they are before any are left out, which is what is wanted of the list.
+        u64 above = 0;
+        if (threadIdx.x < last) above = held(threadIdx.x);
+        above = sum_of_block(above);
+        u64 left = scratch.wanted;
+        listed = list([&](u32 bin) { return bin <= last; });
+        bool edge = listed || list([&](u32 bin) { return bin == last; });
+        u64 least = listed ? above + left : left;
+        auto enough = [&](u32 key, float value) { return key_of(value) >= max(key, floor) ? of(value) : 0u; };
+        if (edge) {
+            floor = by_one_warp([&] { return greatest_that(32, [&](u32 key) { return sum_of_list([&](u32, float value) { return enough(key, value); }) >= least; }); });
+            return;
+        }
+        // More are alike than the list has room for.
+        floor = greatest_that(32, [&](u32 key) {
+            u64 mine = 0;
+            each(values, 0, values.vocabulary, threadIdx.x, CHOOSERS, [&](u32, float value, float) { mine += bin(value) == last ? enough(key, value) : 0u; });
+            return sum_of_block(mine) >= left;
+        });
+    }
+
+    // The token at which the weights, in the order of the vocabulary, exceed so much of their sum; those below `lightest` have none.
+    __device__ __forceinline__ u32 draw(float share, u32 lightest) const {
+        auto of = [&](float value) {
+            u32 weighs = weight(value);
+            return key_of(value) >= floor && weighs >= lightest ? weighs : 0u;
+        };
+        auto target_of = [&](u64 total) { return (u64)((double)share * (double)total); };
+        if (listed) {
+            return by_one_warp([&] {
+                u64 target = target_of(sum_of_list([&](u32, float value) { return of(value); }));
+                return greatest_that(32, [&](u32 token) { return sum_of_list([&](u32 other, float value) { return other < token ? of(value) : 0u; }) <= target; });
+            });
+        }
+        // A warp sums a run of neighbours; in that which reaches the target, each thread does.
+        u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (values.vocabulary + CHOOSERS - 1) / CHOOSERS * 32, end = values.vocabulary;
+        u64 sum = 0;
+        each(values, min(warp * run, end), min((warp + 1) * run, end), lane, 32, [&](u32, float value, float) { sum += of(value); });
+        u64 total = sum_of_block(sum), target = target_of(total);
+        for (warp = 0; warp + 1 < CHOOSE_WARPS && scratch.sums[warp] <= target; ++warp) target -= scratch.sums[warp];
+        u32 own = (run / CHOOSERS + 4) / 4 * 4, from = warp * run + threadIdx.x * own, to = min(min(from + own, (warp + 1) * run), end);
+        sum = 0;
+        each(values, from, to, 0, 1, [&](u32, float value, float) { sum += of(value); });
+        u64 until = sum;
+        for (int offset = 1; offset < 32; offset *= 2) {
+            u64 other = __shfl_up_sync(0xffffffffu, until, offset);
+            if (lane >= offset) until += other;
+        }
+        __syncthreads();
+        if (lane == 31) scratch.sums[threadIdx.x / 32] = until;
+        __syncthreads();
+        for (u32 w = 0; w < threadIdx.x / 32; ++w) until += scratch.sums[w];
+        u64 before = until - sum;
+        if (before <= target && target < until) {
+            bool open = true;
+            each(values, from, to, 0, 1, [&](u32 token, float value, float) {
+                before += of(value);
+                if (open && before > target) scratch.found = token, open = false;
+            });
+        }
+        __syncthreads();
+        return scratch.found;
     }
 };
 
 // The chosen token and the `wanted` most probable ones, with the logarithms of their probabilities as the model has them.
-__device__ void tell_best(const Plain &plain, u32 wanted, u32 token, Scored *to, Best *scratch, u64 *histogram, u64 *found) {
-    Best best = {-INFINITY, NOT_FINITE};
-    for (u32 i = threadIdx.x; i < plain.vocabulary; i += CHOOSERS) best = better(best, Best{plain(i), i});
-    float greatest = best_of_block(best, scratch).logit;
-    Draw<Plain> draw = {plain, greatest, 1.0f};
-    u32 floor = draw.select(false, min(wanted, plain.vocabulary), 0, histogram, found);
-    __syncthreads();
-    if (threadIdx.x == 0) found[0] = found[1] = 0;
-    __syncthreads();
+__device__ void tell_best(const Plain &plain, u32 wanted, u32 token, Scored *to, Scratch &scratch) {
+    Best best = {-INFINITY, NOT_FINITE}, worst = best;
+    each(plain, 0, plain.vocabulary, threadIdx.x, CHOOSERS, [&](u32 i, float value, float) { best = better(best, Best{value, i}), worst = better(worst, Best{-value, i}); });
+    float greatest = best_of_block(best, scratch.best).logit, least = -best_of_block(worst, scratch.best).logit;
+    Kept<Plain> kept(plain, greatest, 0.0f, greatest - least, scratch);
     u64 sum = 0;
-    for (u32 i = threadIdx.x; i < plain.vocabulary; i += CHOOSERS) sum += (u64)(expf(plain(i) - greatest) * FINE_UNIT);
-    atomicAdd(&found[0], sum);
-    __syncthreads();
-    float whole = logf((float)((double)found[0] / (double)FINE_UNIT));
-    auto score = [&](u32 i) { return Scored{i, plain(i) - greatest - whole}; };
-    // In any order; of those at the floor the first tokens.
-    for (u32 i = threadIdx.x; i < plain.vocabulary; i += CHOOSERS)
-        if (key_of(plain(i)) > floor) to[1 + atomicAdd(&found[1], 1ull)] = score(i);
-    __syncthreads();
-    u32 told = (u32)found[1], from = 0;
-    for (; told < wanted && from < plain.vocabulary; ++told) {
-        Best next = {-INFINITY, NOT_FINITE};
-        for (u32 i = threadIdx.x; i < plain.vocabulary; i += CHOOSERS)
-            if (i >= from && key_of(plain(i)) == floor) next = better(next, Best{0.0f, i});
-        next = best_of_block(next, scratch);
-        if (next.token == NOT_FINITE) break;
-        if (threadIdx.x == 0) to[1 + told] = score(next.token);
-        from = next.token + 1;
+    each(plain, 0, plain.vocabulary, threadIdx.x, CHOOSERS, [&](u32, float value, float) { sum += (u64)(expf(value - greatest) * FINE_UNIT); });
+    float whole = logf((float)((double)kept.sum_of_block(sum) / (double)FINE_UNIT));
+    auto score = [&](u32 i, float value) { return Scored{i, value - greatest - whole}; };
+    if (threadIdx.x == 0) to[0] = score(token, plain.logits[token]);
+    u32 told = 0;
+    if (wanted) {
+        wanted = min(wanted, plain.vocabulary);
+        kept.narrow(false, [&](u64) { return (u64)wanted; });
+        // In any order; of those at the floor the first tokens.
+        auto all = [&](auto f) {
+            if (kept.listed) {
+                for (u32 i = threadIdx.x; i < scratch.listed; i += CHOOSERS) f(scratch.list[i].token, scratch.list[i].logit, 0.0f);
+            } else {
+                each(plain, 0, plain.vocabulary, threadIdx.x, CHOOSERS, f);
+            }
+        };
         __syncthreads();
+        if (threadIdx.x == 0) scratch.found = 0;
+        __syncthreads();
+        all([&](u32 i, float value, float) {
+            if (key_of(value) > kept.floor) {
+                u32 place = atomicAdd(&scratch.found, 1);
+                if (place < wanted) to[1 + place] = score(i, value);
+            }
+        });
+        __syncthreads();
+        told = min(scratch.found, wanted);
+        for (u32 from = 0; told < wanted && from < plain.vocabulary; ++told) {
+            Best next = {-INFINITY, NOT_FINITE};
+            all([&](u32 i, float value, float) {
+                if (i >= from && key_of(value) == kept.floor) next = better(next, Best{0.0f, i});
+            });
+            next = best_of_block(next, scratch.best);
+            if (next.token == NOT_FINITE) break;
+            if (threadIdx.x == 0) to[1 + told] = score(next.token, plain.logits[next.token]);
+            from = next.token + 1;
+            __syncthreads();
+        }
     }
-    if (threadIdx.x == 0) to[0] = score(token);
     for (u32 i = told + threadIdx.x; i < BEST; i += CHOOSERS) to[1 + i] = Scored{NOBODY, 0.0f};
 }
 
 extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_constant__ ChooseArgs a) {
     Stopwatch stopwatch(a.stamp);
-    __shared__ Best scratch[CHOOSE_WARPS];
-    __shared__ u64 histogram[256];
-    __shared__ u64 found[2];
+    __shared__ Scratch scratch;
     __shared__ bool last;
-    __shared__ u32 history[HISTORY], filter[HISTORY];
+    __shared__ u32 history[HISTORY];
+    __shared__ Remembered remembered;
     u32 index = blockIdx.y;
     const Row *row = at<const Row>(a.places.rows) + index;
     if (row->entry == NOBODY) return;
@@ -195,14 +427,13 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_co
     const float *logits = at<const float>(a.logits) + (u64)index * a.vocabulary;
     // Tokens that were given rather than chosen: those of this conversation's rows after the first.
     u32 given = a.places.step ? index - row->first : 0, pushed = state->pushed + given;
-    if (threadIdx.x < HISTORY) {
-        history[threadIdx.x] = state->history[threadIdx.x], filter[threadIdx.x] = 0;
-    }
+    if (threadIdx.x < HISTORY) history[threadIdx.x] = state->history[threadIdx.x];
+    remembered.clear();
     __syncthreads();
     if (threadIdx.x < given) history[(state->pushed + threadIdx.x) % HISTORY] = at<const Row>(a.places.rows)[row->first + 1 + threadIdx.x].token;
     __syncthreads();
     u32 held = state->repetition_penalty == 1.0f ? 0 : min(pushed, (u32)HISTORY);
-    if (threadIdx.x < held) atomicOr(&filter[history[threadIdx.x] / 32 % HISTORY], 1u << history[threadIdx.x] % 32);
+    if (threadIdx.x < held) remembered.add(history[threadIdx.x]);
     __syncthreads();
     // A mask is of one token of its conversation: it was copied before its number was.
     const u32 *mask = nullptr;
@@ -213,17 +444,19 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_co
         __threadfence();
         mask = own + MASK_HEAD;
     }
-    Values values = {logits, mask, a.vocabulary, state->repetition_penalty, history, filter, held};
+    Values values = {logits, mask, a.vocabulary, state->repetition_penalty, held ? &remembered : nullptr};
     // Whole words of the mask.
-    u32 each = ((a.vocabulary + gridDim.x - 1) / gridDim.x + 31) / 32 * 32, first = min(blockIdx.x * each, a.vocabulary), end = min(first + each, a.vocabulary);
+    u32 run = ((a.vocabulary + gridDim.x - 1) / gridDim.x + 31) / 32 * 32, first = min(blockIdx.x * run, a.vocabulary), end = min(first + run, a.vocabulary);
     Best best = {-INFINITY, NOT_FINITE};
     if (!ready) best = Best{INFINITY, NOT_READY};
-    for (u32 i = first + threadIdx.x; ready && i < end; i += CHOOSERS) {
-        // What is not finite wins, and is found by its value in the end.
-        if (!isfinite(logits[i])) best = Best{INFINITY, NOT_FINITE};
-        else if (values.allowed(i)) best = better(best, Best{values(i), i});
+    if (ready) {
+        each(values, first, end, threadIdx.x, CHOOSERS, [&](u32 token, float value, float logit) {
+            // What is not finite wins, and is found by its value in the end.
+            if (!isfinite(logit)) best = Best{INFINITY, NOT_FINITE};
+            else if (value > -INFINITY) best = better(best, Best{value, token});
+        });
     }
-    best = best_of_block(best, scratch);
+    best = best_of_block(best, scratch.best);
     Best *partials = at<Best>(a.partials) + index * gridDim.x;
     if (threadIdx.x == 0) {
         u32 *arrivals = at<u32>(a.arrivals) + index;
@@ -237,67 +470,25 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_co
     __threadfence();
     best = Best{-INFINITY, NOT_FINITE};
     if (threadIdx.x < gridDim.x) best = Best{__ldcg(&partials[threadIdx.x].logit), __ldcg(&partials[threadIdx.x].token)};
-    best = best_of_block(best, scratch);
+    best = best_of_block(best, scratch.best);
     u32 token = best.token;
     bool chooses = token < NOT_READY && isfinite(best.logit);
     if (state->temperature > 0.0f && chooses) {
-        Draw<Values> draw = {values, best.logit, state->temperature};
-        u32 floor = 0;
-        if (state->top_k > 0 && state->top_k < a.vocabulary) floor = draw.select(false, state->top_k, 0, histogram, found);
-        // Per thread a run of neighbours, so that a scan over threads is one over the vocabulary.
-        u32 run = (a.vocabulary + CHOOSERS - 1) / CHOOSERS, from = min(threadIdx.x * run, a.vocabulary), to = min(from + run, a.vocabulary);
-        u64 lightest = (u64)(state->min_p * UNIT);
-        for (int pass = 0; pass < 2; ++pass) {
-            u64 sum = 0;
-            for (u32 i = from; i < to; ++i) {
-                float value = values(i);
-                u64 weight = draw.weight(value);
-                if (key_of(value) >= floor && (pass == 0 || weight >= lightest)) sum += weight;
-            }
-            // An inclusive scan over the block.
-            u64 before = sum;
-            for (int offset = 1; offset < 32; offset *= 2) {
-                u64 other = __shfl_up_sync(0xffffffffu, before, offset);
-                if (threadIdx.x % 32 >= offset) before += other;
-            }
-            __syncthreads();
-            if (threadIdx.x % 32 == 31) histogram[threadIdx.x / 32] = before;
-            __syncthreads();
-            u64 total = 0;
-            for (u32 warp = 0; warp < CHOOSE_WARPS; ++warp) {
-                if (warp < threadIdx.x / 32) before += histogram[warp];
-                total += histogram[warp];
-            }
-            if (pass == 0) {
-                if (state->top_p < 1.0f) {
-                    u64 wanted = (u64)((double)state->top_p * (double)total);
-                    floor = max(floor, draw.select(true, wanted > 0 ? wanted : 1, floor, histogram, found));
-                }
-                continue;
-            }
-            u64 target = (u64)((double)uniform(state, given) * (double)total);
-            __syncthreads();
-            if (threadIdx.x == 0) found[0] = best.token;
-            __syncthreads();
-            if (before - sum <= target && target < before) {
-                for (u32 i = from; i < to; ++i) {
-                    float value = values(i);
-                    u64 weight = draw.weight(value);
-                    if (key_of(value) < floor || weight < lightest) continue;
-                    if (before - sum + weight > target) {
-                        found[0] = i;
-                        break;
-                    }
-                    sum -= weight;
-                }
-            }
-            __syncthreads();
-            token = (u32)found[0];
+        Kept<Values> kept(values, best.logit, fminf(LOG2_E / state->temperature, 1e30f), WEIGHTLESS * state->temperature, scratch);
+        u64 most = state->top_k;
+        double share = state->top_p;
+        if (most > 0 && most < a.vocabulary) kept.narrow(false, [&](u64) { return most; });
+        if (share < 1.0) {
+            kept.narrow(true, [&](u64 total) {
+                u64 wanted = (u64)(share * (double)total);
+                return wanted > 0 ? wanted : 1;
+            });
         }
+        token = kept.draw(uniform(state, given), (u32)(state->min_p * UNIT));
     }
     if (state->best && chooses) {
         Plain plain = {logits, a.vocabulary};
-        tell_best(plain, min(state->best - 1, (u32)BEST), token, at<Scored>(a.best) + (sequence % TOKENS * STEP_ROWS + index) * (1 + BEST), scratch, histogram, found);
+        tell_best(plain, min(state->best - 1, (u32)BEST), token, at<Scored>(a.best) + (sequence % TOKENS * STEP_ROWS + index) * (1 + BEST), scratch);
         __threadfence_system();
     }
     __syncthreads();

@@ -51,6 +51,14 @@ struct Stopwatch {
     }
 };
 
+#define LOG2_E 1.4426950408889634f
+
+__device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // How many of a prompt's rows are real.
 __device__ __forceinline__ u32 real_rows(u64 count, u32 rows) { return count ? min(rows, *reinterpret_cast<const u32 *>(count)) : rows; }
 

@@ -11,7 +11,7 @@ use crate::tape::{KvInfo, Slot, Tape, WeightId};
 /// Threads of a block of every kernel but `choose`.
 pub(super) const THREADS: u32 = 256;
 /// Blocks of `choose.cu` for a row.
-pub(super) const CHOOSE_BLOCKS: u32 = 64;
+pub(super) const CHOOSE_BLOCKS: u32 = 32;
 
 /// Addresses that never change.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,9 +10,7 @@ use ganglion::engine::runner::{
     Activations, Backend, CudaSettings, KvMemory, Placement, RunError, Runner, Settings,
 };
 use ganglion::graph::Mode;
-use ganglion::kv::Owner;
 use ganglion::model::{Checkpoint, Defect, ModelError};
-use ganglion::sampler::Parameters;
 use ganglion::tape::{Ending, GraphOptions, KvType};
 
 use crate::failure::{Failure, Outcome, bail, failure};
@@ -123,14 +121,9 @@ impl Setup {
     }
 }
 
-/// Reads a prompt, all of it whatever the cache holds, and chooses the first token after it, greedily.
-pub(crate) fn begin(
-    runner: &mut Runner,
-    owner: Option<Owner>,
-    prompt: &[u32],
-) -> Result<(), RunError> {
-    let cached = runner.begin(owner, stranger(), prompt, Parameters::default())?;
-    let mut rest = prompt.get(cached..).unwrap_or_default();
+/// Reads the prompt of the turn that a stranger has begun, all of it, and chooses the first token after it.
+pub(crate) fn read(runner: &mut Runner, prompt: &[u32]) -> Result<(), RunError> {
+    let mut rest = prompt;
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at(rest.len().min(runner.prefill_chunk()));
         let last = after.is_empty();
@@ -141,7 +134,7 @@ pub(crate) fn begin(
 }
 
 /// A user who has said nothing before: nothing that the cache holds serves them.
-fn stranger() -> u32 {
+pub(crate) fn stranger() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -10,7 +10,7 @@ use ganglion::graph::Mode;
 use ganglion::tape::Timed;
 use serde::Serialize;
 
-use super::steps::{Spans, Turn, median, percentile, timed_steps};
+use super::steps::{Spans, Turn, Workload, median, percentile, timed_steps};
 use super::table::{figure, table};
 
 /// The device's times in a mode, as medians of its steps; `None` where it has no clock.
@@ -110,11 +110,10 @@ impl Anatomy {
     pub(super) fn look_inside(
         &mut self,
         runner: &mut Runner,
-        prompt: &[u32],
-        generate: usize,
+        work: Workload<'_>,
     ) -> Result<(), RunError> {
-        let whole = timed_steps(runner, Timed::Step, 1, prompt, generate)?;
-        let inside = timed_steps(runner, Timed::Operations, 1, prompt, generate)?;
+        let whole = timed_steps(runner, Timed::Step, 1, work)?;
+        let inside = timed_steps(runner, Timed::Operations, 1, work)?;
         self.device = Device::new(&whole, &inside);
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::Arguments;
 use super::anatomy::Anatomy;
 use super::ceiling::Ceiling;
 use super::kinds::{self, Kind};
-use super::steps::{Turn, begin, laps, median, steady};
+use super::steps::{Turn, Workload, begin, end, laps, median, steady};
 use super::table::{figure, table};
 
 /// What one repetition reached.
@@ -63,17 +63,18 @@ struct Together {
 }
 
 impl Together {
-    /// Times steps of conversations of other prompts each, as long as `prompt`; `first` is the first in the list.
+    /// Times steps of conversations of other prompts each, as long as the one given; `first` is the first in the list.
     #[allow(clippy::cast_precision_loss)] // at most eight rows
     fn time(
         runner: &mut Runner,
         rows: usize,
-        prompt: &[u32],
-        generate: usize,
+        work: Workload<'_>,
         first: Option<&Self>,
     ) -> Result<Self, RunError> {
-        let entries = begin(runner, rows, prompt)?;
-        let laps = laps(generate, |at| runner.step_rows(&entries, at + 1 < generate))?;
+        let entries = begin(runner, rows, work)?;
+        let more = |at| at + 1 < work.generate;
+        let laps = laps(work.generate, |at| runner.step_rows(&entries, more(at)))?;
+        end(runner, &entries);
         let step = median(steady(&laps).iter().map(|(lap, _)| lap.as_secs_f64()));
         let step_milliseconds = step * 1e3;
         let first = first.map_or(step_milliseconds, |first| first.step_milliseconds);
@@ -155,13 +156,13 @@ impl Context {
         prompt: &[u32],
         arguments: &Arguments,
     ) -> Result<Self, RunError> {
-        let generate = arguments.generate;
+        let work = arguments.workload(prompt);
         let mut repetitions = Vec::new();
         let mut step_nodes = None;
         let mut modes = Vec::new();
         for &mode in &arguments.modes {
             runner.set_graph_mode(mode);
-            let turns = (0..arguments.reps).map(|_| Turn::run(runner, prompt, generate));
+            let turns = (0..arguments.reps).map(|_| Turn::run(runner, work));
             let turns = turns.collect::<Result<Vec<_>, _>>()?;
             if modes.is_empty() {
                 let speeds = turns.iter().map(|turn| Speed::of(turn, prompt.len()));
@@ -174,13 +175,7 @@ impl Context {
         let mut rows: Vec<Together> = Vec::new();
         for number in &arguments.rows {
             let number = usize::from(*number);
-            rows.push(Together::time(
-                runner,
-                number,
-                prompt,
-                generate,
-                rows.first(),
-            )?);
+            rows.push(Together::time(runner, number, work, rows.first())?);
         }
         Ok(Self {
             prompt: prompt.len(),
@@ -204,20 +199,20 @@ impl Context {
         prompt: &[u32],
         arguments: &Arguments,
     ) -> Result<(), RunError> {
-        let generate = arguments.generate;
+        let work = arguments.workload(prompt);
         // A CPU has no clock but the one that has timed the steps.
         if runner.executor().multiprocessors().is_some() {
             for (&mode, row) in arguments.modes.iter().zip(&mut self.modes) {
                 runner.set_graph_mode(mode);
-                row.look_inside(runner, prompt, generate)?;
+                row.look_inside(runner, work)?;
             }
             let of_a_prompt = runner.kernels(Input::Prompt, prompt.len());
             self.kernels = Chosen::of(of_a_prompt, runner.kernels(Input::Step, 1));
         }
         runner.set_graph_mode(arguments.modes[0]);
-        self.operations = kinds::measure(runner, 1, prompt, generate)?;
+        self.operations = kinds::measure(runner, 1, work)?;
         for row in self.rows.iter_mut().filter(|row| row.rows > 1) {
-            row.operations = kinds::measure(runner, row.rows, prompt, generate)?;
+            row.operations = kinds::measure(runner, row.rows, work)?;
         }
         Ok(())
     }

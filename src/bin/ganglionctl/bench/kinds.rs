@@ -7,7 +7,7 @@ use ganglion::engine::runner::{KindTime, OpCost, RunError, Runner};
 use ganglion::tape::Timed;
 use serde::Serialize;
 
-use super::steps::{Spans, median, timed_steps};
+use super::steps::{Spans, Workload, median, timed_steps};
 use super::table::{figure, table};
 
 /// All operations of a kind in one step. The keys are stable: scripts read them.
@@ -29,10 +29,9 @@ pub(super) struct Kind {
 pub(super) fn measure(
     runner: &mut Runner,
     rows: usize,
-    prompt: &[u32],
-    generate: usize,
+    work: Workload<'_>,
 ) -> Result<Vec<Kind>, RunError> {
-    let steps = timed_steps(runner, Timed::Operations, rows, prompt, generate)?;
+    let steps = timed_steps(runner, Timed::Operations, rows, work)?;
     Ok(kinds(&runner.step_costs(rows), &steps))
 }
 

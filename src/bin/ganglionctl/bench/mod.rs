@@ -20,6 +20,7 @@ use clap::{Parser, value_parser};
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
 use ganglion::model::Checkpoint;
+use ganglion::sampler::Parameters;
 
 use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::offline::Setup;
@@ -30,6 +31,7 @@ use disk::Files;
 use loading::{Load, Loading};
 use memory::Resident;
 use report::Report;
+use steps::Workload;
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -50,12 +52,36 @@ pub(crate) struct Arguments {
     /// Conversations that step together, each after a prompt of its own; several numbers are measured one after another
     #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = value_parser!(u8).range(1..=8))]
     rows: Vec<u8>,
+    /// Draw each token at so high a temperature; 0 takes the most probable
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    temperature: f32,
+    /// Draw it among so many of the most probable ones; 0 is all
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    top_k: u32,
+    /// Draw it among the most probable ones that reach so much together
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    top_p: f32,
     /// Also draw it, as SVG: the time of each kind of operation, the speeds against the prompt's length
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+impl Arguments {
+    fn workload<'a>(&self, prompt: &'a [u32]) -> Workload<'a> {
+        Workload {
+            prompt,
+            generate: self.generate,
+            parameters: Parameters {
+                temperature: self.temperature,
+                top_k: self.top_k,
+                top_p: self.top_p,
+                ..Parameters::default()
+            },
+        }
+    }
 }
 
 /// Tokens, or repetitions: more than any model has positions is a typing error.

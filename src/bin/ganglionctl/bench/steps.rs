@@ -4,7 +4,8 @@ use std::mem;
 use std::time::{Duration, Instant};
 
 use ganglion::engine::runner::{RunError, Runner};
-use ganglion::kv::Owner;
+use ganglion::kv::{Owner, Wanted};
+use ganglion::sampler::Parameters;
 use ganglion::tape::{Span, Timed};
 use nix::time::{ClockId, clock_gettime};
 
@@ -15,6 +16,16 @@ const MEASURED: usize = 50;
 
 /// When the operations of a step began and ended, in nanoseconds; `None` for one that another did on the way.
 pub(super) type Spans = Vec<Option<Span>>;
+
+/// What each turn is to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Workload<'a> {
+    pub(super) prompt: &'a [u32],
+    /// Tokens after the prompt.
+    pub(super) generate: usize,
+    /// Tokens are chosen by these.
+    pub(super) parameters: Parameters,
+}
 
 /// What one turn from an empty cache took, in seconds.
 pub(super) struct Turn {
@@ -32,17 +43,14 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Reads a prompt, then runs step after step, one ahead of the host.
-    pub(super) fn run(
-        runner: &mut Runner,
-        prompt: &[u32],
-        generate: usize,
-    ) -> Result<Self, RunError> {
+    pub(super) fn run(runner: &mut Runner, work: Workload<'_>) -> Result<Self, RunError> {
         let start = Instant::now();
-        offline::begin(runner, None, prompt)?;
+        runner.begin(None, offline::stranger(), work.prompt, work.parameters)?;
+        offline::read(runner, work.prompt)?;
         let prompt = start.elapsed().as_secs_f64();
         let mut bytes = 0;
         let cpu = process_time();
-        let laps = laps(generate, |_| {
+        let laps = laps(work.generate, |_| {
             bytes += runner.step_bytes();
             runner.step(true)?;
             Ok(runner.step_times().waited)
@@ -93,21 +101,34 @@ pub(super) fn laps<T>(
     (0..count).map(lap).collect()
 }
 
-/// Reads a prompt of its own for each of so many conversations; returns where they are in the cache.
+/// Reads a prompt of its own for each of so many conversations, which keep their places in the cache until `end`; returns
+/// these.
 pub(super) fn begin(
     runner: &mut Runner,
     rows: usize,
-    prompt: &[u32],
+    work: Workload<'_>,
 ) -> Result<Vec<usize>, RunError> {
     let conversation = |number: usize| {
         // Each prompt has as many tokens in another order.
-        let mut prompt = prompt.to_vec();
+        let mut prompt = work.prompt.to_vec();
         let by = number % prompt.len();
         prompt.rotate_left(by);
-        offline::begin(runner, Some(Owner(number as u64)), &prompt)?;
-        Ok(runner.entry())
+        let (entry, _) = runner.join(
+            Some(Owner(number as u64)),
+            offline::stranger(),
+            Wanted::read(&prompt),
+            work.parameters,
+            prompt.len() + work.generate,
+        )?;
+        offline::read(runner, &prompt)?;
+        Ok(entry)
     };
     (0..rows).map(conversation).collect()
+}
+
+/// What the conversations of `begin` hold may serve others.
+pub(super) fn end(runner: &mut Runner, entries: &[usize]) {
+    entries.iter().for_each(|entry| runner.leave(*entry));
 }
 
 /// Runs steps of so many conversations one at a time, each after a prompt, and has their operations take timestamps.
@@ -115,18 +136,18 @@ pub(super) fn timed_steps(
     runner: &mut Runner,
     timed: Timed,
     rows: usize,
-    prompt: &[u32],
-    generate: usize,
+    work: Workload<'_>,
 ) -> Result<Vec<Spans>, RunError> {
     runner.measure(timed)?;
-    let entries = begin(runner, rows, prompt)?;
+    let entries = begin(runner, rows, work)?;
     // Those of the prompts have left timestamps too.
     runner.take_spans()?;
     let step = |_| {
         runner.step_rows(&entries, false)?;
         runner.take_spans()
     };
-    let steps: Result<Vec<_>, _> = (0..generate.min(MEASURED)).map(step).collect();
+    let steps: Result<Vec<_>, _> = (0..work.generate.min(MEASURED)).map(step).collect();
+    end(runner, &entries);
     Ok(steady(&steps?).to_vec())
 }
 
