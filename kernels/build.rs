@@ -183,8 +183,10 @@ fn compile(nvrtc: &Nvrtc, source: &Path, architecture: &str, out: &Path) -> Resu
     let name = format!("{}.{architecture}", name_of(source));
     let kept = format!("{name}.{:016x}.", hasher.finish());
 
-    // The log is written last: where it is, all are.
-    if !Path::new(KEPT).join(format!("{kept}log")).exists() {
+    let kinds = ["cubin", "ptx", "log"];
+    // Builds of other checkouts may share the folder, and take away what they call stale.
+    let there = |kind: &str| Path::new(KEPT).join(format!("{kept}{kind}")).exists();
+    if !kinds.into_iter().all(there) {
         fs::create_dir_all(KEPT)?;
         for stale in listed(KEPT, |file| file.starts_with(&format!("{name}."))) {
             fs::remove_file(stale)?;
@@ -203,7 +205,7 @@ fn compile(nvrtc: &Nvrtc, source: &Path, architecture: &str, out: &Path) -> Resu
             fs::rename(&part, format!("{KEPT}/{kept}{kind}"))?;
         }
     }
-    for kind in ["cubin", "ptx", "log"] {
+    for kind in kinds {
         fs::copy(
             format!("{KEPT}/{kept}{kind}"),
             out.join(format!("{name}.{kind}")),

@@ -151,19 +151,16 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Row
     // Units of each tile that are this warp's, eight apart, and where its first one lies.
     u32 mine = units > warp ? (units - warp + WARPS - 1) / WARPS : 0, head_to_unit = Layout<F>::head + warp % 4 * Layout<F>::unit;
     u32 skip = warp / 4 * Slot<F>::four + head_to_unit + lane * 16;
-    int rest = Copy<F>::rest(head_to_unit, lane);
+    const Copy<F, N> copy(head_to_unit, lane, STEP);
     u8 *ring = rows.rings + (team.index * WARPS + warp) * RING;
     u32 ring_at = (u32)__cvta_generic_to_shared(ring) + lane * 16, to = 0, left = tiles ? mine : 0, fetched_tile = 0;
     const u8 *source = left ? place(0) + skip : nullptr;
     auto fetch = [&]() {
-        if (left) {
-            Copy<F>::unit(ring_at + to, source, rest, lane);
-            if (N == 2 && left > 1) Copy<F>::unit(ring_at + to + BYTES, source + STEP, rest, lane);
-            source += N * STEP;
-            to = to == RING - N * BYTES ? 0 : to + N * BYTES;
-            left -= min(left, N);
-            if (left == 0 && ++fetched_tile < tiles) source = place(fetched_tile) + skip, left = mine;
-        }
+        copy(ring_at + to, source, STEP, left);
+        source += N * STEP;
+        to = to == RING - N * BYTES ? 0 : to + N * BYTES;
+        left = left > N ? left - N : 0;
+        if (left == 0 && fetched_tile < tiles && ++fetched_tile < tiles) source = place(fetched_tile) + skip, left = mine;
         // A group each time, also where there is nothing left: so that the oldest is always as far behind.
         asm volatile("cp.async.commit_group;" ::: "memory");
     };

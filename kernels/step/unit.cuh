@@ -12,21 +12,37 @@ template <int F> struct Slot {
     static constexpr u32 four = Layout<F>::head + 4 * Layout<F>::unit;
 };
 
-// Weights are read once: they take no place in the first cache.
-__device__ __forceinline__ void copy_once(u32 to, const u8 *from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory"); }
+// Weights are read once: they take no place in the first cache. Without a branch, for whoever is not `there`.
+__device__ __forceinline__ void copy_once(u32 to, const u8 *from, bool there) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(to), "l"(from), "r"((u32)there) : "memory");
+}
 
-// By a whole warp: `from` is a unit's begin and 16 bytes a lane on, `rest` how far behind that a lane finds its part of
-// what follows the quants, or of the head.
-template <int F> struct Copy {
-    static constexpr u32 REST = Slot<F>::rest / 16, HEAD = Layout<F>::head / 16;
+// Copies one unit or two, N, by a whole warp: `from` is the first one's begin and 16 bytes a lane on, the second lies `apart` behind
+// it. What follows their quants, and their head, are so few bytes that those of two are mostly one copy, by other lanes.
+template <int F, u32 N> struct Copy {
+    static constexpr u32 REST = Slot<F>::rest / 16, PIECES = REST + Layout<F>::head / 16, ROUND = N == 2 && 2 * PIECES <= 32 ? 2 : 1;
+    // Which of a round's units this lane copies a piece of; NONE: of neither.
+    static constexpr u32 NONE = 0x10000;
+    u32 unit;
+    // Where the piece lies, in memory and in the slot.
+    int from;
+    u32 to;
 
-    static __device__ __forceinline__ int rest(u32 head_to_unit, u32 lane) {
-        return lane < REST ? (int)Layout<F>::quants : -(int)(head_to_unit + Slot<F>::rest);
+    __device__ __forceinline__ Copy(u32 head_to_unit, u32 lane, u32 apart) {
+        u32 piece = PIECES ? lane % PIECES : 0;
+        unit = PIECES && lane < ROUND * PIECES ? lane / PIECES : NONE;
+        from = (piece < REST ? (int)(Layout<F>::quants + piece * 16) : (int)((piece - REST) * 16) - (int)head_to_unit) + (int)(unit * apart) - (int)(lane * 16);
+        to = unit * Slot<F>::bytes + Layout<F>::quants + piece * 16 - lane * 16;
     }
-    static __device__ __forceinline__ void unit(u32 to, const u8 *from, int rest, u32 lane) {
+    // `left`: units that there are.
+    __device__ __forceinline__ void operator()(u32 slot, const u8 *source, u32 apart, u32 left) const {
 #pragma unroll
-        for (u32 i = 0; i < Layout<F>::quants / 512; ++i) copy_once(to + i * 512, from + i * 512);
-        if (REST + HEAD > 0 && lane < REST + HEAD) copy_once(to + Layout<F>::quants, from + rest);
+        for (u32 n = 0; n < N; ++n)
+#pragma unroll
+            for (u32 i = 0; i < Layout<F>::quants / 512; ++i) copy_once(slot + n * Slot<F>::bytes + i * 512, source + n * apart + i * 512, n < left);
+        if constexpr (PIECES > 0)
+#pragma unroll
+            for (u32 n = 0; n < N; n += ROUND) copy_once(slot + n * Slot<F>::bytes + to, source + n * apart + from, n + unit < left);
     }
 };
 

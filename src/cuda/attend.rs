@@ -10,6 +10,8 @@ use crate::device::{AttendArgs, Cache, Error, Geometry, Places, RopeStoreArgs};
 use crate::tape::{Input, Op, Rotation, Slot, Tape, WeightId};
 
 const WARPS: u32 = 8;
+/// Blocks of a step that a multiprocessor has room for.
+const BLOCKS: usize = 2;
 
 /// What a step's attention does on the way: q, k and v as they left their product.
 pub(super) struct Raw {
@@ -168,8 +170,9 @@ impl Work<'_> {
         if step {
             args.splits = narrow(splits(groups));
         }
-        // Blocks of a row go from split to split: all of them fit the device at once.
-        let blocks = (SPLIT_BLOCKS / groups / tape.rows).clamp(1, args.splits as usize);
+        // Blocks of a row go from split to split: all of them fit the device at once. Bits do not depend on who takes which.
+        let places = SPLIT_BLOCKS.min(BLOCKS * self.multiprocessors as usize);
+        let blocks = (places / groups / tape.rows).clamp(1, args.splits as usize);
         let blocks = if step { narrow(blocks) } else { 1 };
         let geometry = Geometry {
             grid: [blocks, narrow(groups), rows],

@@ -17,11 +17,14 @@ use ganglion::model::{Checkpoint, Language};
 use ganglion::sampler::Parameters;
 use ganglion::tools::{Format, Tools, Writing};
 
-const SMALL: &str = r#"{"type": "object", "properties": {"action": {"enum": ["go", "stop", "turn"]}, "why": {"type": "string",
-    "maxLength": 200}, "metres": {"type": "number"}}, "required": ["action", "why", "metres"], "additionalProperties": false}"#;
+/// Of a text, in characters: short ones, for masks of all kinds; and such that every answer is as long as it may be, for speeds.
+const SHORT: &str = r#""maxLength": 60"#;
+const LONG: &str = r#""minLength": 2500"#;
 const TOOLS: usize = 260;
 /// Tokens of an answer, at most.
 const TOKENS: usize = 96;
+/// The same, where speeds are measured: so many that the prompt hardly counts.
+const ANSWER: usize = 256;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -38,12 +41,16 @@ fn main() {
     runtime.block_on(answers(model, backend, &words));
 }
 
-/// The same tools as JSON alone, and as calls in the format of Hermes and Qwen.
-fn guided(words: &Words) -> [(&'static str, Grammar); 3] {
+/// A small schema, and the same tools as JSON alone and as calls in the format of Hermes and Qwen; with texts of that length.
+fn guided(words: &Words, length: &str) -> [(&'static str, Grammar); 3] {
+    let small = format!(
+        r#"{{"type": "object", "properties": {{"action": {{"enum": ["go", "stop", "turn"]}}, "why": {{"type": "string", {length}}},
+        "metres": {{"type": "number"}}}}, "required": ["action", "why", "metres"], "additionalProperties": false}}"#
+    );
     let tool = |at| {
         format!(
             r#"{{"type": "object", "properties": {{"name": {{"const": "tool_{at}_of_the_robot"}}, "arguments": {{"type": "object",
-            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", "maxLength": 60}}}}, "required": ["x{at}"],
+            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", {length}}}}}, "required": ["x{at}", "note"],
             "additionalProperties": false}}}}, "required": ["name", "arguments"], "additionalProperties": false}}"#
         )
     };
@@ -51,7 +58,7 @@ fn guided(words: &Words) -> [(&'static str, Grammar); 3] {
     let function = |at| {
         format!(
             r#"{{"type": "function", "function": {{"name": "tool_{at}_of_the_robot", "parameters": {{"type": "object",
-            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", "maxLength": 60}}}}, "required": ["x{at}"]}}}}}}"#
+            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", {length}}}}}, "required": ["x{at}", "note"]}}}}}}"#
         )
     };
     let functions: Vec<_> = (0..TOOLS).map(function).collect();
@@ -61,7 +68,7 @@ fn guided(words: &Words) -> [(&'static str, Grammar); 3] {
     let hermes = Format::parse("hermes", hermes).expect("it is a format");
     let writing = Writing::new(hermes.into(), words.clone());
     [
-        ("a small schema", Grammar::JsonSchema(SMALL.into())),
+        ("a small schema", Grammar::JsonSchema(small)),
         (
             "260 tools",
             Grammar::JsonSchema(format!(r#"{{"anyOf": [{}]}}"#, tools.join(", "))),
@@ -93,7 +100,7 @@ fn masks(model: &Path) -> Words {
         "\nwhat may come next, us        compiled    masks      p50      p99     most   forced"
     );
     let mut random = fastrand::Rng::with_seed(17);
-    for (name, grammar) in guided(&language.words()) {
+    for (name, grammar) in guided(&language.words(), SHORT) {
         let begun = Instant::now();
         let first = grammars
             .guide(&grammar, Limits::USUAL, &[], Thoughts::NONE)
@@ -151,7 +158,7 @@ async fn answers(model: PathBuf, backend: Backend, words: &Words) {
     let free = [("free", None)];
     let all = free
         .into_iter()
-        .chain(guided(words).map(|(name, grammar)| (name, Some(grammar))));
+        .chain(guided(words, LONG).map(|(name, grammar)| (name, Some(grammar))));
     for (name, grammar) in all {
         let mut rates = Vec::new();
         for callers in [1, 8] {
@@ -189,7 +196,7 @@ async fn say(engine: &Handle, user: u32, grammar: Option<Grammar>) -> Outcome {
     };
     let options = Options {
         grammar,
-        ..Options::new(TOKENS, sampling)
+        ..Options::new(ANSWER, sampling)
     };
     let asked = engine.generate(client, vec![message], options).await;
     let mut ticket = asked.expect("it is accepted");
