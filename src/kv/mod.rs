@@ -14,6 +14,7 @@
 //! What was computed for one user never serves another, nor is it looked at: how much of a prompt is held already is told
 //! and can be timed, and would tell what others have asked.
 
+mod eviction;
 mod pool;
 
 use std::collections::{BTreeMap, HashSet};
@@ -370,7 +371,7 @@ impl Kv {
             _ => Change::Switched,
         };
         let held = source.map_or_else(Vec::new, |id| self.sequences[&id].tokens[..cached].to_vec());
-        let copy = self.take_over(id, source, cached, positions.div_ceil(PAGE));
+        let copy = self.take_over((id, user), source, cached, positions.div_ceil(PAGE));
         let sequence = self.sequences.entry(id).or_default();
         sequence.tokens = held;
         (sequence.owner, sequence.user, sequence.used) = (owner, user, self.turns);
@@ -517,7 +518,7 @@ impl Kv {
     /// copied: the page that both begin alike and go on apart in.
     fn take_over(
         &mut self,
-        id: u64,
+        (id, user): (u64, u32),
         source: Option<u64>,
         cached: usize,
         pages: usize,
@@ -544,7 +545,7 @@ impl Kv {
                     self.pool.leave(*from);
                     copy = Some(Copied { from: *from, to });
                     *from = to;
-                } else if !self.give_up(id) {
+                } else if !self.give_up(id, (user, pages)) {
                     break;
                 }
             }
@@ -552,14 +553,14 @@ impl Kv {
         while taken.len() < pages {
             match self.pool.take() {
                 Some(page) => taken.push(page),
-                None if self.give_up(id) => {}
+                None if self.give_up(id, (user, pages)) => {}
                 None => break,
             }
         }
         debug_assert!(taken.len() >= pages, "pages were counted before");
         self.sequences.entry(id).or_default().pages = taken;
         if self.sequences.len() > SEQUENCES {
-            self.evict(|least, _| least != id);
+            self.evict((user, 0), |least, _| least != id);
         }
         copy
     }
@@ -579,8 +580,8 @@ impl Kv {
     }
 
     /// Gives up pages that a sequence holds and does not need, or else a sequence with pages. Returns whether there was one
-    /// besides `but`, and those of turns that run.
-    fn give_up(&mut self, but: u64) -> bool {
+    /// besides `but`, which is to have so many pages for its user, and those of turns that run.
+    fn give_up(&mut self, but: u64, wanted: (u32, usize)) -> bool {
         let idle = |id: u64| id != but && !self.runs(id);
         let mut all = self.sequences.iter().filter(|(id, _)| idle(**id));
         let untrimmed = all.find(|(_, one)| one.pages.len() > one.needed());
@@ -588,16 +589,24 @@ impl Kv {
             self.trim(id);
             return true;
         }
-        self.evict(|id, sequence| id != but && !sequence.pages.is_empty())
+        self.evict(wanted, |id, sequence| {
+            id != but && !sequence.pages.is_empty()
+        })
     }
 
-    /// Forgets the sequence that was used least lately, of those that may be forgotten and that no turn needs: first those that
-    /// are nobody's. Returns whether there was one.
-    fn evict(&mut self, may: impl Fn(u64, &Sequence) -> bool) -> bool {
+    /// Forgets the first to go, of those that may be forgotten and that no turn needs, where a user wants so many pages besides
+    /// what each has. Returns whether there was one.
+    fn evict(&mut self, wanted: (u32, usize), may: impl Fn(u64, &Sequence) -> bool) -> bool {
         let all = self.sequences.iter();
         let all = all.filter(|(id, one)| may(**id, one) && !self.runs(**id));
-        let least = all.min_by_key(|(_, one)| (one.owner.is_some(), one.used));
-        let Some(id) = least.map(|(id, _)| *id) else {
+        let resting = all.map(|(id, one)| eviction::Resting {
+            id: *id,
+            user: one.user,
+            owned: one.owner.is_some(),
+            used: one.used,
+        });
+        let first = eviction::first(resting, &self.held(wanted), self.pool.len());
+        let Some(id) = first.map(|one| one.id) else {
             return false;
         };
         if let Some(sequence) = self.sequences.remove(&id) {
@@ -608,6 +617,20 @@ impl Kv {
             self.lost.extend(sequence.owner);
         }
         true
+    }
+
+    /// Pages of each user, with those that one wants.
+    fn held(&self, (user, wanted): (u32, usize)) -> BTreeMap<u32, usize> {
+        let mut held = BTreeMap::from([(user, wanted)]);
+        // What is shared is shared within a user, and counts once.
+        let mut seen = vec![false; self.pool.len()];
+        for sequence in self.sequences.values() {
+            let pages = sequence.pages.iter();
+            let theirs = pages.filter(|page| !std::mem::replace(&mut seen[**page], true));
+            *held.entry(sequence.user).or_default() += theirs.count();
+        }
+        held.retain(|_, pages| *pages > 0);
+        held
     }
 
     /// Gives back the pages beyond a sequence's tokens.
