@@ -83,9 +83,11 @@ pub(super) fn plan<'a>(
         context,
         entries: ENTRIES_A_ROW * settings.rows.clamp(1, STEP_ROWS),
         pages: 0,
+        chunk: 1,
         element: kv_type,
     };
-    let kv = settings.kv_memory.of(kv)?;
+    let chunk = (settings.kv_chunk / kv.page_bytes()).max(1);
+    let kv = settings.kv_memory.of(KvInfo { chunk, ..kv })?;
     let mut tensors = Vec::new();
     let weights = checkpoint.tensors.try_map(|tensor| {
         tensors.push(tensor);
