@@ -31,6 +31,8 @@ pub(super) struct Loaded {
     pub(super) prefill_chunk: usize,
     /// Which device, or why it is not another.
     pub(super) description: String,
+    /// Whether the cache lies in the system's memory, rather than in a GPU's own.
+    pub(super) uses_system_memory: bool,
 }
 
 /// Loads a model for the executor that `settings` choose.
@@ -214,6 +216,7 @@ impl Loader<'_> {
             executor: Box::new(cpu),
             prefill_chunk: settings.prefill_chunk,
             description,
+            uses_system_memory: true,
         })
     }
 
@@ -260,6 +263,7 @@ impl Loader<'_> {
             executor: Box::new(cuda),
             prefill_chunk: settings.prefill_chunk,
             description,
+            uses_system_memory: own.is_none(),
         })
     }
 }

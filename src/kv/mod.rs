@@ -11,10 +11,14 @@
 //! is yet to write to its pages. These are in quarantine: nobody else gets a page of an entry that a step is of, whatever
 //! becomes of its turn, until the steps are over (`Kv::launched`).
 //!
+//! Pages have memory by chunks. What no turn and no conversation needs, and nobody has used lately, can be given back, but for
+//! the pages of one turn more: whoever comes next then has them at once, however little memory others have left.
+//!
 //! What was computed for one user never serves another, nor is it looked at: how much of a prompt is held already is told
 //! and can be timed, and would tell what others have asked.
 
 mod eviction;
+mod memory;
 mod pool;
 
 use std::collections::{BTreeMap, HashSet};
@@ -154,6 +158,12 @@ pub struct Kv {
     /// Those whose pages went to others, or with a cache that was allocated anew.
     lost: HashSet<Owner>,
     reuse: Reuse,
+    /// No more memory can be had, until somebody leaves.
+    refused: bool,
+    /// Whether pages have changed hands since somebody asked.
+    moved: bool,
+    /// What is nobody's any more and was not used after so many turns has rested long.
+    rested: u64,
 }
 
 /// An entry of the executor.
@@ -188,11 +198,11 @@ struct Sequence {
 }
 
 impl Kv {
-    /// So many free pages, for turns of at least one entry.
+    /// So many free pages, which have memory by so many, for turns of at least one entry.
     #[must_use]
-    pub fn new(entries: usize, pages: usize, reuse: Reuse) -> Self {
+    pub fn new(entries: usize, (pages, chunk): (usize, usize), reuse: Reuse) -> Self {
         Self {
-            pool: Pool::new(pages),
+            pool: Pool::new(pages, chunk),
             sequences: BTreeMap::new(),
             entries: vec![Seat::default(); entries.max(1)],
             active: 0,
@@ -200,6 +210,9 @@ impl Kv {
             turns: 0,
             lost: HashSet::new(),
             reuse,
+            refused: false,
+            moved: true,
+            rested: 0,
         }
     }
 
@@ -243,16 +256,27 @@ impl Kv {
         self.reuse
     }
 
-    /// All pages, and those of them that nobody has.
+    /// All pages, and those of them that nobody has, with memory or without.
     #[must_use]
     pub fn pages(&self) -> (usize, usize) {
-        (self.pool.len(), self.pool.free())
+        let without = self.pool.len() - self.pool.allocated();
+        (self.pool.len(), self.pool.free() + without)
     }
 
     /// Whether a turn of so many positions could begin if those in `leaving` entries gave way: there is an entry for it, and
-    /// pages, once those that no turn needs have been given up.
+    /// pages, once those that no turn needs have been given up; unless memory was refused, also those that have none.
     #[must_use]
     pub fn has_room(&self, positions: usize, leaving: &[usize]) -> bool {
+        let pages = if self.refused {
+            self.pool.allocated()
+        } else {
+            self.pool.len()
+        };
+        self.fits(positions, leaving, pages)
+    }
+
+    /// The same of so many pages.
+    fn fits(&self, positions: usize, leaving: &[usize], of: usize) -> bool {
         let stays = |entry: usize| self.entries[entry].keeps_pages() && !leaving.contains(&entry);
         // It is asked before each step while somebody waits.
         let (mut seats, mut pages, mut held) = (0, 0, vec![false; self.pool.len()]);
@@ -262,7 +286,7 @@ impl Kv {
                 pages += usize::from(!std::mem::replace(&mut held[*page], true));
             }
         }
-        seats < self.entries.len() && positions.div_ceil(PAGE) <= self.pool.len() - pages
+        seats < self.entries.len() && positions.div_ceil(PAGE) <= of - pages
     }
 
     /// The turn of an entry runs on while others begin: none of them gets its pages.
@@ -275,6 +299,7 @@ impl Kv {
     pub fn unpin(&mut self, entry: usize) {
         self.entries[entry].pinned = false;
         self.leave_spare(entry);
+        self.refused = false;
     }
 
     /// Steps of these entries, and of no others, are launched whose tokens have not been taken: their pages are in quarantine.
@@ -294,6 +319,7 @@ impl Kv {
         if let Some(id) = seat.sequence.filter(|_| !seat.keeps_pages()) {
             self.trim(id);
         }
+        self.moved = true;
     }
 
     /// Whether an entry has the pages that its turn began with: one that is not pinned loses them when others need them. Before
@@ -316,7 +342,7 @@ impl Kv {
 
     /// Starts a turn of a user in an entry that is free, with pages for so many positions: its conversation's own, cut
     /// to what they share with the prompt, or those of another sequence, if that shares more. At least the prompt's last token
-    /// is left to run. `None` if `has_room` says no; nothing has changed then.
+    /// is left to run. `None` if there is no room in the pages that have memory; nothing has changed then.
     pub fn begin(
         &mut self,
         owner: Option<Owner>,
@@ -327,7 +353,7 @@ impl Kv {
         let tokens = prompt.tokens;
         let most = tokens.len().saturating_sub(1);
         let positions = positions.max(tokens.len());
-        if !self.has_room(positions, &[]) {
+        if !self.fits(positions, &[], self.pool.allocated()) {
             return None;
         }
         let own = owner.and_then(|owner| self.sequence_of(owner));
@@ -378,6 +404,7 @@ impl Kv {
         self.entries[entry].sequence = Some(id);
         self.entries[entry].given = positions.div_ceil(PAGE);
         self.active = entry;
+        self.moved = true;
         self.bump();
         Some(Turn {
             entry,
@@ -429,6 +456,7 @@ impl Kv {
         }
         sequence.tokens.truncate(keep);
         self.trim(id);
+        self.moved = true;
         self.bump();
         Some(if keep == 0 {
             Change::Cleared
@@ -444,14 +472,16 @@ impl Kv {
             sequence.owner = None;
         }
         self.lost.remove(&owner);
+        self.moved = true;
     }
 
     /// The cache was allocated anew: all is lost.
-    pub fn resize(&mut self, entries: usize, pages: usize) -> Change {
+    pub fn resize(&mut self, entries: usize, (pages, chunk): (usize, usize)) -> Change {
         let owners = self.sequences.values().filter_map(|one| one.owner);
         self.lost.extend(owners);
         self.sequences.clear();
-        self.pool = Pool::new(pages);
+        self.pool = Pool::new(pages, chunk);
+        (self.refused, self.moved) = (false, true);
         self.entries = vec![Seat::default(); entries.max(1)];
         self.active = 0;
         self.bump();
