@@ -21,6 +21,7 @@ mod hostile;
 mod lasting;
 #[cfg(dbus_daemon)]
 mod manual;
+mod memory;
 mod pull;
 mod rows;
 #[cfg(dbus_daemon)]

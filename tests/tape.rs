@@ -38,6 +38,7 @@ fn forward() -> Forward {
         context: 64,
         entries: 1,
         pages: 1,
+        chunk: 1,
         element: KvType::F16,
     };
     let weights = weights.expect("nothing fails");

@@ -67,21 +67,36 @@ impl Engine {
         whole: usize,
         context: usize,
     ) -> Self {
+        let runner = runner::Settings {
+            context,
+            kv_memory: KvMemory::Conversations(whole),
+            rows,
+            ..Self::settings()
+        };
+        Self::with(folder, runner).await
+    }
+
+    /// Memory of the cache comes and goes all the time.
+    pub(crate) fn settings() -> runner::Settings {
+        runner::Settings {
+            backend: Backend::Cpu,
+            context: 256,
+            kv_chunk: 1,
+            kv_rest: Duration::from_millis(1),
+            reuse: Reuse::Exact,
+            threads: 1,
+            prefill_chunk: 16,
+            ..runner::Settings::default()
+        }
+    }
+
+    pub(crate) async fn with(folder: &Path, runner: runner::Settings) -> Self {
         let (handle, inbox) = channel(LIMITS);
         let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tools");
         handle.set_formats(Formats::read(&formats).expect("they are right"));
         let settings = worker::Settings {
             model: folder.join("tiny.gguf"),
-            runner: runner::Settings {
-                backend: Backend::Cpu,
-                context,
-                kv_memory: KvMemory::Conversations(whole),
-                reuse: Reuse::Exact,
-                rows,
-                threads: 1,
-                prefill_chunk: 16,
-                ..runner::Settings::default()
-            },
+            runner,
         };
         let journal = Journal::default();
         let told = journal.clone();

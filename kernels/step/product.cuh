@@ -151,7 +151,7 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Row
     // Units of each tile that are this warp's, eight apart, and where its first one lies.
     u32 mine = units > warp ? (units - warp + WARPS - 1) / WARPS : 0, head_to_unit = Layout<F>::head + warp % 4 * Layout<F>::unit;
     u32 skip = warp / 4 * Slot<F>::four + head_to_unit + lane * 16;
-    const Copy<F, N> copy(head_to_unit, lane, STEP);
+    const Copy<F, N, R == 1> copy(head_to_unit, lane, STEP);
     u8 *ring = rows.rings + (team.index * WARPS + warp) * RING;
     u32 ring_at = (u32)__cvta_generic_to_shared(ring) + lane * 16, to = 0, left = tiles ? mine : 0, fetched_tile = 0;
     const u8 *source = left ? place(0) + skip : nullptr;

@@ -18,9 +18,10 @@ __device__ __forceinline__ void copy_once(u32 to, const u8 *from, bool there) {
 }
 
 // Copies one unit or two, N, by a whole warp: `from` is the first one's begin and 16 bytes a lane on, the second lies `apart` behind
-// it. What follows their quants, and their head, are so few bytes that those of two are mostly one copy, by other lanes.
-template <int F, u32 N> struct Copy {
-    static constexpr u32 REST = Slot<F>::rest / 16, PIECES = REST + Layout<F>::head / 16, ROUND = N == 2 && 2 * PIECES <= 32 ? 2 : 1;
+// it. What follows their quants, and their head, are so few bytes that those of two may be one copy, by other lanes, if there are
+// registers for that.
+template <int F, u32 N, bool JOINED> struct Copy {
+    static constexpr u32 REST = Slot<F>::rest / 16, PIECES = REST + Layout<F>::head / 16, ROUND = JOINED && N == 2 && 2 * PIECES <= 32 ? 2 : 1;
     // Which of a round's units this lane copies a piece of; NONE: of neither.
     static constexpr u32 NONE = 0x10000;
     u32 unit;
@@ -29,10 +30,10 @@ template <int F, u32 N> struct Copy {
     u32 to;
 
     __device__ __forceinline__ Copy(u32 head_to_unit, u32 lane, u32 apart) {
-        u32 piece = PIECES ? lane % PIECES : 0;
+        u32 piece = PIECES && ROUND > 1 ? lane % PIECES : lane;
         unit = PIECES && lane < ROUND * PIECES ? lane / PIECES : NONE;
         from = (piece < REST ? (int)(Layout<F>::quants + piece * 16) : (int)((piece - REST) * 16) - (int)head_to_unit) + (int)(unit * apart) - (int)(lane * 16);
-        to = unit * Slot<F>::bytes + Layout<F>::quants + piece * 16 - lane * 16;
+        to = Layout<F>::quants + (ROUND > 1 ? unit * Slot<F>::bytes + piece * 16 - lane * 16 : 0);
     }
     // `left`: units that there are.
     __device__ __forceinline__ void operator()(u32 slot, const u8 *source, u32 apart, u32 left) const {

@@ -85,7 +85,8 @@ impl Diagnostics {
     /// suspended (who rests for more urgent ones, where it is), realtime, normal, background (those that are answered, by
     /// priority), waiting, waiting_realtime, waiting_normal, waiting_background (those that are not yet) (u), waiting_users
     /// (au): whose these are; held (s): "background" or "all", whose requests rest by Manager.Hold or HoldAll, and holds (as),
-    /// why; pages, pages_free (u): of the cache, 64 tokens each, and those of them that nothing is kept in.
+    /// why; pages, pages_free, pages_allocated (u): of the cache, 64 tokens each, those of them that nothing is kept in, and
+    /// those that have memory now.
     #[zbus(property(emits_changed_signal = "false"))]
     fn work(&self) -> Info {
         let engine = &self.shared.engine;

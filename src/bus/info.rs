@@ -156,6 +156,7 @@ pub(super) fn work(
         ("rows", work.rows.into()),
         ("pages", work.pages[0].into()),
         ("pages_free", work.pages[1].into()),
+        ("pages_allocated", work.pages[2].into()),
         ("reading", work.reading.into()),
         ("suspended", work.suspended.into()),
         ("held", text(held.name())),

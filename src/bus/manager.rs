@@ -347,7 +347,8 @@ impl Manager {
         FEATURES.map(str::to_owned).to_vec()
     }
 
-    /// Bytes in use: weights, kv, activations (t).
+    /// Bytes in use: weights, kv, activations (t). kv is what is allocated now: it goes down when conversations end, and up
+    /// again.
     #[zbus(property)]
     fn memory(&self) -> Info {
         self.status(|status| info::memory(&status.memory))

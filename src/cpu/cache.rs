@@ -13,7 +13,8 @@ const _: () = assert!(PAGE.is_multiple_of(TILE));
 #[derive(Debug)]
 pub(super) struct Cache {
     pub(super) info: KvInfo,
-    bytes: Vec<u8>,
+    /// The pages of each, one after the other; empty where they were given back.
+    chunks: Vec<Vec<u8>>,
     /// Of each conversation, in the order of its positions.
     tables: Vec<Vec<usize>>,
 }
@@ -25,7 +26,7 @@ impl Cache {
         let table = |entry: usize| entry * each..((entry + 1) * each).min(info.pages);
         Self {
             info,
-            bytes: vec![0; info.bytes()],
+            chunks: (0..info.chunks()).map(|chunk| zeros(info, chunk)).collect(),
             tables: (0..info.entries)
                 .map(|entry| table(entry).collect())
                 .collect(),
@@ -39,29 +40,53 @@ impl Cache {
         table.extend_from_slice(pages);
     }
 
+    /// Frees the memory of chunks. A table that leads there ends before.
+    pub(super) fn give_back(&mut self, chunks: &[usize]) {
+        for table in &mut self.tables {
+            let gone = |page: &usize| chunks.contains(&(page / self.info.chunk));
+            table.truncate(table.iter().position(gone).unwrap_or(table.len()));
+        }
+        for chunk in chunks {
+            self.chunks[*chunk] = Vec::new();
+        }
+    }
+
+    pub(super) fn allocate(&mut self, chunk: usize) {
+        if self.chunks[chunk].is_empty() {
+            self.chunks[chunk] = zeros(self.info, chunk);
+        }
+    }
+
+    fn page(&self, page: usize) -> &[u8] {
+        let bytes = self.info.page_bytes();
+        &self.chunks[page / self.info.chunk][page % self.info.chunk * bytes..][..bytes]
+    }
+
+    fn page_mut(&mut self, page: usize) -> &mut [u8] {
+        let bytes = self.info.page_bytes();
+        &mut self.chunks[page / self.info.chunk][page % self.info.chunk * bytes..][..bytes]
+    }
+
     /// Positions that a conversation has pages for.
     pub(super) fn capacity(&self, entry: usize) -> usize {
         (self.tables[entry].len() * PAGE).min(self.info.context)
     }
 
     pub(super) fn copy_page(&mut self, from: usize, to: usize) {
-        let bytes = self.info.page_bytes();
-        let from = from * bytes;
-        self.bytes.copy_within(from..from + bytes, to * bytes);
+        let bytes = self.page(from).to_vec();
+        self.page_mut(to).copy_from_slice(&bytes);
     }
 
     /// What a page holds of its first positions; zeros for the others.
     pub(super) fn read_page(&self, page: usize, positions: usize, out: &mut [u8]) {
-        let bytes = self.info.page_bytes();
-        out.copy_from_slice(&self.bytes[page * bytes..][..bytes]);
+        out.copy_from_slice(self.page(page));
         for head in out.chunks_exact_mut(PAGE * self.stride()) {
             head[positions * self.stride()..].fill(0);
         }
     }
 
     pub(super) fn write_page(&mut self, page: usize, bytes: &[u8]) {
-        let length = self.info.page_bytes();
-        self.bytes[page * length..][..length].copy_from_slice(bytes);
+        self.page_mut(page).copy_from_slice(bytes);
     }
 
     /// Bytes of one position of one head.
@@ -69,17 +94,17 @@ impl Cache {
         self.info.element.bytes(self.info.head_dim)
     }
 
-    /// Where K (0) or V (1) of some positions of a head lie, which are in one page.
+    /// Where K (0) or V (1) of some positions of a head lie, which are in one page: a page, and where in it.
     fn place(
         &self,
         (entry, layer, head): (usize, usize, usize),
         side: usize,
         positions: Range<usize>,
-    ) -> Range<usize> {
+    ) -> (usize, Range<usize>) {
         let page = self.tables[entry][positions.start / PAGE];
-        let head = ((page * self.info.layers + layer) * 2 + side) * self.info.heads + head;
+        let head = (layer * 2 + side) * self.info.heads + head;
         let at = (head * PAGE + positions.start % PAGE) * self.stride();
-        at..at + positions.len() * self.stride()
+        (page, at..at + positions.len() * self.stride())
     }
 
     /// Stores rows of k and v, each (heads * head_dim), of a conversation from `position` on.
@@ -99,8 +124,8 @@ impl Cache {
         for (side, rows) in [k, v].into_iter().enumerate() {
             for (at, values) in (position..).zip(rows.chunks_exact(heads * head_dim)) {
                 for (head, values) in values.chunks_exact(head_dim).enumerate() {
-                    let place = self.place((entry, layer, head), side, at..at + 1);
-                    element.encode(values, &mut self.bytes[place]);
+                    let (page, place) = self.place((entry, layer, head), side, at..at + 1);
+                    element.encode(values, &mut self.page_mut(page)[place]);
                 }
             }
         }
@@ -109,7 +134,10 @@ impl Cache {
     /// K and V of a tile of positions of a head, to be decoded by its type; of the last tile as many as come before `end`.
     pub(super) fn tile(&self, head: (usize, usize, usize), index: usize, end: usize) -> [&[u8]; 2] {
         let positions = index * TILE..end.min((index + 1) * TILE);
-        [0, 1].map(|side| &self.bytes[self.place(head, side, positions.clone())])
+        [0, 1].map(|side| {
+            let (page, place) = self.place(head, side, positions.clone());
+            &self.page(page)[place]
+        })
     }
 
     /// K and V of a layer of a conversation, each (head, position).
@@ -117,7 +145,7 @@ impl Cache {
         [0, 1].map(|side| {
             let places = self.places((entry, layer), side);
             places
-                .flat_map(|place| &self.bytes[place])
+                .flat_map(|(page, place)| &self.page(page)[place])
                 .copied()
                 .collect()
         })
@@ -127,9 +155,9 @@ impl Cache {
     pub(super) fn write(&mut self, entry: usize, layer: usize, sides: &[Vec<u8>; 2]) {
         for (side, bytes) in sides.iter().enumerate() {
             let mut bytes = bytes.as_slice();
-            for place in self.places((entry, layer), side).collect::<Vec<_>>() {
+            for (page, place) in self.places((entry, layer), side).collect::<Vec<_>>() {
                 let (own, others) = bytes.split_at(place.len());
-                self.bytes[place].copy_from_slice(own);
+                self.page_mut(page)[place].copy_from_slice(own);
                 bytes = others;
             }
         }
@@ -140,7 +168,7 @@ impl Cache {
         &self,
         (entry, layer): (usize, usize),
         side: usize,
-    ) -> impl Iterator<Item = Range<usize>> + '_ {
+    ) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
         let context = self.info.context;
         let heads = 0..self.info.heads;
         heads.flat_map(move |head| {
@@ -151,4 +179,9 @@ impl Cache {
             })
         })
     }
+}
+
+/// The bytes of a chunk. The system gives them when they are first written.
+fn zeros(info: KvInfo, chunk: usize) -> Vec<u8> {
+    vec![0; info.pages_of(chunk).len() * info.page_bytes()]
 }

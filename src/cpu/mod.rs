@@ -151,6 +151,16 @@ impl Executor for Cpu {
         Ok(())
     }
 
+    fn give_back(&mut self, chunks: &[usize]) -> Result<(), ExecuteError> {
+        self.core.cache.give_back(chunks);
+        Ok(())
+    }
+
+    fn allocate(&mut self, chunk: usize) -> Result<(), ExecuteError> {
+        self.core.cache.allocate(chunk);
+        Ok(())
+    }
+
     fn copy_page(&mut self, from: usize, to: usize) -> Result<(), ExecuteError> {
         self.core.cache.copy_page(from, to);
         Ok(())

@@ -62,6 +62,27 @@ impl Executor for Cuda {
         Ok(())
     }
 
+    /// Tables of those that run do not change. Others end before, and the device hears of that with their next command, before
+    /// which no row is theirs. What is recorded names addresses of tables, never of pages.
+    fn give_back(&mut self, chunks: &[usize]) -> Result<(), ExecuteError> {
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        // A prompt that nobody waits for may still run.
+        self.stream.synchronize()?;
+        self.forget_launched();
+        for entry in 0..self.kv.entries {
+            let stays = self.pages.before(entry, chunks);
+            self.seat(entry, &stays)?;
+        }
+        Ok(self.pages.give_back(chunks, &mut self.stream)?)
+    }
+
+    /// Nothing of it waits for steps.
+    fn allocate(&mut self, chunk: usize) -> Result<(), ExecuteError> {
+        Ok(self.pages.allocate(chunk, &mut self.stream)?)
+    }
+
     /// It is queued before whatever comes next.
     fn copy_page(&mut self, from: usize, to: usize) -> Result<(), ExecuteError> {
         Ok(self.pages.copy(from, to, &mut self.stream)?)

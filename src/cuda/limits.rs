@@ -123,6 +123,7 @@ mod tests {
             context: 1,
             entries: 1,
             pages: 1,
+            chunk: 1,
             element: KvType::F16,
         };
         Tape {

@@ -1,6 +1,7 @@
 //! The cache: pages of `PAGE` positions, each with K and V of all layers, and which of them each conversation has.
 //!
-//! Kernels find a page by its conversation's table, so nothing that is recorded depends on where pages lie.
+//! Kernels find a page by its conversation's table, so nothing that is recorded depends on where pages lie, nor on which of
+//! them have memory.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -26,9 +27,15 @@ pub(super) struct Pages {
 impl Pages {
     pub(super) fn plan(kv: KvInfo) -> Result<(Plan, Vec<Region>), Error> {
         let mut plan = Plan::new();
-        let bytes = kv.page_bytes();
-        let regions: Result<_, _> = (0..=kv.pages).map(|_| plan.add(bytes)).collect();
-        regions.map(|regions| (plan, regions))
+        let mut regions = Vec::with_capacity(kv.pages + 1);
+        for page in 0..=kv.pages {
+            // Nobody's page is in no chunk that may be given back.
+            if page.is_multiple_of(kv.chunk) || page == kv.pages {
+                plan.end_chunk();
+            }
+            regions.push(plan.add(kv.page_bytes())?);
+        }
+        Ok((plan, regions))
     }
 
     pub(super) fn new(
@@ -74,6 +81,32 @@ impl Pages {
             }
         }
         changed.unwrap_or(0..0)
+    }
+
+    /// The pages of a conversation's own that come before the first of these chunks.
+    pub(super) fn before(&self, entry: usize, chunks: &[usize]) -> Vec<usize> {
+        let own = self.tables[entry].iter().take(self.own[entry]);
+        let stays = |page: &&usize| !chunks.contains(&(**page / self.kv.chunk));
+        own.take_while(stays).copied().collect()
+    }
+
+    /// Frees the memory of chunks, where no table leads any more. The stream has been synchronized.
+    pub(super) fn give_back(&mut self, chunks: &[usize], stream: &mut Stream) -> Result<(), Error> {
+        let idle = stream.idle()?;
+        for page in chunks.iter().flat_map(|chunk| self.kv.pages_of(*chunk)) {
+            self.arena.give_back(self.held[page], &idle)?;
+        }
+        Ok(())
+    }
+
+    /// Allocates a chunk that was given back.
+    pub(super) fn allocate(&mut self, chunk: usize, stream: &mut Stream) -> Result<(), Error> {
+        for page in self.kv.pages_of(chunk) {
+            self.arena.allocate(self.held[page], stream)?;
+            // Memory that is only promised is there before anyone relies on it.
+            self.arena.set(self.held[page], 0, stream)?;
+        }
+        Ok(())
     }
 
     /// Pages of a table.

@@ -19,12 +19,13 @@ pub struct Arena {
     chunks: Vec<Chunk>,
     /// The one stream that may use unified memory, once it is attached.
     attached: Option<CUstream>,
-    _context: Rc<Context>,
+    context: Rc<Context>,
 }
 
 #[derive(Debug)]
 struct Chunk {
-    address: u64,
+    /// `None` once it was given back.
+    address: Option<u64>,
     bytes: usize,
 }
 
@@ -45,44 +46,63 @@ impl Arena {
     /// # Errors
     /// If there is not enough memory.
     pub fn new(context: &Rc<Context>, memory: Memory, plan: &Plan) -> Result<Self> {
-        let need = plan.bytes();
-        if !context.properties().integrated {
-            let free = context.free_memory()?;
-            if need > free {
-                return Err(Error::OutOfMemory { need, free });
-            }
-        }
+        ensure_free(context, plan.bytes())?;
         let mut arena = Self {
             memory,
             chunks: Vec::new(),
             attached: None,
-            _context: Rc::clone(context),
+            context: Rc::clone(context),
         };
         for &bytes in plan.chunks() {
-            let mut address = 0;
-            let (call, result) = match memory {
-                // SAFETY: the context is current on this thread; `Drop` gives the memory back.
-                Memory::Device => ("cuMemAlloc", unsafe {
-                    sys::cuMemAlloc_v2(&raw mut address, bytes)
-                }),
-                Memory::Unified => {
-                    let flags = CUmemAttach_flags::CU_MEM_ATTACH_HOST as u32;
-                    // SAFETY: as above; the CPU alone may use it until it is attached to a stream.
-                    let result = unsafe { sys::cuMemAllocManaged(&raw mut address, bytes, flags) };
-                    ("cuMemAllocManaged", result)
-                }
-            };
-            if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-                let free = context.free_memory()?;
-                return Err(Error::OutOfMemory {
-                    need: bytes as u64,
-                    free,
-                });
-            }
-            check(call, result)?;
+            let address = Some(allocate(context, memory, bytes)?);
             arena.chunks.push(Chunk { address, bytes });
         }
         Ok(arena)
+    }
+
+    /// Gives the chunk that a region lies in back to the system; its regions have no address until `allocate`. What was
+    /// recorded must not name an address of theirs.
+    ///
+    /// # Errors
+    /// If the stream is not the one that uses the memory, or the driver fails.
+    pub fn give_back(&mut self, region: Region, idle: &Idle<'_>) -> Result<()> {
+        if self.attached.is_some_and(|stream| stream != idle.handle()) {
+            return Err(Error::NotReachable("it is attached to another stream"));
+        }
+        let chunk = self.chunks.get_mut(region.chunk);
+        let address = chunk.and_then(|chunk| chunk.address.take());
+        let Some(address) = address else {
+            return Ok(());
+        };
+        // Nothing that was launched still uses it, as the stream is idle, and nothing that is launched later will: `address` gives
+        // none of its addresses any more.
+        check("cuMemFree", free(address))
+    }
+
+    /// Allocates the chunk that a region lies in again, if it was given back.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn allocate(&mut self, region: Region, stream: &mut Stream) -> Result<()> {
+        let Some(chunk) = self.chunks.get_mut(region.chunk) else {
+            return Err(Error::Bounds {
+                bytes: region.bytes,
+            });
+        };
+        if chunk.address.is_some() {
+            return Ok(());
+        }
+        ensure_free(&self.context, chunk.bytes as u64)?;
+        let address = allocate(&self.context, self.memory, chunk.bytes)?;
+        let attached = match self.attached {
+            Some(_) => attach(address, stream).and_then(|()| stream.synchronize()),
+            None => Ok(()),
+        };
+        match attached {
+            Ok(()) => chunk.address = Some(address),
+            Err(_) => ignore(free(address)),
+        }
+        attached
     }
 
     #[must_use]
@@ -90,7 +110,7 @@ impl Arena {
         self.memory
     }
 
-    /// Bytes allocated.
+    /// Bytes of all chunks, also of those that were given back.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.bytes as u64).sum()
@@ -99,12 +119,12 @@ impl Arena {
     /// Where a region of this arena's plan lies.
     ///
     /// # Errors
-    /// If it is not of this arena's plan.
+    /// If it is not of this arena's plan, or was given back.
     pub fn address(&self, region: Region) -> Result<u64> {
         self.chunks
             .get(region.chunk)
             .filter(|chunk| region.offset + region.bytes <= chunk.bytes)
-            .map(|chunk| chunk.address + region.offset as u64)
+            .and_then(|chunk| Some(chunk.address? + region.offset as u64))
             .ok_or(Error::Bounds {
                 bytes: region.bytes,
             })
@@ -113,13 +133,8 @@ impl Arena {
     /// Gives unified memory over to a stream, once, before any capture of it. No effect on device memory.
     pub fn attach(&mut self, stream: &mut Stream) -> Result<()> {
         if self.memory == Memory::Unified && self.attached.is_none() {
-            for chunk in &self.chunks {
-                let flags = CUmemAttach_flags::CU_MEM_ATTACH_SINGLE as u32;
-                // SAFETY: the chunk is managed memory of ours; length 0 stands for all of it.
-                let result = unsafe {
-                    sys::cuStreamAttachMemAsync(stream.handle(), chunk.address, 0, flags)
-                };
-                check("cuStreamAttachMemAsync", result)?;
+            for address in self.chunks.iter().filter_map(|chunk| chunk.address) {
+                attach(address, stream)?;
             }
             stream.synchronize()?;
             self.attached = Some(stream.handle());
@@ -313,9 +328,59 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        for chunk in &self.chunks {
-            // SAFETY: it came from the driver, which waits for the work that uses it.
-            ignore(unsafe { sys::cuMemFree_v2(chunk.address) });
+        for address in self.chunks.iter().filter_map(|chunk| chunk.address) {
+            ignore(free(address));
         }
     }
+}
+
+/// Whether a discrete device has so much memory: unified memory would go beyond it, see `Arena::new`.
+fn ensure_free(context: &Context, need: u64) -> Result<()> {
+    if !context.properties().integrated {
+        let free = context.free_memory()?;
+        if need > free {
+            return Err(Error::OutOfMemory { need, free });
+        }
+    }
+    Ok(())
+}
+
+/// A chunk, which the caller frees. The CPU alone may use unified memory until it is attached to a stream.
+fn allocate(context: &Context, memory: Memory, bytes: usize) -> Result<u64> {
+    let mut address = 0;
+    let (call, result) = match memory {
+        // SAFETY: the context is current on this thread, and the driver writes the address.
+        Memory::Device => ("cuMemAlloc", unsafe {
+            sys::cuMemAlloc_v2(&raw mut address, bytes)
+        }),
+        Memory::Unified => {
+            let flags = CUmemAttach_flags::CU_MEM_ATTACH_HOST as u32;
+            // SAFETY: as above.
+            let result = unsafe { sys::cuMemAllocManaged(&raw mut address, bytes, flags) };
+            ("cuMemAllocManaged", result)
+        }
+    };
+    if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        let free = context.free_memory()?;
+        return Err(Error::OutOfMemory {
+            need: bytes as u64,
+            free,
+        });
+    }
+    check(call, result)?;
+    Ok(address)
+}
+
+/// Frees a chunk, of which no address is used any more.
+fn free(address: u64) -> CUresult {
+    // SAFETY: it came from `allocate`, and whoever had it has it no more. The driver waits for the work that uses it.
+    unsafe { sys::cuMemFree_v2(address) }
+}
+
+/// Queues that managed memory of ours is a stream's alone.
+fn attach(address: u64, stream: &mut Stream) -> Result<()> {
+    let flags = CUmemAttach_flags::CU_MEM_ATTACH_SINGLE as u32;
+    // SAFETY: it is the start of an allocation, and length 0 stands for all of it.
+    let result = unsafe { sys::cuStreamAttachMemAsync(stream.handle(), address, 0, flags) };
+    check("cuStreamAttachMemAsync", result)
 }

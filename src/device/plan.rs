@@ -35,6 +35,8 @@ impl Region {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     chunks: Vec<usize>,
+    /// Nothing more is to lie in the last one.
+    ended: bool,
 }
 
 impl Plan {
@@ -54,9 +56,10 @@ impl Plan {
         // The driver allocates no chunk of 0 bytes.
         let aligned = bytes.max(1).next_multiple_of(ALIGNMENT);
         match self.chunks.last_mut() {
-            Some(chunk) if *chunk + aligned <= CHUNK_BYTES => *chunk += aligned,
+            Some(chunk) if !self.ended && *chunk + aligned <= CHUNK_BYTES => *chunk += aligned,
             _ => self.chunks.push(aligned),
         }
+        self.ended = false;
         let chunk = self.chunks.len() - 1;
         let offset = self.chunks[chunk] - aligned;
         Ok(Region {
@@ -64,6 +67,11 @@ impl Plan {
             offset,
             bytes,
         })
+    }
+
+    /// What is added from now on lies in other chunks than what was added before.
+    pub fn end_chunk(&mut self) {
+        self.ended = true;
     }
 
     /// What all chunks need, in bytes.
@@ -104,5 +112,8 @@ mod tests {
             "{slack} bytes of slack"
         );
         assert!(plan.add(CHUNK_BYTES + 1).is_err());
+        plan.end_chunk();
+        let last = plan.add(1).expect("it is small");
+        assert!(regions.iter().all(|region| region.chunk < last.chunk));
     }
 }

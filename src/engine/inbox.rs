@@ -12,7 +12,7 @@ use super::queue::Queue;
 use super::session::SessionId;
 use super::shared::Shared;
 use super::status::{State, Status};
-use super::{Codec, Command, Limits, Refusal, RequestError, Turn, Usage};
+use super::{Codec, Command, Limits, MemoryUse, Refusal, RequestError, Turn, Usage};
 use crate::kv_store::{Key, Place, Store, Wake};
 
 /// The engine thread's end of the queue. Dropping it tells those who wait that nobody is left.
@@ -90,6 +90,11 @@ impl Inbox {
     /// What those who look are shown.
     pub(super) fn live(&self) -> &Live {
         &self.shared.live
+    }
+
+    /// What everyone was told of the memory in use.
+    pub(super) fn told_memory(&self) -> MemoryUse {
+        self.shared.memory()
     }
 
     /// Tells everyone how the load goes.

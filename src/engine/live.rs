@@ -41,8 +41,8 @@ pub struct Work {
     pub suspended: u32,
     /// All of them, by priority: realtime, normal, background.
     pub of: [u32; 3],
-    /// Pages of the cache, and those of them that nothing is kept in.
-    pub pages: [u32; 2],
+    /// Pages of the cache, those of them that nothing is kept in, and those that have memory.
+    pub pages: [u32; 3],
 }
 
 /// All of it.

@@ -31,6 +31,8 @@ pub(super) struct Loaded {
     pub(super) prefill_chunk: usize,
     /// Which device, or why it is not another.
     pub(super) description: String,
+    /// Whether the cache lies in the system's memory, rather than in a GPU's own.
+    pub(super) uses_system_memory: bool,
 }
 
 /// Loads a model for the executor that `settings` choose.
@@ -83,9 +85,11 @@ pub(super) fn plan<'a>(
         context,
         entries: ENTRIES_A_ROW * settings.rows.clamp(1, STEP_ROWS),
         pages: 0,
+        chunk: 1,
         element: kv_type,
     };
-    let kv = settings.kv_memory.of(kv)?;
+    let chunk = (settings.kv_chunk / kv.page_bytes()).max(1);
+    let kv = settings.kv_memory.of(KvInfo { chunk, ..kv })?;
     let mut tensors = Vec::new();
     let weights = checkpoint.tensors.try_map(|tensor| {
         tensors.push(tensor);
@@ -212,6 +216,7 @@ impl Loader<'_> {
             executor: Box::new(cpu),
             prefill_chunk: settings.prefill_chunk,
             description,
+            uses_system_memory: true,
         })
     }
 
@@ -258,6 +263,7 @@ impl Loader<'_> {
             executor: Box::new(cuda),
             prefill_chunk: settings.prefill_chunk,
             description,
+            uses_system_memory: own.is_none(),
         })
     }
 }

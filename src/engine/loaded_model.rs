@@ -130,7 +130,7 @@ impl LoadedModel {
             hidden: count(shape.hidden),
             vocabulary: count(shape.vocabulary),
             context: count(runner.context()),
-            pages: count(runner.pages().0),
+            pages: count(runner.pages()[0]),
             kv_type: settings.runner.kv_type.name(),
             weight_bytes: checkpoint.weight_bytes(),
             thinking: language.can_think(),

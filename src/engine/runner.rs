@@ -3,6 +3,7 @@
 //! It knows tokens and positions only: no queue, no sessions, no text. The offline tools use it directly.
 
 mod error;
+mod memory;
 mod pages;
 mod rows;
 mod timed;
@@ -13,9 +14,9 @@ pub use self::error::RunError;
 pub use self::rows::OpCost;
 pub use self::timed::KindTime;
 pub use super::kv_memory::KvMemory;
+use super::load;
 use super::load_error::LoadError;
 pub use super::settings::{Activations, Backend, CudaSettings, Placement, Settings};
-use super::{MemoryUse, load};
 use crate::executor::Executor;
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, LifeCycle, Mode};
@@ -48,6 +49,9 @@ pub struct Runner {
     /// Rows to which short prompts are padded, in order.
     capture_sizes: Vec<usize>,
     weight_bytes: u64,
+    settings: Settings,
+    /// Whether the cache lies in the system's memory, rather than in a GPU's own.
+    uses_system_memory: bool,
 }
 
 impl Runner {
@@ -66,10 +70,17 @@ impl Runner {
             executor,
             prefill_chunk,
             description,
+            uses_system_memory,
         } = load::load(checkpoint, settings, progress)?;
         let step = forward.tape(1, Input::Step, Ending::Token);
         step.check()?;
-        let kv = Kv::new(forward.kv.entries, forward.kv.pages, settings.reuse);
+        let KvInfo {
+            entries,
+            pages,
+            chunk,
+            ..
+        } = forward.kv;
+        let kv = Kv::new(entries, (pages, chunk), settings.reuse);
         let mut runner = Self {
             forward,
             executor,
@@ -83,6 +94,8 @@ impl Runner {
             prefill_chunk,
             capture_sizes: sizes(&settings.graph, prefill_chunk),
             weight_bytes: checkpoint.weight_bytes(),
+            settings: settings.clone(),
+            uses_system_memory,
         };
         let all = runner.weight_bytes;
         progress(all, all);
@@ -164,15 +177,6 @@ impl Runner {
         self.prefill_chunk
     }
 
-    #[must_use]
-    pub fn memory(&self) -> MemoryUse {
-        MemoryUse {
-            weights: self.weight_bytes,
-            kv: self.forward.kv.bytes() as u64,
-            activations: self.executor.activation_bytes(),
-        }
-    }
-
     /// The entry that the turn runs in.
     #[must_use]
     pub fn entry(&self) -> usize {
@@ -223,6 +227,7 @@ impl Runner {
     ) -> Result<usize, RunError> {
         // Nobody takes their tokens any more, and `seat` waits for their end before a page has another conversation's.
         self.kv.launched(&[]);
+        self.allocate(owner, positions.max(prompt.tokens.len()))?;
         let begun = self.kv.begin(owner, user, prompt, positions);
         let kv::Turn {
             entry,
@@ -257,8 +262,13 @@ impl Runner {
         self.executor.settle()?;
         self.executor.succeed(&mut *before.executor);
         std::mem::swap(&mut self.kv, &mut before.kv);
-        let KvInfo { entries, pages, .. } = self.forward.kv;
-        let change = self.kv.resize(entries, pages);
+        let KvInfo {
+            entries,
+            pages,
+            chunk,
+            ..
+        } = self.forward.kv;
+        let change = self.kv.resize(entries, (pages, chunk));
         self.changed(change);
         Ok(())
     }

@@ -61,6 +61,10 @@ pub struct Settings {
     /// Positions of the cache; 0 is as many as the model was trained for.
     pub context: usize,
     pub kv_memory: KvMemory,
+    /// Bytes of the cache that are allocated and given back at once, or a page if that is more.
+    pub kv_chunk: usize,
+    /// How long what nobody needs of the cache's memory rests before it is given back.
+    pub kv_rest: Duration,
     /// What of past turns serves others.
     pub reuse: Reuse,
     /// Conversations that may share a step, at most 8; the memory for so many is taken at the start.
@@ -113,6 +117,8 @@ impl Default for Settings {
             kv_type: KvType::F16,
             context: 2048,
             kv_memory: KvMemory::Conversations(1),
+            kv_chunk: 64 << 20,
+            kv_rest: Duration::from_secs(30),
             reuse: Reuse::Fast,
             rows: 1,
             graph: GraphOptions::default(),

@@ -13,7 +13,7 @@ use super::loaded_model::Recipe;
 use super::progress::Progress;
 use super::requests::Requests;
 use super::session::Sessions;
-use super::status::{State, Status};
+use super::status::{MemoryUse, State, Status};
 use super::waits::TurnTimes;
 use super::{Limits, Refusal};
 use crate::kv_store;
@@ -140,9 +140,14 @@ impl Shared {
         self.accepting().err().unwrap_or_else(ended)
     }
 
+    /// What everyone was told of the memory in use.
+    pub(super) fn memory(&self) -> MemoryUse {
+        self.status.borrow().memory
+    }
+
     /// Bytes of memory that the model in force takes.
     pub(super) fn held(&self) -> u64 {
-        let memory = self.status.borrow().memory;
+        let memory = self.memory();
         memory.weights + memory.kv + memory.activations
     }
 

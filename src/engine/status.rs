@@ -49,6 +49,7 @@ pub struct ModelInfo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     pub weights: u64,
+    /// Allocated now.
     pub kv: u64,
     pub activations: u64,
 }

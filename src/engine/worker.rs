@@ -1,13 +1,16 @@
 //! The engine thread: loads the model, then answers turns, many at once. Before each step it does what it is asked, lets
 //! those join that may (`joining`), and runs what `schedule` says (`steps`): a step of all that answer, or a slice of
-//! somebody's prompt. Between them pages of sessions go to the disk (`saving`) and come back (`restoring`).
+//! somebody's prompt. Between them pages of sessions go to the disk (`saving`) and come back (`restoring`), and memory that
+//! nobody needs goes back to the system (`memory`).
 
 mod joining;
+mod memory;
 mod restoring;
 mod saving;
 mod steps;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::encoder::Encoder;
 use super::entry::Entry;
@@ -58,6 +61,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         observer: Observer::new(inbox),
         restores: Vec::new(),
         saving: Saving::default(),
+        spare_since: None,
         replacement: None,
     };
     let served = worker.serve().and_then(|()| worker.save_all());
@@ -89,6 +93,8 @@ struct Worker<'a> {
     /// Those that have joined and wait for the disk.
     restores: Vec<Restore>,
     saving: Saving,
+    /// Since when, and after how many turns, there is memory that nobody needs.
+    spare_since: Option<(Instant, u64)>,
     /// Takes the place of this model when the last entry has ended; until then nobody joins.
     replacement: Option<Box<Replacement>>,
 }
@@ -105,11 +111,13 @@ impl Worker<'_> {
                 self.replace();
             }
             let more = self.look_after_pages()?;
+            self.look_after_memory()?;
             let command = if self.is_alone() {
                 // Whoever comes next may need the pages of who has just left.
                 self.settle()?;
                 self.show(&[], 0);
-                match self.inbox.next_by(self.saving_due()) {
+                let due = self.saving_due().into_iter().chain(self.spare_due()).min();
+                match self.inbox.next_by(due) {
                     Some(command) => Some(command),
                     None => return Ok(()),
                 }

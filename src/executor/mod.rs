@@ -43,6 +43,19 @@ pub trait Executor: Debug + Send {
     /// From now on the positions of an entry lie in these pages, `PAGE` in each, and it has no others.
     fn seat(&mut self, entry: usize, pages: &[usize]) -> Result<(), ExecuteError>;
 
+    /// Gives the memory of chunks of pages back to the system, which no turn that runs has a page of; it waits for what was
+    /// launched first. A table that leads there ends before, and none may again until they are allocated.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn give_back(&mut self, chunks: &[usize]) -> Result<(), ExecuteError>;
+
+    /// Allocates the memory of a chunk of pages that was given back; what they hold is unknown.
+    ///
+    /// # Errors
+    /// If there is not enough memory, or the device has failed.
+    fn allocate(&mut self, chunk: usize) -> Result<(), ExecuteError>;
+
     /// Copies what a page of the cache holds to another.
     ///
     /// # Errors

@@ -11,9 +11,14 @@
 //! is yet to write to its pages. These are in quarantine: nobody else gets a page of an entry that a step is of, whatever
 //! becomes of its turn, until the steps are over (`Kv::launched`).
 //!
+//! Pages have memory by chunks. What no turn and no conversation needs, and nobody has used lately, can be given back, but for
+//! the pages of one turn more: whoever comes next then has them at once, however little memory others have left.
+//!
 //! What was computed for one user never serves another, nor is it looked at: how much of a prompt is held already is told
 //! and can be timed, and would tell what others have asked.
 
+mod eviction;
+mod memory;
 mod pool;
 
 use std::collections::{BTreeMap, HashSet};
@@ -153,6 +158,12 @@ pub struct Kv {
     /// Those whose pages went to others, or with a cache that was allocated anew.
     lost: HashSet<Owner>,
     reuse: Reuse,
+    /// No more memory can be had, until somebody leaves.
+    refused: bool,
+    /// Whether pages have changed hands since somebody asked.
+    moved: bool,
+    /// What is nobody's any more and was not used after so many turns has rested long.
+    rested: u64,
 }
 
 /// An entry of the executor.
@@ -187,11 +198,11 @@ struct Sequence {
 }
 
 impl Kv {
-    /// So many free pages, for turns of at least one entry.
+    /// So many free pages, which have memory by so many, for turns of at least one entry.
     #[must_use]
-    pub fn new(entries: usize, pages: usize, reuse: Reuse) -> Self {
+    pub fn new(entries: usize, (pages, chunk): (usize, usize), reuse: Reuse) -> Self {
         Self {
-            pool: Pool::new(pages),
+            pool: Pool::new(pages, chunk),
             sequences: BTreeMap::new(),
             entries: vec![Seat::default(); entries.max(1)],
             active: 0,
@@ -199,6 +210,9 @@ impl Kv {
             turns: 0,
             lost: HashSet::new(),
             reuse,
+            refused: false,
+            moved: true,
+            rested: 0,
         }
     }
 
@@ -242,16 +256,27 @@ impl Kv {
         self.reuse
     }
 
-    /// All pages, and those of them that nobody has.
+    /// All pages, and those of them that nobody has, with memory or without.
     #[must_use]
     pub fn pages(&self) -> (usize, usize) {
-        (self.pool.len(), self.pool.free())
+        let without = self.pool.len() - self.pool.allocated();
+        (self.pool.len(), self.pool.free() + without)
     }
 
     /// Whether a turn of so many positions could begin if those in `leaving` entries gave way: there is an entry for it, and
-    /// pages, once those that no turn needs have been given up.
+    /// pages, once those that no turn needs have been given up; unless memory was refused, also those that have none.
     #[must_use]
     pub fn has_room(&self, positions: usize, leaving: &[usize]) -> bool {
+        let pages = if self.refused {
+            self.pool.allocated()
+        } else {
+            self.pool.len()
+        };
+        self.fits(positions, leaving, pages)
+    }
+
+    /// The same of so many pages.
+    fn fits(&self, positions: usize, leaving: &[usize], of: usize) -> bool {
         let stays = |entry: usize| self.entries[entry].keeps_pages() && !leaving.contains(&entry);
         // It is asked before each step while somebody waits.
         let (mut seats, mut pages, mut held) = (0, 0, vec![false; self.pool.len()]);
@@ -261,7 +286,7 @@ impl Kv {
                 pages += usize::from(!std::mem::replace(&mut held[*page], true));
             }
         }
-        seats < self.entries.len() && positions.div_ceil(PAGE) <= self.pool.len() - pages
+        seats < self.entries.len() && positions.div_ceil(PAGE) <= of - pages
     }
 
     /// The turn of an entry runs on while others begin: none of them gets its pages.
@@ -274,6 +299,7 @@ impl Kv {
     pub fn unpin(&mut self, entry: usize) {
         self.entries[entry].pinned = false;
         self.leave_spare(entry);
+        self.refused = false;
     }
 
     /// Steps of these entries, and of no others, are launched whose tokens have not been taken: their pages are in quarantine.
@@ -293,6 +319,7 @@ impl Kv {
         if let Some(id) = seat.sequence.filter(|_| !seat.keeps_pages()) {
             self.trim(id);
         }
+        self.moved = true;
     }
 
     /// Whether an entry has the pages that its turn began with: one that is not pinned loses them when others need them. Before
@@ -315,7 +342,7 @@ impl Kv {
 
     /// Starts a turn of a user in an entry that is free, with pages for so many positions: its conversation's own, cut
     /// to what they share with the prompt, or those of another sequence, if that shares more. At least the prompt's last token
-    /// is left to run. `None` if `has_room` says no; nothing has changed then.
+    /// is left to run. `None` if there is no room in the pages that have memory; nothing has changed then.
     pub fn begin(
         &mut self,
         owner: Option<Owner>,
@@ -326,7 +353,7 @@ impl Kv {
         let tokens = prompt.tokens;
         let most = tokens.len().saturating_sub(1);
         let positions = positions.max(tokens.len());
-        if !self.has_room(positions, &[]) {
+        if !self.fits(positions, &[], self.pool.allocated()) {
             return None;
         }
         let own = owner.and_then(|owner| self.sequence_of(owner));
@@ -370,13 +397,14 @@ impl Kv {
             _ => Change::Switched,
         };
         let held = source.map_or_else(Vec::new, |id| self.sequences[&id].tokens[..cached].to_vec());
-        let copy = self.take_over(id, source, cached, positions.div_ceil(PAGE));
+        let copy = self.take_over((id, user), source, cached, positions.div_ceil(PAGE));
         let sequence = self.sequences.entry(id).or_default();
         sequence.tokens = held;
         (sequence.owner, sequence.user, sequence.used) = (owner, user, self.turns);
         self.entries[entry].sequence = Some(id);
         self.entries[entry].given = positions.div_ceil(PAGE);
         self.active = entry;
+        self.moved = true;
         self.bump();
         Some(Turn {
             entry,
@@ -428,6 +456,7 @@ impl Kv {
         }
         sequence.tokens.truncate(keep);
         self.trim(id);
+        self.moved = true;
         self.bump();
         Some(if keep == 0 {
             Change::Cleared
@@ -443,14 +472,16 @@ impl Kv {
             sequence.owner = None;
         }
         self.lost.remove(&owner);
+        self.moved = true;
     }
 
     /// The cache was allocated anew: all is lost.
-    pub fn resize(&mut self, entries: usize, pages: usize) -> Change {
+    pub fn resize(&mut self, entries: usize, (pages, chunk): (usize, usize)) -> Change {
         let owners = self.sequences.values().filter_map(|one| one.owner);
         self.lost.extend(owners);
         self.sequences.clear();
-        self.pool = Pool::new(pages);
+        self.pool = Pool::new(pages, chunk);
+        (self.refused, self.moved) = (false, true);
         self.entries = vec![Seat::default(); entries.max(1)];
         self.active = 0;
         self.bump();
@@ -517,7 +548,7 @@ impl Kv {
     /// copied: the page that both begin alike and go on apart in.
     fn take_over(
         &mut self,
-        id: u64,
+        (id, user): (u64, u32),
         source: Option<u64>,
         cached: usize,
         pages: usize,
@@ -544,7 +575,7 @@ impl Kv {
                     self.pool.leave(*from);
                     copy = Some(Copied { from: *from, to });
                     *from = to;
-                } else if !self.give_up(id) {
+                } else if !self.give_up(id, (user, pages)) {
                     break;
                 }
             }
@@ -552,14 +583,14 @@ impl Kv {
         while taken.len() < pages {
             match self.pool.take() {
                 Some(page) => taken.push(page),
-                None if self.give_up(id) => {}
+                None if self.give_up(id, (user, pages)) => {}
                 None => break,
             }
         }
         debug_assert!(taken.len() >= pages, "pages were counted before");
         self.sequences.entry(id).or_default().pages = taken;
         if self.sequences.len() > SEQUENCES {
-            self.evict(|least, _| least != id);
+            self.evict((user, 0), |least, _| least != id);
         }
         copy
     }
@@ -579,8 +610,8 @@ impl Kv {
     }
 
     /// Gives up pages that a sequence holds and does not need, or else a sequence with pages. Returns whether there was one
-    /// besides `but`, and those of turns that run.
-    fn give_up(&mut self, but: u64) -> bool {
+    /// besides `but`, which is to have so many pages for its user, and those of turns that run.
+    fn give_up(&mut self, but: u64, wanted: (u32, usize)) -> bool {
         let idle = |id: u64| id != but && !self.runs(id);
         let mut all = self.sequences.iter().filter(|(id, _)| idle(**id));
         let untrimmed = all.find(|(_, one)| one.pages.len() > one.needed());
@@ -588,16 +619,24 @@ impl Kv {
             self.trim(id);
             return true;
         }
-        self.evict(|id, sequence| id != but && !sequence.pages.is_empty())
+        self.evict(wanted, |id, sequence| {
+            id != but && !sequence.pages.is_empty()
+        })
     }
 
-    /// Forgets the sequence that was used least lately, of those that may be forgotten and that no turn needs: first those that
-    /// are nobody's. Returns whether there was one.
-    fn evict(&mut self, may: impl Fn(u64, &Sequence) -> bool) -> bool {
+    /// Forgets the first to go, of those that may be forgotten and that no turn needs, where a user wants so many pages besides
+    /// what each has. Returns whether there was one.
+    fn evict(&mut self, wanted: (u32, usize), may: impl Fn(u64, &Sequence) -> bool) -> bool {
         let all = self.sequences.iter();
         let all = all.filter(|(id, one)| may(**id, one) && !self.runs(**id));
-        let least = all.min_by_key(|(_, one)| (one.owner.is_some(), one.used));
-        let Some(id) = least.map(|(id, _)| *id) else {
+        let resting = all.map(|(id, one)| eviction::Resting {
+            id: *id,
+            user: one.user,
+            owned: one.owner.is_some(),
+            used: one.used,
+        });
+        let first = eviction::first(resting, &self.held(wanted), self.pool.len());
+        let Some(id) = first.map(|one| one.id) else {
             return false;
         };
         if let Some(sequence) = self.sequences.remove(&id) {
@@ -608,6 +647,20 @@ impl Kv {
             self.lost.extend(sequence.owner);
         }
         true
+    }
+
+    /// Pages of each user, with those that one wants.
+    fn held(&self, (user, wanted): (u32, usize)) -> BTreeMap<u32, usize> {
+        let mut held = BTreeMap::from([(user, wanted)]);
+        // What is shared is shared within a user, and counts once.
+        let mut seen = vec![false; self.pool.len()];
+        for sequence in self.sequences.values() {
+            let pages = sequence.pages.iter();
+            let theirs = pages.filter(|page| !std::mem::replace(&mut seen[**page], true));
+            *held.entry(sequence.user).or_default() += theirs.count();
+        }
+        held.retain(|_, pages| *pages > 0);
+        held
     }
 
     /// Gives back the pages beyond a sequence's tokens.

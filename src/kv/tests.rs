@@ -28,7 +28,7 @@ fn short(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32]) -> (usize, Change) {
 
 #[test]
 fn conversations_keep_their_pages_while_there_are_enough() {
-    let mut kv = Kv::new(2, 2, Reuse::Fast);
+    let mut kv = Kv::new(2, (2, 1), Reuse::Fast);
     assert_eq!(short(&mut kv, A, &[1, 2, 3]), (0, Change::NewTurn));
     assert_eq!(short(&mut kv, B, &[7, 8]), (0, Change::Switched));
     assert_eq!(short(&mut kv, A, &[1, 2, 3, 5]), (3, Change::Switched));
@@ -47,7 +47,7 @@ fn conversations_keep_their_pages_while_there_are_enough() {
 
 #[test]
 fn what_begins_alike_is_shared_and_copied_only_where_it_goes_on_apart() {
-    let mut kv = Kv::new(3, 16, Reuse::Fast);
+    let mut kv = Kv::new(3, (16, 1), Reuse::Fast);
     let prompt = tokens(1, 2, 10);
     turn(&mut kv, A, &prompt, 3 * PAGE);
     kv.pin(0);
@@ -77,7 +77,7 @@ fn what_begins_alike_is_shared_and_copied_only_where_it_goes_on_apart() {
 /// A turn begins only where it can end, and what runs loses nothing.
 #[test]
 fn pages_are_promised_for_all_that_a_turn_may_say() {
-    let mut kv = Kv::new(3, 6, Reuse::Fast);
+    let mut kv = Kv::new(3, (6, 1), Reuse::Fast);
     let promised = turn(&mut kv, A, &[1, 2], 3 * PAGE);
     kv.pin(promised.entry);
     assert!(kv.has_room(3 * PAGE, &[]) && !kv.has_room(3 * PAGE + 1, &[]));
@@ -97,7 +97,7 @@ fn pages_are_promised_for_all_that_a_turn_may_say() {
 
 #[test]
 fn every_change_bumps_the_epoch_once_and_says_what_it_was() {
-    let mut kv = Kv::new(1, 1, Reuse::Fast);
+    let mut kv = Kv::new(1, (1, 1), Reuse::Fast);
     assert_eq!(short(&mut kv, A, &[1, 2, 3]), (0, Change::NewTurn));
     assert_eq!(short(&mut kv, A, &[1, 2, 3]), (2, Change::Rewound));
     assert_eq!(short(&mut kv, A, &[4]), (0, Change::Cleared));
@@ -106,7 +106,7 @@ fn every_change_bumps_the_epoch_once_and_says_what_it_was() {
     assert_eq!(kv.epoch(), 3);
     assert_eq!(kv.rewind(Owner(1), 0), Some(Change::Cleared));
     assert_eq!(short(&mut kv, B, &[5, 6]), (0, Change::Switched));
-    assert_eq!(kv.resize(2, 2), Change::Resized);
+    assert_eq!(kv.resize(2, (2, 1)), Change::Resized);
     assert_eq!(short(&mut kv, B, &[5, 6]).1, Change::Restored);
     assert_eq!(short(&mut kv, B, &[5, 6, 7]).1, Change::NewTurn);
     kv.lose();
@@ -119,7 +119,7 @@ fn every_change_bumps_the_epoch_once_and_says_what_it_was() {
 #[test]
 fn exact_sequences_share_what_their_own_family_made() {
     for (reuse, of_text, of_both) in [(Reuse::Exact, 2, 4), (Reuse::Fast, 4, 4)] {
-        let mut kv = Kv::new(2, 8, reuse);
+        let mut kv = Kv::new(2, (8, 1), reuse);
         short(&mut kv, A, &[1, 2]);
         kv.push(3);
         kv.push(4);
@@ -136,31 +136,89 @@ fn exact_sequences_share_what_their_own_family_made() {
 }
 
 /// What lies in the pages, as an executor would have it: for each position the tokens up to there, which its K and V are of.
-struct Held(Vec<Vec<Vec<u32>>>);
+struct Held {
+    /// A page without memory has no positions.
+    pages: Vec<Vec<Vec<u32>>>,
+    /// Pages of a chunk.
+    chunk: usize,
+    /// Chunks that were given back so far.
+    given_back: usize,
+}
 
 impl Held {
-    fn write(&mut self, pages: &[usize], tokens: &[u32], from: usize) {
-        for at in from..tokens.len() {
-            self.0[pages[at / PAGE]][at % PAGE] = tokens[..=at].to_vec();
+    fn new(pages: usize, chunk: usize) -> Self {
+        Self {
+            pages: vec![vec![Vec::new(); PAGE]; pages],
+            chunk,
+            given_back: 0,
         }
     }
 
+    fn write(&mut self, pages: &[usize], tokens: &[u32], from: usize) {
+        for at in from..tokens.len() {
+            self.pages[pages[at / PAGE]][at % PAGE] = tokens[..=at].to_vec();
+        }
+    }
+
+    fn copy(&mut self, Copied { from, to }: Copied) {
+        assert!(self.has_memory(from) && self.has_memory(to));
+        self.pages[to] = self.pages[from].clone();
+    }
+
     fn has(&self, pages: &[usize], tokens: &[u32]) -> bool {
-        (0..tokens.len()).all(|at| self.0[pages[at / PAGE]][at % PAGE] == tokens[..=at])
+        let is = |at: usize| self.pages[pages[at / PAGE]].get(at % PAGE);
+        (0..tokens.len()).all(|at| is(at).is_some_and(|held| *held == tokens[..=at]))
+    }
+
+    fn has_memory(&self, page: usize) -> bool {
+        !self.pages[page].is_empty()
+    }
+
+    /// Gives back what the cache says, but for so many pages besides those that are needed, or were used after so many turns.
+    fn give_back(&mut self, kv: &mut Kv, keep: usize, rested: u64) {
+        let needed = |kv: &Kv| kv.needed(rested).iter().filter(|one| **one).count();
+        let before = (kv.allocated() - needed(kv), needed(kv));
+        let chunks = kv.give_back(keep, rested);
+        let after = (kv.allocated() - needed(kv), needed(kv));
+        assert!(after.0 >= keep.min(before.0) && after.1 == before.1);
+        assert!(kv.spare(keep, rested).is_empty());
+        for page in chunks.iter().flat_map(|chunk| kv.pool.pages_of(*chunk)) {
+            assert!(!std::mem::take(&mut self.pages[page]).is_empty());
+        }
+        self.given_back += chunks.len();
+    }
+
+    /// Allocates what a turn lacks, until it is refused.
+    fn allocate(&mut self, kv: &mut Kv, owner: Option<Owner>, positions: usize, refused: bool) {
+        while let Some(chunk) = kv.lacks(owner, positions) {
+            if refused {
+                kv.refuse();
+                continue;
+            }
+            kv.allocate(chunk);
+            let first = chunk * self.chunk;
+            let after = (first + self.chunk).min(self.pages.len());
+            for page in &mut self.pages[first..after] {
+                assert!(page.is_empty(), "it had memory");
+                *page = vec![Vec::new(); PAGE];
+            }
+        }
     }
 }
 
-/// Random turns of three users that begin alike all the time, several at once, in few pages. What is kept of a prompt is there
-/// when it begins, whatever others have written since; of what runs nothing is overwritten; no page is lost, and none is in two
-/// users' hands.
+/// Random turns of three users that begin alike all the time, several at once, in few pages, whose memory comes and goes. What is
+/// kept of a prompt is there when it begins, whatever others have written since; of what runs nothing is overwritten, and nothing
+/// given back; no page is lost, and none is in two users' hands.
 #[test]
 fn what_is_kept_is_there_and_nobody_elses() {
     let mut random = fastrand::Rng::with_seed(16);
-    let (mut kept, mut copies, mut refused) = (0, 0, 0);
-    for _ in 0..120 {
+    let (mut kept, mut copies, mut refused, mut given_back) = (0, 0, 0, 0);
+    for _ in 0..150 {
         let pages = random.usize(3..20);
-        let mut kv = Kv::new(random.usize(1..5), pages, Reuse::Fast);
-        let mut held = Held(vec![vec![Vec::new(); PAGE]; pages]);
+        let chunk = random.usize(1..5);
+        let mut kv = Kv::new(random.usize(1..5), (pages, chunk), Reuse::Fast);
+        let mut held = Held::new(pages, chunk);
+        let keep = random.usize(1..=pages);
         // By entry, with all that it has said.
         let mut running: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for _ in 0..60 {
@@ -170,13 +228,17 @@ fn what_is_kept_is_there_and_nobody_elses() {
                 let of = |entry: &usize| kv.at(*entry).is_some_and(|one| one.owner == Some(owner));
                 running.keys().any(of)
             };
-            match random.u32(0..8) {
+            match random.u32(0..9) {
                 0 => kv.release(session),
                 1 if !runs(&kv, session) => drop(kv.rewind(session, random.usize(0..200))),
                 2..=3 => {
                     if let Some((entry, _)) = running.pop_first() {
                         kv.unpin(entry);
                     }
+                }
+                4 => {
+                    let rested = random.u64(0..=kv.turns());
+                    held.give_back(&mut kv, keep, rested);
                 }
                 _ => {
                     // Long beginnings in common, which part somewhere.
@@ -189,14 +251,15 @@ fn what_is_kept_is_there_and_nobody_elses() {
                         continue;
                     }
                     let room = kv.has_room(positions, &[]);
+                    held.allocate(&mut kv, owner, positions, random.u8(0..8) == 0);
                     let Some(turn) = kv.begin(owner, user, Wanted::read(&prompt), positions) else {
-                        assert!(!room);
+                        assert!(!kv.has_room(positions, &[]));
                         refused += 1;
                         continue;
                     };
                     assert!(room && !running.contains_key(&turn.entry));
-                    if let Some(Copied { from, to }) = turn.copy {
-                        held.0[to] = held.0[from].clone();
+                    if let Some(copy) = turn.copy {
+                        held.copy(copy);
                         copies += 1;
                     }
                     let table = kv.pages_of(turn.entry).to_vec();
@@ -231,14 +294,24 @@ fn what_is_kept_is_there_and_nobody_elses() {
             }
             let free = holders.iter().filter(|users| users.is_empty()).count();
             assert_eq!(kv.pages(), (pages, free));
+            let memory = (0..pages).filter(|page| held.has_memory(*page));
+            assert_eq!(kv.allocated(), memory.count());
             for users in &holders {
                 assert!(users.iter().all(|user| *user == users[0]), "{kv:?}");
             }
+            let mut pages = kv.sequences.values().flat_map(|one| &one.pages);
+            assert!(pages.all(|page| held.has_memory(*page)), "{kv:?}");
         }
+        given_back += held.given_back;
+        // Whatever was given back, what was kept serves one turn, though there is no memory for more.
+        running.keys().for_each(|entry| kv.unpin(*entry));
+        kv.refuse();
+        let turn = kv.begin(None, 9, Wanted::read(&[1]), keep * PAGE);
+        assert!(turn.is_some(), "{keep} of {kv:?}");
     }
     assert!(
-        kept > 20_000 && copies > 200 && refused > 200,
-        "{kept} {copies} {refused}"
+        kept > 20_000 && copies > 200 && refused > 200 && given_back > 200,
+        "{kept} {copies} {refused} {given_back}"
     );
 }
 
@@ -264,17 +337,21 @@ impl Late {
         }
     }
 
-    /// The step ends, and its tokens are taken: also those of conversations that have ended.
-    fn land(&mut self, kv: &mut Kv, running: &mut BTreeMap<usize, Vec<u32>>) {
+    /// The step ends, and its tokens are taken: also those of conversations that have ended. Says whether all of it was written
+    /// to memory.
+    fn land(&mut self, kv: &mut Kv, running: &mut BTreeMap<usize, Vec<u32>>) -> Result<(), String> {
         for (entry, page, tokens) in self.ahead.drain(..) {
             let at = tokens.len() - 1;
-            self.held.0[page][at % PAGE].clone_from(&tokens);
+            let written = self.held.pages[page].get_mut(at % PAGE);
+            let written = written.ok_or("a step wrote to what had been given back")?;
+            written.clone_from(&tokens);
             if kv.len_of(entry) == at {
                 kv.push_to(entry, tokens[at]);
             }
             running.entry(entry).and_modify(|said| *said = tokens);
         }
         kv.launched(&[]);
+        Ok(())
     }
 }
 
@@ -284,17 +361,18 @@ fn turns_beside_steps_that_are_late(seed: u64, tells: bool) -> Result<(), String
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..200 {
         let pages = random.usize(4..12);
-        let mut kv = Kv::new(3, pages, Reuse::Fast);
-        let held = Held(vec![vec![Vec::new(); PAGE]; pages]);
+        let chunk = random.usize(1..4);
+        let mut kv = Kv::new(3, (pages, chunk), Reuse::Fast);
+        let held = Held::new(pages, chunk);
         let mut device = Late {
             held,
             ahead: Vec::new(),
         };
         let mut running: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for turn in 0..60 {
-            match random.u32(0..6) {
+            match random.u32(0..7) {
                 0 | 1 if device.ahead.is_empty() => device.launch(&mut kv, &running, tells),
-                2 => device.land(&mut kv, &mut running),
+                2 => device.land(&mut kv, &mut running)?,
                 3 => {
                     let at = random.usize(0..running.len().max(1));
                     if let Some(entry) = running.keys().nth(at).copied() {
@@ -302,18 +380,23 @@ fn turns_beside_steps_that_are_late(seed: u64, tells: bool) -> Result<(), String
                         kv.unpin(entry);
                     }
                 }
+                4 => {
+                    let all = kv.turns();
+                    device.held.give_back(&mut kv, 0, all);
+                }
                 _ => {
                     // Most end near a page's.
                     let length = random.usize(1..3) * PAGE - random.usize(0..3);
                     let mut prompt = tokens(random.u32(0..3), 0, length);
                     prompt[length / 2..].fill(turn);
                     let positions = length + random.usize(3..PAGE);
+                    device.held.allocate(&mut kv, None, positions, false);
                     let Some(begun) = kv.begin(None, 0, Wanted::read(&prompt), positions) else {
                         continue;
                     };
                     let Turn { entry, cached, .. } = begun;
-                    if let Some(Copied { from, to }) = begun.copy {
-                        device.held.0[to] = device.held.0[from].clone();
+                    if let Some(copy) = begun.copy {
+                        device.held.copy(copy);
                     }
                     let table = kv.pages_of(entry).to_vec();
                     if !device.held.has(&table, &prompt[..cached]) {
@@ -355,7 +438,7 @@ fn pages_are_in_quarantine_until_the_steps_that_write_to_them_are_over() {
 /// Whoever is not pinned has an entry without pages once others have needed these.
 #[test]
 fn an_entry_that_lost_its_pages_is_known() {
-    let mut kv = Kv::new(2, 3, Reuse::Fast);
+    let mut kv = Kv::new(2, (3, 1), Reuse::Fast);
     let first = turn(&mut kv, A, &[1, 2], 2 * PAGE);
     assert!(kv.is_seated(first.entry) && !kv.is_seated(1 - first.entry));
     let second = turn(&mut kv, B, &[3, 4], 3 * PAGE);
@@ -365,7 +448,7 @@ fn an_entry_that_lost_its_pages_is_known() {
 /// However many short conversations begin, and with however much memory, they do not pile up.
 #[test]
 fn sequences_are_bounded() {
-    let mut kv = Kv::new(1, 2 * SEQUENCES, Reuse::Fast);
+    let mut kv = Kv::new(1, (2 * SEQUENCES, 1), Reuse::Fast);
     let twice = u32::try_from(2 * SEQUENCES).expect("few");
     for number in 0..twice {
         short(&mut kv, None, &[number, 1]);

@@ -102,6 +102,8 @@ pub struct KvInfo {
     pub entries: usize,
     /// Pages of `PAGE` positions that all conversations share.
     pub pages: usize,
+    /// Pages whose memory is allocated at once, and given back at once.
+    pub chunk: usize,
     pub element: KvType,
 }
 
@@ -116,6 +118,19 @@ impl KvInfo {
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.bytes_per_position() * PAGE
+    }
+
+    /// Chunks of pages; the last one may have fewer than the others.
+    #[must_use]
+    pub const fn chunks(&self) -> usize {
+        self.pages.div_ceil(self.chunk)
+    }
+
+    /// The pages of a chunk.
+    #[must_use]
+    pub fn pages_of(&self, chunk: usize) -> std::ops::Range<usize> {
+        let first = chunk * self.chunk;
+        first..(first + self.chunk).min(self.pages)
     }
 
     /// Pages of the longest conversation.

@@ -1,11 +1,13 @@
 //! How many callers are served at once: tokens a second of 1, 2, 4 and 8 of them together, how long a short question waits
-//! beside long answers and beside whoever wastes the engine's time, what a long prompt does to those who are answered, and what a
+//! beside long answers, beside whoever wastes the engine's time and beside whoever asks for `realtime` without the right (as
+//! long as it is not root that runs this), what a long prompt does to those who are answered, and what a
 //! beginning costs that is held already.
 //!
 //! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example callers -- MODEL
 //! [cpu|cuda [CONTEXT]]`: answers of 4,000 tokens and a prompt of 20,000 need a context of 21,000. It prints figures, and how many answers are as those of each caller alone; it judges nothing.
 
 mod engine;
+mod unentitled;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,6 +15,8 @@ use std::time::{Duration, Instant};
 use ganglion::engine::runner::Backend;
 use ganglion::engine::{Client, Event, Handle, Message, Options, Outcome, Priority, Role};
 use ganglion::sampler::Parameters;
+
+use unentitled::Unentitled;
 
 const QUESTIONS: u32 = 20;
 /// With and without who wastes, in turn.
@@ -89,6 +93,7 @@ async fn measure(model: PathBuf, backend: Backend, context: usize) {
 
     between_tokens(&engine, context).await;
     beside_waste(&engine).await;
+    beside_refused(&engine).await;
 
     println!("\nfirst token after about 1500 tokens of rules, ms");
     let rules = "all work and no play ".repeat(300);
@@ -151,6 +156,26 @@ async fn beside_waste(engine: &Handle) {
                 .for_each(tokio::task::JoinHandle::abort);
             engine.idle().await;
         }
+    }
+}
+
+/// Short questions with and without those who are refused all the time, in turn.
+async fn beside_refused(engine: &Handle) {
+    println!("\nfirst token of a short question, ms            p50      p99");
+    let Some(unentitled) = Unentitled::new(engine).await else {
+        return;
+    };
+    for run in 1..=RUNS {
+        let what = format!("alone, run {run} of {RUNS}");
+        questions(engine, &what, Priority::Normal).await;
+        let asks = unentitled.asks();
+        let what = format!("beside who is refused, run {run} of {RUNS}");
+        questions(engine, &what, Priority::Normal).await;
+        assert!(
+            !asks.is_finished(),
+            "it was not refused, or the bus has gone"
+        );
+        asks.abort();
     }
 }
 

@@ -4,6 +4,7 @@
 mod diff;
 mod lifecycle;
 mod long;
+mod memory;
 mod modes;
 mod reload;
 #[path = "../support/restored.rs"]
@@ -25,7 +26,8 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
                           and the time to a short prompt's first token
   rows [--cpu] MODEL...   conversations that step together have the bits that each has alone, whoever joins or leaves
   long [--cpu] MODEL...   at 9,000 and 33,000 positions the log probabilities are as near to the CPU's as at the first
-  reload [--cpu] MODEL... another thread loads the model again while it answers, and it takes its own place";
+  reload [--cpu] MODEL... another thread loads the model again while it answers, and it takes its own place
+  memory [--cpu] MODEL... memory of the cache is given back and taken again, and nobody's text changes";
 
 /// Activations and the cache that they meet.
 type Types = (DType, KvType);
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Some((check, rest)) if check == "rows" && !rest.is_empty() => rows::run(rest),
         Some((check, rest)) if check == "long" && !rest.is_empty() => long::run(rest),
         Some((check, rest)) if check == "reload" && !rest.is_empty() => reload::run(rest),
+        Some((check, rest)) if check == "memory" && !rest.is_empty() => memory::run(rest),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

@@ -22,7 +22,7 @@ const SLACK: u64 = 4 << 20;
 const TOKENS: usize = 24;
 const KEPT: Owner = Owner(1);
 const OTHER: Owner = Owner(2);
-const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
+pub(crate) const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
 
 /// Prints a line for each model. `--cpu` tries it where there is no GPU.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -126,7 +126,7 @@ fn load(model: &Path, backend: Backend, slots: usize) -> Result<Runner, String> 
 }
 
 /// A turn that keeps what its entry holds of `prompt`.
-fn say(runner: &mut Runner, owner: Owner, prompt: &[u32]) -> Result<Vec<u32>, String> {
+pub(crate) fn say(runner: &mut Runner, owner: Owner, prompt: &[u32]) -> Result<Vec<u32>, String> {
     let failed = |error: ganglion::engine::runner::RunError| error.to_string();
     let cached = runner
         .begin(
@@ -155,7 +155,11 @@ fn say(runner: &mut Runner, owner: Owner, prompt: &[u32]) -> Result<Vec<u32>, St
     Ok(tokens)
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: &T, to_be: &T) -> Result<(), String> {
+pub(crate) fn same<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    is: &T,
+    to_be: &T,
+) -> Result<(), String> {
     if is == to_be {
         return Ok(());
     }

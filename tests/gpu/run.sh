@@ -429,6 +429,7 @@ stage_anatomy() { with_synthetic; }
 stage_lifecycle() {
     check 'lifecycle of the decode graph' lifecycle "${tiny[@]}"
     check 'reload beside a running model' reload "${tiny[@]}"
+    check 'memory given back and taken again' memory "${tiny[@]}"
     with_synthetic
 }
 

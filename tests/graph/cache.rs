@@ -69,7 +69,8 @@ impl Cache {
 
     /// A turn goes on with its conversation's sequence, or with one that is nobody's and that the prompt continues; else it is a
     /// new one. It has what any sequence of its user has in common with the prompt. When there are more sequences than pages,
-    /// those go that have not been used for the longest time, first those that are nobody's.
+    /// those of users go first who have more than an equal share; then those that are nobody's, and of all these those that have
+    /// not been used for the longest time.
     pub(super) fn begin(
         &mut self,
         owner: Option<u64>,
@@ -131,7 +132,15 @@ impl Cache {
         };
         while held(self) >= self.pages {
             let with_tokens = self.sequences.iter().filter(|one| !one.tokens.is_empty());
-            let rested = with_tokens.min_by_key(|one| (one.owner.is_some(), one.last_turn));
+            // What begins takes a page, too.
+            let mut users: Vec<u32> = with_tokens.clone().map(|one| one.user).collect();
+            users.push(user);
+            let theirs = |user| users.iter().filter(|one| **one == user).count();
+            let all = users.iter().collect::<HashSet<_>>().len();
+            let rested = with_tokens.min_by_key(|one| {
+                let above = theirs(one.user) * all > self.pages;
+                (!above, one.owner.is_some(), one.last_turn)
+            });
             let rested = rested.expect("there are some").first_turn;
             let gone = self
                 .sequences

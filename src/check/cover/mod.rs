@@ -12,6 +12,8 @@ use crate::tape::{DType, KvInfo, KvType, PAGE, STEP_ROWS};
 
 const ACTIVATIONS: [DType; 2] = [DType::F16, DType::BF16];
 const HEAD_DIMS: [usize; 7] = [16, 32, 64, 80, 96, 128, 256];
+/// Pages of a chunk of memory: most conversations lie in several.
+const CHUNK: usize = 20;
 /// Qwen's vocabulary.
 const VOCABULARY: usize = 151_936;
 
@@ -28,6 +30,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 context: 4096,
                 entries: ENTRIES,
                 pages: ENTRIES * 4096 / PAGE,
+                chunk: CHUNK,
                 element,
             })
     };
@@ -51,6 +54,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
         context: 40_960,
         entries: ENTRIES,
         pages: ENTRIES * 40_960 / PAGE,
+        chunk: CHUNK,
         element,
     });
     let (mut deal, mut deal_far) = (positions::Deal::new(), positions::Deal::far());
@@ -78,6 +82,7 @@ fn unused_cache() -> KvInfo {
         context: 512,
         entries: STEP_ROWS,
         pages: STEP_ROWS * 512 / PAGE,
+        chunk: CHUNK,
         element: KvType::F16,
     }
 }

@@ -49,12 +49,6 @@ impl Runner {
         self.kv.unpin(entry);
     }
 
-    /// All pages of the cache, and those that nothing is kept in.
-    #[must_use]
-    pub fn pages(&self) -> (usize, usize) {
-        self.kv.pages()
-    }
-
     /// Another of the turns that run is the one that `prefill` and `step` go on with. No step is ahead.
     pub fn turn_to(&mut self, entry: usize) {
         self.kv.turn_to(entry);

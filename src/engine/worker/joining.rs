@@ -39,7 +39,7 @@ impl Worker<'_> {
             .iter()
             .filter(|one| one.turn().client.user == turn.client.user);
         let theirs: usize = of_user.map(|one| one.turn().pages(context)).sum();
-        let (pages, _) = self.runner.pages();
+        let [pages, ..] = self.runner.pages();
         let share = self.inbox.limits().user_pages(pages);
         turn.options.priority == Priority::Realtime
             || theirs == 0
@@ -127,6 +127,12 @@ impl Worker<'_> {
         let joined = self.runner.join(owner, user, prompt, sampling, positions);
         let (cache_entry, cached) = match joined {
             Ok(joined) => joined,
+            // Memory that was given back is not to be had again: it waits for that of others, and comes before whoever waits, for
+            // none of those is as urgent.
+            Err(RunError::NoPages { .. }) if !self.entries.is_empty() => {
+                self.displaced.insert(0, entry);
+                return Ok(());
+            }
             Err(error) => return fail(entry, error),
         };
         journal::turn_began(

@@ -58,7 +58,6 @@ impl Worker<'_> {
                 .count()
         };
         let shown = self.observer.work().rows;
-        let (pages, free) = self.runner.pages();
         let work = Work {
             rows: if rows == 0 && active.iter().any(|one| one.stage == Stage::Answering) {
                 shown
@@ -68,7 +67,7 @@ impl Worker<'_> {
             reading: count(reading.count()),
             suspended: count(everyone.len() - active.len()),
             of: Priority::ALL.map(of).map(count),
-            pages: [pages, free].map(count),
+            pages: self.runner.pages().map(count),
         };
         self.observer.show(work, all.is_empty());
     }

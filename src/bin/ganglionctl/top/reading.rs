@@ -127,7 +127,11 @@ impl Reading {
             shown.extend((count(key) > 0).then(|| format!("{key} {}", count(key))));
         }
         let (pages, free) = (count("pages"), count("pages_free"));
-        shown.extend((pages > 0).then(|| format!("pages {} of {pages}", pages - free.min(pages))));
+        let held = pages - free.min(pages);
+        let allocated = count("pages_allocated");
+        shown.extend(
+            (pages > 0).then(|| format!("pages {held} of {pages} ({allocated} allocated)")),
+        );
         let users = self.work.get("waiting_users").and_then(Value::as_array);
         let users: Vec<_> = users.into_iter().flatten().map(plain).collect();
         if !users.is_empty() {
