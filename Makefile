@@ -84,6 +84,7 @@ deps-test: deps-demo
 	@cross/deps/python.sh tests/deps/requirements.txt
 	@target/venv/bin/python tests/deps/schemas.py target/schemas/draft2020-12
 	@target/venv/bin/python tests/deps/templates.py target/templates
+	@target/venv/bin/python tests/deps/parsers.py target/parsers
 
 # $(call stage,NAME,COMMAND): a heading, the command, and the seconds that it took.
 define stage

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::model::{Call, Message};
+use crate::model::Message;
 use crate::tools::Writing;
 
 /// What templates that know of them ask a message for.
@@ -45,14 +45,9 @@ fn flat(mut message: Message, (thinks, calls): (bool, bool), writing: Option<&Wr
     }
     if let Some(writing) = writing.filter(|_| calls && !message.calls.is_empty()) {
         let made = std::mem::take(&mut message.calls);
-        let made = made.iter().map(
-            |Call {
-                 name, arguments, ..
-             }| (name.as_str(), arguments.as_str()),
-        );
         let between = if message.content.is_empty() { "" } else { "\n" };
         message.content += between;
-        message.content += &writing.format().write(made);
+        message.content += &writing.format().write(&made);
     }
     if thinks && !message.reasoning.is_empty() {
         let thoughts = std::mem::take(&mut message.reasoning);

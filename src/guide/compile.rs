@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use llguidance::api::{GrammarInit, ParserLimits};
-use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Logger, Matcher, ParserFactory};
 use toktrie::InferenceCapabilities;
 
+use super::room::{self, Room};
 use super::{Grammar, GrammarError, Guide, Stage, Thinking, Thoughts, vocabulary};
 use crate::model::language::Words;
 use crate::sampler::Mask;
@@ -37,11 +37,17 @@ impl Limits {
     };
 }
 
+/// What all grammars of a vocabulary share.
+struct Shared {
+    factory: ParserFactory,
+    room: Arc<Room>,
+}
+
 /// Compiles for one vocabulary.
 pub struct Grammars {
     words: Words,
     /// Made when it is first needed, or before: of a vocabulary of 150,000 tokens that takes a fifth of a second.
-    factory: OnceLock<Option<ParserFactory>>,
+    shared: OnceLock<Option<Shared>>,
     compiled: Mutex<VecDeque<(Grammar, Matcher)>>,
 }
 
@@ -50,14 +56,14 @@ impl Grammars {
     pub fn new(words: Words) -> Self {
         Self {
             words,
-            factory: OnceLock::new(),
+            shared: OnceLock::new(),
             compiled: Mutex::default(),
         }
     }
 
     /// Makes what all grammars share.
     pub fn prepare(&self) {
-        self.factory();
+        self.shared();
     }
 
     /// What goes along with an answer to `prompt`.
@@ -151,7 +157,7 @@ impl Grammars {
     }
 
     fn compile(&self, grammar: &Grammar, limits: Limits) -> Result<Matcher, GrammarError> {
-        let factory = self.factory().ok_or(GrammarError::NoVocabulary)?;
+        let shared = self.shared().ok_or(GrammarError::NoVocabulary)?;
         let limits = ParserLimits {
             initial_lexer_fuel: limits.work as u64,
             max_grammar_size: limits.work,
@@ -159,13 +165,16 @@ impl Grammars {
             verbose_errors: false,
             ..ParserLimits::default()
         };
-        let parser = factory.create_parser_from_init_ext(
+        let parser = shared.factory.create_parser_from_init_ext(
             GrammarInit::Serialized(grammar.top_level()?),
             Logger::new(0, 0),
             capabilities(),
             limits,
         );
-        let mut matcher = Matcher::new(parser);
+        let mut matcher = Matcher::new(parser.map(|mut parser| {
+            parser.bias_computer = shared.room.clone();
+            parser
+        }));
         // What cannot even begin is refused here, where its caller still waits.
         if matcher.compute_ff_tokens().is_empty() && !matcher.is_stopped() {
             let _ = matcher.compute_mask();
@@ -176,15 +185,16 @@ impl Grammars {
         }
     }
 
-    fn factory(&self) -> Option<&ParserFactory> {
+    fn shared(&self) -> Option<&Shared> {
         let make = || {
             let environment = vocabulary::environment(&self.words)?;
-            let slices = SlicedBiasComputer::general_slices();
+            let slices = room::SLICES.map(str::to_owned);
             let mut factory = ParserFactory::new(&environment, capabilities(), &slices).ok()?;
             factory.quiet();
-            Some(factory)
+            let room = Arc::new(Room::new(&factory));
+            Some(Shared { factory, room })
         };
-        self.factory.get_or_init(make).as_ref()
+        self.shared.get_or_init(make).as_ref()
     }
 
     fn compiled(&self) -> MutexGuard<'_, VecDeque<(Grammar, Matcher)>> {

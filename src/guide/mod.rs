@@ -6,6 +6,7 @@
 
 mod compile;
 mod grammar;
+mod room;
 mod vocabulary;
 
 use std::collections::VecDeque;

@@ -7,9 +7,15 @@ use std::{fs, io};
 
 use serde::Deserialize;
 
-/// What stands in a pattern for the name of a tool, and for the JSON object of its arguments.
+use crate::model::Call;
+
+/// What stands in a pattern for the name of a tool, for the id of the call, and for the JSON object of its arguments.
 const NAME: &str = "{name}";
+const ID: &str = "{id}";
 const ARGUMENTS: &str = "{arguments}";
+
+/// Letters and digits of an id: Mistral's templates want so many.
+pub(super) const ID_CHARS: usize = 9;
 
 /// Bytes of a file.
 const LONGEST: u64 = 64 << 10;
@@ -31,7 +37,9 @@ pub struct Format {
     pub(super) begin: String,
     /// Before the name of each.
     pub(super) open: String,
-    /// Between name and arguments.
+    /// Between name and id, if the model gives its calls ids.
+    pub(super) id: Option<String>,
+    /// Before the arguments.
     pub(super) middle: String,
     /// After the arguments.
     pub(super) close: String,
@@ -143,11 +151,18 @@ impl Format {
             parallel,
         } = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         let parts = call.split_once(NAME).and_then(|(open, rest)| {
-            let (middle, close) = rest.split_once(ARGUMENTS)?;
-            Some((open, middle, close))
+            let (between, close) = rest.split_once(ARGUMENTS)?;
+            Some((open, between, close))
         });
-        let Some((open, middle, close)) = parts else {
+        let Some((open, between, close)) = parts else {
             return Err(format!("call has not {NAME} and after it {ARGUMENTS}"));
+        };
+        if open.contains(ID) || close.contains(ID) {
+            return Err(format!("{ID} is not between {NAME} and {ARGUMENTS}"));
+        }
+        let (id, middle) = match between.split_once(ID) {
+            Some((id, middle)) => (Some(id.to_owned()), middle),
+            None => (None, between),
         };
         let format = Self {
             name: name.to_owned(),
@@ -156,6 +171,7 @@ impl Format {
             trigger,
             begin,
             open: open.into(),
+            id,
             middle: middle.into(),
             close: close.into(),
             separator,
@@ -174,6 +190,7 @@ impl Format {
         let starts = format!("{}{}", self.begin, self.open);
         let next = format!("{}{}", self.separator, self.open);
         let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let after_name = self.id.as_ref().unwrap_or(&self.middle);
         if self.template.is_empty() {
             Some("template is empty, and would fit each")
         } else if starts.is_empty() {
@@ -186,8 +203,10 @@ impl Format {
             .any(|trigger| !starts.starts_with(trigger.as_str()))
         {
             Some("calls do not begin with trigger")
-        } else if first(&self.middle).is_none_or(of_name) {
+        } else if first(after_name).is_none_or(of_name) {
             Some("what follows {name} could belong to it")
+        } else if first(&self.middle).is_none_or(of_name) {
+            Some("what follows {id} could belong to it")
         } else if self.parallel && next.is_empty() {
             Some("nothing is between two calls")
         } else if self.parallel && first(&self.end).is_some() && first(&self.end) == first(&next) {
@@ -197,11 +216,20 @@ impl Format {
         }
     }
 
-    /// Calls as these models write them: their names, and the JSON of their arguments.
+    /// Calls as these models write them.
     #[must_use]
-    pub fn write<'a>(&self, calls: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-        let each = calls.map(|(name, arguments)| {
-            [&self.open, name, &self.middle, arguments, &self.close].concat()
+    pub fn write(&self, calls: &[Call]) -> String {
+        let each = calls.iter().map(|call| {
+            let id = self
+                .id
+                .as_ref()
+                .map_or(String::new(), |id| [id, &*call.id].concat());
+            let Call {
+                name, arguments, ..
+            } = call;
+            [&self.open, name, &id, &self.middle, arguments, &self.close]
+                .map(String::as_str)
+                .concat()
         });
         let each: Vec<_> = each.collect();
         [&self.begin, each.join(&self.separator).as_str(), &self.end].concat()

@@ -1,6 +1,7 @@
 //! Reads the calls of an answer as its tokens come. The answer was bounded by the grammar of the same format: what is
 //! fixed in it is as the format says.
 
+use super::format::ID_CHARS;
 use crate::model::Call;
 use crate::model::language::{Decoder, Part};
 
@@ -38,6 +39,7 @@ enum Place {
     /// Within what is fixed, so many symbols of which have come.
     Fixed(Fixed, usize),
     Name,
+    Id,
     Arguments(Nesting),
     /// After a call.
     Between,
@@ -48,6 +50,8 @@ enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fixed {
     First,
+    /// Between a name and the id, if the model gives any.
+    Id,
     Middle,
     Close,
     Next,
@@ -83,7 +87,7 @@ pub struct Listener {
     /// What calls begin with; `None` where the beginning of the answer says whether it calls.
     trigger: Option<Vec<Symbol>>,
     /// By `Fixed`.
-    fixed: [Vec<Symbol>; 5],
+    fixed: [Vec<Symbol>; 6],
     salt: u64,
     place: Place,
     /// Text that calls may still follow, or that their trigger may begin in.
@@ -91,13 +95,15 @@ pub struct Listener {
     /// Whether any was shown.
     shown: bool,
     name: String,
+    id: String,
     arguments: String,
     calls: Vec<Call>,
 }
 
 impl Listener {
-    /// `fixed` is what precedes the first name, follows a name, follows arguments, precedes the next name, and ends all.
-    pub(super) fn new(trigger: Option<Vec<Part>>, fixed: [Vec<Part>; 5], salt: u64) -> Self {
+    /// `fixed` is what precedes the first name, an id (nothing, if the model gives none), and arguments, follows these,
+    /// precedes the next name, and ends all.
+    pub(super) fn new(trigger: Option<Vec<Part>>, fixed: [Vec<Part>; 6], salt: u64) -> Self {
         Self {
             trigger: trigger.map(symbols),
             fixed: fixed.map(symbols),
@@ -106,6 +112,7 @@ impl Listener {
             held: String::new(),
             shown: false,
             name: String::new(),
+            id: String::new(),
             arguments: String::new(),
             calls: Vec::new(),
         }
@@ -161,28 +168,22 @@ impl Listener {
                 let (fixed, come) = (*fixed, *come + 1);
                 self.at(fixed, come);
             }
-            Place::Name => {
-                let middle = &self.fixed[Fixed::Middle as usize];
-                match symbol {
-                    _ if middle.first() == Some(&symbol) => {
-                        let call = Call {
-                            id: id(self.salt, self.calls.len()),
-                            name: std::mem::take(&mut self.name),
-                            arguments: String::new(),
-                        };
-                        heard.push(Heard::Call(Piece {
-                            index: self.calls.len(),
-                            id: Some(call.id.clone()),
-                            name: Some(call.name.clone()),
-                            arguments: String::new(),
-                        }));
-                        self.name = call.name;
-                        self.at(Fixed::Middle, 1);
-                    }
-                    Symbol::Char(c) => self.name.push(c),
-                    Symbol::Special(_) => {}
+            Place::Name => match symbol {
+                _ if self.begins(Fixed::Id, symbol) => self.at(Fixed::Id, 1),
+                // With ids, arguments follow these.
+                _ if self.fixed[Fixed::Id as usize].is_empty()
+                    && self.begins(Fixed::Middle, symbol) =>
+                {
+                    self.announce(heard);
                 }
-            }
+                Symbol::Char(c) => self.name.push(c),
+                Symbol::Special(_) => {}
+            },
+            Place::Id => match symbol {
+                _ if self.begins(Fixed::Middle, symbol) => self.announce(heard),
+                Symbol::Char(c) => self.id.push(c),
+                Symbol::Special(_) => {}
+            },
             Place::Arguments(nesting) => {
                 let Symbol::Char(c) = symbol else { return };
                 let over = nesting.take(c);
@@ -190,7 +191,7 @@ impl Listener {
                 self.argue(c, heard);
                 if over {
                     self.calls.push(Call {
-                        id: id(self.salt, self.calls.len()),
+                        id: std::mem::take(&mut self.id),
                         name: std::mem::take(&mut self.name),
                         arguments: std::mem::take(&mut self.arguments),
                     });
@@ -198,15 +199,33 @@ impl Listener {
                 }
             }
             Place::Between => {
-                let begins = |fixed: Fixed| self.fixed[fixed as usize].first() == Some(&symbol);
-                if begins(Fixed::Next) {
-                    self.at(Fixed::Next, 1);
-                } else if begins(Fixed::End) {
-                    self.at(Fixed::End, 1);
+                let mut follow = [Fixed::Next, Fixed::End].into_iter();
+                if let Some(fixed) = follow.find(|fixed| self.begins(*fixed, symbol)) {
+                    self.at(fixed, 1);
                 }
             }
             Place::Over => {}
         }
+    }
+
+    fn begins(&self, fixed: Fixed, symbol: Symbol) -> bool {
+        self.fixed[fixed as usize].first() == Some(&symbol)
+    }
+
+    /// All is known of a call but its arguments. One that the model gave no id, or one that is another call's, has an id of
+    /// ours: what answers it must find it.
+    fn announce(&mut self, heard: &mut Vec<Heard>) {
+        let index = self.calls.len();
+        if self.id.is_empty() || self.calls.iter().any(|call| call.id == self.id) {
+            self.id = id(self.salt, index);
+        }
+        heard.push(Heard::Call(Piece {
+            index,
+            id: Some(self.id.clone()),
+            name: Some(self.name.clone()),
+            arguments: String::new(),
+        }));
+        self.at(Fixed::Middle, 1);
     }
 
     /// Another character of the arguments of the call that is being said.
@@ -231,6 +250,7 @@ impl Listener {
         } else {
             match fixed {
                 Fixed::First | Fixed::Next => Place::Name,
+                Fixed::Id => Place::Id,
                 Fixed::Middle => Place::Arguments(Nesting::default()),
                 Fixed::Close => Place::Between,
                 Fixed::End => Place::Over,
@@ -313,7 +333,7 @@ fn symbols(parts: Vec<Part>) -> Vec<Symbol> {
     each.collect()
 }
 
-/// Nine letters and digits, which is what Mistral's templates want; the same for the same answer to the same prompt.
+/// Letters and digits, the same for the same answer to the same prompt.
 fn id(salt: u64, index: usize) -> String {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     // The constants of SplitMix64.
@@ -321,7 +341,7 @@ fn id(salt: u64, index: usize) -> String {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^= mixed >> 31;
-    let digits = (0..9).map(|_| {
+    let digits = (0..ID_CHARS).map(|_| {
         let digit = DIGITS[usize::try_from(mixed % 62).unwrap_or_default()];
         mixed /= 62;
         char::from(digit)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::format::ID_CHARS;
 use super::{Choice, Format, Listener, Tools};
 use crate::model::language::{Part, Words};
 
@@ -32,6 +33,7 @@ impl Writing {
             trigger,
             begin,
             open,
+            id,
             middle,
             close,
             separator,
@@ -63,12 +65,22 @@ impl Writing {
             let next = self.literal(&format!("{separator}{open}"));
             let _ = writeln!(lark, "more: {next} one");
         }
+        if id.is_some() {
+            let _ = writeln!(lark, "ID: /[0-9A-Za-z]{{{ID_CHARS}}}/");
+        }
         let named = |name: &str| !matches!(&tools.choice, Choice::Named(one) if one != name);
         let mut rules = Vec::new();
         for (at, tool) in tools.each.iter().enumerate() {
             if named(&tool.name) {
                 rules.push(format!("tool{at}"));
-                let name = self.literal(&format!("{}{middle}", tool.name));
+                let name = &tool.name;
+                let name = match id {
+                    Some(id) => {
+                        let name = self.literal(&format!("{name}{id}"));
+                        format!("{name} ID {}", self.literal(middle))
+                    }
+                    None => self.literal(&format!("{name}{middle}")),
+                };
                 let close = self.literal(close);
                 // It was JSON when it was written.
                 let schema = spaced(serde_json::from_str(&tool.arguments).unwrap_or_default());
@@ -89,6 +101,7 @@ impl Writing {
             trigger,
             begin,
             open,
+            id,
             middle,
             close,
             separator,
@@ -107,6 +120,7 @@ impl Writing {
             trigger,
             [
                 symbols(&format!("{begin}{open}")),
+                symbols(id.as_deref().unwrap_or_default()),
                 symbols(middle),
                 symbols(close),
                 symbols(&format!("{separator}{open}")),

@@ -1,34 +1,103 @@
-"""Reads calls of tools out of answers, by nothing but what the models' makers publish of their formats: jobs on stdin, calls on stdout (JSON).
+"""Reads calls of tools with public parsers: jobs on stdin, what was read on stdout (JSON).
 
-A job is {"format", "text"}; its calls are pairs of name and arguments.
+A job is {"format", "text"}, an answer, of which {"content", "calls"} is read; or {"format", "prompt"}, a rendered conversation, of which all calls in it are. Calls are pairs of name and arguments. Hermes and Llama 3 are read by transformers, told by trl what these models write; Mistral's formats by Mistral's own. `make deps` fetches them to target/parsers.
 """
 
+import ast
 import json
+import logging
 import re
 import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+PARSERS = Path(__file__).parents[2] / "target/parsers"
 
 
-def hermes(text):
-    for inside in re.findall(r"<tool_call>\s*(.*?)\s*</tool_call>", text, re.DOTALL):
-        call = json.loads(inside)
-        yield call["name"], call["arguments"]
+def stand_in(name, **members):
+    """What a parser imports of the rest of its package, and hardly uses."""
+    sys.modules[name] = ModuleType(name)
+    vars(sys.modules[name]).update(members)
 
 
-def llama3(text):
-    call = json.loads(text)
-    yield call["name"], call["parameters"]
+sys.path.insert(0, str(PARSERS))
+stand_in("transformers.utils.logging", get_logger=logging.getLogger)
+stand_in("transformers.utils.chat_template_utils", get_json_schema=None)
+for package in ("protocol", "protocol.instruct", "tokens", "tokens.tokenizers"):
+    stand_in(f"mistral_common.{package}")
+stand_in("mistral_common.protocol.instruct.tool_calls", FunctionCall=SimpleNamespace, ToolCall=SimpleNamespace)
+stand_in(
+    "mistral_common.tokens.tokenizers.base",
+    SpecialTokenPolicy=SimpleNamespace(IGNORE=None),
+    Tokenizer=None,
+    TokenizerVersion=SimpleNamespace(v1=1, v7=7, v11=11),
+)
+
+from mistral_common.experimental.tools import _decode_tool_calls, _split_content_and_tool_calls
+from transformers.utils.chat_parsing.response_parser import parse_response
 
 
-def ministral(text):
-    for inside in text.split("[TOOL_CALLS]")[1:]:
-        name, arguments = inside.split("[ARGS]", 1)
-        yield name, json.loads(arguments)
+class Chat:
+    """A format that transformers reads, with the response template of this name in trl."""
+
+    def __init__(self, name, end):
+        source = ast.parse((PARSERS / "trl/chat_template_utils.py").read_text(encoding="utf-8"))
+        assigned = {one.targets[0].id: one.value for one in source.body if isinstance(one, ast.Assign)}
+        self.template = ast.literal_eval(assigned[name])
+        self.end = end
+
+    def answer(self, text):
+        message = parse_response(text + self.end, self.template, prefix=self.template["start_anchor"])
+        functions = [call["function"] for call in message.get("tool_calls", [])]
+        return message.get("content", ""), [(one["name"], one["arguments"]) for one in functions]
+
+    def turns(self, prompt):
+        turns = prompt.split(self.template["start_anchor"])[1:]
+        return [turn.split(self.end)[0] for turn in turns if self.end in turn]
 
 
-def mistral_nemo(text):
-    for call in json.loads(text.split("[TOOL_CALLS]", 1)[1]):
-        yield call["name"], call["arguments"]
+class Mistral:
+    """A format that Mistral's parser reads, of this version of their tokenizers; text is a token for each character."""
+
+    CONTROL = ("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]")
+
+    def __init__(self, version):
+        self.version = version
+
+    def get_special_token(self, name):
+        return sys.maxunicode + 1 + self.CONTROL.index(name)
+
+    def decode(self, tokens, special_token_policy=None):
+        return "".join(chr(token) for token in tokens if token <= sys.maxunicode)
+
+    def answer(self, text):
+        tokens = []
+        for part in re.split("(" + "|".join(map(re.escape, self.CONTROL)) + ")", text):
+            tokens += [self.get_special_token(part)] if part in self.CONTROL else map(ord, part)
+        said, calls = _split_content_and_tool_calls(tokens, self.get_special_token("[TOOL_CALLS]"))
+        functions = [call.function for call in _decode_tool_calls(calls, self)]
+        return self.decode(said).strip(), [(one.name, one.arguments) for one in functions]
+
+    def turns(self, prompt):
+        # The end of an answer is whatever the vocabulary has for it: here that of the tests.
+        return re.findall(r"\[TOOL_CALLS\].*?(?=<\|im_end\|>)", prompt, re.DOTALL)
 
 
-readers = {one.__name__.replace("_", "-"): one for one in (hermes, llama3, ministral, mistral_nemo)}
-json.dump([list(readers[job["format"]](job["text"])) for job in json.load(sys.stdin)], sys.stdout)
+FORMATS = {
+    "hermes": Chat("qwen3_template", "<|im_end|>"),
+    "llama3": Chat("llama3_template", "<|eot_id|>"),
+    "ministral": Mistral(13),
+    "mistral-nemo": Mistral(3),
+    "mistral-small": Mistral(11),
+}
+
+
+def read(job):
+    reader = FORMATS[job["format"]]
+    if "prompt" in job:
+        return [call for turn in reader.turns(job["prompt"]) for call in reader.answer(turn)[1]]
+    content, calls = reader.answer(job["text"])
+    return {"content": content, "calls": calls}
+
+
+json.dump([read(job) for job in json.load(sys.stdin)], sys.stdout)

@@ -24,6 +24,11 @@ pub(crate) fn templates() -> bool {
     file("target/templates", "make deps")
 }
 
+/// Public parsers of tool calls.
+pub(crate) fn parsers() -> bool {
+    file("target/parsers", "make deps") && python()
+}
+
 /// Programs that a search finds.
 pub(crate) fn programs(names: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -2,23 +2,24 @@
 //! format of their family says.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ganglion::model::language::{LanguageError, Manner};
 use ganglion::model::{Call, Message, Role};
 use ganglion::tools::{Formats, Tools};
 use serde_json::{Value, json};
 
-use super::{load, path, python, qwen3_style, says};
+use super::{load, python, qwen3_style, says};
 use crate::support::needs;
-use crate::tools::TOOLS;
+use crate::tools::{TOOLS, as_parsers_have_it};
 
 /// Those that must be among them, and the format of each.
-const KNOWN: [(&str, &str); 8] = [
+const KNOWN: [(&str, &str); 9] = [
     ("NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes"),
     ("Qwen-QwQ-32B", "hermes"),
     ("Qwen-Qwen2.5-7B-Instruct", "hermes"),
     ("Qwen-Qwen3-0.6B", "hermes"),
+    ("Mistral-Small-3.2-24B-Instruct-2506", "mistral-small"),
     ("meta-llama-Llama-3.1-8B-Instruct", "llama3"),
     ("meta-llama-Llama-3.2-3B-Instruct", "llama3"),
     ("mistralai-Mistral-Nemo-Instruct-2407", "mistral-nemo"),
@@ -76,6 +77,26 @@ fn as_transformers_has_it(message: &Message) -> Value {
     row
 }
 
+/// Those of models' makers, and those that trl has parsers for.
+fn templates() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let of_makers = fs::read_dir(root.join("target/templates")).expect("templates");
+    let of_makers = of_makers.map(|entry| entry.expect("an entry").path());
+    let of_trl = root.join("target/parsers/trl/chat_templates");
+    let parsed = [
+        "qwen2_5",
+        "qwen3",
+        "qwen3_instruct_2507",
+        "llama3_1",
+        "llama3_2",
+    ];
+    let parsed = parsed.map(|name| of_trl.join(name).with_extension("jinja"));
+    of_makers
+        .chain(parsed.into_iter().filter(|file| file.exists()))
+        .collect()
+}
+
+/// And what public parsers read in them is what was called.
 #[test]
 fn well_known_templates_render_tools_as_jinja2_renders_them() {
     if !(needs::python() && needs::templates()) {
@@ -86,8 +107,8 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
     let tools = Tools::read(TOOLS, None, true).expect("they are right");
     let tools: Value = serde_json::from_str(tools.given()).expect("JSON");
     let (mut jobs, mut ours, mut known) = (Vec::new(), Vec::new(), Vec::new());
-    for entry in fs::read_dir(path("target/templates")).expect("templates") {
-        let file = entry.expect("an entry").path();
+    let (mut prompts, mut told) = (Vec::new(), Vec::new());
+    for file in templates() {
         let name = file
             .file_stem()
             .expect("a name")
@@ -123,10 +144,13 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
                 Err(other) => panic!("{name}: {other}"),
             };
             let calls = messages.iter().flat_map(|message| &message.calls);
-            let calls: Vec<_> = calls
-                .map(|call| (call.name.as_str(), call.arguments.as_str()))
-                .collect();
-            let written = (!calls.is_empty()).then(|| format.write(calls.into_iter()));
+            let calls: Vec<_> = calls.cloned().collect();
+            let written = (!calls.is_empty()).then(|| format.write(&calls));
+            if !text.starts_with("error: ") {
+                let calls: Value = calls.iter().map(as_parsers_have_it).collect();
+                prompts.push(json!({"format": format.name, "prompt": text}));
+                told.push((name.clone(), calls));
+            }
             ours.push((name.clone(), text, written));
         }
     }
@@ -146,4 +170,10 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
         }
     }
     assert!(alike > 20, "{alike}");
+    if needs::parsers() {
+        let read = python("calls.py", &prompts.into());
+        for ((name, told), read) in told.iter().zip(read.as_array().expect("calls")) {
+            assert_eq!(read, told, "{name}");
+        }
+    }
 }
