@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use ganglion::engine::runner::{Backend, Runner};
 use ganglion::graph::Mode;
-use ganglion::kv::Owner;
+use ganglion::kv::{Owner, Wanted};
 use ganglion::sampler::{Mask, Parameters};
 use ganglion::tape::{Ending, STEP_ROWS};
 
@@ -74,6 +74,7 @@ fn compare(
             steps.push((tokens[0], hashes(&mut runner, 1, false)?[0]));
         }
     }
+    entries.iter().for_each(|entry| runner.leave(*entry));
     let entries = begin(&mut runner)?;
     let mut together = vec![Steps::new(); PROMPTS.len()];
     let mut compared = 0;
@@ -137,6 +138,7 @@ fn forced(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
         at_once.truncate(1 + tokens.len());
         next.extend(runner.step_rows(&[entry], false)?);
         at_once.extend(hashes(&mut runner, 1, false)?);
+        runner.leave(entry);
 
         let entry = begin_one(&mut runner, 0, length, drawn)?;
         let (mut alone, mut chosen) = (Vec::new(), Vec::new());
@@ -147,6 +149,7 @@ fn forced(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
                 runner.post(*token);
             }
         }
+        runner.leave(entry);
         if alone != at_once || !chosen.ends_with(&next) {
             return Err(format!(
                 "{count} tokens forced after {length}: {at_once:x?} in one step, {alone:x?} in as many"
@@ -249,7 +252,7 @@ fn begin(runner: &mut Runner) -> Result<Vec<usize>, Box<dyn Error>> {
     Ok(entries)
 }
 
-/// Begins one anew.
+/// Begins one anew, which keeps its pages until it leaves.
 fn begin_one(
     runner: &mut Runner,
     conversation: u32,
@@ -261,13 +264,19 @@ fn begin_one(
     let prompt: Vec<u32> = (0..u32::try_from(length)?).map(token).collect();
     let owner = Owner(u64::from(conversation));
     runner.rewind(owner, 0);
-    let cached = runner.begin(Some(owner), conversation, &prompt, parameters)?;
+    let (entry, cached) = runner.join(
+        Some(owner),
+        conversation,
+        Wanted::read(&prompt),
+        parameters,
+        runner.context(),
+    )?;
     let chunks: Vec<&[u32]> = prompt[cached..].chunks(runner.prefill_chunk()).collect();
     for (at, chunk) in chunks.iter().enumerate() {
         let last = at + 1 == chunks.len();
         runner.prefill(chunk, if last { Ending::Token } else { Ending::Kv })?;
     }
-    Ok(runner.entry())
+    Ok(entry)
 }
 
 /// Of each row's logits; 0 where a step launched ahead may have overwritten them.
