@@ -176,6 +176,8 @@ struct Seat {
     launched: bool,
     /// Pages that its turn began with.
     given: usize,
+    /// Its turn was pinned and has ended: pages that it did not need are spare.
+    ended: bool,
 }
 
 impl Seat {
@@ -298,6 +300,7 @@ impl Kv {
     /// its tokens serve what begins alike.
     pub fn unpin(&mut self, entry: usize) {
         self.entries[entry].pinned = false;
+        self.entries[entry].ended = true;
         self.leave_spare(entry);
         self.refused = false;
     }
@@ -316,7 +319,7 @@ impl Kv {
     /// Gives back the pages beyond the tokens of an entry whose turn has ended.
     fn leave_spare(&mut self, entry: usize) {
         let seat = self.entries[entry];
-        if let Some(id) = seat.sequence.filter(|_| !seat.keeps_pages()) {
+        if let Some(id) = seat.sequence.filter(|_| seat.ended && !seat.keeps_pages()) {
             self.trim(id);
         }
         self.moved = true;
@@ -403,6 +406,7 @@ impl Kv {
         (sequence.owner, sequence.user, sequence.used) = (owner, user, self.turns);
         self.entries[entry].sequence = Some(id);
         self.entries[entry].given = positions.div_ceil(PAGE);
+        self.entries[entry].ended = false;
         self.active = entry;
         self.moved = true;
         self.bump();

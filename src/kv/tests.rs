@@ -445,6 +445,23 @@ fn an_entry_that_lost_its_pages_is_known() {
     assert!(kv.is_seated(second.entry) && !kv.is_seated(first.entry));
 }
 
+/// A turn that nobody pinned goes on after a step that had been launched ahead; only one that has ended leaves pages.
+#[test]
+fn a_step_that_was_launched_ahead_takes_no_pages_from_a_turn_that_goes_on() {
+    let mut kv = Kv::new(2, (4, 1), Reuse::Fast);
+    let first = turn(&mut kv, A, &[1, 2], 2 * PAGE);
+    kv.launched(&[first.entry]);
+    kv.launched(&[]);
+    assert!(kv.is_seated(first.entry));
+    let second = turn(&mut kv, B, &[3, 4], 2 * PAGE);
+    kv.pin(second.entry);
+    kv.launched(&[second.entry]);
+    kv.unpin(second.entry);
+    assert_eq!(kv.pages_of(second.entry).len(), 2);
+    kv.launched(&[]);
+    assert_eq!(kv.pages_of(second.entry).len(), 1);
+}
+
 /// However many short conversations begin, and with however much memory, they do not pile up.
 #[test]
 fn sequences_are_bounded() {
