@@ -98,7 +98,7 @@ impl Inbox {
     }
 
     /// Tells everyone how the load goes.
-    pub fn publish(&self, change: impl FnOnce(&mut Status)) {
+    pub fn publish(&self, change: impl FnMut(&mut Status)) {
         self.shared.publish(change);
     }
 
@@ -135,7 +135,7 @@ impl Inbox {
             detail.clone_into(&mut status.detail);
             // A daemon that was told to stop while it loaded still stops.
             if status.state == State::Loading {
-                status.state = state;
+                status.state = state.clone();
             }
         });
     }
