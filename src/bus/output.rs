@@ -1,9 +1,10 @@
-//! The text of a request that is read by calls: kept until the request's object goes, for callers that take neither
-//! descriptors nor signals.
+//! The text of a request that is read by calls, and how probable its tokens were: kept until the request's object goes, for
+//! callers that take neither descriptors nor signals.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Error;
+use super::likelihoods::Likelihoods;
 
 /// Bytes of text that are kept of a request.
 pub(super) const KEPT: usize = 1 << 20;
@@ -11,7 +12,10 @@ pub(super) const KEPT: usize = 1 << 20;
 pub(super) const PIECE: usize = 64 << 10;
 
 #[derive(Debug, Default)]
-pub(super) struct Output(Mutex<String>);
+pub(super) struct Output {
+    text: Mutex<String>,
+    likelihoods: Mutex<Likelihoods>,
+}
 
 /// A part of the text.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,8 +60,15 @@ impl Output {
         })
     }
 
+    /// How probable its tokens were, as far as there is room.
+    pub(super) fn likelihoods(&self) -> MutexGuard<'_, Likelihoods> {
+        self.likelihoods
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Answers that fit something, and how probable their tokens were, as programs ask for them.
 
 use ganglion::bus::{Error, Frame};
+use ganglion::engine::Likelihood;
 use zbus::Variant;
 
 use super::{ask, fields};
+use crate::support::daemon::until;
 use crate::support::served::Served;
 use crate::support::stream::Reader;
 
@@ -54,6 +56,34 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
     }
     // All but the token that ends it, where one does.
     assert!(told > 0 && tokens.is_some_and(|all| all == told || all == told + 1));
+
+    // Without a pipe they are in the result, and the same.
+    let options = |how| {
+        let mut options = fields([("logprobs", 1u32.into()), ("max_tokens", 9u32.into())]);
+        options.extend([("seed", 5u64.into()), ("temperature", 1.into()), how]);
+        options
+    };
+    let message = [("user", fields([("content", "hello".into())]))];
+    let submitted = options(("signals", false.into()));
+    let submitted = client.manager.submit(&message, submitted).await.unwrap();
+    let (streamed, _) = ask(&client, "hello", options(("stream", "signals".into())))
+        .await
+        .unwrap();
+    let mut told = Vec::new();
+    for path in [submitted, streamed] {
+        let request = client.request(path).await;
+        until(async || request.state().await.unwrap() == "finished").await;
+        let (text, ..) = request.read(0).await.unwrap();
+        let result = request.result().await.unwrap();
+        let logprobs = String::try_from(result["logprobs"].try_clone().unwrap()).unwrap();
+        let each: Vec<Likelihood> = serde_json::from_str(&logprobs).expect("an array");
+        assert!(each.iter().all(|one| one.best.len() == 1));
+        // The text of a part of a character is not that of the whole.
+        let said: String = each.iter().map(|one| one.text.as_str()).collect();
+        assert!(said.contains('\u{fffd}') || said == text, "{said:?} {text:?}");
+        told.push(logprobs);
+    }
+    assert_eq!(told[0], told[1]);
 
     let regex = || ("regex", "a+".into());
     for (options, named) in [
