@@ -227,7 +227,8 @@ impl Request {
     /// queue_us, first_token_us, seed (t), tokens_per_second, gigabytes_per_second (d), and where they apply restored (u),
     /// tokens that came back from the disk, reread_tokens (u), those that the cache had held and that were read again, as
     /// their pages had gone to others or the daemon had been restarted, dropped_turns (u), turns of the session that it goes
-    /// on without (context_overflow), and error (a D-Bus error name) and message.
+    /// on without (context_overflow), incomplete (b), true if the answer was to fit something, or could call tools, and is
+    /// only the beginning of such an answer, and error (a D-Bus error name) and message.
     #[zbus(signal)]
     async fn finished(emitter: &SignalEmitter<'_>, reason: &str, info: Info) -> zbus::Result<()>;
 }

@@ -254,7 +254,10 @@ mod tests {
                 assert_eq!(conversation.guide(false), None);
             }
         }
-        assert!(numbers.is_sorted_by(|a, b| a < b) && numbers[0] > 0, "{numbers:?}");
+        assert!(
+            numbers.is_sorted_by(|a, b| a < b) && numbers[0] > 0,
+            "{numbers:?}"
+        );
         assert_eq!(numbers.len(), 12);
     }
 }

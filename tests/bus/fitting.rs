@@ -80,7 +80,10 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
         assert!(each.iter().all(|one| one.best.len() == 1));
         // The text of a part of a character is not that of the whole.
         let said: String = each.iter().map(|one| one.text.as_str()).collect();
-        assert!(said.contains('\u{fffd}') || said == text, "{said:?} {text:?}");
+        assert!(
+            said.contains('\u{fffd}') || said == text,
+            "{said:?} {text:?}"
+        );
         told.push(logprobs);
     }
     assert_eq!(told[0], told[1]);
@@ -103,5 +106,41 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
             panic!("{refused:?}");
         };
         assert!(named.iter().all(|word| why.contains(word)), "{why}");
+    }
+}
+
+/// Whoever parses an answer need not know all the reasons why one ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_to_fit_and_was_cut_off_is_marked() {
+    let mut served = Served::new();
+    let client = served.start("kv.context = 200\n").await;
+    let session = client.manager.open_session(fields([])).await.unwrap();
+    let session = client.session(session).await;
+    let short = || ("max_tokens", 4u32.into());
+    let long = vec!["a long answer", "another of them"];
+    for (options, cut) in [
+        (fields([short(), ("choice", long.into())]), true),
+        (fields([("choice", vec!["no", "yes"].into())]), false),
+        (fields([short()]), false),
+    ] {
+        let mut same = fields([]);
+        for (name, value) in &options {
+            same.insert(name, value.try_clone().unwrap());
+        }
+        let (_, info) = client.manager.complete("hello", same).await.unwrap();
+        let incomplete = info.get("incomplete").map(|told| bool::try_from(&**told));
+        assert_eq!(incomplete, cut.then_some(Ok(true)), "{info:?}");
+
+        let (_, stream) = session.send("hello", options).await.unwrap();
+        let mut reader = Reader::new(stream);
+        loop {
+            if let Some(Frame::Done { incomplete, .. }) = reader.next().await {
+                assert_eq!(incomplete, cut);
+                break;
+            }
+        }
+        until(async || !session.busy().await.unwrap()).await;
+        let (_, said) = session.messages().await.unwrap().pop().unwrap();
+        assert_eq!(said.contains_key("partial"), cut, "{said:?}");
     }
 }
