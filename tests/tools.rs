@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ganglion::engine::{
     Client, Event, FinishReason, Handle, Message, Options, Outcome, Refusal, Role,
 };
-use ganglion::guide::{self, Grammar, Grammars, Limits, Thoughts};
+use ganglion::guide::{self, Grammar, Grammars, Limits, Next, Thoughts};
 use ganglion::model::checkpoint::LanguageSource;
 use ganglion::model::language::{Decoder, Part, Words};
 use ganglion::model::{Call, Language};
@@ -250,7 +250,8 @@ async fn hot_answers_call_what_was_declared_and_are_the_same_alone() {
 /// Whether the prompt began them or the answer: they come apart, they end in time, and the answer comes after them.
 #[tokio::test(flavor = "multi_thread")]
 async fn thoughts_come_apart_and_are_bounded() {
-    let choices = ["yes".to_owned(), "no".to_owned()];
+    // What begins with space does so after thoughts as well.
+    let choices = [" yes".to_owned(), "\nno".to_owned()];
     for opened in [false, true] {
         let mut family = families().swap_remove(0);
         if opened {
@@ -270,7 +271,8 @@ async fn thoughts_come_apart_and_are_bounded() {
                 assert_eq!(outcome.error, None);
                 // No token of this vocabulary has more bytes.
                 assert!(answer.reasoning.len() <= 5 * "hello".len(), "{answer:?}");
-                assert!(!answer.text.starts_with('\n') && !answer.text.contains("think>"));
+                assert!(grammar.is_some() || !answer.text.starts_with('\n'));
+                assert!(!answer.text.contains("think>"));
                 thought += usize::from(!answer.reasoning.is_empty());
                 if grammar.is_some() && outcome.reason == FinishReason::Stop {
                     assert!(choices.contains(&answer.text), "{answer:?}");
@@ -281,6 +283,30 @@ async fn thoughts_come_apart_and_are_bounded() {
         assert!(ended > 6, "{ended} answers");
         assert!(!opened || thought > 12, "{thought} thought");
     }
+}
+
+/// Thoughts are text, whatever must follow them.
+#[test]
+fn no_special_token_is_thought_but_the_end() {
+    let words = words(&families().swap_remove(0));
+    let grammars = Grammars::new(words.clone());
+    let thoughts = Thoughts {
+        allowed: true,
+        most: None,
+    };
+    let choice = Grammar::Choice(vec!["yes".into()]);
+    let guide = grammars.guide(&choice, Limits::USUAL, &[], thoughts);
+    let mut guide = guide.expect("it is allowed");
+    let [begin, end] = words.thinking().expect("it thinks");
+    guide.take(begin).expect("it may think");
+    let Ok(Next::Allowed(mask)) = guide.follows() else {
+        panic!("{guide:?}");
+    };
+    for (special, spelling) in words.specials() {
+        assert_eq!(mask.allows(special), special == end, "{spelling}");
+    }
+    let text = words.encode("hello \u{e9}");
+    assert!(text.iter().all(|token| mask.allows(*token)));
 }
 
 fn call(id: &str, name: &str, arguments: &str) -> Call {

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout_at};
-use zbus::Str;
 
 use super::authorize::Owner;
 use super::delivery::Call;
+use super::likelihoods::Likelihoods;
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{Error, error, info};
-use crate::engine::{Event, FinishReason, Likelihood, Message, Options, Outcome, State, Ticket};
+use crate::engine::{Event, FinishReason, Message, Options, Outcome, State, Ticket};
 
 /// Answers `messages` before the deadline.
 pub(super) async fn complete(
@@ -30,7 +30,7 @@ pub(super) async fn complete(
     let Ticket { id, mut events, .. } =
         queued.map_err(|refusal| shared.refused(client, refusal))?;
     shared.registry.add_request(caller, id, call.header);
-    let (mut text, mut likelihoods) = (String::new(), Vec::new());
+    let (mut text, mut likelihoods) = (String::new(), Likelihoods::default());
     let collected = collect(&mut events, &mut text, &mut likelihoods);
     let collected = timeout_at(deadline, collected).await;
     shared.registry.remove_request(caller, id);
@@ -44,10 +44,7 @@ pub(super) async fn complete(
         return Err(Error::Cancelled(message.to_owned()));
     }
     let mut info = info::result(&outcome);
-    if !likelihoods.is_empty() {
-        let json = Str::from(json(&likelihoods));
-        info.insert("logprobs".to_owned(), json.into());
-    }
+    likelihoods.tell(&mut info);
     outcome
         .error
         .map_or(Ok((text, info)), |error| Err(error.into()))
@@ -76,21 +73,15 @@ fn late(shared: &Shared, limit: Duration, text: &str) -> Error {
     })
 }
 
-/// As the frames of a stream have them.
-fn json(likelihoods: &[Likelihood]) -> String {
-    // Neither maps nor writers are involved: serializing cannot fail.
-    serde_json::to_string(likelihoods).unwrap_or_default()
-}
-
 async fn collect(
     events: &mut UnboundedReceiver<Event>,
     text: &mut String,
-    likelihoods: &mut Vec<Likelihood>,
+    likelihoods: &mut Likelihoods,
 ) -> Outcome {
     loop {
         match events.recv().await {
             Some(Event::Text(more)) => text.push_str(&more),
-            Some(Event::Likelihood(likelihood)) => likelihoods.push(likelihood),
+            Some(Event::Likelihood(likelihood)) => likelihoods.push(&likelihood),
             // They are in the outcome.
             Some(Event::Reasoning(_) | Event::Call(_)) => {}
             Some(Event::Done(outcome)) => return outcome,

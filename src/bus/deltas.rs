@@ -27,7 +27,9 @@ pub(super) async fn keep(
     let mut truncated = false;
     loop {
         match events.recv().await {
-            Some(Event::Likelihood(_) | Event::Reasoning(_) | Event::Call(_)) => {}
+            Some(Event::Likelihood(one)) => output.likelihoods().push(&one),
+            // They are in the outcome.
+            Some(Event::Reasoning(_) | Event::Call(_)) => {}
             Some(Event::Text(text)) => truncated = truncated || !output.push(&text),
             Some(Event::Done(outcome)) => {
                 done(outcome);
@@ -60,8 +62,9 @@ pub(super) async fn emit(
             match said {
                 Event::Text(more) if !truncated && output.push(&more) => text.push_str(&more),
                 Event::Text(_) => truncated = true,
-                // Its option is of streams alone; the others are in the result.
-                Event::Likelihood(_) | Event::Reasoning(_) | Event::Call(_) => {}
+                Event::Likelihood(one) => output.likelihoods().push(&one),
+                // They are in the outcome.
+                Event::Reasoning(_) | Event::Call(_) => {}
                 Event::Done(outcome) => {
                     last = true;
                     done(outcome);

@@ -18,6 +18,9 @@ pub enum Frame {
         done: bool,
         finish_reason: FinishReason,
         usage: Usage,
+        /// Whether it was to fit something, or to call tools, and is only the beginning of such an answer.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        incomplete: bool,
         /// The calls that the model made, as `Request.Result` has them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool_calls: Option<Value>,
@@ -103,6 +106,7 @@ mod tests {
             done: true,
             finish_reason: FinishReason::Length,
             usage: Usage::default(),
+            incomplete: false,
             tool_calls: None,
             error: None,
             message: None,

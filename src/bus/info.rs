@@ -68,10 +68,13 @@ pub(super) fn usage(usage: &Usage) -> Info {
     info
 }
 
-/// How a request ended: `finish_reason`, its usage, and `error` with `message` if one ended it.
+/// How a request ended: `finish_reason`, its usage, `incomplete` if so, and `error` with `message` if one ended it.
 pub(super) fn outcome(outcome: &Outcome) -> Info {
     let mut info = usage(&outcome.usage);
     info.insert("finish_reason".to_owned(), text(outcome.reason.name()));
+    if outcome.incomplete {
+        info.insert("incomplete".to_owned(), true.into());
+    }
     if let Some((name, message)) = error::of_outcome(outcome) {
         info.insert("error".to_owned(), text(&name));
         info.insert("message".to_owned(), text(&message));

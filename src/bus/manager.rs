@@ -79,8 +79,8 @@ impl Manager {
     /// What is left out is as the daemon's configuration says.
     ///
     /// The stream is a pipe of JSON objects, one a line: {"seq":0,"text":"Hel"}, and at last
-    /// {"seq":n,"done":true,"finish_reason":"stop","usage":{...}}, with error and message if it failed. What a model thinks
-    /// comes before, as {"seq":n,"text":"","reasoning":"Hm"}; of each call of a tool first
+    /// {"seq":n,"done":true,"finish_reason":"stop","usage":{...}}, with "incomplete":true if it was to fit something, or could
+    /// call tools, and was cut off, and with error and message if it failed. What a model thinks comes before, as {"seq":n,"text":"","reasoning":"Hm"}; of each call of a tool first
     /// {"seq":n,"text":"","tool_call":{"index":0,"id":"...","name":"...","arguments":""}}, then the same with pieces of its
     /// arguments and without id and name. The last object has all calls, tool_calls, as Request.Result tells them.
     /// Closing it cancels the request; so does not reading from it for a while. With

@@ -26,6 +26,7 @@ mod frame;
 mod hold;
 mod holds;
 mod info;
+mod likelihoods;
 mod link;
 mod manager;
 mod messages;

@@ -137,12 +137,9 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Of::Requests, "deadline_ms", "u", whole(1, 86_400_000),
         "The milliseconds after which the answer ends with what there is of it, waiting included; finish_reason is then \
          \"deadline\"."),
-    option(Of::Streams, "logprobs", "u", whole(0, MOST_SCORED),
-        "Of Generate, Session.Send and Complete alone: the logarithm of the probability of each token, as the model alone sees \
-         it, and those of so many of the most probable ones; in frames of the pipe, and in the info of Complete."),
-    option(Of::Completions, "logprobs", "u", whole(0, MOST_SCORED),
-        "Of Generate, Session.Send and Complete alone: the logarithm of the probability of each token, as the model alone sees \
-         it, and those of so many of the most probable ones; in frames of the pipe, and in the info of Complete."),
+    option(Of::Requests, "logprobs", "u", whole(0, MOST_SCORED),
+        "The logarithm of the probability of each token, as the model alone sees it, and those of so many of the most probable \
+         ones: in frames of the pipe, or else in Request.Result and the info of Complete."),
     option(Of::Streams, "stream", "s", Allowed::Stream,
         "Of Generate and Session.Send alone: how the text comes, through the pipe or by Request.Delta."),
     option(Of::Submissions, "signals", "b", Allowed::Truth,
@@ -152,7 +149,7 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Of::Sessions, "priority", "s", Allowed::Priority,
         "Of OpenSession: that of each of its turns which gives none."),
     option(Of::Sessions, "tools", "s", Allowed::Tools,
-        "Of OpenSession: those of each of its turns which offers none, nor gives what its answer must fit."),
+        "Of OpenSession: those of each of its turns which offers none, nor gives what its answer must fit. Such a turn takes no stop."),
     option(Of::Sessions, "name", "s", Allowed::Name,
         "Of OpenSession: what the session is called. It belongs to the user then, and is gone on with where it is there."),
     option(Of::Sessions, "persistent", "b", Allowed::Truth,

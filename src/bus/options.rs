@@ -288,6 +288,13 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
                 "options {other:?} and \"tools\" cannot go together: leave one of them out"
             )));
         }
+        // Unlike a grammar, it may be meant to end an answer that calls as well.
+        Some("stop") => {
+            return Err(Error::InvalidOption(
+                "option \"stop\" and the tools of this session cannot go together: leave it out, or open a session without tools"
+                    .to_owned(),
+            ));
+        }
         Some(_) => read.request.tools = None,
         None => {}
     }

@@ -1,9 +1,10 @@
-//! The text of a request that is read by calls: kept until the request's object goes, for callers that take neither
-//! descriptors nor signals.
+//! The text of a request that is read by calls, and how probable its tokens were: kept until the request's object goes, for
+//! callers that take neither descriptors nor signals.
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Error;
+use super::likelihoods::Likelihoods;
 
 /// Bytes of text that are kept of a request.
 pub(super) const KEPT: usize = 1 << 20;
@@ -11,7 +12,10 @@ pub(super) const KEPT: usize = 1 << 20;
 pub(super) const PIECE: usize = 64 << 10;
 
 #[derive(Debug, Default)]
-pub(super) struct Output(Mutex<String>);
+pub(super) struct Output {
+    text: Mutex<String>,
+    likelihoods: Mutex<Likelihoods>,
+}
 
 /// A part of the text.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,6 +58,11 @@ impl Output {
             next: offset + text.len() as u64,
             done: ended && text.len() == rest.len(),
         })
+    }
+
+    /// How probable its tokens were, as far as there is room.
+    pub(super) fn likelihoods(&self) -> MutexGuard<'_, Likelihoods> {
+        self.likelihoods.lock()
     }
 }
 

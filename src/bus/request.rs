@@ -160,7 +160,8 @@ impl Request {
 
     /// Empty while it runs; then what Finished tells, and what the answer says besides its text: reasoning (s), what the
     /// model thought, and tool_calls (s), a JSON array of its calls as in OpenAI: {"id", "type": "function", "function":
-    /// {"name", "arguments"}}, with the arguments as JSON text.
+    /// {"name", "arguments"}}, with the arguments as JSON text. With the option logprobs, unless a pipe has told them,
+    /// logprobs (s): a JSON array, up to 1 MiB of it.
     #[zbus(property(emits_changed_signal = "false"))]
     async fn result(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<Info, Error> {
         let owner = &self.running.owner;
@@ -172,15 +173,21 @@ impl Request {
             reasoning, calls, ..
         } = &ending.outcome;
         let calls = calls.iter().map(|call| call.arguments.len());
+        let output = self.running.output.as_ref();
+        let likelihoods = output.map_or(0, |output| output.likelihoods().bytes());
         let need = Load {
-            bytes: reasoning.len() + calls.sum::<usize>(),
+            bytes: reasoning.len() + calls.sum::<usize>() + likelihoods,
             descriptors: 0,
         };
         // As the text of Read: not while the caller has not taken what it asked for before.
         if let Some(header) = header.filter(|_| need.bytes > 0) {
             self.shared.accounts.room(owner, &header, need).await?;
         }
-        Ok(ending.result())
+        let mut info = ending.result();
+        if let Some(output) = output {
+            output.likelihoods().tell(&mut info);
+        }
+        Ok(info)
     }
 
     /// How far the reading of the prompt has got: tokens that are read, those in the cache among them, and all tokens of it.
@@ -217,7 +224,8 @@ impl Request {
     /// queue_us, first_token_us, seed (t), tokens_per_second, gigabytes_per_second (d), and where they apply restored (u),
     /// tokens that came back from the disk, reread_tokens (u), those that the cache had held and that were read again, as
     /// their pages had gone to others or the daemon had been restarted, dropped_turns (u), turns of the session that it goes
-    /// on without (context_overflow), and error (a D-Bus error name) and message.
+    /// on without (context_overflow), incomplete (b), true if the answer was to fit something, or could call tools, and is
+    /// only the beginning of such an answer, and error (a D-Bus error name) and message.
     #[zbus(signal)]
     async fn finished(emitter: &SignalEmitter<'_>, reason: &str, info: Info) -> zbus::Result<()>;
 }

@@ -284,7 +284,8 @@ impl Session {
     }
 
     /// The same as Generate takes them: role, and content (s); an answer may have reasoning (s) and tool_calls (s), what a
-    /// tool said tool_call_id (s); an answer that was cancelled, or ended by its deadline, has partial=true, too.
+    /// tool said tool_call_id (s); an answer that was cancelled, or ended by its deadline, or is
+    /// incomplete as Request.Finished tells it, has partial=true, too.
     #[zbus(out_args("messages"))]
     async fn messages(
         &self,

@@ -134,6 +134,7 @@ impl Frames {
                     done: true,
                     finish_reason: outcome.reason,
                     usage: outcome.usage,
+                    incomplete: outcome.incomplete,
                     tool_calls: (!outcome.calls.is_empty()).then(|| tools::written(&outcome.calls)),
                     error,
                     message,

@@ -18,8 +18,11 @@ pub(super) const NOT_READY: u32 = u32::MAX - 1;
 pub(super) struct Conversation {
     pub(super) state: StepState,
     sampler: SamplerState,
-    /// Number of the token that the next mask is of; `None`: nothing guides.
-    guide: Option<u32>,
+    /// Whether a mask must say what it may choose next.
+    bound: bool,
+    /// Number of the token that the next mask is of, or the last one was. It counts on for whoever has the entry next, for
+    /// what lies on the device is a mask of someone before.
+    number: u32,
     /// Whether the device knows another token and position, or another sampler; or another guide.
     moved: bool,
     guided: bool,
@@ -52,7 +55,7 @@ impl Conversation {
             pushed: narrow(pushed),
             history: device::History(*tokens),
         };
-        self.guide = None;
+        self.bound = false;
         self.scored.clear();
         self.moved();
     }
@@ -101,23 +104,29 @@ impl Conversation {
 
     /// Whether a mask must say what it may choose next.
     pub(super) fn is_guided(&self) -> bool {
-        self.guide.is_some()
+        self.bound
     }
 
     /// Its next token is to be bound by a mask, or by none from now on; returns the number that the mask is to have.
     pub(super) fn guide(&mut self, bound: bool) -> Option<u32> {
-        if self.is_guided() != bound {
-            self.guided = true;
-            self.guide = bound.then_some(1);
+        if self.bound != bound {
+            (self.bound, self.guided) = (bound, true);
+            if bound {
+                self.count();
+            }
         }
-        self.guide
+        bound.then_some(self.number)
     }
 
     /// A token has been chosen by a mask: the next one's is another.
     pub(super) fn masked(&mut self) {
-        if let Some(number) = &mut self.guide {
-            *number = number.checked_add(1).unwrap_or(1);
+        if self.bound {
+            self.count();
         }
+    }
+
+    fn count(&mut self) {
+        self.number = self.number.checked_add(1).unwrap_or(1);
     }
 
     /// Whether it is told how probable tokens were.
@@ -133,7 +142,7 @@ impl Conversation {
         );
         command.moves = moved;
         command.sampler = moved.then_some(self.sampler);
-        command.guide = guided.then(|| self.guide.unwrap_or_default());
+        command.guide = guided.then(|| if self.bound { self.number } else { 0 });
         let seated = std::mem::take(&mut self.seated);
         command.pages = (narrow(seated.start), narrow(seated.len()));
         moved || guided || !seated.is_empty()
@@ -223,5 +232,32 @@ impl Listed {
             }
             post(row, &command);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The mask of whoever had the entry before is still on the device, and must not pass for another's.
+    #[test]
+    fn no_number_of_a_mask_comes_again_in_an_entry() {
+        let mut conversation = Conversation::default();
+        let mut numbers = Vec::new();
+        for _ in 0..3 {
+            conversation.begin(0, Parameters::default(), &History::of(&[]));
+            for _ in 0..2 {
+                numbers.extend(conversation.guide(true));
+                conversation.masked();
+                // It is sent, and nothing is chosen by it.
+                numbers.extend(conversation.guide(true));
+                assert_eq!(conversation.guide(false), None);
+            }
+        }
+        assert!(
+            numbers.is_sorted_by(|a, b| a < b) && numbers[0] > 0,
+            "{numbers:?}"
+        );
+        assert_eq!(numbers.len(), 12);
     }
 }

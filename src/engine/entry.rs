@@ -87,7 +87,10 @@ impl Entry {
         // The same answer to the same prompt has the same ids.
         let salt = turn.options.sampling.seed ^ (prompt.len() as u64) << 40;
         let listener = turn.writing.as_ref().map(|writing| writing.listener(salt));
-        let speech = Speech::new(decoder, encoder.codec().thinking(&prompt), listener);
+        // Text beside calls may begin with any space; what fits a grammar begins as that says.
+        let fits = turn.options.grammar.as_ref().and(turn.guide.as_ref());
+        let thinking = encoder.codec().thinking(&prompt);
+        let speech = Speech::new(decoder, thinking, fits.map(Guide::apart), listener);
         let usage = Usage {
             queue_us: micros(began - turn.accepted),
             prompt_tokens: count(prompt.len()),

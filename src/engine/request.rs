@@ -41,6 +41,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether only a whole answer is of use: it is to fit something, or may call.
+    #[must_use]
+    pub const fn is_bound(&self) -> bool {
+        self.grammar.is_some() || self.tools.is_some()
+    }
+
     /// Nothing but an answer.
     #[must_use]
     pub fn new(max_tokens: usize, sampling: Parameters) -> Self {
@@ -136,6 +142,8 @@ pub struct Likelihood {
 pub struct Outcome {
     pub reason: FinishReason,
     pub usage: Usage,
+    /// Whether it was to fit something, or to call tools, and is only the beginning of such an answer.
+    pub incomplete: bool,
     /// All that the model thought.
     pub reasoning: String,
     /// The calls that are whole.
@@ -151,6 +159,7 @@ impl Outcome {
         Self {
             reason,
             usage,
+            incomplete: false,
             reasoning: String::new(),
             calls: Vec::new(),
             error,

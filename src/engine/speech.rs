@@ -35,13 +35,19 @@ pub(super) struct Speech {
     space: String,
     /// Whether space is left out until something else comes: around thoughts it only sets them apart.
     trims: bool,
+    /// How many tokens set the answer apart from thoughts, if its guide says that; whatever comes after them is the answer's.
+    apart: Option<usize>,
+    /// So many of them are still to come.
+    left_out: usize,
 }
 
 impl Speech {
-    /// What an answer says whose thoughts, between these tokens, the prompt may have `begun`.
+    /// What an answer says whose thoughts, between these tokens, the prompt may have `begun`; with so many tokens `apart`
+    /// from them, or any space.
     pub(super) fn new(
         decoder: Decoder,
         (thinking, begun): (Option<[u32; 2]>, bool),
+        apart: Option<usize>,
         listener: Option<Listener>,
     ) -> Self {
         let stage = match thinking {
@@ -58,6 +64,8 @@ impl Speech {
             reasoning: String::new(),
             space: String::new(),
             trims: stage == Stage::Thinks,
+            apart,
+            left_out: 0,
         }
     }
 
@@ -73,11 +81,18 @@ impl Speech {
                 let rest = self.decoder.clone().finish();
                 let said = self.thought(&rest);
                 self.turn_to(Stage::Answers);
+                if let Some(apart) = self.apart {
+                    (self.trims, self.left_out) = (false, apart);
+                }
                 said
             }
             Stage::Thinks => {
                 let text = self.decoder.push(token);
                 self.thought(&text)
+            }
+            Stage::Answers if self.left_out > 0 => {
+                self.left_out -= 1;
+                Vec::new()
             }
             Stage::Begins | Stage::Answers => {
                 self.stage = Stage::Answers;

@@ -156,9 +156,10 @@ impl Turn {
     }
 
     /// Ends the turn. A session keeps `answer` as its newest message, as a partial one if the turn was cancelled or
-    /// out of time; without one its history is as before.
+    /// out of time, or what it was to fit is incomplete; without one its history is as before.
     pub fn finish(self, reason: FinishReason, usage: Usage, answer: Option<Answer>) {
         let mut outcome = Outcome::new(reason, usage, None);
+        outcome.incomplete = reason.is_cut() && self.options.is_bound();
         if let Some(Answer { message, .. }) = &answer {
             outcome.reasoning.clone_from(&message.reasoning);
             outcome.calls.clone_from(&message.calls);
@@ -193,7 +194,7 @@ impl Turn {
             dropped,
             prompt,
             answer,
-            partial: outcome.reason.is_partial(),
+            partial: outcome.reason.is_partial() || outcome.incomplete,
             thinking: options.thinking,
             tools: options.tools.map(|tools| tools.given().to_owned()),
         });

@@ -1,6 +1,6 @@
 //! Grammars become guides: for one model's vocabulary, within limits, and once for each that is asked for again.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -109,16 +109,18 @@ impl Grammars {
             end,
             close: close.concat(),
             apart,
-            may: self.all_but_ends(),
+            may: self.text_and(end),
             left: thoughts.most,
         })
     }
 
-    fn all_but_ends(&self) -> Mask {
+    /// Tokens that are text, and another.
+    fn text_and(&self, other: u32) -> Mask {
         let count = self.words.count();
         let mut all = vec![0_u32; Mask::words_of(count as usize)];
-        let ends = self.words.ends();
-        for token in (0..count).filter(|token| !ends.contains(token)) {
+        let specials = self.words.specials().map(|(special, _)| special);
+        let never: HashSet<_> = specials.chain(self.words.ends().iter().copied()).collect();
+        for token in (0..count).filter(|token| *token == other || !never.contains(token)) {
             all[token as usize / 32] |= 1 << (token % 32);
         }
         Mask::new(all)

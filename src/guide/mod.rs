@@ -93,7 +93,7 @@ struct Thinking {
     close: Vec<u32>,
     /// What comes between thoughts and answer.
     apart: Vec<u32>,
-    /// What may be thought where an answer must follow: all but what ends it.
+    /// What may be thought where an answer must follow: text, and what ends thoughts.
     may: Mask,
     /// Tokens that may still be thought.
     left: Option<usize>,
@@ -197,6 +197,13 @@ impl Guide {
         let answers = self.stage == Stage::Answers && self.closing.is_empty();
         let over = |matcher: &Matcher| matcher.is_stopped() && matcher.stop_reason().is_ok();
         answers && self.matcher.as_ref().is_some_and(over)
+    }
+
+    /// How many tokens come between thoughts and answer.
+    #[must_use]
+    pub fn apart(&self) -> usize {
+        let thinking = self.thinking.as_ref().filter(|_| self.matcher.is_some());
+        thinking.map_or(0, |thinking| thinking.apart.len())
     }
 
     /// How many tokens must come, as far as `follows` has told.

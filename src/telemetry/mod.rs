@@ -32,6 +32,12 @@ impl FinishReason {
         matches!(self, Self::Cancelled | Self::Deadline)
     }
 
+    /// Whether the answer was ended before the model had come to its end.
+    #[must_use]
+    pub const fn is_cut(self) -> bool {
+        self.is_partial() || matches!(self, Self::Length | Self::Context)
+    }
+
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

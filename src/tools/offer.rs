@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 /// Characters of a name.
 const LONGEST_NAME: usize = 64;
 
+/// What `tool_choice` may say besides a name.
+const CHOICES: [&str; 3] = ["auto", "none", "required"];
+
 /// Keywords beside which a schema's own properties are not all that an object may have.
 const OPEN: [&str; 8] = [
     "$ref",
@@ -65,6 +68,10 @@ pub enum ToolsError {
         "option \"tools\": the name {0:?} must have 1 to {LONGEST_NAME} of the letters A to Z and a to z, digits, _ and -"
     )]
     Name(String),
+    #[error(
+        "option \"tools\": no tool can be named {0:?}, for option \"tool_choice\" means something else by that; give it another name"
+    )]
+    Reserved(String),
     #[error("option \"tools\": the name {0:?} is there twice; give each tool its own")]
     Twice(String),
     #[error(
@@ -163,6 +170,9 @@ fn tool(one: &Value, at: usize) -> Result<Tool, ToolsError> {
     let letters = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'_' || letter == b'-';
     if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(letters) {
         return Err(ToolsError::Name(shortened(name)));
+    }
+    if CHOICES.contains(&name) {
+        return Err(ToolsError::Reserved(name.into()));
     }
     let arguments = match function.get("parameters") {
         None | Some(Value::Null) => Some(closed(Map::new())),

@@ -1,9 +1,11 @@
 //! Answers that fit something, and how probable their tokens were, as programs ask for them.
 
 use ganglion::bus::{Error, Frame};
+use ganglion::engine::Likelihood;
 use zbus::Variant;
 
 use super::{ask, fields};
+use crate::support::daemon::until;
 use crate::support::served::Served;
 use crate::support::stream::Reader;
 
@@ -55,6 +57,37 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
     // All but the token that ends it, where one does.
     assert!(told > 0 && tokens.is_some_and(|all| all == told || all == told + 1));
 
+    // Without a pipe they are in the result, and the same.
+    let options = |how| {
+        let mut options = fields([("logprobs", 1u32.into()), ("max_tokens", 9u32.into())]);
+        options.extend([("seed", 5u64.into()), ("temperature", 1.into()), how]);
+        options
+    };
+    let message = [("user", fields([("content", "hello".into())]))];
+    let submitted = options(("signals", false.into()));
+    let submitted = client.manager.submit(&message, submitted).await.unwrap();
+    let (streamed, _) = ask(&client, "hello", options(("stream", "signals".into())))
+        .await
+        .unwrap();
+    let mut told = Vec::new();
+    for path in [submitted, streamed] {
+        let request = client.request(path).await;
+        until(async || request.state().await.unwrap() == "finished").await;
+        let (text, ..) = request.read(0).await.unwrap();
+        let result = request.result().await.unwrap();
+        let logprobs = String::try_from(result["logprobs"].try_clone().unwrap()).unwrap();
+        let each: Vec<Likelihood> = serde_json::from_str(&logprobs).expect("an array");
+        assert!(each.iter().all(|one| one.best.len() == 1));
+        // The text of a part of a character is not that of the whole.
+        let said: String = each.iter().map(|one| one.text.as_str()).collect();
+        assert!(
+            said.contains('\u{fffd}') || said == text,
+            "{said:?} {text:?}"
+        );
+        told.push(logprobs);
+    }
+    assert_eq!(told[0], told[1]);
+
     let regex = || ("regex", "a+".into());
     for (options, named) in [
         (fields([regex(), ("stop", "b".into())]), ["regex", "stop"]),
@@ -73,5 +106,41 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
             panic!("{refused:?}");
         };
         assert!(named.iter().all(|word| why.contains(word)), "{why}");
+    }
+}
+
+/// Whoever parses an answer need not know all the reasons why one ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_to_fit_and_was_cut_off_is_marked() {
+    let mut served = Served::new();
+    let client = served.start("kv.context = 200\n").await;
+    let session = client.manager.open_session(fields([])).await.unwrap();
+    let session = client.session(session).await;
+    let short = || ("max_tokens", 4u32.into());
+    let long = vec!["a long answer", "another of them"];
+    for (options, cut) in [
+        (fields([short(), ("choice", long.into())]), true),
+        (fields([("choice", vec!["no", "yes"].into())]), false),
+        (fields([short()]), false),
+    ] {
+        let mut same = fields([]);
+        for (name, value) in &options {
+            same.insert(name, value.try_clone().unwrap());
+        }
+        let (_, info) = client.manager.complete("hello", same).await.unwrap();
+        let incomplete = info.get("incomplete").map(|told| bool::try_from(&**told));
+        assert_eq!(incomplete, cut.then_some(Ok(true)), "{info:?}");
+
+        let (_, stream) = session.send("hello", options).await.unwrap();
+        let mut reader = Reader::new(stream);
+        loop {
+            if let Some(Frame::Done { incomplete, .. }) = reader.next().await {
+                assert_eq!(incomplete, cut);
+                break;
+            }
+        }
+        until(async || !session.busy().await.unwrap()).await;
+        let (_, said) = session.messages().await.unwrap().pop().unwrap();
+        assert_eq!(said.contains_key("partial"), cut, "{said:?}");
     }
 }

@@ -194,6 +194,13 @@ async fn a_session_has_tools_of_its_own_and_tells_all_that_was_said() {
         .unwrap();
     session.rewind(1).await.unwrap();
     assert_eq!(session.messages().await.unwrap().len(), 2);
+
+    // They do not vanish because a turn is to end somewhere.
+    let stopped = session.send("hello", fields([("stop", "x".into())])).await;
+    assert!(
+        matches!(&stopped, Err(Error::InvalidOption(why)) if why.contains("\"stop\"") && why.contains("session")),
+        "{stopped:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -214,6 +221,10 @@ async fn what_cannot_be_offered_is_refused_with_what_helps() {
         (vec![("tools", "[]".into())], ["tools", "function"]),
         (vec![("tools", other.into())], ["\"a b\"", "letters"]),
         (vec![("tools", array.into())], ["\"go\"", "object"]),
+        (
+            vec![("tools", named("required").into())],
+            ["\"required\"", "tool_choice"],
+        ),
         (vec![("tools", deep.into())], ["\"go\"", "not"]),
         (
             vec![("tools", long.into())],
@@ -315,4 +326,6 @@ async fn a_python_program_moves_a_robot() {
         "{said}"
     );
     assert!(said.contains("the robot is at "), "{said}");
+    // The last answer was read, too.
+    assert!(!said.trim_end().ends_with("tool_calls"), "{said}");
 }

@@ -91,7 +91,7 @@ async def main():
     options = {"parallel_tool_calls": Variant("b", False), "max_tokens": Variant("u", 120)}
     must = options | {"tool_choice": Variant("s", "required")}
     _, fd = await session.call_send(question, must)
-    for _ in range(ROUNDS):
+    for left in reversed(range(ROUNDS)):
         last = await answer(fd)
         if last["finish_reason"] != "tool_calls":
             break
@@ -103,7 +103,11 @@ async def main():
             print(f"{name} {arguments}: {result}")
             fields = {"content": Variant("s", result), "tool_call_id": Variant("s", call["id"])}
             said.append(["tool", fields])
-        _, fd = await session.call_reply(said, options)
+        # What came of the last round it is told as well, and only talks about it.
+        choice = {} if left else {"tool_choice": Variant("s", "none")}
+        _, fd = await session.call_reply(said, options | choice)
+    else:
+        last = await answer(fd)
     print()
     print(f"the robot is at {robot.x}, {robot.y} and looks {robot.heading}: {last['finish_reason']}")
 

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", conflicts_with = "call")]
     logprobs: Option<u32>,
     /// Print one JSON object at the end: text, finish_reason, seed, usage, reasoning, tool_calls and logprobs where there are
-    /// any, and error and message if it failed
+    /// any, incomplete if what was to fit was cut off, and error and message if it failed
     #[arg(long)]
     json: bool,
     /// Print the stream's frames as they come, one JSON object a line
