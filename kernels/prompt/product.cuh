@@ -49,6 +49,29 @@ __device__ __forceinline__ void tile_of(const PromptArgs &a, u32 index, u32 &mat
 
 __device__ __forceinline__ const Tiles &matrix_of(const PromptArgs &a, u32 matrix) { return matrix == 0 ? a.weight0 : matrix == 1 ? a.weight1 : a.weight2; }
 
+// Integers of a block times its scale of six bits, where T holds that exactly (q scale < 2^11): what is left is one factor for all
+// blocks of a unit, of rows of weights g and g + 8.
+template <int F, typename T> struct Folded { static constexpr bool able = false; };
+template <int F> struct Folded<F, half> { static constexpr bool able = Layout<F>::kind == BYTE_PAIRS; };
+
+struct FoldedScales {
+    // (block, row): the scale, twice, and minus 1024 of it, which is what integers are more in a half.
+    half2 by[2][2], less[2][2];
+
+    template <int F> __device__ __forceinline__ void read(const u8 *unit, u32 g) {
+        uint2 two = *reinterpret_cast<const uint2 *>(unit + (Layout<F>::quants + Layout<F>::high + g * 8));
+        const half2 more = __half2half2(__int2half_rn(1024)), factor = __half2half2(__int2half_rn(-1024));
+#pragma unroll
+        for (u32 b = 0; b < 2; ++b)
+#pragma unroll
+            for (u32 r = 0; r < 2; ++r) {
+                u32 biased = __byte_perm(r ? two.y : two.x, 0x64646464u, b ? 0x4242 : 0x4040);
+                by[b][r] = __hsub2(*reinterpret_cast<half2 *>(&biased), more);
+                less[b][r] = __hmul2(by[b][r], factor);
+            }
+    }
+};
+
 // The weights that a lane multiplies next: of one step of plain values, of two of nibbles and bytes.
 template <int F, typename T> struct Staged {
     u32 quants[4], high;
@@ -62,6 +85,18 @@ template <int F, typename T> struct Staged {
         } else if constexpr (Layout<F>::quants != 4096) {
             uint4 four = reinterpret_cast<const uint4 *>(unit)[(Layout<F>::quants == 1024 ? step / 2 : step) * 32 + lane];
             quants[0] = four.x, quants[1] = four.y, quants[2] = four.z, quants[3] = four.w;
+        }
+    }
+
+    // The four pairs of step `s` of those that were loaded, times the scales of their block b.
+    __device__ __forceinline__ void folded(u32 s, u32 b, const FoldedScales &scales, u32 (&a)[4]) const {
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            u32 pair = (quants[s] >> (4 * i)) & 0x000f000fu;
+            if constexpr (Layout<F>::high == 128) pair |= ((high >> (4 * s + i)) & 0x00010001u) << 4;
+            pair |= 0x64006400u;
+            half2 value = __hfma2(*reinterpret_cast<half2 *>(&pair), scales.by[b][i % 2], scales.less[b][i % 2]);
+            a[i] = *reinterpret_cast<u32 *>(&value);
         }
     }
 
@@ -241,6 +276,52 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
         next = slot, slot = slot + 1 == S::STAGES ? 0 : slot + 1;
         const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
         u32 inputs = (u32)(stage - staged) + at_inputs;
+        if constexpr (Folded<F, T>::able) {
+            u32 f[4][N][4];
+            float scale[N][4], minimum[2][N][4];
+#pragma unroll
+            for (u32 n = 0; n < N; ++n) {
+                const u8 *from = unit + n * G::unit;
+                FoldedScales scales;
+                scales.template read<F>(from, g);
+#pragma unroll
+                for (u32 b = 0; b < 2; ++b) {
+                    Staged<F, T> w;
+                    w.load(from, lane, 2 * b);
+#pragma unroll
+                    for (u32 s = 0; s < 2; ++s) w.folded(s, b, scales, f[2 * b + s][n]);
+                }
+                RowScales<F, 2> rows;
+                rows.read(from, from + Layout<F>::unit, t);
+#pragma unroll
+                for (u32 i = 0; i < 4; ++i) rows.split(i, scale[n][i], minimum[0][n][i], minimum[1][n][i]);
+            }
+#pragma unroll
+            for (u32 m = 0; m < M; ++m) {
+                u32 x[4][4];
+#pragma unroll
+                for (u32 s = 0; s < 4; ++s) matrices(x[s], inputs + m * 2048 + ((2 * s + lane / 16) ^ lane % 8) * 16);
+                const float2 *of = reinterpret_cast<const float2 *>(stage + G::inputs + G::weights) + along_tokens * 16 * M + m * 16 + g;
+                float2 total[2] = {of[0], of[8]};
+#pragma unroll
+                for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        float block[4] = {};
+#pragma unroll
+                        for (u32 s = 0; s < 4; ++s) Mma<T>::run(block, x[s], f[s][n][h], f[s][n][h + 2]);
+#pragma unroll
+                        for (int i = 0; i < 4; ++i) {
+                            float &sum = sums[m][n][h][i];
+                            u32 row = h + 2 * (i % 2);
+                            sum = fmaf(scale[n][row], block[i], sum);
+                            sum = fmaf(minimum[0][n][row], total[i / 2].x, sum);
+                            sum = fmaf(minimum[1][n][row], total[i / 2].y, sum);
+                        }
+                    }
+            }
+            continue;
+        }
         // A block of one scale is two steps or one; two share what is loaded.
         constexpr u32 STEPS = Layout<F>::scaled ? 2 : 1, PARTS = Layout<F>::block == 16 ? 2 : 1;
 #pragma unroll(Layout<F>::scaled ? 1 : 4)

@@ -27,11 +27,11 @@ __device__ __forceinline__ void matrices_turned(u32 (&to)[4], u32 from) {
 // d += a b of eight columns of a.
 template <typename T> __device__ __forceinline__ void multiply_eight(float (&d)[4], u32 a0, u32 a1, u32 b);
 template <> __device__ __forceinline__ void multiply_eight<half>(float (&d)[4], u32 a0, u32 a1, u32 b) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(b));
 }
 template <> __device__ __forceinline__ void multiply_eight<__nv_bfloat16>(float (&d)[4], u32 a0, u32 a1, u32 b) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(b));
 }
 
@@ -54,6 +54,7 @@ extern __shared__ __align__(16) u8 memory[];
 template <typename T, typename C, int D> __device__ __forceinline__ void attend(const AttendArgs &a) {
     typedef Memory<C, D> At;
     Stopwatch stopwatch(a.stamp, LATER);
+    touch(a);
     __shared__ float2 best[WARPS][GROUP];
     const Cache &c = a.cache;
     u32 row = blockIdx.z, group = c.heads / c.kv_heads, subgroups = (group + At::HEADS - 1) / At::HEADS;

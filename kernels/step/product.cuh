@@ -101,16 +101,31 @@ template <int F, typename T, u32 R> struct Rows {
     }
 };
 
+// What a lane multiplies a unit by: its part of the rows' 64 columns, and what each block begins with.
+template <int F, typename T, u32 R> struct Columns {
+    static constexpr u32 BLOCKS = Layout<F>::scaled ? 64 / Rows<F, T, R>::BLOCK : 1, EACH = Rows<F, T, R>::EACH;
+    // Whether they are read while the weights are still on their way. Blocks have their registers for other things.
+    static constexpr bool early = R == 1 && !Layout<F>::scaled;
+    uint4 two_steps[2];
+    typename Rows<F, T, R>::Sums excess[BLOCKS];
+
+    __device__ __forceinline__ void read(const uint4 *row, const typename Rows<F, T, R>::Sums *of) {
+        two_steps[0] = row[0], two_steps[1] = row[4];
+        if constexpr (Layout<F>::scaled)
+#pragma unroll
+            for (u32 b = 0; b < BLOCKS; ++b) excess[b] = of[b * EACH];
+    }
+};
+
 // Adds a unit's products with the rows to the sums of the weight rows g and g + 8: of mma's columns 2 t and 2 t + 1, which
 // are the same where there is one row.
-template <int F, typename T, u32 R>
-__device__ __forceinline__ void multiply(const Unit<F> &w, const typename Rows<F, T, R>::Sums *excess, const uint4 *row, float (&sums)[4]) {
-    constexpr u32 STEPS = Layout<F>::block == 16 ? 1 : 2, EACH = Rows<F, T, R>::EACH;
+template <int F, typename T, u32 R> __device__ __forceinline__ void multiply(const Unit<F> &w, const Columns<F, T, R> &x, float (&sums)[4]) {
+    constexpr u32 STEPS = Layout<F>::block == 16 ? 1 : 2;
     float4 first;
     float block[4];
 #pragma unroll
     for (u32 s = 0; s < 4; ++s) {
-        uint4 two = row[s / 2 * 4];
+        const uint4 &two = x.two_steps[s / 2];
         u32 b0 = s % 2 ? two.z : two.x, b1 = s % 2 ? two.w : two.y;
         u32 a[4], rest[4];
         w.template step<T>(s, a, rest);
@@ -120,7 +135,7 @@ __device__ __forceinline__ void multiply(const Unit<F> &w, const typename Rows<F
             continue;
         }
         if (s % STEPS == 0) {
-            first = Rows<F, T, R>::begin(excess[s / STEPS * EACH]);
+            first = Rows<F, T, R>::begin(x.excess[s / STEPS]);
             block[0] = first.x, block[1] = first.y, block[2] = first.z, block[3] = first.w;
         }
         Mma<T>::run(block, a, b0, b1);
@@ -177,14 +192,25 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Row
         const auto *e = excess;
 #pragma unroll 1
         for (u32 k = 0; k < mine; k += N) {
+            Columns<F, T, R> by, by_next;
+            auto read_by = [&]() { by.read(x, e); };
+            auto read_next = [&]() { by_next.read(x + WARPS * 8, e + WARPS * UNIT_EXCESS); };
+            if (by.early) {
+                read_by();
+                if (N == 2) read_next();
+            }
             asm volatile("cp.async.wait_group %0;" ::"n"(D - 2) : "memory");
             __syncwarp();
             Unit<F> first(ring + from, lane), second(ring + from + (N - 1) * BYTES, lane);
             from = from == RING - N * BYTES ? 0 : from + N * BYTES;
             // Into the place of what came before, which all lanes have read.
             fetch();
-            multiply<F, T, R>(first, e, x, sums);
-            if (N == 2 && k + 1 < mine) multiply<F, T, R>(second, e + WARPS * UNIT_EXCESS, x + WARPS * 8, sums);
+            if (!by.early) read_by();
+            multiply<F, T, R>(first, by, sums);
+            if (N == 2 && k + 1 < mine) {
+                if (!by.early) read_next();
+                multiply<F, T, R>(second, by_next, sums);
+            }
             x += N * WARPS * 8, e += N * WARPS * UNIT_EXCESS;
         }
         float *parts = rows.parts + (R == 1 ? i % 2 * (WARPS * R * 16) : team.index * Rows<F, T, R>::PARTS);
@@ -306,21 +332,27 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
         constexpr u32 SLICE = 8 * 32, CHUNK = WARPS * SLICE, MINE = (WARPS + TEAMS - 1) / TEAMS;
         const u32 lane = threadIdx.x % 32, warps = blockDim.x / 32 / rows.rows, row = threadIdx.x / 32 / warps, first = threadIdx.x / 32 % warps;
         const u32 end = row < rows.rows ? WARPS : 0;
+        // Where slice `of` of the columns from `chunk` on begins for this lane; where there is none, where nothing is.
+        auto place = [&](u32 of, u32 chunk) { return of < end ? chunk + of * SLICE + 8 * lane : a.hidden; };
         stopwatch.our_turn();
         const float *x = at<const float>(a.x) + (u64)a.hidden * (end ? row : 0);
-        float kept[MINE][8], sums[MINE] = {};
+        // All that a row of 2,816 columns has is asked for at once.
+        float kept[MINE][8], further[8], sums[MINE] = {};
 #pragma unroll
-        for (u32 i = 0; i < MINE; ++i) read(x, first + i * warps < end ? (first + i * warps) * SLICE + 8 * lane : a.hidden, kept[i]);
+        for (u32 i = 0; i < MINE; ++i) read(x, place(first + i * warps, 0), kept[i]);
+        read(x, place(first, CHUNK), further);
 #pragma unroll
         for (u32 i = 0; i < MINE; ++i) square(kept[i], sums[i]);
+        square(further, sums[0]);
 #pragma unroll 1
-        for (u32 chunk = CHUNK; chunk < a.hidden; chunk += CHUNK) {
-            float eight[MINE][8];
+        for (u32 chunk = CHUNK; chunk < a.hidden; chunk += CHUNK)
 #pragma unroll
-            for (u32 i = 0; i < MINE; ++i) read(x, first + i * warps < end ? chunk + (first + i * warps) * SLICE + 8 * lane : a.hidden, eight[i]);
-#pragma unroll
-            for (u32 i = 0; i < MINE; ++i) square(eight[i], sums[i]);
-        }
+            for (u32 i = 0; i < MINE; ++i) {
+                if ((i == 0 && chunk == CHUNK) || place(first + i * warps, chunk) >= a.hidden) continue;
+                float eight[8];
+                read(x, place(first + i * warps, chunk), eight);
+                square(eight, sums[i]);
+            }
 #pragma unroll
         for (u32 i = 0; i < MINE; ++i) {
             sums[i] = warp_sum(sums[i]);
@@ -330,9 +362,9 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
         for (u32 of = first + MINE * warps; of < end; of += warps) {
             float sum = 0.0f;
 #pragma unroll 1
-            for (u32 from = of * SLICE + 8 * lane; from - 8 * lane < a.hidden; from += CHUNK) {
+            for (u32 chunk = 0; chunk + of * SLICE < a.hidden; chunk += CHUNK) {
                 float eight[8];
-                read(x, from, eight);
+                read(x, place(of, chunk), eight);
                 square(eight, sum);
             }
             sum = warp_sum(sum);
@@ -344,25 +376,23 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
 #pragma unroll
         for (u32 warp = 0; warp < WARPS; ++warp) sum += rows.parts[row * WARPS + warp];
         float scale = 1.0f / sqrtf(sum / (float)a.hidden + a.epsilon);
-#pragma unroll
-        for (u32 i = 0; i < MINE; ++i) {
-            u32 column = (first + i * warps) * SLICE;
-            if (first + i * warps >= end || column >= a.stride) break;
+        auto put_scaled = [&](u32 of, u32 chunk, float(&eight)[8]) {
             float by[8];
-            read(weight, column + 8 * lane, by);
-            put(row, column + 8 * lane, scale, kept[i], by);
-        }
+            read(weight, place(of, chunk), by);
+            put(row, place(of, chunk), scale, eight, by);
+        };
+#pragma unroll
+        for (u32 i = 0; i < MINE; ++i)
+            if (first + i * warps < end && (first + i * warps) * SLICE < a.stride) put_scaled(first + i * warps, 0, kept[i]);
+        if (first < end && CHUNK + first * SLICE < a.stride) put_scaled(first, CHUNK, further);
 #pragma unroll 1
-        for (u32 of = first; of < end; of += warps) {
-            u32 done = of < first + MINE * warps ? CHUNK : 0;
+        for (u32 of = first; of < end; of += warps)
 #pragma unroll 1
-            for (u32 column = of * SLICE + done; column < a.stride; column += CHUNK) {
-                float eight[8], by[8];
-                read(x, column + 8 * lane, eight);
-                read(weight, column + 8 * lane, by);
-                put(row, column + 8 * lane, scale, eight, by);
+            for (u32 chunk = of >= first + MINE * warps ? 0 : of == first ? 2 * CHUNK : CHUNK; chunk + of * SLICE < a.stride; chunk += CHUNK) {
+                float eight[8];
+                read(x, place(of, chunk), eight);
+                put_scaled(of, chunk, eight);
             }
-        }
     };
     auto prepare = [&]() {
         if (a.input) {
