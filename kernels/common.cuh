@@ -51,14 +51,6 @@ struct Stopwatch {
     }
 };
 
-// Has a multiprocessor fetch all parameters of a kernel, by pieces of 64 bytes, before it is this kernel's turn: each piece that is met
-// for the first time later would hold its warp up.
-template <typename A> __device__ __forceinline__ void touch(const A &arguments) {
-    const u32 *words = reinterpret_cast<const u32 *>(&arguments);
-#pragma unroll
-    for (u32 i = 0; i < sizeof(A) / 4; i += 16) asm volatile("" ::"r"(words[i]));
-}
-
 #define LOG2_E 1.4426950408889634f
 
 __device__ __forceinline__ float power_of_two(float x) {

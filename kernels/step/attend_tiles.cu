@@ -54,7 +54,6 @@ extern __shared__ __align__(16) u8 memory[];
 template <typename T, typename C, int D> __device__ __forceinline__ void attend(const AttendArgs &a) {
     typedef Memory<C, D> At;
     Stopwatch stopwatch(a.stamp, LATER);
-    touch(a);
     __shared__ float2 best[WARPS][GROUP];
     const Cache &c = a.cache;
     u32 row = blockIdx.z, group = c.heads / c.kv_heads, subgroups = (group + At::HEADS - 1) / At::HEADS;
