@@ -30,7 +30,7 @@ pub(super) struct Piece {
 impl Output {
     /// `false` if there is no room for it: from then on nothing more may be added.
     pub(super) fn push(&self, text: &str) -> bool {
-        let mut kept = self.0.lock();
+        let mut kept = self.text.lock();
         let room = kept.len() + text.len() <= KEPT;
         if room {
             kept.push_str(text);
@@ -40,7 +40,7 @@ impl Output {
 
     /// The text from `offset`, in bytes, on; `ended` says that no more will be added.
     pub(super) fn read(&self, offset: u64, ended: bool) -> Result<Piece, Error> {
-        let kept = self.0.lock();
+        let kept = self.text.lock();
         let rest = usize::try_from(offset).ok().and_then(|at| kept.get(at..));
         let Some(rest) = rest else {
             return Err(Error::InvalidOption(format!(
