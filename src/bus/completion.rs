@@ -55,8 +55,7 @@ pub(super) async fn complete(
 
 /// What became of the time.
 fn late(shared: &Shared, limit: Duration, text: &str) -> Error {
-    let status = shared.engine.status();
-    let status = status.borrow();
+    let status = shared.engine.status().borrow();
     let seconds = limit.as_secs_f32();
     Error::Timeout(if status.state == State::Loading {
         format!(

@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio::sync::watch::Ref;
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
@@ -59,8 +58,8 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    fn status<T>(&self, read: impl FnOnce(Ref<'_, Status>) -> T) -> T {
-        read(self.shared.engine.status().borrow())
+    fn status<T>(&self, read: impl FnOnce(&Status) -> T) -> T {
+        read(&self.shared.engine.status().borrow())
     }
 }
 

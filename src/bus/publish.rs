@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use zbus::names::InterfaceName;
 use zbus::object_server::SignalEmitter;
@@ -11,7 +10,7 @@ use zbus::{Connection, Variant, fdo};
 
 use super::statistics::held_of_own;
 use super::{PATH, info};
-use crate::engine::Status;
+use crate::engine::{Status, StatusReceiver};
 
 /// The most of the daemon's messages that the bus may hold for others while changes are told: subscribers that do not
 /// read would fill it.
@@ -31,12 +30,12 @@ const DIAGNOSTICS: InterfaceName<'static> =
 type Changed = HashMap<&'static str, Variant<'static>>;
 
 /// Emits `PropertiesChanged` for each change of `status`, until the connection is lost.
-pub(super) async fn run(connection: Connection, mut status: watch::Receiver<Status>) {
+pub(super) async fn run(connection: Connection, mut status: StatusReceiver) {
     let emitter = SignalEmitter::from_parts(
         connection.clone(),
         zbus::ObjectPath::from_static_str_unchecked(PATH),
     );
-    let mut told = status.borrow_and_update().clone();
+    let mut told = status.borrow_and_update();
     let mut next = Instant::now();
     let (mut look, mut full) = (next, false);
     while status.changed().await.is_ok() {
@@ -51,7 +50,7 @@ pub(super) async fn run(connection: Connection, mut status: watch::Receiver<Stat
             sleep(LOOK).await;
             continue;
         }
-        let now = status.borrow_and_update().clone();
+        let now = status.borrow_and_update();
         let changes = [
             (MANAGER, manager(&told, &now)),
             (DIAGNOSTICS, diagnostics(&told, &now)),

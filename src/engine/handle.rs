@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::control::Control;
 use super::inbox::Inbox;
@@ -11,7 +11,8 @@ use super::queue::Queue;
 use super::request::check_calls;
 use super::session::{Said, SessionId, SessionStatus};
 use super::shared::Shared;
-use super::status::{State, Status};
+use super::status::State;
+use super::status_watch::StatusReceiver;
 use super::waits::Waits;
 use super::{
     Client, FinishReason, Limits, Message, Priority, Progress, Refusal, RequestError, Role, Usage,
@@ -208,7 +209,7 @@ impl Handle {
     /// What the engine does at this moment.
     #[must_use]
     pub fn live(&self) -> Snapshot {
-        self.shared.live.lock().clone()
+        self.shared.live.read()
     }
 
     /// The same for somebody who looks at how long operations take: steps of the next few seconds are timed for it, one a
@@ -261,7 +262,9 @@ impl Handle {
     /// The messages of a session, oldest first; `None` once it is closed.
     #[must_use]
     pub fn history(&self, session: SessionId) -> Option<Vec<Said>> {
-        self.shared.sessions().history(session)
+        // A long one is copied while nobody waits for the sessions.
+        let history = self.shared.sessions().history(session)?;
+        Some(history.said())
     }
 
     /// Ends a request: at once if it still waits, else at its next token.
@@ -275,7 +278,7 @@ impl Handle {
 
     /// What the engine tells about itself, and every change of it.
     #[must_use]
-    pub fn status(&self) -> watch::Receiver<Status> {
+    pub fn status(&self) -> StatusReceiver {
         self.shared.status()
     }
 

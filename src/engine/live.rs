@@ -1,6 +1,10 @@
-//! What the engine does at this moment: written after every step, read by whoever looks, waited for by nobody.
+//! What the engine does at this moment: told after every step, read by whoever looks.
+//!
+//! The engine thread never waits for who looks: it sends its news, and whoever holds the snapshot next adds them to it, which
+//! is the engine thread itself unless somebody looks at that moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -64,11 +68,36 @@ const WATCHED: Duration = Duration::from_secs(5);
 /// Between two that are.
 const APART: Duration = Duration::from_secs(1);
 
-/// Where it is shown, and who looks. Whoever looks holds the snapshot for a moment; the engine thread never waits for that:
-/// it has `Figures`.
+/// What the engine thread has to tell.
+#[derive(Debug)]
+pub(super) enum News {
+    Work(Work),
+    Graph(Box<GraphStatus>),
+    Step(Sample),
+    /// So many tokens have come, of which nothing else is known.
+    Tokens(u64),
+    /// A step has been timed: what it spent its time on.
+    Timed(Vec<KindTime>),
+    /// Another model runs from now on: its operations have not been timed yet.
+    Begun,
+}
+
+/// What a step has come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) tokens: u64,
+    pub(super) counters: Counters,
+    pub(super) prompts: Counts,
+    /// What it took, how long the device had nothing to do, and how long the engine thread worked; unknown after something
+    /// else than a step.
+    pub(super) times: Option<[Duration; 3]>,
+}
+
+/// What is shown, and who looks.
 #[derive(Debug)]
 pub(super) struct Live {
-    snapshot: Mutex<Snapshot>,
+    news: Sender<News>,
+    shown: Mutex<Shown>,
     /// Times are counted from here.
     made: Instant,
     /// When somebody last looked at how long operations take, and when that was last told; never, at 0.
@@ -76,10 +105,20 @@ pub(super) struct Live {
     timed: AtomicU64,
 }
 
+/// The snapshot, and the news that are not in it yet.
+#[derive(Debug)]
+struct Shown {
+    snapshot: Snapshot,
+    news: Receiver<News>,
+}
+
 impl Default for Live {
     fn default() -> Self {
+        let (sender, news) = channel();
+        let snapshot = Snapshot::default();
         Self {
-            snapshot: Mutex::default(),
+            news: sender,
+            shown: Mutex::new(Shown { snapshot, news }),
             made: Instant::now(),
             looked: AtomicU64::new(0),
             timed: AtomicU64::new(0),
@@ -88,17 +127,31 @@ impl Default for Live {
 }
 
 impl Live {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Snapshot> {
-        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whoever reads from now on sees it. Never waits.
+    pub(super) fn tell(&self, news: News) {
+        match news {
+            News::Timed(_) => self.timed.store(self.now(), Ordering::Relaxed),
+            News::Begun => self.timed.store(0, Ordering::Relaxed),
+            _ => {}
+        }
+        // The receiver lives as long as the sender.
+        let _ = self.news.send(news);
+        match self.shown.try_lock() {
+            Ok(mut shown) => shown.catch_up(),
+            Err(TryLockError::Poisoned(shown)) => shown.into_inner().catch_up(),
+            // Somebody looks: the news are there for whoever is next.
+            Err(TryLockError::WouldBlock) => {}
+        }
     }
 
-    /// `None` while somebody looks.
-    fn try_lock(&self) -> Option<MutexGuard<'_, Snapshot>> {
-        match self.snapshot.try_lock() {
-            Ok(snapshot) => Some(snapshot),
-            Err(TryLockError::Poisoned(snapshot)) => Some(snapshot.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    pub(super) fn read(&self) -> Snapshot {
+        let mut shown = self.lock();
+        shown.catch_up();
+        shown.snapshot.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Somebody looks at how long operations take.
@@ -116,12 +169,6 @@ impl Live {
             && passed(&self.timed).is_none_or(|ago| ago >= APART)
     }
 
-    /// Another model runs from now on: its operations have not been timed yet.
-    pub(super) fn begin(&self) {
-        self.timed.store(0, Ordering::Relaxed);
-        self.lock().kinds.clear();
-    }
-
     /// In microseconds; never 0.
     fn now(&self) -> u64 {
         u64::try_from(self.made.elapsed().as_micros())
@@ -130,70 +177,32 @@ impl Live {
     }
 }
 
-/// What a step has come to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    pub(super) tokens: u64,
-    pub(super) counters: Counters,
-    pub(super) prompts: Counts,
-    /// What it took, how long the device had nothing to do, and how long the engine thread worked; unknown after something
-    /// else than a step.
-    pub(super) times: Option<[Duration; 3]>,
+impl Shown {
+    fn catch_up(&mut self) {
+        let Self { snapshot, news } = self;
+        news.try_iter().for_each(|news| snapshot.add(news));
+    }
 }
 
-/// What the engine thread has to show. While somebody looks it keeps it, and shows it with the next.
-#[derive(Debug, Default)]
-pub(super) struct Figures {
-    work: Work,
-    samples: Vec<Sample>,
-    /// What a step that was timed spent its time on.
-    kinds: Option<Vec<KindTime>>,
-}
-
-impl Figures {
-    pub(super) fn work(&self) -> Work {
-        self.work
-    }
-
-    pub(super) fn set_work(&mut self, work: Work) {
-        self.work = work;
-    }
-
-    pub(super) fn add(&mut self, sample: Sample) {
-        self.samples.push(sample);
-    }
-
-    /// A step has been timed.
-    pub(super) fn timed(&mut self, kinds: Vec<KindTime>, live: &Live) {
-        live.timed.store(live.now(), Ordering::Relaxed);
-        self.kinds = Some(kinds);
-    }
-
-    /// Shows it, unless somebody looks at this moment.
-    pub(super) fn show(&mut self, live: &Live) {
-        if let Some(mut snapshot) = live.try_lock() {
-            self.write(&mut snapshot);
-        }
-    }
-
-    /// Shows it, whoever looks: there is nothing else to do.
-    pub(super) fn show_all(&mut self, live: &Live) {
-        self.write(&mut live.lock());
-    }
-
-    fn write(&mut self, snapshot: &mut Snapshot) {
-        snapshot.work = self.work;
-        for sample in self.samples.drain(..) {
-            snapshot.tokens += sample.tokens;
-            snapshot.graph.counters = sample.counters;
-            snapshot.graph.prompts = sample.prompts;
-            if let Some([step, gap, host]) = sample.times {
-                snapshot.timing.record(step, gap, host);
+impl Snapshot {
+    fn add(&mut self, news: News) {
+        match news {
+            News::Work(work) => self.work = work,
+            News::Graph(graph) => self.graph = *graph,
+            News::Tokens(tokens) => self.tokens += tokens,
+            News::Step(sample) => {
+                self.tokens += sample.tokens;
+                self.graph.counters = sample.counters;
+                self.graph.prompts = sample.prompts;
+                if let Some([step, gap, host]) = sample.times {
+                    self.timing.record(step, gap, host);
+                }
             }
-        }
-        if let Some(kinds) = self.kinds.take() {
-            snapshot.kinds = kinds;
-            snapshot.timed_steps += 1;
+            News::Timed(kinds) => {
+                self.kinds = kinds;
+                self.timed_steps += 1;
+            }
+            News::Begun => self.kinds.clear(),
         }
     }
 }
@@ -225,35 +234,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_looks_holds_up_no_step_and_misses_none() {
-        let (live, mut figures) = (Live::default(), Figures::default());
+    fn who_looks_holds_up_nothing_and_misses_nothing() {
+        let live = Live::default();
         let sample = Sample {
             tokens: 2,
             counters: Counters::default(),
             prompts: Counts::default(),
             times: Some([Duration::from_millis(1); 3]),
         };
+        let graph = GraphStatus {
+            state: "valid",
+            ..GraphStatus::default()
+        };
+        // Each of these would wait for ever.
         let looks = live.lock();
+        live.tell(News::Begun);
         for _ in 0..3 {
-            figures.add(sample);
-            figures.show(&live);
+            live.tell(News::Step(sample));
         }
-        assert_eq!(looks.tokens, 0, "it would have waited");
+        live.tell(News::Graph(Box::new(graph)));
+        live.tell(News::Work(Work {
+            rows: 4,
+            ..Work::default()
+        }));
+        assert_eq!(looks.snapshot.tokens, 0, "it changed under who looks");
         drop(looks);
-        figures.show(&live);
-        let seen = live.lock();
+        let seen = live.read();
         assert_eq!((seen.tokens, seen.timing.steps()), (6, 3));
+        assert_eq!((seen.graph.state, seen.work.rows), ("valid", 4));
     }
 
     #[test]
     fn steps_are_timed_while_somebody_looks_and_not_each() {
-        let (live, mut figures) = (Live::default(), Figures::default());
+        let live = Live::default();
         assert!(!live.is_due());
         live.look();
         assert!(live.is_due());
-        figures.timed(Vec::new(), &live);
+        live.tell(News::Timed(Vec::new()));
         assert!(!live.is_due());
-        live.begin();
+        live.tell(News::Begun);
         assert!(live.is_due());
     }
 }

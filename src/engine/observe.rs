@@ -1,8 +1,8 @@
-//! After each step: the figures for those who look, the events for the journal.
+//! After each step: the figures for those who look, the events for the journal. None of it waits for who looks.
 
 use std::time::{Duration, Instant};
 
-use super::live::{Figures, GraphStatus, Sample};
+use super::live::{GraphStatus, News, Sample};
 use super::runner::{RunError, Runner};
 use super::{Inbox, Work};
 use crate::graph::{Event, Renewal};
@@ -12,7 +12,8 @@ use crate::journal;
 #[derive(Debug)]
 pub(super) struct Observer<'a> {
     inbox: &'a Inbox,
-    figures: Figures,
+    /// Whom the engine answers, as it was shown last.
+    work: Work,
     /// When the last tokens came, if nothing but a step was between.
     last: Option<Instant>,
 }
@@ -21,7 +22,7 @@ impl<'a> Observer<'a> {
     pub(super) fn new(inbox: &'a Inbox) -> Self {
         Self {
             inbox,
-            figures: Figures::default(),
+            work: Work::default(),
             last: None,
         }
     }
@@ -41,7 +42,7 @@ impl<'a> Observer<'a> {
     pub(super) fn time(&mut self, runner: &mut Runner) -> Result<u32, RunError> {
         let (token, kinds) = runner.time_step()?;
         if let Some(kinds) = kinds {
-            self.figures.timed(kinds, self.inbox.live());
+            self.inbox.live().tell(News::Timed(kinds));
             self.last = None;
         }
         Ok(token)
@@ -49,16 +50,14 @@ impl<'a> Observer<'a> {
 
     /// Whom the engine answers, as it was shown last.
     pub(super) fn work(&self) -> Work {
-        self.figures.work()
+        self.work
     }
 
-    /// Shows whom the engine answers; at once where nobody is to be answered meanwhile.
-    pub(super) fn show(&mut self, work: Work, idle: bool) {
-        self.figures.set_work(work);
-        if idle {
-            self.figures.show_all(self.inbox.live());
-        } else {
-            self.figures.show(self.inbox.live());
+    /// Shows whom the engine answers.
+    pub(super) fn show(&mut self, work: Work) {
+        if work != self.work {
+            self.work = work;
+            self.inbox.live().tell(News::Work(work));
         }
     }
 
@@ -72,13 +71,12 @@ impl<'a> Observer<'a> {
             let host = took.checked_sub(times.waited).unwrap_or(Duration::ZERO);
             [took, times.idle, host]
         });
-        self.figures.add(Sample {
+        self.inbox.live().tell(News::Step(Sample {
             tokens: tokens as u64,
             counters: runner.graph().counters(),
             prompts: runner.prompt_graphs(),
             times,
-        });
-        self.figures.show(self.inbox.live());
+        }));
         graph(self.inbox, runner);
     }
 }
@@ -87,7 +85,7 @@ impl<'a> Observer<'a> {
 pub(super) fn publish(inbox: &Inbox, runner: &Runner) {
     let graph = GraphStatus::of(runner);
     let state = graph.state;
-    inbox.live().lock().graph = graph;
+    inbox.live().tell(News::Graph(Box::new(graph)));
     inbox.publish(|status| status.graph_state = state);
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::control::Control;
 use super::encoder::Encoder;
+use super::live::News;
 use super::loaded_model::{LoadedModel, Loading, Recipe, Settings, Transition};
 use super::observe;
 use super::replacement::{ReplaceError, Replaced, Replacement};
@@ -126,7 +127,7 @@ impl Replacement {
 /// From now on this is the model that answers.
 pub(super) fn put_in_force(inbox: &Inbox, model: LoadedModel) -> (Runner, Arc<Encoder>) {
     observe::publish(inbox, &model.runner);
-    inbox.live().begin();
+    inbox.live().tell(News::Begun);
     inbox.publish(|status| model.describe(status));
     let LoadedModel {
         runner,

@@ -34,6 +34,13 @@ pub struct Said {
     pub partial: bool,
 }
 
+/// A conversation as it was at some moment.
+pub(super) struct History {
+    messages: Arc<Vec<Message>>,
+    /// Where its partial answers are, oldest first.
+    partial: Vec<usize>,
+}
+
 /// A turn that has ended with an answer.
 #[derive(Debug)]
 pub(super) struct Answered {
@@ -55,7 +62,8 @@ pub(super) struct Session {
     pub(super) client: Client,
     /// What it is called, if it belongs to a user rather than to a connection.
     pub(super) named: Option<Named>,
-    messages: Vec<Message>,
+    /// Whoever reads them all does so without holding the sessions.
+    messages: Arc<Vec<Message>>,
     /// Of these, the ones that it began with.
     head: usize,
     /// Those up to the end of the last turn; what comes after them was appended.
@@ -182,18 +190,17 @@ impl Sessions {
         })
     }
 
-    pub(super) fn history(&self, id: SessionId) -> Option<Vec<Said>> {
+    pub(super) fn history(&self, id: SessionId) -> Option<History> {
         let session = self.open.get(&id)?;
-        let mut said: Vec<_> = session.messages.iter().cloned().map(Said::whole).collect();
         let ends = session.before.iter().skip(1).map(|before| before.messages);
         // Each turn ends with its answer.
         let ends = ends.chain([session.settled]);
-        for (before, end) in session.before.iter().zip(ends) {
-            if let Some(answer) = end.checked_sub(1).and_then(|last| said.get_mut(last)) {
-                answer.partial = before.partial;
-            }
-        }
-        Some(said)
+        let turns = session.before.iter().zip(ends);
+        let answers = turns.filter(|(before, _)| before.partial);
+        Some(History {
+            messages: session.messages.clone(),
+            partial: answers.filter_map(|(_, end)| end.checked_sub(1)).collect(),
+        })
     }
 
     /// The session is busy with this turn until `end_turn`.
@@ -203,7 +210,7 @@ impl Sessions {
         Ok(Past {
             client: session.client.clone(),
             talk: Talk {
-                messages: session.messages.clone(),
+                messages: session.messages.to_vec(),
                 turns: session.starts().collect(),
                 dropped: 0,
             },
@@ -257,12 +264,14 @@ impl Sessions {
     }
 }
 
-impl Said {
-    fn whole(message: Message) -> Self {
-        Self {
-            message,
-            partial: false,
-        }
+impl History {
+    /// All that was said, oldest first.
+    pub(super) fn said(&self) -> Vec<Said> {
+        let said = |(at, message): (usize, &Message)| Said {
+            message: message.clone(),
+            partial: self.partial.binary_search(&at).is_ok(),
+        };
+        self.messages.iter().enumerate().map(said).collect()
     }
 }
 
@@ -273,7 +282,7 @@ impl Session {
             named,
             head: messages.len(),
             settled: messages.len(),
-            messages,
+            messages: Arc::new(messages),
             last: None,
             turn: None,
             warms: false,
@@ -289,14 +298,13 @@ impl Session {
         for (n, turn) in past.turns.into_iter().enumerate() {
             session.resume(turn, n >= forgotten);
         }
-        session.messages.extend(past.appended);
+        session.append(past.appended);
         session
     }
 
     /// Goes on by a turn that was kept.
     fn resume(&mut self, turn: PastTurn, remembered: bool) {
-        let mut messages = std::mem::take(&mut self.messages);
-        self.messages.clone_from(&messages);
+        let mut messages = self.messages.to_vec();
         messages.extend(turn.messages);
         let asked = messages.len();
         let Context {
@@ -417,7 +425,7 @@ impl Session {
             self.before[at].last = None;
         }
         self.settled = messages.len();
-        self.messages = messages;
+        self.messages = Arc::new(messages);
         let answered = answer.tokens.as_ref().map_or(0, Vec::len);
         self.context_used =
             u32::try_from(encoded.prompt.tokens.len() + answered).unwrap_or(u32::MAX);
@@ -432,12 +440,12 @@ impl Session {
             let context = most;
             return Err(Refusal::ContextFull { tokens, context });
         }
-        Ok([&self.messages, said].concat())
+        Ok([self.messages.as_slice(), said].concat())
     }
 
     /// Adds messages after the last turn, without an answer.
     pub(super) fn append(&mut self, messages: Vec<Message>) {
-        self.messages.extend(messages);
+        Arc::make_mut(&mut self.messages).extend(messages);
     }
 
     /// Whether something would be taken back to have it end with so many turns.
@@ -448,11 +456,12 @@ impl Session {
     /// Back to what it was after so many turns, without what was appended since; tells how many tokens are left, if it had
     /// more turns.
     pub(super) fn rewind(&mut self, turns: u32) -> Option<usize> {
-        self.messages.truncate(self.settled);
+        let messages = Arc::make_mut(&mut self.messages);
+        messages.truncate(self.settled);
         let turns = self.before.len().min(turns as usize);
         let before = self.before.drain(turns..).next()?;
         self.settled = before.messages;
-        self.messages.truncate(before.messages);
+        messages.truncate(before.messages);
         self.context_used = before.context_used;
         self.last = before.last;
         Some(self.context_used as usize)

@@ -4,8 +4,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
-
 use super::encoder::{Encoder, Rules};
 use super::encoders::Encoders;
 use super::live::Live;
@@ -14,6 +12,7 @@ use super::progress::Progress;
 use super::requests::Requests;
 use super::session::Sessions;
 use super::status::{MemoryUse, State, Status};
+use super::status_watch::{StatusReceiver, StatusSender};
 use super::waits::TurnTimes;
 use super::{Limits, Refusal};
 use crate::kv_store;
@@ -38,7 +37,7 @@ pub(super) struct Shared {
     encoder: Mutex<Option<Arc<Encoder>>>,
     /// What that model was made from; a script has none.
     recipe: Mutex<Option<Recipe>>,
-    status: watch::Sender<Status>,
+    status: StatusSender,
     pub(super) live: Live,
     pub(super) turn_times: TurnTimes,
     pub(super) progress: Progress,
@@ -57,7 +56,7 @@ impl Shared {
             encoders: Encoders::default(),
             encoder: Mutex::default(),
             recipe: Mutex::default(),
-            status: watch::Sender::new(Status::default()),
+            status: StatusSender::default(),
             live: Live::default(),
             turn_times: TurnTimes::default(),
             progress: Progress::default(),
@@ -72,7 +71,7 @@ impl Shared {
     }
 
     /// What is told, and every change of it.
-    pub(super) fn status(&self) -> watch::Receiver<Status> {
+    pub(super) fn status(&self) -> StatusReceiver {
         self.status.subscribe()
     }
 
@@ -151,8 +150,9 @@ impl Shared {
         memory.weights + memory.kv + memory.activations
     }
 
-    /// Changes what is told. How many requests there are is counted each time.
-    pub(super) fn publish(&self, change: impl FnOnce(&mut Status)) {
+    /// Changes what is told, maybe more than once where others do at the same time. How many requests there are is counted
+    /// each time.
+    pub(super) fn publish(&self, mut change: impl FnMut(&mut Status)) {
         self.status.send_modify(|status| {
             change(status);
             status.queue_length = u32::try_from(self.requests.count()).unwrap_or(u32::MAX);

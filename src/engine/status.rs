@@ -54,7 +54,7 @@ pub struct MemoryUse {
     pub activations: u64,
 }
 
-/// Published through a watch channel; each change reaches the bus and systemd.
+/// Each change reaches the bus and systemd.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     pub state: State,

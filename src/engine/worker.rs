@@ -45,7 +45,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         };
         inbox.load_step();
         if let Some(detail) = detail {
-            inbox.publish(|status| status.detail = detail);
+            inbox.publish(|status| status.detail.clone_from(&detail));
         }
     };
     let model = LoadedModel::load(settings, tell).inspect_err(|error| refuse(inbox, error))?;

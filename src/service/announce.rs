@@ -2,20 +2,18 @@
 
 use std::time::Instant;
 
-use tokio::sync::watch;
-
 use super::notify;
-use crate::engine::{State, Status};
+use crate::engine::{State, Status, StatusReceiver};
 use crate::journal;
 
 /// Follows the engine as long as it lives.
-pub(super) async fn announce(mut engine: watch::Receiver<Status>) {
+pub(super) async fn announce(mut engine: StatusReceiver) {
     let begun = Instant::now();
     let mut ready = false;
     let mut computes = (String::new(), String::new());
     let mut shown = String::new();
     loop {
-        let status = engine.borrow_and_update().clone();
+        let status = engine.borrow_and_update();
         // A reload may take another, or find that the one it was asked for is not there.
         let now = (status.backend.clone(), status.device.clone());
         if status.state == State::Ready && computes != now {

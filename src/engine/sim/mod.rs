@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 pub use script::{Script, ScriptError};
 
 use super::encoder::Encoder;
+use super::live::News;
 use super::{
     Answer, Codec, Command, Control, EngineError, FinishReason, Inbox, ModelInfo, Phase, Refusal,
     RequestError, SessionId, Turn, Usage,
@@ -254,7 +255,7 @@ fn speak(
             usage.first_token_us = micros(started.elapsed());
         }
         usage.completion_tokens += 1;
-        turn.shared.live.lock().tokens += 1;
+        turn.shared.live.tell(News::Tokens(1));
         turn.shared.progress.advance();
         if !piece.is_empty() {
             turn.emit(piece.clone());

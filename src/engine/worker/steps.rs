@@ -69,7 +69,7 @@ impl Worker<'_> {
             of: Priority::ALL.map(of).map(count),
             pages: self.runner.pages().map(count),
         };
-        self.observer.show(work, all.is_empty());
+        self.observer.show(work);
     }
 
     fn entry(&self, id: u64) -> Option<&Entry> {
