@@ -4,8 +4,9 @@
 //! A caller that asks again and again is refused each time, but cannot push all else out of the journal.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::engine::{Client, Limit};
 use crate::journal;
@@ -44,7 +45,7 @@ impl Complaints {
             Limit::OfUser(_) => (Some(user), limit),
             Limit::OfAll(_) => (None, limit),
         };
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.0.lock();
         if let Some(last) = told.get_mut(&of)
             && now < last.at + PAUSE
         {

@@ -1,8 +1,9 @@
 //! The holds that last, each with the connection whose it is.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::authorize::Caller;
@@ -13,7 +14,7 @@ pub(super) struct Holds(Arc<Mutex<HashMap<Caller, oneshot::Sender<()>>>>);
 
 impl Holds {
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Caller, oneshot::Sender<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A connection has left.

@@ -1,7 +1,7 @@
 //! The text of a request that is read by calls: kept until the request's object goes, for callers that take neither
 //! descriptors nor signals.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
 
 use super::Error;
 
@@ -26,7 +26,7 @@ pub(super) struct Piece {
 impl Output {
     /// `false` if there is no room for it: from then on nothing more may be added.
     pub(super) fn push(&self, text: &str) -> bool {
-        let mut kept = self.lock();
+        let mut kept = self.0.lock();
         let room = kept.len() + text.len() <= KEPT;
         if room {
             kept.push_str(text);
@@ -36,7 +36,7 @@ impl Output {
 
     /// The text from `offset`, in bytes, on; `ended` says that no more will be added.
     pub(super) fn read(&self, offset: u64, ended: bool) -> Result<Piece, Error> {
-        let kept = self.lock();
+        let kept = self.0.lock();
         let rest = usize::try_from(offset).ok().and_then(|at| kept.get(at..));
         let Some(rest) = rest else {
             return Err(Error::InvalidOption(format!(
@@ -54,10 +54,6 @@ impl Output {
             next: offset + text.len() as u64,
             done: ended && text.len() == rest.len(),
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

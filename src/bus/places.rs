@@ -1,8 +1,9 @@
 //! Places for requests, from the call until the reader has everything: so many for all, so many for each user.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::engine::{Limits, Refusal};
@@ -34,7 +35,7 @@ pub(super) struct Place {
 impl Places {
     /// One for `user`.
     pub(super) fn take(&self, user: u32, limits: &Limits) -> Result<Place, Refusal> {
-        let mut taken = self.lock();
+        let mut taken = self.0.taken.lock();
         let theirs = taken.by_user.get(&user).copied().unwrap_or(0);
         let requests = limits.user.requests;
         if theirs >= requests {
@@ -58,21 +59,17 @@ impl Places {
             tokio::pin!(given_back);
             // From here on it is noticed.
             given_back.as_mut().enable();
-            if self.lock().all == 0 {
+            if self.0.taken.lock().all == 0 {
                 return;
             }
             given_back.await;
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.places.lock();
+        let mut taken = self.places.0.taken.lock();
         taken.all -= 1;
         if let Some(theirs) = taken.by_user.get_mut(&self.user) {
             *theirs -= 1;

@@ -2,9 +2,9 @@
 //! once.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use zbus::message::Header;
 
@@ -65,7 +65,7 @@ impl Registry {
 
     /// The running request that a call has made.
     pub(super) fn asked_by(&self, caller: &Caller, call: u32) -> Option<u64> {
-        let callers = self.lock();
+        let callers = self.by_caller.lock();
         let mut running = callers.get(caller)?.running.iter();
         running.find(|(_, of)| **of == call).map(|(id, _)| *id)
     }
@@ -94,7 +94,7 @@ impl Registry {
     /// Takes the finished requests that have been kept until `now`.
     pub(super) fn expire(&self, now: Instant) -> Vec<u64> {
         let mut expired = Vec::new();
-        self.lock().retain(|_, belongings| {
+        self.by_caller.lock().retain(|_, belongings| {
             let old = |(_, until): &&(u64, Instant)| *until <= now;
             let count = belongings.finished.iter().take_while(old).count();
             expired.extend(belongings.finished.drain(..count).map(|(id, _)| id));
@@ -105,23 +105,23 @@ impl Registry {
 
     /// Takes everything from a connection that has left.
     pub(super) fn take(&self, caller: &Caller) -> Option<Belongings> {
-        self.lock().remove(caller)
+        self.by_caller.lock().remove(caller)
     }
 
     /// Takes everything from everyone.
     pub(super) fn take_all(&self) -> impl Iterator<Item = (Caller, Belongings)> + use<> {
-        std::mem::take(&mut *self.lock()).into_iter()
+        std::mem::take(&mut *self.by_caller.lock()).into_iter()
     }
 
     /// A session is another connection's from now on.
     pub(super) fn lose_session(&self, session: SessionId) {
-        for belongings in self.lock().values_mut() {
+        for belongings in self.by_caller.lock().values_mut() {
             belongings.sessions.remove(&session);
         }
     }
 
     fn add(&self, caller: &Caller, change: impl FnOnce(&mut Belongings)) {
-        let mut callers = self.lock();
+        let mut callers = self.by_caller.lock();
         if !callers.contains_key(caller) {
             // Where nobody listens the connection to the bus has ended, and everyone has left.
             let _ = self.newcomers.send(caller.clone());
@@ -130,19 +130,12 @@ impl Registry {
     }
 
     fn change<T>(&self, caller: &Caller, change: impl FnOnce(&mut Belongings) -> T) -> Option<T> {
-        let mut callers = self.lock();
+        let mut callers = self.by_caller.lock();
         let belongings = callers.get_mut(caller)?;
         let result = change(belongings);
         if belongings.is_empty() {
             callers.remove(caller);
         }
         Some(result)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Caller, Belongings>> {
-        // Every change is complete before anything could panic.
-        self.by_caller
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }

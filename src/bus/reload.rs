@@ -1,7 +1,6 @@
 //! Calls of `Manager.Reload` on their way to whoever reads the configuration: the bus knows no file.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Error;
@@ -41,13 +40,13 @@ impl Default for Reloads {
 impl Reloads {
     /// The end that answers. A second one hears nothing.
     pub(super) fn take(&self) -> mpsc::Receiver<ReloadCall> {
-        let taken = self.taker().take();
+        let taken = self.taker.lock().take();
         taken.unwrap_or_else(|| mpsc::channel(1).1)
     }
 
     /// Waits its turn, and for its answer. `closed` says why there is nobody any more to give one.
     pub(super) async fn call(&self, closed: impl Fn() -> Error) -> Result<(), Error> {
-        if self.taker().is_some() {
+        if self.taker.lock().is_some() {
             let message = "nobody here reads a configuration";
             return Err(Error::NotSupported(message.to_owned()));
         }
@@ -61,9 +60,5 @@ impl Reloads {
                 mpsc::error::TrySendError::Closed(_) => closed(),
             })?;
         answer.await.unwrap_or_else(|_| Err(closed()))
-    }
-
-    fn taker(&self) -> std::sync::MutexGuard<'_, Option<mpsc::Receiver<ReloadCall>>> {
-        self.taker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

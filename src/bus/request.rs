@@ -5,8 +5,9 @@
 // zbus hands headers over by value.
 #![allow(clippy::needless_pass_by_value)]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, OwnedObjectPath, Str, interface};
@@ -69,15 +70,11 @@ impl Running {
     }
 
     pub(super) fn end(&self, ending: Ended) {
-        *self.lock() = Some(ending);
+        *self.ending.lock() = Some(ending);
     }
 
     pub(super) fn ending(&self) -> Option<Ended> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Ended>> {
-        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ending.lock().clone()
     }
 }
 

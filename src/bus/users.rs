@@ -1,8 +1,9 @@
 //! Which user is behind a connection: the bus knows, and is asked once for as long as the connection lasts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use zbus::Connection;
 
@@ -17,7 +18,7 @@ impl Users {
     /// The user id of a connection.
     pub(super) async fn of(&self, connection: &Connection, caller: &Caller) -> Result<u32, Error> {
         // Its place is made before the bus is asked: it can only leave, and be forgotten, after that.
-        let place = self.lock().entry(caller.clone()).or_default().clone();
+        let place = self.0.lock().entry(caller.clone()).or_default().clone();
         let user = place.get_or_try_init(|| ask(connection, caller)).await;
         user.copied().map_err(|error| {
             self.forget(caller);
@@ -27,11 +28,7 @@ impl Users {
 
     /// It has left.
     pub(super) fn forget(&self, caller: &Caller) {
-        self.lock().remove(caller);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Caller, Arc<OnceCell<u32>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(caller);
     }
 }
 

@@ -3,13 +3,17 @@
 //! The journal's socket fills up while nobody reads it, and a send then waits. So nothing is sent where it happens: it
 //! is put into the queue, and what no longer fits is dropped and counted. How much that was is told with the next
 //! event that gets through.
+//!
+//! The crate tracing-appender is not used: it writes bytes to a file, drops without telling how many by a later event, and
+//! knows neither callers of whom too much is left out nor an event that must not be dropped.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
@@ -96,7 +100,7 @@ impl EventQueue {
 
     /// Whether an event that a caller has caused is told.
     fn admits(&self, cause: Cause, event: &'static str, level: Level) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let was_quiet = state.callers.next().is_none();
         let told = state.callers.admit(cause, event, level, Instant::now());
         if !told && was_quiet {
@@ -107,7 +111,7 @@ impl EventQueue {
     }
 
     pub(super) fn push(&self, record: Record) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.waiting.len() < CAPACITY {
             state.waiting.push_back(record);
             self.changed.notify_all();
@@ -118,7 +122,7 @@ impl EventQueue {
 
     /// Takes one that must not be dropped.
     fn push_always(&self, record: Record) {
-        self.lock().waiting.push_back(record);
+        self.state.lock().waiting.push_back(record);
         self.changed.notify_all();
     }
 
@@ -129,7 +133,7 @@ impl EventQueue {
             left_out,
             dropped: tell_dropped,
         } = self.summaries;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if let Some(record) = state.next(left_out) {
                 let dropped = std::mem::take(&mut state.dropped);
@@ -139,16 +143,13 @@ impl EventQueue {
                 if dropped > 0 {
                     tell_dropped(dropped);
                 }
-                state = self.lock();
+                state = self.state.lock();
                 state.telling = false;
                 self.changed.notify_all();
             } else if let Some(next) = state.callers.next() {
-                let left = next.saturating_duration_since(Instant::now());
-                let woken = self.changed.wait_timeout(state, left);
-                state = woken.unwrap_or_else(PoisonError::into_inner).0;
+                self.changed.wait_until(&mut state, next);
             } else {
-                let woken = self.changed.wait(state);
-                state = woken.unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut state);
             }
         }
     }
@@ -156,21 +157,14 @@ impl EventQueue {
     /// Waits until all has been told, or for as long as the end of a process may wait.
     fn flush(&self) {
         let until = Instant::now() + FLUSH;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.ending = true;
         self.changed.notify_all();
         while state.telling || !state.waiting.is_empty() || state.callers.next().is_some() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if self.changed.wait_until(&mut state, until).timed_out() {
                 return;
             }
-            let woken = self.changed.wait_timeout(state, left);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,9 +10,10 @@ mod limits;
 mod passed;
 mod room;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -337,8 +338,7 @@ impl Accounts {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        // Every change is complete before anything could panic.
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.lock()
     }
 }
 

@@ -2,7 +2,8 @@
 //! have not asked for descriptors when they connected, and tells the sender alone.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::Accounts;
 
@@ -23,7 +24,7 @@ pub(in crate::bus) struct Undelivered {
 impl Accounts {
     /// An answer with descriptors is being written; `serial` is the daemon's.
     pub(in crate::bus) fn pass(&self, serial: u32, call: Undelivered) {
-        let mut latest = self.passed.lock();
+        let mut latest = self.passed.0.lock();
         if latest.len() == LATEST {
             latest.pop_front();
         }
@@ -33,7 +34,7 @@ impl Accounts {
     /// The bus has sent a message back because of its descriptors: if it is one of those, tells which call it was to
     /// answer, and remembers what kind of connection that is.
     pub(in crate::bus) fn sent_back(&self, serial: u32) -> Option<Undelivered> {
-        let mut latest = self.passed.lock();
+        let mut latest = self.passed.0.lock();
         let at = latest.iter().position(|(written, _)| *written == serial)?;
         let (_, call) = latest.remove(at)?;
         drop(latest);
@@ -48,11 +49,5 @@ impl Accounts {
         let books = self.books();
         let account = books.accounts.get(name);
         account.is_some_and(|account| account.without_descriptors)
-    }
-}
-
-impl Passed {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(u32, Undelivered)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,9 +4,10 @@
 //! there is an answer to be made or room to be waited for, holds up nobody: it is young no more, and does not count.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use zbus::Message;
@@ -74,7 +75,7 @@ impl Inbox {
     }
 
     pub(super) fn push(&self, incoming: Incoming) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match incoming {
             Incoming::Told(bytes) => state.told.push_back(bytes),
             Incoming::Call(call) => {
@@ -88,7 +89,7 @@ impl Inbox {
 
     /// Why nothing more comes.
     pub(super) fn end(&self, why: zbus::Error) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.ended = Some(why);
         state.calls = Turns::default();
         drop(state);
@@ -111,7 +112,7 @@ impl Inbox {
     }
 
     fn take(&self, now: Instant) -> Taken {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(why) = &state.ended {
             return Taken::Ended(why.clone());
         }
@@ -153,7 +154,7 @@ impl Inbox {
 
     /// A call is answered, or never will be.
     pub(super) fn settle(&self, name: &str, serial: u32) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is = |one: &Young| one.serial == serial && *one.name == *name;
         if let Some(at) = state.young.iter().position(is) {
             state.young.remove(at);
@@ -164,11 +165,6 @@ impl Inbox {
 
     fn whose(&self, name: &str) -> Whose {
         self.accounts.user(name).map_or(Whose::Unknown, Whose::User)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is complete before anything could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,8 +4,9 @@
 //! Nothing here bounds what one connection is sent: its account does. What is sent to everyone goes behind all that was
 //! sent before, so that no client reads an old value after a change was told.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use zbus::Message;
 
@@ -88,7 +89,7 @@ impl Outbox {
                 written.await;
             }
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.lost || state.closed {
             return false;
         }
@@ -109,7 +110,7 @@ impl Outbox {
 
     /// Also where nothing is written any more: whoever sends hears of it.
     fn has_room(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.bytes <= MOST || state.lost || state.closed
     }
 
@@ -119,14 +120,14 @@ impl Outbox {
             let sent = self.sent.notified();
             match self.take() {
                 Some(outgoing) => return Some(outgoing),
-                None if self.lock().closed => return None,
+                None if self.state.lock().closed => return None,
                 None => sent.await,
             }
         }
     }
 
     fn take(&self) -> Option<Outgoing> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let outgoing = state.turns.pop(|_, _| true)?;
         state.writing = true;
         Some(outgoing)
@@ -134,7 +135,7 @@ impl Outbox {
 
     /// What was next has been written.
     pub(super) fn wrote(&self, bytes: usize) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.bytes -= bytes;
         state.writing = false;
         drop(state);
@@ -143,14 +144,14 @@ impl Outbox {
 
     /// Nothing more is sent; what was, is written.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.state.lock().closed = true;
         self.sent.notify_one();
         self.written.notify_waiters();
     }
 
     /// The bus is lost.
     pub(super) fn lose(&self) {
-        self.lock().lost = true;
+        self.state.lock().lost = true;
         self.written.notify_waiters();
     }
 
@@ -161,17 +162,12 @@ impl Outbox {
             tokio::pin!(written);
             written.as_mut().enable();
             {
-                let state = self.lock();
+                let state = self.state.lock();
                 if state.lost || (state.turns.is_empty() && !state.writing) {
                     return;
                 }
             }
             written.await;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is complete before anything could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
