@@ -3,6 +3,9 @@
 //!
 //! The heap may be broken, or its lock held by the very code that was hit: what matters is said without asking for
 //! memory. The backtrace comes last, for it needs some; an alarm ends the process where it waits for ever.
+//!
+//! The crates crash-handler and minidumper are not used: they write a dump, by another process, for a server that takes
+//! dumps, and a dump would hold prompts; here a line is said in the journal.
 
 use std::backtrace::Backtrace;
 use std::ffi::c_int;
