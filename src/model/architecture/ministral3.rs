@@ -12,11 +12,7 @@ pub(super) const MINISTRAL3: Architecture = Architecture {
     name: "ministral3",
     gguf: "mistral3",
     from_config: |keys, shape| {
-        let window = keys.size("sliding_window")?.and_then(NonZeroUsize::new);
-        shape
-            .attention
-            .iter_mut()
-            .for_each(|layer| layer.window = window);
+        slide(keys, shape)?;
         let beta = "rope_parameters.llama_4_scaling_beta";
         let original = "rope_parameters.original_max_position_embeddings";
         scale_queries(shape, keys, beta, original)
@@ -27,6 +23,15 @@ pub(super) const MINISTRAL3: Architecture = Architecture {
     },
     ..LLAMA
 };
+
+/// All layers have the window that the file names, if it names one.
+pub(super) fn slide(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
+    let window = keys.size("sliding_window")?.and_then(NonZeroUsize::new);
+    for layer in &mut shape.attention {
+        layer.window = window;
+    }
+    Ok(())
+}
 
 /// Where both keys are there.
 fn scale_queries(
