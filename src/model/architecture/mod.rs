@@ -5,6 +5,7 @@
 
 mod llama;
 mod ministral3;
+mod mistral;
 mod qwen2;
 mod qwen3;
 mod smollm3;
@@ -12,12 +13,13 @@ mod smollm3;
 use super::{Defect, Shape};
 
 /// All that are known.
-pub const ALL: [&Architecture; 5] = [
+pub const ALL: [&Architecture; 6] = [
     &llama::LLAMA,
     &qwen2::QWEN2,
     &qwen3::QWEN3,
     &smollm3::SMOLLM3,
     &ministral3::MINISTRAL3,
+    &mistral::MISTRAL,
 ];
 
 /// A family of models.
@@ -56,7 +58,7 @@ impl Architecture {
         Self::find(|known| known.name == name).ok_or_else(|| Self::unknown(name))
     }
 
-    /// The architecture of a GGUF file.
+    /// The architecture of a GGUF file: the first of those that share a name there.
     pub(super) fn of_gguf(name: String) -> Result<&'static Self, Defect> {
         Self::find(|known| known.gguf == name).ok_or_else(|| Self::unknown(name))
     }

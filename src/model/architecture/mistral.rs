@@ -1,0 +1,38 @@
+//! Mistral 7B and models of its shape, Mistral Nemo and Mistral Small 3 among them: Llama, but that the first ones see a
+//! window of positions alone.
+
+use super::Architecture;
+use super::llama::LLAMA;
+use super::ministral3::slide;
+
+pub(super) const MISTRAL: Architecture = Architecture {
+    name: "mistral",
+    // Such a file says that it is a Llama, and says nothing of a window.
+    gguf: "llama",
+    from_config: slide,
+    ..LLAMA
+};
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::tests::of_config;
+    use crate::model::Shape;
+
+    #[test]
+    fn all_layers_have_the_window_that_is_named_and_none_without() {
+        let shape = of_config("tiny-mistral", |_| ());
+        let of = |shape: &Shape| -> Vec<_> {
+            let windows = shape.attention.iter().map(|layer| layer.window);
+            windows
+                .map(|window| window.map_or(0, usize::from))
+                .collect()
+        };
+        assert_eq!(of(&shape), [48; 4]);
+        let later = of_config("tiny-mistral", |config| {
+            config["sliding_window"] = Value::Null;
+        });
+        assert_eq!(of(&later), [0; 4]);
+    }
+}
