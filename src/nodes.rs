@@ -18,6 +18,13 @@ const fn node(names: &'static [&'static str], group: &'static str, remedy: &'sta
     }
 }
 
+/// What of a node with that mode CUDA needs, as the mode has it of others: reading, and writing unless not even the group
+/// may. Some releases let it only read /dev/nvmap.
+#[must_use]
+pub const fn needed(mode: u32) -> u32 {
+    0o4 | (mode >> 3 & 0o2)
+}
+
 /// What CUDA opens on an Orin, in its order.
 #[rustfmt::skip] // a table
 pub const JETSON: &[Node] = &[

@@ -8,19 +8,21 @@ use std::path::Path;
 use nix::unistd::{Gid, Group, Uid, User};
 
 use super::Error;
-use crate::nodes::{DISCRETE, JETSON, Node};
+use crate::nodes::{DISCRETE, JETSON, Node, needed};
 
 /// The first node that is there and that this process may not open.
 pub(super) fn refused() -> Option<Error> {
     let is_jetson = JETSON[0].names.iter().any(|name| Path::new(name).exists());
     let nodes = if is_jetson { JETSON } else { DISCRETE };
-    let mut names = nodes.iter().flat_map(|node| node.names).map(Path::new);
-    let node = names.find(|node| is_refused(node))?;
-    Some(Error::Permission {
-        node: node.display().to_string(),
-        group: group(node),
-        user: user(),
-    })
+    let refused = |node: &'static Node| {
+        let name = node.names.iter().find(|name| is_refused(name.as_ref()))?;
+        Some(Error::Permission {
+            node: (*name).to_owned(),
+            group: group(name.as_ref(), node),
+            user: user(),
+        })
+    };
+    nodes.iter().find_map(refused)
 }
 
 /// Where it is told that this is a Jetson, whatever nodes there are.
@@ -42,22 +44,20 @@ pub(super) fn missing() -> Option<Error> {
 }
 
 fn is_refused(node: &Path) -> bool {
-    // Some releases let the group only read /dev/nvmap.
-    let writable = node
+    let writes = node
         .metadata()
-        .is_ok_and(|metadata| metadata.st_mode() & 0o020 != 0);
-    let opened = OpenOptions::new().read(true).write(writable).open(node);
+        .is_ok_and(|metadata| needed(metadata.st_mode()) & 0o2 != 0);
+    let opened = OpenOptions::new().read(true).write(writes).open(node);
     opened.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
 
 /// The group that a node belongs to; where it is root's, the one that a Jetson would give it.
-fn group(node: &Path) -> String {
-    let id = node.metadata().map_or(0, |metadata| metadata.st_gid());
+fn group(path: &Path, node: &Node) -> String {
+    let id = path.metadata().map_or(0, |metadata| metadata.st_gid());
     let named = Group::from_gid(Gid::from_raw(id)).ok().flatten();
     match named {
         Some(group) if id != 0 => group.name,
-        _ if node.starts_with("/dev/dri") => "render".into(),
-        _ => "video".into(),
+        _ => node.group.into(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ganglion::nodes;
 use nix::unistd::Uid;
 
 use super::tree::{Rights, Tree};
@@ -42,8 +43,7 @@ impl Account {
 
     /// Whether it may do with a file what the file's group may.
     pub(super) fn may_use(&self, Rights { mode, owner, group }: &Rights) -> bool {
-        // Some releases let the group only read /dev/nvmap.
-        let needed = (mode >> 3 & 0o6).max(0o4);
+        let needed = nodes::needed(*mode);
         let granted = match &self.user {
             root if root == "root" => 0o6,
             user if user == owner => mode >> 6,

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 
-use ganglion::nodes::{DISCRETE, JETSON, Node};
+use ganglion::nodes::{DISCRETE, JETSON, Node, needed};
 use nix::errno::Errno;
 
 use super::account::Account;
@@ -42,7 +42,7 @@ impl Machine {
     pub(super) fn open_nodes(&self, user: &str, found: &mut Findings) {
         self.report_nodes(user, found, |path, node| {
             let rights = self.tree.rights(path);
-            let writes = rights.is_some_and(|rights| rights.mode & 0o020 != 0);
+            let writes = rights.is_some_and(|rights| needed(rights.mode) & 0o2 != 0);
             let mut options = OpenOptions::new();
             let opened = options.read(true).write(writes).open(self.tree.path(path));
             let errno = Errno::from_raw(opened.err()?.raw_os_error()?);
