@@ -204,19 +204,32 @@ pub(super) fn device(status: &Status) -> Info {
 }
 
 pub(super) fn decode_graph(graph: &GraphStatus) -> Info {
+    info(graph_entries(graph))
+}
+
+/// What `decode_graph` has, in the order in which people read it.
+pub fn graph_keys() -> impl Iterator<Item = &'static str> {
+    let entries = graph_entries(&GraphStatus::default());
+    entries.into_iter().map(|(key, _)| key)
+}
+
+/// Names first, then figures.
+fn graph_entries(graph: &GraphStatus) -> [(&'static str, OwnedVariant); 18] {
     // An engine without one, or none yet.
     let named = |name: &'static str| text(if name.is_empty() { "none" } else { name });
     let counters = &graph.counters;
-    info([
+    [
         ("state", named(graph.state)),
         ("mode", named(graph.mode)),
         ("reason", text(&graph.reason)),
+        ("last_error", text(&graph.last_error)),
         ("epoch", graph.epoch.into()),
         ("nodes", graph.nodes.into()),
         ("recordings", counters.recordings.into()),
         ("verified", counters.verified.into()),
         ("updates", counters.updates.into()),
         ("instantiations", counters.instantiations.into()),
+        ("recording_us", graph.recording_us.into()),
         ("launches", counters.launches.into()),
         ("eager_steps", counters.eager_steps.into()),
         ("failures", counters.failures.into()),
@@ -224,10 +237,8 @@ pub(super) fn decode_graph(graph: &GraphStatus) -> Info {
             "failures_in_a_row",
             u64::from(graph.failures_in_a_row).into(),
         ),
-        ("last_error", text(&graph.last_error)),
-        ("recording_us", graph.recording_us.into()),
         ("prompt_graphs", graph.prompts.held.into()),
-        ("prompt_recordings", graph.prompts.recordings.into()),
         ("prompt_launches", graph.prompts.launches.into()),
-    ])
+        ("prompt_recordings", graph.prompts.recordings.into()),
+    ]
 }

@@ -56,6 +56,7 @@ pub use config::BusConfig;
 pub use connect::{Bus, serve};
 pub use error::{ERRORS, Error, METHOD_ERRORS};
 pub use frame::Frame;
+pub use info::graph_keys;
 pub use link::BusError;
 pub use option_table::{Allowed, OPTIONS, Of, OptionKey};
 pub use own_name::OwnName;

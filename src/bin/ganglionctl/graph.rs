@@ -5,31 +5,12 @@ use std::io::{self, Seek as _};
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use ganglion::bus::proxy::DiagnosticsProxy;
+use ganglion::bus::{self, proxy::DiagnosticsProxy};
 
 use crate::client;
-use crate::client::info::{Object, object, table, text};
+use crate::client::info::{Object, object, text};
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
-use crate::output;
-
-/// Names first, then figures; what a newer daemon tells besides follows.
-const ORDER: [&str; 15] = [
-    "state",
-    "mode",
-    "reason",
-    "last_error",
-    "epoch",
-    "nodes",
-    "recordings",
-    "verified",
-    "updates",
-    "instantiations",
-    "recording_us",
-    "launches",
-    "eager_steps",
-    "failures",
-    "failures_in_a_row",
-];
+use crate::{output, table};
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -82,8 +63,10 @@ async fn save(diagnostics: &DiagnosticsProxy<'_>, file: &Path) -> Outcome {
 }
 
 fn rows(graph: &Object) -> String {
-    let known = ORDER.iter().copied();
+    let known: Vec<&str> = bus::graph_keys().collect();
+    // What a newer daemon tells besides follows.
     let more = graph.keys().map(String::as_str);
-    let keys = known.chain(more.filter(|key| !ORDER.contains(key)));
-    table(keys.map(|key| (key.replace('_', " "), text(graph, key))))
+    let more = more.filter(|key| !known.contains(key));
+    let keys = known.iter().copied().chain(more);
+    table::named(keys.map(|key| (key.replace('_', " "), text(graph, key))))
 }

@@ -26,6 +26,7 @@ mod sessions;
 mod setup;
 mod status;
 mod stored;
+mod table;
 mod tokenize;
 mod top;
 

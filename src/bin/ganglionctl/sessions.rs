@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use zbus::Connection;
 
 use crate::client;
-use crate::client::info::{Object, columns, object};
+use crate::client::info::{Object, object};
 use crate::failure::Outcome;
 use crate::output;
+use crate::table::columns;
 
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]

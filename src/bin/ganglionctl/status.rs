@@ -6,13 +6,13 @@ use clap::Parser;
 use tokio::time::{sleep, timeout};
 use zbus::Connection;
 
-use crate::client::info::{Object, megabytes, part, plain, table, text};
+use crate::client::info::{Object, megabytes, part, plain, text};
 use crate::client::waiting::{Ask, Waiting};
 use crate::client::{self, DIAGNOSTICS, MANAGER};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output;
+use crate::{output, table};
 
-/// Between two looks at a daemon that is not ready yet.
+/// So long passes between two looks at a daemon that is not ready yet.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Parser)]
@@ -70,10 +70,7 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     }))
 }
 
-/// Until it is ready or has failed. A daemon that is away may come back; only the first look starts one.
-///
-/// # Errors
-/// If the bus lets nobody look.
+/// Waits until it is ready or has failed. A daemon that is away may come back; only the first look starts one.
 async fn wait(connection: &Connection, limit: Duration) -> Outcome {
     let settled = async {
         let mut may_start = true;
@@ -112,7 +109,7 @@ async fn read(connection: &Connection) -> Outcome<Object> {
     status.insert("device".into(), device.into());
     let state = text(&diagnostics, "GraphState");
     status.insert("graph_state".into(), state.into());
-    // As `ganglionctl graph --json` prints it.
+    // It is as `ganglionctl graph --json` prints it.
     let graph = part(&diagnostics, "DecodeGraph");
     status.insert("graph".into(), graph.into());
     Ok(status)
@@ -142,5 +139,5 @@ fn rows(status: &Object) -> String {
             rows.push((name, text(&graph, key)));
         }
     }
-    table(rows)
+    table::named(rows)
 }

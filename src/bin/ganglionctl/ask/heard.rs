@@ -4,14 +4,14 @@ use ganglion::bus::Frame;
 use ganglion::engine::Likelihood;
 use serde_json::{Value, json};
 
-use crate::client::info::columns;
 use crate::failure::{Exit, OrFail as _, Outcome};
+use crate::table::columns;
 
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) text: String,
     pub(super) reasoning: String,
-    /// As `Request.Result` has them.
+    /// The calls of tools, as `Request.Result` has them.
     pub(super) calls: Option<Value>,
     logprobs: Vec<Likelihood>,
 }

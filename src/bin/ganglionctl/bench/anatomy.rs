@@ -11,7 +11,7 @@ use ganglion::tape::Timed;
 use serde::Serialize;
 
 use super::steps::{Spans, Turn, Workload, median, percentile, timed_steps};
-use super::table::{figure, table};
+use crate::table::{figure, figures};
 
 /// The device's times in a mode, as medians of its steps; `None` where it has no clock.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -120,7 +120,7 @@ impl Anatomy {
 
     /// A row for each mode.
     pub(super) fn table(modes: &[Self]) -> String {
-        table(
+        figures(
             modes,
             &[
                 ("mode            ", |row| Some(row.mode.into())),

@@ -11,7 +11,7 @@ use super::anatomy::Anatomy;
 use super::ceiling::Ceiling;
 use super::kinds::{self, Kind};
 use super::steps::{Turn, Workload, begin, end, laps, median, steady};
-use super::table::{figure, table};
+use crate::table::{figure, figures};
 
 /// What one repetition reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -97,32 +97,31 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// In the order in which they come.
-    fn of(prompt: Vec<(&'static str, String)>, step: Vec<(&'static str, String)>) -> Vec<Self> {
+    /// The operations are in the order in which they come.
+    fn of(prompt: &[(&'static str, String)], step: &[(&'static str, String)]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
-        let of_a_prompt = prompt.into_iter().map(|chosen| (true, chosen));
-        let of_a_step = step.into_iter().map(|chosen| (false, chosen));
-        for (of_a_prompt, (operation, kernel)) in of_a_prompt.chain(of_a_step) {
-            let at = all.iter().position(|one| one.operation == operation);
-            let at = at.unwrap_or_else(|| {
+        for (operation, _) in prompt.iter().chain(step) {
+            if all.iter().all(|one| one.operation != *operation) {
                 all.push(Self {
                     operation,
-                    of_a_prompt: Vec::new(),
-                    of_a_step: Vec::new(),
+                    of_a_prompt: kernels(prompt, operation),
+                    of_a_step: kernels(step, operation),
                 });
-                all.len() - 1
-            });
-            let kernels = if of_a_prompt {
-                &mut all[at].of_a_prompt
-            } else {
-                &mut all[at].of_a_step
-            };
-            if !kernels.contains(&kernel) {
-                kernels.push(kernel);
             }
         }
         all
     }
+}
+
+/// Those of an operation, each once.
+fn kernels(all: &[(&str, String)], operation: &str) -> Vec<String> {
+    let mut kernels: Vec<String> = Vec::new();
+    for (_, kernel) in all.iter().filter(|(of, _)| *of == operation) {
+        if !kernels.contains(kernel) {
+            kernels.push(kernel.clone());
+        }
+    }
+    kernels
 }
 
 /// The keys are stable: scripts read them.
@@ -207,7 +206,7 @@ impl Context {
                 row.look_inside(runner, work)?;
             }
             let of_a_prompt = runner.kernels(Input::Prompt, prompt.len());
-            self.kernels = Chosen::of(of_a_prompt, runner.kernels(Input::Step, 1));
+            self.kernels = Chosen::of(&of_a_prompt, &runner.kernels(Input::Step, 1));
         }
         runner.set_graph_mode(arguments.modes[0]);
         self.operations = kinds::measure(runner, 1, work)?;
@@ -236,7 +235,7 @@ impl fmt::Display for Context {
         let mut speeds: Vec<_> = numbers.zip(self.repetitions.iter().copied()).collect();
         speeds.push(("best".into(), self.best));
         speeds.push(("median".into(), self.median));
-        let speeds = table(
+        let speeds = figures(
             &speeds,
             &[
                 ("      ", |(name, _)| Some(name.clone())),
@@ -247,7 +246,7 @@ impl fmt::Display for Context {
         );
         writeln!(f, "{speeds}\n{}", Anatomy::table(&self.modes))?;
         if !self.rows.is_empty() {
-            let rows = table(
+            let rows = figures(
                 &self.rows,
                 &[
                     ("rows", |row| Some(row.rows.to_string())),
@@ -263,7 +262,7 @@ impl fmt::Display for Context {
             write!(f, "{}", Kind::table(&row.operations, row.rows))?;
         }
         if !self.kernels.is_empty() {
-            let kernels = table(
+            let kernels = figures(
                 &self.kernels,
                 &[
                     ("operation           ", |row| Some(row.operation.into())),

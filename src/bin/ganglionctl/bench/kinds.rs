@@ -8,7 +8,7 @@ use ganglion::tape::Timed;
 use serde::Serialize;
 
 use super::steps::{Spans, Workload, median, timed_steps};
-use super::table::{figure, table};
+use crate::table::{figure, figures};
 
 /// All operations of a kind in one step. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
@@ -73,7 +73,7 @@ impl Kind {
         if kinds.is_empty() {
             return String::new();
         }
-        let table = table(
+        let table = figures(
             kinds,
             &[
                 ("operation           ", |kind| Some(kind.name.clone())),

@@ -10,7 +10,6 @@ mod memory;
 mod plot;
 mod report;
 mod steps;
-mod table;
 
 use std::fs;
 use std::path::PathBuf;
@@ -123,7 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let vocabulary = u32::try_from(checkpoint.shape.vocabulary).unwrap_or(u32::MAX);
     let ids: Vec<_> = (0..longest).map(|_| random.u32(..vocabulary)).collect();
     let mut contexts = measure(&mut runner, &ids, arguments).or_exit(Exit::Data)?;
-    // Before the buffer of the next measurement counts as ours.
+    // It is read before the buffer of the next measurement counts as ours.
     let resident_bytes = Resident::read();
     let threads = match setup.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -172,7 +171,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     fs::write(file, svg).or_fail(Exit::Failed, &what)
 }
 
-/// After a prompt of each length, its first so many `ids`.
+/// Measures after a prompt of each length, which is the first so many `ids`.
 fn measure(
     runner: &mut Runner,
     ids: &[u32],

@@ -1,6 +1,6 @@
 //! The lines of a conversation that are for this program: they begin with a slash.
 
-/// For /help, and for the manual.
+/// What /help and the manual list.
 pub(crate) const COMMANDS: &[(&str, &str)] = &[
     ("/help", "this list"),
     (
@@ -38,5 +38,5 @@ pub(super) fn cut(text: &str) -> (&str, Option<&str>) {
 pub(super) fn help() -> String {
     let commands = COMMANDS.iter();
     let rows = commands.map(|(name, what)| ((*name).into(), (*what).into()));
-    crate::client::info::table(rows) + REST + "\n"
+    crate::table::named(rows) + REST + "\n"
 }

@@ -6,26 +6,6 @@ use zbus::Variant;
 
 pub(crate) type Object = Map<String, Value>;
 
-/// Names and values in two columns; what is empty is left out.
-pub(crate) fn table(rows: impl IntoIterator<Item = (String, String)>) -> String {
-    let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
-    columns(rows.map(|(name, value)| [name, value]))
-}
-
-/// Columns as wide as the widest in them.
-pub(crate) fn columns<const N: usize>(rows: impl IntoIterator<Item = [String; N]>) -> String {
-    let rows: Vec<_> = rows.into_iter().collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths);
-        let cells = cells.map(|(cell, width)| format!("{cell:width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        format!("{}\n", line.trim_end())
-    };
-    rows.iter().map(line).collect()
-}
-
 /// Text as it is, anything else as in JSON.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
@@ -51,7 +31,7 @@ pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{megabytes:.1} MB")
 }
 
-/// In the order of its keys.
+/// A dictionary of the daemon's as JSON, in the order of its keys.
 pub(crate) fn object(info: &Info) -> Object {
     let entries = info.iter();
     let mut object: Object = entries

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use zbus::Variant;
 
-use super::info::{Object, plain, table};
+use super::info::{Object, plain};
+use crate::table;
 
 /// What is not given is left to the daemon's configuration; the daemon checks every value.
 #[derive(Clone, Debug, Default, Args, Deserialize, Serialize)]
@@ -118,12 +119,12 @@ impl Options {
         }
     }
 
-    /// For people.
+    /// The table that people are shown.
     pub(crate) fn table(&self) -> String {
         let given = self.given();
         let ours = OPTIONS.iter().filter(|key| key.of == Of::Requests);
         let names = ours.map(|key| key.name);
-        table(names.map(|name| {
+        table::named(names.map(|name| {
             let value = match given.get(name) {
                 Some(Value::Array(texts)) => texts.iter().map(plain).collect::<Vec<_>>().join(", "),
                 value => value.map(plain).unwrap_or_default(),
@@ -133,9 +134,6 @@ impl Options {
     }
 
     /// Gives one by its name on the bus; without a value it is left to the configuration again.
-    ///
-    /// # Errors
-    /// If there is no such option, or the value is of another kind.
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
         let ours = OPTIONS.iter().filter(|key| key.of == Of::Requests);
         let Some(key) = ours.clone().find(|key| key.name == name) else {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::client::info::columns;
+use crate::table::columns;
 
 const TABLE: &str = include_str!("table.toml");
 
@@ -32,7 +32,7 @@ const CONTEXT: u64 = 4096;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Model {
     pub(crate) name: String,
-    /// On Hugging Face.
+    /// Its repository on Hugging Face.
     pub(crate) repository: String,
     /// The commit there.
     pub(crate) revision: String,
@@ -89,7 +89,7 @@ impl Model {
     }
 }
 
-/// For people.
+/// The table that people are shown.
 pub(crate) fn table() -> String {
     let gigabytes =
         |bytes: u64| format!("{}.{} GB", bytes / 1_000_000_000, bytes / 100_000_000 % 10);

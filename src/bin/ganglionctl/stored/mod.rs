@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use ganglion::config;
 
-use crate::client::info::{columns, megabytes};
+use crate::client::info::megabytes;
 use crate::failure::Outcome;
+use crate::table::columns;
 use crate::{models, output};
 pub(crate) use listing::find;
 use listing::list;
@@ -43,7 +44,7 @@ struct Removal {
     place: Place,
 }
 
-/// Where to look.
+/// The folder and the configuration to look at.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Place {
     /// The folder that they are in

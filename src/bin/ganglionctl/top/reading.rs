@@ -4,9 +4,10 @@ use ganglion::bus::proxy::DiagnosticsProxy;
 use serde_json::Value;
 use zbus::Connection;
 
-use crate::client::info::{Object, megabytes, part, plain, table, text};
+use crate::client::info::{Object, megabytes, part, plain, text};
 use crate::client::{self, DIAGNOSTICS, MANAGER};
 use crate::failure::Outcome;
+use crate::table;
 
 /// Properties of both interfaces.
 pub(super) struct Reading {
@@ -39,7 +40,7 @@ impl Reading {
         tokens.and_then(Value::as_u64).unwrap_or_default()
     }
 
-    /// For people. `rate` is tokens per second, if it is known.
+    /// What people read. `rate` is tokens per second, if it is known.
     pub(super) fn table(&self, rate: Option<f64>) -> String {
         let manager = |key| text(&self.manager, key);
         let graph = |key| text(&self.graph, key);
@@ -70,10 +71,10 @@ impl Reading {
         let held = self.memory();
         let held = held.map(|(name, bytes)| format!("{name} {}", megabytes(bytes)));
         rows.push(("memory", held.collect::<Vec<_>>().join(", ")));
-        table(rows.into_iter().map(|(name, value)| (name.into(), value)))
+        table::named(rows.into_iter().map(|(name, value)| (name.into(), value)))
     }
 
-    /// For programs: names and values, all in one line.
+    /// What programs read: names and values, all in one line.
     pub(super) fn line(&self, rate: Option<f64>) -> String {
         let timing = |key: &str| format!("{:.1}", self.time(key).unwrap_or_default());
         let manager = |key| text(&self.manager, key);
@@ -159,7 +160,7 @@ impl Reading {
     }
 }
 
-/// In a reading's place while there is no daemon.
+/// This is shown in a reading's place while there is no daemon.
 pub(super) fn away(why: &str, terminal: bool) -> String {
     if terminal {
         format!("state  away: {why}\n")
