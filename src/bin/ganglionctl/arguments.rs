@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::EXIT_CODES;
+use crate::failure::exit_codes;
 use crate::{
     ask, bench, chat, completions, doctor, graph, man, pull, score, sessions, setup, status,
     stored, tokenize, top,
@@ -10,7 +10,7 @@ use crate::{
 
 /// Talk to the language model on this machine
 #[derive(Debug, Parser)]
-#[command(name = "ganglionctl", version, after_help = EXIT_CODES)]
+#[command(name = "ganglionctl", version, after_help = exit_codes())]
 pub(crate) struct Cli {
     /// The message bus: system, session, or a D-Bus address [default: `$GANGLION_BUS`, or system]
     #[arg(long, global = true, value_name = "BUS")]

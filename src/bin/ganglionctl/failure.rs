@@ -6,34 +6,42 @@ use std::fmt::Display;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Ok = 0,
-    /// What was asked for did not come off.
     Failed = 1,
-    /// The command line is wrong.
     Usage = 2,
-    /// A file or a text is wrong.
     Data = 65,
-    /// No bus, no daemon, or one that cannot do this.
     Unavailable = 69,
-    /// Too much at once; try again.
     Busy = 75,
-    /// The bus's policy or the object's owner forbids it.
     Forbidden = 77,
-    /// The daemon's configuration or model is wrong.
     Config = 78,
     Interrupted = 130,
 }
 
-/// For `--help`; the same table as `Exit`.
-pub(crate) const EXIT_CODES: &str = "Exit codes:
-    0  ok
-    1  the answer, the comparison, the download or a step of setup, use or models failed; doctor found what must be mended
-    2  the command line is wrong
-   65  a file or a text is wrong
-   69  no bus, no daemon, or one that cannot do this
-   75  busy, or still loading: try again
-   77  not permitted, or not the owner
-   78  the daemon's configuration or model is wrong
-  130  interrupted";
+impl Exit {
+    /// All of them, and what they tell.
+    const MEANINGS: [(Self, &str); 9] = [
+        (Self::Ok, "ok"),
+        (
+            Self::Failed,
+            "the answer, the comparison, the download or a step of setup, use or models failed; doctor found what must be mended",
+        ),
+        (Self::Usage, "the command line is wrong"),
+        (Self::Data, "a file or a text is wrong"),
+        (
+            Self::Unavailable,
+            "no bus, no daemon, or one that cannot do this",
+        ),
+        (Self::Busy, "busy, or still loading: try again"),
+        (Self::Forbidden, "not permitted, or not the owner"),
+        (Self::Config, "the daemon's configuration or model is wrong"),
+        (Self::Interrupted, "interrupted"),
+    ];
+}
+
+/// The table that `--help` and the manual show.
+pub(crate) fn exit_codes() -> String {
+    let lines = Exit::MEANINGS.map(|(exit, what)| format!("\n  {:3}  {what}", exit as u8));
+    format!("Exit codes:{}", lines.concat())
+}
 
 /// What a verb, or a part of one, leads to.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;

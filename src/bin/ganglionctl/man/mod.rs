@@ -10,7 +10,7 @@ use clap::{Command, CommandFactory as _, Parser, ValueEnum};
 use clap_mangen::Man;
 
 use crate::chat;
-use crate::failure::{EXIT_CODES, Outcome};
+use crate::failure::{self, Outcome};
 use crate::output;
 
 #[derive(Debug, Parser)]
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
                 ".\\\" @chat\n",
                 &format!("{}.PP\n{}\n", list(chat::COMMANDS), text(chat::REST)),
             )
-            .replace(".\\\" @exit-status\n", &exit_codes(EXIT_CODES)),
+            .replace(".\\\" @exit-status\n", &exit_codes(&failure::exit_codes())),
         Page::Configuration => {
             include_str!("gangliond.toml.5").replace(".\\\" @keys\n", &keys::sections())
         }
@@ -88,7 +88,7 @@ fn options(command: Command) -> String {
     entries.into()
 }
 
-/// Of a table whose lines are a number and what it means.
+/// The entries of a table whose lines are a number and what it means.
 fn exit_codes(table: &str) -> String {
     let lines = table
         .lines()
