@@ -74,7 +74,7 @@ impl Unit {
         })
     }
 
-    /// Where a path that the service sees is for others.
+    /// The place outside of a path that the service sees.
     pub(super) fn outside(&self, path: &Path) -> PathBuf {
         let bound = self.binds().find_map(|(outside, inside)| {
             let below = path.strip_prefix(inside).ok()?;
@@ -118,7 +118,7 @@ impl Unit {
             found.warn(CHECK, what, "sudo systemctl daemon-reload");
         }
         let drop_ins = self.get("DropInPaths");
-        // For the report.
+        // The report has whatever was read.
         for file in format!("{drop_ins} {}", self.get("FragmentPath")).split_whitespace() {
             let _ = tree.read(file);
         }
@@ -188,9 +188,6 @@ pub(super) fn reveal(path: &Path) -> String {
 /// What the device checks find as the service's user, within the limits of its unit: a transient unit gets the lines of the
 /// installed one that say who it is and what it may do, drop-ins included; not those that make, own or clean up what is the
 /// running service's.
-///
-/// # Errors
-/// Why they could not be run there.
 pub(super) fn run_inside(tree: &Tree, config: &Path) -> Result<Vec<Finding>, String> {
     if !Path::new("/run/systemd/system").is_dir() {
         return Err("systemd does not run here".into());
@@ -240,6 +237,26 @@ fn limits(unit: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::limits;
+
+    /// What the shipped unit says of the running service alone, and of no process that only looks.
+    const OF_THE_SERVICE: &str = "Type NotifyAccess BusName ExecStart ExecReload TimeoutStartSec TimeoutStopSec WatchdogSec \
+        TimeoutAbortSec Restart RestartSec RestartPreventExitStatus StateDirectory CacheDirectory RuntimeDirectory \
+        ConfigurationDirectory ConfigurationDirectoryMode WorkingDirectory StandardOutput StandardError SyslogIdentifier \
+        OOMScoreAdjust RemoveIPC";
+
+    #[test]
+    fn each_setting_of_the_shipped_unit_is_a_limit_or_the_services_alone() {
+        let unit = include_str!("../../../../systemd/gangliond.service");
+        let limits = limits(unit);
+        assert!(limits.len() > 30, "{limits:?}");
+        let (_, service) = unit.split_once("[Service]").expect("a section");
+        let (service, _) = service.split_once("[Install]").expect("another");
+        for (key, value) in service.lines().filter_map(|line| line.split_once('=')) {
+            let is_limit = limits.contains(&format!("{key}={value}"));
+            let is_own = OF_THE_SERVICE.split(' ').any(|own| own == key);
+            assert!(is_limit != is_own || key.starts_with('#'), "{key}={value}");
+        }
+    }
 
     #[test]
     fn limits_are_taken_in_order_and_nothing_that_is_the_running_services() {
