@@ -18,13 +18,13 @@ pub(crate) const RECORDED: &str = ".sha256";
 /// Bytes of a file that records one, at most.
 const RECORD: u64 = 4096;
 
-/// In lower-case hexadecimal.
+/// A digest in lower-case hexadecimal.
 pub(crate) fn hexadecimal(digest: &[u8]) -> String {
     let digits = digest.iter().map(|byte| format!("{byte:02x}"));
     digits.collect()
 }
 
-/// Of what `file` still holds.
+/// The SHA-256 of what `file` still holds.
 pub(crate) fn of(file: &mut File) -> io::Result<String> {
     Ok(hexadecimal(&digest(file)?.0.finalize()))
 }
@@ -63,9 +63,6 @@ pub(crate) fn in_record(record: File) -> Option<String> {
 }
 
 /// A regular file: what else lies in a folder of somebody else's may never end.
-///
-/// # Errors
-/// If it cannot be read, or is another kind of thing.
 pub(crate) fn open(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(OFlag::O_NONBLOCK.bits());

@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
 
 /// `command` is the whole command line.
 pub(crate) fn run(arguments: &Arguments, mut command: Command) -> Outcome {
-    // Not straight to standard output: the generator panics when its reader leaves.
+    // It does not go straight to standard output: the generator panics when its reader leaves.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "ganglionctl", &mut script);
     output::print(&String::from_utf8_lossy(&script))

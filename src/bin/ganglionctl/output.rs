@@ -50,7 +50,7 @@ pub(crate) fn think(text: &str) {
     };
 }
 
-/// As `to` may have it.
+/// What of `text` may be written to `to`.
 fn shown<'a>(text: &'a str, to: &impl IsTerminal) -> Cow<'a, str> {
     if to.is_terminal() {
         harmless(text).into()

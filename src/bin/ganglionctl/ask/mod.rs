@@ -61,7 +61,7 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
 }
 
 async fn ask(bus: Option<String>, arguments: &Arguments, question: String) -> Outcome {
-    // Before the request: no Ctrl-C may fall between the two.
+    // It comes before the request: no Ctrl-C may fall between the two.
     let mut interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
     let system = arguments.system.clone().map(|text| ("system", text));
     let messages = system.into_iter().chain([("user", question)]);

@@ -14,9 +14,6 @@ use crate::output;
 const MOST: usize = 1 << 20;
 
 /// Runs `program` for a call; what it prints is for the model, and so is that it failed.
-///
-/// # Errors
-/// If it cannot be started.
 pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<String> {
     let (name, arguments) = (calls::name(call), calls::arguments(call).to_string());
     if !quiet {

@@ -21,13 +21,10 @@ const STDIN: &str = "standard input";
 /// Stands for it.
 const DASH: &str = "-";
 
-/// Before a word is said about input that does not end.
+/// So long nothing is said about input that does not end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is asked.
-///
-/// # Errors
-/// If there is no question, or standard input cannot be one.
 pub(super) fn read(words: &[String], quiet: bool) -> Outcome<String> {
     let named = words.iter().any(|word| word == DASH);
     let typed = io::stdin().is_terminal();
@@ -69,7 +66,7 @@ fn compose(words: &[String], input: &str) -> String {
     blocks.join("\n\n")
 }
 
-/// To its end.
+/// Reads standard input to its end.
 fn input(needed: bool, quiet: bool) -> Outcome<String> {
     let (done, read) = mpsc::channel();
     let reading = thread::spawn(move || {

@@ -5,20 +5,20 @@ use std::time::Instant;
 
 use ganglion::engine::runner::Runner;
 
-/// Far more than any cache keeps of it between two passes.
+/// The buffer has so many bytes: far more than any cache keeps of it between two passes.
 const BYTES: usize = 512 << 20;
 const PASSES: usize = 5;
 
 /// What decode is held against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ceiling {
-    /// Within the GPU's memory, reads and writes together; else it is sequential reads, with as many threads.
+    /// It is the GPU's copies within its memory, reads and writes together; else sequential reads, with as many threads.
     pub(super) copies: bool,
     pub(super) bytes_per_second: f64,
 }
 
 impl Ceiling {
-    /// Of what `runner` ran on: the GPU, or a partition of so many multiprocessors, or so many threads.
+    /// Measures what `runner` ran on: the GPU, or a partition of so many multiprocessors, or so many threads.
     pub(super) fn measure(runner: Runner, threads: usize, sms: Option<u32>) -> Option<Self> {
         let copies = runner.executor().multiprocessors().is_some();
         // A small GPU may have no room for the copy beside the model.

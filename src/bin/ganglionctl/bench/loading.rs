@@ -58,10 +58,11 @@ impl Load {
     }
 }
 
-/// By how much memory fell, at most, in bytes; `None` where nothing tells.
+/// What was seen of the memory while a model was loaded.
 pub(super) struct Watched {
     /// The GPU could be used after so many seconds, which is not part of the load; `None` without one.
     device: Option<f64>,
+    /// Memory fell by so many bytes at most; `None` where nothing tells.
     peak: Option<u64>,
 }
 

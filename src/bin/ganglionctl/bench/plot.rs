@@ -32,9 +32,6 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// The picture, as SVG.
-///
-/// # Errors
-/// What the library says; it draws into memory, so that is a defect.
 pub(super) fn svg(report: &Report) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
     let contexts = &report.contexts;
     let has_kinds = |context: &&Context| !context.operations.is_empty();

@@ -15,7 +15,7 @@ const QUOTES: &str = "\"\"\"";
 #[derive(Debug)]
 pub(super) enum Typed {
     Line(String),
-    /// Of several lines, and no command whatever it begins with.
+    /// A text of several lines, which is no command whatever it begins with.
     Text(String),
     /// Ctrl-C.
     Interrupt,
@@ -74,7 +74,7 @@ impl Lines {
         }
     }
 
-    /// For the keys that bring back what was typed before.
+    /// Keeps it for the keys that bring back what was typed before.
     fn remember(&mut self, entry: &str) {
         if let Some(editor) = &mut self.0 {
             // Only comfort is lost if it cannot be remembered.

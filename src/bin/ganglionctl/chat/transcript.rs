@@ -19,9 +19,6 @@ pub(super) fn text(said: &[(String, String)]) -> String {
 }
 
 /// Writes it to `file`; `~/` is the home folder.
-///
-/// # Errors
-/// If the file is there, or cannot be written.
 pub(super) fn save(file: &str, said: &[(String, String)]) -> Outcome<PathBuf> {
     let path = match (file.strip_prefix("~/"), std::env::home_dir()) {
         (Some(below), Some(home)) => home.join(below),

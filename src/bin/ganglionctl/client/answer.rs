@@ -27,9 +27,6 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Takes what `Generate` or `Send` returned.
-    ///
-    /// # Errors
-    /// If the request is no object, or the stream no pipe.
     pub(crate) async fn new(
         connection: &Connection,
         (request, pipe): (OwnedObjectPath, OwnedFd),

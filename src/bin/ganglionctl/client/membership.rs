@@ -5,7 +5,7 @@ use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 const ASKS: &str = "ganglion";
 const OPERATES: &str = "ganglion-admin";
 
-/// For whoever runs this.
+/// What helps whoever runs this.
 pub(super) fn remedy() -> String {
     let id = geteuid();
     if id.is_root() {

@@ -46,9 +46,6 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T
 const ANSWERED: Duration = Duration::from_secs(10);
 
 /// The result of calls that a daemon answers at once, whatever it computes.
-///
-/// # Errors
-/// Those of `future`, and that nothing came.
 pub(crate) async fn at_once<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let Ok(answered) = tokio::time::timeout(ANSWERED, future).await else {
         bail!(
@@ -82,9 +79,6 @@ pub(crate) async fn connect(bus: Option<String>) -> Outcome<Connection> {
 }
 
 /// All properties of one of the daemon's interfaces, as they are now.
-///
-/// # Errors
-/// If the daemon is not there, or the bus lets nobody look.
 pub(crate) async fn properties(
     connection: &Connection,
     interface: &'static str,
@@ -95,9 +89,6 @@ pub(crate) async fn properties(
 }
 
 /// Whether there is a daemon; none is started.
-///
-/// # Errors
-/// If the bus does not answer.
 pub(crate) async fn is_there(connection: &Connection) -> Outcome<bool> {
     let name = BusName::from_static_str(bus::NAME)?;
     let driver = DBusProxy::new(connection).await?;
@@ -105,9 +96,6 @@ pub(crate) async fn is_there(connection: &Connection) -> Outcome<bool> {
 }
 
 /// The connection, if there is a daemon on that bus; none is started. Where there is no bus, there is none.
-///
-/// # Errors
-/// If the address is none, or the bus does not answer.
 pub(crate) async fn running(bus: Option<String>) -> Outcome<Option<Connection>> {
     let connection = match connect(bus).await {
         Err(failure) if failure.exit == Exit::Unavailable => return Ok(None),

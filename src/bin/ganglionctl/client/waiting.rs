@@ -20,10 +20,10 @@ use crate::output;
 
 /// What comes sooner needs no word; a line that flashed by would only disturb.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// Of whoever reads a log.
+/// The patience of whoever reads a log is longer.
 const PATIENCE_OF_LOGS: Duration = Duration::from_millis(500);
 const TURN: Duration = Duration::from_millis(100);
-/// Between two questions to the daemon.
+/// So long passes between two questions to the daemon.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Whom to ask what takes the time.
@@ -32,7 +32,7 @@ pub(crate) enum Ask<'a> {
     /// Nobody yet: nothing was accepted.
     Nobody,
     Daemon(&'a Connection),
-    /// Also how far its prompt is read: a long one takes a CPU minutes.
+    /// It is asked also how far its prompt is read: a long one takes a CPU minutes.
     Request(&'a RequestProxy<'static>),
 }
 

@@ -72,7 +72,7 @@ impl Board {
     }
 }
 
-/// Of "# R36 (release), REVISION: 4.3, GCID: ...".
+/// The release that "# R36 (release), REVISION: 4.3, GCID: ..." tells.
 fn short(release: &str) -> Option<String> {
     let release = release.trim_start_matches("# ");
     let (major, rest) = release.split_once(" (release), REVISION: ")?;
@@ -80,7 +80,8 @@ fn short(release: &str) -> Option<String> {
     Some(format!("{major} revision {revision}"))
 }
 
-/// Of nvpmodel.conf: `< POWER_MODEL ID=0 NAME=MAXN >` for each mode, `< PM_CONFIG DEFAULT=2 >`; comments begin with `#`.
+/// Reads nvpmodel.conf: it has `< POWER_MODEL ID=0 NAME=MAXN >` for each mode and `< PM_CONFIG DEFAULT=2 >`; comments begin
+/// with `#`.
 fn power_mode(tree: &Tree, found: &mut Findings) {
     const CHECK: &str = "power mode";
     fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
@@ -189,7 +190,7 @@ fn heat(tree: &Tree, found: &mut Findings) {
             ))
         });
         let slowing = trips.filter(|(kind, _)| ["passive", "hot", "critical"].contains(&&**kind));
-        // Where the kernel begins to slow down.
+        // The kernel begins to slow down at the lowest of them.
         let slows = slowing.filter_map(|(_, at)| at).filter(|at| *at > 0).min();
         if let Some(at) = slows.filter(|at| now >= at) {
             let (now, at) = (now / 1000, at / 1000);

@@ -34,7 +34,7 @@ impl Machine {
         }
     }
 
-    /// For people.
+    /// The board's name, as people know it.
     pub(crate) fn name(&self) -> &str {
         &self.board.name
     }
@@ -94,9 +94,6 @@ impl Machine {
     }
 
     /// Where a model will lie.
-    ///
-    /// # Errors
-    /// If there is a GPU that cannot be used.
     pub(crate) fn site(&self, backend: Backend) -> Outcome<Site> {
         if !self.is_live() {
             return Ok(self.assumed(backend));

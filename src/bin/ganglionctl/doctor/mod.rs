@@ -83,7 +83,7 @@ fn read(tree: &Tree, file: &Path) -> Result<Config, ConfigError> {
     let file = tree.path(file);
     let read = Config::read(&file);
     for file in config::drop_ins(&file).into_iter().flatten().chain([file]) {
-        // For the report.
+        // The report has whatever was read.
         let _ = tree.read(file);
     }
     read

@@ -28,9 +28,6 @@ pub(super) enum From<'a> {
 
 impl Address {
     /// What was typed.
-    ///
-    /// # Errors
-    /// If it is none of these; the message lists them.
     pub(super) fn of(typed: &str) -> Outcome<Self> {
         if typed.starts_with("http://") || typed.starts_with("https://") {
             return remote(typed);
@@ -56,9 +53,6 @@ impl Address {
     }
 
     /// Where it can be had from.
-    ///
-    /// # Errors
-    /// If it is a file here that cannot be read.
     pub(super) fn open(&self) -> Outcome<From<'_>> {
         match self {
             Self::Remote(url) => Ok(From::Server(url)),
@@ -66,10 +60,7 @@ impl Address {
         }
     }
 
-    /// Under which name it is kept.
-    ///
-    /// # Errors
-    /// If the address ends in none of a model.
+    /// The name under which it is kept.
     pub(super) fn file_name(&self) -> Outcome<String> {
         let path = match self {
             Self::Remote(url) => url.path().as_str().into(),
@@ -125,9 +116,6 @@ fn scheme(url: &Url) -> String {
 }
 
 /// Where a redirect from `url` to `location` leads.
-///
-/// # Errors
-/// Why it must not be followed.
 pub(super) fn follow(url: &Url, location: &str) -> Result<Url, String> {
     let to = UriRef::parse(location).ok();
     let to = to.and_then(|to| to.resolve_against(&url.strip_fragment()).ok());

@@ -52,7 +52,7 @@ fn hand_over(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
     fchown(made, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
 }
 
-/// For good: no id is left to return with. Its name.
+/// Becomes that user for good, as no id is left to return with, and tells its name.
 fn become_user(owner: Uid, group: Gid) -> Result<String, Errno> {
     let user = User::from_uid(owner).ok().flatten();
     let group = user.as_ref().map_or(group, |user| user.gid);
@@ -127,12 +127,12 @@ impl Folder {
         &self.path
     }
 
-    /// For people: it is never opened by it.
+    /// The path that people are shown: nothing is ever opened by it.
     pub(super) fn at(&self, name: &OsStr) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Below what is held, whatever has its path now.
+    /// The path of a file below what is held, whatever has its path now.
     fn here(&self, name: &OsStr) -> PathBuf {
         let held = format!("/proc/self/fd/{}", self.held.as_raw_fd());
         Path::new(&held).join(name)

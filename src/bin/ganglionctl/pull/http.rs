@@ -23,9 +23,9 @@ use crate::output;
 
 const REDIRECTS: usize = 10;
 
-/// Where Hugging Face tells a large file's SHA-256.
+/// The header by which Hugging Face tells a large file's SHA-256.
 const LINKED_ETAG: &str = "x-linked-etag";
-/// Where it tells how many bytes it has.
+/// The header by which it tells how many bytes it has.
 const LINKED_SIZE: &str = "x-linked-size";
 /// Who may fetch what is behind an agreement, on Hugging Face.
 const TOKEN: &str = "HF_TOKEN";
@@ -73,7 +73,7 @@ pub(super) fn fetch(
             );
         }
         bar.println(output::harmless(&format!("{error}; trying again")));
-        // Longer each time.
+        // It waits longer each time.
         thread::sleep(Duration::from_millis(100 << fruitless.min(8)));
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let address = Address::of(model)?;
     let name = OsString::from(address.file_name()?);
-    // Before root gives up what lets it read.
+    // It is opened before root gives up what lets it read.
     let from = address.open()?;
     // The service, and setup, look for it from elsewhere.
     let path = std::path::absolute(&arguments.dir);
@@ -160,7 +160,7 @@ fn failed(file: &Path, error: &std::io::Error) -> Failure {
     failure!(Failed, "{shown}: {error}{helps}")
 }
 
-/// On standard error, where that is a terminal.
+/// The bar that shows how much has come, on standard error where that is a terminal.
 fn progress(file: &Path) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -46,16 +46,13 @@ pub(super) struct Part<'a> {
     file: File,
     /// Bytes that it may have.
     most: u64,
-    /// Of what is in it.
+    /// The digest of what is in it.
     digest: Sha256,
     length: u64,
 }
 
 impl<'a> Part<'a> {
     /// Takes up what an earlier run left of a file of at most `most` bytes.
-    ///
-    /// # Errors
-    /// If it cannot be written, or another run is at it.
     pub(super) fn open(folder: &'a Folder, whole: &OsStr, most: u64) -> Outcome<Self> {
         let name = beside(whole, ".part");
         let mut file = lock(folder, whole, &name, most)?;
@@ -103,9 +100,6 @@ impl<'a> Part<'a> {
     }
 
     /// Refuses what is too long, or what the disk has no room for, before it comes.
-    ///
-    /// # Errors
-    /// If `total` bytes are more than may come, or what of them is not there yet is more than is free.
     pub(super) fn make_sure_of(&self, total: u64) -> Outcome {
         if total > self.most {
             bail!(

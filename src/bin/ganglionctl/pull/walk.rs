@@ -18,7 +18,7 @@ use nix::unistd::{Uid, geteuid};
 use super::failed;
 use crate::failure::{Outcome, bail};
 
-/// As many links as the kernel follows.
+/// The kernel follows so many links.
 const LINKS: usize = 40;
 
 /// What is open so can neither be read nor waits.
@@ -75,7 +75,7 @@ fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     })
 }
 
-/// As a folder first: only so are folders mounted that are mounted when they are needed.
+/// Opens what has that name, as a folder first: only so are folders mounted that are mounted when they are needed.
 fn next(at: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = FOUND | OFlag::O_NOFOLLOW;
     match openat(at, name, flags | OFlag::O_DIRECTORY, Mode::empty()) {
@@ -108,9 +108,6 @@ impl Trusted {
 ///
 /// Root follows a link of another user only to what is that user's: it could otherwise be had to copy what only root
 /// may read to where others can.
-///
-/// # Errors
-/// If it cannot be read, or is no file.
 pub(super) fn source(path: &Path) -> Outcome<File> {
     let told = |error| failed(path, &error);
     let mut trusted = Trusted::default();

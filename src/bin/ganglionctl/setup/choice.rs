@@ -25,7 +25,7 @@ const LEFT: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) context: usize,
-    /// Of the cache: for some conversations of that length.
+    /// MiB of the cache, which is for some conversations of that length.
     pub(super) memory_mib: u64,
     /// MiB that the model will take.
     pub(super) takes: u64,

@@ -32,9 +32,6 @@ impl DropIn {
     }
 
     /// What it says, but for its comments, with another model.
-    ///
-    /// # Errors
-    /// If what it says is no configuration.
     pub(super) fn with_model(&self, model: &Path) -> Outcome<String> {
         let before = String::from_utf8_lossy(self.before.as_deref().unwrap_or_default());
         let said = before.parse::<toml::Table>();

@@ -127,9 +127,6 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Whether the configuration now says what was written: a file that comes later may say otherwise.
-///
-/// # Errors
-/// If it names another model, or cannot be read.
 fn in_force(file: &Path, model: &Path, choice: Choice) -> Outcome {
     let kv = named_in_force(file, model)?.kv;
     if (kv.context, kv.memory_mib) != (choice.context, choice.memory_mib) {
@@ -143,9 +140,6 @@ fn in_force(file: &Path, model: &Path, choice: Choice) -> Outcome {
 }
 
 /// The configuration, once it names that model.
-///
-/// # Errors
-/// If a file that comes later names another, or something is wrong with one of them.
 fn named_in_force(file: &Path, model: &Path) -> Outcome<Config> {
     let config = Config::read(file).or_exit(Exit::Config)?;
     if let Some(path) = config.model.path.as_deref().filter(|path| *path != model) {

@@ -57,9 +57,6 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
 }
 
 /// Whether a daemon runs that has it in force now.
-///
-/// # Errors
-/// Why it goes on with the model from before.
 async fn reload(bus: Option<String>, named: &str) -> Outcome<bool> {
     let Some(connection) = client::running(bus).await? else {
         return Ok(false);

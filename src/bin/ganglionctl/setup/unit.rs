@@ -60,7 +60,7 @@ pub(super) fn restart() -> Outcome {
     anew(&["restart", NAME])
 }
 
-/// However often it failed before.
+/// Does so however often the service failed before.
 fn anew(arguments: &[&str]) -> Outcome {
     // It has none to forget where it never ran.
     let _ = systemctl(&["--quiet", "reset-failed", NAME]);

@@ -23,7 +23,7 @@ pub(super) struct Stored {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// In what most of its weights are stored; nothing of what is no whole model.
+    /// The format of most of its weights; nothing of what is no whole model.
     format: Option<String>,
     /// "served", "configured", or nothing.
     pub(super) state: Option<&'static str>,
@@ -65,7 +65,7 @@ impl Stored {
         })
     }
 
-    /// For people.
+    /// The format, or what is wrong, as people are told.
     pub(super) fn format(&self) -> String {
         match (&self.format, self.problem.as_deref().unwrap_or_default()) {
             (Some(format), _) => format.clone(),
@@ -75,7 +75,7 @@ impl Stored {
     }
 }
 
-/// In what most of its weights are stored, or why it is no model that this release can run.
+/// The format of most of its weights, or why it is no model that this release can run.
 fn format(path: &Path) -> Result<String, String> {
     let checkpoint = Checkpoint::open(path).map_err(|error| match error.defect {
         // What helps is said for the daemon's key, which did not name this one.
@@ -105,9 +105,6 @@ pub(super) fn list(folder: &Path) -> Outcome<Vec<Stored>> {
 }
 
 /// The path of the one that is meant, as the service sees it: a name in `folder`, one that `pull` knows, or a path.
-///
-/// # Errors
-/// If nothing is there.
 pub(crate) fn find(machine: &Machine, folder: &Path, named: &str) -> Outcome<PathBuf> {
     let absolute = |path: &Path| std::path::absolute(path).or_fail(Exit::Failed, path.display());
     let folder = absolute(folder)?;

@@ -26,7 +26,7 @@ pub(super) fn run(bus: Option<String>, named: &str, place: &Place) -> Outcome {
         );
     }
     let dir = std::path::absolute(&place.dir).or_fail(Exit::Failed, place.dir.display())?;
-    // Before root gives up what lets it ask.
+    // It is asked before root gives up what lets it ask.
     let in_force = InForce::ask(bus, &place.config);
     let path = dir.join(name);
     let shown = path.display();

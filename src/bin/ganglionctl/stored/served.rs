@@ -48,7 +48,7 @@ impl InForce {
     }
 }
 
-/// By whatever names: `/var/lib/ganglion` may be a disk that is mounted elsewhere too.
+/// Whether both are the same, by whatever names: `/var/lib/ganglion` may be a disk that is mounted elsewhere too.
 fn is_same(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| {
         let metadata = fs::metadata(path).ok()?;

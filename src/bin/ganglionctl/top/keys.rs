@@ -15,7 +15,7 @@ const END: u8 = 4;
 pub(super) struct Keys(Option<(Termios, UnboundedReceiver<u8>)>);
 
 impl Keys {
-    /// Not if this runs but `once`, or where another program has the keyboard: taking it away would stop this one.
+    /// Opens none if this runs but `once`, or where another program has the keyboard: taking it away would stop this one.
     pub(super) fn open(once: bool) -> Self {
         let stdin = io::stdin();
         let is_ours = || tcgetpgrp(&stdin).ok() == Some(getpgrp());

@@ -98,7 +98,7 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
 /// Where readings are shown.
 struct Paper {
     terminal: bool,
-    /// Of the reading that the next one takes the place of.
+    /// So many lines has the reading that the next one takes the place of.
     lines: usize,
 }
 
