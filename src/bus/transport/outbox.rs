@@ -22,7 +22,7 @@ const MOST: usize = 32 << 20;
 pub(super) enum To {
     Bus,
     Everyone,
-    /// To whose account it is.
+    /// It is put to the account of that connection.
     One(Arc<str>),
 }
 

@@ -70,7 +70,7 @@ impl ReadHalf for Reader {
         }
     }
 
-    /// Of the handshake.
+    /// The handshake reads by it.
     async fn recvmsg(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
         let Some(sifter) = &mut self.sifter else {
             return Err(io::ErrorKind::Unsupported.into());

@@ -37,7 +37,7 @@ pub(super) struct Turns<T> {
 #[derive(Debug)]
 struct ConnectionQueue<T> {
     whose: Whose,
-    /// With how many had been put behind all when it came.
+    /// Beside each is how many had been put behind all when it came.
     items: VecDeque<(usize, T)>,
 }
 
