@@ -76,7 +76,7 @@ fn late(shared: &Shared, limit: Duration, text: &str) -> Error {
     })
 }
 
-/// As the frames of a stream have them.
+/// Writes them as the frames of a stream have them.
 fn json(likelihoods: &[Likelihood]) -> String {
     // Neither maps nor writers are involved: serializing cannot fail.
     serde_json::to_string(likelihoods).unwrap_or_default()

@@ -18,7 +18,7 @@ use crate::bus::accounts::Accounts;
 
 #[derive(Debug)]
 pub(in crate::bus) struct Reader {
-    /// Until the handshake is over.
+    /// It is there until the handshake is over.
     sifter: Option<Sifter>,
     accounts: Arc<Accounts>,
     inbox: Arc<Inbox>,

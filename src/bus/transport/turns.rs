@@ -107,7 +107,7 @@ impl<T> Turns<T> {
         } else {
             self.queues.remove(&name);
         }
-        // Behind the others, if there is more.
+        // It goes behind the others, if there is more.
         self.round.retain(|other| *other != whose);
         if names.is_empty() {
             self.connections.remove(&whose);
