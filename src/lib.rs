@@ -21,6 +21,7 @@ pub mod guide;
 pub mod journal;
 pub mod kv;
 pub mod kv_store;
+pub mod meminfo;
 pub mod model;
 pub mod nodes;
 pub mod quant;

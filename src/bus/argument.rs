@@ -47,7 +47,7 @@ pub(super) enum Value {
     Text(String),
     /// Bytes of a text that there was no room for.
     Long(usize),
-    /// At most `TEXTS`; an empty array of whatever type is one.
+    /// There are at most `TEXTS`; an empty array of whatever type is one.
     Texts(Vec<String>),
     /// How many texts, of which there are too many.
     Many(usize),

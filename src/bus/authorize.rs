@@ -60,7 +60,7 @@ impl Owner {
         }
     }
 
-    /// As `admit`, for properties: a read that no message asked for is refused too.
+    /// Does as `admit` for properties: a read that no message asked for is refused too.
     pub(super) fn admit_reader(&self, header: Option<&Header<'_>>) -> Result<(), Error> {
         header.map_or_else(
             || Err(Error::NotOwner("only its owner reads it".to_owned())),

@@ -17,7 +17,7 @@ use super::{BusConfig, NAME};
 use crate::engine::Handle;
 use crate::journal;
 
-/// Between two tries to reach a bus that was lost: at first, and at most.
+/// So long passes between two tries to reach a bus that was lost: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
 /// How long what has come is waited for when the daemon leaves, and how long what is to be written: a bus that reads

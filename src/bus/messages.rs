@@ -220,7 +220,7 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
                 "reasoning" => &mut said.reasoning,
                 "tool_calls" => &mut said.calls,
                 "tool_call_id" => &mut said.call_id,
-                // As `Session.Messages` tells it; a model is told nothing of it.
+                // It is as `Session.Messages` tells it; a model is told nothing of it.
                 "partial" => match fields.next_value_seed(VariantSeed { room: &mut 0 })? {
                     (Value::Bool(_), _) => continue,
                     (_, kind) => {

@@ -179,7 +179,7 @@ pub(super) fn turns(given: &Beginnings, config: &BusConfig) -> Result<BusConfig,
     })
 }
 
-/// For those who need no seed: one is not made in vain.
+/// It is for those who need no seed: one is not made in vain.
 fn unseeded(config: &BusConfig) -> BusConfig {
     BusConfig {
         seed: Some(0),
@@ -479,7 +479,7 @@ impl Given<'_> {
         }
     }
 
-    /// Not read yet: first it is known to be short.
+    /// It is not read yet: first it is known to be short.
     fn tools(&self, most: usize) -> Result<String, Error> {
         let bytes = match &self.entry.value {
             Value::Text(text) if text.len() <= most => return Ok(text.clone()),

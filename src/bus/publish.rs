@@ -15,7 +15,7 @@ use crate::engine::{Status, StatusReceiver};
 /// The most of the daemon's messages that the bus may hold for others while changes are told: subscribers that do not
 /// read would fill it.
 const HELD: usize = 48 << 20;
-/// Between two looks at that.
+/// So long passes between two looks at that.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// The least time between two signals, unless the state changes.

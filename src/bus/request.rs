@@ -179,7 +179,7 @@ impl Request {
             bytes: reasoning.len() + calls.sum::<usize>() + likelihoods,
             descriptors: 0,
         };
-        // As the text of Read: not while the caller has not taken what it asked for before.
+        // It is as the text of Read, which is not given while the caller has not taken what it asked for before.
         if let Some(header) = header.filter(|_| need.bytes > 0) {
             self.shared.accounts.room(owner, &header, need).await?;
         }

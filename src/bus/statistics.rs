@@ -11,7 +11,7 @@ use super::accounts::{BUS, Load};
 use super::authorize::Caller;
 use super::proxy::Info;
 
-/// Between two questions about one connection: at first, and at most.
+/// So long passes between two questions about one connection: at first, and at most.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
 /// How long a long answer waits until shorter ones are read.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -22,7 +22,8 @@ pub(super) fn open() -> io::Result<(Sender, PipeReader)> {
     Ok((Sender::from_owned_fd(OwnedFd::from(writer))?, reader))
 }
 
-/// Between two looks whether a pipe has been read: at first, and at most. The reader sees its end at the next.
+/// So long passes between two looks whether a pipe has been read: at first, and at most. The reader sees its end at the
+/// next.
 const LOOKS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(20)];
 
 /// Why a stream ended before its reader had everything.

@@ -67,7 +67,7 @@ async fn tell(connection: &Connection, shared: &Shared, call: Undelivered) {
     let _ = connection.reply_dbus_error(&call.header(), error()).await;
 }
 
-/// As much of a call as an answer takes from it.
+/// A call with as much in it as an answer takes from it.
 fn header_of(caller: &OwnedUniqueName, serial: u32) -> Option<Message> {
     let call = Message::method_call("/", "Unknown").sender(caller);
     call.serial(NonZeroU32::new(serial)?).build(&()).ok()

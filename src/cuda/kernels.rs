@@ -29,11 +29,12 @@ pub(super) struct Kernels {
     pub(super) sums: Kernel<SumsArgs>,
     pub(super) rope_store: Kernel<RopeStoreArgs>,
     pub(super) step_attend: StepAttend,
-    /// On the tensor cores, which multiply two of a type, and its shared memory: `None` for other caches and uncommon heads.
+    /// It runs on the tensor cores, which multiply two of a type; beside it is its shared memory. `None` for other caches and
+    /// uncommon heads.
     pub(super) prompt_attend: Option<(Kernel<AttendArgs>, usize)>,
-    /// Of each form of weights, of one row and of several.
+    /// Each form of weights has one for one row and one for several.
     step: HashMap<Storage, [Kernel<StepArgs>; 2]>,
-    /// Of each form of weights, by shape.
+    /// Each form of weights has some, by shape.
     prompt: HashMap<Storage, Vec<Option<Kernel<PromptArgs>>>>,
 }
 
@@ -68,7 +69,7 @@ impl Kernels {
             let several = kernel(STEP_ROWS, ALL_SHARED)?;
             Ok::<_, Error>((of, [one, several]))
         };
-        // By the activations' type and the cache's; of quants by what they become.
+        // They are named by the activations' type and the cache's; quants by what they become.
         let (head_dim, quants) = (kv.head_dim, kv.element == KvType::Q8_0);
         let types = if quants {
             format!("q8_{name}")

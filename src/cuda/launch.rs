@@ -169,7 +169,7 @@ impl Work<'_> {
                     }
                     return Ok(());
                 }
-                // Of a prompt the last real row, which the device knows.
+                // A prompt's is the last real row, which the device knows.
                 let normed = self.of_normed(tape, (x, norm, epsilon), queue);
                 for Part { first, tiles } in self.parts(weight) {
                     let args = StepArgs {
@@ -221,7 +221,7 @@ impl Work<'_> {
             hidden,
             stride: hidden.next_multiple_of(64),
             epsilon,
-            // Of a prompt the last one.
+            // A prompt's is the last one.
             rows: if tape.input == Input::Step {
                 narrow(tape.rows)
             } else {

@@ -122,11 +122,11 @@ pub(super) struct Slots {
     pub(super) held: Vec<(Arena, Region, u64)>,
     /// Normed rows of a prompt, in the activations' type.
     pub(super) normed: Option<(Arena, Region, u64)>,
-    /// Of a prompt's inputs, over 32 columns each: f32.
+    /// Sums of a prompt's inputs, over 32 columns each: f32.
     pub(super) sums: Option<(Arena, Region, u64)>,
     /// f32 (rows, intermediate): of gates whose weights have another form than what multiplies them.
     pub(super) gates: Option<(Arena, Region, u64)>,
-    /// Of attention, before its merge.
+    /// What attention has before its merge.
     pub(super) partials: Option<(Arena, Region, u64)>,
 }
 

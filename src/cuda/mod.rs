@@ -62,7 +62,7 @@ pub struct Options {
     pub places: Places,
     /// The most rows of a prompt that run at once.
     pub rows: usize,
-    /// Of every tape that will run.
+    /// The type of activations of every tape that will run.
     pub activation: DType,
     pub graph: GraphOptions,
     /// How long to spin for a token before the thread sleeps.
@@ -108,7 +108,7 @@ pub struct Cuda {
     weights: Vec<Weight>,
     slots: Slots,
     pages: Pages,
-    /// Of each entry.
+    /// There is one for each entry.
     conversations: Vec<Conversation>,
     /// The one whose turn runs.
     entry: usize,
@@ -117,7 +117,7 @@ pub struct Cuda {
     moves: u64,
     scratch: Scratch,
     timestamps: Option<Timestamps>,
-    /// Of steps that are timed in passing.
+    /// Steps that are timed in passing leave theirs here.
     in_passing: Option<Timestamps>,
     weight_arena: Arena,
     stream: Stream,

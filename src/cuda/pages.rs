@@ -16,7 +16,7 @@ pub(super) struct Pages {
     /// All pages, then nobody's: what a table has beyond a conversation's own, so that a step which was launched ahead of an
     /// answer's end writes to no other's.
     held: Vec<Region>,
-    /// Of each conversation, by place in `held`, whole.
+    /// Each conversation's table is whole, by place in `held`.
     tables: Vec<Vec<usize>>,
     /// How many of them are its own.
     own: Vec<usize>,

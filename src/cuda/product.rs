@@ -18,7 +18,7 @@ const THREADS: u32 = 256;
 #[repr(u32)]
 pub(super) enum Outcome {
     Stored = 0,
-    /// To what is there.
+    /// It is added to what is there.
     Added = 1,
     /// silu of the first times the second.
     Gated = 2,
@@ -40,7 +40,7 @@ pub(super) fn runs(weights: &[Tiles; 3]) -> impl Iterator<Item = std::ops::Range
     })
 }
 
-/// Of three of a kind those of a run, first things first.
+/// Those of a run of three of a kind, first things first.
 pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize>) -> [T; 3] {
     std::array::from_fn(|index| {
         let at = run.start + index;
@@ -150,7 +150,7 @@ fn part(args: StepArgs, first: u32, rows: u32) -> StepArgs {
     };
     StepArgs {
         out0: skip(args.out0, wide(args.weight0), bytes),
-        // Of `Multiplied` the gates, which lie as the outputs do.
+        // They are the gates of `Multiplied`, which lie as the outputs do.
         out1: if rounded(Outcome::Multiplied) {
             skip(args.out1, wide(args.weight0), 4)
         } else {

@@ -9,7 +9,7 @@ use crate::graph::Trace;
 pub(super) struct Queue<'q> {
     to: To<'q>,
     operation: &'static str,
-    /// Where operations leave their timestamps, if anyone asks.
+    /// Operations leave their timestamps there, if anyone asks.
     timestamps: Option<TimestampAddresses>,
     stamp: u64,
 }

@@ -10,7 +10,7 @@ use crate::device::{
 };
 use crate::tape::{Angles, KvInfo, Op, Tape};
 
-/// In device memory, and the mailboxes in pinned memory.
+/// What lies in device memory besides weights and cache, and the mailboxes in pinned memory.
 #[derive(Debug)]
 pub(super) struct Scratch {
     pub(super) arena: Arena,
@@ -22,7 +22,7 @@ pub(super) struct Scratch {
     /// (conversations, pages)
     pub(super) device_tables: Region,
     pub(super) prompt: Region,
-    /// On their way, and (conversations, words) where they come to.
+    /// Masks on their way, and (conversations, words) where they come to.
     pub(super) masks: (Masks, Region),
     pub(super) scores: Scores,
 }
@@ -43,7 +43,7 @@ pub(super) struct Regions {
 }
 
 impl Scratch {
-    /// For so many tokens of a vocabulary, and rows of a prompt.
+    /// Plans it for so many tokens of a vocabulary, and rows of a prompt.
     pub(super) fn plan(
         kv: KvInfo,
         tables: Tables,
@@ -139,12 +139,12 @@ impl Scratch {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tables {
     count: usize,
-    /// Of the widest.
+    /// The widest has so many.
     pairs: usize,
 }
 
 impl Tables {
-    /// Of so many pairs each.
+    /// Tables of so many pairs each.
     pub(super) fn of(pairs: impl Iterator<Item = usize>) -> Self {
         pairs.fold(Self::default(), |Self { count, pairs }, of| Self {
             count: count + 1,

@@ -10,7 +10,7 @@ use crate::quant::Storage;
 pub(super) struct Shape {
     pub(super) name: &'static str,
     pub(super) tokens: u32,
-    /// Of 16 weight rows.
+    /// A block has so many tiles of 16 weight rows.
     pub(super) tiles: u32,
     pub(super) threads: u32,
     stages: u32,

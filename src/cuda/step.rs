@@ -16,7 +16,7 @@ pub(super) struct CudaStep<'a> {
     pub(super) stream: &'a mut Stream,
     pub(super) tape: &'a Tape,
     pub(super) layout: u64,
-    /// Where operations leave their timestamps, if anyone asks.
+    /// Operations leave their timestamps there, if anyone asks.
     pub(super) timestamps: Option<TimestampAddresses>,
     pub(super) mailbox: &'a TokenMailbox,
     /// The number of the token that it ends with.

@@ -55,7 +55,7 @@ impl StepAttend {
         })
     }
 
-    /// For rows with so many query heads, of a step or of a prompt.
+    /// Chooses for rows with so many query heads, of a step or of a prompt.
     pub(super) fn choose(&self, heads: usize, step: bool) -> Chosen<'_> {
         let KvInfo {
             head_dim, element, ..
@@ -120,13 +120,13 @@ impl Width {
     }
 }
 
-/// Of 8 values a lane.
+/// These have 8 values a lane.
 const NARROW: [Width; 3] = [
     Width::of("8x1", 64),
     Width::of("16x1", 128),
     Width::of("32x1", 256),
 ];
-/// Of 4.
+/// These have 4.
 const WIDE: [Width; 4] = [
     Width::of("8x1", 32),
     Width::of("16x1", 64),

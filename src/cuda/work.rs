@@ -18,7 +18,7 @@ pub(super) const CHOOSE_BLOCKS: u32 = 32;
 pub(super) struct Addresses {
     pub(super) conversations: u64,
     pub(super) tables: u64,
-    /// Of a step.
+    /// Where the rows of a step are.
     pub(super) rows: u64,
     /// A command, whose row is the prompt's, then tokens.
     pub(super) prompt: u64,
@@ -29,9 +29,9 @@ pub(super) struct Addresses {
     pub(super) arrivals: u64,
     pub(super) best: u64,
     pub(super) masks: u64,
-    /// Of one conversation's mask.
+    /// One conversation's mask has so many words.
     pub(super) mask_words: u32,
-    /// In pinned memory: commands of steps, chosen tokens and how probable they are, the host's tables.
+    /// These lie in pinned memory: commands of steps, chosen tokens and how probable they are, the host's tables.
     pub(super) steps: u64,
     pub(super) tokens: u64,
     pub(super) scores: u64,

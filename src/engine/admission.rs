@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::ControlGroups;
 use super::settings::Settings;
+use crate::meminfo;
 use crate::tape::MemoryEstimate;
 
 /// Memory of one kind, and where it is known from.
@@ -157,7 +158,10 @@ impl Budget {
         let file = &settings.meminfo;
         let have = std::fs::read_to_string(file)
             .map_err(|error| error.to_string())
-            .and_then(|text| available(&text).ok_or_else(|| "it has no MemAvailable".into()));
+            .and_then(|text| {
+                let available = meminfo::bytes(&text, "MemAvailable:");
+                available.ok_or_else(|| "it has no MemAvailable".into())
+            });
         let have = have.map_err(|problem| Refusal::Unknown {
             file: file.into(),
             problem,
@@ -236,15 +240,6 @@ pub(super) fn greatest(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
         }
     }
     fitting
-}
-
-/// `MemAvailable` in bytes.
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kilobytes = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
-    kilobytes.checked_mul(1024)
 }
 
 #[cfg(test)]

@@ -115,13 +115,13 @@ impl Inbox {
         let prepares = new.clone();
         let thread = thread::Builder::new().name("grammars".into());
         let _ = thread.spawn(move || prepares.prepare());
-        self.loaded(State::Ready, "");
+        self.loaded(&State::Ready, "");
         new
     }
 
     /// The model could not be loaded: everyone who waits is told why, and so is everyone who asks later.
     pub fn fail(&self, detail: &str) {
-        self.loaded(State::Failed, detail);
+        self.loaded(&State::Failed, detail);
         for turn in self.queue.drain() {
             turn.fail(
                 RequestError::Refused(Refusal::NotReady(detail.to_owned())),
@@ -130,7 +130,7 @@ impl Inbox {
         }
     }
 
-    fn loaded(&self, state: State, detail: &str) {
+    fn loaded(&self, state: &State, detail: &str) {
         self.shared.publish(|status| {
             detail.clone_into(&mut status.detail);
             // A daemon that was told to stop while it loaded still stops.

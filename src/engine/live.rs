@@ -232,6 +232,9 @@ fn micros(life: &LifeCycle) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::sim::{self, Script};
+    use crate::engine::{Client, Event, Limits, Options, Share, UserLimits, channel};
+    use crate::sampler::Parameters;
 
     #[test]
     fn who_looks_holds_up_nothing_and_misses_nothing() {
@@ -262,6 +265,58 @@ mod tests {
         let seen = live.read();
         assert_eq!((seen.tokens, seen.timing.steps()), (6, 3));
         assert_eq!((seen.graph.state, seen.work.rows), ("valid", 4));
+    }
+
+    /// A turn begins, steps and ends while somebody has all that a property is read from.
+    #[tokio::test]
+    #[allow(clippy::await_holding_lock)] // that is what it is about
+    async fn who_holds_what_is_read_stops_no_step() {
+        let user = UserLimits {
+            requests: 1,
+            sessions: 1,
+            queue_percent: 100,
+            kv_percent: 100,
+        };
+        let (engine, inbox) = channel(Limits {
+            prefill: Share::default(),
+            grammar: crate::guide::Limits::USUAL,
+            requests: 1,
+            queue: 1,
+            sessions: 1,
+            user,
+        });
+        let runs = std::thread::spawn(move || sim::run(&inbox, &Script::default()));
+        let client = Client {
+            name: ":1.1".into(),
+            user: 1,
+        };
+        let session = engine.open_session(client, Vec::new()).expect("a session");
+        let held = (
+            engine.shared.live.lock(),
+            engine.status().borrow(),
+            engine.shared.sessions().history(session),
+        );
+        let options = Options::new(9, Parameters::default());
+        let sent = engine.send(session, "a b c".into(), options).await;
+        let mut events = sent.expect("it is accepted").events;
+        let answered = async {
+            while let Some(event) = events.recv().await {
+                if let Event::Done(outcome) = event {
+                    return outcome;
+                }
+            }
+            panic!("the engine has ended")
+        };
+        let answered = tokio::time::timeout(Duration::from_secs(60), answered).await;
+        let outcome = answered.expect("it does not wait for who reads");
+        assert_eq!(outcome.error, None);
+        assert_eq!(held.0.snapshot.tokens, 0);
+        drop(held);
+        let made = outcome.usage.completion_tokens;
+        assert_eq!(engine.live().tokens, u64::from(made));
+        assert_eq!(engine.history(session).map(|said| said.len()), Some(2));
+        engine.close();
+        runs.join().expect("it ends");
     }
 
     #[test]

@@ -14,7 +14,6 @@ mod completions;
 mod doctor;
 mod failure;
 mod graph;
-mod kernel;
 mod man;
 mod models;
 mod offline;

@@ -54,5 +54,5 @@ where
         }
     }
     let lines = table.lines();
-    lines.map(|line| format!("{}\n", line.trim_end())).collect()
+    lines.map(|line| line.trim_end().to_owned() + "\n").collect()
 }

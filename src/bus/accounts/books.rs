@@ -30,7 +30,7 @@ pub(super) struct Account {
     pub(super) since: Load,
     /// So much of that is not even written.
     pub(super) queued: Load,
-    /// To those whose calls wait for room.
+    /// So much is promised to those whose calls wait for room.
     pub(super) promised: Load,
     /// The next of its calls that wait for room holds it.
     pub(super) next: Arc<tokio::sync::Mutex<()>>,

@@ -92,7 +92,7 @@ impl Accounts {
         Some(full)
     }
 
-    /// To wait for what a connection takes.
+    /// Waits for what a connection takes.
     pub(in crate::bus) fn taking<'a>(
         &'a self,
         caller: &'a Caller,

@@ -48,7 +48,7 @@ struct Young {
 
 #[derive(Debug, Default)]
 struct State {
-    /// From the bus.
+    /// What the bus itself has told comes before all calls.
     told: VecDeque<Vec<u8>>,
     calls: Turns<IncomingCall>,
     /// The oldest is first.

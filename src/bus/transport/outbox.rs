@@ -22,7 +22,7 @@ const MOST: usize = 32 << 20;
 pub(super) enum To {
     Bus,
     Everyone,
-    /// To whose account it is.
+    /// It is put to the account of that connection.
     One(Arc<str>),
 }
 
@@ -108,7 +108,7 @@ impl Outbox {
         true
     }
 
-    /// Also where nothing is written any more: whoever sends hears of it.
+    /// There is room also where nothing is written any more: whoever sends hears of it.
     fn has_room(&self) -> bool {
         let state = self.state.lock();
         state.bytes <= MOST || state.lost || state.closed

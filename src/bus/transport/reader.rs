@@ -18,7 +18,7 @@ use crate::bus::accounts::Accounts;
 
 #[derive(Debug)]
 pub(in crate::bus) struct Reader {
-    /// Until the handshake is over.
+    /// It is there until the handshake is over.
     sifter: Option<Sifter>,
     accounts: Arc<Accounts>,
     inbox: Arc<Inbox>,
@@ -70,7 +70,7 @@ impl ReadHalf for Reader {
         }
     }
 
-    /// Of the handshake.
+    /// The handshake reads by it.
     async fn recvmsg(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
         let Some(sifter) = &mut self.sifter else {
             return Err(io::ErrorKind::Unsupported.into());

@@ -37,7 +37,7 @@ pub(super) struct Turns<T> {
 #[derive(Debug)]
 struct ConnectionQueue<T> {
     whose: Whose,
-    /// With how many had been put behind all when it came.
+    /// Beside each is how many had been put behind all when it came.
     items: VecDeque<(usize, T)>,
 }
 
@@ -107,7 +107,7 @@ impl<T> Turns<T> {
         } else {
             self.queues.remove(&name);
         }
-        // Behind the others, if there is more.
+        // It goes behind the others, if there is more.
         self.round.retain(|other| *other != whose);
         if names.is_empty() {
             self.connections.remove(&whose);

@@ -24,7 +24,7 @@ pub(in crate::bus) struct Writer {
     accounts: Arc<Accounts>,
     inbox: Arc<Inbox>,
     outbox: Arc<Outbox>,
-    /// From the first message on.
+    /// It is empty until the first message is to be written.
     writing: JoinSet<()>,
 }
 
@@ -98,7 +98,7 @@ impl WriteHalf for Writer {
         }
     }
 
-    /// Of the handshake.
+    /// The handshake writes by it.
     async fn sendmsg(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
         send(&self.stream, bytes, descriptors).await
     }

@@ -31,7 +31,7 @@ mod tests {
         };
         assert_eq!(of(&shape), [48; 4]);
         let later = of_config("tiny-mistral", |config| {
-            config["sliding_window"] = Value::Null
+            config["sliding_window"] = Value::Null;
         });
         assert_eq!(of(&later), [0; 4]);
     }

@@ -71,13 +71,9 @@ async fn ask(bus: Option<String>, arguments: &Arguments, question: String) -> Ou
     let mut options = arguments.options.clone();
     let mut connection = None;
     for _ in 0..arguments.rounds.max(1) {
-        let asking = Asking {
-            bus: bus.clone(),
-            connection: connection.take(),
-            messages: &messages,
-            options: &options,
-        };
-        let (at, heard) = answer(asking, arguments, &mut interrupt).await?;
+        let whom = (bus.clone(), connection.take());
+        let asked = (&messages[..], &options);
+        let (at, heard) = answer(whom, asked, arguments, &mut interrupt).await?;
         let (Some(program), Some(made)) = (&arguments.call, &heard.calls) else {
             return Ok(());
         };
@@ -104,23 +100,10 @@ async fn ask(bus: Option<String>, arguments: &Arguments, question: String) -> Ou
     )
 }
 
-/// What is asked, and where.
-struct Asking<'a> {
-    bus: Option<String>,
-    /// `None` until somebody has connected.
-    connection: Option<Connection>,
-    messages: &'a [Message],
-    options: &'a Options,
-}
-
-/// One answer, shown as it comes.
+/// Shows one answer as it comes, over the connection, or one that it makes to that bus.
 async fn answer(
-    Asking {
-        bus,
-        connection,
-        messages,
-        options,
-    }: Asking<'_>,
+    (bus, connection): (Option<String>, Option<Connection>),
+    (messages, options): (&[Message], &Options),
     arguments: &Arguments,
     interrupt: &mut Signal,
 ) -> Outcome<(Connection, Heard)> {

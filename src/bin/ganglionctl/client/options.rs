@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use clap::Args;
 use ganglion::bus::proxy::Fields;
-use ganglion::bus::{OPTIONS, Of};
+use ganglion::bus::{OPTIONS, Of, OptionKey};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use zbus::Variant;
@@ -122,8 +122,7 @@ impl Options {
     /// The table that people are shown.
     pub(crate) fn table(&self) -> String {
         let given = self.given();
-        let ours = OPTIONS.iter().filter(|key| key.of == Of::Requests);
-        let names = ours.map(|key| key.name);
+        let names = known().map(|key| key.name);
         table::named(names.map(|name| {
             let value = match given.get(name) {
                 Some(Value::Array(texts)) => texts.iter().map(plain).collect::<Vec<_>>().join(", "),
@@ -135,9 +134,8 @@ impl Options {
 
     /// Gives one by its name on the bus; without a value it is left to the configuration again.
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
-        let ours = OPTIONS.iter().filter(|key| key.of == Of::Requests);
-        let Some(key) = ours.clone().find(|key| key.name == name) else {
-            let names: Vec<_> = ours.map(|key| key.name).collect();
+        let Some(key) = known().find(|key| key.name == name) else {
+            let names: Vec<_> = known().map(|key| key.name).collect();
             return Err(format!("it is none of {}", names.join(", ")));
         };
         let value = value.map(|text| match key.kind {
@@ -159,6 +157,11 @@ impl Options {
         self.no_thinking = thinking == Some(false.into());
         Ok(())
     }
+}
+
+/// Those that every request takes.
+fn known() -> impl Iterator<Item = &'static OptionKey> {
+    OPTIONS.iter().filter(|key| key.of == Of::Requests)
 }
 
 fn variant(value: &Value) -> Variant<'static> {
@@ -196,4 +199,27 @@ fn number(text: &str) -> Result<f64, String> {
 
 fn truth(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| "it must be true or false".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_option_of_a_request_can_be_given_and_taken_back() {
+        for key in known() {
+            let value = match key.kind {
+                "u" | "t" => "1",
+                "d" => "0.5",
+                "b" => "true",
+                _ => "x",
+            };
+            let mut options = Options::default();
+            assert_eq!(options.set(key.name, Some(value)), Ok(()));
+            let given: Vec<_> = options.fields().into_keys().collect();
+            assert_eq!(given, [key.name]);
+            assert_eq!(options.set(key.name, None), Ok(()));
+            assert!(options.fields().is_empty(), "{}", key.name);
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use ganglion::engine::Site;
 use ganglion::engine::runner::Backend;
+use ganglion::meminfo;
 use nix::unistd::{Uid, User};
 
 use super::board::Board;
@@ -15,7 +16,6 @@ use super::finding::Findings;
 use super::tree::Tree;
 use super::unit::Unit;
 use crate::failure::{Outcome, failure};
-use crate::kernel::bytes;
 
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -85,7 +85,7 @@ impl Machine {
 
     /// A field of /proc/meminfo, in bytes.
     pub(super) fn meminfo(&self, field: &str) -> Option<u64> {
-        bytes(&self.tree.text("/proc/meminfo"), field)
+        meminfo::bytes(&self.tree.text("/proc/meminfo"), field)
     }
 
     /// Bytes of memory that are available.

@@ -14,20 +14,15 @@ const ENDPOINT: &str = "HF_ENDPOINT";
 
 pub(super) type Url = Uri<String>;
 
-#[derive(Debug, PartialEq, Eq)]
+/// Where a model comes from.
+#[derive(Debug)]
 pub(super) enum Address {
     Remote(Url),
-    File(PathBuf),
-}
-
-/// Where a model comes from.
-pub(super) enum From<'a> {
-    Server(&'a Url),
-    File(&'a Path, File),
+    File(PathBuf, File),
 }
 
 impl Address {
-    /// What was typed.
+    /// What was typed. A file here is opened by whoever runs this.
     pub(super) fn of(typed: &str) -> Outcome<Self> {
         if typed.starts_with("http://") || typed.starts_with("https://") {
             return remote(typed);
@@ -36,7 +31,7 @@ impl Address {
             return hugging_face(&model.repository, &model.revision, &model.file);
         }
         if Path::new(typed).is_file() {
-            return Ok(Self::File(typed.into()));
+            return Ok(Self::File(typed.into(), walk::source(Path::new(typed))?));
         }
         if let Some((repository, file)) = typed.split_once(':')
             && let [owner, name] = repository.split('/').collect::<Vec<_>>()[..]
@@ -52,19 +47,11 @@ impl Address {
         ))
     }
 
-    /// Where it can be had from.
-    pub(super) fn open(&self) -> Outcome<From<'_>> {
-        match self {
-            Self::Remote(url) => Ok(From::Server(url)),
-            Self::File(path) => Ok(From::File(path, walk::source(path)?)),
-        }
-    }
-
     /// The name under which it is kept.
     pub(super) fn file_name(&self) -> Outcome<String> {
         let path = match self {
             Self::Remote(url) => url.path().as_str().into(),
-            Self::File(file) => file.to_string_lossy(),
+            Self::File(path, _) => path.to_string_lossy(),
         };
         let name = path.rsplit('/').next().unwrap_or_default();
         if name.starts_with('.') || !name.to_lowercase().ends_with(".gguf") {

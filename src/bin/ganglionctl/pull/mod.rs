@@ -23,7 +23,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::doctor::Machine;
 use crate::failure::{Failure, Outcome, bail, failure};
 use crate::{checksum, models, output};
-use address::{Address, From};
+use address::Address;
 use folder::Folder;
 use part::Part;
 
@@ -60,10 +60,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let Some(model) = arguments.model.as_deref().filter(|_| !arguments.list) else {
         return output::print(&models::table());
     };
-    let address = Address::of(model)?;
+    // A file here is opened before root gives up what lets it read.
+    let mut address = Address::of(model)?;
     let name = OsString::from(address.file_name()?);
-    // It is opened before root gives up what lets it read.
-    let from = address.open()?;
     // The service, and setup, look for it from elsewhere.
     let path = std::path::absolute(&arguments.dir);
     let path = path.map_err(|error| failed(&arguments.dir, &error))?;
@@ -79,9 +78,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let shown = file.display();
     let mut part = Part::open(&folder, &name, bytes.unwrap_or(LARGEST))?;
     let bar = progress(&file);
-    let told = match from {
-        From::File(path, mut file) => part.copy(path, &mut file, &bar).map(|()| None),
-        From::Server(url) => {
+    let told = match &mut address {
+        Address::File(path, file) => part.copy(path, file, &bar).map(|()| None),
+        Address::Remote(url) => {
             http::fetch(url, wanted.as_deref(), &mut part, &bar, arguments.retries)
         }
     };

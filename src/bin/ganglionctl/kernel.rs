@@ -1,9 +1,0 @@
-//! What the kernel tells in files of a line for each value, such as /proc/meminfo. The crate procfs reads those of this
-//! machine alone, and doctor also those of a folder that looks like one.
-
-/// Bytes, by the first line that begins with `key`.
-pub(crate) fn bytes(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    kib.checked_mul(1024)
-}
