@@ -9,6 +9,7 @@ mod errors;
 mod fitting;
 mod flood;
 mod graph_told;
+mod greedy;
 mod hostile_wire;
 mod input;
 mod leaks;

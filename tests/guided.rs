@@ -1,6 +1,6 @@
 //! Answers that must fit something: they do, whoever else is answered, and what cannot be asked for is refused at once.
 
-mod hostile;
+pub(crate) mod hostile;
 mod suite;
 
 use std::time::Duration;
@@ -195,10 +195,27 @@ async fn what_cannot_be_asked_for_is_refused_with_its_option() {
         println!("{error}");
         let named = match error {
             GrammarError::Wrong { option, .. } | GrammarError::TooLong { option, .. } => option,
-            GrammarError::TooDeep { .. } | GrammarError::NoVocabulary => panic!("{error}"),
+            GrammarError::TooDeep { .. }
+            | GrammarError::TooWide { .. }
+            | GrammarError::NoVocabulary => panic!("{error}"),
         };
         assert_eq!(*named, option);
         assert!(error.to_string().len() < 2_000, "{error}");
+    }
+    for (schema, pointer) in [
+        (
+            r#"{"type": "object", "properties": {"a": {}, "b/c": {"items": {"not": {}}}}}"#,
+            "/properties/b~1c/items/not",
+        ),
+        (
+            r##"{"$defs": {"x": {"anyOf": [{"type": "null"}, {"type": "robot"}]}}, "items": {"$ref": "#/$defs/x"}}"##,
+            "/$defs/x/anyOf/1",
+        ),
+    ] {
+        let grammar = Grammar::JsonSchema(schema.into());
+        let refused = ask(&engine.handle, 1, options(grammar, 0)).await;
+        let why = refused.expect_err("it is wrong").to_string();
+        assert!(why.ends_with(&format!("at {pointer:?}")), "{why}");
     }
     // Whoever was refused takes no place.
     tokio::time::timeout(Duration::from_secs(60), engine.handle.idle())

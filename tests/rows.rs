@@ -6,7 +6,7 @@ use std::path::Path;
 use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::kv::{Owner, Reuse};
 use ganglion::model::Checkpoint;
-use ganglion::sampler::{Mask, Parameters, Scored};
+use ganglion::sampler::{Mask, Parameters, Promise, Scored};
 use ganglion::tape::{Ending, KvType};
 
 use crate::support::restored;
@@ -171,12 +171,17 @@ fn a_guided_conversation_waits_for_its_mask() {
                     assert_eq!(runner.state_of(guided), before);
                 }
             }
-            if step_number > 0 {
-                runner
-                    .guide(guided, Some(&mask(step_number)))
-                    .expect("it is taken");
-            }
+            let (promise, promised) = Promise::new();
+            let bound = match step_number {
+                0 => Ok(()),
+                // It is made while the step runs.
+                2 | 5 | 8 => runner.guide_later(guided, promise),
+                _ => runner.guide(guided, Some(&mask(step_number))),
+            };
+            bound.expect("it is taken");
+            let making = std::thread::spawn(move || promised.keep(mask(step_number)));
             let mut both = step(&mut runner, &entries);
+            making.join().expect("it is made");
             let (token, bits) = both.remove(1);
             assert!(
                 mask(step_number).allows(token),
@@ -199,6 +204,13 @@ fn a_guided_conversation_waits_for_its_mask() {
             steps.push((token, bits));
         }
         assert_eq!(runner.scored(free).len(), 4);
+        // A promise that is broken is a mask that never comes.
+        runner
+            .guide_later(guided, Promise::new().0)
+            .expect("it is taken");
+        let before = runner.state_of(guided);
+        step(&mut runner, &entries);
+        assert_eq!(runner.state_of(guided), before);
         (steps, beside)
     };
     let (steps, beside) = run(0);

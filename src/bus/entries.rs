@@ -9,6 +9,7 @@ use zbus::{Signature, Type};
 
 use super::argument::{ContentSeed, TEXT_BYTES, Value, shortened};
 use super::messages::{Messages, MessagesVisitor};
+use super::offered::Offered;
 use super::proxy::Info;
 
 /// Entries of one dictionary: many more than there are options.
@@ -101,6 +102,9 @@ impl<'de> Visitor<'de> for EntrySeed<'_> {
         let (value, messages) = if kind == Messages::KIND {
             let messages = parts.next_element_seed(MessagesVisitor { room })?;
             (Value::Other, Some(messages.ok_or_else(missing)?))
+        } else if kind == Offered::KIND && name == "tools" {
+            let tools = parts.next_element_seed(Offered { room })?;
+            (tools.ok_or_else(missing)?, None)
         } else {
             let value = parts.next_element_seed(ContentSeed { kind, room })?;
             (value.ok_or_else(missing)?, None)

@@ -74,13 +74,14 @@ impl Manager {
     /// Options: max_tokens (u), temperature (d), top_k (u), top_p (d), min_p (d),
     /// repetition_penalty (d), seed (t), stop (s or as), thinking (b), thinking_tokens (u), stream (s: "pipe" or "signals"),
     /// priority (s: "realtime", "normal" or "background"), deadline_ms (u), and either one of json_schema (s), json (b),
-    /// regex (s), grammar (s) and choice (as), which the answer fits, or tools (s), which the model may call, with
+    /// regex (s), grammar (s) and choice (as), which the answer fits, or tools (s or a(ssa{sv})), which the model may call, with
     /// tool_choice (s) and parallel_tool_calls (b). Error.NotSupported if this model calls no tools.
     /// What is left out is as the daemon's configuration says.
     ///
     /// The stream is a pipe of JSON objects, one a line: {"seq":0,"text":"Hel"}, and at last
     /// {"seq":n,"done":true,"finish_reason":"stop","usage":{...}}, with "incomplete":true if it was to fit something, or could
-    /// call tools, and was cut off, and with error and message if it failed. What a model thinks comes before, as {"seq":n,"text":"","reasoning":"Hm"}; of each call of a tool first
+    /// call tools, and was cut off, and with error and message if it failed. What a model thinks comes before, as
+    /// {"seq":n,"text":"","reasoning":"Hm"}; of each call of a tool first
     /// {"seq":n,"text":"","tool_call":{"index":0,"id":"...","name":"...","arguments":""}}, then the same with pieces of its
     /// arguments and without id and name. The last object has all calls, tool_calls, as Request.Result tells them.
     /// Closing it cancels the request; so does not reading from it for a while. With
@@ -182,7 +183,7 @@ impl Manager {
 
     /// Opens a conversation that the daemon remembers, until Session.Close or until the caller leaves
     /// the bus. Options: system (s), its system message; messages (a(sa{sv})), what was said before its first turn; and of
-    /// each of its turns that gives none priority (s), tools (s), max_tokens (u), temperature (d), top_k (u), top_p (d),
+    /// each of its turns that gives none priority (s), tools (s or a(ssa{sv})), max_tokens (u), temperature (d), top_k (u), top_p (d),
     /// min_p (d), repetition_penalty (d), seed (t), thinking (b). Error.ContextFull if no turn could follow that,
     /// Error.NotSupported if this model calls no tools.
     ///

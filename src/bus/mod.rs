@@ -30,6 +30,7 @@ mod likelihoods;
 mod link;
 mod manager;
 mod messages;
+mod offered;
 mod opening;
 mod option_table;
 mod options;

@@ -121,7 +121,7 @@ pub const OPTIONS: &[OptionKey] = &[
         "A grammar in the syntax of Lark, whose start is the answer."),
     option(Of::Requests, "choice", "as", Allowed::Choices,
         "The texts of which the answer is one."),
-    option(Of::Requests, "tools", "s", Allowed::Tools,
+    option(Of::Requests, "tools", "s or a(ssa{sv})", Allowed::Tools,
         "What the model may call, and how: its answer is text, then calls whose arguments fit, in the own format of the model. \
          finish_reason is then \"tool_calls\"."),
     option(Of::Requests, "tool_choice", "s", Allowed::ToolChoice,
@@ -148,7 +148,7 @@ pub const OPTIONS: &[OptionKey] = &[
         "Of OpenSession and Complete alone: the system message of the conversation."),
     option(Of::Sessions, "priority", "s", Allowed::Priority,
         "Of OpenSession: that of each of its turns which gives none."),
-    option(Of::Sessions, "tools", "s", Allowed::Tools,
+    option(Of::Sessions, "tools", "s or a(ssa{sv})", Allowed::Tools,
         "Of OpenSession: those of each of its turns which offers none, nor gives what its answer must fit. Such a turn takes no stop."),
     option(Of::Sessions, "name", "s", Allowed::Name,
         "Of OpenSession: what the session is called. It belongs to the user then, and is gone on with where it is there."),
@@ -210,7 +210,7 @@ impl Display for Allowed {
             ),
             Self::Tools => formatter.write_str(
                 "a JSON array (s) of {\"type\": \"function\", \"function\": {\"name\", \"description\", \"parameters\"}}, the \
-                 parameters a JSON Schema, of at most limits.grammar_bytes",
+                 parameters a JSON Schema, or these three without JSON (a(ssa{sv})), of at most limits.grammar_bytes",
             ),
             Self::ToolChoice => formatter
                 .write_str("\"auto\", \"none\", \"required\" or the name of a tool (s)"),

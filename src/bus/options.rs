@@ -277,27 +277,8 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
         )));
     }
     read.request.tools = offer.read(config.tools.as_ref())?;
-    // A session's tools make way for what a turn must fit.
-    let offers = read.request.tools.is_some();
     let own = offer.tools.is_some() || offer.choice.is_some();
-    let other = grammars.first().map(Grammar::option);
-    let other = other.or((!read.request.stop.is_empty()).then_some("stop"));
-    match other.filter(|_| offers) {
-        Some(other) if own => {
-            return Err(Error::InvalidOption(format!(
-                "options {other:?} and \"tools\" cannot go together: leave one of them out"
-            )));
-        }
-        // Unlike a grammar, it may be meant to end an answer that calls as well.
-        Some("stop") => {
-            return Err(Error::InvalidOption(
-                "option \"stop\" and the tools of this session cannot go together: leave it out, or open a session without tools"
-                    .to_owned(),
-            ));
-        }
-        Some(_) => read.request.tools = None,
-        None => {}
-    }
+    make_way(&mut read.request, own, grammars.first())?;
     read.request.grammar = only(grammars, &read.request.stop)?;
     read.request.sampling.seed = match chosen {
         Some(seed) => seed,
@@ -338,6 +319,29 @@ impl Offer {
         let tools = tools.map_err(|error| Error::InvalidOption(error.to_string()))?;
         Ok(Some(Arc::new(tools)))
     }
+}
+
+/// A session's tools make way for what a turn must fit; a turn's `own` do not.
+fn make_way(request: &mut Options, own: bool, grammar: Option<&Grammar>) -> Result<(), Error> {
+    let stop = (!request.stop.is_empty()).then_some("stop");
+    let other = grammar.map(Grammar::option).or(stop);
+    let Some(other) = other.filter(|_| request.tools.is_some()) else {
+        return Ok(());
+    };
+    if own {
+        return Err(Error::InvalidOption(format!(
+            "options {other:?} and \"tools\" cannot go together: leave one of them out"
+        )));
+    }
+    if grammar.is_none() {
+        // It may be meant to end an answer that calls as well.
+        return Err(Error::InvalidOption(
+            "option \"stop\" and the tools of this session cannot go together: leave it out, or open a session without tools"
+                .to_owned(),
+        ));
+    }
+    request.tools = None;
+    Ok(())
 }
 
 /// What the answer must fit: one thing, which stop strings could cut.

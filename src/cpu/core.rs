@@ -13,7 +13,7 @@ use super::threads::Threads;
 use super::timestamps::Timestamps;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
-use crate::sampler::{Mask, Sampler, Scored};
+use crate::sampler::{Mask, Promise, Sampler, Scored};
 use crate::tape::{
     Angles, ExecuteError, Input, KvInfo, Op, Projection, Slot, StepState, Tape, WeightId,
 };
@@ -63,6 +63,8 @@ pub(super) enum Guide {
     /// A mask is to come before anything is chosen.
     Waits,
     Allows(Mask),
+    /// The mask is being made.
+    Later(Promise),
 }
 
 /// Allocated by `prepare`, never moved by `run`.
@@ -399,13 +401,18 @@ impl Core {
                         continue;
                     }
                     let position = run.state.position + run.rows.len();
-                    conversation.waits = matches!(conversation.guide, Guide::Waits);
                     let mask = match &conversation.guide {
                         Guide::Free => None,
-                        // As on a GPU it does not go on.
-                        Guide::Waits => continue,
-                        Guide::Allows(mask) => Some(mask),
+                        Guide::Waits => Some(None),
+                        Guide::Allows(mask) => Some(Some(mask)),
+                        Guide::Later(mask) => Some(mask.wait()),
                     };
+                    conversation.waits = mask == Some(None);
+                    if conversation.waits {
+                        // As on a GPU it does not go on.
+                        continue;
+                    }
+                    let mask = mask.flatten();
                     let Some(token) = conversation.sampler.choose(logits, mask) else {
                         // The others go on.
                         let position = position - 1;
@@ -414,7 +421,7 @@ impl Core {
                     };
                     conversation.state = StepState { token, position };
                     self.chosen += 1;
-                    if let Guide::Allows(_) = conversation.guide {
+                    if !matches!(conversation.guide, Guide::Free) {
                         conversation.guide = Guide::Waits;
                     }
                     if let Some(most) = conversation.sampler.parameters().logprobs {

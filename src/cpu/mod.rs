@@ -31,7 +31,7 @@ pub use self::weight::{Matrix, Weight};
 use crate::executor::Executor;
 use crate::fault::Faults;
 use crate::graph::{Buckets, Counts, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
-use crate::sampler::{Mask, Parameters, Scored};
+use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{
     Angles, Ending, ExecuteError, GraphOptions, KvInfo, Span, StepState, StepTimes, Tape, Timed,
 };
@@ -203,6 +203,12 @@ impl Executor for Cpu {
     fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), ExecuteError> {
         self.core.conversations[entry].guide =
             mask.map_or(Guide::Free, |mask| Guide::Allows(mask.clone()));
+        Ok(())
+    }
+
+    /// It is made while all before the choice is computed.
+    fn guide_later(&mut self, entry: usize, mask: Promise) -> Result<(), ExecuteError> {
+        self.core.conversations[entry].guide = Guide::Later(mask);
         Ok(())
     }
 

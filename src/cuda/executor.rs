@@ -9,7 +9,7 @@ use crate::device::Modules;
 use crate::executor::Executor;
 use crate::fault::Faults;
 use crate::graph::{Counts, Graph, LifeCycle, Mode, Ran, Stepper as _};
-use crate::sampler::{History, Mask, Parameters, Scored};
+use crate::sampler::{History, Mask, Parameters, Promise, Scored};
 use crate::tape::{Ending, ExecuteError, Span, StepState, StepTimes, Tape, Timed};
 
 impl Executor for Cuda {
@@ -44,6 +44,7 @@ impl Executor for Cuda {
         self.forget_launched();
         self.idle_since = None;
         self.entry = entry;
+        self.late.forget(entry);
         self.conversations[entry].begin(position, parameters, &History::of(prompt));
         Ok(())
     }
@@ -122,15 +123,17 @@ impl Executor for Cuda {
     }
 
     fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), ExecuteError> {
-        // Steps that were launched ahead begin or end without it.
-        if self.conversations[entry].is_guided() != mask.is_some() {
-            self.forget_launched();
-        }
-        let number = self.conversations[entry].guide(mask.is_some());
+        let number = self.bind(entry, mask.is_some());
         if let (Some(mask), Some(number)) = (mask, number) {
-            let (masks, to) = &mut self.scratch.masks;
-            let arena = &mut self.scratch.arena;
-            masks.send(entry, (number, mask.words()), (arena, *to))?;
+            self.scratch.send_mask(entry, number, mask)?;
+        }
+        Ok(())
+    }
+
+    /// It is sent when it has been made: beside a step, or before what cannot be repeated.
+    fn guide_later(&mut self, entry: usize, mask: Promise) -> Result<(), ExecuteError> {
+        if let Some(number) = self.bind(entry, true) {
+            self.late.push(entry, number, mask);
         }
         Ok(())
     }
@@ -159,7 +162,7 @@ impl Executor for Cuda {
         let entry = self.entry;
         if tape.ending == Ending::Token {
             // A prompt cannot be repeated as a step is: its mask is there before it begins.
-            self.scratch.masks.0.settle(entry)?;
+            self.settle_mask(entry)?;
         }
         let command = self.conversations[entry].prompt(entry, rows, sequence);
         let scratch = &mut self.scratch;
@@ -207,7 +210,7 @@ impl Executor for Cuda {
             self.fits(*entry, rows)?;
             if rows > 1 {
                 // Such a step cannot be repeated either.
-                self.scratch.masks.0.settle(*entry)?;
+                self.settle_mask(*entry)?;
             }
         }
         let more = more && forced.is_empty();
@@ -231,6 +234,7 @@ impl Executor for Cuda {
             self.mark()?;
             self.pending.push_back(Launched::new(ran, entries));
         }
+        self.send_late()?;
         self.take_tokens(1, forced, entries)
     }
 

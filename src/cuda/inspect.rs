@@ -21,7 +21,7 @@ impl Inspect for Cuda {
         self.prepare(tape)?;
         // What runs but once finds its masks there.
         for entry in entries {
-            self.scratch.masks.0.settle(*entry)?;
+            self.settle_mask(*entry)?;
         }
         match (tape.input, tape.ending) {
             (Input::Prompt, _) => self.run(tape, tokens),

@@ -7,6 +7,7 @@ mod attend;
 mod executor;
 mod inspect;
 mod kernels;
+mod late;
 mod launch;
 mod limits;
 mod load;
@@ -34,6 +35,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use self::kernels::Kernels;
+use self::late::Late;
 pub use self::limits::{Unsuited, suits};
 pub use self::memory::Places;
 use self::memory::{Slots, Weight};
@@ -110,6 +112,8 @@ pub struct Cuda {
     pages: Pages,
     /// There is one for each entry.
     conversations: Vec<Conversation>,
+    /// Their masks that are still being made.
+    late: Late,
     /// The one whose turn runs.
     entry: usize,
     listed: Listed,
@@ -178,6 +182,7 @@ impl Cuda {
             slots: Slots::default(),
             pages,
             conversations: vec![Conversation::default(); kv.entries],
+            late: Late::default(),
             entry: 0,
             listed: Listed::default(),
             moves: 0,

@@ -8,6 +8,7 @@ use crate::device::{
     Arena, Context, Error, Masks, Memory, PageTables, Plan, PromptMailbox, Region, Row, STEP_ROWS,
     SamplerState, Scores, StepMailbox, Stream, TokenMailbox,
 };
+use crate::sampler::Mask;
 use crate::tape::{Angles, KvInfo, Op, Tape};
 
 /// What lies in device memory besides weights and cache, and the mailboxes in pinned memory.
@@ -43,6 +44,17 @@ pub(super) struct Regions {
 }
 
 impl Scratch {
+    /// Sends the mask of an entry's token `number` to where kernels look for it.
+    pub(super) fn send_mask(
+        &mut self,
+        entry: usize,
+        number: u32,
+        mask: &Mask,
+    ) -> Result<(), Error> {
+        let (masks, to) = &mut self.masks;
+        masks.send(entry, (number, mask.words()), (&mut self.arena, *to))
+    }
+
     /// Plans it for so many tokens of a vocabulary, and rows of a prompt.
     pub(super) fn plan(
         kv: KvInfo,

@@ -18,10 +18,10 @@ pub(super) const NOT_READY: u32 = u32::MAX - 1;
 pub(super) struct Conversation {
     pub(super) state: StepState,
     sampler: SamplerState,
-    /// Whether a mask must say what it may choose next.
-    bound: bool,
-    /// Number of the token that the next mask is of, or the last one was. It counts on for whoever has the entry next, for
-    /// what lies on the device is a mask of someone before.
+    /// Number of the token that the next mask is of; `None`: nothing guides.
+    guide: Option<u32>,
+    /// The last of these numbers. They count on for whoever has the entry next: what lies on the device is a mask of someone
+    /// before.
     number: u32,
     /// Whether the device knows another token and position, or another sampler; or another guide.
     moved: bool,
@@ -55,7 +55,7 @@ impl Conversation {
             pushed: narrow(pushed),
             history: device::History(*tokens),
         };
-        self.bound = false;
+        self.guide = None;
         self.scored.clear();
         self.moved();
     }
@@ -104,29 +104,28 @@ impl Conversation {
 
     /// Whether a mask must say what it may choose next.
     pub(super) fn is_guided(&self) -> bool {
-        self.bound
+        self.guide.is_some()
     }
 
     /// Its next token is to be bound by a mask, or by none from now on; returns the number that the mask is to have.
     pub(super) fn guide(&mut self, bound: bool) -> Option<u32> {
-        if self.bound != bound {
-            (self.bound, self.guided) = (bound, true);
-            if bound {
-                self.count();
-            }
+        if self.is_guided() != bound {
+            self.guided = true;
+            self.guide = bound.then(|| self.next_number());
         }
-        bound.then_some(self.number)
+        self.guide
     }
 
     /// A token has been chosen by a mask: the next one's is another.
     pub(super) fn masked(&mut self) {
-        if self.bound {
-            self.count();
+        if self.is_guided() {
+            self.guide = Some(self.next_number());
         }
     }
 
-    fn count(&mut self) {
+    fn next_number(&mut self) -> u32 {
         self.number = self.number.checked_add(1).unwrap_or(1);
+        self.number
     }
 
     /// Whether it is told how probable tokens were.
@@ -142,7 +141,7 @@ impl Conversation {
         );
         command.moves = moved;
         command.sampler = moved.then_some(self.sampler);
-        command.guide = guided.then(|| if self.bound { self.number } else { 0 });
+        command.guide = guided.then(|| self.guide.unwrap_or_default());
         let seated = std::mem::take(&mut self.seated);
         command.pages = (narrow(seated.start), narrow(seated.len()));
         moved || guided || !seated.is_empty()

@@ -3,7 +3,7 @@
 //! It is told its tokens and says when it ends; what makes them, and which entry is next, is not known here.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::encoder::Encoder;
@@ -32,8 +32,8 @@ pub(super) struct Entry {
     stops: StopStrings,
     /// What was shown, without thoughts and calls.
     text: String,
-    /// What it goes along with.
-    guide: Option<Guide>,
+    /// What it goes along with. Another thread has it while it works out what may follow.
+    guide: Option<Arc<Mutex<Guide>>>,
     /// Without the end-of-turn token.
     tokens: Vec<u32>,
     /// How many of them steps have run.
@@ -65,6 +65,15 @@ impl Taken {
     }
 }
 
+/// What may be chosen next.
+#[derive(Debug)]
+pub(super) enum Follows {
+    Anything,
+    Allowed(Mask),
+    /// What this guide says, if it is asked by whoever has time.
+    Later(Arc<Mutex<Guide>>),
+}
+
 /// What follows a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
@@ -73,6 +82,10 @@ pub(super) enum After {
     /// This one was chosen before, in its place: whatever is chosen when an answer begins again, it stands.
     Instead(u32),
     End(FinishReason),
+}
+
+fn locked(guide: &Mutex<Guide>) -> MutexGuard<'_, Guide> {
+    guide.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Entry {
@@ -98,7 +111,7 @@ impl Entry {
         };
         Self {
             stops: StopStrings::new(&turn.options.stop),
-            guide: turn.guide.take(),
+            guide: turn.guide.take().map(|guide| Arc::new(Mutex::new(guide))),
             held: turn.past().min(prompt.len().saturating_sub(1)),
             turn,
             encoder,
@@ -215,7 +228,9 @@ impl Entry {
     /// Whether another token than the next is wanted too, as far as it is known. Of tokens that must come, several are run
     /// in one step, before which nothing is ahead.
     pub(super) fn wants_more(&self) -> bool {
-        let forced = self.guide.as_ref().map_or(0, Guide::forced);
+        // Where another thread has it, nothing must come.
+        let guide = self.guide.as_ref().and_then(|guide| guide.try_lock().ok());
+        let forced = guide.map_or(0, |guide| guide.forced());
         let forced = if self.is_scored() { 0 } else { forced };
         self.has_caught_up() && forced < 2 && self.left() > 1
     }
@@ -245,19 +260,38 @@ impl Entry {
     ///
     /// # Errors
     /// If nothing may, and the answer is not whole.
-    pub(super) fn allowed(&mut self, vocabulary: usize) -> Result<Option<Mask>, GuideError> {
-        if !self.has_caught_up() {
-            return Ok(None);
-        }
-        let Some(guide) = &mut self.guide else {
-            return Ok(None);
-        };
-        Ok(match guide.follows()? {
-            // What is whole has ended.
-            Next::Anything | Next::Nothing => None,
-            Next::Allowed(mask) => Some(mask),
-            Next::Forced(tokens) => tokens.first().map(|first| Mask::only(*first, vocabulary)),
+    pub(super) fn allowed(&self, vocabulary: usize) -> Result<Option<Mask>, GuideError> {
+        Ok(match self.follows(vocabulary)? {
+            Follows::Anything => None,
+            Follows::Allowed(mask) => Some(mask),
+            Follows::Later(guide) => Some(locked(&guide).allowed()?),
         })
+    }
+
+    /// The same, but for what takes long.
+    ///
+    /// # Errors
+    /// As `allowed`.
+    pub(super) fn follows(&self, vocabulary: usize) -> Result<Follows, GuideError> {
+        let Some(guide) = self.guide.as_ref().filter(|_| self.has_caught_up()) else {
+            return Ok(Follows::Anything);
+        };
+        let next = locked(guide).follows_at_once()?;
+        Ok(match next {
+            // What is whole has ended.
+            Some(Next::Anything | Next::Nothing) => Follows::Anything,
+            Some(Next::Allowed(mask)) => Follows::Allowed(mask),
+            Some(Next::Forced(tokens)) => tokens.first().map_or(Follows::Anything, |first| {
+                Follows::Allowed(Mask::only(*first, vocabulary))
+            }),
+            None => Follows::Later(guide.clone()),
+        })
+    }
+
+    /// Why nothing will ever be chosen for it, if that has been found out since it was asked what follows.
+    pub(super) fn never_goes_on(&self) -> Option<GuideError> {
+        let guide = self.guide.as_ref()?.try_lock().ok()?;
+        guide.error().cloned()
     }
 
     /// Takes at most `most` of the tokens that must come now; what is chosen comes after them. The same number of tokens
@@ -271,9 +305,11 @@ impl Entry {
         }
         // One is left to choose.
         let most = most.min(self.left().saturating_sub(1));
-        match &mut self.guide {
-            Some(guide) if self.caught_up == self.tokens.len() => guide.force(most),
-            _ => Ok(Vec::new()),
+        let guide = self.guide.as_ref().filter(|_| self.has_caught_up());
+        // Where another thread has it, nothing must come.
+        match guide.and_then(|guide| guide.try_lock().ok()) {
+            Some(mut guide) => guide.force(most),
+            None => Ok(Vec::new()),
         }
     }
 
@@ -298,12 +334,13 @@ impl Entry {
         }
         let after = self.say(token.token(), full);
         let ends = self.encoder.codec().is_end(token.token());
-        let (Some(guide), Taken::Chosen(token)) = (&mut self.guide, token) else {
+        let (Some(guide), Taken::Chosen(token)) = (&self.guide, token) else {
             return Ok(after);
         };
         if replays || ends {
             return Ok(after);
         }
+        let mut guide = locked(guide);
         guide.take(token)?;
         Ok(match after {
             // What is whole is not cut off.
@@ -318,7 +355,8 @@ impl Entry {
 
     /// Whether its answer is whole, so that what was chosen after its forced tokens is not said.
     pub(super) fn is_whole(&self) -> bool {
-        self.has_caught_up() && self.guide.as_ref().is_some_and(Guide::is_over)
+        let is_over = |guide: &Arc<Mutex<Guide>>| locked(guide).is_over();
+        self.has_caught_up() && self.guide.as_ref().is_some_and(is_over)
     }
 
     /// Tells how probable a token was: it comes first, then the most probable ones.

@@ -4,6 +4,7 @@
 //! nobody needs goes back to the system (`memory`).
 
 mod joining;
+mod masks;
 mod memory;
 mod restoring;
 mod saving;
@@ -27,6 +28,7 @@ use super::slices::Slices;
 use super::{Command, Control, EngineError, Inbox, RequestError, SessionId};
 use crate::journal;
 use crate::kv::Owner;
+use masks::Masks;
 use restoring::Restore;
 use saving::Saving;
 
@@ -57,6 +59,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         entries: Vec::new(),
         displaced: Vec::new(),
         ahead: Vec::new(),
+        masks: Masks::new(),
         slices: Slices::default(),
         observer: Observer::new(inbox),
         restores: Vec::new(),
@@ -88,6 +91,7 @@ struct Worker<'a> {
     displaced: Vec<Entry>,
     /// The entries of the step that was run last: what is launched ahead is of the same.
     ahead: Vec<usize>,
+    masks: Masks,
     slices: Slices,
     observer: Observer<'a>,
     /// Those that have joined and wait for the disk.

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 pub use self::inspect::{Inspect, Layout};
 use crate::fault::Faults;
 use crate::graph::{Counts, LifeCycle, Mode};
-use crate::sampler::{Mask, Parameters, Scored};
+use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{ExecuteError, Span, StepState, StepTimes, Tape, Timed};
 
 /// What runs tapes, on a cache of several entries, each of which holds a conversation.
@@ -97,6 +97,10 @@ pub trait Executor: Debug + Send {
     /// another before each of its tokens: a step that finds none leaves its state as it was, and costs its time. `begin`
     /// frees it.
     fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), ExecuteError>;
+
+    /// The same with a mask that is still being made. What chooses before it is there waits for it, or does as a step does that
+    /// finds none; if there never is one, so does every step.
+    fn guide_later(&mut self, entry: usize, mask: Promise) -> Result<(), ExecuteError>;
 
     /// Whether the last step left an entry as it was, for want of its mask.
     fn waits(&self, entry: usize) -> bool;

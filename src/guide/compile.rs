@@ -3,13 +3,14 @@
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
 
 use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::{Logger, Matcher, ParserFactory};
 use toktrie::InferenceCapabilities;
 
 use super::room::{self, Room};
-use super::{Grammar, GrammarError, Guide, Stage, Thinking, Thoughts, vocabulary};
+use super::{Grammar, GrammarError, Guide, Stage, Thinking, Thoughts, place, vocabulary};
 use crate::model::language::Words;
 use crate::sampler::Mask;
 
@@ -17,8 +18,18 @@ use crate::sampler::Mask;
 const LAST: &str = "\n";
 const APART: &str = "\n\n";
 
-/// Compiled grammars that are kept for whoever asks again.
-const KEPT: usize = 32;
+/// Bytes, about, of compiled grammars that are kept for whoever asks again.
+const KEPT: usize = 64 << 20;
+
+/// What one mask may cost: nodes of regular expressions, 14 a microsecond, and items of the parser, 20 a microsecond. Masks of the
+/// largest schemas in use take a tenth of it.
+pub(super) const MASK_NODES: u64 = 50_000;
+const MASK_ITEMS: usize = 50_000;
+/// States of the lexer, 0.5 to 1 KiB each.
+const STATES: usize = 32_000;
+/// Bytes, about, that a node takes with what is remembered of it, and those that a byte of a grammar becomes.
+const NODE: usize = 100;
+const GRAMMAR: usize = 30;
 
 /// What a grammar may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +48,12 @@ impl Limits {
     };
 }
 
+/// Of the thread that compiles, for the deepest that the bytes of a grammar can be.
+const STACK: usize = 64 << 20;
+
+/// Of a part of a schema that is looked at for what is wrong.
+const LEAST_WORK: usize = 2000;
+
 /// What all grammars of a vocabulary share.
 struct Shared {
     factory: ParserFactory,
@@ -48,7 +65,45 @@ pub struct Grammars {
     words: Words,
     /// Made when it is first needed, or before: of a vocabulary of 150,000 tokens that takes a fifth of a second.
     shared: OnceLock<Option<Shared>>,
-    compiled: Mutex<VecDeque<(Grammar, Matcher)>>,
+    compiled: Mutex<Compiled>,
+}
+
+/// Compiled grammars, those that were asked for last at the end.
+#[derive(Default)]
+struct Compiled {
+    each: VecDeque<(Grammar, Weighed)>,
+    bytes: usize,
+}
+
+/// A compiled grammar, and about how many bytes it takes.
+struct Weighed {
+    matcher: Matcher,
+    bytes: usize,
+}
+
+impl Compiled {
+    fn get(&mut self, grammar: &Grammar) -> Option<Matcher> {
+        let at = self.each.iter().position(|(known, _)| known == grammar)?;
+        let known = self.each.remove(at)?;
+        let matcher = known.1.matcher.deep_clone();
+        self.each.push_back(known);
+        Some(matcher)
+    }
+
+    /// What was not asked for in the longest time goes, as far as it must.
+    fn put(&mut self, grammar: Grammar, weighed: Weighed) {
+        let bytes = weighed.bytes;
+        if bytes > KEPT || self.each.iter().any(|(known, _)| *known == grammar) {
+            return;
+        }
+        while self.bytes + bytes > KEPT
+            && let Some((_, gone)) = self.each.pop_front()
+        {
+            self.bytes -= gone.bytes;
+        }
+        self.bytes += bytes;
+        self.each.push_back((grammar, weighed));
+    }
 }
 
 impl Grammars {
@@ -140,29 +195,69 @@ impl Grammars {
                 limit: limits.bytes,
             });
         }
-        let mut compiled = self.compiled();
-        if let Some(at) = compiled.iter().position(|(known, _)| known == grammar)
-            && let Some(known) = compiled.remove(at)
-        {
-            let matcher = known.1.deep_clone();
-            compiled.push_back(known);
+        let known = self.compiled().get(grammar);
+        if let Some(matcher) = known {
             return Ok(matcher);
         }
-        drop(compiled);
-        let matcher = self.compile(grammar, limits)?;
-        let mut compiled = self.compiled();
-        if compiled.len() >= KEPT {
-            compiled.pop_front();
-        }
-        compiled.push_back((grammar.clone(), matcher.deep_clone()));
+        let weighed = self.compile(grammar, limits)?;
+        let matcher = weighed.matcher.deep_clone();
+        self.compiled().put(grammar.clone(), weighed);
         Ok(matcher)
     }
 
-    fn compile(&self, grammar: &Grammar, limits: Limits) -> Result<Matcher, GrammarError> {
+    /// Makes what can be made of a grammar, and says of a schema where what is wrong lies.
+    fn compile(&self, grammar: &Grammar, limits: Limits) -> Result<Weighed, GrammarError> {
+        // llguidance goes as deep as a grammar has members or references in a row, and an overflow is nobody's error: it
+        // ends the process. What is not touched of a stack takes no memory.
+        let compile = || match (self.compile_here(grammar, limits), grammar) {
+            (Err(GrammarError::Wrong { option, why }), Grammar::JsonSchema(text)) => {
+                let why = self.placed(text, limits, why);
+                Err(GrammarError::Wrong { option, why })
+            }
+            (compiled, _) => compiled,
+        };
+        thread::scope(|scope| {
+            let deep = thread::Builder::new().name("grammar".into());
+            let deep = deep.stack_size(STACK).spawn_scoped(scope, compile);
+            let compiled = deep.map(ScopedJoinHandle::join);
+            let failed = |why| Err(grammar.wrong(&why));
+            match compiled {
+                Ok(Ok(compiled)) => compiled,
+                Ok(Err(_)) => failed("it cannot be compiled"),
+                Err(_) => failed("the system has no thread left to compile it; try again"),
+            }
+        })
+    }
+
+    /// What is wrong with a schema, and where.
+    fn placed(&self, text: &str, limits: Limits, why: String) -> String {
+        let Ok(schema) = serde_json::from_str(text) else {
+            return why;
+        };
+        // All together cost no more than what was refused.
+        let each = Limits {
+            work: (limits.work / place::TRIES).max(LEAST_WORK),
+            ..limits
+        };
+        let pointer = place::pointer(&schema, quoted(&why), |part| {
+            let part = Grammar::JsonSchema(part.to_string());
+            let compiled = self.compile_here(&part, each);
+            compiled.is_err_and(|error| error == part.wrong(&why))
+        });
+        match pointer.as_str() {
+            "" => why,
+            pointer => format!("{why} at {pointer:?}"),
+        }
+    }
+
+    fn compile_here(&self, grammar: &Grammar, limits: Limits) -> Result<Weighed, GrammarError> {
         let shared = self.shared().ok_or(GrammarError::NoVocabulary)?;
         let limits = ParserLimits {
             initial_lexer_fuel: limits.work as u64,
             max_grammar_size: limits.work,
+            step_lexer_fuel: MASK_NODES,
+            step_max_items: MASK_ITEMS,
+            max_lexer_states: STATES,
             // What an error says of the answer so far is nobody's.
             verbose_errors: false,
             ..ParserLimits::default()
@@ -173,17 +268,22 @@ impl Grammars {
             capabilities(),
             limits,
         );
+        let mut bytes = GRAMMAR * grammar.bytes().max(64);
         let mut matcher = Matcher::new(parser.map(|mut parser| {
             parser.bias_computer = shared.room.clone();
+            bytes += parser.parser.lexer_stats().num_bytes;
             parser
         }));
         // What cannot even begin is refused here, where its caller still waits.
         if matcher.compute_ff_tokens().is_empty() && !matcher.is_stopped() {
             let _ = matcher.compute_mask();
+            // The first mask tells of compiling, too, which is weighed already.
+            let nodes = matcher.last_step_stats().map_or(0, |step| step.lexer_cost);
+            bytes += NODE * usize::try_from(nodes.min(MASK_NODES)).unwrap_or(usize::MAX);
         }
         match matcher.get_error() {
             Some(why) => Err(grammar.wrong(&why)),
-            None => Ok(matcher),
+            None => Ok(Weighed { matcher, bytes }),
         }
     }
 
@@ -199,9 +299,14 @@ impl Grammars {
         self.shared.get_or_init(make).as_ref()
     }
 
-    fn compiled(&self) -> MutexGuard<'_, VecDeque<(Grammar, Matcher)>> {
+    fn compiled(&self) -> MutexGuard<'_, Compiled> {
         self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The first of the keywords that an error names.
+fn quoted(why: &str) -> Option<&str> {
+    why.split('"').nth(1)
 }
 
 /// Tokens that must come are told as such; an answer is never taken back.
@@ -214,7 +319,7 @@ fn capabilities() -> InferenceCapabilities {
 
 impl fmt::Debug for Grammars {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let compiled = self.compiled().len();
+        let compiled = self.compiled().each.len();
         formatter
             .debug_struct("Grammars")
             .field("compiled", &compiled)

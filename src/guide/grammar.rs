@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 /// Groups in groups.
 const DEEPEST: usize = 128;
+/// Members of one object of a schema: the time that they take grows with their square.
+const WIDEST: usize = 2048;
 
 /// What an answer must fit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +38,11 @@ pub enum GrammarError {
     },
     #[error("option {option:?} nests {depth} deep; {DEEPEST} are allowed")]
     TooDeep { option: &'static str, depth: usize },
+    #[error("option {option:?} has an object of {members} members; {WIDEST} are allowed")]
+    TooWide {
+        option: &'static str,
+        members: usize,
+    },
     #[error(
         "this model's vocabulary has no token that ends an answer, so that nothing can bound one"
     )]
@@ -76,6 +83,15 @@ impl Grammar {
         }
     }
 
+    /// Refuses a schema with an object that is too large.
+    fn admit(&self, schema: &Value) -> Result<(), GrammarError> {
+        let (option, members) = (self.option(), widest(schema));
+        if members > WIDEST {
+            return Err(GrammarError::TooWide { option, members });
+        }
+        Ok(())
+    }
+
     /// The same in llguidance's words.
     pub(super) fn top_level(&self) -> Result<TopLevelGrammar, GrammarError> {
         if let Self::Regex(text) | Self::Lark(text) = self {
@@ -88,11 +104,19 @@ impl Grammar {
         Ok(match self {
             Self::JsonSchema(text) => {
                 let schema = serde_json::from_str(text).map_err(|error| self.wrong(&error))?;
+                self.admit(&schema)?;
                 TopLevelGrammar::from_json_schema(spaced(schema))
             }
             Self::Json => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),
             Self::Regex(text) => TopLevelGrammar::from_regex(text),
             Self::Lark(text) | Self::Tools { lark: text, .. } => {
+                // Schemas may be in it.
+                for rest in text.split("%json").skip(1) {
+                    let schema = serde_json::Deserializer::from_str(rest).into_iter().next();
+                    schema
+                        .and_then(Result::ok)
+                        .map_or(Ok(()), |schema| self.admit(&schema))?;
+                }
                 TopLevelGrammar::from_lark(text.clone())
             }
             Self::Choice(texts) => {
@@ -119,6 +143,18 @@ fn depth(text: &str) -> usize {
         deepest = deepest.max(depth);
     }
     deepest
+}
+
+/// How many members the largest object has. JSON that was read nests at most 128 deep.
+fn widest(json: &Value) -> usize {
+    match json {
+        Value::Object(members) => {
+            let within = members.values().map(widest).max();
+            members.len().max(within.unwrap_or_default())
+        }
+        Value::Array(items) => items.iter().map(widest).max().unwrap_or_default(),
+        _ => 0,
+    }
 }
 
 /// JSON as models write it on one line. Free space between its parts would cost tokens, and a small model never comes to an

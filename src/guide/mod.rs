@@ -6,6 +6,7 @@
 
 mod compile;
 mod grammar;
+mod place;
 mod room;
 mod vocabulary;
 
@@ -13,7 +14,6 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use llguidance::Matcher;
-use llguidance::api::StopReason;
 
 pub use compile::{Grammars, Limits};
 pub use grammar::{Grammar, GrammarError, spaced};
@@ -49,11 +49,11 @@ pub enum GuideError {
     #[error(
         "the grammar became too complex in the middle of the answer ({0}); make it smaller, or bound what repeats in it"
     )]
-    TooComplex(String),
+    TooComplex(&'static str),
     #[error(
-        "the answer cannot go on in its grammar ({0}); make it simpler, or ask for what the model's vocabulary can say"
+        "the answer cannot go on in its grammar; make it simpler, or ask for what the model's vocabulary can say"
     )]
-    NothingFollows(String),
+    NothingFollows,
 }
 
 /// Whether an answer may begin with thoughts, and of how many tokens.
@@ -82,7 +82,23 @@ pub struct Guide {
     closing: VecDeque<u32>,
     /// Tokens that must come next. Found once: to find the rest of them anew after each could cut them otherwise.
     forced: VecDeque<u32>,
+    spent: Spent,
+    /// Why it cannot go on.
+    failed: Option<GuideError>,
 }
+
+/// What an answer's masks have cost so far: much of it stays in memory as long as the answer lasts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    /// Nodes of regular expressions.
+    nodes: u64,
+    /// Items of the parser.
+    items: usize,
+}
+
+/// What those of one answer may cost, some tens of MiB: a long one of a large schema takes a tenth of it.
+const MOST_NODES: u64 = 500_000;
+const MOST_ITEMS: usize = 4_000_000;
 
 /// How a model thinks.
 #[derive(Clone, Debug)]
@@ -107,6 +123,8 @@ impl Guide {
             stage,
             closing: VecDeque::new(),
             forced: VecDeque::new(),
+            spent: Spent::default(),
+            failed: None,
         }
     }
 
@@ -141,7 +159,7 @@ impl Guide {
         };
         self.forced.pop_front();
         let consumed = matcher.consume_token(token);
-        consumed.map_err(|_| self.failed())
+        consumed.map_err(|why| self.fail(&why.to_string()))
     }
 
     /// What may follow.
@@ -149,6 +167,17 @@ impl Guide {
     /// # Errors
     /// If nothing can, though the answer is not whole, or the grammar becomes too complex.
     pub fn follows(&mut self) -> Result<Next, GuideError> {
+        match self.follows_at_once()? {
+            Some(next) => Ok(next),
+            None => self.allowed().map(Next::Allowed),
+        }
+    }
+
+    /// What may follow, where that can be known without a look at the vocabulary; `None`: `allowed` has it.
+    ///
+    /// # Errors
+    /// As `follows`.
+    pub fn follows_at_once(&mut self) -> Result<Option<Next>, GuideError> {
         if let Some(thinking) = &self.thinking
             && self.stage == Stage::Thinks
             && thinking.left == Some(0)
@@ -157,38 +186,69 @@ impl Guide {
             self.closing = thinking.close.clone().into();
         }
         if !self.closing.is_empty() {
-            return Ok(Next::Forced(self.closing.iter().copied().collect()));
+            let closing = self.closing.iter().copied().collect();
+            return Ok(Some(Next::Forced(closing)));
         }
         if self.is_over() {
-            return Ok(Next::Nothing);
+            return Ok(Some(Next::Nothing));
         }
         let Some(matcher) = &mut self.matcher else {
-            return Ok(Next::Anything);
+            return Ok(Some(Next::Anything));
         };
         if let Some(thinking) = self
             .thinking
             .as_ref()
             .filter(|_| self.stage == Stage::Thinks)
         {
-            return Ok(Next::Allowed(thinking.may.clone()));
+            return Ok(Some(Next::Allowed(thinking.may.clone())));
         }
         if matcher.is_stopped() {
-            return Err(self.failed());
+            let why = matcher.get_error().unwrap_or_default();
+            return Err(self.fail(&why));
         }
-        let may_think = self.stage == Stage::Begins;
-        if self.forced.is_empty() && !may_think {
+        if self.forced.is_empty() && self.stage != Stage::Begins {
             self.forced = matcher.compute_ff_tokens().into();
         }
         if !self.forced.is_empty() {
-            return Ok(Next::Forced(self.forced.iter().copied().collect()));
+            let forced = self.forced.iter().copied().collect();
+            return Ok(Some(Next::Forced(forced)));
         }
-        let Ok(mut mask) = matcher.compute_mask() else {
-            return Err(self.failed());
+        Ok(None)
+    }
+
+    /// The tokens that may follow, where `follows_at_once` does not know.
+    ///
+    /// # Errors
+    /// As `follows`.
+    pub fn allowed(&mut self) -> Result<Mask, GuideError> {
+        let Some(matcher) = &mut self.matcher else {
+            return Err(self.fail("nothing bounds it"));
         };
-        if let Some(thinking) = self.thinking.as_ref().filter(|_| may_think) {
+        let mask = matcher.compute_mask();
+        if let Ok(step) = matcher.last_step_stats() {
+            // The first tells what compiling took, too.
+            self.spent.nodes += step.lexer_cost.min(compile::MASK_NODES);
+            self.spent.items += step.all_items;
+        }
+        let mut mask = mask.map_err(|why| self.fail(&why.to_string()))?;
+        let Spent { nodes, items } = self.spent;
+        if nodes > MOST_NODES || items > MOST_ITEMS {
+            return Err(self.fail(TOO_MUCH));
+        }
+        if let Some(thinking) = self
+            .thinking
+            .as_ref()
+            .filter(|_| self.stage == Stage::Begins)
+        {
             mask.allow_token(thinking.begin);
         }
-        Ok(Next::Allowed(Mask::new(mask.as_slice().to_vec())))
+        Ok(Mask::new(mask.as_slice().to_vec()))
+    }
+
+    /// Why it cannot go on, if so.
+    #[must_use]
+    pub const fn error(&self) -> Option<&GuideError> {
+        self.failed.as_ref()
     }
 
     /// Whether the answer is whole, and nothing may follow.
@@ -225,21 +285,32 @@ impl Guide {
         Ok(tokens)
     }
 
-    /// The error's own text may hold the grammar and the answer, neither of which is for the journal.
-    fn failed(&self) -> GuideError {
-        let reason = self
-            .matcher
-            .as_ref()
-            .map_or(StopReason::InternalError, Matcher::stop_reason);
-        let text = reason.to_string();
-        match reason {
-            StopReason::LexerTooComplex | StopReason::ParserTooComplex => {
-                GuideError::TooComplex(text)
-            }
-            _ => GuideError::NothingFollows(text),
-        }
+    /// The error's own text may hold the grammar and the answer, neither of which is for the journal: it is only looked at.
+    fn fail(&mut self, why: &str) -> GuideError {
+        let complex = COMPLEX.iter().find(|(words, _)| why.contains(words));
+        let error = complex.map_or(GuideError::NothingFollows, |(_, what)| {
+            GuideError::TooComplex(what)
+        });
+        self.failed = Some(error.clone());
+        error
     }
 }
+
+/// What is in the texts of errors, llguidance's and ours, about what takes too much, and what that is.
+const COMPLEX: [(&str, &str); 5] = [
+    (
+        "too many expressions",
+        "a regular expression takes too many steps",
+    ),
+    (
+        "too many states",
+        "a regular expression has too many states",
+    ),
+    ("oo many items", "a token can be read in too many ways"),
+    ("items; max is", "the answer can be read in too many ways"),
+    (TOO_MUCH, TOO_MUCH),
+];
+const TOO_MUCH: &str = "what may follow takes too much memory";
 
 impl fmt::Debug for Guide {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

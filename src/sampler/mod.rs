@@ -8,11 +8,13 @@ mod history;
 mod mask;
 mod parameters;
 mod philox;
+mod promise;
 mod scored;
 
 pub use history::{History, WINDOW};
 pub use mask::Mask;
 pub use parameters::Parameters;
+pub use promise::{Promise, Promised};
 pub use scored::{MOST_SCORED, Scored};
 
 /// Everything that a choice depends on besides the logits.

@@ -1,8 +1,9 @@
-//! What it costs that answers fit something: how long it takes to know what may come next, and tokens a second without a guide,
-//! with a small schema and with 260 tools, of one answer and of eight together.
+//! What it costs that answers fit something, in one table: how long it takes to know what may come next, and tokens a second
+//! without a guide, with a small schema, with 260 tools, and with calls of which most must come so, which are also chosen one
+//! by one, as a control; of one answer and of eight together.
 //!
-//! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example guides -- MODEL
-//! [cpu|cuda]`. It prints figures; it judges nothing.
+//! `cargo run --release --example guides -- MODEL [cpu|cuda]`, with a model of any vocabulary. It prints figures; it judges
+//! nothing.
 
 mod engine;
 
@@ -22,10 +23,12 @@ use nix::time::{ClockId, clock_gettime};
 const SHORT: &str = r#""maxLength": 60"#;
 const LONG: &str = r#""minLength": 2500"#;
 const TOOLS: usize = 260;
+/// The case of which most must come as it does.
+const BRIEF: &str = "260 tools, brief calls";
 /// Tokens of an answer, at most.
 const TOKENS: usize = 96;
 /// The same, where speeds are measured: so many that the prompt hardly counts.
-const ANSWER: usize = 256;
+const ANSWER: u32 = 256;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -37,13 +40,14 @@ fn main() {
         Some("cuda") => Backend::Cuda,
         _ => Backend::Cpu,
     };
-    let words = masks(&model);
+    let (words, masks) = masks(&model);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(answers(model, backend, &words));
+    runtime.block_on(answers(model, backend, &words, &masks));
 }
 
-/// A small schema, and the same tools as JSON alone and as calls in the format of Hermes and Qwen; with texts of that length.
-fn guided(words: &Words, length: &str) -> [(&'static str, Grammar); 3] {
+/// A small schema, the same tools as JSON alone and as calls in the format of Hermes and Qwen, with texts of that length, and
+/// calls without texts.
+fn guided(words: &Words, length: &str) -> [(&'static str, Grammar); 4] {
     let small = format!(
         r#"{{"type": "object", "properties": {{"action": {{"enum": ["go", "stop", "turn"]}}, "why": {{"type": "string", {length}}},
         "metres": {{"type": "number"}}}}, "required": ["action", "why", "metres"], "additionalProperties": false}}"#
@@ -62,9 +66,19 @@ fn guided(words: &Words, length: &str) -> [(&'static str, Grammar); 3] {
             "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", {length}}}}}, "required": ["x{at}", "note"]}}}}}}"#
         )
     };
-    let functions: Vec<_> = (0..TOOLS).map(function).collect();
-    let offer = format!("[{}]", functions.join(", "));
-    let offer = Tools::read(&offer, Some("required"), true).expect("they are tools");
+    let brief = |at| {
+        format!(
+            r#"{{"type": "function", "function": {{"name": "tool_{at}_of_the_robot", "parameters": {{"type": "object",
+            "properties": {{"distance_in_metres": {{"type": "integer", "minimum": 0, "maximum": 99}},
+            "direction_of_travel": {{"enum": ["forwards", "backwards"]}}}}, "required": ["distance_in_metres", "direction_of_travel"]}}}}}}"#
+        )
+    };
+    let offer = |functions: Vec<String>| {
+        let offer = format!("[{}]", functions.join(", "));
+        Tools::read(&offer, Some("required"), true).expect("they are tools")
+    };
+    let brief = offer((0..TOOLS).map(brief).collect());
+    let offer = offer((0..TOOLS).map(function).collect());
     let hermes = include_str!("../../config/tools/hermes.toml");
     let hermes = Format::parse("hermes", hermes).expect("it is a format");
     let writing = Writing::new(hermes.into(), words.clone());
@@ -81,11 +95,18 @@ fn guided(words: &Words, length: &str) -> [(&'static str, Grammar); 3] {
                 bytes: 0,
             },
         ),
+        (
+            BRIEF,
+            Grammar::Tools {
+                lark: writing.grammar(&brief, guide::spaced),
+                bytes: 0,
+            },
+        ),
     ]
 }
 
 /// Random answers: of what may come next, anything comes next. A mask's time is that of the processor.
-fn masks(model: &Path) -> Words {
+fn masks(model: &Path) -> (Words, Vec<[f64; 2]>) {
     let checkpoint = Checkpoint::open(model).expect("a model");
     let source = checkpoint.language_source().expect("it has a tokenizer");
     let language = Language::load(source).expect("it is known");
@@ -101,6 +122,7 @@ fn masks(model: &Path) -> Words {
         "\nwhat may come next, us        compiled    masks      p50      p99     most   forced"
     );
     let mut random = fastrand::Rng::with_seed(17);
+    let mut told = Vec::new();
     for (name, grammar) in guided(&language.words(), SHORT) {
         let begun = Instant::now();
         let guide = || {
@@ -138,18 +160,23 @@ fn masks(model: &Path) -> Words {
             }
         }
         times.sort_unstable();
-        let at = |share: usize| micros(times[(times.len() * share / 100).min(times.len() - 1)]);
+        told.push([micros_at(&times, 50), micros_at(&times, 99)]);
         println!(
             "{name:<28}{:>10.0}{:>9}{:>9.1}{:>9.1}{:>9.1}{:>8}%",
             micros(compiled),
             times.len(),
-            at(50),
-            at(99),
-            at(100),
+            micros_at(&times, 50),
+            micros_at(&times, 99),
+            micros_at(&times, 100),
             100 * forced / tokens.max(1)
         );
     }
-    language.words()
+    (language.words(), told)
+}
+
+/// Of sorted times, the one that so many in a hundred are below.
+fn micros_at(times: &[Duration], share: usize) -> f64 {
+    micros(times[(times.len() * share / 100).min(times.len() - 1)])
 }
 
 /// What others run meanwhile does not count.
@@ -162,35 +189,59 @@ fn micros(time: Duration) -> f64 {
     1e6 * time.as_secs_f64()
 }
 
-async fn answers(model: PathBuf, backend: Backend, words: &Words) {
+async fn answers(model: PathBuf, backend: Backend, words: &Words, masks: &[[f64; 2]]) {
     let engine = engine::start(model, backend, 2048).await;
-    println!("\ntokens/s                        1 answer  8 together");
-    let free = [("free", None)];
-    let all = free
-        .into_iter()
-        .chain(guided(words, LONG).map(|(name, grammar)| (name, Some(grammar))));
-    for (name, grammar) in all {
+    println!("\n                             mask p50    p99 us   1 answer   8 together, tokens/s");
+    let mut cases = vec![("no guide", None, [0.0; 2], true)];
+    for ((name, grammar), times) in guided(words, LONG).into_iter().zip(masks) {
+        cases.push((name, Some(grammar.clone()), *times, true));
+        if name == BRIEF {
+            cases.push(("the same, one by one", Some(grammar), *times, false));
+        }
+    }
+    for (name, grammar, [p50, p99], forces) in cases {
         let mut rates = Vec::new();
         for callers in [1, 8] {
             let begun = Instant::now();
             let talks: Vec<_> = (0..callers)
                 .map(|user| {
                     let (engine, grammar) = (engine.clone(), grammar.clone());
-                    tokio::spawn(async move { say(&engine, user, grammar).await })
+                    tokio::spawn(async move { talk(&engine, user, grammar, forces).await })
                 })
                 .collect();
             let mut tokens = 0;
             for talk in talks {
-                tokens += talk.await.expect("it ends").usage.completion_tokens;
+                tokens += talk.await.expect("it ends");
             }
             rates.push(f64::from(tokens) / begun.elapsed().as_secs_f64());
         }
-        println!("{name:<28}{:>12.1}{:>12.1}", rates[0], rates[1]);
+        println!(
+            "{name:<28}{p50:>9.1}{p99:>10.1}{:>11.1}{:>13.1}",
+            rates[0], rates[1]
+        );
     }
     engine.close();
 }
 
-async fn say(engine: &Handle, user: u32, grammar: Option<Grammar>) -> Outcome {
+/// Asks until there are tokens enough; returns how many.
+async fn talk(engine: &Handle, user: u32, grammar: Option<Grammar>, forces: bool) -> u32 {
+    let (mut tokens, mut asked) = (0, 0);
+    while tokens < ANSWER {
+        let seed = u64::from(user) << 32 | asked;
+        let outcome = say(engine, user, seed, grammar.clone(), forces).await;
+        tokens += outcome.usage.completion_tokens;
+        asked += 1;
+    }
+    tokens
+}
+
+async fn say(
+    engine: &Handle,
+    user: u32,
+    seed: u64,
+    grammar: Option<Grammar>,
+    forces: bool,
+) -> Outcome {
     let client = Client {
         name: format!(":1.{user}").into(),
         user,
@@ -201,12 +252,14 @@ async fn say(engine: &Handle, user: u32, grammar: Option<Grammar>) -> Outcome {
     );
     let sampling = Parameters {
         temperature: 0.8,
-        seed: user.into(),
+        seed,
+        // Each token of which that is told is chosen in a step of its own.
+        logprobs: (!forces).then_some(0),
         ..Parameters::default()
     };
     let options = Options {
         grammar,
-        ..Options::new(ANSWER, sampling)
+        ..Options::new(ANSWER as usize, sampling)
     };
     let asked = engine.generate(client, vec![message], options).await;
     let mut ticket = asked.expect("it is accepted");

@@ -1,5 +1,6 @@
 //! Tools over the bus: calls come in frames and results, and what tools said goes back in.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -127,6 +128,59 @@ async fn calls_are_in_frames_and_results_and_what_tools_say_goes_back_in() {
         matches!(&unknown, Err(Error::InvalidMessages(why)) if why.contains("\"another\"")),
         "{unknown:?}"
     );
+}
+
+/// Whoever has no JSON at hand offers the same by types of D-Bus.
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_are_offered_as_dictionaries_too() {
+    let mut served = Served::with(&hermes());
+    let client = served.start(CONFIG).await;
+    let dictionary = |entries: Vec<(&'static str, Variant<'static>)>| {
+        Variant::from(entries.into_iter().collect::<HashMap<_, _>>())
+    };
+    let offer = |least: Variant<'static>| {
+        let metres = dictionary(vec![
+            ("type", "integer".into()),
+            ("minimum", least),
+            ("maximum", 9.0.into()),
+        ]);
+        let parameters = HashMap::from([
+            ("type", Variant::from("object")),
+            ("properties", dictionary(vec![("metres", metres)])),
+            ("required", vec!["metres"].into()),
+        ]);
+        Variant::from(vec![("go", "Moves the robot.", parameters)])
+    };
+    let text = r#"[{"type": "function", "function": {"name": "go", "description": "Moves the robot.", "parameters":
+        {"type": "object", "properties": {"metres": {"type": "integer", "minimum": -9, "maximum": 9}}, "required": ["metres"]}}}]"#;
+    let asked = |tools: Variant<'static>| {
+        let mut options = offered("required");
+        options.insert("tools", tools);
+        client.manager.complete("hello", options)
+    };
+    let calls = |info: &Info| self::text(info, "tool_calls").expect("it calls");
+    let (_, by_types) = asked(offer((-9i64).into())).await.unwrap();
+    let (_, by_text) = asked(text.into()).await.unwrap();
+    assert_eq!(calls(&by_types), calls(&by_text));
+    only_call(&serde_json::from_str(&calls(&by_types)).unwrap());
+
+    let nothing = HashMap::<&str, Variant<'_>>::new();
+    let bare = Variant::from(vec![("halt", "", nothing)]);
+    let (_, info) = asked(bare).await.unwrap();
+    assert_eq!(
+        only_call(&serde_json::from_str(&calls(&info)).unwrap()).1,
+        "halt"
+    );
+
+    // JSON has no paths, and no number that is none.
+    let path = zbus::ObjectPath::try_from("/a").expect("a path");
+    for odd in [Variant::from(f64::NAN), path.into()] {
+        let refused = asked(offer(odd)).await.map(drop);
+        assert!(
+            matches!(&refused, Err(Error::InvalidOption(why)) if why.contains("of type a(ssa{sv})")),
+            "{refused:?}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use ganglion::model::{Checkpoint, Language};
 
 use crate::support::tiny_gguf;
 
-fn hostile() -> Vec<(&'static str, Grammar)> {
+pub(crate) fn hostile() -> Vec<(&'static str, Grammar)> {
     let nested = |open: &str, close: &str, n: usize| open.repeat(n) + &close.repeat(n);
     let deep = |n: usize| format!("{}{{}}{}", r#"{"items": "#.repeat(n), "}".repeat(n));
     let wide = |n: usize| {
@@ -31,6 +31,14 @@ fn hostile() -> Vec<(&'static str, Grammar)> {
             all.join(", ")
         )
     };
+    let chain = |n: usize| {
+        let def = |at: usize| format!(r##""{at}": {{"$ref": "#/$defs/{}"}}"##, at + 1);
+        let all: Vec<_> = (0..n).map(def).collect();
+        format!(
+            r##"{{"$defs": {{{}, "{n}": {{}}}}, "$ref": "#/$defs/0"}}"##,
+            all.join(", ")
+        )
+    };
     let all_of = |n: usize| {
         let one =
             |at| format!(r#"{{"anyOf": [{{"required": ["a{at}"]}}, {{"required": ["b{at}"]}}]}}"#);
@@ -48,6 +56,10 @@ fn hostile() -> Vec<(&'static str, Grammar)> {
         ("a reference to itself", Grammar::JsonSchema(r##"{"$ref": "#"}"##.into())),
         ("references in a ring", Grammar::JsonSchema(r##"{"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}"##.into())),
         ("10,000 properties", Grammar::JsonSchema(wide(10_000))),
+        ("2,000 properties", Grammar::JsonSchema(wide(2_000))),
+        ("10,000 properties in a grammar", Grammar::Lark(format!("start: %json {}", wide(10_000)))),
+        ("4,000 references in a row", Grammar::JsonSchema(chain(4_000))),
+        ("an item for each", Grammar::JsonSchema(format!(r#"{{"prefixItems": [{}{{}}], "minItems": 9000}}"#, "{}, ".repeat(9_000)))),
         ("doubling definitions", Grammar::JsonSchema(doubling(60))),
         ("alternatives in conjunction", Grammar::JsonSchema(all_of(24))),
         ("a pattern that explodes", Grammar::JsonSchema(r#"{"type": "string", "pattern": "^((a|aa)*b){200}(.*x.{300}){40}$"}"#.into())),
@@ -98,7 +110,12 @@ fn a_grammar_that_wants_too_much_is_refused_and_bounded() {
     grammars.prepare();
     for (name, grammar) in hostile() {
         let (begun, before) = (Instant::now(), peak());
-        let made = grammars.guide(&grammar, Limits::USUAL, &[], Thoughts::NONE);
+        // Longer ones than are usual, too.
+        let limits = Limits {
+            bytes: 1 << 20,
+            ..Limits::USUAL
+        };
+        let made = grammars.guide(&grammar, limits, &[], Thoughts::NONE);
         let compiled = begun.elapsed();
         let (mut steps, mut longest) = (0, Duration::ZERO);
         let outcome = match made {

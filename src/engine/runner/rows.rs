@@ -2,7 +2,7 @@
 
 use super::{RunError, Runner};
 use crate::kv::{Owner, Wanted};
-use crate::sampler::{Mask, Parameters, Scored};
+use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{Ending, ExecuteError, Input, Op, StepState};
 
 /// An operation of a step: what it does, and what it must read and write once.
@@ -184,6 +184,18 @@ impl Runner {
     /// If the device has failed.
     pub fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), RunError> {
         self.executor.guide(entry, mask)?;
+        if !self.executor.is_ahead() {
+            self.kv.launched(&[]);
+        }
+        Ok(())
+    }
+
+    /// The same with a mask that is still being made, as `Executor::guide_later`.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn guide_later(&mut self, entry: usize, mask: Promise) -> Result<(), RunError> {
+        self.executor.guide_later(entry, mask)?;
         if !self.executor.is_ahead() {
             self.kv.launched(&[]);
         }

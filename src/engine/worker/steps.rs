@@ -178,7 +178,7 @@ impl Worker<'_> {
                         continue;
                     }
                 }
-                if !forced.is_empty() && !self.bound(at)? {
+                if !forced.is_empty() && !self.bound_later(at)? {
                     continue;
                 }
             }
@@ -282,7 +282,7 @@ impl Worker<'_> {
                     self.take(id, Taken::Chosen(token))?;
                 }
                 // Its mask came too late: the step runs again for it.
-                Ok(None) => {}
+                Ok(None) => self.repeats(at),
                 Err(error) => fail(self.take_out(at), error)?,
             }
         }
@@ -325,7 +325,7 @@ impl Worker<'_> {
             }
         }
         match token {
-            Taken::Chosen(_) => self.bound(at).map(drop),
+            Taken::Chosen(_) => self.bound_later(at).map(drop),
             Taken::Forced(_) => Ok(()),
         }
     }

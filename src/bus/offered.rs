@@ -1,0 +1,256 @@
+//! Tools as the types of D-Bus have them, a(ssa{sv}): a name, a description, and the parameters as a dictionary. They become
+//! the JSON text that callers may give as well; whether that is right is for `tools` to say.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value as Json, json};
+
+use super::argument::{TEXT_BYTES, Value};
+
+/// What a value of a dictionary takes, besides its text.
+const VALUE: usize = 16;
+
+/// Reads the tools. `room` is what may still be kept of texts.
+pub(super) struct Offered<'a> {
+    pub(super) room: &'a mut usize,
+}
+
+/// Why something is no JSON; the rest of it has been walked over.
+enum Unfit {
+    Long,
+    /// It is of a type that JSON does not have.
+    Other,
+}
+
+type Read = Result<Json, Unfit>;
+
+fn take(room: &mut usize, bytes: usize) -> Result<(), Unfit> {
+    *room = room.checked_sub(bytes).ok_or(Unfit::Long)?;
+    Ok(())
+}
+
+impl Offered<'_> {
+    /// Their D-Bus type.
+    pub(super) const KIND: &'static str = "a(ssa{sv})";
+}
+
+impl<'de> DeserializeSeed<'de> for Offered<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Offered<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array of tools")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let mut tools = Vec::new();
+        while let Some(tool) = elements.next_element_seed(Tool { room: self.room })? {
+            match tool {
+                Ok(tool) => tools.push(tool),
+                Err(unfit) => {
+                    IgnoredAny.visit_seq(elements)?;
+                    return Ok(match unfit {
+                        Unfit::Long => Value::Long(TEXT_BYTES + 1),
+                        Unfit::Other => Value::Other,
+                    });
+                }
+            }
+        }
+        Ok(Value::Text(Json::from(tools).to_string()))
+    }
+}
+
+/// Reads one of them.
+struct Tool<'a> {
+    room: &'a mut usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Tool<'_> {
+    type Value = Read;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Read, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tool<'_> {
+    type Value = Read;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a tool")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Read, A::Error> {
+        let missing = || serde::de::Error::custom("a tool is cut off");
+        let name: &str = parts.next_element()?.ok_or_else(missing)?;
+        let description: &str = parts.next_element()?.ok_or_else(missing)?;
+        if let Err(unfit) = take(self.room, name.len() + description.len() + 4 * VALUE) {
+            parts.next_element::<IgnoredAny>()?;
+            return Ok(Err(unfit));
+        }
+        let kind = "a{sv}";
+        let room = self.room;
+        let parameters = parts.next_element_seed(Content { kind, room })?;
+        let mut function = json!({"name": name, "description": description});
+        match parameters.ok_or_else(missing)? {
+            // One that says nothing of them has none.
+            Ok(Json::Object(none)) if none.is_empty() => {}
+            Ok(parameters) => function["parameters"] = parameters,
+            Err(unfit) => return Ok(Err(unfit)),
+        }
+        Ok(Ok(json!({"type": "function", "function": function})))
+    }
+}
+
+/// Reads what is in a container: a variant, or a value of another type.
+struct Element<'a> {
+    kind: &'a str,
+    room: &'a mut usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Element<'_> {
+    type Value = Read;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Read, D::Error> {
+        let Self { kind, room } = self;
+        if kind == "v" {
+            deserializer.deserialize_any(Held { room })
+        } else {
+            Content { kind, room }.deserialize(deserializer)
+        }
+    }
+}
+
+/// Reads a variant.
+struct Held<'a> {
+    room: &'a mut usize,
+}
+
+impl<'de> Visitor<'de> for Held<'_> {
+    type Value = Read;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a variant")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Read, A::Error> {
+        let missing = || serde::de::Error::custom("a variant is cut off");
+        let kind: &str = parts.next_element()?.ok_or_else(missing)?;
+        let room = self.room;
+        let value = parts.next_element_seed(Element { kind, room })?;
+        value.ok_or_else(missing)
+    }
+}
+
+/// Reads what is of this type.
+struct Content<'a> {
+    kind: &'a str,
+    room: &'a mut usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Content<'_> {
+    type Value = Read;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Read, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+macro_rules! simple {
+    ($($method:ident($type:ty);)+) => {
+        $(fn $method<E>(self, value: $type) -> Result<Read, E> {
+            Ok(take(self.room, VALUE).map(|()| value.into()))
+        })+
+    };
+}
+
+impl<'de> Visitor<'de> for Content<'_> {
+    type Value = Read;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("what its type says")
+    }
+
+    simple! {
+        visit_bool(bool);
+        visit_u8(u8);
+        visit_u16(u16);
+        visit_u32(u32);
+        visit_u64(u64);
+        visit_i16(i16);
+        visit_i64(i64);
+    }
+
+    fn visit_i32<E>(self, value: i32) -> Result<Read, E> {
+        // A file descriptor comes as its number.
+        Ok(match self.kind {
+            "h" => Err(Unfit::Other),
+            _ => take(self.room, VALUE).map(|()| value.into()),
+        })
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Read, E> {
+        if !value.is_finite() {
+            return Ok(Err(Unfit::Other));
+        }
+        Ok(take(self.room, VALUE).map(|()| value.into()))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Read, E> {
+        // Object paths and signatures are texts, too.
+        Ok(match self.kind {
+            "s" => take(self.room, VALUE + text.len()).map(|()| text.into()),
+            _ => Err(Unfit::Other),
+        })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Read, A::Error> {
+        let Self { kind, room } = self;
+        let Some(kind) = kind.strip_prefix('a') else {
+            return IgnoredAny.visit_seq(elements).map(|_| Err(Unfit::Other));
+        };
+        let mut array = Vec::new();
+        let mut read = take(room, VALUE);
+        while read.is_ok() {
+            match elements.next_element_seed(Element { kind, room })? {
+                Some(Ok(element)) => array.push(element),
+                Some(Err(unfit)) => read = Err(unfit),
+                None => return Ok(Ok(array.into())),
+            }
+        }
+        IgnoredAny.visit_seq(elements)?;
+        Ok(read.map(|()| Json::Null))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Read, A::Error> {
+        let Self { kind, room } = self;
+        let kind = kind.strip_prefix("a{s");
+        let Some(kind) = kind.and_then(|kind| kind.strip_suffix('}')) else {
+            return IgnoredAny.visit_map(entries).map(|_| Err(Unfit::Other));
+        };
+        let mut object = Map::new();
+        let mut read = take(room, VALUE);
+        while read.is_ok() {
+            let Some(name) = entries.next_key::<&str>()? else {
+                return Ok(Ok(object.into()));
+            };
+            match entries.next_value_seed(Element { kind, room })? {
+                Ok(value) => {
+                    object.insert(name.to_owned(), value);
+                    read = take(room, VALUE + name.len());
+                }
+                Err(unfit) => read = Err(unfit),
+            }
+        }
+        IgnoredAny.visit_map(entries)?;
+        Ok(read.map(|()| Json::Null))
+    }
+}

@@ -1,0 +1,67 @@
+//! Whoever asks for what is endlessly hard to fit gets an error or a short answer, and the others' answers go on.
+
+use ganglion::bus::Error;
+use ganglion::guide::Grammar;
+use zbus::Variant;
+
+use super::fields;
+use crate::guided::hostile::hostile;
+use crate::support::served::Served;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_honest_answer_goes_on_beside_hostile_grammars() {
+    let mut served = Served::new();
+    let client = served
+        .start("kv.context = 300\nlimits.grammar_bytes = 1048576\n")
+        .await;
+    let honest = || {
+        let schema = r#"{"type": "array", "items": {"enum": ["go", "stop"]}, "minItems": 9, "maxItems": 12}"#;
+        let options = fields([
+            ("json_schema", schema.into()),
+            ("seed", 7u64.into()),
+            ("max_tokens", 150u32.into()),
+        ]);
+        client.manager.complete("hello", options)
+    };
+    let (alone, _) = honest().await.unwrap();
+    assert!(serde_json::from_str::<Vec<String>>(&alone).is_ok());
+    let long = |text: &str| Grammar::JsonSchema(format!("{text}{}", " ".repeat(1_000_000)));
+    let more = [
+        ("1 MB of a schema", long("{}")),
+        ("1 MB of nothing", long("")),
+    ];
+    let (mut refused, mut answered) = (0, 0);
+    for (name, grammar) in hostile().into_iter().chain(more) {
+        let option = grammar.option();
+        let asked = || {
+            let value: Variant<'_> = match &grammar {
+                Grammar::JsonSchema(text) | Grammar::Regex(text) | Grammar::Lark(text) => {
+                    text.as_str().into()
+                }
+                Grammar::Choice(texts) => texts.clone().into(),
+                Grammar::Json | Grammar::Tools { .. } => unreachable!("they are not hostile"),
+            };
+            let options = fields([
+                (option, value),
+                ("max_tokens", 40u32.into()),
+                ("temperature", 1.into()),
+            ]);
+            client.manager.complete("hello", options)
+        };
+        // Two of them, so that the second finds what was kept of the first.
+        let (one, honest, two) = tokio::join!(asked(), honest(), asked());
+        assert_eq!(honest.unwrap().0, alone, "{name}");
+        for hostile in [one, two] {
+            match hostile {
+                Ok(_) => answered += 1,
+                Err(Error::InvalidOption(why)) => {
+                    assert!(why.len() < 2_000, "{name}: {why}");
+                    refused += 1;
+                }
+                Err(error) => panic!("{name}: {error:?}"),
+            }
+        }
+    }
+    println!("{refused} refused, {answered} answered");
+    assert!(refused > 10 && answered > 10);
+}
