@@ -54,5 +54,7 @@ where
         }
     }
     let lines = table.lines();
-    lines.map(|line| line.trim_end().to_owned() + "\n").collect()
+    lines
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
 }
