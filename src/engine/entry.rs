@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::encoder::Encoder;
+use super::fair::Had;
 use super::schedule::{Stage, Standing};
 use super::speech::{Said, Speech};
 use super::stop::StopStrings;
-use super::{Answer, FinishReason, Likelihood, RequestError, SessionId, Turn, Usage};
+use super::{
+    Answer, FinishReason, Likelihood, Priority, RequestError, SessionId, Turn, Usage,
+};
 use crate::guide::{Guide, GuideError, Next};
 use crate::kv::{Family, Owner};
 use crate::model::language::Decoder;
@@ -189,6 +192,10 @@ impl Entry {
     }
 
     /// So many tokens of its prompt are in the cache.
+    pub(super) fn priority(&self) -> Priority {
+        self.turn.options.priority
+    }
+
     pub(super) fn advance(&mut self, read: usize) {
         self.read = read;
         if self.answers.is_none() {
@@ -196,11 +203,14 @@ impl Entry {
         }
     }
 
-    /// As the scheduler sees it.
-    pub(super) fn standing(&self) -> Standing {
+    /// As the scheduler sees it, where such slices of prompts have been read.
+    pub(super) fn standing(&self, slices: &Had) -> Standing {
         Standing {
             id: self.id(),
-            priority: self.turn.options.priority,
+            user: self.turn.client.user,
+            priority: self.priority(),
+            last_slice: slices.last(&self.turn.client),
+            unread: self.prompt.len() - self.read,
             stage: if self.has_read() {
                 Stage::Answering
             } else {

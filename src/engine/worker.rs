@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use super::encoder::Encoder;
 use super::entry::Entry;
+use super::fair::Had;
 use super::load_error::LoadError;
 pub use super::loaded_model::Settings;
 use super::loaded_model::{LoadedModel, Loading};
@@ -58,6 +59,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         displaced: Vec::new(),
         ahead: Vec::new(),
         slices: Slices::default(),
+        slices_had: Had::default(),
         observer: Observer::new(inbox),
         restores: Vec::new(),
         saving: Saving::default(),
@@ -89,13 +91,15 @@ struct Worker<'a> {
     /// The entries of the step that was run last: what is launched ahead is of the same.
     ahead: Vec<usize>,
     slices: Slices,
+    /// Whose prompts they were of.
+    slices_had: Had,
     observer: Observer<'a>,
     /// Those that have joined and wait for the disk.
     restores: Vec<Restore>,
     saving: Saving,
     /// Since when, and after how many turns, there is memory that nobody needs.
     spare_since: Option<(Instant, u64)>,
-    /// Takes the place of this model when the last entry has ended; until then nobody joins.
+    /// Takes the place of this model when the last entry has ended; until then only `realtime` joins.
     replacement: Option<Box<Replacement>>,
 }
 
@@ -194,7 +198,8 @@ impl Worker<'_> {
     }
 
     fn standings(&self) -> Vec<Standing> {
-        self.entries.iter().map(Entry::standing).collect()
+        let standing = |entry: &Entry| entry.standing(&self.slices_had);
+        self.entries.iter().map(standing).collect()
     }
 
     /// Does what is asked besides turns.
