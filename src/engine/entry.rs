@@ -12,7 +12,7 @@ use super::schedule::{Stage, Standing};
 use super::speech::{Said, Speech};
 use super::stop::StopStrings;
 use super::{
-    Answer, FinishReason, Likelihood, Priority, RequestError, SessionId, Turn, Usage,
+    Answer, EngineError, FinishReason, Likelihood, Priority, RequestError, SessionId, Turn, Usage,
 };
 use crate::guide::{Guide, GuideError, Next};
 use crate::kv::{Family, Owner};
@@ -146,12 +146,54 @@ impl Entry {
         self.held = held;
     }
 
+    /// Another model takes the place of its own, with such a context. What it has said stands if its tokens are the same there, and
+    /// is run again; if it has said nothing it begins anew. `None` if it has ended, and is told why.
+    pub(super) fn go_on_with(mut self, encoder: &Arc<Encoder>, context: usize) -> Option<Self> {
+        let spelled = self.encoder.codec().spelled(&self.tokens);
+        let guide = self.guide.take();
+        let prompt = match self.turn.tokens(encoder) {
+            Ok(prompt) => prompt,
+            Err(refusal) => {
+                self.fail(RequestError::Refused(refusal));
+                return None;
+            }
+        };
+        if let Err(refusal) = self.turn.admit_pages() {
+            self.fail(RequestError::Refused(refusal));
+            return None;
+        }
+        let same = prompt == self.prompt && encoder.codec().spelled(&self.tokens) == spelled;
+        match encoder.codec().decoder() {
+            Some(decoder) if self.answers.is_none() => {
+                return Some(Self::new(self.turn, prompt, encoder.clone(), decoder));
+            }
+            Some(_) if same && prompt.len() + self.tokens.len() < context => {}
+            Some(_) if same => {
+                self.finish(FinishReason::Context, 1);
+                return None;
+            }
+            _ => {
+                self.fail(EngineError::Replaced.into());
+                return None;
+            }
+        }
+        // It goes along with its own, which knows what was said.
+        (self.guide, self.turn.guide) = (guide, None);
+        self.encoder = encoder.clone();
+        self.read = 0;
+        Some(self)
+    }
+
     pub(super) fn turn(&self) -> &Turn {
         &self.turn
     }
 
     pub(super) fn id(&self) -> u64 {
         self.turn.id
+    }
+
+    pub(super) fn priority(&self) -> Priority {
+        self.turn.options.priority
     }
 
     pub(super) fn place(&self) -> usize {
@@ -192,10 +234,6 @@ impl Entry {
     }
 
     /// So many tokens of its prompt are in the cache.
-    pub(super) fn priority(&self) -> Priority {
-        self.turn.options.priority
-    }
-
     pub(super) fn advance(&mut self, read: usize) {
         self.read = read;
         if self.answers.is_none() {

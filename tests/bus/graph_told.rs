@@ -1,5 +1,7 @@
 //! The decode graph in every mode, as the journal tells it and as D-Bus shows it: both are the life cycle.
 
+use std::time::Duration;
+
 use ganglion::bus::proxy::{DiagnosticsProxy, Info, SessionProxy};
 use ganglion::bus::{Bus, BusConfig, serve};
 use ganglion::engine::runner::{self, Backend, KvMemory};
@@ -15,6 +17,9 @@ use crate::support::journal::{Entry, Journal};
 use crate::support::private_bus::PrivateBus;
 use crate::support::stream::Reader;
 use crate::support::tiny_gguf;
+
+/// Nobody is answered when another model comes.
+const DRAIN: Duration = Duration::ZERO;
 
 /// A daemon with a tiny model, within the test, and all that its engine tells the journal.
 struct Daemon {
@@ -88,7 +93,7 @@ impl Daemon {
 
     async fn replace(&mut self, mode: Mode, slots: usize, refusals: u32) {
         let settings = settings(&self.folder, mode, slots, refusals);
-        self.engine.replace(settings).await.unwrap();
+        self.engine.replace(settings, DRAIN).await.unwrap();
         self.mode = mode;
     }
 
