@@ -462,7 +462,7 @@ fn sampled(user: u32, tokens: usize, priority: Priority) -> Options {
         ..Options::new(
             tokens,
             Parameters {
-                temperature: if user % 2 == 0 { 0.0 } else { 1.0 },
+                temperature: if user.is_multiple_of(2) { 0.0 } else { 1.0 },
                 repetition_penalty: 1.3,
                 seed: user.into(),
                 ..Parameters::default()

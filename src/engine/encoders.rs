@@ -48,9 +48,12 @@ impl State {
             return None;
         }
         let encoding = &self.encoding;
-        let may = |job: &Job| match encoding.contains(&job.client.user) {
-            true => May::Not,
-            false => May::Go,
+        let may = |job: &Job| {
+            if encoding.contains(&job.client.user) {
+                May::Not
+            } else {
+                May::Go
+            }
         };
         let job = self.waiting.take(|_| (), may)?;
         self.encoding.push(job.client.user);

@@ -98,8 +98,7 @@ impl<T: Waits> Fair<T> {
                 May::Go => {
                     self.had.serve(one.client());
                     for at in lack {
-                        let passed: &mut u32 = &mut self.waiting[at].passed;
-                        *passed += 1;
+                        self.waiting[at].passed += 1;
                     }
                     return self.waiting.remove(at).map(|waiter| waiter.one);
                 }

@@ -106,9 +106,12 @@ impl Waiting {
             return Some(Command::Control(Control::Pages));
         }
         let held = self.held();
-        let may = |turn: &Turn| match held.rests(turn.options.priority) {
-            true => May::Not,
-            false => may(turn),
+        let may = |turn: &Turn| {
+            if held.rests(turn.options.priority) {
+                May::Not
+            } else {
+                may(turn)
+            }
         };
         let turn = self
             .turns

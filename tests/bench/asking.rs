@@ -111,20 +111,18 @@ impl Answers {
         priority: Priority,
     ) -> Self {
         let gaps = Arc::<Mutex<Vec<Gap>>>::default();
-        let (began, mut begun) = mpsc::unbounded_channel();
+        let (tell, mut told) = mpsc::unbounded_channel();
         let answer = |user| {
-            let (engine, gaps, began) = (engine.clone(), gaps.clone(), began.clone());
+            let (engine, gaps, tell) = (engine.clone(), gaps.clone(), tell.clone());
             tokio::spawn(async move {
                 loop {
                     let mut last = None;
-                    let token = |now| {
-                        match last.replace(now) {
-                            None => drop(began.send(user)),
-                            Some(before) => lock(&gaps).push(Gap {
-                                ended: now,
-                                length: now - before,
-                            }),
-                        };
+                    let token = |now| match last.replace(now) {
+                        None => drop(tell.send(user)),
+                        Some(before) => lock(&gaps).push(Gap {
+                            ended: now,
+                            length: now - before,
+                        }),
                     };
                     let options = options(user, tokens, priority, true);
                     hear(&engine, user, story(user), options, token).await;
@@ -137,7 +135,7 @@ impl Answers {
         };
         let mut heard = vec![false; many as usize];
         while heard.contains(&false) {
-            let user = begun.recv().await.expect("they answer");
+            let user = told.recv().await.expect("they answer");
             heard[user as usize] = true;
         }
         answers
@@ -148,7 +146,7 @@ impl Answers {
         let gaps = lock(&self.gaps);
         let within = gaps
             .iter()
-            .filter(|gap| gap.ended > from && gap.ended - gap.length < to);
+            .filter(|gap| gap.ended > from && gap.ended < to + gap.length);
         within.map(|gap| gap.length).collect()
     }
 }

@@ -315,7 +315,11 @@ fn begin(runner: &mut Runner) -> Result<Vec<usize>, Box<dyn Error>> {
 
 fn parameters(conversation: u32) -> Parameters {
     Parameters {
-        temperature: if conversation % 2 == 0 { 0.0 } else { 0.9 },
+        temperature: if conversation.is_multiple_of(2) {
+            0.0
+        } else {
+            0.9
+        },
         top_p: 0.95,
         repetition_penalty: 1.1,
         seed: u64::from(conversation),
