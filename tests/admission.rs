@@ -1,6 +1,7 @@
 //! What is refused for want of memory, and that the refusal names what would be admitted.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::engine::{
@@ -300,14 +301,14 @@ async fn a_model_that_has_no_room_beside_the_old_one_is_refused_and_told_whether
 
     // As large as the old one, but for its context: the old one's memory would do, were it free.
     system.has((4 << 10) + held - 1);
-    let refused = engine.replace(settings(511)).await;
+    let refused = engine.replace(settings(511), Duration::ZERO).await;
     let Err(error @ ReplaceError::NeedsRestart { .. }) = refused else {
         panic!("{refused:?}");
     };
     let text = error.to_string();
     assert!(text.contains("A restart makes room for it"), "{text}");
     system.has(0);
-    let refused = engine.replace(settings(511)).await;
+    let refused = engine.replace(settings(511), Duration::ZERO).await;
     let Err(error @ ReplaceError::Memory(_)) = refused else {
         panic!("{refused:?}");
     };
@@ -316,10 +317,10 @@ async fn a_model_that_has_no_room_beside_the_old_one_is_refused_and_told_whether
     assert_eq!(engine.status().borrow().model.context, 512);
 
     // What is loaded already needs no room.
-    let again = engine.replace(settings(512)).await;
+    let again = engine.replace(settings(512), Duration::ZERO).await;
     assert!(matches!(again, Ok(Replaced::Nothing)), "{again:?}");
     system.has(1 << 20);
-    let replaced = engine.replace(settings(511)).await;
+    let replaced = engine.replace(settings(511), Duration::ZERO).await;
     assert!(matches!(replaced, Ok(Replaced::Model)), "{replaced:?}");
     assert_eq!(engine.status().borrow().model.context, 511);
     engine.close();

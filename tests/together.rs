@@ -378,14 +378,18 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// In several shapes: rows are plenty or few, pages too; who is urgent takes the place of who is not.
+/// In several shapes: rows are plenty or few, pages too; who is urgent takes the place of who is not. `GANGLION_SEED` has other
+/// programs.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_many_at_once_are_those_of_each_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
     let alone = Engine::start(folder.path(), 1, 1).await;
-    let mut random = fastrand::Rng::with_seed(1600);
+    let seed = std::env::var("GANGLION_SEED").map_or(Ok(1600), |seed| seed.parse());
+    let seed = seed.expect("GANGLION_SEED is a number");
+    println!("GANGLION_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut made_way = 0;
     for (rows, whole) in [(8, 8), (4, 1), (2, 3), (3, 1), (8, 2)] {
         let together = Engine::start(folder.path(), rows, whole).await;
@@ -420,6 +424,161 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         assert_eq!(together.handle.live().work.of, [0; 3]);
     }
     assert!(made_way > 0, "nobody made way for another");
+}
+
+/// A question of a user's own, and all that is answered to it.
+async fn ask(engine: &Handle, user: u32, options: Options) -> (Ticket, String) {
+    let client = Client {
+        name: format!(":1.{user}").into(),
+        user,
+    };
+    let question = Message::new(Role::User, format!("hello robot {user}"));
+    let asked = engine.generate(client, vec![question], options).await;
+    (asked.expect("it is accepted"), String::new())
+}
+
+/// Follows an answer to its end, or to its first text.
+async fn follow((ticket, text): &mut (Ticket, String), to_end: bool) -> Option<Outcome> {
+    loop {
+        match ticket.events.recv().await.expect("it ends") {
+            Event::Text(more) => {
+                *text += &more;
+                if !to_end {
+                    return None;
+                }
+            }
+            Event::Done(outcome) => {
+                assert_eq!(outcome.error, None);
+                return Some(outcome);
+            }
+            Event::Likelihood(_) | Event::Reasoning(_) | Event::Call(_) => {}
+        }
+    }
+}
+
+fn sampled(user: u32, tokens: usize, priority: Priority) -> Options {
+    Options {
+        priority,
+        ..Options::new(
+            tokens,
+            Parameters {
+                temperature: if user.is_multiple_of(2) { 0.0 } else { 1.0 },
+                repetition_penalty: 1.3,
+                seed: user.into(),
+                ..Parameters::default()
+            },
+        )
+    }
+}
+
+/// Another model, as far as the engine can tell.
+fn another(folder: &Path, rows: usize, context: usize) -> worker::Settings {
+    worker::Settings {
+        model: folder.join("tiny.gguf"),
+        runner: runner::Settings {
+            context,
+            kv_memory: KvMemory::Conversations(8),
+            rows,
+            ..Engine::settings()
+        },
+    }
+}
+
+/// Whoever is in the middle of an answer when the time is over in which it could have ended goes on with the other model, where it
+/// stood. Until then nobody begins, but `realtime` does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_takes_with_it_whoever_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let Engine { handle, .. } = &Engine::start(folder.path(), 4, 8).await;
+    let mut alone = Vec::new();
+    for user in 0..40 {
+        let mut asked = ask(handle, user, sampled(user, 150, Priority::Background)).await;
+        let outcome = follow(&mut asked, true).await.expect("its end");
+        if outcome.usage.completion_tokens == 150 {
+            alone.push((user, asked.1));
+        }
+    }
+    assert!(alone.len() >= 3, "few answers are long: {}", alone.len());
+    alone.truncate(3);
+    for (drain, context) in [(Duration::ZERO, 320), (Duration::from_secs(3600), 256)] {
+        let mut running = Vec::new();
+        for (user, _) in &alone {
+            running.push(ask(handle, *user, sampled(*user, 150, Priority::Background)).await);
+        }
+        for asked in &mut running {
+            follow(asked, false).await;
+        }
+        let hold = handle.hold(Held::Background, "in the middle".into());
+        let (engine, settings) = (handle.clone(), another(folder.path(), 4, context));
+        let replacing = tokio::spawn(async move { engine.replace(settings, drain).await });
+        if drain.is_zero() {
+            replacing.await.expect("it ends").expect("it is loaded");
+            drop(hold);
+        } else {
+            // Those who rest hold up the other model, and nobody who is urgent.
+            for user in 50..60 {
+                let mut urgent = ask(handle, user, sampled(user, 3, Priority::Realtime)).await;
+                follow(&mut urgent, true).await.expect("its end");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            assert!(!replacing.is_finished(), "nobody ran");
+            drop(hold);
+            replacing.await.expect("it ends").expect("it is loaded");
+        }
+        for ((user, alone), asked) in alone.iter().zip(&mut running) {
+            follow(asked, true).await.expect("its end");
+            assert_eq!((user, &asked.1), (user, alone), "{drain:?}");
+        }
+    }
+}
+
+/// Reloads at any time, with rows that run: each answer is as alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_are_those_of_each_alone_however_often_the_model_comes_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let alone = Engine::start(folder.path(), 1, 1).await;
+    let together = Engine::start(folder.path(), 4, 8).await;
+    let talks: Vec<_> = (0..8)
+        .map(|user| {
+            let engine = together.handle.clone();
+            tokio::spawn(async move { questions(&engine, user).await })
+        })
+        .collect();
+    let mut reloads = 0;
+    while talks.iter().any(|talk| !talk.is_finished()) {
+        let context = [256, 320][reloads % 2];
+        let settings = another(folder.path(), 2 + reloads % 3, context);
+        let drain = Duration::from_millis([0, 0, 5][reloads % 3]);
+        let replaced = together.handle.replace(settings, drain).await;
+        replaced.expect("it is loaded");
+        reloads += 1;
+    }
+    assert!(reloads > 1, "{reloads} reloads");
+    for (user, talk) in (0..).zip(talks) {
+        let among = talk.await.expect("it ends");
+        assert_eq!(among, questions(&alone.handle, user).await, "user {user}");
+    }
+}
+
+/// Questions of a user's, one after another, and what is answered.
+async fn questions(engine: &Handle, user: u32) -> Vec<(String, FinishReason)> {
+    let mut texts = Vec::new();
+    for number in 0..12 {
+        let seed = user * 100 + number;
+        let (at, priority) = (seed as usize, Priority::ALL[seed as usize % 3]);
+        let options = Options {
+            grammar: GRAMMARS[at % GRAMMARS.len()].map(|schema| Grammar::JsonSchema(schema.into())),
+            ..sampled(seed, 20 + at % 60, priority)
+        };
+        let mut asked = ask(engine, user, options).await;
+        let outcome = follow(&mut asked, true).await.expect("its end");
+        texts.push((asked.1, outcome.reason));
+    }
+    texts
 }
 
 /// Beyond its share of the cache a user waits for itself, and nobody waits for it; what could never begin is refused.

@@ -47,7 +47,7 @@ impl Diagnostics {
     }
 
     /// The decode graph: state, mode, reason (why it is or was last invalid, or the change of the cache that it
-    /// has stayed valid after), last_error (s); epoch (changes of the key-value cache), nodes (of one replay),
+    /// is valid again after), last_error (s); epoch (changes of the key-value cache), nodes (of one replay),
     /// recordings, verified (such changes after which nothing had to be recorded), updates (recordings that the
     /// living graph took), instantiations, launches, eager_steps, failures, failures_in_a_row,
     /// recording_us (of the last recording), and of short prompts prompt_graphs (held now),

@@ -95,7 +95,7 @@ impl Manager {
     /// of one connection are answered in the order of their calls. All others that ask wait likewise. A "realtime" request
     /// makes "background" ones rest where they are if there is no place for it beside them; limits.realtime_group says who
     /// may ask for it besides root: Error.InvalidOption to others. After deadline_ms, waiting included, an answer ends with
-    /// what there is of it.
+    /// what there is of it. Where a user has more than an equal share of the places, the last one rests for another user's.
     ///
     /// For group ganglion. Error.Busy if all callers have as much as there is, Error.QuotaExceeded if the caller's
     /// user has as much as one user may have; all others that ask, and OpenSession, likewise.

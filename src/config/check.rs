@@ -77,6 +77,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         engine.prefill_share: whole(1..=100);
         engine.spin_us => engine.spin: microseconds(0..=MOST_SPIN_US);
         hold.max_seconds => hold.longest: seconds(0.1..=MOST_SECONDS);
+        reload.drain_seconds => reload.drain: seconds(0.0..=MOST_SECONDS);
         queue.capacity: whole(1..=65_536);
         limits.requests: whole(1..=4096);
         limits.queue_percent_per_user: whole(1..=100);

@@ -44,7 +44,7 @@ macro_rules! sections {
 sections! {
     Document: "keys and sections" {
         backend: Typed, model: Model, kv: Kv, graph: Graph, memory: Memory, device: Device, cpu: Cpu,
-        engine: Engine, queue: Queue, hold: Hold, limits: Limits, sessions: Sessions, sampling: Sampling, stream: Stream,
+        engine: Engine, queue: Queue, hold: Hold, reload: Reload, limits: Limits, sessions: Sessions, sampling: Sampling, stream: Stream,
         stop: Stop, watchdog: Watchdog, log: Log
     }
     Model: "the section [model]" { path: Typed, thinking: Typed, tool_formats: Typed }
@@ -62,6 +62,7 @@ sections! {
         rows: Typed, prefill_chunk: Typed, prefill_slice_ms: Typed, prefill_share: Typed, spin_us: Typed
     }
     Hold: "the section [hold]" { max_seconds: Typed }
+    Reload: "the section [reload]" { drain_seconds: Typed }
     Queue: "the section [queue]" { capacity: Typed }
     Limits: "the section [limits]" {
         requests: Typed, requests_per_user: Typed, queue_percent_per_user: Typed, kv_percent_per_user: Typed,

@@ -21,8 +21,8 @@ pub use error::ConfigError;
 use files::Files;
 pub use files::drop_ins;
 pub use sections::{
-    Cpu, Device, Engine, Graph, GraphDebug, Hold, Kv, Limits, Log, Memory, Model, Queue, Sampling,
-    Sessions, Stop, Stream, Watchdog,
+    Cpu, Device, Engine, Graph, GraphDebug, Hold, Kv, Limits, Log, Memory, Model, Queue, Reload,
+    Sampling, Sessions, Stop, Stream, Watchdog,
 };
 
 /// Where the package puts the file.
@@ -41,6 +41,7 @@ pub struct Config {
     pub engine: Engine,
     pub queue: Queue,
     pub hold: Hold,
+    pub reload: Reload,
     pub limits: Limits,
     pub sessions: Sessions,
     pub sampling: Sampling,

@@ -127,6 +127,13 @@ pub struct Hold {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Reload {
+    /// What requests that run get to end with the model from before.
+    #[serde(rename = "drain_seconds")]
+    pub drain: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Queue {
     /// Requests that may wait behind the running one.
     pub capacity: usize,
@@ -274,6 +281,14 @@ impl Default for Engine {
             prefill_slice: Duration::from_millis(20),
             prefill_share: 50,
             spin: Duration::from_micros(50),
+        }
+    }
+}
+
+impl Default for Reload {
+    fn default() -> Self {
+        Self {
+            drain: Duration::from_secs(30),
         }
     }
 }

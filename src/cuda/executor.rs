@@ -238,6 +238,10 @@ impl Executor for Cuda {
         self.take_tokens(1, forced, entries)
     }
 
+    fn finish(&mut self) -> Result<(), ExecuteError> {
+        Ok(self.stream.synchronize()?)
+    }
+
     fn is_ahead(&self) -> bool {
         !self.pending.is_empty()
     }

@@ -9,7 +9,7 @@ use std::{io, thread};
 use tokio::sync::oneshot;
 
 use super::Client;
-use super::fair::{Fair, Waits};
+use super::fair::{Fair, May, Waits};
 
 /// Prompts that are encoded at once: whoever has a hard one holds up nobody else.
 const AT_ONCE: usize = 2;
@@ -48,9 +48,14 @@ impl State {
             return None;
         }
         let encoding = &self.encoding;
-        let job = self
-            .waiting
-            .take(|job| !encoding.contains(&job.client.user))?;
+        let may = |job: &Job| {
+            if encoding.contains(&job.client.user) {
+                May::Not
+            } else {
+                May::Go
+            }
+        };
+        let job = self.waiting.take(|_| (), may)?;
         self.encoding.push(job.client.user);
         Some(job)
     }

@@ -9,6 +9,11 @@ pub enum EngineError {
     Run(#[from] RunError),
     #[error("the engine has no vocabulary")]
     NoVocabulary,
+    #[error(
+        "another model has taken the place of the one that was answering, and its tokens are others; ask again, or raise \
+         reload.drain_seconds"
+    )]
+    Replaced,
     #[error("the engine has ended; the service restarts it")]
     Ended,
     /// It ended without a word to the one who waited.
@@ -29,7 +34,7 @@ impl EngineError {
         match self {
             Self::Run(error) => error.driver_error(),
             Self::Scripted { driver_error, .. } => *driver_error,
-            Self::NoVocabulary | Self::Ended | Self::Stopped => None,
+            Self::NoVocabulary | Self::Replaced | Self::Ended | Self::Stopped => None,
         }
     }
 }

@@ -7,10 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::encoder::Encoder;
+use super::fair::Had;
 use super::schedule::{Stage, Standing};
 use super::speech::{Said, Speech};
 use super::stop::StopStrings;
-use super::{Answer, FinishReason, Likelihood, RequestError, SessionId, Turn, Usage};
+use super::{
+    Answer, EngineError, FinishReason, Likelihood, Priority, RequestError, SessionId, Turn, Usage,
+};
 use crate::guide::{Guide, GuideError, Next};
 use crate::kv::{Family, Owner};
 use crate::model::language::Decoder;
@@ -159,12 +162,54 @@ impl Entry {
         self.held = held;
     }
 
+    /// Another model takes the place of its own, with such a context. What it has said stands if its tokens are the same there, and
+    /// is run again; if it has said nothing it begins anew. `None` if it has ended, and is told why.
+    pub(super) fn go_on_with(mut self, encoder: &Arc<Encoder>, context: usize) -> Option<Self> {
+        let spelled = self.encoder.codec().spelled(&self.tokens);
+        let guide = self.guide.take();
+        let prompt = match self.turn.tokens(encoder) {
+            Ok(prompt) => prompt,
+            Err(refusal) => {
+                self.fail(RequestError::Refused(refusal));
+                return None;
+            }
+        };
+        if let Err(refusal) = self.turn.admit_pages() {
+            self.fail(RequestError::Refused(refusal));
+            return None;
+        }
+        let same = prompt == self.prompt && encoder.codec().spelled(&self.tokens) == spelled;
+        match encoder.codec().decoder() {
+            Some(decoder) if self.answers.is_none() => {
+                return Some(Self::new(self.turn, prompt, encoder.clone(), decoder));
+            }
+            Some(_) if same && prompt.len() + self.tokens.len() < context => {}
+            Some(_) if same => {
+                self.finish(FinishReason::Context, 1);
+                return None;
+            }
+            _ => {
+                self.fail(EngineError::Replaced.into());
+                return None;
+            }
+        }
+        // It goes along with its own, which knows what was said.
+        (self.guide, self.turn.guide) = (guide, None);
+        self.encoder = encoder.clone();
+        self.read = 0;
+        Some(self)
+    }
+
     pub(super) fn turn(&self) -> &Turn {
         &self.turn
     }
 
     pub(super) fn id(&self) -> u64 {
         self.turn.id
+    }
+
+    pub(super) fn priority(&self) -> Priority {
+        self.turn.options.priority
     }
 
     pub(super) fn place(&self) -> usize {
@@ -212,11 +257,14 @@ impl Entry {
         }
     }
 
-    /// As the scheduler sees it.
-    pub(super) fn standing(&self) -> Standing {
+    /// As the scheduler sees it, where such slices of prompts have been read.
+    pub(super) fn standing(&self, slices: &Had) -> Standing {
         Standing {
             id: self.id(),
-            priority: self.turn.options.priority,
+            user: self.turn.client.user,
+            priority: self.priority(),
+            last_slice: slices.last(&self.turn.client),
+            unread: self.prompt.len() - self.read,
             stage: if self.has_read() {
                 Stage::Answering
             } else {

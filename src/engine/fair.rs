@@ -1,7 +1,8 @@
 //! Whose turn it is among those that wait: users alternate; of one user its connections; of one connection who came
-//! first is first.
+//! first is first. The same order serves those whose prompts are read, a slice being a turn.
 //!
-//! It counts turns, not what they cost: a long one is as much as a short one.
+//! It counts turns, not what they cost: a long one is as much as a short one. One that needs more than there is room for is
+//! passed by those that need less, but not for ever: after a few of them nobody is taken before it.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -14,42 +15,99 @@ pub(super) trait Waits {
     fn client(&self) -> &Client;
 }
 
+/// So many pass one that lacks room, before nobody does.
+const MOST_PASSES: u32 = 8;
+
+/// Whether one of those that wait may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum May {
+    Go,
+    /// It could not however much room there was.
+    Not,
+    /// There is too little room for it.
+    LacksRoom,
+}
+
 /// Those that wait.
 #[derive(Debug)]
 pub(super) struct Fair<T> {
     /// As they came.
-    waiting: VecDeque<T>,
+    waiting: VecDeque<Waiter<T>>,
+    had: Had,
+}
+
+#[derive(Debug)]
+struct Waiter<T> {
+    one: T,
+    /// How many have passed it while it lacked room.
+    passed: u32,
+}
+
+/// Who has had turns, and when.
+#[derive(Debug, Default)]
+pub(super) struct Had {
     users: Served<u32>,
     connections: Served<Arc<str>>,
+}
+
+/// When a user had its last turn, and then its connection: the least comes first.
+pub(super) type Last = (Option<u64>, Option<u64>);
+
+impl Had {
+    pub(super) fn last(&self, Client { name, user }: &Client) -> Last {
+        (self.users.last(user), self.connections.last(name))
+    }
+
+    /// Somebody has a turn.
+    pub(super) fn serve(&mut self, Client { name, user }: &Client) {
+        self.users.serve(*user);
+        self.connections.serve(name.clone());
+    }
 }
 
 impl<T> Default for Fair<T> {
     fn default() -> Self {
         Self {
             waiting: VecDeque::new(),
-            users: Served::default(),
-            connections: Served::default(),
+            had: Had::default(),
         }
     }
 }
 
 impl<T: Waits> Fair<T> {
     pub(super) fn push(&mut self, one: T) {
-        self.waiting.push_back(one);
+        self.waiting.push_back(Waiter { one, passed: 0 });
     }
 
-    /// The next of those that `may` go: of the user that was served least recently, from that one's connection that
-    /// was.
-    pub(super) fn take(&mut self, may: impl Fn(&T) -> bool) -> Option<T> {
-        let waiting = self.waiting.iter().enumerate();
-        let (at, one) = waiting.filter(|(_, one)| may(one)).min_by_key(|(_, one)| {
-            let Client { name, user } = one.client();
-            (self.users.last(user), self.connections.last(name))
-        })?;
-        let Client { name, user } = one.client();
-        self.users.serve(*user);
-        self.connections.serve(name.clone());
-        self.waiting.remove(at)
+    /// The next of those that `may` go: of the least `rank`, of the user that was served least recently, from that one's
+    /// connection that was. Whoever lacks room is passed, but for one that has been passed too often.
+    pub(super) fn take<K: Ord>(
+        &mut self,
+        rank: impl Fn(&T) -> K,
+        may: impl Fn(&T) -> May,
+    ) -> Option<T> {
+        let mut order: Vec<_> = (0..self.waiting.len()).collect();
+        order.sort_by_cached_key(|at| {
+            let one = &self.waiting[*at].one;
+            (rank(one), self.had.last(one.client()))
+        });
+        let mut lack = Vec::new();
+        for at in order {
+            let Waiter { one, passed } = &self.waiting[at];
+            match may(one) {
+                May::Go => {
+                    self.had.serve(one.client());
+                    for at in lack {
+                        self.waiting[at].passed += 1;
+                    }
+                    return self.waiting.remove(at).map(|waiter| waiter.one);
+                }
+                May::LacksRoom if *passed >= MOST_PASSES => return None,
+                May::LacksRoom => lack.push(at),
+                May::Not => {}
+            }
+        }
+        None
     }
 
     /// How many of those that are `alike` are taken before one of them, if nobody else comes.
@@ -58,31 +116,32 @@ impl<T: Waits> Fair<T> {
         is_it: impl Fn(&T) -> bool,
         alike: impl Fn(&T) -> bool,
     ) -> Option<usize> {
-        let it = self.waiting.iter().find(|one| is_it(one))?.client();
-        let alike: Vec<_> = self.waiting.iter().filter(|one| alike(one)).collect();
+        let it = self.iter().find(|one| is_it(one))?.client();
+        let alike: Vec<_> = self.iter().filter(|one| alike(one)).collect();
         let own = alike.iter().take_while(|one| !is_it(one));
         let own = own.filter(|one| one.client().name == it.name).count();
         let of_user = alike.iter().map(|one| one.client());
         let of_user = of_user.filter(|client| client.user == it.user);
         let names = of_user.map(|client| &client.name);
-        let of_user = own + self.connections.before(names, &it.name, own);
+        let of_user = own + self.had.connections.before(names, &it.name, own);
         let users = alike.iter().map(|one| &one.client().user);
-        Some(of_user + self.users.before(users, &it.user, of_user))
+        Some(of_user + self.had.users.before(users, &it.user, of_user))
     }
 
     /// Takes one out of its turn.
     pub(super) fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
-        let at = self.waiting.iter().position(is_it)?;
-        self.waiting.remove(at)
+        let at = self.iter().position(is_it)?;
+        self.waiting.remove(at).map(|waiter| waiter.one)
     }
 
     /// Takes all out, as they came.
     pub(super) fn drain(&mut self) -> VecDeque<T> {
-        std::mem::take(&mut self.waiting)
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        waiting.map(|waiter| waiter.one).collect()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.waiting.iter()
+        self.waiting.iter().map(|waiter| &waiter.one)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -160,8 +219,12 @@ mod tests {
         (Client { name, user }, number)
     }
 
+    fn take(fair: &mut Fair<(Client, u32)>) -> Option<(Client, u32)> {
+        fair.take(|_| 0, |_| May::Go)
+    }
+
     fn order(fair: &mut Fair<(Client, u32)>) -> Vec<u32> {
-        std::iter::from_fn(|| fair.take(|_| true))
+        std::iter::from_fn(|| take(fair))
             .map(|(_, number)| number)
             .collect()
     }
@@ -186,7 +249,7 @@ mod tests {
         let mut users = Vec::new();
         for number in 3..9 {
             fair.push(from(2, ":1.2", number));
-            users.push(fair.take(|_| true).expect("several wait").0.user);
+            users.push(take(&mut fair).expect("several wait").0.user);
         }
         assert_eq!(users, [1, 2, 1, 2, 1, 2]);
     }
@@ -205,7 +268,7 @@ mod tests {
             };
             come(&mut fair, &mut random, 8);
             for _ in 0..random.usize(0..8) {
-                fair.take(|_| true);
+                take(&mut fair);
             }
             let many = random.usize(0..12);
             come(&mut fair, &mut random, many);
@@ -227,10 +290,49 @@ mod tests {
         [(1, 0), (2, 1), (1, 2)]
             .into_iter()
             .for_each(|(user, number)| fair.push(from(user, ":1.1", number)));
-        let not_1 = |(client, _): &(Client, u32)| client.user != 1;
-        assert_eq!(fair.take(not_1).expect("one of 2").1, 1);
-        assert!(fair.take(not_1).is_none());
+        let not_1 = |(client, _): &(Client, u32)| {
+            if client.user == 1 { May::Not } else { May::Go }
+        };
+        assert_eq!(fair.take(|_| 0, not_1).expect("one of 2").1, 1);
+        assert!(fair.take(|_| 0, not_1).is_none());
         assert_eq!(order(&mut fair), [0, 2]);
+    }
+
+    /// Small ones pass a large one a few times; then what becomes free is kept for it, also from those of a later rank. Whoever
+    /// waits for something else than room is passed for ever, and holds up nobody.
+    #[test]
+    fn what_lacks_room_is_passed_a_few_times_and_then_is_next() {
+        const LARGE: u32 = 0;
+        const HELD: u32 = 1;
+        for rank_of_large in [0, 1] {
+            let mut fair = Fair::default();
+            fair.push(from(1, ":1.1", LARGE));
+            fair.push(from(2, ":1.2", HELD));
+            let rank = |(_, number): &(Client, u32)| match *number {
+                LARGE => rank_of_large,
+                _ => 1,
+            };
+            let mut passes = 0;
+            // Somebody small comes again and again, each a new user, who would be first.
+            for small in 2..40 {
+                fair.push(from(small + 10, &format!(":2.{small}"), small));
+                let taken = fair.take(rank, |(_, number)| match *number {
+                    LARGE => May::LacksRoom,
+                    HELD => May::Not,
+                    _ => May::Go,
+                });
+                passes += u32::from(taken.is_some());
+            }
+            assert_eq!(passes, MOST_PASSES);
+            // There is room at last.
+            let all_but_held = |(_, number): &(Client, u32)| match *number {
+                HELD => May::Not,
+                _ => May::Go,
+            };
+            let first = fair.take(rank, all_but_held).expect("it may go");
+            assert_eq!(first.1, LARGE);
+            assert!(fair.take(rank, all_but_held).is_some());
+        }
     }
 
     #[test]
@@ -238,8 +340,8 @@ mod tests {
         let mut fair = Fair::default();
         for number in 0..5000 {
             fair.push(from(number, &format!(":1.{number}"), number));
-            fair.take(|_| true);
+            take(&mut fair);
         }
-        assert!(fair.users.last.len() <= 1024 && fair.connections.last.len() <= 1024);
+        assert!(fair.had.users.last.len() <= 1024 && fair.had.connections.last.len() <= 1024);
     }
 }

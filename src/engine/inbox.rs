@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::encoder::Encoder;
+use super::fair::May;
 use super::held::Held;
 use super::live::Live;
 use super::progress::Progress;
@@ -57,7 +58,7 @@ impl Inbox {
 
     /// What can be done now beside what runs: anything but turns, or a turn that `may` begin.
     #[must_use]
-    pub fn poll(&self, may: impl Fn(&Turn) -> bool) -> Option<Command> {
+    pub(super) fn poll(&self, may: impl Fn(&Turn) -> May) -> Option<Command> {
         self.queue.poll(may)
     }
 

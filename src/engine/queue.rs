@@ -1,12 +1,13 @@
 //! The bounded queue of turns between many callers and the one engine thread. Users take turns: see `fair`.
 
+use std::cmp::Reverse;
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::control::{Command, Control};
-use super::fair::Fair;
+use super::fair::{Fair, May};
 use super::held::Held;
 use super::progress::Phase;
 use super::session::SessionId;
@@ -97,7 +98,7 @@ impl Waiting {
     }
 
     /// The next of what waits: turns by priority, if they `may` begin.
-    fn take(&mut self, may: impl Fn(&Turn) -> bool) -> Option<Command> {
+    fn take(&mut self, may: impl Fn(&Turn) -> May) -> Option<Command> {
         if let Some(control) = self.controls.pop_front() {
             return Some(Command::Control(control));
         }
@@ -105,11 +106,16 @@ impl Waiting {
             return Some(Command::Control(Control::Pages));
         }
         let held = self.held();
-        let may = |turn: &Turn| !held.rests(turn.options.priority) && may(turn);
-        let turns = &mut self.turns;
-        let turn = Priority::ALL.into_iter().find_map(|priority| {
-            turns.take(|turn| turn.options.priority == priority && may(turn))
-        })?;
+        let may = |turn: &Turn| {
+            if held.rests(turn.options.priority) {
+                May::Not
+            } else {
+                may(turn)
+            }
+        };
+        let turn = self
+            .turns
+            .take(|turn| Reverse(turn.options.priority), may)?;
         self.held.extend(turn.session);
         Some(Command::Turn(Box::new(turn)))
     }
@@ -260,7 +266,7 @@ impl Queue {
 
     /// What can be done now beside what runs, if anything. Nobody who looks at the queue holds up a step: what waits is taken
     /// before the next then.
-    pub(super) fn poll(&self, may: impl Fn(&Turn) -> bool) -> Option<Command> {
+    pub(super) fn poll(&self, may: impl Fn(&Turn) -> May) -> Option<Command> {
         match self.waiting.try_lock() {
             Ok(mut waiting) => waiting.take(may),
             Err(TryLockError::Poisoned(waiting)) => waiting.into_inner().take(may),
@@ -320,7 +326,7 @@ impl Queue {
         self.shared.progress.enter(Phase::Between);
         let mut waiting = self.lock();
         loop {
-            if let Some(command) = waiting.take(|_| true) {
+            if let Some(command) = waiting.take(|_| May::Go) {
                 return Some(command);
             }
             // Only this thread says so: one that hangs must not seem idle because those who waited for it gave up.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -21,17 +22,22 @@ use super::shared::Shared;
 use super::{Handle, Inbox, State};
 
 impl Handle {
-    /// Puts other settings in force; returns when they are. A model is loaded only if they, or its files, differ.
+    /// Puts other settings in force; returns when they are. A model is loaded only if they, or its files, differ; then those
+    /// that run get so long to end with the one from before.
     ///
     /// # Errors
     /// Why the old one stays.
-    pub async fn replace(&self, settings: Settings) -> Result<Replaced, ReplaceError> {
+    pub async fn replace(
+        &self,
+        settings: Settings,
+        drain: Duration,
+    ) -> Result<Replaced, ReplaceError> {
         self.loaded()?;
         let (reply, answer) = oneshot::channel();
         let engine = self.clone();
         thread::Builder::new()
             .name("loader".into())
-            .spawn(move || drop(reply.send(replace(&engine, &settings))))
+            .spawn(move || drop(reply.send(replace(&engine, &settings, drain))))
             .map_err(|error| ReplaceError::Loader(format!("cannot be started: {error}")))?;
         answer.await.unwrap_or_else(|_| {
             let what = "has panicked; the journal has its last words".to_owned();
@@ -41,7 +47,11 @@ impl Handle {
 }
 
 /// Runs on the loader's thread.
-fn replace(engine: &Handle, settings: &Settings) -> Result<Replaced, ReplaceError> {
+fn replace(
+    engine: &Handle,
+    settings: &Settings,
+    drain: Duration,
+) -> Result<Replaced, ReplaceError> {
     let Handle { shared, queue } = engine;
     let next = Recipe::of(settings);
     let step =
@@ -69,7 +79,11 @@ fn replace(engine: &Handle, settings: &Settings) -> Result<Replaced, ReplaceErro
             });
             let (reply, answer) = oneshot::channel();
             let model = loaded?;
-            let replacement = Replacement { model, reply };
+            let replacement = Replacement {
+                model,
+                due: Instant::now() + drain,
+                reply,
+            };
             queue.control(Control::Replace(Box::new(replacement)));
             answer.blocking_recv().map_err(|_| shared.closed())??;
             Ok(Replaced::Model)
@@ -110,7 +124,9 @@ fn load(shared: &Shared, settings: &Settings) -> Result<LoadedModel, ReplaceErro
 impl Replacement {
     /// Puts it in force on the engine's thread, between two turns; `None` if that cannot be, and all is as before.
     pub(super) fn take_place(self, inbox: &Inbox, runner: &mut Runner) -> Option<Arc<Encoder>> {
-        let Self { mut model, reply } = self;
+        let Self {
+            mut model, reply, ..
+        } = self;
         if let Err(error) = model.runner.succeed(runner) {
             drop(reply.send(Err(error.into())));
             return None;

@@ -1,6 +1,7 @@
 //! A loaded model on its way to the engine thread, and why there may be none.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 
@@ -51,5 +52,7 @@ pub enum ReplaceError {
 #[derive(Debug)]
 pub struct Replacement {
     pub(super) model: LoadedModel,
+    /// When those who still run go on with it.
+    pub(super) due: Instant,
     pub(super) reply: oneshot::Sender<Result<(), ReplaceError>>,
 }

@@ -304,6 +304,14 @@ impl Runner {
         Ok(())
     }
 
+    /// Waits for what was launched last.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn finish(&mut self) -> Result<(), RunError> {
+        Ok(self.executor.finish()?)
+    }
+
     /// What is about to run writes to the pages of these entries, which must be theirs.
     fn seated(&self, entries: &[usize]) -> Result<(), RunError> {
         match entries.iter().find(|entry| !self.kv.is_seated(**entry)) {

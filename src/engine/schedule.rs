@@ -1,7 +1,10 @@
 //! What the engine does next: who may join those that are answered, which of them step together, and whose prompt is read
 //! on. Plain functions of what is the case; nothing here waits, measures or runs.
 
+use std::cmp::Reverse;
+
 use super::Priority;
+use super::fair::Last;
 
 /// What one of those that have joined is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +19,13 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     pub(super) id: u64,
+    pub(super) user: u32,
     pub(super) priority: Priority,
     pub(super) stage: Stage,
+    /// When its user had a slice of a prompt read, and then its connection.
+    pub(super) last_slice: Last,
+    /// Tokens of its prompt.
+    pub(super) unread: usize,
 }
 
 /// How one may join.
@@ -27,6 +35,10 @@ pub(super) enum Joins {
     Beside,
     /// These give up their pages, and begin again when there are others.
     InPlaceOf(Vec<u64>),
+    /// There is no row for it.
+    NoRow,
+    /// There are too few pages.
+    NoPages,
 }
 
 /// What to do next.
@@ -40,50 +52,82 @@ pub(super) enum Next {
     Rest,
 }
 
-/// Whether one of such a priority may join `all`, who stand in the order in which they joined; `room` says whether there are
-/// pages for it if some of them gave theirs up. Nobody joins to wait for a row, but `realtime` does not count `background`,
-/// which makes way for it, the last first.
+/// Whether one of a user, of such a priority, may join `all`, who stand in the order in which they joined; `room` says whether
+/// there are pages for it if some of them gave theirs up.
+///
+/// Nobody joins to wait for a row. But `background` rests for `realtime`, the last first, and gives up its pages where there are
+/// no others; and where a user has more rows than another would have with one more, the last of those that are not more urgent
+/// rests for it.
 pub(super) fn joins(
     all: &[Standing],
     rows: usize,
-    priority: Priority,
+    (user, priority): (u32, Priority),
     room: impl Fn(&[u64]) -> bool,
-) -> Option<Joins> {
+) -> Joins {
     let makes_way =
         |one: &&Standing| priority == Priority::Realtime && one.priority == Priority::Background;
-    if all.iter().filter(|one| !makes_way(one)).count() >= rows {
-        return None;
+    let newest = Standing {
+        id: u64::MAX,
+        user,
+        priority,
+        stage: Stage::Reading,
+        last_slice: (None, None),
+        unread: 0,
+    };
+    let before = active(all, rows);
+    let after = active(&[all, &[newest]].concat(), rows);
+    let of = |user: u32| before.iter().filter(|one| one.user == user).count();
+    let mut rest = before.iter().filter(|one| !after.contains(one));
+    let may_rest = |one: &Standing| makes_way(&one) || of(one.user) > of(user) + 1;
+    if !after.contains(&newest) || !rest.all(may_rest) {
+        return Joins::NoRow;
     }
     if room(&[]) {
-        return Some(Joins::Beside);
+        return Joins::Beside;
     }
     let mut leaving = Vec::new();
     for one in all.iter().rev().filter(makes_way) {
         leaving.push(one.id);
         if room(&leaving) {
-            return Some(Joins::InPlaceOf(leaving));
+            return Joins::InPlaceOf(leaving);
         }
     }
-    None
+    Joins::NoPages
 }
 
-/// Those who are not suspended, the most urgent first: at most `rows`.
+/// Those who are not suspended, the most urgent first: at most `rows`. Of those that are alike in this each user has a row before
+/// any has two, and so on; of one user who joined first comes first.
 pub(super) fn active(all: &[Standing], rows: usize) -> Vec<Standing> {
-    let mut active = all.to_vec();
-    // Who joined first comes first among equals.
-    active.sort_by_key(|one| std::cmp::Reverse(one.priority));
+    let nth = |at: usize, one: &Standing| {
+        let theirs = all
+            .iter()
+            .enumerate()
+            .filter(|(_, other)| other.user == one.user);
+        let before = |(other_at, other): &(usize, &Standing)| {
+            (Reverse(other.priority), *other_at) < (Reverse(one.priority), at)
+        };
+        theirs.filter(before).count()
+    };
+    let mut active: Vec<_> = all.iter().enumerate().collect();
+    active.sort_by_key(|(at, one)| (Reverse(one.priority), nth(*at, one)));
     active.truncate(rows);
-    active
+    active.into_iter().map(|(_, one)| *one).collect()
 }
 
 /// What to do with those who have joined. `owed` says that prompts have had their share of the time for now. Whoever is
 /// `realtime` does not wait for steps of `background`.
+///
+/// Of several prompts the most urgent is read on. Of those that are alike in this, users have a slice each in turn, and so have
+/// the connections of a user; of one connection the prompt is first that ends first. So a short question waits for a slice of
+/// each user's, however long their prompts are.
 pub(super) fn next(all: &[Standing], rows: usize, owed: bool) -> Next {
     let active = active(all, rows);
     let of = |stage| active.iter().filter(move |one| one.stage == stage);
     let answering: Vec<_> = of(Stage::Answering).collect();
+    let reader =
+        of(Stage::Reading).min_by_key(|one| (Reverse(one.priority), one.last_slice, one.unread));
     let step = || Next::Step(answering.iter().map(|one| one.id).collect());
-    let Some(reader) = of(Stage::Reading).next() else {
+    let Some(reader) = reader else {
         return if answering.is_empty() {
             Next::Rest
         } else {
@@ -104,15 +148,25 @@ pub(super) fn next(all: &[Standing], rows: usize, owed: bool) -> Next {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
+    use crate::engine::Client;
+    use crate::engine::fair::Had;
     use Priority::{Background, Normal, Realtime};
     use Stage::{Answering, Reading};
 
     fn standing(all: &[(Priority, Stage)]) -> Vec<Standing> {
         let number = |(id, (priority, stage)): (u64, &(Priority, Stage))| Standing {
             id,
+            // Each is another user's.
+            user: u32::try_from(id).expect("it is small"),
             priority: *priority,
             stage: *stage,
+            last_slice: (None, None),
+            unread: usize::from(*stage == Reading),
         };
         (0..).zip(all).map(number).collect()
     }
@@ -124,18 +178,18 @@ mod tests {
             |_: &[u64]| true,
             |least| move |ids: &[u64]| ids.len() >= least,
         );
-        assert_eq!(joins(&full, 2, Normal, yes), None);
-        assert_eq!(joins(&full, 2, Background, yes), None);
-        assert_eq!(joins(&full, 2, Realtime, yes), Some(Joins::Beside));
-        let one = Some(Joins::InPlaceOf(vec![1]));
-        assert_eq!(joins(&full, 2, Realtime, in_place(1)), one);
-        assert_eq!(joins(&full, 2, Realtime, in_place(2)), None);
+        assert_eq!(joins(&full, 2, (9, Normal), yes), Joins::NoRow);
+        assert_eq!(joins(&full, 2, (9, Background), yes), Joins::NoRow);
+        assert_eq!(joins(&full, 2, (9, Realtime), yes), Joins::Beside);
+        let one = Joins::InPlaceOf(vec![1]);
+        assert_eq!(joins(&full, 2, (9, Realtime), in_place(1)), one);
+        assert_eq!(joins(&full, 2, (9, Realtime), in_place(2)), Joins::NoPages);
         let rest = standing(&[(Background, Answering), (Background, Reading)]);
-        let both = Some(Joins::InPlaceOf(vec![1, 0]));
-        assert_eq!(joins(&rest, 2, Realtime, in_place(2)), both);
-        assert_eq!(joins(&rest, 3, Normal, in_place(1)), None);
+        let both = Joins::InPlaceOf(vec![1, 0]);
+        assert_eq!(joins(&rest, 2, (9, Realtime), in_place(2)), both);
+        assert_eq!(joins(&rest, 3, (9, Normal), in_place(1)), Joins::NoPages);
         let urgent = standing(&[(Realtime, Answering), (Normal, Answering)]);
-        assert_eq!(joins(&urgent, 2, Realtime, yes), None);
+        assert_eq!(joins(&urgent, 2, (9, Realtime), yes), Joins::NoRow);
 
         let three = [
             (Background, Answering),
@@ -159,52 +213,174 @@ mod tests {
         assert_eq!(next(&readers, 8, true), first);
     }
 
-    /// Whatever is the case: nobody is forgotten for another of less priority, rows are never exceeded, and as long as
-    /// anybody is there something is done.
+    /// Whoever reads: users in turn, their connections in turn, then what ends first.
     #[test]
-    fn whoever_is_there_gets_on_by_priority() {
-        let mut random = fastrand::Rng::with_seed(16);
-        for _ in 0..20_000 {
-            let rows = random.usize(1..9);
-            let one = |_| {
-                let priority = [Background, Normal, Realtime][random.usize(0..3)];
-                (priority, [Reading, Answering][random.usize(0..2)])
-            };
-            let all: Vec<_> = (0..12).map(one).take(rows + 3).collect();
-            let all = standing(&all[..random.usize(0..=all.len())]);
-            let active = active(&all, rows);
-            assert_eq!(active.len(), all.len().min(rows));
-            let least = active.iter().map(|one| one.priority).min();
-            for rests in all.iter().filter(|one| !active.contains(one)) {
-                assert!(Some(rests.priority) <= least, "{rests:?} rests: {active:?}");
+    fn a_short_prompt_waits_for_a_slice_of_each_user_however_long_theirs_are() {
+        const SLICE: usize = 500;
+        let client = |user: u32, connection: u32| Client {
+            name: format!(":1.{connection}").into(),
+            user,
+        };
+        // User 1 reads a lot by two connections, user 2 has come last.
+        let prompts = [
+            (client(1, 1), 20_000),
+            (client(1, 1), 10_000),
+            (client(1, 2), 20_000),
+            (client(2, 3), 2_000),
+        ];
+        let (mut had, mut order) = (Had::default(), Vec::new());
+        let mut unread = prompts.each_ref().map(|(_, tokens)| *tokens);
+        while unread.iter().any(|unread| *unread > 0) {
+            let mut all = standing(&[(Normal, Reading); 4]);
+            for (one, (client, _)) in all.iter_mut().zip(&prompts) {
+                one.last_slice = had.last(client);
+                one.unread = unread[usize::try_from(one.id).expect("it is small")];
             }
-            let owed = random.usize(0..2) == 0;
+            all.retain(|one| one.unread > 0);
+            let Next::Read { id, .. } = next(&all, 8, false) else {
+                panic!("somebody reads");
+            };
+            let at = usize::try_from(id).expect("it is small");
+            had.serve(&prompts[at].0);
+            unread[at] = unread[at].saturating_sub(SLICE);
+            order.push(id);
+        }
+        // Users in turn; of user 1 the shorter prompt of one connection, then the other connection.
+        assert_eq!(order[..8], [3, 1, 3, 2, 3, 1, 3, 2]);
+        let last = |id: u64| order.iter().rposition(|other| *other == id);
+        assert!(last(1) < last(0), "what is shorter ended first");
+        let urgent = [(Normal, Reading), (Realtime, Reading)];
+        let mut urgent = standing(&urgent);
+        (urgent[1].last_slice, urgent[1].unread) = ((Some(9), Some(9)), 9000);
+        let first = Next::Read { id: 1, others: 1 };
+        assert_eq!(next(&urgent, 8, false), first);
+    }
+
+    /// Rows of 8 that users have, once one after another has asked for so many of such a priority.
+    fn shared(asked: &[(u32, usize, Priority)]) -> Vec<usize> {
+        let mut all = Vec::new();
+        for (user, many, priority) in asked {
+            for _ in 0..*many {
+                if joins(&all, 8, (*user, *priority), |_| true) == Joins::Beside {
+                    let mut one = standing(&[(*priority, Answering)]).remove(0);
+                    (one.id, one.user) = (all.len() as u64, *user);
+                    all.push(one);
+                }
+            }
+        }
+        let active = active(&all, 8);
+        let rows = |user: u32| active.iter().filter(|one| one.user == user).count();
+        asked.iter().map(|(user, ..)| rows(*user)).collect()
+    }
+
+    #[test]
+    fn rows_are_shared_among_users_who_wait() {
+        assert_eq!(shared(&[(1, 9, Normal)]), [8], "nobody else waits");
+        assert_eq!(shared(&[(1, 9, Normal), (2, 1, Normal)]), [7, 1]);
+        assert_eq!(shared(&[(1, 9, Normal), (2, 9, Normal)]), [4, 4]);
+        let three = [(1, 9, Normal), (2, 9, Normal), (3, 9, Normal)];
+        assert_eq!(shared(&three), [3, 3, 2]);
+        // Who is more urgent does not rest, who is less so does.
+        assert_eq!(shared(&[(1, 9, Normal), (2, 9, Background)]), [8, 0]);
+        assert_eq!(shared(&[(1, 9, Background), (2, 9, Normal)]), [4, 4]);
+        assert_eq!(shared(&[(1, 9, Normal), (2, 1, Realtime)]), [7, 1]);
+        // With a row each, all wait for the first that ends.
+        let each: Vec<_> = (1..10).map(|user| (user, 1, Normal)).collect();
+        assert_eq!(shared(&each), [1, 1, 1, 1, 1, 1, 1, 1, 0]);
+    }
+
+    fn anyone() -> impl Strategy<Value = Standing> {
+        let priority = select(&Priority::ALL[..]);
+        let last = proptest::option::of(0..9_u64);
+        let about = (0..4_u32, priority, 0..900_usize, last.clone(), last);
+        about.prop_map(
+            |(user, priority, unread, of_user, of_connection)| Standing {
+                id: 0,
+                user,
+                priority,
+                stage: if unread < 450 { Answering } else { Reading },
+                last_slice: (of_user, of_connection),
+                unread,
+            },
+        )
+    }
+
+    fn numbered(mut all: Vec<Standing>) -> Vec<Standing> {
+        (0..).zip(&mut all).for_each(|(id, one)| one.id = id);
+        all
+    }
+
+    proptest! {
+        /// Whatever is the case: nobody is forgotten for another of less priority, nor for another of a user who has more rows;
+        /// rows are never exceeded, and as long as anybody is there something is done.
+        #[test]
+        fn whoever_is_there_gets_on_by_priority(
+            all in vec(anyone(), 0..12).prop_map(numbered),
+            rows in 1..9_usize,
+            owed in any::<bool>(),
+        ) {
+            let active = active(&all, rows);
+            prop_assert_eq!(active.len(), all.len().min(rows));
+            let of = |user: u32, priority| {
+                let theirs = active.iter().filter(|one| one.user == user);
+                theirs.filter(|one| one.priority >= priority).count()
+            };
+            for rests in all.iter().filter(|one| !active.contains(one)) {
+                for runs in &active {
+                    prop_assert!(rests.priority <= runs.priority);
+                    let alike = rests.priority == runs.priority;
+                    let (theirs, others) = (of(rests.user, rests.priority), of(runs.user, runs.priority));
+                    prop_assert!(!alike || others <= theirs + 1, "{:?} rests: {:?}", rests, active);
+                }
+            }
             match next(&all, rows, owed) {
-                Next::Rest => assert!(all.is_empty()),
+                Next::Rest => prop_assert!(all.is_empty()),
                 Next::Step(ids) => {
                     let answering = active.iter().filter(|one| one.stage == Answering);
-                    assert!(ids.iter().copied().eq(answering.map(|one| one.id)));
-                    assert!(!ids.is_empty());
-                    assert!(owed || active.iter().all(|one| one.stage == Answering));
+                    prop_assert!(ids.iter().copied().eq(answering.map(|one| one.id)));
+                    prop_assert!(!ids.is_empty());
+                    prop_assert!(owed || active.iter().all(|one| one.stage == Answering));
                 }
                 Next::Read { id, .. } => {
-                    let mut readers = active.iter().filter(|one| one.stage == Reading);
-                    assert_eq!(readers.next().map(|one| one.id), Some(id));
+                    let reads = active.iter().find(|one| one.id == id);
+                    let reads = reads.expect("one of those who are active");
+                    prop_assert_eq!(reads.stage, Reading);
+                    for other in active.iter().filter(|one| one.stage == Reading) {
+                        prop_assert!(other.priority <= reads.priority);
+                        let later = other.last_slice >= reads.last_slice;
+                        prop_assert!(other.priority < reads.priority || later);
+                    }
                 }
             }
-            for priority in [Background, Normal, Realtime] {
-                let least = random.usize(1..4);
-                let room = |ids: &[u64]| ids.len() >= least;
-                if let Some(Joins::InPlaceOf(ids)) = joins(&all, rows, priority, room) {
-                    let gives = |one: &&Standing| ids.contains(&one.id);
-                    let gives: Vec<_> = all.iter().filter(gives).map(|one| one.priority).collect();
-                    assert_eq!((priority, gives), (Realtime, vec![Background; least]));
-                }
-                let others = all.iter().filter(|one| one.priority >= priority).count();
-                if all.len() < rows {
-                    assert_eq!(joins(&all, rows, priority, |_| true), Some(Joins::Beside));
-                } else if others >= rows {
-                    assert_eq!(joins(&all, rows, priority, |_| true), None);
+        }
+
+        /// Whoever joins has a row at once, which only `background` has lost to `realtime`, or a user with more rows.
+        #[test]
+        fn whoever_joins_has_a_row(
+            all in vec(anyone(), 0..12).prop_map(numbered),
+            rows in 1..9_usize,
+            one in anyone(),
+            least in 0..4_usize,
+        ) {
+            let joins = joins(&all, rows, (one.user, one.priority), |ids| ids.len() >= least);
+            let before = active(&all, rows);
+            let of = |user: u32| before.iter().filter(|other| other.user == user).count();
+            if let Joins::InPlaceOf(ids) = &joins {
+                let gives = all.iter().filter(|other| ids.contains(&other.id));
+                let gives: Vec<_> = gives.map(|other| other.priority).collect();
+                prop_assert_eq!((one.priority, gives), (Realtime, vec![Background; least]));
+            }
+            if all.len() < rows && least == 0 {
+                prop_assert_eq!(&joins, &Joins::Beside);
+            }
+            if joins == Joins::Beside {
+                let joined = numbered([all.clone(), vec![one]].concat());
+                let after = active(&joined, rows);
+                prop_assert!(after.contains(&joined[all.len()]), "it joined to wait");
+                for rests in before.iter().filter(|other| !after.contains(other)) {
+                    let urgent = (one.priority, rests.priority) == (Realtime, Background);
+                    let shares = rests.priority <= one.priority && of(rests.user) > of(one.user) + 1;
+                    prop_assert!(urgent || shares, "{:?} rests for {:?}", rests, one);
                 }
             }
         }

@@ -1,7 +1,5 @@
 //! How many rows of a prompt are read between two steps, and how much of the time prompts have had: from what rows and steps
-//! have cost so far.
-//!
-//! A device may still compute when a slice's call returns, so what a slice costs is known when the next token comes.
+//! have cost so far. Whoever reads a slice waits for its end, so each tells its cost.
 
 use std::time::Duration;
 
@@ -35,9 +33,6 @@ impl Default for Share {
 pub(super) struct Slices {
     row: Option<f64>,
     step: Option<f64>,
-    /// Rows launched since the last token, and what their calls took.
-    rows: usize,
-    took: f64,
     /// Steps are due for so long before the next slice.
     owed: f64,
 }
@@ -73,27 +68,13 @@ impl Slices {
         }
     }
 
-    /// So many rows were read by a call that took so long. `token` says that it has waited for the prompt's token, and
-    /// `others` that answers waited meanwhile.
-    pub(super) fn read(
-        &mut self,
-        share: Share,
-        rows: usize,
-        took: Duration,
-        token: bool,
-        others: bool,
-    ) {
-        self.rows += rows;
-        self.took += took.as_secs_f64();
+    /// So many rows were read, which took so long. `others` says that answers waited meanwhile.
+    pub(super) fn read(&mut self, share: Share, rows: usize, took: Duration, others: bool) {
         #[allow(clippy::cast_precision_loss)] // rows are few
-        let known = self.row.map(|row| row * rows as f64);
-        if token {
-            self.settle(0.0);
-        }
+        let row = took.as_secs_f64() / rows.max(1) as f64;
+        self.row = Some(mean(self.row, row));
         if others {
-            let percent = f64::from(share.percent.clamp(1, 100));
-            let cost = known.unwrap_or(took.as_secs_f64());
-            self.owed += cost * (100.0 - percent) / percent;
+            self.owe(share, took);
         } else {
             self.owed = 0.0;
         }
@@ -102,31 +83,22 @@ impl Slices {
     /// Tokens have come by a step that took so long.
     pub(super) fn stepped(&mut self, took: Duration) {
         let took = took.as_secs_f64();
-        let step = self.step.unwrap_or(took).min(took);
-        if self.rows == 0 {
-            self.step = Some(mean(self.step, took));
-        } else {
-            self.took += took;
-            self.settle(step);
-        }
-        self.owed = (self.owed - step).max(0.0);
+        self.step = Some(mean(self.step, took));
+        self.owed = (self.owed - took).max(0.0);
     }
 
     /// Tokens that were said before were run again, by a step that took so long.
     pub(super) fn read_said(&mut self, share: Share, took: Duration, others: bool) {
         self.stepped(took);
         if others {
-            let percent = f64::from(share.percent.clamp(1, 100));
-            self.owed += took.as_secs_f64() * (100.0 - percent) / percent;
+            self.owe(share, took);
         }
     }
 
-    /// What was launched has ended; so much of it was a step's.
-    fn settle(&mut self, step: f64) {
-        #[allow(clippy::cast_precision_loss)] // rows are few
-        let row = (self.took - step).max(0.0) / self.rows.max(1) as f64;
-        self.row = Some(mean(self.row, row));
-        (self.rows, self.took) = (0, 0.0);
+    /// Prompts have had so much of the time while answers waited, which have as much as their share of it is.
+    fn owe(&mut self, share: Share, took: Duration) {
+        let percent = f64::from(share.percent.clamp(1, 100));
+        self.owed += took.as_secs_f64() * (100.0 - percent) / percent;
     }
 }
 
@@ -146,32 +118,23 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// A device that computes after the call has returned costs what it makes the next step wait.
     #[test]
     fn slices_follow_from_what_rows_cost_and_shrink_with_depth() {
-        for returns_at_once in [false, true] {
-            let mut slices = Slices::default();
-            assert_eq!(slices.rows(share(), 512), 64, "nothing is known yet");
-            slices.stepped(ms(4));
-            let mut last = usize::MAX;
-            for row_us in [20, 100, 500, 4000] {
-                for _ in 0..30 {
-                    let rows = slices.rows(share(), 512);
-                    let takes = Duration::from_micros(row_us * rows as u64);
-                    let (call, rest) = if returns_at_once {
-                        (Duration::ZERO, takes)
-                    } else {
-                        (takes, Duration::ZERO)
-                    };
-                    slices.read(share(), rows, call, false, true);
-                    slices.stepped(rest + ms(4));
-                }
+        let mut slices = Slices::default();
+        assert_eq!(slices.rows(share(), 512), 64, "nothing is known yet");
+        let mut last = usize::MAX;
+        for row_us in [20, 100, 500, 4000] {
+            for others in [true, false].into_iter().cycle().take(30) {
                 let rows = slices.rows(share(), 512);
-                assert!(rows < last || rows == LEAST, "{rows} after {last}");
-                let fits = 20_000 / row_us;
-                assert!(rows as u64 <= fits.max(LEAST as u64) && rows as u64 * 2 > fits.min(511));
-                last = rows;
+                let takes = Duration::from_micros(row_us * rows as u64);
+                slices.read(share(), rows, takes, others);
+                slices.stepped(ms(4));
             }
+            let rows = slices.rows(share(), 512);
+            assert!(rows < last || rows == LEAST, "{rows} after {last}");
+            let fits = 20_000 / row_us;
+            assert!(rows as u64 <= fits.max(LEAST as u64) && rows as u64 * 2 > fits.min(511));
+            last = rows;
         }
     }
 
@@ -181,7 +144,7 @@ mod tests {
             let share = Share { percent, ..share() };
             let mut slices = Slices::default();
             slices.stepped(ms(4));
-            slices.read(share, 64, ms(20), true, true);
+            slices.read(share, 64, ms(20), true);
             let mut due = 0;
             while slices.owed() {
                 slices.stepped(ms(4));
@@ -190,7 +153,7 @@ mod tests {
             assert_eq!(due, steps, "{percent} %");
         }
         let mut slices = Slices::default();
-        slices.read(share(), 64, ms(20), true, false);
+        slices.read(share(), 64, ms(20), false);
         assert!(!slices.owed(), "nobody waited");
     }
 }

@@ -16,7 +16,7 @@ use super::{Answer, Client, Event, FinishReason, Message, Options, Outcome, Read
 use super::{Likelihood, Refusal, RequestError, Usage};
 use crate::guide::Guide;
 use crate::journal;
-use crate::kv::PAGE;
+use crate::kv::{PAGE, Wanted};
 use crate::telemetry::Receipt;
 use crate::tools::{Piece, Writing};
 
@@ -108,6 +108,15 @@ impl Turn {
         prompt.map_or(context, |prompt| {
             prompt.saturating_add(self.options.max_tokens).min(context)
         })
+    }
+
+    /// Its user, and what of the cache its prompt is to have.
+    pub(super) fn wanted(&self) -> (u32, Wanted<'_>) {
+        let wanted = self.prompt.as_ref().map(|encoded| Wanted {
+            tokens: &encoded.prompt.tokens,
+            said: &encoded.said,
+        });
+        (self.client.user, wanted.unwrap_or_default())
     }
 
     /// The same in pages.

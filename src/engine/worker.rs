@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use super::encoder::Encoder;
 use super::entry::Entry;
+use super::fair::Had;
 use super::load_error::LoadError;
 pub use super::loaded_model::Settings;
 use super::loaded_model::{LoadedModel, Loading};
@@ -61,6 +62,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         ahead: Vec::new(),
         masks: Masks::new(),
         slices: Slices::default(),
+        slices_had: Had::default(),
         observer: Observer::new(inbox),
         restores: Vec::new(),
         saving: Saving::default(),
@@ -93,13 +95,15 @@ struct Worker<'a> {
     ahead: Vec<usize>,
     masks: Masks,
     slices: Slices,
+    /// Whose prompts they were of.
+    slices_had: Had,
     observer: Observer<'a>,
     /// Those that have joined and wait for the disk.
     restores: Vec<Restore>,
     saving: Saving,
     /// Since when, and after how many turns, there is memory that nobody needs.
     spare_since: Option<(Instant, u64)>,
-    /// Takes the place of this model when the last entry has ended; until then nobody joins.
+    /// Takes the place of this model when the last entry has ended, or when it is due; until then only `realtime` joins.
     replacement: Option<Box<Replacement>>,
 }
 
@@ -111,9 +115,7 @@ impl Worker<'_> {
     fn serve(&mut self) -> Result<(), RunError> {
         loop {
             self.end_early();
-            if self.is_alone() && self.replacement.is_some() {
-                self.replace();
-            }
+            self.look_after_replacement()?;
             let more = self.look_after_pages()?;
             self.look_after_memory()?;
             let command = if self.is_alone() {
@@ -184,6 +186,22 @@ impl Worker<'_> {
         entry
     }
 
+    /// Has another model take its place, once nobody is answered any more or nobody is waited for any longer: who is still
+    /// answered goes on with the new one.
+    fn look_after_replacement(&mut self) -> Result<(), RunError> {
+        let is_due =
+            |replacement: &Replacement| self.is_alone() || replacement.due <= Instant::now();
+        if self.replacement.as_deref().is_some_and(is_due) {
+            self.settle()?;
+            while !self.entries.is_empty() {
+                let entry = self.take_out(0);
+                self.displaced.push(entry);
+            }
+            self.replace();
+        }
+        Ok(())
+    }
+
     fn replace(&mut self) {
         let Some(replacement) = self.replacement.take() else {
             return;
@@ -194,11 +212,16 @@ impl Worker<'_> {
             self.encoder = encoder;
             self.slices = Slices::default();
             self.saving.clear();
+            let context = self.runner.context();
+            let all = std::mem::take(&mut self.displaced).into_iter();
+            let go_on = all.filter_map(|entry| entry.go_on_with(&self.encoder, context));
+            self.displaced = go_on.collect();
         }
     }
 
     fn standings(&self) -> Vec<Standing> {
-        self.entries.iter().map(Entry::standing).collect()
+        let standing = |entry: &Entry| entry.standing(&self.slices_had);
+        self.entries.iter().map(standing).collect()
     }
 
     /// Does what is asked besides turns.
@@ -235,7 +258,7 @@ impl Worker<'_> {
                 tell(inbox, runner);
                 drop(reply.send(Ok(())));
             }
-            // A turn that runs keeps its model to its end.
+            // A turn that runs keeps its model to its end, or for a while.
             Control::Replace(replacement) => self.replacement = Some(replacement),
         }
         observe::graph(inbox, &mut self.runner);

@@ -145,6 +145,14 @@ pub trait Executor: Debug + Send {
         more: bool,
     ) -> Result<(), ExecuteError>;
 
+    /// Waits for what was launched, whose tokens are as before: a device may compute when a call has returned.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn finish(&mut self) -> Result<(), ExecuteError> {
+        Ok(())
+    }
+
     /// Whether a step was launched whose tokens have not been taken. Until they are, by `step_rows` of the same
     /// conversations, no other may run: it would take them away.
     fn is_ahead(&self) -> bool {

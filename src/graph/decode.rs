@@ -114,12 +114,12 @@ impl<E> DecodeGraph<E> {
         let at = self.size(step.rows());
         self.check(at, step);
         let size = &mut self.sizes[at];
-        let replayed = if self.life.state() != State::Valid {
-            size.record(&mut self.life, step)
-        } else if size.validity == Some(self.life.validity()) {
+        let replayed = if size.validity == Some(self.life.validity()) {
             size.replay(step)
         } else {
-            self.life.grows();
+            if self.life.state() == State::Valid || self.life.is_unverified() {
+                self.life.grows();
+            }
             size.record(&mut self.life, step)
         };
         match replayed {
@@ -163,10 +163,10 @@ impl<E> DecodeGraph<E> {
     }
 
     /// Invalidates what was recorded against other addresses or geometries; looks at each of them where that may be, after
-    /// a change of the cache that has left it valid, and always if a test asks for it.
+    /// a change of the cache, and always if a test asks for it. What is as it was recorded is valid again.
     fn check<S: Stepper>(&mut self, at: usize, step: &mut S) {
         let size = &mut self.sizes[at];
-        if self.life.state() != State::Valid || size.validity != Some(self.life.validity()) {
+        if size.validity != Some(self.life.validity()) {
             return;
         }
         let differs = size.layout != step.layout();

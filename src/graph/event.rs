@@ -29,7 +29,7 @@ impl State {
     }
 }
 
-/// Why it was last invalid, or what it has held out against since.
+/// Why it was last invalid, also where it is valid again as it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Nothing has been recorded yet.
@@ -127,7 +127,7 @@ impl Counters {
 /// What happened, for who looks after it: transitions with what they have led to, and what they are made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The cache, and what the graph is now: most of the time, and in some modes always, as before.
+    /// The cache, and what the graph is now.
     Changed {
         change: Change,
         epoch: u64,
@@ -147,7 +147,7 @@ pub enum Event {
         updated: bool,
         time: Duration,
     },
-    /// It has stayed valid after a change of the cache.
+    /// It is valid again after a change of the cache: nothing that it was recorded against has changed.
     Verified {
         reason: Reason,
         epoch: u64,

@@ -28,7 +28,7 @@ pub struct LifeCycle {
     last_recording: Duration,
     /// The first step of an executor runs eagerly, and its token counts.
     warm: bool,
-    /// The change of the cache that a valid graph has not been verified after.
+    /// The change of the cache that has made a valid graph invalid, until it has been looked at: it may be as good as before.
     unverified: Option<Change>,
     /// Counts what has made all that was recorded invalid.
     validity: u64,
@@ -136,12 +136,16 @@ impl LifeCycle {
         self.warm && self.state != State::Disabled
     }
 
-    /// The cache changed other than by one more token of the turn. Segments do not hold what that changes, so they stay
-    /// valid until their addresses are found to differ; they are looked at before they are replayed.
+    /// The cache changed other than by one more token of the turn: what is recorded is looked at before it is replayed again,
+    /// but for one that is of a cache that is gone.
     pub fn change(&mut self, change: Change, epoch: u64) {
         self.epoch = epoch;
+        let recorded = self.state == State::Valid || self.is_unverified();
         match self.state {
-            State::Valid if self.mode == Mode::Piecewise => self.unverified = Some(change),
+            State::Valid | State::Invalid if recorded && change != Change::Resized => {
+                (self.state, self.reason) = (State::Invalid, Reason::Kv(change));
+                self.unverified = Some(change);
+            }
             State::Valid | State::Invalid => self.to(State::Invalid, Reason::Kv(change)),
             State::Recording | State::Disabled => {}
         }
@@ -158,11 +162,17 @@ impl LifeCycle {
         self.validity
     }
 
+    /// Whether it is invalid for a change of the cache alone, and may be as it was recorded.
+    pub(super) fn is_unverified(&self) -> bool {
+        self.unverified.is_some()
+    }
+
     /// Every address and launch geometry is as it was recorded.
     pub(super) fn verified(&mut self) {
         if let Some(change) = self.unverified.take() {
             let (reason, epoch, nodes) = (Reason::Kv(change), self.epoch, self.nodes);
-            self.reason = reason.clone();
+            self.state = State::Valid;
+            self.told = self.to_tell();
             self.counters.verified += 1;
             self.events.push(Event::Verified {
                 reason,
@@ -174,7 +184,7 @@ impl LifeCycle {
 
     /// An address or a launch geometry is not what it was recorded with.
     pub(super) fn moved(&mut self, what: Option<String>) {
-        if self.state == State::Valid {
+        if self.state == State::Valid || self.is_unverified() {
             self.to(State::Invalid, Reason::Moved(what));
             self.tell();
         }
@@ -213,6 +223,7 @@ impl LifeCycle {
     pub(super) fn recorded(&mut self, nodes: usize, updated: bool, time: Duration) {
         self.state = State::Valid;
         self.told = self.to_tell();
+        self.unverified = None;
         self.nodes = nodes;
         self.last_recording = time;
         self.counters.recordings += 1;
@@ -228,7 +239,7 @@ impl LifeCycle {
     /// The step failed by itself while it was being recorded.
     pub(super) fn abandoned(&mut self) {
         if self.state == State::Recording {
-            self.state = State::Invalid;
+            self.to(State::Invalid, self.reason.clone());
         }
     }
 

@@ -169,7 +169,7 @@ events! {
     "1a5ecca0a5184701ad3222f3a96c2fda" "the key-value cache changed for the {epoch}. time: {reason}; the decode graph is {graph_state}"
     { reason = reason, kv_epoch = epoch, graph_state = graph_state }
 
-    /// The KV cache changed, or an address moved: the decode graph is recorded anew by the next step.
+    /// The KV cache changed, or an address moved: the next step looks at the decode graph, and maybe records it anew.
     INFO graph_invalid(reason: &str, epoch: u64) by (ANY)
     "b7b1c3b0e0d14e7f9a1f3f2bb6f5d0c4" "the decode graph is invalid: {reason}"
     { reason = reason, kv_epoch = epoch, graph_state = "invalid" }
@@ -186,10 +186,9 @@ events! {
         recording_us = micros,
     }
 
-    /// The KV cache changed, and the decode graph is as good as before: its segments hold nothing that this changes, and
-    /// every address is where it was.
+    /// The KV cache changed, and the decode graph is as good as before: every address is where it was.
     INFO graph_verified(reason: &str, epoch: u64, nodes: usize) by (ANY)
-    "455c9c6f18f04da3b1b1df91f789b34c" "the decode graph is still valid after {reason}: the addresses of its {nodes} nodes are as they were"
+    "455c9c6f18f04da3b1b1df91f789b34c" "the decode graph is valid again after {reason}: the addresses of its {nodes} nodes are as they were"
     { reason = reason, kv_epoch = epoch, graph_state = "valid", nodes = nodes }
 
     /// One executable graph does what was recorded: the whole of the decode graph, or a segment of it.

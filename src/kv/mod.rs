@@ -265,20 +265,74 @@ impl Kv {
         (self.pool.len(), self.pool.free() + without)
     }
 
-    /// Whether a turn of so many positions could begin if those in `leaving` entries gave way: there is an entry for it, and
-    /// pages, once those that no turn needs have been given up; unless memory was refused, also those that have none.
+    /// Whether a user's turn of so many positions could begin if those in `leaving` entries gave way: there is an entry for it,
+    /// and pages, once those that no turn needs have been given up; unless memory was refused, also those that have none. What
+    /// it shares with turns that run counts once.
     #[must_use]
-    pub fn has_room(&self, positions: usize, leaving: &[usize]) -> bool {
+    pub fn has_room(
+        &self,
+        (user, prompt): (u32, Wanted<'_>),
+        positions: usize,
+        leaving: &[usize],
+    ) -> bool {
         let pages = if self.refused {
             self.pool.allocated()
         } else {
             self.pool.len()
         };
-        self.fits(positions, leaving, pages)
+        self.fits(None, positions, leaving, pages)
+            || self
+                .shared_with_running(user, prompt, leaving)
+                .is_some_and(|source| self.fits(Some(source), positions, leaving, pages))
     }
 
-    /// The same of so many pages.
-    fn fits(&self, positions: usize, leaving: &[usize], of: usize) -> bool {
+    /// Pages that the turns of a user have which run, each once, and those that another would take besides.
+    #[must_use]
+    pub fn pages_of_user(
+        &self,
+        (user, prompt): (u32, Wanted<'_>),
+        positions: usize,
+    ) -> (usize, usize) {
+        let runs = self
+            .sequences
+            .iter()
+            .filter(|(id, one)| one.user == user && self.runs(**id));
+        let theirs: HashSet<_> = runs.flat_map(|(_, one)| &one.pages).collect();
+        let source = self.shared_with_running(user, prompt, &[]);
+        let shared = source.map_or(0, |(_, tokens)| tokens / PAGE);
+        (
+            theirs.len(),
+            positions.div_ceil(PAGE).saturating_sub(shared),
+        )
+    }
+
+    /// The sequence that has most of a user's prompt, and how much, of those that run on.
+    fn shared_with_running(
+        &self,
+        user: u32,
+        prompt: Wanted<'_>,
+        leaving: &[usize],
+    ) -> Option<(u64, usize)> {
+        let stays = |entry: &usize| self.entries[*entry].keeps_pages() && !leaving.contains(entry);
+        let run = (0..self.entries.len()).filter(stays);
+        let run = run.filter_map(|entry| self.entries[entry].sequence);
+        let most = prompt.tokens.len().saturating_sub(1);
+        let shared = run.filter_map(|id| {
+            let sequence = self.sequences.get(&id)?;
+            let shared = sequence.common_prefix(user, prompt, self.reuse).min(most);
+            (shared > 0).then_some((id, shared))
+        });
+        shared.max_by_key(|(_, shared)| *shared)
+    }
+
+    /// The same of so many pages, if it begins with so many tokens of another sequence.
+    fn fits(
+        &self,
+        source: Option<(u64, usize)>,
+        positions: usize,
+        leaving: &[usize],
+        of: usize,
+    ) -> bool {
         let stays = |entry: usize| self.entries[entry].keeps_pages() && !leaving.contains(&entry);
         // It is asked before each step while somebody waits.
         let (mut seats, mut pages, mut held) = (0, 0, vec![false; self.pool.len()]);
@@ -288,7 +342,16 @@ impl Kv {
                 pages += usize::from(!std::mem::replace(&mut held[*page], true));
             }
         }
-        seats < self.entries.len() && positions.div_ceil(PAGE) <= of - pages
+        // The page that both go on apart in is copied.
+        let source =
+            source.and_then(|(id, tokens)| self.sequences.get(&id)?.pages.get(..tokens / PAGE));
+        let shared = source
+            .unwrap_or_default()
+            .iter()
+            .filter(|page| held[**page])
+            .count();
+        let takes = positions.div_ceil(PAGE).saturating_sub(shared);
+        seats < self.entries.len() && takes <= of - pages
     }
 
     /// The turn of an entry runs on while others begin: none of them gets its pages.
@@ -356,9 +419,6 @@ impl Kv {
         let tokens = prompt.tokens;
         let most = tokens.len().saturating_sub(1);
         let positions = positions.max(tokens.len());
-        if !self.fits(positions, &[], self.pool.allocated()) {
-            return None;
-        }
         let own = owner.and_then(|owner| self.sequence_of(owner));
         if own.is_some_and(|own| self.is_launched(own)) {
             return None;
@@ -369,7 +429,13 @@ impl Kv {
             |(id, sequence): (&u64, &Sequence)| (shared(sequence), Some(*id) == own, sequence.used);
         let source = self.sequences.iter().max_by_key(|one| rank(*one));
         let source = source.map(|(id, sequence)| (*id, shared(sequence)));
-        let (source, cached) = source.filter(|(_, shared)| *shared > 0).unzip();
+        let source = source.filter(|(_, shared)| *shared > 0);
+        // Pages of one that runs cost none; those of one that rests may be too many beside them.
+        let sources = [source, self.shared_with_running(user, prompt, &[])];
+        let fits = |source: &Option<(u64, usize)>| {
+            self.fits(*source, positions, &[], self.pool.allocated())
+        };
+        let (source, cached) = sources.into_iter().find(fits)?.unzip();
         let cached = cached.unwrap_or(0);
         let ended = source.filter(|id| self.is_continued(*id, cached));
         let last = self.entries[self.active].sequence;

@@ -74,24 +74,58 @@ fn what_begins_alike_is_shared_and_copied_only_where_it_goes_on_apart() {
     assert_eq!((theirs.cached, theirs.copy), (0, None));
 }
 
+/// Of a prompt that nobody has.
+fn has_room(kv: &Kv, positions: usize, leaving: &[usize]) -> bool {
+    kv.has_room((0, Wanted::default()), positions, leaving)
+}
+
+/// Four turns that begin alike have room where three that do not have not.
+#[test]
+fn what_is_shared_with_those_that_run_counts_once() {
+    let mut kv = Kv::new(8, (8, 1), Reuse::Fast);
+    let rules = tokens(1, 4, 0);
+    for question in 0..4 {
+        let prompt = [&rules[..], &[100 + question]].concat();
+        let asks = (0, Wanted::read(&prompt));
+        assert!(kv.has_room(asks, 5 * PAGE, &[]), "{question}");
+        assert_eq!(has_room(&kv, 5 * PAGE, &[]), question == 0);
+        // Another user shares nothing.
+        assert_eq!(kv.has_room((7, asks.1), 5 * PAGE, &[]), question == 0);
+        let theirs = if question == 0 {
+            0
+        } else {
+            4 + question as usize
+        };
+        let takes = if question == 0 { 5 } else { 1 };
+        assert_eq!(kv.pages_of_user(asks, 5 * PAGE), (theirs, takes));
+        let entry = turn(&mut kv, None, &prompt, 5 * PAGE).entry;
+        kv.pin(entry);
+    }
+    assert_eq!(kv.pages(), (8, 0));
+    let prompt = [&rules[..], &[99]].concat();
+    assert!(!kv.has_room((0, Wanted::read(&prompt)), 5 * PAGE, &[]));
+    assert!(kv.has_room((0, Wanted::read(&prompt)), 5 * PAGE, &[0]));
+    assert_eq!(kv.begin(None, 0, Wanted::read(&prompt), 5 * PAGE), None);
+}
+
 /// A turn begins only where it can end, and what runs loses nothing.
 #[test]
 fn pages_are_promised_for_all_that_a_turn_may_say() {
     let mut kv = Kv::new(3, (6, 1), Reuse::Fast);
     let promised = turn(&mut kv, A, &[1, 2], 3 * PAGE);
     kv.pin(promised.entry);
-    assert!(kv.has_room(3 * PAGE, &[]) && !kv.has_room(3 * PAGE + 1, &[]));
-    assert!(kv.has_room(6 * PAGE, &[promised.entry]));
+    assert!(has_room(&kv, 3 * PAGE, &[]) && !has_room(&kv, 3 * PAGE + 1, &[]));
+    assert!(has_room(&kv, 6 * PAGE, &[promised.entry]));
     assert_eq!(kv.begin(B, 0, Wanted::read(&[3, 4]), 4 * PAGE), None);
     let second = turn(&mut kv, B, &[3, 4], 2 * PAGE);
     kv.pin(second.entry);
     let third = turn(&mut kv, None, &[5, 6], 7);
     kv.pin(third.entry);
-    assert!(!kv.has_room(1, &[]), "no entry");
+    assert!(!has_room(&kv, 1, &[]), "no entry");
     // What was not needed is given back at the end, not before.
     kv.unpin(promised.entry);
     assert_eq!(kv.pages(), (6, 2));
-    assert!(kv.has_room(3 * PAGE, &[]) && !kv.has_room(3 * PAGE + 1, &[]));
+    assert!(has_room(&kv, 3 * PAGE, &[]) && !has_room(&kv, 3 * PAGE + 1, &[]));
     assert_eq!(kv.len_of(second.entry), 2);
 }
 
@@ -250,10 +284,11 @@ fn what_is_kept_is_there_and_nobody_elses() {
                     if owner.is_some_and(|owner| runs(&kv, owner)) {
                         continue;
                     }
-                    let room = kv.has_room(positions, &[]);
+                    let asks = (user, Wanted::read(&prompt));
+                    let room = kv.has_room(asks, positions, &[]);
                     held.allocate(&mut kv, owner, positions, random.u8(0..8) == 0);
                     let Some(turn) = kv.begin(owner, user, Wanted::read(&prompt), positions) else {
-                        assert!(!kv.has_room(positions, &[]));
+                        assert!(!kv.has_room(asks, positions, &[]));
                         refused += 1;
                         continue;
                     };

@@ -95,7 +95,7 @@ impl Reloader {
             Source::Model(path) => {
                 let settings = source::settings(&path, &config);
                 tokio::select! {
-                    replaced = engine.replace(settings) => replaced?,
+                    replaced = engine.replace(settings, config.reload.drain) => replaced?,
                     never = extension::of_load(engine, self.config.watchdog.stall) => match never {},
                 }
             }

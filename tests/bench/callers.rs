@@ -1,11 +1,14 @@
 //! How many callers are served at once: tokens a second of 1, 2, 4 and 8 of them together, how long a short question waits
-//! beside long answers, beside whoever wastes the engine's time and beside whoever asks for `realtime` without the right (as
-//! long as it is not root that runs this), what a long prompt does to those who are answered, and what a
-//! beginning costs that is held already.
+//! beside long answers, beside a long prompt, beside whoever wastes the engine's time and beside whoever asks for `realtime`
+//! without the right (as long as it is not root that runs this), what a long prompt does to those who are answered, and what
+//! a beginning costs that is held already.
 //!
 //! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example callers -- MODEL
-//! [cpu|cuda [CONTEXT]]`: answers of 4,000 tokens and a prompt of 20,000 need a context of 21,000. It prints figures, and how many answers are as those of each caller alone; it judges nothing.
+//! [cpu|cuda [CONTEXT [QUESTIONS]]]`. Answers of 4,000 tokens and a prompt of 20,000 need a context of 21,000, which is what
+//! a GPU has if nothing is said, with 1,000 questions for each figure; a CPU has 4,096, and 40. It prints figures, and how
+//! many answers are as those of each caller alone; it judges nothing.
 
+mod asking;
 mod engine;
 mod unentitled;
 
@@ -13,304 +16,279 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ganglion::engine::runner::Backend;
-use ganglion::engine::{Client, Event, Handle, Message, Options, Outcome, Priority, Role};
-use ganglion::sampler::Parameters;
+use ganglion::engine::{Handle, Message, Priority, Role};
 
+use asking::{Answers, Heard, Words, asked, hear, options, prompts, story, waste};
 use unentitled::Unentitled;
 
-const QUESTIONS: u32 = 20;
-/// With and without who wastes, in turn.
-const RUNS: u32 = 5;
+/// With and without who is hostile, in turn.
+const RUNS: usize = 5;
+/// Nothing is measured for longer than this once there is a figure.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// What is measured.
+struct Bench {
+    engine: Handle,
+    words: Words,
+    context: usize,
+    /// For each figure, at least; of runs in turn all together.
+    questions: usize,
+}
+
+/// Milliseconds.
+#[derive(Clone, Copy)]
+struct Figure {
+    p50: f64,
+    p99: f64,
+    of: usize,
+}
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let Some(model) = arguments.next() else {
-        eprintln!("callers MODEL [cpu|cuda [CONTEXT]]");
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let number = |at: usize, default| {
+        let argument = arguments.get(at);
+        argument.map_or(default, |number| number.parse().expect("a number"))
+    };
+    let Some(model) = arguments.first() else {
+        eprintln!("callers MODEL [cpu|cuda [CONTEXT [QUESTIONS]]]");
         std::process::exit(2);
     };
-    let backend = match arguments.next().as_deref() {
-        Some("cuda") => Backend::Cuda,
-        _ => Backend::Cpu,
+    let (backend, context, questions) = match arguments.get(1).map(String::as_str) {
+        Some("cuda") => (Backend::Cuda, 21_000, 1000),
+        _ => (Backend::Cpu, 4096, 40),
     };
-    let context = arguments
-        .next()
-        .map_or(2048, |context| context.parse().expect("a number of tokens"));
+    let (context, questions) = (number(2, context), number(3, questions));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(measure(model.into(), backend, context));
+    runtime.block_on(measure(model.into(), backend, context, questions));
 }
 
-async fn measure(model: PathBuf, backend: Backend, context: usize) {
+async fn measure(model: PathBuf, backend: Backend, context: usize, questions: usize) {
     let engine = engine::start(model, backend, context).await;
-    // Each alone, to be held against what they are told together; every other one is sampled.
-    let mut alone = Vec::new();
-    for user in 0..8 {
-        alone.push(ask(&engine, user, 128, Priority::Normal).await.text);
-    }
-    println!("callers  tokens/s in all  times one  answers as alone");
-    let mut one = None;
-    for callers in [1, 2, 4, 8] {
-        let begun = Instant::now();
-        let talks: Vec<_> = (0..callers)
-            .map(|user| {
-                let engine = engine.clone();
-                tokio::spawn(async move { ask(&engine, user, 128, Priority::Normal).await })
-            })
-            .collect();
-        let (mut tokens, mut equal) = (0, 0);
-        for (talk, alone) in talks.into_iter().zip(&alone) {
-            let heard = talk.await.expect("it ends");
-            tokens += heard.outcome.usage.completion_tokens;
-            equal += usize::from(heard.text == *alone);
-        }
-        let rate = f64::from(tokens) / begun.elapsed().as_secs_f64();
-        let times = rate / *one.get_or_insert(rate);
-        println!("{callers:>7}  {rate:>15.1}  {times:>9.2}  {equal} of {callers}");
-    }
-
-    println!("\nfirst token of a short question, ms            p50      p99");
-    questions(&engine, "alone", Priority::Normal).await;
-    for (who, priority) in [
-        ("realtime", Priority::Realtime),
-        ("normal", Priority::Normal),
-    ] {
-        let most = 4000.min(context - 256);
-        let busy: Vec<_> = (0..4)
-            .map(|user| {
-                let engine = engine.clone();
-                // One that ends before the questions do begins again.
-                tokio::spawn(async move {
-                    loop {
-                        ask(&engine, user, most, Priority::Background).await;
-                    }
-                })
-            })
-            .collect();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        questions(&engine, &format!("{who}, beside 4 background"), priority).await;
-        busy.iter().for_each(tokio::task::JoinHandle::abort);
-        engine.idle().await;
-    }
-
-    between_tokens(&engine, context).await;
-    beside_waste(&engine).await;
-    beside_refused(&engine).await;
-
-    println!("\nfirst token after about 1500 tokens of rules, ms");
-    let rules = "all work and no play ".repeat(300);
-    for (what, question) in [
-        ("read", "Who works?"),
-        ("held for another session", "Who plays?"),
-    ] {
-        let rules = Message::new(Role::System, rules.clone());
-        let question = Message::new(Role::User, question.to_owned());
-        let heard = hear(&engine, 40, vec![rules, question], 1, Priority::Normal).await;
-        println!("{what:<44}{:>8.1}", heard.first.as_secs_f64() * 1e3);
-    }
-    engine.close();
-}
-
-/// How far apart tokens of several answers come, undisturbed and beside prompts that are being read.
-async fn between_tokens(engine: &Handle, context: usize) {
-    println!("\nbetween two tokens of 4 answers, ms             p50      p99");
-    for tokens in [0, 1200, 20_000.min(context - 512)] {
-        let talks: Vec<_> = (0..4)
-            .map(|user| {
-                let engine = engine.clone();
-                tokio::spawn(async move { ask(&engine, user, 192, Priority::Normal).await })
-            })
-            .collect();
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        if tokens > 0 {
-            // A word a token, but for those of the template.
-            let long = "all work and no play ".repeat(tokens / 5);
-            drop(say(engine, 9, &long, 1, Priority::Normal).await);
-        }
-        let mut gaps = Vec::new();
-        for talk in talks {
-            gaps.extend(talk.await.expect("it ends").gaps);
-        }
-        let what = match tokens {
-            0 => "undisturbed".to_owned(),
-            tokens => format!("beside a prompt of about {tokens} tokens"),
-        };
-        show(&what, gaps);
-    }
-}
-
-/// Short questions with and without those who waste the engine's time, in turn.
-async fn beside_waste(engine: &Handle) {
-    println!("\nfirst token of a short question, ms            p50      p99");
-    for run in 1..=RUNS {
-        for wasted in [false, true] {
-            let wasting = wasted.then(|| [waste(engine, true), waste(engine, false)]);
-            let who = if wasted { "beside who wastes" } else { "alone" };
-            questions(
-                engine,
-                &format!("{who}, run {run} of {RUNS}"),
-                Priority::Normal,
-            )
-            .await;
-            wasting
-                .iter()
-                .flatten()
-                .for_each(tokio::task::JoinHandle::abort);
-            engine.idle().await;
-        }
-    }
-}
-
-/// Short questions with and without those who are refused all the time, in turn.
-async fn beside_refused(engine: &Handle) {
-    println!("\nfirst token of a short question, ms            p50      p99");
-    let Some(unentitled) = Unentitled::new(engine).await else {
-        return;
+    let bench = Bench {
+        words: Words::of(&engine).await,
+        engine,
+        context,
+        questions: questions.max(1),
     };
-    for run in 1..=RUNS {
-        let what = format!("alone, run {run} of {RUNS}");
-        questions(engine, &what, Priority::Normal).await;
-        let asks = unentitled.asks();
-        let what = format!("beside who is refused, run {run} of {RUNS}");
-        questions(engine, &what, Priority::Normal).await;
-        assert!(
-            !asks.is_finished(),
-            "it was not refused, or the bus has gone"
+    bench.together().await;
+    println!("\nms                                                        p50      p99       of");
+    bench.first_tokens().await;
+    bench.between_tokens().await;
+    bench.after_a_beginning().await;
+    println!(
+        "\nfirst token, {RUNS} runs in turn, ms: medians     p50 alone   beside      p99 alone   beside    ratio"
+    );
+    bench.beside_waste().await;
+    bench.beside_refused().await;
+    bench.engine.close();
+}
+
+impl Bench {
+    /// A story, with nobody told when each token comes.
+    async fn ask(&self, user: u32, tokens: usize) -> Heard {
+        let options = options(user, tokens, Priority::Normal, false);
+        hear(&self.engine, user, story(user), options, |_| {}).await
+    }
+
+    /// From a question to its first token.
+    async fn first(&self, user: u32, messages: Vec<Message>, priority: Priority) -> Duration {
+        let options = options(user, 1, priority, true);
+        let heard = hear(&self.engine, user, messages, options, |_| {}).await;
+        heard.first
+    }
+
+    async fn together(&self) {
+        // Each alone, to be held against what they are told together; every other one is sampled.
+        let mut alone = Vec::new();
+        for user in 0..8 {
+            alone.push(self.ask(user, 128).await.text);
+        }
+        println!("callers  tokens/s in all  times one  answers as alone");
+        let mut one = None;
+        for callers in [1, 2, 4, 8] {
+            let begun = Instant::now();
+            let all = (0..callers).map(|user| self.ask(user, 128));
+            let (mut tokens, mut equal) = (0, 0);
+            for (heard, alone) in futures_util::future::join_all(all).await.iter().zip(&alone) {
+                tokens += heard.outcome.usage.completion_tokens;
+                equal += usize::from(heard.text == *alone);
+            }
+            let rate = f64::from(tokens) / begun.elapsed().as_secs_f64();
+            let times = rate / *one.get_or_insert(rate);
+            println!("{callers:>7}  {rate:>15.1}  {times:>9.2}  {equal} of {callers}");
+        }
+    }
+
+    /// As many tokens as an answer beside which others are measured may have.
+    fn long(&self) -> usize {
+        4000.min(self.context - 256)
+    }
+
+    /// Of a short question.
+    async fn first_tokens(&self) {
+        for priority in [Priority::Realtime, Priority::Normal] {
+            let name = priority.name();
+            let alone = self.questions(self.questions, priority).await;
+            show(&format!("first token of {name}, alone"), alone);
+            let background =
+                Answers::begin(&self.engine, 4, self.long(), Priority::Background).await;
+            let beside = self.questions(self.questions, priority).await;
+            show("  beside 4 background answers", beside);
+            drop(background);
+            self.engine.idle().await;
+        }
+        let tokens = self.prompt();
+        let reading = prompts(&self.engine, self.words.about(tokens));
+        let beside = self.questions(self.questions, Priority::Normal).await;
+        show(
+            &format!("  beside prompts of about {tokens} tokens"),
+            beside,
         );
-        asks.abort();
+        reading.abort();
+        self.engine.idle().await;
     }
-}
 
-/// What became of a question.
-struct Heard {
-    text: String,
-    outcome: Outcome,
-    /// From the question to the first text.
-    first: Duration,
-    /// Between two pieces of text.
-    gaps: Vec<Duration>,
-}
+    /// Tokens of a long prompt, about; those of its template come besides.
+    fn prompt(&self) -> usize {
+        20_000.min(self.context - 512)
+    }
 
-async fn ask(engine: &Handle, user: u32, max_tokens: usize, priority: Priority) -> Heard {
-    let topic = [
-        "a river",
-        "two robots",
-        "the sea",
-        "a city",
-        "trees",
-        "a clock",
-        "snow",
-        "bread",
-    ];
-    let text = format!("Tell me a long story about {}.", topic[user as usize % 8]);
-    say(engine, user, &text, max_tokens, priority).await
-}
-
-async fn say(
-    engine: &Handle,
-    user: u32,
-    question: &str,
-    max_tokens: usize,
-    priority: Priority,
-) -> Heard {
-    let question = Message::new(Role::User, question.to_owned());
-    hear(engine, user, vec![question], max_tokens, priority).await
-}
-
-async fn hear(
-    engine: &Handle,
-    user: u32,
-    messages: Vec<Message>,
-    max_tokens: usize,
-    priority: Priority,
-) -> Heard {
-    let client = Client {
-        name: format!(":1.{user}").into(),
-        user,
-    };
-    let sampling = Parameters {
-        temperature: if user % 2 == 1 { 0.8 } else { 0.0 },
-        repetition_penalty: 1.1,
-        seed: user.into(),
-        ..Parameters::default()
-    };
-    let options = Options {
-        priority,
-        ..Options::new(max_tokens, sampling)
-    };
-    let begun = Instant::now();
-    let asked = engine.generate(client, messages, options).await;
-    let mut ticket = asked.expect("it is accepted");
-    let (mut text, mut first, mut last, mut gaps) = (String::new(), None, begun, Vec::new());
-    loop {
-        match ticket.events.recv().await.expect("it ends") {
-            Event::Text(more) => {
-                text += &more;
-                let now = Instant::now();
-                if first.is_some() {
-                    gaps.push(now - last);
-                }
-                first.get_or_insert(now - begun);
-                last = now;
-            }
-            Event::Likelihood(_) | Event::Reasoning(_) | Event::Call(_) => {}
-            Event::Done(outcome) => {
-                let first = first.unwrap_or_else(|| begun.elapsed());
-                return Heard {
-                    text,
-                    outcome,
-                    first,
-                    gaps,
-                };
-            }
+    /// How far apart tokens of several answers come, undisturbed and beside prompts that are being read.
+    async fn between_tokens(&self) {
+        let answers = Answers::begin(&self.engine, 4, self.long(), Priority::Normal).await;
+        let (begun, mut gaps) = (Instant::now(), Vec::new());
+        while gaps.len() < self.questions {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            gaps = answers.gaps(begun, Instant::now());
         }
-    }
-}
-
-/// Wastes the engine's time until it is aborted: opens a session, fills it, and then either leaves in the middle of the answer or
-/// never reads it.
-fn waste(engine: &Handle, leaves: bool) -> tokio::task::JoinHandle<()> {
-    let engine = engine.clone();
-    tokio::spawn(async move {
-        let user = 50 + u32::from(leaves);
-        for number in 0_u64.. {
-            let client = Client {
-                name: format!(":1.{user}").into(),
-                user,
-            };
-            let Ok(session) = engine.open_session(client, Vec::new()) else {
-                return;
-            };
-            let text = format!("{number} ") + &"all work and no play ".repeat(100);
-            let options = Options::new(256, Parameters::default());
-            let Ok(mut ticket) = engine.send(session, text, options).await else {
-                return;
-            };
-            if leaves {
-                let _first = ticket.events.recv().await;
-            } else {
-                while engine.session(session).is_some_and(|session| session.busy) {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
+        show("between two tokens of 4 answers", gaps);
+        for tokens in [1200.min(self.prompt()), self.prompt()] {
+            let (begun, mut gaps) = (Instant::now(), Vec::new());
+            // Another user each time, whose beginning is nobody's yet.
+            for user in 3000.. {
+                let from = Instant::now();
+                self.first(user, asked(&self.words.about(tokens)), Priority::Normal)
+                    .await;
+                gaps.extend(answers.gaps(from, Instant::now()));
+                if gaps.len() >= self.questions || begun.elapsed() > LONGEST {
+                    break;
                 }
             }
-            engine.close_session(session);
+            show(&format!("  beside a prompt of about {tokens} tokens"), gaps);
         }
-    })
-}
-
-/// Short questions, one after another, each another one.
-async fn questions(engine: &Handle, what: &str, priority: Priority) {
-    let mut firsts = Vec::new();
-    for number in 0..QUESTIONS {
-        let text = format!("Is {number} an even number?");
-        firsts.push(say(engine, 10 + number, &text, 4, priority).await.first);
+        drop(answers);
+        self.engine.idle().await;
     }
-    show(what, firsts);
+
+    /// What a turn's beginning costs without 2,000 tokens of rules, with them, and where another request has had them read.
+    async fn after_a_beginning(&self) {
+        let tokens = 2000.min(self.context - 512);
+        let with_rules = |number: usize| {
+            let rules = Message::new(Role::System, self.words.about(tokens));
+            let mut messages = asked(&format!("Who plays at {number}?"));
+            messages.insert(0, rules);
+            messages
+        };
+        let (mut without, mut read, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        self.first(40, with_rules(0), Priority::Normal).await;
+        for (number, user) in (1..=10).zip(4000..) {
+            let short = asked(&format!("Who plays at {number}?"));
+            without.push(self.first(41, short, Priority::Normal).await);
+            read.push(self.first(user, with_rules(number), Priority::Normal).await);
+            held.push(self.first(40, with_rules(number), Priority::Normal).await);
+        }
+        show("first token without a beginning", without);
+        show(&format!("  after about {tokens} tokens of rules"), read);
+        show("  which are held for another request", held);
+    }
+
+    /// Short questions beside those who waste the engine's time.
+    async fn beside_waste(&self) {
+        let mut figures = Vec::new();
+        for _ in 0..RUNS {
+            let alone = self.of_a_run().await;
+            let waste = |leaves| waste(&self.engine, leaves, self.words.about(500));
+            let wasting = [waste(true), waste(false)];
+            let beside = self.of_a_run().await;
+            wasting.iter().for_each(tokio::task::JoinHandle::abort);
+            self.engine.idle().await;
+            figures.push((alone, beside));
+        }
+        compare("  who opens, fills and abandons", &figures);
+    }
+
+    /// Short questions beside those who are refused all the time.
+    async fn beside_refused(&self) {
+        let Some(unentitled) = Unentitled::new(&self.engine).await else {
+            return;
+        };
+        let mut figures = Vec::new();
+        for _ in 0..RUNS {
+            let alone = self.of_a_run().await;
+            let asks = unentitled.asks();
+            let beside = self.of_a_run().await;
+            assert!(
+                !asks.is_finished(),
+                "it was not refused, or the bus has gone"
+            );
+            asks.abort();
+            figures.push((alone, beside));
+        }
+        compare("  who asks for realtime without the right", &figures);
+    }
+
+    async fn of_a_run(&self) -> Figure {
+        let questions = self.questions.div_ceil(RUNS).max(20);
+        figure(self.questions(questions, Priority::Normal).await)
+    }
+
+    /// Short questions, one after another, each another one of another user.
+    async fn questions(&self, questions: usize, priority: Priority) -> Vec<Duration> {
+        let (begun, mut firsts) = (Instant::now(), Vec::new());
+        for user in (10_000..).take(questions) {
+            let question = asked(&format!("Is {user} an even number?"));
+            firsts.push(self.first(user, question, priority).await);
+            if begun.elapsed() > LONGEST {
+                break;
+            }
+        }
+        firsts
+    }
 }
 
-fn show(what: &str, mut times: Vec<Duration>) {
+fn figure(mut times: Vec<Duration>) -> Figure {
     times.sort_unstable();
     let at = |percent: usize| match times.get((times.len() * percent / 100).min(times.len() - 1)) {
         Some(time) => time.as_secs_f64() * 1e3,
         None => f64::NAN,
     };
-    println!("{what:<44}{:>8.1} {:>8.1}", at(50), at(99));
+    Figure {
+        p50: at(50),
+        p99: at(99),
+        of: times.len(),
+    }
+}
+
+fn show(what: &str, times: Vec<Duration>) {
+    let Figure { p50, p99, of } = figure(times);
+    println!("{what:<50} {p50:>10.2} {p99:>8.2} {of:>8}");
+}
+
+/// Medians of runs without and with somebody else.
+fn compare(beside: &str, runs: &[(Figure, Figure)]) {
+    let median = |of: &dyn Fn(&(Figure, Figure)) -> f64| {
+        let mut all: Vec<_> = runs.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let p50 = [median(&|run| run.0.p50), median(&|run| run.1.p50)];
+    let p99 = [median(&|run| run.0.p99), median(&|run| run.1.p99)];
+    println!(
+        "{beside:<46} {:>10.2} {:>8.2} {:>14.2} {:>8.2} {:>8.2}",
+        p50[0],
+        p50[1],
+        p99[0],
+        p99[1],
+        p99[1] / p99[0]
+    );
 }

@@ -1,5 +1,7 @@
 //! The decode graph in every mode, as the journal tells it and as D-Bus shows it: both are the life cycle.
 
+use std::time::Duration;
+
 use ganglion::bus::proxy::{DiagnosticsProxy, Info, SessionProxy};
 use ganglion::bus::{Bus, BusConfig, serve};
 use ganglion::engine::runner::{self, Backend, KvMemory};
@@ -15,6 +17,9 @@ use crate::support::journal::{Entry, Journal};
 use crate::support::private_bus::PrivateBus;
 use crate::support::stream::Reader;
 use crate::support::tiny_gguf;
+
+/// Nobody is answered when another model comes.
+const DRAIN: Duration = Duration::ZERO;
 
 /// A daemon with a tiny model, within the test, and all that its engine tells the journal.
 struct Daemon {
@@ -88,7 +93,7 @@ impl Daemon {
 
     async fn replace(&mut self, mode: Mode, slots: usize, refusals: u32) {
         let settings = settings(&self.folder, mode, slots, refusals);
-        self.engine.replace(settings).await.unwrap();
+        self.engine.replace(settings, DRAIN).await.unwrap();
         self.mode = mode;
     }
 
@@ -175,93 +180,55 @@ fn in_words(entry: &Entry) -> Option<String> {
 async fn live(mode: Mode) {
     let mut daemon = Daemon::start(mode).await;
     let none = mode == Mode::None;
-    let piecewise = mode == Mode::Piecewise;
-    // Of the three kinds of modes: nothing is recorded, segments are, or all of a step.
-    let of = |whole: &'static str, segments: &'static str| match mode {
+    // Something is recorded, or nothing.
+    let of = |recorded: &'static str| match mode {
         Mode::None => ("disabled", "mode"),
-        Mode::Piecewise => segments.split_once(' ').unwrap(),
-        _ => whole.split_once(' ').unwrap(),
+        _ => recorded.split_once(' ').unwrap(),
     };
-    let told = |whole: &'static [&'static str], segments: &'static [&'static str]| match mode {
-        Mode::None => &[],
-        Mode::Piecewise => segments,
-        _ => whole,
-    };
+    let told = |recorded: &'static [&'static str]| if none { &[] } else { recorded };
     let d = &mut daemon;
-    let (state, reason) = of("invalid start", "invalid start");
+    let (state, reason) = of("invalid start");
     d.is("the start", state, reason, &[]).await;
 
     let (mine, other) = (d.session().await, d.session().await);
     d.say(&mine).await;
-    let (state, reason) = of("valid new_turn", "valid new_turn");
-    d.is(
-        "a turn",
-        state,
-        reason,
-        told(&["recorded new_turn"], &["recorded new_turn"]),
-    )
-    .await;
+    let (state, reason) = of("valid new_turn");
+    d.is("a turn", state, reason, told(&["recorded new_turn"]))
+        .await;
     d.say(&mine).await;
     // What this model says is no text that it would write in the same tokens: the last of them are read anew.
-    let (state, reason) = of("valid rewound", "valid rewound");
-    let renewed = &["invalid rewound", "recorded rewound"];
-    d.is(
-        "a second turn",
-        state,
-        reason,
-        told(renewed, &["verified rewound"]),
-    )
-    .await;
+    let (state, reason) = of("valid rewound");
+    let verified = told(&["invalid rewound", "verified rewound"]);
+    d.is("a second turn", state, reason, verified).await;
 
     mine.rewind(1).await.unwrap();
     d.epoch += 1;
-    let (state, reason) = of("invalid rewound", "valid rewound");
-    d.is(
-        "what is taken back",
-        state,
-        reason,
-        told(&["invalid rewound"], &[]),
-    )
-    .await;
+    let (state, reason) = of("invalid rewound");
+    let invalid = told(&["invalid rewound"]);
+    d.is("what is taken back", state, reason, invalid).await;
     d.say(&mine).await;
-    let (state, reason) = of("valid new_turn", "valid new_turn");
-    let whole = &["recorded new_turn"];
-    d.is(
-        "a turn after it",
-        state,
-        reason,
-        told(whole, &["verified new_turn"]),
-    )
-    .await;
+    let (state, reason) = of("valid new_turn");
+    let verified = told(&["verified new_turn"]);
+    d.is("a turn after it", state, reason, verified).await;
 
+    // Here each conversation has addresses of its own; a GPU's kernels find theirs.
     d.say(&other).await;
-    let (state, reason) = of("valid switched", "valid moved: kv moved");
-    let whole = &["invalid switched", "recorded switched"];
-    let segments = &["invalid moved", "recorded moved"];
-    d.is("another session", state, reason, told(whole, segments))
-        .await;
+    let (state, reason) = of("valid moved: kv moved");
+    let recorded = told(&["invalid switched", "recorded moved"]);
+    d.is("another session", state, reason, recorded).await;
     mine.clear().await.unwrap();
     d.epoch += 1;
-    let (state, reason) = of("invalid cleared", "valid moved: kv moved");
-    d.is(
-        "a session that is cleared",
-        state,
-        reason,
-        told(&["invalid cleared"], &[]),
-    )
-    .await;
+    let (state, reason) = of("invalid cleared");
+    let invalid = told(&["invalid cleared"]);
+    d.is("a session that is cleared", state, reason, invalid)
+        .await;
     d.say(&mine).await;
-    let (state, reason) = of("valid switched", "valid moved: kv moved");
-    d.is(
-        "its next turn",
-        state,
-        reason,
-        told(&["recorded switched"], segments),
-    )
-    .await;
+    let (state, reason) = of("valid moved: kv moved");
+    d.is("its next turn", state, reason, told(&["recorded moved"]))
+        .await;
 
     d.diagnostics.reset_graph().await.unwrap();
-    let (state, reason) = of("invalid reset", "invalid reset");
+    let (state, reason) = of("invalid reset");
     let by_operator: &[_] = if none {
         &["reset"]
     } else {
@@ -274,41 +241,30 @@ async fn live(mode: Mode) {
     // What runs is another runner from here on, with other memory, but the life goes on.
     d.replace(mode, 3, 0).await;
     d.epoch += 1;
-    let (state, reason) = of("invalid resized", "invalid resized");
-    d.is(
-        "another cache",
-        state,
-        reason,
-        told(&["invalid resized"], &["invalid resized"]),
-    )
-    .await;
+    let (state, reason) = of("invalid resized");
+    let invalid = told(&["invalid resized"]);
+    d.is("another cache", state, reason, invalid).await;
     d.say(&mine).await;
-    let (state, reason) = of("valid restored", "valid restored");
-    let recorded = &["recorded restored"];
-    d.is(
-        "a turn that is read again",
-        state,
-        reason,
-        told(recorded, recorded),
-    )
-    .await;
+    let (state, reason) = of("valid restored");
+    let recorded = told(&["recorded restored"]);
+    d.is("a turn that is read again", state, reason, recorded)
+        .await;
 
     // Refused three times, it is given up; what happens to the cache then does not hide that. A launch is refused after
     // the recording was made, where that is of one piece.
     d.replace(mode, 2, 3).await;
     d.epoch += 1;
     d.say(&mine).await;
-    let (state, reason) = of("disabled refused", "disabled refused");
-    let given_up = &["invalid resized", "failed", "failed", "disabled"];
-    d.is("refusals", state, reason, told(given_up, given_up))
-        .await;
+    let (state, reason) = of("disabled refused");
+    let given_up = told(&["invalid resized", "failed", "failed", "disabled"]);
+    d.is("refusals", state, reason, given_up).await;
     d.say(&mine).await;
     mine.clear().await.unwrap();
     d.epoch += 1;
     d.is("disabled", state, reason, &[]).await;
 
     // And another mode, as a reload of the configuration sets it.
-    let another = if piecewise {
+    let another = if mode == Mode::Piecewise {
         Mode::FullDecodeOnly
     } else {
         Mode::Piecewise

@@ -99,7 +99,8 @@ async fn conversations_keep_their_pages_and_the_graph_tells_of_it() {
     assert_eq!(word(&graph, "mode"), "full_decode_only");
     assert_eq!(word(&graph, "reason"), "new_turn");
     assert_eq!(number(&graph, "epoch"), 2);
-    assert_eq!(number(&graph, "recordings"), 2, "once a turn: {graph:?}");
+    assert_eq!(number(&graph, "recordings"), 1, "once for all: {graph:?}");
+    assert_eq!(number(&graph, "verified"), 1, "{graph:?}");
     assert_eq!(
         number(&graph, "eager_steps"),
         1,
@@ -154,7 +155,11 @@ async fn conversations_keep_their_pages_and_the_graph_tells_of_it() {
         "{tall:?}"
     );
     let graph = diagnostics.decode_graph().await.unwrap();
-    assert_eq!(word(&graph, "reason"), "switched");
+    // Here each conversation has addresses of its own; a GPU's kernels find theirs.
+    assert!(
+        word(&graph, "reason").starts_with("moved: kv moved"),
+        "{graph:?}"
+    );
     assert_eq!(number(&graph, "failures"), 0);
     drop(daemon);
 

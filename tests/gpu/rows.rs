@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         for types in super::TYPES {
             for mode in [Mode::None, Mode::FullDecodeOnly] {
                 let outcome = compare(Path::new(model), backend, types, mode).and_then(|said| {
+                    come_and_go(Path::new(model), backend, types, mode)?;
                     forced(Path::new(model), backend, types, mode)?;
                     guided(Path::new(model), backend, types, mode)?;
                     restored(Path::new(model), backend, types, mode)?;
@@ -66,15 +67,7 @@ fn compare(
     mode: Mode,
 ) -> Result<String, Box<dyn Error>> {
     let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
-    let entries = begin(&mut runner)?;
-    let mut alone = vec![Steps::new(); PROMPTS.len()];
-    for (conversation, steps) in alone.iter_mut().enumerate() {
-        for _ in 0..STEPS {
-            let tokens = runner.step_rows(&[entries[conversation]], false)?;
-            steps.push((tokens[0], hashes(&mut runner, 1, false)?[0]));
-        }
-    }
-    entries.iter().for_each(|entry| runner.leave(*entry));
+    let alone = alone(&mut runner)?;
     let entries = begin(&mut runner)?;
     let mut together = vec![Steps::new(); PROMPTS.len()];
     let mut compared = 0;
@@ -114,6 +107,80 @@ fn compare(
         "{compared} rows of {} conversations as alone",
         PROMPTS.len()
     ))
+}
+
+/// What each conversation says alone.
+fn alone(runner: &mut Runner) -> Result<Vec<Steps>, Box<dyn Error>> {
+    let entries = begin(runner)?;
+    let mut alone = vec![Steps::new(); PROMPTS.len()];
+    for (conversation, steps) in alone.iter_mut().enumerate() {
+        for _ in 0..STEPS {
+            let tokens = runner.step_rows(&[entries[conversation]], false)?;
+            steps.push((tokens[0], hashes(runner, 1, false)?[0]));
+        }
+    }
+    entries.iter().for_each(|entry| runner.leave(*entry));
+    Ok(alone)
+}
+
+/// Has conversations come and go until that has happened before each step modulo 64, with each number of rows: whoever is there is
+/// as alone, sampled or not, also where steps were launched ahead.
+fn come_and_go(
+    model: &Path,
+    backend: Backend,
+    types: Types,
+    mode: Mode,
+) -> Result<(), Box<dyn Error>> {
+    const PERIOD: usize = 64;
+    let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
+    let alone = alone(&mut runner)?;
+    let (mut step, mut met) = (0, [false; PERIOD]);
+    // Each with its entry and how far it has come, the oldest first.
+    let mut running: Vec<(usize, usize, usize)> = Vec::new();
+    let mut next = 0;
+    for round in 0.. {
+        if !met.contains(&false) {
+            break;
+        }
+        let rows = 1 + round * 5 % PROMPTS.len();
+        while running.len() >= rows || running.iter().any(|(.., said)| said + 3 > STEPS) {
+            let (_, entry, _) = running.remove(0);
+            runner.leave(entry);
+        }
+        while running.len() < rows {
+            let runs = |at: usize| running.iter().any(|(conversation, ..)| *conversation == at);
+            while runs(next % PROMPTS.len()) {
+                next += 1;
+            }
+            let conversation = next % PROMPTS.len();
+            let (number, length) = (u32::try_from(conversation)?, PROMPTS[conversation]);
+            let entry = begin_one(&mut runner, number, length, parameters(number))?;
+            running.push((conversation, entry, 0));
+        }
+        met[step % PERIOD] = true;
+        let entries: Vec<_> = running.iter().map(|(_, entry, _)| *entry).collect();
+        // The one that is launched ahead last is of those who were there before others came and went.
+        for ahead in [&[false][..], &[true, false], &[true], &[false]][round % 4] {
+            let tokens = runner.step_rows(&entries, *ahead)?;
+            let hashes = hashes(&mut runner, entries.len(), *ahead)?;
+            for (row, (conversation, _, said)) in running.iter_mut().enumerate() {
+                let (token, hash) = alone[*conversation][*said];
+                if token != tokens[row] || (hashes[row] != 0 && hash != hashes[row]) {
+                    return Err(format!(
+                        "conversation {conversation}, its step {said}, at step {step} in row {row} of {}: {:?} \
+                         together, {:?} alone",
+                        entries.len(),
+                        (tokens[row], hashes[row]),
+                        (token, hash)
+                    )
+                    .into());
+                }
+                *said += 1;
+            }
+            step += 1;
+        }
+    }
+    Ok(())
 }
 
 /// Holds tokens that are forced in one step to the bits of a step each, across the borders of pages and of the units that
@@ -240,16 +307,24 @@ fn restored(
 fn begin(runner: &mut Runner) -> Result<Vec<usize>, Box<dyn Error>> {
     let mut entries = Vec::new();
     for (conversation, length) in (0..).zip(PROMPTS) {
-        let parameters = Parameters {
-            temperature: if conversation % 2 == 0 { 0.0 } else { 0.9 },
-            top_p: 0.95,
-            repetition_penalty: 1.1,
-            seed: u64::from(conversation),
-            ..Parameters::default()
-        };
+        let parameters = parameters(conversation);
         entries.push(begin_one(runner, conversation, length, parameters)?);
     }
     Ok(entries)
+}
+
+fn parameters(conversation: u32) -> Parameters {
+    Parameters {
+        temperature: if conversation.is_multiple_of(2) {
+            0.0
+        } else {
+            0.9
+        },
+        top_p: 0.95,
+        repetition_penalty: 1.1,
+        seed: u64::from(conversation),
+        ..Parameters::default()
+    }
 }
 
 /// Begins one anew, which keeps its pages until it leaves.

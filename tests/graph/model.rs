@@ -52,7 +52,7 @@ pub(super) struct Model {
     in_a_row: u32,
     counters: Counters,
     warm: bool,
-    /// The change of the cache that segments have not been held against.
+    /// The change of the cache that what is recorded has not been held against.
     unverified: Option<Change>,
     /// Executable graphs that can be updated, each by the entry that its template is of; `None` if that is unknown.
     living: Vec<Option<usize>>,
@@ -115,12 +115,17 @@ impl Model {
         self.begin_anew(mode, Reason::Start);
     }
 
-    /// The cache has changed. Segments do not depend on it, nor do recorded prompts; but segments are held against it.
+    /// The cache has changed. What is recorded is held against that before it is replayed again; recorded prompts do not
+    /// depend on it.
     pub(super) fn change(&mut self, change: Change, epoch: u64) {
         self.epoch = epoch;
-        match (self.state, self.mode) {
-            (State::Disabled, _) => {}
-            (State::Valid, Mode::Piecewise) => self.unverified = Some(change),
+        let recorded = self.state == State::Valid || self.unverified.is_some();
+        match self.state {
+            State::Disabled => {}
+            _ if recorded && change != Change::Resized => {
+                self.to(State::Invalid, Reason::Kv(change));
+                self.unverified = Some(change);
+            }
             _ => self.to(State::Invalid, Reason::Kv(change)),
         }
     }
@@ -130,14 +135,15 @@ impl Model {
         if !self.warm || self.state == State::Disabled {
             return self.eager_step();
         }
-        // The addresses of another entry: all that can make segments useless here.
-        if self.state == State::Valid && self.entry != entry {
+        // The addresses of another entry: all that can make a recording useless here.
+        let recorded = self.state == State::Valid || self.unverified.is_some();
+        if recorded && self.entry != entry {
             self.to(State::Invalid, Reason::Moved(None));
         }
         self.entry = entry;
-        if let Some(change) = self.unverified.take() {
+        if self.unverified.take().is_some() {
             self.counters.verified += 1;
-            self.reason = Reason::Kv(change);
+            self.state = State::Valid;
         }
         let tried = if self.state == State::Valid {
             self.replay()

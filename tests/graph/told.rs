@@ -34,7 +34,7 @@ impl Told {
                 self.at(State::Valid, epoch)?;
             }
             Event::Verified { reason, epoch, .. } => {
-                same("verified", self.state, Some(State::Valid))?;
+                same("verified", self.state, Some(State::Invalid))?;
                 self.counters.verified += 1;
                 self.reason = Some(reason);
                 self.at(State::Valid, epoch)?;

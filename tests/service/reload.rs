@@ -201,7 +201,8 @@ async fn a_model_is_replaced_behind_the_running_request_and_sessions_go_on() {
     );
     assert_eq!(answer.error, None);
     let graph = diagnostics.decode_graph().await.unwrap();
-    assert_eq!(word(&graph, "reason"), "restored");
+    // Here each conversation has addresses of its own; a GPU's kernels find theirs.
+    assert!(word(&graph, "reason").starts_with("moved: kv moved"));
     let mut conversation = history;
     conversation.push(("user".into(), "Is it salty?".into()));
     let whole = say(&manager, &conversation, 12).await.answer().await;

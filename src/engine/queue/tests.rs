@@ -317,11 +317,11 @@ async fn who_looks_at_the_queue_holds_up_no_step() {
     let hold = engine.hold(Held::Background, "a test".into());
     {
         let _looks = engine.queue.lock();
-        assert!(inbox.poll(|_| true).is_none(), "it would have waited");
+        assert!(inbox.poll(|_| May::Go).is_none(), "it would have waited");
         assert_eq!(inbox.held(), Held::Background);
     }
     drop(hold);
-    assert!(inbox.held() == Held::Nothing && inbox.poll(|_| true).is_some());
+    assert!(inbox.held() == Held::Nothing && inbox.poll(|_| May::Go).is_some());
 }
 
 /// A hold of all keeps the most urgent waiting too, whatever else is held and let go meanwhile; the end it does not hold up.
@@ -341,11 +341,11 @@ async fn a_hold_of_all_outlasts_one_of_background_and_not_the_end() {
     let all = engine.hold(Held::All, "other".into());
     drop(background);
     assert_eq!(engine.holds(), (Held::All, vec!["other".to_owned()]));
-    assert!(inbox.poll(|_| true).is_none());
+    assert!(inbox.poll(|_| May::Go).is_none());
     drop(all);
     let all = engine.hold(Held::All, "again".into());
     engine.close();
     assert_eq!(inbox.held(), Held::Nothing);
-    assert!(inbox.poll(|_| true).is_some());
+    assert!(inbox.poll(|_| May::Go).is_some());
     drop(all);
 }

@@ -38,10 +38,16 @@ impl Runner {
         Ok((entry, cached))
     }
 
-    /// Whether a turn of so many positions could join, if those in `leaving` entries gave way.
+    /// Whether a user's turn of so many positions could join, if those in `leaving` entries gave way.
     #[must_use]
-    pub fn has_room(&self, positions: usize, leaving: &[usize]) -> bool {
-        self.kv.has_room(positions, leaving)
+    pub fn has_room(&self, prompt: (u32, Wanted<'_>), positions: usize, leaving: &[usize]) -> bool {
+        self.kv.has_room(prompt, positions, leaving)
+    }
+
+    /// Pages that a user's turns have which run, and those that another would take besides.
+    #[must_use]
+    pub fn pages_of_user(&self, prompt: (u32, Wanted<'_>), positions: usize) -> (usize, usize) {
+        self.kv.pages_of_user(prompt, positions)
     }
 
     /// The turn of an entry has ended: its pages serve others.

@@ -1,7 +1,10 @@
 //! How turns join those that are answered, and get pages of the cache.
 
+use std::cmp::Reverse;
+
 use super::{Worker, fail};
 use crate::engine::entry::{Entry, owner};
+use crate::engine::fair::May;
 use crate::engine::observe;
 use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Joins, Standing};
@@ -11,39 +14,27 @@ use crate::kv::Wanted;
 
 impl Worker<'_> {
     /// How a turn could join now.
-    fn joins(&self, all: &[Standing], turn: &Turn) -> Option<Joins> {
-        if self.replacement.is_some() {
-            return None;
-        }
-        let room = |leaving: &[u64]| self.has_room(turn, leaving);
-        let priority = turn.options.priority;
-        schedule::joins(all, self.runner.rows(), priority, room)
-    }
-
-    /// Whether there are pages for a turn if some of those that have joined gave theirs up.
-    fn has_room(&self, turn: &Turn, leaving: &[u64]) -> bool {
-        let (stay, leave) = self
-            .entries
-            .iter()
-            .partition::<Vec<_>, _>(|entry| !leaving.contains(&entry.id()));
-        let leaving: Vec<_> = leave.into_iter().map(Entry::place).collect();
-        let positions = turn.positions(self.runner.context());
-        self.is_within_share(turn, &stay) && self.runner.has_room(positions, &leaving)
+    fn joins(&self, all: &[Standing], turn: &Turn) -> Joins {
+        let rests = |id: &u64| self.entries.iter().find(|entry| entry.id() == *id);
+        let room = |leaving: &[u64]| {
+            let leaving: Vec<_> = leaving.iter().filter_map(rests).map(Entry::place).collect();
+            let positions = turn.positions(self.runner.context());
+            self.runner.has_room(turn.wanted(), positions, &leaving)
+        };
+        let asks = (turn.client.user, turn.options.priority);
+        schedule::joins(all, self.runner.rows(), asks, room)
     }
 
     /// Whether a turn's user has no more of the cache with it than one may, beside the others that run. Whoever is urgent is asked
     /// nothing, nor is who has nothing yet.
-    fn is_within_share(&self, turn: &Turn, others: &[&Entry]) -> bool {
-        let context = self.runner.context();
-        let of_user = others
-            .iter()
-            .filter(|one| one.turn().client.user == turn.client.user);
-        let theirs: usize = of_user.map(|one| one.turn().pages(context)).sum();
+    fn is_within_share(&self, turn: &Turn) -> bool {
+        if turn.options.priority == Priority::Realtime {
+            return true;
+        }
+        let positions = turn.positions(self.runner.context());
+        let (theirs, takes) = self.runner.pages_of_user(turn.wanted(), positions);
         let [pages, ..] = self.runner.pages();
-        let share = self.inbox.limits().user_pages(pages);
-        turn.options.priority == Priority::Realtime
-            || theirs == 0
-            || theirs + turn.pages(context) <= share
+        theirs == 0 || theirs + takes <= self.inbox.limits().user_pages(pages)
     }
 
     /// Begins a turn beside the others. Only a device that is lost is an error.
@@ -69,7 +60,7 @@ impl Worker<'_> {
             return Ok(());
         };
         let joins = self.joins(&self.standings(), &turn);
-        if let Some(Joins::InPlaceOf(ids)) = &joins {
+        if let Joins::InPlaceOf(ids) = &joins {
             self.settle()?;
             for id in ids {
                 if let Some(at) = self.entries.iter().position(|entry| entry.id() == *id) {
@@ -79,7 +70,7 @@ impl Worker<'_> {
             }
         }
         let entry = Entry::new(turn, prompt, self.encoder.clone(), decoder);
-        if joins.is_none() {
+        if matches!(joins, Joins::NoRow | Joins::NoPages) {
             // Of another model than it was encoded for it is longer.
             self.displaced.push(entry);
             return Ok(());
@@ -87,26 +78,40 @@ impl Worker<'_> {
         self.place(entry)
     }
 
-    /// Whether a turn is to join now: those that made way come before others of their priority.
-    pub(super) fn may_join(&self, all: &[Standing], turn: &Turn) -> bool {
-        let mut before = self.displaced.iter().map(Entry::standing);
-        let waits = before.any(|one| one.priority >= turn.options.priority);
-        !waits && self.joins(all, turn).is_some()
+    /// Whether a turn may join now: those that made way come before others of their priority, and only who is urgent begins with
+    /// a model that is about to be replaced.
+    pub(super) fn may_join(&self, all: &[Standing], turn: &Turn) -> May {
+        let mut before = self.displaced.iter().map(Entry::priority);
+        let waits = before.any(|priority| priority >= turn.options.priority);
+        let replaced = self.replacement.is_some() && turn.options.priority != Priority::Realtime;
+        if waits || replaced || !self.is_within_share(turn) {
+            return May::Not;
+        }
+        match self.joins(all, turn) {
+            Joins::Beside | Joins::InPlaceOf(_) => May::Go,
+            Joins::NoPages => May::LacksRoom,
+            Joins::NoRow => May::Not,
+        }
     }
 
-    /// Lets the first of those that gave up their pages begin again, if there are enough for it. Returns whether there were.
+    /// Lets the first of those that gave up their pages begin again for which there are enough, the most urgent before others.
+    /// Returns whether there was one.
     pub(super) fn let_back(&mut self) -> Result<bool, RunError> {
-        let Some(first) = self.displaced.first() else {
-            return Ok(false);
-        };
-        let room = |leaving: &[u64]| self.has_room(first.turn(), leaving);
-        let (all, priority) = (self.standings(), first.standing().priority);
-        let held = self.inbox.held().rests(priority);
-        let joins = schedule::joins(&all, self.runner.rows(), priority, room);
-        if held || joins != Some(Joins::Beside) {
+        if self.displaced.is_empty() {
             return Ok(false);
         }
-        let entry = self.displaced.remove(0);
+        let (all, held) = (self.standings(), self.inbox.held());
+        let may = |entry: &Entry| {
+            !held.rests(entry.priority())
+                && self.is_within_share(entry.turn())
+                && self.joins(&all, entry.turn()) == Joins::Beside
+        };
+        let mut order: Vec<_> = (0..self.displaced.len()).collect();
+        order.sort_by_key(|at| Reverse(self.displaced[*at].priority()));
+        let Some(at) = order.into_iter().find(|at| may(&self.displaced[*at])) else {
+            return Ok(false);
+        };
+        let entry = self.displaced.remove(at);
         self.place(entry)?;
         Ok(true)
     }

@@ -28,8 +28,9 @@ impl Worker<'_> {
         match next {
             Next::Read { id, others } => self.read(id, others),
             Next::Step(ids) => {
-                // Nobody waits who could join, or this would not be run.
-                let same = ids.len() == all.len() && self.replacement.is_none();
+                // Nobody waits who could join, or this would not be run; who has no row waits for one that ends.
+                let rows = self.runner.rows().min(all.len());
+                let same = ids.len() == rows && self.replacement.is_none();
                 let wants = |id: &u64| self.entry(*id).is_some_and(Entry::wants_more);
                 let more = same && ids.iter().all(wants);
                 self.step(&ids, more)
@@ -50,13 +51,8 @@ impl Worker<'_> {
         let reading = active.iter().filter(|one| one.stage == Stage::Reading);
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let everyone = self.entries.iter().chain(&self.displaced);
-        let everyone: Vec<_> = everyone.map(Entry::standing).collect();
-        let of = |priority| {
-            everyone
-                .iter()
-                .filter(|one| one.priority == priority)
-                .count()
-        };
+        let everyone: Vec<_> = everyone.map(Entry::priority).collect();
+        let of = |priority| everyone.iter().filter(|one| **one == priority).count();
         let shown = self.observer.work().rows;
         let work = Work {
             rows: if rows == 0 && active.iter().any(|one| one.stage == Stage::Answering) {
@@ -76,7 +72,8 @@ impl Worker<'_> {
         self.entries.iter().find(|entry| entry.id() == id)
     }
 
-    /// Reads a slice of an entry's prompt; all that fits a device at once where nobody else could go on meanwhile.
+    /// Reads a slice of an entry's prompt, and waits for its end: whoever comes meanwhile waits for no more than that. All that
+    /// fits a device at once is read where nobody more urgent can come, and nobody else could go on.
     fn read(&mut self, id: u64, others: usize) -> Result<(), RunError> {
         self.settle()?;
         self.observer.interrupted();
@@ -85,9 +82,10 @@ impl Worker<'_> {
             return Ok(());
         };
         let entry = &mut self.entries[at];
+        self.slices_had.serve(&entry.turn().client);
         let (share, chunk) = (self.inbox.limits().prefill, self.runner.prefill_chunk());
-        let rows = match others {
-            0 => chunk,
+        let rows = match (others, entry.priority()) {
+            (0, Priority::Realtime) => chunk,
             _ => self.slices.rows(share, chunk),
         };
         let (family, unread) = entry.unread();
@@ -99,12 +97,12 @@ impl Worker<'_> {
         let ending = if last { Ending::Token } else { Ending::Kv };
         self.runner.turn_to(entry.place());
         let begun = Instant::now();
-        if let Err(error) = self.runner.prefill(&unread[..rows], ending) {
+        let ran = self.runner.prefill(&unread[..rows], ending);
+        if let Err(error) = ran.and_then(|()| self.runner.finish()) {
             let entry = self.take_out(at);
             return fail(entry, error);
         }
-        self.slices
-            .read(share, rows, begun.elapsed(), last, others > 0);
+        self.slices.read(share, rows, begun.elapsed(), others > 0);
         let read = self.runner.len();
         entry.advance(read);
         let (turn, all) = (entry.turn(), entry.prompt().len());

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::sampler::Parameters;
@@ -18,16 +19,19 @@ const INSTANTIATIONS: usize = 50;
 const PROMPTS: usize = 50;
 const PROMPT: u32 = 24;
 
-/// Medians of recording by update and by instantiation, without the launch.
+/// Medians of recording by update, after a launch that was refused, and by instantiation, without the launch.
 pub(super) fn of_a_change(runner: &mut Runner) -> Outcome {
     runner.set_graph_mode(Mode::FullDecodeOnly);
     short_turn(runner, Owner(1), 2)?;
     short_turn(runner, Owner(1), 2)?;
     let was = runner.graph().counters();
-    let updated = recordings(runner, CHANGES, |_| {})?;
+    let updated = recordings(runner, CHANGES, refuse)?;
     let count = runner.graph().counters().updates - was.updates;
     same("updates", count, CHANGES as u64)?;
-    let instantiated = recordings(runner, INSTANTIATIONS, Runner::reset_graph)?;
+    let instantiated = recordings(runner, INSTANTIATIONS, |runner| {
+        runner.reset_graph();
+        Ok(())
+    })?;
     let count = runner.graph().counters().instantiations - was.instantiations;
     same("instantiations", count, INSTANTIATIONS as u64)?;
     let nodes = runner.graph().nodes();
@@ -71,11 +75,11 @@ pub(super) fn of_a_model(model: &Path, backend: Backend) -> Outcome {
 fn recordings(
     runner: &mut Runner,
     turns: usize,
-    before: fn(&mut Runner),
+    before: fn(&mut Runner) -> Result<(), String>,
 ) -> Result<Duration, String> {
     let mut times = Vec::new();
     for _ in 0..turns {
-        before(runner);
+        before(runner)?;
         let recordings = runner.graph().counters().recordings;
         short_turn(runner, Owner(1), 2)?;
         same(
@@ -87,6 +91,16 @@ fn recordings(
         runner.take_graph_events();
     }
     Ok(median(times))
+}
+
+/// A turn whose step is refused: what is recorded is not good any more.
+fn refuse(runner: &mut Runner) -> Result<(), String> {
+    runner.executor().faults().arm(Fault {
+        call: Call::GraphLaunch,
+        skip: 0,
+        how: How::Before,
+    });
+    short_turn(runner, Owner(1), 2)
 }
 
 fn first_token(runner: &mut Runner) -> Result<Duration, String> {

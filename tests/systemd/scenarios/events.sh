@@ -65,7 +65,7 @@ systemctl restart $unit
 converse
 reported graph_disabled
 
-# What the fine levels add; a graph of segments, which outlives a turn, until there is to be none.
+# What the fine levels add; a graph that outlives a turn, until there is to be none.
 configure 'log.level = "trace"' 'graph.mode = "piecewise"' 'sampling.max_tokens = 8'
 systemctl restart $unit
 printf '%s\n' hello again | as member timeout 30 ganglionctl chat >/dev/null 2>&1 || true
