@@ -2,9 +2,11 @@
 
 use zbus::Str;
 
-use super::output::KEPT;
 use super::proxy::Info;
 use crate::engine::Likelihood;
+
+/// Bytes of the array.
+const KEPT: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Likelihoods {

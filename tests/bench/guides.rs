@@ -2,8 +2,8 @@
 //! without a guide, with a small schema, with 260 tools, and with calls of which most must come so, which are also chosen one
 //! by one, as a control; of one answer and of eight together.
 //!
-//! `cargo run --release --example guides -- MODEL [cpu|cuda]`, with a model of any vocabulary. It prints figures; it judges
-//! nothing.
+//! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example guides -- MODEL
+//! [cpu|cuda]`, with a model of any vocabulary that has words. It prints figures; it judges nothing.
 
 mod engine;
 
