@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use ganglion::engine::runner::{self, Backend, KvMemory};
 use ganglion::engine::{
-    Client, Event, Handle, Limits, LoadError, Name, Opening, Options, Role, SessionId, Share,
-    State, Ticket, UserLimits, channel, worker,
+    Client, Event, Handle, Inbox, Limits, LoadError, Name, Opening, Options, Role, SessionId,
+    Share, State, Ticket, UserLimits, channel, worker,
 };
 use ganglion::files::Disk;
 use ganglion::kv::{PAGE, Reuse};
@@ -30,6 +30,8 @@ const CONTEXT: usize = 512;
 const LONG: u32 = 240;
 /// Tokens of a session that is more than a page.
 const GROWN: u32 = 96;
+/// Turns that are taken back at once at least, where they are many.
+const FAR: u32 = 10;
 const USER: u32 = 1000;
 const OTHER: u32 = 1001;
 const SESSION: &str = "talk";
@@ -67,11 +69,20 @@ const NOWHERE: Rules = Rules {
 struct Daemon {
     handle: Handle,
     pages: Arc<Pages>,
+    /// What loads the model, until it does.
+    engine: Option<(Inbox, worker::Settings)>,
     thread: Option<JoinHandle<Result<(), LoadError>>>,
 }
 
 impl Daemon {
     async fn start(root: &Path, model: &Path, rules: Rules) -> Self {
+        let mut daemon = Self::begin(root, model, rules);
+        daemon.load().await;
+        daemon
+    }
+
+    /// One that has no model yet.
+    fn begin(root: &Path, model: &Path, rules: Rules) -> Self {
         let (handle, inbox) = channel(LIMITS);
         let files = Arc::new(Disk);
         let quota = Quota {
@@ -95,15 +106,21 @@ impl Daemon {
                 ..runner::Settings::default()
             },
         };
-        let thread = std::thread::spawn(move || worker::run(&inbox, &settings));
-        let mut status = handle.status();
-        let ready = status.wait_for(|status| status.state == State::Ready);
-        ready.await.expect("the engine lives");
         Self {
             handle,
             pages,
-            thread: Some(thread),
+            engine: Some((inbox, settings)),
+            thread: None,
         }
+    }
+
+    async fn load(&mut self) {
+        let (inbox, settings) = self.engine.take().expect("it has no model yet");
+        let thread = std::thread::spawn(move || worker::run(&inbox, &settings));
+        self.thread = Some(thread);
+        let mut status = self.handle.status();
+        let ready = status.wait_for(|status| status.state == State::Ready);
+        ready.await.expect("the engine lives");
     }
 
     /// An orderly stop.
@@ -128,9 +145,13 @@ impl Daemon {
     }
 
     async fn say(&self, session: SessionId, said: &Said) -> Answer {
+        hear(self.send(session, said).await).await
+    }
+
+    async fn send(&self, session: SessionId, said: &Said) -> Ticket {
         let options = Options::new(said.tokens, said.sampling);
         let sent = self.handle.send(session, said.text.clone(), options);
-        hear(sent.await.expect("there is room")).await
+        sent.await.expect("there is room")
     }
 
     /// Another user takes all pages of the cache.
@@ -302,9 +323,13 @@ impl Counts {
 enum Step {
     Say,
     Rewind,
+    /// Takes back more turns than are held as more than tokens.
+    FarBack,
     Branch,
     Evict,
     Restart,
+    /// The same, and it is asked before there is a model.
+    EarlyRestart,
 }
 
 /// A session in the course of a sequence.
@@ -335,6 +360,11 @@ impl Sequence {
         let said = Said::some(&mut self.random, words);
         let cold = self.place.cold(&said).await;
         let answer = self.daemon.say(session, &said).await;
+        self.hold(&answer, &cold, &said)
+    }
+
+    /// Holds an answer against a cold one.
+    fn hold(&mut self, answer: &Answer, cold: &Answer, said: &Said) -> Usage {
         assert_eq!(answer.text, cold.text, "{said:?}");
         assert_eq!(answer.logprobs, cold.logprobs, "{said:?}");
         self.counts.answers += 1;
@@ -382,6 +412,23 @@ impl Sequence {
                 rewound.expect("it has them");
                 self.counts.rewound += u32::from(turns > 0);
             }
+            Step::FarBack => {
+                let cleared = self.daemon.handle.clear_session(self.session);
+                cleared.await.expect("it is idle");
+                let most = FAR + self.random.u32(1..4);
+                for _ in 0..most {
+                    let said = Said::some(&mut self.random, 1..3);
+                    self.daemon.say(self.session, &said).await;
+                }
+                let turns = self.random.u32(FAR..most);
+                let rewound = self.daemon.handle.rewind(self.session, turns).await;
+                rewound.expect("it has them");
+                let left = self.daemon.used(self.session);
+                let usage = self.say(1..12).await;
+                // But for the token that was only chosen.
+                assert!(usage.cached_tokens + 1 >= left, "{usage:?} of {left}");
+                self.counts.rewound += 1;
+            }
             Step::Branch => {
                 self.grow().await;
                 let branch = self.daemon.handle.branch(self.session, client(USER));
@@ -414,6 +461,19 @@ impl Sequence {
                 self.counts.restarted += 1;
                 Self::came_back(usage);
             }
+            Step::EarlyRestart => {
+                self.grow().await;
+                self.daemon.stop().await;
+                self.daemon = Daemon::begin(self.place.root.path(), &self.place.model, AT_ONCE);
+                self.session = self.daemon.open().await;
+                let said = Said::some(&mut self.random, 1..12);
+                let cold = self.place.cold(&said).await;
+                let waits = self.daemon.send(self.session, &said).await;
+                self.daemon.load().await;
+                let usage = self.hold(&hear(waits).await, &cold, &said);
+                self.counts.restarted += 1;
+                Self::came_back(usage);
+            }
         }
     }
 
@@ -438,9 +498,11 @@ async fn sequence(seed: u64, model: PathBuf) -> Counts {
         Step::Say,
         Step::Rewind,
         Step::Rewind,
+        Step::FarBack,
         Step::Branch,
         Step::Evict,
         Step::Restart,
+        Step::EarlyRestart,
     ];
     steps.extend((0..more).map(|_| others[random.usize(0..others.len())]));
     random.shuffle(&mut steps);

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc;
 
-use super::encoder::{Encoded, Prepared};
+use super::encoder::{Last, Prepared};
 use super::overflow::{self, Talk};
 use super::queue::Place;
 use super::registration::Registration;
@@ -14,8 +14,8 @@ use super::request::check;
 use super::session::{Past, SessionId};
 use super::shared::Shared;
 use super::{
-    Answer, Client, FinishReason, Handle, Message, Options, Overflow, Priority, Reading, Refusal,
-    Role, Ticket, Turn, Usage,
+    Client, FinishReason, Handle, Message, Options, Overflow, Priority, Reading, Refusal, Role,
+    Ticket, Turn, Usage,
 };
 
 /// What is asked, and by whom.
@@ -23,6 +23,8 @@ struct Request {
     registration: Registration,
     client: Client,
     session: Option<SessionId>,
+    /// The turn before it in that.
+    last: Option<Last>,
     asked: Instant,
 }
 
@@ -57,10 +59,10 @@ impl Handle {
             registration: Registration::new(&self.shared),
             client,
             session: None,
+            last: None,
             asked: Instant::now(),
         };
-        self.queue(request, Talk::whole(messages), None, options)
-            .await
+        self.queue(request, Talk::whole(messages), options).await
     }
 
     /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
@@ -115,9 +117,10 @@ impl Handle {
             registration,
             client,
             session: Some(session),
+            last,
             asked: Instant::now(),
         };
-        let ticket = self.queue(request, talk, last, options).await?;
+        let ticket = self.queue(request, talk, options).await?;
         begun.session = None;
         Ok(ticket)
     }
@@ -158,6 +161,7 @@ impl Handle {
             registration,
             client,
             session: Some(session),
+            last: last.clone(),
             asked: Instant::now(),
         };
         let place = self.queue.place(request.client.user)?;
@@ -169,7 +173,7 @@ impl Handle {
         };
         let (asked, rules) = (options.clone(), self.shared.rules());
         let encode = move || {
-            let beginning = encoder.beginning(&talk.messages, last.as_ref(), &asked, &rules);
+            let beginning = encoder.beginning(&talk.messages, last.as_deref(), &asked, &rules);
             beginning.map(|prepared| (talk, Some(prepared)))
         };
         let encoders = &self.shared.encoders;
@@ -191,7 +195,6 @@ impl Handle {
         &self,
         request: Request,
         talk: Talk,
-        last: Option<(Encoded, Answer)>,
         options: Options,
     ) -> Result<Ticket, Refusal> {
         let encoder = self.shared.encoder().clone();
@@ -208,9 +211,9 @@ impl Handle {
             return self.enqueue(request, place, (talk, None), options);
         };
         let rules = self.shared.rules();
-        let asked = options.clone();
+        let (asked, last) = (options.clone(), request.last.clone());
         let encode = move || {
-            let fitted = overflow::fitted(&encoder, talk, last.as_ref(), &asked, &rules);
+            let fitted = overflow::fitted(&encoder, talk, last.as_deref(), &asked, &rules);
             fitted.map(|(talk, prepared)| (talk, Some(prepared)))
         };
         let encoders = &self.shared.encoders;
@@ -249,6 +252,7 @@ impl Handle {
             registration,
             client,
             session,
+            last,
             asked,
         } = request;
         let id = registration.id();
@@ -264,6 +268,7 @@ impl Handle {
             messages: talk.messages,
             turns: talk.turns,
             dropped: talk.dropped,
+            last,
             prompt,
             guide,
             writing,

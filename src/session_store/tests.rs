@@ -107,7 +107,7 @@ fn what_was_said_is_there_again_with_who_made_each_token() {
     next.tokens.kept = 4;
     append(&one, &stored, Entry::Turn(next)).expect("kept");
     let past = again(&files).expect("read").expect("there");
-    let context = &past.turns[1].context;
+    let context = past.trail.context();
     assert_eq!(context.tokens, [0, 1, 2, 7, 2, 1, 2, 7, 8]);
     assert_eq!(context.decoded, [3..4, 7..9]);
     assert_eq!(
