@@ -76,6 +76,9 @@ pub struct Counts {
     pub restored: u64,
     /// Files that did not match or were damaged.
     pub refused: u64,
+    /// Bytes of pages that came back, and what the disk took for them.
+    pub read: u64,
+    pub reading: Duration,
 }
 
 enum Job {
@@ -355,6 +358,10 @@ impl Shared {
             (load.wake)();
         }
         rate.measure(bytes, took);
+        let mut counts = lock(&self.counts);
+        counts.read += bytes;
+        counts.reading += took;
+        drop(counts);
         reading.touch();
         Ok(shared - load.held)
     }

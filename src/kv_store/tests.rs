@@ -161,6 +161,9 @@ fn what_was_computed_before_its_session_was_deleted_is_not_kept() {
         saved,
         restored,
         refused,
+        read,
+        ..
     } = store.counts();
     assert_eq!((saved, restored, refused), (2, 1, 0));
+    assert_eq!(read, PAGE_BYTES as u64);
 }
