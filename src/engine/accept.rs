@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc;
 
-use super::encoder::{Last, Prepared};
+use super::encoder::{Encoder, Last, Prepared};
 use super::overflow::{self, Talk};
 use super::queue::Place;
 use super::registration::Registration;
@@ -156,7 +156,7 @@ impl Handle {
             session: Some(session),
         };
         talk.messages.push(Message::new(Role::User, text));
-        encoder.admit(&talk.messages)?;
+        admit(&encoder, &talk, &options)?;
         let request = Request {
             registration,
             client,
@@ -165,15 +165,22 @@ impl Handle {
             asked: Instant::now(),
         };
         let place = self.queue.place(request.client.user)?;
+        // Those that the turn may have decide what goes to make room for it.
+        let (tokens, rules) = (options.max_tokens, self.shared.rules());
         let options = Options {
             max_tokens: 0,
             priority: Priority::Background,
             grammar: None,
             ..options
         };
-        let (asked, rules) = (options.clone(), self.shared.rules());
+        let asked = Options {
+            max_tokens: tokens,
+            ..options.clone()
+        };
         let encode = move || {
-            let beginning = encoder.beginning(&talk.messages, last.as_deref(), &asked, &rules);
+            let last = last.as_deref();
+            let (talk, last) = overflow::shorter(&encoder, talk, last, &asked, &rules)?;
+            let beginning = encoder.beginning(&talk.messages, last, &asked, &rules);
             beginning.map(|prepared| (talk, Some(prepared)))
         };
         let encoders = &self.shared.encoders;
@@ -200,10 +207,7 @@ impl Handle {
         let encoder = self.shared.encoder().clone();
         // In this order: what costs the least first.
         if let Some(encoder) = &encoder {
-            encoder.admit(match options.overflow {
-                Overflow::Error => &talk.messages,
-                Overflow::TruncateOldest => talk.news(),
-            })?;
+            admit(encoder, &talk, &options)?;
         }
         let place = self.queue.place(request.client.user)?;
         let Some(encoder) = encoder else {
@@ -297,6 +301,14 @@ impl Handle {
             reading,
         })
     }
+}
+
+/// Refuses a conversation that cannot fit, whatever its tokens are and whichever of its turns may go.
+fn admit(encoder: &Encoder, talk: &Talk, options: &Options) -> Result<(), Refusal> {
+    encoder.admit(match options.overflow {
+        Overflow::Error => &talk.messages,
+        Overflow::TruncateOldest => talk.news(),
+    })
 }
 
 fn unstarted(error: &io::Error) -> Refusal {

@@ -404,6 +404,8 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
     let mut dropped = Vec::new();
     for n in 0..8 {
         let text = format!("{n} two three four five");
+        // What would make room for it is read ahead without, and is there afterwards.
+        session.prewarm(&text).await.unwrap();
         let (_, stream) = session.send(&text, fields([])).await.unwrap();
         let answer = Reader::new(stream).answer().await;
         assert_eq!(answer.error, None);
@@ -420,6 +422,10 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
             "x two three four five six seven eight nine ten eleven",
             fields([]),
         )
+        .await;
+    assert!(matches!(full, Err(Error::ContextFull(_))), "{full:?}");
+    let full = strict
+        .prewarm("x two three four five six seven eight nine ten eleven")
         .await;
     assert!(matches!(full, Err(Error::ContextFull(_))), "{full:?}");
     assert_eq!(strict.turns().await.unwrap(), 3, "nothing is lost");
