@@ -354,6 +354,11 @@ impl Handle {
         let mut options = before.clone();
         options.extend(opening.options.clone());
         if options != before {
+            let file = self.shared.sessions().file(id);
+            if let Some(file) = file {
+                let bytes = written(&options);
+                file.admit(opening.client.user, bytes).await?;
+            }
             let entry = Entry::Options { options };
             self.change(id, |_| Ok(Some(entry))).await?;
         }
@@ -429,6 +434,11 @@ impl Handle {
         );
         Ok(self.shared.sessions().add(session))
     }
+}
+
+/// Bytes of options where they are kept.
+fn written(options: &Map<String, Value>) -> usize {
+    serde_json::to_vec(options).map_or(0, |text| text.len())
 }
 
 /// The ticket of what makes a session busy without being a request.

@@ -172,7 +172,8 @@ impl Store {
                 });
             }
             let said: usize = messages.iter().map(Message::bytes).sum();
-            within(user, sessions, said as u64, quota.bytes)?;
+            let given = serde_json::to_vec(&options).map_or(0, |text| text.len());
+            within(user, sessions, (said + given) as u64, quota.bytes)?;
             let folder = self.folder(user);
             if sessions.is_empty() {
                 self.make(&folder)?;

@@ -180,6 +180,10 @@ fn who_has_as_much_as_one_may_have_is_told_what_helps() {
         .expect_err("too long")
         .to_string();
     assert!(refused.contains("sessions.mib_per_user"), "{refused}");
+    let options = serde_json::Map::from_iter([("tools".to_owned(), long.into())]);
+    let refused = one.create(USER, &name(), Vec::new(), options);
+    let refused = refused.map(drop).expect_err("too long").to_string();
+    assert!(refused.contains("sessions.mib_per_user"), "{refused}");
     for name in ["a", "b", "c"] {
         make(name, "").expect("made");
     }
