@@ -55,7 +55,8 @@ pub(super) struct Session {
     pub(super) client: Client,
     /// What it is called, if it belongs to a user rather than to a connection.
     pub(super) named: Option<Named>,
-    messages: Vec<Message>,
+    /// Shared with branches until one of them goes on.
+    messages: Arc<Vec<Message>>,
     /// Of these, the ones that it began with.
     head: usize,
     /// Those up to the end of the last turn; what comes after them was appended.
@@ -203,7 +204,7 @@ impl Sessions {
         Ok(Past {
             client: session.client.clone(),
             talk: Talk {
-                messages: session.messages.clone(),
+                messages: session.messages.to_vec(),
                 turns: session.starts().collect(),
                 dropped: 0,
             },
@@ -273,7 +274,7 @@ impl Session {
             named,
             head: messages.len(),
             settled: messages.len(),
-            messages,
+            messages: Arc::new(messages),
             turn: None,
             warms: false,
             ended: Vec::new(),
@@ -284,21 +285,23 @@ impl Session {
     /// As its file tells it.
     pub(super) fn resumed(client: Client, named: Named, past: Stored) -> Self {
         let mut session = Self::new(client, Some(named), past.messages);
+        let mut messages = session.messages.to_vec();
         for turn in past.turns {
             session.ended.push(Ended {
                 partial: turn.partial,
-                begins: session.messages.len(),
+                begins: messages.len(),
                 thinking: turn.thinking,
                 tools: turn.tools.map(Arc::from),
                 last: None,
             });
-            session.messages.extend(turn.messages);
-            session.messages.push(turn.answer);
+            messages.extend(turn.messages);
+            messages.push(turn.answer);
         }
-        session.settled = session.messages.len();
+        session.settled = messages.len();
+        messages.extend(past.appended);
+        session.messages = Arc::new(messages);
         session.trail = past.trail;
         session.remember();
-        session.messages.extend(past.appended);
         session
     }
 
@@ -437,7 +440,7 @@ impl Session {
             self.ended[at].last = None;
         }
         self.settled = messages.len();
-        self.messages = messages;
+        self.messages = Arc::new(messages);
     }
 
     /// The conversation with more said in it, of which at least the number is bounded.
@@ -448,12 +451,21 @@ impl Session {
             let context = most;
             return Err(Refusal::ContextFull { tokens, context });
         }
-        Ok([&self.messages, said].concat())
+        Ok([&self.messages[..], said].concat())
     }
 
     /// Adds messages after the last turn, without an answer.
     pub(super) fn append(&mut self, messages: Vec<Message>) {
-        self.messages.extend(messages);
+        Arc::make_mut(&mut self.messages).extend(messages);
+    }
+
+    /// Has no more than the first so many messages.
+    fn keep(&mut self, messages: usize) {
+        if let Some(own) = Arc::get_mut(&mut self.messages) {
+            own.truncate(messages);
+        } else if messages < self.messages.len() {
+            self.messages = Arc::new(self.messages[..messages].to_vec());
+        }
     }
 
     /// Whether something would be taken back to have it end with so many turns.
@@ -464,11 +476,11 @@ impl Session {
     /// Back to what it was after so many turns, without what was appended since; tells how many tokens are left, if it had
     /// more turns.
     pub(super) fn rewind(&mut self, turns: u32) -> Option<usize> {
-        self.messages.truncate(self.settled);
+        self.keep(self.settled);
         let turns = self.ended.len().min(turns as usize);
         let first = self.ended.drain(turns..).next()?;
         self.settled = first.begins;
-        self.messages.truncate(self.settled);
+        self.keep(self.settled);
         self.trail.truncate(turns);
         self.remember();
         Some(self.trail.length())
