@@ -205,8 +205,8 @@ async fn start(model: PathBuf, root: &Path, backend: Backend) -> (Handle, Arc<Pa
     std::thread::spawn(move || worker::run(&inbox, &settings));
     let mut status = handle.status();
     let loaded = status.wait_for(|status| status.state != State::Loading);
-    let state = loaded.await.expect("the engine lives").state.clone();
-    assert_eq!(state, State::Ready);
+    let loaded = loaded.await.expect("the engine lives").clone();
+    assert_eq!(loaded.state, State::Ready, "{}", loaded.detail);
     (handle, pages)
 }
 
