@@ -231,8 +231,8 @@ impl Manager {
         Ok(listed.iter().map(named).collect())
     }
 
-    /// Deletes a session with a name of the caller's user, on the disk too. Error.Busy while a connection holds it,
-    /// Error.InvalidOption if there is none of that name.
+    /// Deletes a session with a name of the caller's user, on the disk and in the cache too, but for what another session
+    /// shares with it. Error.Busy while a connection holds it, Error.InvalidOption if there is none of that name.
     async fn delete_session(
         &self,
         name: Text,

@@ -28,6 +28,10 @@ pub(super) async fn open(
     } = opening;
     let given = options::given(&options, config)?;
     admit(shared, &owner, &given).await?;
+    if given.tools.is_some() {
+        let takes = shared.engine.takes_tools();
+        takes.map_err(|refusal| shared.refused(&owner.client, refusal))?;
+    }
     let client = owner.client.clone();
     let Some(name) = name else {
         let opened = shared.engine.open_session(client, messages);
@@ -45,7 +49,8 @@ pub(super) async fn open(
     let opened = opened.await;
     let opened = opened.map_err(|refusal| shared.refused(&owner.client, refusal))?;
     let id = opened.id;
-    // What it had before may be more than was given now, or no more allowed.
+    // What it had before may be more than was given now, or no more allowed. Whether this model calls the tools that it has is
+    // asked by each turn: what was said can be read with any model.
     let given = match options::given(&opened.options, config) {
         Ok(given) => admit(shared, &owner, &given).await.map(|()| given),
         Err(error) => Err(error),
@@ -65,10 +70,5 @@ pub(super) async fn open(
 
 /// Whether a caller may have its turns start from that.
 async fn admit(shared: &Shared, owner: &Owner, given: &Beginnings) -> Result<(), Error> {
-    shared.admit_priority(&owner.client, given.priority).await?;
-    if given.tools.is_some() {
-        let takes = shared.engine.takes_tools();
-        takes.map_err(|refusal| shared.refused(&owner.client, refusal))?;
-    }
-    Ok(())
+    shared.admit_priority(&owner.client, given.priority).await
 }

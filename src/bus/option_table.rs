@@ -149,7 +149,8 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Of::Sessions, "priority", "s", Allowed::Priority,
         "Of OpenSession: that of each of its turns which gives none."),
     option(Of::Sessions, "tools", "s or a(ssa{sv})", Allowed::Tools,
-        "Of OpenSession: those of each of its turns which offers none, nor gives what its answer must fit. Such a turn takes no stop."),
+        "Of OpenSession: those of each of its turns which offers none, nor gives what its answer must fit. Such a turn takes no \
+         stop. An empty text takes away those that a session with a name had."),
     option(Of::Sessions, "name", "s", Allowed::Name,
         "Of OpenSession: what the session is called. It belongs to the user then, and is gone on with where it is there."),
     option(Of::Sessions, "persistent", "b", Allowed::Truth,

@@ -298,7 +298,10 @@ struct Offer {
 impl Offer {
     /// The tools of a request; `before` are those that are offered without a word of them.
     fn read(&self, before: Option<&Arc<Tools>>) -> Result<Option<Arc<Tools>>, Error> {
-        let text = match (&self.tools, before) {
+        // An empty text says that there are none.
+        let said = self.tools.as_deref();
+        let before = before.filter(|_| said.is_none());
+        let text = match (said.filter(|text| !text.is_empty()), before) {
             (Some(text), _) => text,
             (None, Some(before)) if self.choice.is_none() && self.parallel.is_none() => {
                 return Ok(Some(before.clone()));

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc;
 
-use super::encoder::{Encoded, Prepared};
+use super::encoder::{Encoder, Last, Prepared};
 use super::overflow::{self, Talk};
 use super::queue::Place;
 use super::registration::Registration;
@@ -14,8 +14,8 @@ use super::request::check;
 use super::session::{Past, SessionId};
 use super::shared::Shared;
 use super::{
-    Answer, Client, FinishReason, Handle, Message, Options, Overflow, Priority, Reading, Refusal,
-    Role, Ticket, Turn, Usage,
+    Client, FinishReason, Handle, Message, Options, Overflow, Priority, Reading, Refusal, Role,
+    Ticket, Turn, Usage,
 };
 
 /// What is asked, and by whom.
@@ -23,6 +23,8 @@ struct Request {
     registration: Registration,
     client: Client,
     session: Option<SessionId>,
+    /// The turn before it in that.
+    last: Option<Last>,
     asked: Instant,
 }
 
@@ -57,10 +59,10 @@ impl Handle {
             registration: Registration::new(&self.shared),
             client,
             session: None,
+            last: None,
             asked: Instant::now(),
         };
-        self.queue(request, Talk::whole(messages), None, options)
-            .await
+        self.queue(request, Talk::whole(messages), options).await
     }
 
     /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
@@ -115,9 +117,10 @@ impl Handle {
             registration,
             client,
             session: Some(session),
+            last,
             asked: Instant::now(),
         };
-        let ticket = self.queue(request, talk, last, options).await?;
+        let ticket = self.queue(request, talk, options).await?;
         begun.session = None;
         Ok(ticket)
     }
@@ -153,23 +156,31 @@ impl Handle {
             session: Some(session),
         };
         talk.messages.push(Message::new(Role::User, text));
-        encoder.admit(&talk.messages)?;
+        admit(&encoder, &talk, &options)?;
         let request = Request {
             registration,
             client,
             session: Some(session),
+            last: last.clone(),
             asked: Instant::now(),
         };
         let place = self.queue.place(request.client.user)?;
+        // Those that the turn may have decide what goes to make room for it.
+        let (tokens, rules) = (options.max_tokens, self.shared.rules());
         let options = Options {
             max_tokens: 0,
             priority: Priority::Background,
             grammar: None,
             ..options
         };
-        let (asked, rules) = (options.clone(), self.shared.rules());
+        let asked = Options {
+            max_tokens: tokens,
+            ..options.clone()
+        };
         let encode = move || {
-            let beginning = encoder.beginning(&talk.messages, last.as_ref(), &asked, &rules);
+            let last = last.as_deref();
+            let (talk, last) = overflow::shorter(&encoder, talk, last, &asked, &rules)?;
+            let beginning = encoder.beginning(&talk.messages, last, &asked, &rules);
             beginning.map(|prepared| (talk, Some(prepared)))
         };
         let encoders = &self.shared.encoders;
@@ -191,16 +202,12 @@ impl Handle {
         &self,
         request: Request,
         talk: Talk,
-        last: Option<(Encoded, Answer)>,
         options: Options,
     ) -> Result<Ticket, Refusal> {
         let encoder = self.shared.encoder().clone();
         // In this order: what costs the least first.
         if let Some(encoder) = &encoder {
-            encoder.admit(match options.overflow {
-                Overflow::Error => &talk.messages,
-                Overflow::TruncateOldest => talk.news(),
-            })?;
+            admit(encoder, &talk, &options)?;
         }
         let place = self.queue.place(request.client.user)?;
         let Some(encoder) = encoder else {
@@ -208,9 +215,9 @@ impl Handle {
             return self.enqueue(request, place, (talk, None), options);
         };
         let rules = self.shared.rules();
-        let asked = options.clone();
+        let (asked, last) = (options.clone(), request.last.clone());
         let encode = move || {
-            let fitted = overflow::fitted(&encoder, talk, last.as_ref(), &asked, &rules);
+            let fitted = overflow::fitted(&encoder, talk, last.as_deref(), &asked, &rules);
             fitted.map(|(talk, prepared)| (talk, Some(prepared)))
         };
         let encoders = &self.shared.encoders;
@@ -249,6 +256,7 @@ impl Handle {
             registration,
             client,
             session,
+            last,
             asked,
         } = request;
         let id = registration.id();
@@ -264,6 +272,7 @@ impl Handle {
             messages: talk.messages,
             turns: talk.turns,
             dropped: talk.dropped,
+            last,
             prompt,
             guide,
             writing,
@@ -292,6 +301,14 @@ impl Handle {
             reading,
         })
     }
+}
+
+/// Refuses a conversation that cannot fit, whatever its tokens are and whichever of its turns may go.
+fn admit(encoder: &Encoder, talk: &Talk, options: &Options) -> Result<(), Refusal> {
+    encoder.admit(match options.overflow {
+        Overflow::Error => &talk.messages,
+        Overflow::TruncateOldest => talk.news(),
+    })
 }
 
 fn unstarted(error: &io::Error) -> Refusal {

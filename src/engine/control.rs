@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 use super::replacement::Replacement;
 use super::{RequestError, SessionId, Turn};
 use crate::graph::Mode;
+use crate::kv_store::Place;
 
 /// What the engine thread does next.
 #[derive(Debug)]
@@ -20,6 +21,10 @@ pub enum Control {
     Forget { session: SessionId, kept: bool },
     /// Pages have come from the disk or gone there, or are due to go.
     Pages,
+    /// A session was deleted: nothing of it is to be found in the cache.
+    Erase(Place),
+    /// A session goes on from where another one is.
+    Branch { from: SessionId, to: SessionId },
     /// Turns of a session were taken back: only so many of its tokens count.
     Rewind { session: SessionId, keep: usize },
     /// Drop the decode graph.

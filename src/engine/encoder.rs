@@ -31,26 +31,29 @@ pub struct Encoded {
     /// Of its tokens, so many had been run at the end of the turn before: what of them is not in the cache any more is read again.
     pub(super) past: usize,
     model: u64,
-    /// Where it comes from a file, which has only its tokens.
+    /// Where it comes from a file, or from long ago: then it has only its tokens.
     kept: Option<Arc<Kept>>,
 }
 
-/// What tokens from a file were rendered from: whether they are this model's is found by doing it again.
+/// A turn that has ended, from which the next one goes on: what was asked, and what was answered.
+pub(super) type Last = Arc<(Encoded, Answer)>;
+
+/// What tokens of which no more is known were rendered from: whether they are this model's is found by doing it again.
 #[derive(Debug)]
 struct Kept {
     /// So many messages of the conversation.
     messages: usize,
     thinking: Option<bool>,
-    tools: Option<String>,
+    tools: Option<Arc<str>>,
 }
 
 impl Encoded {
-    /// Tokens from a file, which may be of any model: those of the first so many messages, and which of them were said.
+    /// Tokens that were kept, which may be of any model: those of the first so many messages, and which of them were said.
     pub(super) fn kept(
         (tokens, said): (Vec<u32>, Vec<Range<usize>>),
         messages: usize,
         thinking: Option<bool>,
-        tools: Option<String>,
+        tools: Option<Arc<str>>,
     ) -> Self {
         Self {
             prompt: Prompt::of_tokens(tokens),
@@ -63,14 +66,6 @@ impl Encoded {
                 tools,
             })),
         }
-    }
-}
-
-/// Whether a token of a turn was said: of its prompt, or of its answer after that.
-pub(super) fn was_said(encoded: &Encoded, answer: Option<&Answer>, at: usize) -> bool {
-    match at.checked_sub(encoded.prompt.tokens.len()) {
-        Some(at) => answer.is_some_and(|answer| at < answer.said),
-        None => encoded.said.iter().any(|range| range.contains(&at)),
     }
 }
 
@@ -173,7 +168,7 @@ impl Encoder {
         })
     }
 
-    /// The prompt whose tokens a file has kept, if they say to this model what its messages say.
+    /// The prompt whose tokens were kept, if they say to this model what its messages say.
     fn recognized(&self, encoded: &Encoded, messages: &[Message]) -> Option<Prompt> {
         let kept = encoded.kept.as_ref()?;
         let tools = kept.tools.as_deref();

@@ -88,7 +88,7 @@ impl Handle {
     }
 
     /// Opens another session of a connection with the past of this one, which stays as it is: what the cache holds of it
-    /// serves both.
+    /// is of both from now on.
     ///
     /// # Errors
     /// `NotReady`, `SessionClosed`, `SessionBusy`, `TooManySessions`, `UserSessions`.
@@ -96,7 +96,13 @@ impl Handle {
         self.accepting()?;
         self.stop_warming(session).await;
         let limits = self.limits();
-        let id = self.shared.sessions().branch(session, client, &limits)?;
+        let id = {
+            let mut sessions = self.shared.sessions();
+            let id = sessions.branch(session, client, &limits)?;
+            // Before anything happens to either.
+            self.queue.branch(session, id);
+            id
+        };
         self.publish_sessions();
         Ok(id)
     }

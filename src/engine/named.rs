@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
+use super::control::Control;
 use super::kept::{Kept, Named, blocking};
 use super::session::{Session, Sessions};
 use super::{Client, Handle, Message, Refusal, SessionId};
@@ -212,7 +213,10 @@ impl Handle {
         let _naming = self.shared.naming(user).lock_owned().await;
         let known = self.shared.sessions().named(user, &name);
         let was_open = known.is_some();
-        let erased = name.clone();
+        let place = Place {
+            user,
+            name: name.clone(),
+        };
         if let Some(id) = known {
             if let Some(holder) = self.shared.sessions().holder(id) {
                 return Err(held(&name, &holder));
@@ -229,8 +233,11 @@ impl Handle {
             None => false,
         };
         let pages = self.shared.pages().clone();
+        // Without a model nothing is in memory.
+        if self.loaded().is_ok() {
+            self.queue.control(Control::Erase(place.clone()));
+        }
         if let Some(pages) = pages {
-            let place = Place { user, name: erased };
             let delete = move || {
                 pages.delete(&place);
                 Ok(())
@@ -354,6 +361,11 @@ impl Handle {
         let mut options = before.clone();
         options.extend(opening.options.clone());
         if options != before {
+            let file = self.shared.sessions().file(id);
+            if let Some(file) = file {
+                let bytes = written(&options);
+                file.admit(opening.client.user, bytes).await?;
+            }
             let entry = Entry::Options { options };
             self.change(id, |_| Ok(Some(entry))).await?;
         }
@@ -429,6 +441,11 @@ impl Handle {
         );
         Ok(self.shared.sessions().add(session))
     }
+}
+
+/// Bytes of options where they are kept.
+fn written(options: &Map<String, Value>) -> usize {
+    serde_json::to_vec(options).map_or(0, |text| text.len())
 }
 
 /// The ticket of what makes a session busy without being a request.

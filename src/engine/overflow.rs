@@ -75,6 +75,22 @@ pub(super) fn fitted(
     Ok((talk, prepared))
 }
 
+/// The conversation as a turn would have it, as far as it fits, and the turn before it if that is the one which was.
+pub(super) fn shorter<'a>(
+    encoder: &Encoder,
+    talk: Talk,
+    last: Option<&'a (Encoded, Answer)>,
+    options: &Options,
+    rules: &Rules,
+) -> Result<(Talk, Option<&'a (Encoded, Answer)>), Refusal> {
+    if options.overflow == Overflow::Error {
+        return Ok((talk, last));
+    }
+    let prompt = encoder.prompt(&talk.messages, last, options, rules);
+    let shorter = shortened(encoder, &talk, &prompt, options, rules)?;
+    Ok(shorter.map_or((talk, last), |shorter| (shorter, None)))
+}
+
 /// The conversation without the fewest of its oldest turns that leave a quarter of the context free, or else without all of
 /// them; `None` if it may stay as it is, or nothing of it can go.
 fn shortened(

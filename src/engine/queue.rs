@@ -224,8 +224,24 @@ impl Queue {
         let mut waiting = self.lock();
         if waiting.held.remove(&session) {
             let controls = &mut waiting.controls;
+            let begins =
+                |one: &Control| matches!(one, Control::Branch { to, .. } if *to == session);
+            if let Some(at) = controls.iter().position(begins) {
+                // The engine thread has never seen it.
+                controls.remove(at);
+                return;
+            }
             controls.retain(|control| control.rewinds() != Some(session));
             self.add(&mut waiting, Control::Forget { session, kept });
+        }
+    }
+
+    /// A session goes on from where another one is, if the engine thread knows that.
+    pub(super) fn branch(&self, from: SessionId, to: SessionId) {
+        let mut waiting = self.lock();
+        if waiting.held.contains(&from) {
+            waiting.held.insert(to);
+            self.add(&mut waiting, Control::Branch { from, to });
         }
     }
 
@@ -236,15 +252,18 @@ impl Queue {
         if !waiting.held.contains(&session) {
             return;
         }
-        for control in &mut waiting.controls {
-            if let Control::Rewind {
-                session: of,
-                keep: kept,
-            } = control
-                && *of == session
-            {
-                *kept = keep.min(*kept);
-                return;
+        for control in waiting.controls.iter_mut().rev() {
+            match control {
+                // That one has what was there before.
+                Control::Branch { from, .. } if *from == session => break,
+                Control::Rewind {
+                    session: of,
+                    keep: kept,
+                } if *of == session => {
+                    *kept = keep.min(*kept);
+                    return;
+                }
+                _ => {}
             }
         }
         self.add(&mut waiting, Control::Rewind { session, keep });

@@ -283,6 +283,16 @@ impl Runner {
         self.kv.release(owner);
     }
 
+    /// Another conversation begins with all that one holds.
+    pub fn branch(&mut self, from: Owner, to: Owner) {
+        self.kv.branch(from, to);
+    }
+
+    /// What is nobody's any more of a user's serves nobody.
+    pub fn erase(&mut self, user: u32) {
+        self.kv.erase(user);
+    }
+
     /// Runs at most `prefill_chunk` tokens of a prompt. With `Ending::Token` the next token has been
     /// chosen when it returns.
     ///

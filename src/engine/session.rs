@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::encoder::{Encoded, was_said};
+use super::encoder::{Encoded, Last};
 use super::kept::{Kept, Named};
 use super::overflow::Talk;
 use super::{Answer, Client, Limits, Message, Refusal};
-use crate::session_store::{Context, Entry, Past as Stored, PastTurn, Tokens, Turn, now};
+use crate::session_store::{Context, Entry, Past as Stored, Tokens, Trail, Turn, now};
 
 /// Unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,34 +62,37 @@ pub(super) struct Session {
     pub(super) client: Client,
     /// What it is called, if it belongs to a user rather than to a connection.
     pub(super) named: Option<Named>,
-    /// Whoever reads them all does so without holding the sessions.
+    /// Shared with branches until one of them goes on; whoever reads them all does so without holding the sessions.
     messages: Arc<Vec<Message>>,
     /// Of these, the ones that it began with.
     head: usize,
     /// Those up to the end of the last turn; what comes after them was appended.
     settled: usize,
-    last: Option<(Encoded, Answer)>,
     /// The turn that is being encoded, waits or is answered.
     pub(super) turn: Option<u64>,
     /// Whether that only reads ahead, and makes way for whatever comes.
     warms: bool,
-    context_used: u32,
-    /// What it was before each of its turns, oldest first.
-    before: Vec<Before>,
+    /// Its turns, oldest first.
+    ended: Vec<Ended>,
+    /// The tokens of these.
+    trail: Trail,
 }
 
-/// A conversation as it was before a turn, and what became of the turn.
+/// A turn of a conversation.
 #[derive(Clone, Debug)]
-struct Before {
+struct Ended {
     /// Whether its answer is partial.
     partial: bool,
-    messages: usize,
-    context_used: u32,
-    /// Only of the latest turns: these hold all tokens of their past.
-    last: Option<(Encoded, Answer)>,
+    /// How many messages came before it.
+    begins: usize,
+    /// What its prompt was rendered with.
+    thinking: Option<bool>,
+    tools: Option<Arc<str>>,
+    /// Only of the latest turns, which hold all text of their past; of another one the tokens are in the trail.
+    last: Option<Last>,
 }
 
-/// How many turns can be taken back without encoding the rest anew.
+/// Of how many turns, beside the newest, more than the tokens is held.
 const REMEMBERED: usize = 8;
 
 #[derive(Debug, Default)]
@@ -106,7 +109,7 @@ pub(super) struct Sessions {
 pub(super) struct Past {
     pub(super) client: Client,
     pub(super) talk: Talk,
-    pub(super) last: Option<(Encoded, Answer)>,
+    pub(super) last: Option<Last>,
 }
 
 impl Sessions {
@@ -149,11 +152,10 @@ impl Sessions {
             messages: other.messages.clone(),
             head: other.head,
             settled: other.settled,
-            last: other.last.clone(),
             turn: None,
             warms: false,
-            context_used: other.context_used,
-            before: other.before.clone(),
+            ended: other.ended.clone(),
+            trail: other.trail.clone(),
         };
         Ok(self.add(branch))
     }
@@ -185,20 +187,18 @@ impl Sessions {
         let session = self.open.get(&id)?;
         Some(SessionStatus {
             turns: session.turns(),
-            context_used: session.context_used,
+            context_used: session.context_used(),
             busy: session.turn.is_some() && !session.warms,
         })
     }
 
     pub(super) fn history(&self, id: SessionId) -> Option<History> {
         let session = self.open.get(&id)?;
-        let ends = session.before.iter().skip(1).map(|before| before.messages);
         // Each turn ends with its answer.
-        let ends = ends.chain([session.settled]);
-        let turns = session.before.iter().zip(ends);
-        let answers = turns.filter(|(before, _)| before.partial);
+        let turns = session.ended.iter().zip(session.starts().skip(1));
+        let answers = turns.filter(|(turn, _)| turn.partial);
         Some(History {
-            messages: session.messages.clone(),
+            messages: Arc::clone(&session.messages),
             partial: answers.filter_map(|(_, end)| end.checked_sub(1)).collect(),
         })
     }
@@ -214,7 +214,7 @@ impl Sessions {
                 turns: session.starts().collect(),
                 dropped: 0,
             },
-            last: session.last.clone(),
+            last: session.last(),
         })
     }
 
@@ -283,57 +283,67 @@ impl Session {
             head: messages.len(),
             settled: messages.len(),
             messages: Arc::new(messages),
-            last: None,
             turn: None,
             warms: false,
-            context_used: 0,
-            before: Vec::new(),
+            ended: Vec::new(),
+            trail: Trail::default(),
         }
     }
 
     /// As its file tells it.
     pub(super) fn resumed(client: Client, named: Named, past: Stored) -> Self {
         let mut session = Self::new(client, Some(named), past.messages);
-        let forgotten = past.turns.len().saturating_sub(REMEMBERED + 1);
-        for (n, turn) in past.turns.into_iter().enumerate() {
-            session.resume(turn, n >= forgotten);
+        let mut messages = session.messages.to_vec();
+        for turn in past.turns {
+            session.ended.push(Ended {
+                partial: turn.partial,
+                begins: messages.len(),
+                thinking: turn.thinking,
+                tools: turn.tools.map(Arc::from),
+                last: None,
+            });
+            messages.extend(turn.messages);
+            messages.push(turn.answer);
         }
-        session.append(past.appended);
+        session.settled = messages.len();
+        messages.extend(past.appended);
+        session.messages = Arc::new(messages);
+        session.trail = past.trail;
+        session.remember();
         session
     }
 
-    /// Goes on by a turn that was kept.
-    fn resume(&mut self, turn: PastTurn, remembered: bool) {
-        let mut messages = self.messages.to_vec();
-        messages.extend(turn.messages);
-        let asked = messages.len();
+    /// The newest turn, from which the next one goes on.
+    fn last(&self) -> Option<Last> {
+        self.ended.last()?.last.clone()
+    }
+
+    /// Has the newest turn at hand, of which there may be only the tokens.
+    fn remember(&mut self) {
+        let (Some(turn), Some(newest)) = (self.ended.last_mut(), self.trail.newest()) else {
+            return;
+        };
+        if turn.last.is_some() {
+            return;
+        }
         let Context {
             mut tokens,
-            decoded: mut said,
-        } = turn.context;
-        let answer = tokens.split_off(turn.prompt.min(tokens.len()));
-        let of_answer = said.partition_point(|range| range.start < turn.prompt);
-        let of_answer = said
-            .split_off(of_answer)
-            .iter()
-            .map(ExactSizeIterator::len)
-            .sum();
-        self.grow(Answered {
-            messages,
-            dropped: 0,
-            prompt: Encoded::kept((tokens, said), asked, turn.thinking, turn.tools.clone()),
-            answer: Answer {
-                message: turn.answer,
-                tokens: turn.whole.then_some(answer),
-                said: of_answer,
-            },
-            partial: turn.partial,
-            thinking: turn.thinking,
-            tools: turn.tools,
-        });
-        if !remembered {
-            self.last = None;
-        }
+            mut decoded,
+        } = self.trail.context();
+        let answered = tokens.split_off(newest.asked());
+        let said = decoded.pop_if(|range| range.start >= newest.asked());
+        // The last message is the answer.
+        let Some((message, asked)) = self.messages[..self.settled].split_last() else {
+            return;
+        };
+        let tools = turn.tools.clone();
+        let prompt = Encoded::kept((tokens, decoded), asked.len(), turn.thinking, tools);
+        let answer = Answer {
+            message: message.clone(),
+            tokens: newest.answer.is_some().then_some(answered),
+            said: said.map_or(0, |said| said.len()),
+        };
+        turn.last = Some(Arc::new((prompt, answer)));
     }
 
     /// What it began with.
@@ -342,21 +352,16 @@ impl Session {
     }
 
     pub(super) fn turns(&self) -> u32 {
-        u32::try_from(self.before.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.ended.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Tokens of it so far.
+    fn context_used(&self) -> u32 {
+        u32::try_from(self.trail.length()).unwrap_or(u32::MAX)
     }
 
     /// What is to be kept of a turn.
     fn entry(&self, answered: &Answered) -> Entry {
-        let prompt = &answered.prompt.prompt.tokens;
-        let kept = self.last.as_ref().map_or(0, |(encoded, answer)| {
-            let said = answer.tokens.as_deref().unwrap_or_default();
-            let known = encoded.prompt.tokens.iter().chain(said).zip(prompt);
-            let same = |(at, (before, now)): &(usize, (&u32, &u32))| {
-                let made = was_said(encoded, Some(answer), *at);
-                before == now && made == was_said(&answered.prompt, None, *at)
-            };
-            known.enumerate().take_while(same).count()
-        });
         let gone = self.messages_of(answered.dropped);
         Entry::Turn(Box::new(Turn {
             at: now(),
@@ -366,18 +371,31 @@ impl Session {
             partial: answered.partial,
             thinking: answered.thinking,
             tools: answered.tools.clone(),
-            tokens: Tokens {
-                kept,
-                prompt: prompt[kept..].to_vec(),
-                answer: answered.answer.tokens.clone(),
-                said: answered.answer.said,
-            },
+            tokens: self.tokens(answered),
         }))
+    }
+
+    /// The tokens of a turn, of which it may have some of the turn before it.
+    fn tokens(&self, answered: &Answered) -> Tokens {
+        let Encoded { prompt, said, .. } = &answered.prompt;
+        // What goes on without its oldest turns needs nothing of theirs.
+        let anew = answered.dropped > 0 && said.is_empty();
+        let kept = if anew {
+            0
+        } else {
+            self.trail.common(&prompt.tokens, said)
+        };
+        Tokens {
+            kept,
+            prompt: prompt.tokens[kept..].to_vec(),
+            answer: answered.answer.tokens.clone(),
+            said: answered.answer.said,
+        }
     }
 
     /// Where each of its turns begins, and at last where what follows them does.
     fn starts(&self) -> impl Iterator<Item = usize> {
-        let starts = self.before.iter().map(|before| before.messages);
+        let starts = self.ended.iter().map(|turn| turn.begins);
         starts.chain([self.settled])
     }
 
@@ -392,44 +410,45 @@ impl Session {
     /// Goes on without its oldest turns. The tokens of the others are of a conversation that is no more.
     fn drop_oldest(&mut self, turns: u32) {
         let gone = self.messages_of(turns);
-        self.before.drain(..self.before.len().min(turns as usize));
-        for before in &mut self.before {
-            before.messages -= gone;
-            before.last = None;
+        let turns = self.ended.len().min(turns as usize);
+        self.ended.drain(..turns);
+        self.trail.forget(turns);
+        for turn in &mut self.ended {
+            turn.begins -= gone;
+            turn.last = None;
         }
         self.settled -= gone;
-        self.last = None;
     }
 
     /// Goes on by a turn.
     fn grow(&mut self, answered: Answered) {
+        let tokens = self.tokens(&answered);
         let Answered {
             mut messages,
             dropped,
-            prompt: encoded,
+            prompt,
             answer,
             partial,
-            ..
+            thinking,
+            tools,
         } = answered;
+        self.trail.push(tokens);
         if dropped > 0 {
             self.drop_oldest(dropped);
         }
         messages.push(answer.message.clone());
-        self.before.push(Before {
+        self.ended.push(Ended {
             partial,
-            messages: self.settled,
-            context_used: self.context_used,
-            last: self.last.take(),
+            begins: self.settled,
+            thinking,
+            tools: tools.map(Arc::from),
+            last: Some(Arc::new((prompt, answer))),
         });
-        if let Some(at) = self.before.len().checked_sub(REMEMBERED + 1) {
-            self.before[at].last = None;
+        if let Some(at) = self.ended.len().checked_sub(REMEMBERED + 2) {
+            self.ended[at].last = None;
         }
         self.settled = messages.len();
         self.messages = Arc::new(messages);
-        let answered = answer.tokens.as_ref().map_or(0, Vec::len);
-        self.context_used =
-            u32::try_from(encoded.prompt.tokens.len() + answered).unwrap_or(u32::MAX);
-        self.last = Some((encoded, answer));
     }
 
     /// The conversation with more said in it, of which at least the number is bounded.
@@ -440,12 +459,21 @@ impl Session {
             let context = most;
             return Err(Refusal::ContextFull { tokens, context });
         }
-        Ok([self.messages.as_slice(), said].concat())
+        Ok([&self.messages[..], said].concat())
     }
 
     /// Adds messages after the last turn, without an answer.
     pub(super) fn append(&mut self, messages: Vec<Message>) {
         Arc::make_mut(&mut self.messages).extend(messages);
+    }
+
+    /// Has no more than the first so many messages.
+    fn keep(&mut self, messages: usize) {
+        if let Some(own) = Arc::get_mut(&mut self.messages) {
+            own.truncate(messages);
+        } else if messages < self.messages.len() {
+            self.messages = Arc::new(self.messages[..messages].to_vec());
+        }
     }
 
     /// Whether something would be taken back to have it end with so many turns.
@@ -456,14 +484,13 @@ impl Session {
     /// Back to what it was after so many turns, without what was appended since; tells how many tokens are left, if it had
     /// more turns.
     pub(super) fn rewind(&mut self, turns: u32) -> Option<usize> {
-        let messages = Arc::make_mut(&mut self.messages);
-        messages.truncate(self.settled);
-        let turns = self.before.len().min(turns as usize);
-        let before = self.before.drain(turns..).next()?;
-        self.settled = before.messages;
-        messages.truncate(before.messages);
-        self.context_used = before.context_used;
-        self.last = before.last;
-        Some(self.context_used as usize)
+        self.keep(self.settled);
+        let turns = self.ended.len().min(turns as usize);
+        let first = self.ended.drain(turns..).next()?;
+        self.settled = first.begins;
+        self.keep(self.settled);
+        self.trail.truncate(turns);
+        self.remember();
+        Some(self.trail.length())
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::encoder::{Encoded, Encoder, Prepared};
+use super::encoder::{Encoded, Encoder, Last, Prepared};
 use super::fair::Waits;
 use super::overflow::{self, Talk};
 use super::registration::Registration;
@@ -32,6 +32,8 @@ pub struct Turn {
     pub(super) turns: Vec<usize>,
     /// The oldest ones, which it drops so that it fits the context.
     pub(super) dropped: u32,
+    /// The turn before it in its session.
+    pub(super) last: Option<Last>,
     /// The conversation as tokens, maybe another model's by now; `None` if it was accepted before one was loaded.
     pub prompt: Option<Encoded>,
     /// What its answer goes along with, of the same model.
@@ -79,7 +81,8 @@ impl Turn {
                 turns: std::mem::take(&mut self.turns),
                 dropped: self.dropped,
             };
-            let fit = || overflow::fitted(encoder, talk, None, &self.options, &rules);
+            let last = self.last.as_deref();
+            let fit = || overflow::fitted(encoder, talk, last, &self.options, &rules);
             let (talk, prepared) = self.shared.encoders.run_here(fit)?;
             (self.messages, self.turns, self.dropped) = (talk.messages, talk.turns, talk.dropped);
             let Prepared {

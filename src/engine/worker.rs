@@ -234,6 +234,11 @@ impl Worker<'_> {
                 kept,
             } => self.forget(Owner(id), kept),
             Control::Pages => {}
+            Control::Erase(place) => self.erase(&place),
+            Control::Branch {
+                from: SessionId(from),
+                to: SessionId(to),
+            } => runner.branch(Owner(from), Owner(to)),
             Control::Rewind {
                 session: SessionId(id),
                 keep,

@@ -545,6 +545,39 @@ impl Kv {
         self.moved = true;
     }
 
+    /// Another conversation begins with all that one holds, in the same pages: whoever of both goes on first copies the last of
+    /// them, if that is not full.
+    pub fn branch(&mut self, from: Owner, to: Owner) {
+        let Some(one) = self.sequence_of(from).map(|id| &self.sequences[&id]) else {
+            return;
+        };
+        let mut branch = one.clone();
+        branch.pages.truncate(branch.needed());
+        branch.owner = Some(to);
+        for page in &branch.pages {
+            self.pool.share(*page);
+        }
+        self.turns += 1;
+        let (id, user) = (self.turns, branch.user);
+        self.sequences.insert(id, branch);
+        if self.sequences.len() > SEQUENCES {
+            self.evict((user, 0), |least, _| least != id);
+        }
+        self.moved = true;
+    }
+
+    /// Nothing of a user's that is nobody's any more serves anybody from now on.
+    pub fn erase(&mut self, user: u32) {
+        let nobodys = |one: &Sequence| one.owner.is_none() && one.user == user;
+        let all = self.sequences.iter();
+        let all = all.filter(|(id, one)| nobodys(one) && !self.runs(**id));
+        let erased: Vec<u64> = all.map(|(id, _)| *id).collect();
+        for id in erased {
+            self.remove(id);
+        }
+        self.moved = true;
+    }
+
     /// The cache was allocated anew: all is lost.
     pub fn resize(&mut self, entries: usize, (pages, chunk): (usize, usize)) -> Change {
         let owners = self.sequences.values().filter_map(|one| one.owner);
@@ -709,14 +742,16 @@ impl Kv {
         let Some(id) = first.map(|one| one.id) else {
             return false;
         };
-        if let Some(sequence) = self.sequences.remove(&id) {
-            sequence
-                .pages
-                .into_iter()
-                .for_each(|page| self.pool.leave(page));
-            self.lost.extend(sequence.owner);
-        }
+        let owner = self.remove(id);
+        self.lost.extend(owner);
         true
+    }
+
+    /// Takes a sequence out, whose pages are left to those that share them; tells whose it was.
+    fn remove(&mut self, id: u64) -> Option<Owner> {
+        let Sequence { pages, owner, .. } = self.sequences.remove(&id)?;
+        pages.into_iter().for_each(|page| self.pool.leave(page));
+        owner
     }
 
     /// Pages of each user, with those that one wants.

@@ -110,6 +110,26 @@ fn what_is_shared_with_those_that_run_counts_once() {
 
 /// A turn begins only where it can end, and what runs loses nothing.
 #[test]
+fn a_branch_holds_its_pages_whatever_becomes_of_the_other() {
+    let mut kv = Kv::new(2, (8, 1), Reuse::Exact);
+    let prompt = tokens(1, 1, 10);
+    turn(&mut kv, A, &prompt, 2 * PAGE);
+    kv.branch(Owner(1), Owner(2));
+    let pages = |kv: &Kv, owner: u64| kv.resting(Owner(owner)).expect("it rests").pages.to_vec();
+    assert_eq!(pages(&kv, 1), pages(&kv, 2), "nothing is copied");
+    assert_eq!(kv.rewind(Owner(1), 0), Some(Change::Cleared));
+    let held = pages(&kv, 2);
+    // What is deleted serves nobody, but for what another conversation has.
+    turn(&mut kv, None, &tokens(7, 1, 0), PAGE);
+    kv.release(Owner(1));
+    kv.erase(0);
+    assert_eq!(turn(&mut kv, None, &tokens(7, 1, 0), PAGE).cached, 0);
+    assert_eq!(pages(&kv, 2), held);
+    let longer = tokens(1, 1, 11);
+    assert_eq!(turn(&mut kv, B, &longer, 2 * PAGE).cached, prompt.len());
+}
+
+#[test]
 fn pages_are_promised_for_all_that_a_turn_may_say() {
     let mut kv = Kv::new(3, (6, 1), Reuse::Fast);
     let promised = turn(&mut kv, A, &[1, 2], 3 * PAGE);

@@ -64,3 +64,38 @@ impl Rate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_to_be_cheaper_is_chosen() {
+        let families = || [Family::Prompt, Family::Prompt, Family::Step].into_iter();
+        let cost = |read, said| Cost { read, said };
+        // Ten seconds by the model.
+        let known = cost(Some(1.0), Some(8.0));
+        let mut rate = Rate::default();
+        assert!(
+            rate.pays(1 << 40, &known, families()),
+            "nobody knows the disk"
+        );
+        rate.measure(1000, Duration::from_secs(1));
+        assert!(rate.pays(9_999, &known, families()));
+        assert!(!rate.pays(10_001, &known, families()));
+        // Of the prompt alone.
+        assert!(!rate.pays(2_001, &known, families().take(2)));
+        assert!(rate.pays(1_999, &cost(Some(1.0), None), families().take(2)));
+        assert!(
+            rate.pays(1 << 40, &cost(Some(1.0), None), families()),
+            "nobody knows what steps take"
+        );
+        // The newest measure counts most, and not alone.
+        rate.measure(2000, Duration::from_secs(1));
+        assert_eq!(rate.fresh(), Some(1500.0));
+        rate.measured = rate
+            .measured
+            .and_then(|(rate, at)| Some((rate, at.checked_sub(FRESH)?)));
+        assert!(rate.pays(1 << 40, &known, families()), "that was long ago");
+    }
+}

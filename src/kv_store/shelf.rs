@@ -32,7 +32,7 @@ struct Kept {
 impl Shelf {
     /// Looks at what there is, and takes away what was never finished. What cannot be looked at is as good as gone.
     pub(super) fn read(files: &dyn Files, root: &Path) -> Self {
-        let mut shelf = Self::default();
+        let (mut shelf, mut unfinished) = (Self::default(), 0);
         for folder in files.list(root).unwrap_or_default() {
             let Ok(user) = folder.parse::<u32>() else {
                 continue;
@@ -44,6 +44,8 @@ impl Shelf {
                     continue;
                 };
                 if end == UNFINISHED {
+                    let stat = files.open(&path, false).and_then(|file| file.stat());
+                    unfinished += stat.map_or(0, |(bytes, _)| bytes);
                     let _ = files.remove(&path);
                 } else if let (PAGES, Ok(name)) = (end, Name::new(name))
                     && let Ok((bytes, used)) = files.open(&path, false).and_then(|file| file.stat())
@@ -56,6 +58,9 @@ impl Shelf {
         if let Some((day, written)) = written(files, root) {
             (shelf.day, shelf.written) = (day, written);
         }
+        if unfinished > 0 {
+            shelf.wrote(unfinished, files, root);
+        }
         shelf
     }
 
@@ -65,15 +70,21 @@ impl Shelf {
 
     /// Whether so many bytes may be written today.
     pub(super) fn may_write(&mut self, bytes: u64, most: Option<u64>) -> bool {
+        self.begin_day();
+        most.is_none_or(|most| self.written + bytes <= most)
+    }
+
+    /// Nothing was written yet on a day that has begun since.
+    fn begin_day(&mut self) {
         let today = today();
         if self.day != today {
             (self.day, self.written) = (today, 0);
         }
-        most.is_none_or(|most| self.written + bytes <= most)
     }
 
     /// So many bytes were, which counts after a restart too.
     pub(super) fn wrote(&mut self, bytes: u64, files: &dyn Files, root: &Path) {
+        self.begin_day();
         self.written += bytes;
         let numbers = [self.day, self.written].map(u64::to_le_bytes).concat();
         let sum = crc32fast::hash(&numbers).to_le_bytes();

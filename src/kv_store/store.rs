@@ -76,6 +76,9 @@ pub struct Counts {
     pub restored: u64,
     /// Files that did not match or were damaged.
     pub refused: u64,
+    /// Bytes of pages that came back, and what the disk took for them.
+    pub read: u64,
+    pub reading: Duration,
 }
 
 enum Job {
@@ -214,29 +217,17 @@ impl Shared {
     }
 
     fn save(&self, save: &Save, pages: &Receiver<Vec<u8>>) {
-        let Save {
-            place,
-            key,
-            tokens,
-            page_bytes,
-            used,
-            wake,
-        } = save;
-        let layout = Layout::new(key, tokens.len(), *page_bytes);
+        let (place, tokens) = (&save.place, &save.tokens);
+        let layout = Layout::new(&save.key, tokens.len(), save.page_bytes);
         let unfinished = place.unfinished(&self.root);
-        let written = (|| {
-            self.make_room(place, layout.bytes())?;
-            let mut writing = Writing::begin(&*self.files, &unfinished, layout)?;
-            for page in pages {
-                writing.page(&page)?;
-                wake();
-            }
-            if !writing.is_whole() {
-                return Ok(false);
-            }
-            writing.finish(key, tokens)?;
-            self.put(place, layout.bytes(), *used)
-        })();
+        let mut bytes = 0;
+        let whole = self.write(save, pages, layout, &mut bytes);
+        // It wears the disk whatever becomes of it.
+        lock(&self.shelf).wrote(bytes, &*self.files, &self.root);
+        let written = match whole {
+            Ok(true) => self.put(place, layout.bytes(), save.used),
+            unfinished => unfinished,
+        };
         match written {
             Ok(true) => {
                 lock(&self.counts).saved += 1;
@@ -250,6 +241,30 @@ impl Shared {
                 journal::pages_unwritten(&path, place.user, &error.to_string());
             }
         }
+    }
+
+    /// Writes a file that has no name yet; tells whether all of it is there, and how many bytes were written.
+    fn write(
+        &self,
+        save: &Save,
+        pages: &Receiver<Vec<u8>>,
+        layout: Layout,
+        bytes: &mut u64,
+    ) -> io::Result<bool> {
+        self.make_room(&save.place, layout.bytes())?;
+        let unfinished = save.place.unfinished(&self.root);
+        let mut writing = Writing::begin(&*self.files, &unfinished, layout)?;
+        for page in pages {
+            *bytes += page.len() as u64;
+            writing.page(&page)?;
+            (save.wake)();
+        }
+        if !writing.is_whole() {
+            return Ok(false);
+        }
+        *bytes = layout.bytes();
+        writing.finish(&save.key, &save.tokens)?;
+        Ok(true)
     }
 
     /// Deletes what goes before a file of so many bytes.
@@ -266,8 +281,6 @@ impl Shared {
     /// Gives a file that is whole its name, unless its session was deleted meanwhile.
     fn put(&self, place: &Place, bytes: u64, used: Instant) -> io::Result<bool> {
         let mut kept = lock(&self.shelf);
-        // All of it was written, whatever becomes of it.
-        kept.wrote(bytes, &*self.files, &self.root);
         if kept.was_deleted(place, used) {
             return Ok(false);
         }
@@ -345,6 +358,10 @@ impl Shared {
             (load.wake)();
         }
         rate.measure(bytes, took);
+        let mut counts = lock(&self.counts);
+        counts.read += bytes;
+        counts.reading += took;
+        drop(counts);
         reading.touch();
         Ok(shared - load.held)
     }

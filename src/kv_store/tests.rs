@@ -39,11 +39,16 @@ fn key() -> Key {
 
 /// Hands over a page of a session; tells whether it may be written.
 fn save(store: &Store, name: &str, used: Instant) -> bool {
+    save_of(store, name, used, 1)
+}
+
+/// The same of a sequence of so many pages.
+fn save_of(store: &Store, name: &str, used: Instant, pages: usize) -> bool {
     fs::create_dir_all(place(name).folder(&store.shared.root)).expect("it is made");
     let pages = store.save(Save {
         place: place(name),
         key: key(),
-        tokens: vec![(7, Family::Prompt); PAGE],
+        tokens: vec![(7, Family::Prompt); pages * PAGE],
         page_bytes: PAGE_BYTES,
         used,
         wake: Arc::new(|| {}),
@@ -112,6 +117,25 @@ fn a_day_has_its_writes_also_after_a_restart() {
     ));
 }
 
+/// A write that comes to no end has been one.
+#[test]
+fn a_day_counts_what_was_written_in_vain() {
+    let root = tempfile::tempdir().unwrap();
+    let store = store(root.path(), 9 * FILE, Some(2 * FILE));
+    // The second page never comes.
+    assert!(save_of(&store, "a", Instant::now(), 2));
+    assert!(!store.has(&place("a")));
+    assert!(save(&store, "b", Instant::now()));
+    assert!(!save(&store, "c", Instant::now()), "more than that day has");
+    drop(store);
+
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir_all(place("a").folder(root.path())).unwrap();
+    fs::write(place("a").unfinished(root.path()), [0; PAGE_BYTES]).unwrap();
+    let store = super::tests::store(root.path(), 9 * FILE, Some(FILE));
+    assert!(!save(&store, "a", Instant::now()), "the daemon was killed");
+}
+
 #[test]
 fn what_was_computed_before_its_session_was_deleted_is_not_kept() {
     let root = tempfile::tempdir().unwrap();
@@ -137,6 +161,9 @@ fn what_was_computed_before_its_session_was_deleted_is_not_kept() {
         saved,
         restored,
         refused,
+        read,
+        ..
     } = store.counts();
     assert_eq!((saved, restored, refused), (2, 1, 0));
+    assert_eq!(read, PAGE_BYTES as u64);
 }

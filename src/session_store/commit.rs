@@ -178,16 +178,21 @@ impl Unsynced {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// What cannot be synced stays where it is: its callers were told that it is there.
+    /// What cannot be synced is tried again later: its callers were told that it is there.
     fn sync(&mut self) {
-        self.since = None;
-        for (user, log) in self.logs.drain(..) {
-            let mut log = lock(&log);
-            if let Err(error) = log.sync() {
+        self.logs.retain(|(user, log)| {
+            let mut log = lock(log);
+            let was_told = log.is_doubtful();
+            let Err(error) = log.sync() else {
+                return false;
+            };
+            if !was_told {
                 let error = StoreError::io("sync", log.path())(error);
-                journal::session_unwritten(&error.to_string(), user);
+                journal::session_unwritten(&error.to_string(), *user);
             }
-        }
+            true
+        });
+        self.since = (!self.logs.is_empty()).then(Instant::now);
     }
 }
 

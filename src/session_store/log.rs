@@ -1,5 +1,5 @@
 //! The file of one session: entries are appended to it and nothing else. What could not be written, or not be synced, is
-//! cut off again before anything follows it.
+//! cut off again before anything follows it; what somebody was told of before it was synced is written again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,10 @@ pub(super) struct Log {
     synced: Place,
     /// Whether there may be more in the file than was written.
     overhangs: bool,
+    /// What was written since the last sync.
+    unsynced: Vec<u8>,
+    /// Whether a sync of it has failed: the system may have dropped it, and says so once.
+    doubtful: bool,
 }
 
 /// What was found in a file.
@@ -51,6 +55,8 @@ impl Log {
                 written: place,
                 synced: place,
                 overhangs: false,
+                unsynced: Vec::new(),
+                doubtful: false,
             };
             log.append(opened)?;
             log.sync()?;
@@ -109,6 +115,8 @@ impl Log {
             written: read.place,
             synced: read.place,
             overhangs: read.rest == Rest::Torn,
+            unsynced: Vec::new(),
+            doubtful: false,
         };
         let cut = bytes.len() as u64 - read.place.length;
         // What was read may be in the system's memory alone, if the daemon was killed before it was synced.
@@ -130,22 +138,38 @@ impl Log {
         &self.path
     }
 
+    /// Whether what was written may not get to the disk, although somebody was told of it.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.doubtful
+    }
+
     /// Writes an entry, which is on the disk after the next `sync`. On an error nothing of it is.
     pub(super) fn append(&mut self, entry: &Entry) -> io::Result<()> {
         self.cut()?;
+        if self.doubtful {
+            // Nothing follows what may be lost.
+            self.sync()?;
+        }
         let text = serde_json::to_vec(entry)?;
         let after = self.written.record(&text, self.synced.records);
         let (bytes, after) = after.ok_or(io::ErrorKind::FileTooLarge)?;
         self.overhangs = true;
         self.file.write(self.written.length, &bytes)?;
         self.overhangs = false;
+        self.unsynced.extend(bytes);
         self.written = after;
         Ok(())
     }
 
-    /// Returns when all that was written is on the disk. On an error nobody knows what of it is.
+    /// Returns when all that was written is on the disk. On an error nobody knows what of it is, and the next call writes it
+    /// again: a sync that succeeds after one that failed says nothing of what came before.
     pub(super) fn sync(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.doubtful, true) {
+            self.file.write(self.synced.length, &self.unsynced)?;
+        }
         self.file.sync()?;
+        self.doubtful = false;
+        self.unsynced.clear();
         self.synced = self.written;
         Ok(())
     }
@@ -154,6 +178,8 @@ impl Log {
     pub(super) fn take_back(&mut self) {
         self.written = self.synced;
         self.overhangs = true;
+        self.unsynced.clear();
+        self.doubtful = false;
     }
 
     /// Takes away what should not be there.

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::commit::{Commits, Committer, Durability, SharedLog};
+use super::commit::{Commits, Committer, Durability, SharedLog, lock};
 use super::entry::Entry;
 use super::error::StoreError;
 use super::log::{DAMAGED, Found, Log, NEW, SESSION};
@@ -47,7 +47,7 @@ struct User {
 #[derive(Debug)]
 enum Kept {
     /// As its entries change it, where it is open.
-    Known(Arc<Mutex<Summary>>),
+    Known(Arc<Mutex<Summary>>, Weak<Mutex<Log>>),
     /// Left as it is, with the reason.
     Unreadable(StoreError),
 }
@@ -133,8 +133,10 @@ impl Store {
     /// If it cannot be read.
     pub fn open(&self, user: u32, name: &Name) -> Result<Option<(Stored, Past)>, StoreError> {
         self.with(user, |sessions| {
-            if !sessions.contains_key(name) {
-                return Ok(None);
+            match sessions.get(name) {
+                None => return Ok(None),
+                Some(Kept::Known(_, log)) => settle(log)?,
+                Some(Kept::Unreadable(_)) => {}
             }
             let Some((log, past)) = self.read(user, name)? else {
                 sessions.remove(name);
@@ -145,7 +147,7 @@ impl Store {
                 summary: Arc::new(Mutex::new(summary(&log, &past))),
                 log: Arc::new(Mutex::new(log)),
             };
-            sessions.insert(name.clone(), Kept::Known(stored.summary.clone()));
+            sessions.insert(name.clone(), stored.known());
             Ok(Some((stored, past)))
         })
     }
@@ -170,7 +172,8 @@ impl Store {
                 });
             }
             let said: usize = messages.iter().map(Message::bytes).sum();
-            within(user, sessions, said as u64, quota.bytes)?;
+            let given = serde_json::to_vec(&options).map_or(0, |text| text.len());
+            within(user, sessions, (said + given) as u64, quota.bytes)?;
             let folder = self.folder(user);
             if sessions.is_empty() {
                 self.make(&folder)?;
@@ -195,7 +198,7 @@ impl Store {
                 })),
                 log: Arc::new(Mutex::new(log)),
             };
-            sessions.insert(name.clone(), Kept::Known(stored.summary.clone()));
+            sessions.insert(name.clone(), stored.known());
             Ok(stored)
         })
     }
@@ -290,7 +293,8 @@ impl Store {
                     let kept = match self.read(user, &name) {
                         Ok(None) => continue,
                         Ok(Some((log, past))) => {
-                            Kept::Known(Arc::new(Mutex::new(summary(&log, &past))))
+                            let summary = Arc::new(Mutex::new(summary(&log, &past)));
+                            Kept::Known(summary, Weak::new())
                         }
                         Err(error) => {
                             journal::session_unreadable(&error.to_string(), user);
@@ -365,10 +369,27 @@ impl Store {
     }
 }
 
+impl Stored {
+    fn known(&self) -> Kept {
+        Kept::Known(self.summary.clone(), Arc::downgrade(&self.log))
+    }
+}
+
+/// Has what was written to a file on the disk before it is read again. The thread that writes may still have it: nothing is left
+/// for that to write then.
+fn settle(log: &Weak<Mutex<Log>>) -> Result<(), StoreError> {
+    let Some(log) = log.upgrade() else {
+        return Ok(());
+    };
+    let mut log = lock(&log);
+    let synced = log.sync();
+    synced.map_err(|error| StoreError::io("sync", log.path())(error))
+}
+
 impl Kept {
     fn summary(&self) -> Summary {
         match self {
-            Self::Known(summary) => {
+            Self::Known(summary, _) => {
                 let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
                 summary.clone()
             }

@@ -107,7 +107,7 @@ fn what_was_said_is_there_again_with_who_made_each_token() {
     next.tokens.kept = 4;
     append(&one, &stored, Entry::Turn(next)).expect("kept");
     let past = again(&files).expect("read").expect("there");
-    let context = &past.turns[1].context;
+    let context = past.trail.context();
     assert_eq!(context.tokens, [0, 1, 2, 7, 2, 1, 2, 7, 8]);
     assert_eq!(context.decoded, [3..4, 7..9]);
     assert_eq!(
@@ -179,6 +179,10 @@ fn who_has_as_much_as_one_may_have_is_told_what_helps() {
         .map(drop)
         .expect_err("too long")
         .to_string();
+    assert!(refused.contains("sessions.mib_per_user"), "{refused}");
+    let options = serde_json::Map::from_iter([("tools".to_owned(), long.into())]);
+    let refused = one.create(USER, &name(), Vec::new(), options);
+    let refused = refused.map(drop).expect_err("too long").to_string();
     assert!(refused.contains("sessions.mib_per_user"), "{refused}");
     for name in ["a", "b", "c"] {
         make(name, "").expect("made");

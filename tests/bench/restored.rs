@@ -1,4 +1,5 @@
-//! What it takes to have a session again whose pages are gone: from the disk, and by reading its text again.
+//! What it takes to have a session again whose pages are gone: from the disk, and by reading its text again; which of both the
+//! daemon chooses by what it has measured; and what a branch takes.
 //!
 //! `cargo run --release --example restored -- MODEL FOLDER [cpu|cuda] [TOKENS...]`: pages are written below the folder, whose
 //! disk is what is measured; before each restore its file is dropped from the page cache. It prints figures and judges nothing.
@@ -45,57 +46,129 @@ async fn measure(model: PathBuf, folder: &Path, backend: Backend, lengths: &[usi
     let root = folder.join("restored-pages");
     let (handle, pages) = start(model, &root, backend).await;
     let context = handle.status().borrow().model.context as usize;
+    let bench = Bench {
+        handle,
+        pages,
+        root,
+        context,
+    };
     println!(
-        "tokens  restored  first token, ms: restored  read again   times  file, MiB  disk alone, MB/s"
+        "tokens  restored  first token, ms: restored  read again   times  chosen      file, MiB  read, MB/s  disk alone   share  \
+         branch, us"
     );
     for length in lengths {
         if length + 64 > context {
             println!("{length:>6}  not run: the model's context is {context}");
             continue;
         }
+        println!("{length:>6}  {}", bench.row(*length).await);
+    }
+    let _ = std::fs::remove_dir_all(bench.root);
+}
+
+/// An engine, and where its pages are.
+struct Bench {
+    handle: Handle,
+    pages: Arc<Pages>,
+    root: PathBuf,
+    context: usize,
+}
+
+impl Bench {
+    /// The figures of a session of so many tokens.
+    async fn row(&self, length: usize) -> String {
+        let Self { handle, pages, .. } = self;
         let name = Name::new(&format!("of-{length}")).expect("a name");
-        let session = open(&handle, &name).await;
+        let file = self.root.join(USER.to_string());
+        let file = file.join(format!("{name}.pages"));
+        let session = open(handle, &name).await;
         let before = pages.counts().saved;
         // A word is a token.
-        say(&handle, session, &" hello".repeat(*length)).await;
-        while pages.counts().saved == before {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let file = root.join(USER.to_string()).join(format!("{name}.pages"));
-        evict(&handle, context).await;
-        drop_from_page_cache(&file);
-        let restored = say(&handle, session, "a").await;
-        handle.rewind(session, 1).await.expect("it has two");
-        // What is not there cannot come back.
-        pages.flush(Duration::from_secs(600));
-        let place = ganglion::kv_store::Place {
+        say(handle, session, &" hello".repeat(length)).await;
+        let branched = Instant::now();
+        let branch = handle.branch(session, client(USER)).await;
+        let branched = branched.elapsed();
+        handle.close_session(branch.expect("there is room"));
+        self.written(before + 1).await;
+
+        pages.configure(RULES);
+        let (restored, bytes, reading) = self.again(session, &file).await;
+        let (size, rate) = direct(&file);
+        self.pages.delete(&ganglion::kv_store::Place {
             user: USER,
             name: name.clone(),
-        };
-        while pages.counts().saved < before + 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let (bytes, rate) = direct(&file);
-        pages.delete(&place);
-        evict(&handle, context).await;
-        let again = say(&handle, session, "a").await;
+        });
+        let before = pages.counts().saved;
+        // What is not there cannot come back.
+        let (again, ..) = self.again(session, &file).await;
+        assert_eq!(again.usage.restored, 0, "it was deleted");
+        self.written(before + 1).await;
+        // By what both have taken.
+        pages.configure(Rules {
+            measured: true,
+            ..RULES
+        });
+        let (chosen, ..) = self.again(session, &file).await;
+        handle.let_go(session, ":1.1000");
+        let deleted = handle.delete_session(USER, name).await;
+        deleted.expect("nobody holds it");
+
         #[allow(clippy::cast_precision_loss)] // for people
         let ms = |outcome: &Outcome| outcome.usage.first_token_us as f64 / 1e3;
-        println!(
-            "{length:>6}  {:>8}  {:>25.1}  {:>10.1}  {:>6.1}  {:>9}  {rate:>16.0}",
+        #[allow(clippy::cast_precision_loss)] // as above
+        let read = bytes as f64 / reading.as_secs_f64() / 1e6;
+        format!(
+            "{:>8}  {:>25.1}  {:>10.1}  {:>6.1}  {:<10}  {:>9}  {read:>10.0}  {rate:>10.0}  {:>5.0}%  {:>10.1}",
             restored.usage.restored,
             ms(&restored),
             ms(&again),
             ms(&again) / ms(&restored),
-            bytes >> 20,
-        );
-        assert_eq!(again.usage.restored, 0, "it was deleted");
-        handle.let_go(session, ":1.1000");
-        let deleted = handle.delete_session(USER, name).await;
-        deleted.expect("nobody holds it");
+            if chosen.usage.restored > 0 {
+                "disk"
+            } else {
+                "read again"
+            },
+            size >> 20,
+            100.0 * read / rate,
+            branched.as_secs_f64() * 1e6,
+        )
     }
-    let _ = std::fs::remove_dir_all(root);
+
+    /// A turn of a session that has lost its pages, which is taken back; the bytes that came from the disk for it, and what that
+    /// took. Afterwards they are on the disk as they were.
+    async fn again(&self, session: SessionId, file: &Path) -> (Outcome, u64, Duration) {
+        evict(&self.handle, self.context).await;
+        if file.exists() {
+            drop_from_page_cache(file);
+        }
+        let before = self.pages.counts();
+        let outcome = say(&self.handle, session, "a").await;
+        self.handle.rewind(session, 1).await.expect("it has two");
+        self.written(before.saved + 1).await;
+        let now = self.pages.counts();
+        (
+            outcome,
+            now.read - before.read,
+            now.reading - before.reading,
+        )
+    }
+
+    /// Returns when so many files have been written.
+    async fn written(&self, files: u64) {
+        while self.pages.counts().saved < files {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }
+
+/// Whatever is on the disk comes back.
+const RULES: Rules = Rules {
+    bytes: 1 << 40,
+    writes: None,
+    rest: Duration::ZERO,
+    stop: Duration::ZERO,
+    measured: false,
+};
 
 async fn start(model: PathBuf, root: &Path, backend: Backend) -> (Handle, Arc<Pages>) {
     let (handle, inbox) = channel(Limits {
@@ -118,14 +191,7 @@ async fn start(model: PathBuf, root: &Path, backend: Backend) -> (Handle, Arc<Pa
     };
     let store = Store::new(files.clone(), root.into(), Durability::Turn, quota);
     handle.set_store(Arc::new(store.expect("a thread")));
-    let rules = Rules {
-        bytes: 1 << 40,
-        writes: None,
-        rest: Duration::ZERO,
-        stop: Duration::ZERO,
-        measured: false,
-    };
-    let pages = Arc::new(Pages::open(files, root.into(), rules).expect("a thread"));
+    let pages = Arc::new(Pages::open(files, root.into(), RULES).expect("a thread"));
     handle.set_pages(pages.clone());
     let settings = worker::Settings {
         model,
@@ -139,8 +205,8 @@ async fn start(model: PathBuf, root: &Path, backend: Backend) -> (Handle, Arc<Pa
     std::thread::spawn(move || worker::run(&inbox, &settings));
     let mut status = handle.status();
     let loaded = status.wait_for(|status| status.state != State::Loading);
-    let state = loaded.await.expect("the engine lives").state.clone();
-    assert_eq!(state, State::Ready);
+    let loaded = loaded.await.expect("the engine lives").clone();
+    assert_eq!(loaded.state, State::Ready, "{}", loaded.detail);
     (handle, pages)
 }
 

@@ -257,6 +257,64 @@ async fn a_session_has_tools_of_its_own_and_tells_all_that_was_said() {
     );
 }
 
+/// What was said is its user's also under a model that could not have said it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_with_tools_opens_under_a_model_that_calls_none() {
+    let mut served = Served::with(&hermes());
+    let folder = served.folder.path().join("sessions");
+    let config = format!("{CONFIG}sessions.directory = '{}'\n", folder.display());
+    let client = served.start(&config).await;
+    let named = |more: Option<(&'static str, Variant<'static>)>| {
+        let mut options = fields([("name", "talk".into())]);
+        options.extend(more);
+        options
+    };
+    let open = client
+        .manager
+        .open_session(named(Some(("tools", TOOLS.into()))))
+        .await;
+    let session = client.session(open.unwrap()).await;
+    let without = || fields([("tools", "".into()), ("max_tokens", 4u32.into())]);
+    let (_, stream) = session.send("hello", without()).await.unwrap();
+    let answer = Reader::new(stream).answer().await;
+    assert_eq!((answer.error, answer.usage.completion_tokens), (None, 4));
+    let said = session.history().await.unwrap();
+
+    std::fs::write(
+        served.folder.path().join("tiny.gguf"),
+        crate::support::tiny_gguf::with_vocabulary().file(),
+    )
+    .unwrap();
+    let client = served.start(&config).await;
+    let open = client.manager.open_session(named(None)).await;
+    let session = client.session(open.unwrap()).await;
+    assert_eq!(session.history().await.unwrap(), said);
+    let refused = session.send("hello", fields([])).await;
+    assert!(
+        matches!(refused, Err(Error::NotSupported(_))),
+        "{refused:?}"
+    );
+    let (_, stream) = session.send("hello", without()).await.unwrap();
+    assert_eq!(Reader::new(stream).answer().await.error, None);
+    session.close().await.unwrap();
+    let refused = client
+        .manager
+        .open_session(named(Some(("tools", TOOLS.into()))))
+        .await;
+    assert!(
+        matches!(refused, Err(Error::NotSupported(_))),
+        "{refused:?}"
+    );
+    let open = client
+        .manager
+        .open_session(named(Some(("tools", "".into()))))
+        .await;
+    let session = client.session(open.unwrap()).await;
+    let options = fields([("max_tokens", 4u32.into())]);
+    let (_, stream) = session.send("hello", options).await.unwrap();
+    assert_eq!(Reader::new(stream).answer().await.error, None);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_offered_is_refused_with_what_helps() {
     let mut served = Served::with(&hermes());

@@ -2,6 +2,7 @@
 //! where there is no GPU.
 
 mod diff;
+mod lasting;
 mod lifecycle;
 mod long;
 mod memory;
@@ -10,6 +11,8 @@ mod reload;
 #[path = "../support/restored.rs"]
 mod restored;
 mod rows;
+#[path = "../lasting/sequences.rs"]
+mod sequences;
 mod smoke;
 
 use std::process::ExitCode;
@@ -26,6 +29,9 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
                           and the time to a short prompt's first token
   rows [--cpu] MODEL...   conversations that step together have the bits that each has alone, whoever joins or leaves
   long [--cpu] MODEL...   at 9,000 and 33,000 positions the log probabilities are as near to the CPU's as at the first
+  lasting [--cpu] [--sequences N] MODEL...
+                          sessions that were evicted, restored from the disk, branched and taken back in random order answer as
+                          if nothing had happened; a model needs a vocabulary
   reload [--cpu] MODEL... another thread loads the model again while it answers, and it takes its own place
   memory [--cpu] MODEL... memory of the cache is given back and taken again, and nobody's text changes";
 
@@ -48,6 +54,7 @@ fn main() -> ExitCode {
         Some((check, rest)) if check == "lifecycle" && !rest.is_empty() => lifecycle::run(rest),
         Some((check, rest)) if check == "rows" && !rest.is_empty() => rows::run(rest),
         Some((check, rest)) if check == "long" && !rest.is_empty() => long::run(rest),
+        Some((check, rest)) if check == "lasting" && !rest.is_empty() => lasting::run(rest),
         Some((check, rest)) if check == "reload" && !rest.is_empty() => reload::run(rest),
         Some((check, rest)) if check == "memory" && !rest.is_empty() => memory::run(rest),
         _ => {

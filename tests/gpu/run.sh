@@ -7,7 +7,7 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
 . ./daemon.sh
-stages=(goldens smollm2 device diff self_test modes rows long equal sanitize daemon lifecycle figures anatomy)
+stages=(goldens smollm2 device diff self_test modes rows lasting long equal sanitize daemon lifecycle figures anatomy)
 ctl=./ganglionctl
 smol=SmolLM2-135M-Instruct.Q4_1.gguf
 tiny=(golden/tiny-*)
@@ -152,6 +152,15 @@ stage_rows() {
     for model in "${tiny[@]}"; do
         check "${model#golden/} rows" rows "$model"
     done
+}
+
+# Sessions that were evicted, restored, branched and taken back answer as if nothing had happened; SEQUENCES says how many.
+stage_lasting() {
+    if [ -e $smol ]; then
+        check 'SmolLM2 lasting' lasting --sequences "${SEQUENCES:-8}" $smol
+    else
+        not_run 'SmolLM2 lasting' "$smol is not here"
+    fi
 }
 
 # same NAME ONE OTHER: what `score --greedy` said twice; an error would be the same twice.

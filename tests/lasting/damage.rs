@@ -4,7 +4,8 @@ use std::fs;
 
 use ganglion::kv::PAGE;
 
-use super::{AT_ONCE, Place, Said, model};
+use super::model;
+use super::sequences::{self, AT_ONCE, Answer, Cold, Place, Said};
 use crate::support::tiny_gguf;
 
 /// What is done to a file, and to the model.
@@ -69,9 +70,17 @@ const DAMAGES: &[Damage] = &[
     }),
     ("another model", |place| {
         let other = tiny_gguf::speaking("other", 0).file();
-        fs::write(&place.model, other).expect("it is written");
+        fs::write(&place.model.path, other).expect("it is written");
     }),
 ];
+
+/// What is answered by an engine that knows only the journal, and the model as it is now.
+async fn cold(place: &Place, said: &Said) -> Answer {
+    let cold = Cold::start(&place.model).await;
+    let answer = cold.answer(place, said).await;
+    cold.stop().await;
+    answer
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_that_are_damaged_or_of_something_else_are_read_again() {
@@ -90,12 +99,12 @@ async fn pages_that_are_damaged_or_of_something_else_are_read_again() {
 
         damage(&place);
         let said = Said::some(random, 1..9);
-        let cold = place.cold(&said).await;
+        let whole = cold(&place, &said).await;
         let mut daemon = place.start(AT_ONCE).await;
         let session = daemon.open().await;
         let answer = daemon.say(session, &said).await;
-        assert_eq!(answer.text, cold.text, "{what}");
-        assert_eq!(answer.logprobs, cold.logprobs, "{what}");
+        assert_eq!(answer.text, whole.text, "{what}");
+        assert_eq!(answer.logprobs, whole.logprobs, "{what}");
         assert_eq!(daemon.pages.counts().refused, 1, "{what}");
         // What came before the damage is whole.
         let last = *what == "the last page";
@@ -111,22 +120,37 @@ async fn pages_that_are_damaged_or_of_something_else_are_read_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_is_deleted_leaves_nothing_on_the_disk() {
+async fn a_session_that_is_deleted_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = Place::new(&model(folder.path()));
     let random = &mut fastrand::Rng::with_seed(8);
     let mut daemon = place.start(AT_ONCE).await;
     let session = daemon.open().await;
-    daemon
-        .say(session, &Said::some(random, PAGE / 2..PAGE))
-        .await;
-    daemon.has(&super::kept()).await;
+    let first = Said::some(random, PAGE / 2..PAGE);
+    daemon.say(session, &first).await;
+    daemon.has(&sequences::kept()).await;
     assert!(place.file("pages").exists());
     // While what follows is on its way.
-    daemon.say(session, &Said::some(random, 9..10)).await;
+    let said = Said::some(random, 9..10);
+    daemon.say(session, &said).await;
+    // As it is in memory from before, too.
+    let before = daemon
+        .handle
+        .branch(session, sequences::client(sequences::USER));
+    daemon
+        .handle
+        .close_session(before.await.expect("there is room"));
     daemon.handle.let_go(session, ":1.1000");
-    let name = ganglion::engine::Name::new(super::SESSION).expect("a name");
-    let deleted = daemon.handle.delete_session(super::USER, name).await;
+    let name = ganglion::engine::Name::new(sequences::SESSION).expect("a name");
+    let deleted = daemon.handle.delete_session(sequences::USER, name).await;
+    deleted.expect("nobody holds it");
+    // Nor in memory.
+    let session = daemon.open().await;
+    let usage = daemon.say(session, &first).await.usage;
+    assert_eq!((usage.cached_tokens, usage.restored), (0, 0));
+    daemon.handle.let_go(session, ":1.1000");
+    let name = ganglion::engine::Name::new(sequences::SESSION).expect("a name");
+    let deleted = daemon.handle.delete_session(sequences::USER, name).await;
     deleted.expect("nobody holds it");
     daemon.stop().await;
     for end in ["session", "pages", "pages-new"] {

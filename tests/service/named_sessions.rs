@@ -1,6 +1,6 @@
 //! Sessions with a name: they outlive their callers, the daemon and its sudden end, and are their user's alone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ganglion::bus::Error;
 use ganglion::bus::proxy::{DiagnosticsProxy, Fields, SessionProxy};
@@ -13,6 +13,7 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::served::Served;
 use crate::support::stream::Reader;
+use crate::support::tiny_gguf;
 
 fn fields<'a, const N: usize>(entries: [(&'a str, Variant<'a>); N]) -> Fields<'a> {
     Fields::from(entries)
@@ -195,10 +196,14 @@ async fn every_answer_that_was_told_of_outlives_kill_9() {
     let mut robot = Robot::new();
     let mut told = Vec::new();
     let mut random = 0x9e37_79b9_u32;
+    let mut starts = Vec::new();
     for kill in 0..kills {
+        let begun = Instant::now();
         let client = robot.start("", "sessions.mib_per_user = 1024").await;
+        let ready = begun.elapsed();
         let session = open(&client, "talk").await.unwrap();
         let found = texts(&session).await;
+        starts.push((ready, begun.elapsed()));
         let answers: Vec<_> = found.iter().skip(1).step_by(2).collect();
         // The last one may have been kept without a word of it.
         assert!(
@@ -235,6 +240,17 @@ async fn every_answer_that_was_told_of_outlives_kill_9() {
         let _ = tokio::time::timeout(until, talks).await;
     }
     assert!(!told.is_empty());
+    starts.sort_unstable();
+    let ms = |at: usize| {
+        let (ready, read) = starts[at];
+        [ready, read].map(|took| took.as_secs_f64() * 1e3)
+    };
+    let ([ready, read], [worst, worst_read]) = (ms(starts.len() / 2), ms(starts.len() - 1));
+    println!(
+        "{kills} kills, {} turns: from kill -9 to ready {ready:.0} ms, {worst:.0} at the worst; to the history {read:.0} and \
+         {worst_read:.0}",
+        told.len()
+    );
 }
 
 /// With the tokens that were kept a talk goes on as if nothing had happened.
@@ -404,6 +420,8 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
     let mut dropped = Vec::new();
     for n in 0..8 {
         let text = format!("{n} two three four five");
+        // What would make room for it is read ahead without, and is there afterwards.
+        session.prewarm(&text).await.unwrap();
         let (_, stream) = session.send(&text, fields([])).await.unwrap();
         let answer = Reader::new(stream).answer().await;
         assert_eq!(answer.error, None);
@@ -420,6 +438,10 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
             "x two three four five six seven eight nine ten eleven",
             fields([]),
         )
+        .await;
+    assert!(matches!(full, Err(Error::ContextFull(_))), "{full:?}");
+    let full = strict
+        .prewarm("x two three four five six seven eight nine ten eleven")
         .await;
     assert!(matches!(full, Err(Error::ContextFull(_))), "{full:?}");
     assert_eq!(strict.turns().await.unwrap(), 3, "nothing is lost");
@@ -496,8 +518,8 @@ fn a_session_is_its_users_alone() {
     let daemon = Process::on(bus.text(), &["--sim="], &config);
     let [mut owner, mut other] = [1001, 1002].map(|user| bus.client(user));
     for client in [&mut owner, &mut other] {
-        let until = std::time::Instant::now() + EVENTUALLY;
-        while client.send(calls::ping()).is_err() && std::time::Instant::now() < until {
+        let until = Instant::now() + EVENTUALLY;
+        while client.send(calls::ping()).is_err() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -510,6 +532,22 @@ fn a_session_is_its_users_alone() {
     let opened = ask(&mut owner, named());
     assert_eq!(opened.error, "");
     let path = opened.text().expect("a session");
+    let listed = ask(&mut owner, calls::manager("ListSessions"));
+    assert!(
+        listed.error.is_empty() && listed.has("secret"),
+        "{listed:?}"
+    );
+    let listed = ask(&mut other, calls::manager("ListSessions"));
+    assert!(
+        listed.error.is_empty() && !listed.has("secret"),
+        "{listed:?}"
+    );
+    // Not that it is held: there is none.
+    let delete = || calls::manager("DeleteSession").with("secret");
+    let refused = ask(&mut other, delete());
+    assert!(refused.error.ends_with("InvalidOption"), "{refused:?}");
+    let refused = ask(&mut owner, delete());
+    assert!(refused.error.ends_with("Busy"), "{refused:?}");
     // The other's own session of that name is another one, whatever it says of it.
     let theirs = ask(&mut other, calls::open_session([("name", "secret".into())]));
     assert_eq!(theirs.error, "");
@@ -529,4 +567,39 @@ fn a_session_is_its_users_alone() {
         let above = std::fs::metadata(file.parent().unwrap()).unwrap();
         assert_eq!(std::os::unix::fs::MetadataExt::mode(&above) & 0o777, 0o700);
     }
+}
+
+/// What the cache holds of a user's text is read again for another, who is told nothing of it.
+#[test]
+fn what_was_read_for_one_user_serves_no_other() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = folder.path().join("tiny.gguf");
+    std::fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
+    let config = format!(
+        "backend = 'cpu'\nmodel.path = '{}'\nkv.context = 256\n",
+        model.display()
+    );
+    let bus = PeerBus::start();
+    let _daemon = Process::on(bus.text(), &[], &config);
+    let cached = |user: u32| {
+        let mut client = bus.client(user);
+        let until = Instant::now() + EVENTUALLY;
+        loop {
+            let call = calls::complete("a secret of mine", [("max_tokens", 2u32.into())]);
+            // There may be no daemon yet.
+            let sent = client.send(call).ok();
+            let reply = sent.and_then(|sent| client.reply(sent, EVENTUALLY));
+            match reply {
+                Some(reply) if reply.error.is_empty() => {
+                    break reply.number("cached_tokens").expect("it is told");
+                }
+                other => assert!(Instant::now() < until, "{other:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    assert_eq!(cached(1001), 0);
+    assert!(cached(1001) > 0);
+    assert_eq!(cached(1002), 0);
+    assert!(cached(1002) > 0);
 }

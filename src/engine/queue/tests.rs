@@ -170,6 +170,7 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         messages: Vec::new(),
         turns: Vec::new(),
         dropped: 0,
+        last: None,
         prompt: None,
         guide: None,
         writing: None,

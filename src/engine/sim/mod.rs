@@ -124,11 +124,17 @@ fn obey(control: Control, kept: &mut Kept) {
                 tokens.truncate(keep);
             }
         }
+        Control::Branch { from, to } => {
+            if let Some(tokens) = kept.get(&from).cloned() {
+                kept.insert(to, tokens);
+            }
+        }
         Control::SetMode(_, reply) => drop(reply.send(Err(none()))),
         Control::ResetGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
         Control::DumpGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
         // Nobody loads a model beside a script, which has no pages; whoever asked is told by its end.
-        Control::Pages | Control::Replace(_) => {}
+        // What it keeps serves its own session alone.
+        Control::Pages | Control::Replace(_) | Control::Erase(_) => {}
     }
 }
 

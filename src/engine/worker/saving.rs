@@ -125,6 +125,17 @@ impl Worker<'_> {
         self.runner.release(owner);
     }
 
+    /// A session was deleted, and has closed. What is nobody's of its user may be of it, from when it was open before.
+    pub(super) fn erase(&mut self, place: &Place) {
+        let Saving { resting, current } = &mut self.saving;
+        let gone = resting.extract_if(.., |one| one.place == *place);
+        let current = current.take_if(|one| one.resting.place == *place);
+        for one in gone.chain(current.map(|one| one.resting)) {
+            self.runner.release(one.owner);
+        }
+        self.runner.erase(place.user);
+    }
+
     /// When pages are to be looked after, if nothing happens before.
     pub(super) fn saving_due(&self) -> Option<Instant> {
         let pages = self.inbox.pages()?;

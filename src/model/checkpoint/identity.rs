@@ -1,49 +1,141 @@
-//! Which files a model is, so that it can be told whether they were replaced. Nothing is read of them.
+//! Which files a model is, so that it can be told whether they were replaced, and whether they are those of before. Of each a few
+//! blocks are read, wherever it is: all of a model would take as long as loading it.
 
 use std::fmt;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+/// Blocks of a file that are looked at, its first and its last among them, and the bytes of each.
+const BLOCKS: u64 = 16;
+const BLOCK: u64 = 1 << 16;
 
 /// The files of a model as they were at one moment: the file, or all that lies in its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity(Vec<(PathBuf, [u64; 3], [i64; 2])>);
+pub struct Identity(Vec<One>);
+
+/// Another file has another number; one that was written again, another time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct One {
+    path: PathBuf,
+    /// Which it is until the next boot, where devices may be numbered anew, and files with them.
+    device: u64,
+    number: u64,
+    bytes: u64,
+    /// Seconds and nanoseconds.
+    modified: [i64; 2],
+    /// Of some of its blocks.
+    hash: [u8; 32],
+}
 
 impl Identity {
     /// # Errors
     /// If something of it cannot be looked at.
     pub fn of(model: &Path) -> io::Result<Self> {
-        let metadata = fs::metadata(model)?;
-        if !metadata.is_dir() {
-            return Ok(Self(vec![entry(model.to_owned(), &metadata)]));
+        if !fs::metadata(model)?.is_dir() {
+            return Ok(Self(vec![One::of(model.to_owned())?]));
         }
-        let mut entries = Vec::new();
+        let mut files = Vec::new();
         for file in fs::read_dir(model)? {
-            let path = file?.path();
-            let metadata = fs::metadata(&path)?;
-            entries.push(entry(path, &metadata));
+            files.push(One::of(file?.path())?);
         }
-        entries.sort();
-        Ok(Self(entries))
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(Self(files))
     }
 }
 
-/// In any boot: devices are numbered anew.
+/// The same in any boot, as long as the files are.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(files) = self;
-        files
-            .iter()
-            .try_for_each(|(path, [_, number, bytes], [seconds, nanoseconds])| {
-                let path = path.display();
-                write!(f, "{path} {number} {bytes} {seconds}.{nanoseconds:09} ")
-            })
+        self.0.iter().try_for_each(|one| {
+            let (path, bytes, [seconds, nanoseconds]) =
+                (one.path.display(), one.bytes, one.modified);
+            write!(f, "{path} {bytes} {seconds}.{nanoseconds:09} ")?;
+            one.hash
+                .iter()
+                .try_for_each(|byte| write!(f, "{byte:02x}"))?;
+            f.write_str(" ")
+        })
     }
 }
 
-/// Another file has another number; one that was written again, another time.
-fn entry(path: PathBuf, metadata: &Metadata) -> (PathBuf, [u64; 3], [i64; 2]) {
-    let numbers = [metadata.dev(), metadata.ino(), metadata.len()];
-    (path, numbers, [metadata.mtime(), metadata.mtime_nsec()])
+impl One {
+    fn of(path: PathBuf) -> io::Result<Self> {
+        let metadata = fs::metadata(&path)?;
+        let hash = if metadata.is_file() {
+            sampled(&File::open(&path)?, &metadata)?
+        } else {
+            [0; 32]
+        };
+        Ok(Self {
+            path,
+            device: metadata.dev(),
+            number: metadata.ino(),
+            bytes: metadata.len(),
+            modified: [metadata.mtime(), metadata.mtime_nsec()],
+            hash,
+        })
+    }
+}
+
+/// A hash of blocks that are as far from each other as they can be.
+fn sampled(file: &File, metadata: &Metadata) -> io::Result<[u8; 32]> {
+    let mut hash = Sha256::new();
+    let (length, mut block) = (metadata.len(), Vec::new());
+    let last = length.saturating_sub(BLOCK);
+    let mut end = 0;
+    for n in 0..BLOCKS {
+        // Of a small file all is read, and once.
+        let begin = (last / (BLOCKS - 1) * n + last % (BLOCKS - 1) * n / (BLOCKS - 1)).max(end);
+        end = (begin + BLOCK).min(length).max(end);
+        block.resize(usize::try_from(end - begin).unwrap_or(0), 0);
+        file.read_exact_at(&mut block, begin)?;
+        hash.update(&block);
+    }
+    Ok(hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As after a boot that numbers devices anew; and as after another model was put there that looks alike.
+    #[test]
+    fn a_file_is_known_by_what_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.gguf");
+        let put = |bytes: &[u8]| {
+            let new = folder.path().join("new");
+            fs::write(&new, bytes).unwrap();
+            let file = File::options().write(true).open(&new).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+            fs::rename(&new, &path).unwrap();
+            Identity::of(&path).unwrap()
+        };
+        for length in [0, 1, 100, 1 << 16, (1 << 20) + 7, 3 << 20] {
+            let mut bytes = vec![7; length];
+            let before = put(&bytes);
+            let kept = folder.path().join("kept");
+            fs::hard_link(&path, &kept).unwrap();
+            let again = put(&bytes);
+            fs::remove_file(kept).unwrap();
+            assert_ne!(again, before, "it was replaced");
+            assert_eq!(again.to_string(), before.to_string(), "by the same");
+            for at in [0, length / 3, length.saturating_sub(1)] {
+                // Between the blocks of a large one anything may be.
+                if at < length && (at == 0 || at + 1 == length || length <= 1 << 20) {
+                    bytes[at] = 8;
+                    assert_ne!(
+                        put(&bytes).to_string(),
+                        before.to_string(),
+                        "{at} of {length}"
+                    );
+                    bytes[at] = 7;
+                }
+            }
+        }
+    }
 }

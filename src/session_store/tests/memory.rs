@@ -21,8 +21,11 @@ pub(super) enum Call {
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
     SyncFolder(PathBuf),
-    /// So many turns were told to be kept.
-    Told(usize),
+    /// A sync of a file has failed: what was written to it since the last one never gets to the disk, also if a later one
+    /// succeeds.
+    Dropped(usize),
+    /// So many turns of a session were told to be on the disk.
+    Told(&'static str, usize),
 }
 
 #[derive(Debug, Default)]
@@ -51,8 +54,8 @@ impl Memory {
         self.state.lock().expect("no panic")
     }
 
-    pub(super) fn told(&self, turns: usize) {
-        self.lock().calls.push(Call::Told(turns));
+    pub(super) fn told(&self, session: &'static str, turns: usize) {
+        self.lock().calls.push(Call::Told(session, turns));
     }
 
     pub(super) fn calls(&self) -> Vec<Call> {
@@ -119,7 +122,8 @@ struct Left {
 impl Left {
     fn follow(&mut self, call: &Call) {
         match call {
-            Call::Told(_) => {}
+            Call::Told(..) => {}
+            Call::Dropped(file) => self.files.get_mut(file).expect("made").pending.clear(),
             Call::MakeFolder(_) | Call::Rename(..) | Call::Remove(_) => {
                 self.pending.push(call.clone());
             }
@@ -182,7 +186,7 @@ impl Left {
         states
     }
 
-    /// The files: all in the same way, of which there are many.
+    /// The files: all in the same way, of which there are many, or one alone with all that was written, or without.
     fn contents(&self) -> Vec<Vec<Vec<u8>>> {
         let sectors = self.files.values().map(|content| {
             let ends = content.pending.iter().map(|call| match call {
@@ -192,19 +196,26 @@ impl Left {
             ends.max().unwrap_or(0).div_ceil(SECTOR)
         });
         let sectors = sectors.max().unwrap_or(0);
-        let mut ways: Vec<Box<dyn Fn(usize) -> bool>> =
-            vec![Box::new(|_| true), Box::new(|_| false)];
+        let mut ways: Vec<Box<dyn Fn(usize, usize) -> bool>> =
+            vec![Box::new(|_, _| true), Box::new(|_, _| false)];
         for sector in 0..sectors {
-            ways.push(Box::new(move |one| one == sector));
-            ways.push(Box::new(move |one| one != sector));
-            ways.push(Box::new(move |one| one < sector));
-            ways.push(Box::new(move |one| one >= sector));
+            ways.push(Box::new(move |_, one| one == sector));
+            ways.push(Box::new(move |_, one| one != sector));
+            ways.push(Box::new(move |_, one| one < sector));
+            ways.push(Box::new(move |_, one| one >= sector));
+        }
+        let written = self.files.iter();
+        for (file, _) in written.filter(|(_, content)| !content.pending.is_empty()) {
+            let file = *file;
+            ways.push(Box::new(move |of, _| of == file));
+            ways.push(Box::new(move |of, _| of != file));
         }
         let mut contents = Vec::new();
         for way in ways {
             // With the length that the file had at last, or not.
             for longer in [true, false] {
-                let all = self.files.values().map(|content| {
+                let all = self.files.iter().map(|(file, content)| {
+                    let way = |sector| way(*file, sector);
                     let mut bytes = content.synced.clone();
                     content
                         .pending
@@ -390,6 +401,7 @@ impl File for Open {
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.0.lock();
         if let Some(kind) = state.unsynced {
+            state.calls.push(Call::Dropped(self.1));
             return Err(kind.into());
         }
         let call = Call::Sync(self.1);

@@ -1,10 +1,13 @@
 //! Whenever the power goes, what was told to be kept is there afterwards, and nothing else but what followed it.
 
-use std::sync::Arc;
+use std::io::ErrorKind;
+use std::sync::{Arc, mpsc};
 
 use super::memory::{Call, Memory};
-use super::{Entry, again, append, begin, name, store, turn};
-use crate::session_store::Past;
+use super::{Entry, QUOTA, USER, again, append, begin, name, store, turn};
+use crate::model::Message;
+use crate::model::Role;
+use crate::session_store::{Durability, Name, Past};
 
 /// Whether a past is that of the first so many turns.
 fn is_of(past: &Past, turns: usize) -> bool {
@@ -20,17 +23,17 @@ fn a_power_cut_loses_nothing_that_was_told_to_be_kept() {
     let files = Arc::new(Memory::default());
     let one = store(files.clone());
     let stored = begin(&one).expect("made");
-    files.told(0);
+    files.told("talk", 0);
     for n in 0..TURNS {
         append(&one, &stored, turn(n)).expect("kept");
-        files.told(n + 1);
+        files.told("talk", n + 1);
     }
     drop(one);
     let calls = files.calls();
     let mut states = 0;
     for cut in 0..=calls.len() {
         let told = calls[..cut].iter().rev().find_map(|call| match call {
-            Call::Told(turns) => Some(*turns),
+            Call::Told(_, turns) => Some(*turns),
             _ => None,
         });
         for disk in Memory::after_a_cut(&calls[..cut]) {
@@ -62,13 +65,90 @@ fn a_power_cut_loses_nothing_that_was_told_to_be_kept() {
     assert!(states > 300, "{states}");
 }
 
+/// Sessions whose turns are written together, and told of before they are on the disk: each has a beginning of its turns
+/// afterwards, with all those in it that were on the disk by then, also if the disk had refused some of them for a while.
+#[test]
+fn a_power_cut_takes_no_more_than_the_newest_of_relaxed_turns() {
+    const NAMES: [&str; 2] = ["a", "b"];
+    let files = Arc::new(Memory::default());
+    let one = store(files.clone());
+    let stored = NAMES.map(|name| {
+        let name = Name::new(name).expect("a name");
+        let system = Message::new(Role::System, "be brief");
+        let made = one.create(USER, &name, vec![system], serde_json::Map::new());
+        made.expect("made")
+    });
+    // All turns are handed over before the first one is waited for.
+    let together = |turns: std::ops::Range<usize>| {
+        let (done, told) = mpsc::channel();
+        for n in turns {
+            for stored in &stored {
+                let done = done.clone();
+                one.append(stored, turn(n), move |result| drop(done.send(result)));
+            }
+        }
+        drop(done);
+        // All of them have an end then.
+        let told: Vec<_> = told.iter().collect();
+        told.into_iter().collect::<Result<Vec<_>, _>>()
+    };
+    let relaxed = |relaxed: bool| {
+        let durability = [Durability::Turn, Durability::Relaxed][usize::from(relaxed)];
+        one.configure(durability, QUOTA);
+    };
+    let on_disk = |turns: usize| NAMES.map(|name| files.told(name, turns));
+
+    together(0..2).expect("kept");
+    on_disk(2);
+    relaxed(true);
+    together(2..4).expect("written");
+    relaxed(false);
+    together(4..5).expect("kept");
+    on_disk(5);
+    relaxed(true);
+    together(5..7).expect("written");
+    files.does_not_sync(Some(ErrorKind::Other));
+    relaxed(false);
+    together(7..8).expect_err("what was told of is not on the disk");
+    files.does_not_sync(None);
+    together(7..8).expect("kept");
+    on_disk(8);
+    drop((one, stored));
+
+    let calls = files.calls();
+    for cut in 0..=calls.len() {
+        for disk in Memory::after_a_cut(&calls[..cut]) {
+            let again = store(disk.clone());
+            for name in NAMES {
+                let told = calls[..cut].iter().rev().find_map(|call| match call {
+                    Call::Told(session, turns) if *session == name => Some(*turns),
+                    _ => None,
+                });
+                let opened = again.open(USER, &Name::new(name).expect("a name"));
+                let past = opened.unwrap_or_else(|error| panic!("after {cut} calls: {error}"));
+                let right = match (&past, told) {
+                    (None, told) => told.is_none(),
+                    (Some((_, past)), told) => {
+                        (told.unwrap_or(0)..=8).any(|turns| is_of(past, turns))
+                    }
+                };
+                let found = past.map(|(_, past)| past.turns.len());
+                assert!(
+                    right,
+                    "after {cut} calls: told of {told:?}, found {found:?}"
+                );
+            }
+            let mut names = disk.names().into_iter();
+            let aside = names.find(|name| name.ends_with(".damaged"));
+            assert_eq!(aside, None, "a power cut is no damage");
+        }
+    }
+}
+
 /// What was cut off is overwritten: another turn is kept, and read again.
 fn goes_on(disk: &Arc<Memory>, past: &Past) {
     let one = store(disk.clone());
-    let (stored, _) = one
-        .open(super::USER, &name())
-        .expect("read")
-        .expect("there");
+    let (stored, _) = one.open(USER, &name()).expect("read").expect("there");
     append(&one, &stored, turn(past.turns.len())).expect("kept");
     let after = again(disk).expect("read").expect("there");
     assert!(is_of(&after, past.turns.len() + 1), "{after:?}");
@@ -86,7 +166,7 @@ fn a_power_cut_brings_nothing_back() {
     for disk in Memory::after_a_cut(&files.calls()) {
         assert!(is_of(&again(&disk).expect("read").expect("there"), 1));
     }
-    one.delete(super::USER, &name()).expect("deleted");
+    one.delete(USER, &name()).expect("deleted");
     for disk in Memory::after_a_cut(&files.calls()) {
         assert_eq!(again(&disk).expect("read"), None);
     }

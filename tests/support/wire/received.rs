@@ -112,6 +112,28 @@ impl Received {
         }
         matches!(signature.bytes().next(), Some(b's' | b'o')).then(|| reader.text())?
     }
+
+    /// Whether a text is in its arguments.
+    pub(crate) fn has(&self, text: &str) -> bool {
+        self.after(text).is_some()
+    }
+
+    /// The number of that name in a dictionary of its arguments.
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+        let mut reader = Reader {
+            bytes: &self.body,
+            at: self.after(name)? + 1,
+            big_endian: self.big_endian,
+        };
+        (reader.signature()? == "u").then(|| reader.u32())?
+    }
+
+    /// Where a text ends in its arguments.
+    fn after(&self, text: &str) -> Option<usize> {
+        let mut places = self.body.windows(text.len());
+        let at = places.position(|bytes| bytes == text.as_bytes())?;
+        Some(at + text.len())
+    }
 }
 
 struct Reader<'a> {
