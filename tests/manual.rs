@@ -34,7 +34,7 @@ fn page(name: &str) -> String {
 /// As a reader sees it; what the formatter complains about comes second.
 fn formatted(source: &str) -> (String, String) {
     let mut groff = Command::new("groff")
-        .args(["-man", "-Tutf8", "-ww", "-P-cbou", "-rLL=400n"])
+        .args(["-man", "-Tutf8", "-ww", "-P-cbou", "-rLL=900n"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -75,14 +75,17 @@ pub(super) fn fitted(
     Ok((talk, prepared))
 }
 
+/// The turn before, if there is one that is known.
+type Before<'a> = Option<&'a (Encoded, Answer)>;
+
 /// The conversation as a turn would have it, as far as it fits, and the turn before it if that is the one which was.
 pub(super) fn shorter<'a>(
     encoder: &Encoder,
     talk: Talk,
-    last: Option<&'a (Encoded, Answer)>,
+    last: Before<'a>,
     options: &Options,
     rules: &Rules,
-) -> Result<(Talk, Option<&'a (Encoded, Answer)>), Refusal> {
+) -> Result<(Talk, Before<'a>), Refusal> {
     if options.overflow == Overflow::Error {
         return Ok((talk, last));
     }

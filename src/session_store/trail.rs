@@ -54,8 +54,8 @@ impl Trail {
         self.gone = self.turns.len().min(self.gone + oldest);
         let kept = self.turns.iter().take(self.gone + 1);
         // Nothing from there on needs what was before.
-        let anew = kept.enumerate().filter(|(_, turn)| turn.kept == 0);
-        if let Some((first, _)) = anew.last() {
+        let mut anew = kept.enumerate().filter(|(_, turn)| turn.kept == 0);
+        if let Some((first, _)) = anew.next_back() {
             self.turns.drain(..first);
             self.gone -= first;
         }
@@ -145,6 +145,7 @@ fn parting(one: &[Range<usize>], other: &[Range<usize>]) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // ranges are what is meant
 mod tests {
     use super::*;
 

@@ -149,7 +149,7 @@ impl Bench {
         (
             outcome,
             now.read - before.read,
-            now.reading - before.reading,
+            now.reading.saturating_sub(before.reading),
         )
     }
 

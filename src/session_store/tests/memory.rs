@@ -220,7 +220,7 @@ impl Left {
                     content
                         .pending
                         .iter()
-                        .for_each(|call| apply(&mut bytes, call, &way));
+                        .for_each(|call| apply(&mut bytes, call, way));
                     if !longer {
                         let last = (0..bytes.len().div_ceil(SECTOR))
                             .rev()

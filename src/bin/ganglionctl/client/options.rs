@@ -143,8 +143,9 @@ impl Options {
             "t" => whole::<u64>(text).map(Value::from),
             "d" => number(text).map(Value::from),
             "b" => truth(text).map(Value::from),
-            "s" => Ok(text.into()),
-            _ => Ok(vec![text].into()),
+            // Of several texts this is the first.
+            kind if kind.ends_with("as") => Ok(vec![text].into()),
+            _ => Ok(text.into()),
         });
         let mut given = self.given();
         given.remove(name);
@@ -159,9 +160,10 @@ impl Options {
     }
 }
 
-/// Those that every request takes.
+/// Those that every request takes, but for how probable tokens are, which only `ask` shows, by an argument of its own.
 fn known() -> impl Iterator<Item = &'static OptionKey> {
-    OPTIONS.iter().filter(|key| key.of == Of::Requests)
+    let requests = OPTIONS.iter().filter(|key| key.of == Of::Requests);
+    requests.filter(|key| key.name != "logprobs")
 }
 
 fn variant(value: &Value) -> Variant<'static> {
