@@ -123,8 +123,9 @@ impl Daemon {
         let thread = std::thread::spawn(move || worker::run(&inbox, &settings));
         self.thread = Some(thread);
         let mut status = self.handle.status();
-        let ready = status.wait_for(|status| status.state == State::Ready);
-        ready.await.expect("the engine lives");
+        let told = status.wait_for(|status| matches!(status.state, State::Ready | State::Failed));
+        let told = told.await.expect("the engine lives");
+        assert_eq!(told.state, State::Ready, "{}", told.detail);
     }
 
     /// An orderly stop.
