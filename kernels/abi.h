@@ -56,24 +56,25 @@ struct NormArgs {
     u64 x;
     u64 weight;
     u64 out;
-    // f32 (rows, stride / 32), as in SumsArgs.
+    // As in SumsArgs, or null.
     u64 sums;
     u64 count;
     u64 stamp;
     u32 hidden;
     u32 stride;
     f32 epsilon;
-    u32 pad;
+    u32 rows;
 };
 
-// sums[row][i] = the sum of input[row][32 i .. 32 i + 31]
+// The sums of input[row][64 i .. 64 i + 31] and of the 32 columns behind them, as sums.cuh has them.
 struct SumsArgs {
     u64 input;
+    // (stride / 64, rows), rows filled up to an even number.
     u64 sums;
     u64 count;
     u64 stamp;
     u32 stride;
-    u32 pad;
+    u32 rows;
 };
 
 // out[i] = weight[i] y + bias[i] of the rows of a step, y the input, or rmsnorm(x) where `input` is null; weights of
@@ -117,7 +118,7 @@ struct PromptArgs {
     u64 out1;
     u64 out2;
     u64 input;
-    // f32 (rows, stride / 32): the input's sums over 32 columns each, for formats with a minimum.
+    // The input's sums over 32 columns each, for formats with a minimum: as in SumsArgs.
     u64 sums;
     u64 count;
     u64 stamp;

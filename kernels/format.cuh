@@ -89,12 +89,8 @@ template <int F, u32 N> struct RowScales {
         if constexpr (HEAD > 0) read_words(of_head + g * (4 * HEAD), head);
     }
 
-    // Of formats whose scales are bytes: what all of a row's blocks share, and the minima of a unit's two.
-    __device__ __forceinline__ void split(u32 r, float &shared, float &first, float &second) const {
-        float minimum = -__half2float(__ushort_as_half((u16)(head[r] >> 16)));
-        shared = __half2float(__ushort_as_half((u16)(head[r] & 0xffffu)));
-        first = minimum * (float)((scales[r] >> 8) & 0xffu), second = minimum * (float)(scales[r] >> 24);
-    }
+    // Of formats whose scales are bytes: what those of all of a row's blocks are multiplied by.
+    __device__ __forceinline__ float shared(u32 r) const { return __half2float(__ushort_as_half((u16)(head[r] & 0xffffu))); }
 
     // Scale and minimum in the block that ends with step s, of row N g + r / 2 or of the one eight below it: value = scale q + minimum.
     __device__ __forceinline__ void of(u32 s, u32 r, float &scale, float &minimum) const {

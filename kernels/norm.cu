@@ -8,7 +8,6 @@ __device__ __forceinline__ void norm_row(const NormArgs &a, u32 row) {
     __shared__ float scratch[WARPS];
     const float *x = at<const float>(a.x) + (u64)row * a.hidden, *weight = at<const float>(a.weight);
     T *out = at<T>(a.out) + (u64)row * a.stride;
-    float *sums = a.sums ? at<float>(a.sums) + (u64)row * (a.stride / 32) : nullptr;
     // Eight columns a thread, and so on; as many as most models have are kept, so that all is waited for once.
     constexpr u32 EACH = 8 * THREADS, KEPT = 2;
     bool aligned = a.hidden % 4 == 0;
@@ -31,7 +30,7 @@ __device__ __forceinline__ void norm_row(const NormArgs &a, u32 row) {
             pairs[i] = *reinterpret_cast<u16 *>(&low) | (u32)*reinterpret_cast<u16 *>(&high) << 16;
         }
         if (column < a.stride) *reinterpret_cast<uint4 *>(out + column) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-        if (sums) leave_sum(sums, column, a.stride, sum);
+        if (a.sums) leave_sums(a.sums, a.rows, row, column, a.stride, sum);
     };
     float kept[KEPT][8], weights[KEPT][8], sum = 0.0f;
 #pragma unroll

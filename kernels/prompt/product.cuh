@@ -5,6 +5,7 @@
 // on how many rows are read at once. That is the family of prompts; a step's products split the columns over warps
 // and have other last bits.
 #pragma once
+#include "sums.cuh"
 #include "tile.cuh"
 
 // How a block's warps share its tile: TOKENS x ROWS warps, each of M tiles of 16 tokens by N tiles of 16 rows.
@@ -17,9 +18,6 @@ __device__ __forceinline__ void copy_16(u32 to, const void *from) { asm volatile
 // Nothing is read where there is nothing: zeros.
 __device__ __forceinline__ void copy_16_or_zero(u32 to, const void *from, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
-}
-__device__ __forceinline__ void copy_8_or_zero(u32 to, const void *from, bool there) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(there ? 8 : 0));
 }
 // Four matrices of eight rows of 16 bytes, of which lane l says where row l % 8 of matrix l / 8 lies.
 __device__ __forceinline__ void matrices(u32 (&to)[4], u32 from) {
@@ -55,18 +53,19 @@ template <int F, typename T> struct Folded { static constexpr bool able = false;
 template <int F> struct Folded<F, half> { static constexpr bool able = Layout<F>::kind == BYTE_PAIRS; };
 
 struct FoldedScales {
-    // (block, row): the scale, twice, and minus 1024 of it, which is what integers are more in a half.
+    // (block, row): the scale, twice, and minus what integers are more in a half. Those of the second row come sixteenfold.
     half2 by[2][2], less[2][2];
 
     template <int F> __device__ __forceinline__ void read(const u8 *unit, u32 g) {
         uint2 two = *reinterpret_cast<const uint2 *>(unit + (Layout<F>::quants + Layout<F>::high + g * 8));
-        const half2 more = __half2half2(__int2half_rn(1024)), factor = __half2half2(__int2half_rn(-1024));
+        const half2 more = __half2half2(__int2half_rn(1024)), factor = __half2half2(__int2half_rn(-1024)), sixteenth = __half2half2(__float2half_rn(0.0625f));
 #pragma unroll
         for (u32 b = 0; b < 2; ++b)
 #pragma unroll
             for (u32 r = 0; r < 2; ++r) {
                 u32 biased = __byte_perm(r ? two.y : two.x, 0x64646464u, b ? 0x4242 : 0x4040);
                 by[b][r] = __hsub2(*reinterpret_cast<half2 *>(&biased), more);
+                if (r) by[b][r] = __hmul2(by[b][r], sixteenth);
                 less[b][r] = __hmul2(by[b][r], factor);
             }
     }
@@ -92,8 +91,9 @@ template <int F, typename T> struct Staged {
     __device__ __forceinline__ void folded(u32 s, u32 b, const FoldedScales &scales, u32 (&a)[4]) const {
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
-            u32 pair = (quants[s] >> (4 * i)) & 0x000f000fu;
-            if constexpr (Layout<F>::high == 128) pair |= ((high >> (4 * s + i)) & 0x00010001u) << 4;
+            // A pair of the second row stays where it lies, four bits higher.
+            u32 pair = (quants[s] >> (i / 2 * 8)) & (i % 2 ? 0x00f000f0u : 0x000f000fu);
+            if constexpr (Layout<F>::high == 128) pair |= ((high >> (4 * s + i)) & 0x00010001u) << (i % 2 ? 8 : 4);
             pair |= 0x64006400u;
             half2 value = __hfma2(*reinterpret_cast<half2 *>(&pair), scales.by[b][i % 2], scales.less[b][i % 2]);
             a[i] = *reinterpret_cast<u32 *>(&value);
@@ -136,12 +136,30 @@ template <int F, typename T> struct Staged {
     }
 };
 
-// Scales, and minima, of the rows 2 t, 2 t + 8, 2 t + 1, 2 t + 9 of a tile in the block that ends with step s.
-template <int F> __device__ __forceinline__ void scales_of(const u8 *unit, u32 lane, u32 s, float (&scale)[4], float (&minimum)[4]) {
+// Scales of the rows 2 t, 2 t + 8, 2 t + 1, 2 t + 9 of a tile in the block that ends with step s.
+template <int F> __device__ __forceinline__ void scales_of(const u8 *unit, u32 lane, u32 s, float (&scale)[4]) {
     RowScales<F, 2> rows;
     rows.read(unit, unit + Layout<F>::unit, lane % 4);
+    float minimum;
 #pragma unroll
-    for (u32 i = 0; i < 4; ++i) rows.of(s, i, scale[i], minimum[i]);
+    for (u32 i = 0; i < 4; ++i) rows.of(s, i, scale[i], minimum);
+}
+
+// Minima of the rows g and g + 8 of a tile, to be multiplied by the inputs' sums over both blocks of a unit. Of eight columns of mma
+// pair t is of both blocks: of the sums what they are as bf16 where t is even and else what these lack, of the minima in the first
+// two pairs and in the last two. So all four products of both parts are summed, and minima cost one mma in place of two operations
+// an output.
+template <int F> __device__ __forceinline__ void minima_of(const u8 *unit, u32 lane, u32 (&pairs)[2]) {
+    RowScales<F, 1> rows;
+    rows.read(unit, unit + Layout<F>::unit, lane / 4);
+#pragma unroll
+    for (u32 r = 0; r < 2; ++r) {
+        float scale, first, second;
+        rows.of(1, r, scale, first), rows.of(3, r, scale, second);
+        u32 high, low;
+        split_in_two(first, second, high, low);
+        pairs[r] = lane % 4 < 2 ? high : low;
+    }
 }
 
 // Two neighbours of a row of outputs, in one access where they lie even.
@@ -194,7 +212,6 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
     u32 row = threadIdx.x / 8, to_input = base + row * 128 + (threadIdx.x % 8 ^ row % 8) * 16;
     const T *from_input = at<const T>(a.input) + (u64)(first + row) * a.stride + threadIdx.x % 8 * 8;
     u32 to_weights = base + G::inputs + warp * EACH * G::unit + lane * 16;
-    const float *from_sums = at<const float>(a.sums) + (u64)(first + threadIdx.x) * (a.stride / 32);
     auto load = [&](u32 k, u32 slot) {
 #pragma unroll
         for (u32 i = 0; i < INPUTS; ++i)
@@ -210,9 +227,10 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
             if (HEAD_PIECES && lane < HEAD_PIECES) copy_16(to + UNIT_PIECES * 16, begins[i] + skip);
         }
         if constexpr (Layout<F>::minimum) {
-            static_assert(S::tokens <= S::threads);
-            if (threadIdx.x < S::tokens)
-                copy_8_or_zero(base + slot * G::bytes + G::inputs + G::weights + threadIdx.x * 8, from_sums + k * 2, first + threadIdx.x < rows);
+            static_assert(S::tokens / 2 <= S::threads);
+            u32 token = 2 * threadIdx.x;
+            if (token < S::tokens)
+                copy_16_or_zero(base + slot * G::bytes + G::inputs + G::weights + token * 8, sums_at(a.sums, a.rows, k, first + token), first + token < rows);
         }
         copies_end();
     };
@@ -276,9 +294,22 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
         next = slot, slot = slot + 1 == S::STAGES ? 0 : slot + 1;
         const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
         u32 inputs = (u32)(stage - staged) + at_inputs;
+        if constexpr (Layout<F>::minimum) {
+            u32 pairs[N][2];
+#pragma unroll
+            for (u32 n = 0; n < N; ++n) minima_of<F>(unit + n * G::unit, lane, pairs[n]);
+#pragma unroll
+            for (u32 m = 0; m < M; ++m) {
+                const u32 *of = reinterpret_cast<const u32 *>(stage + G::inputs + G::weights) + 2 * (along_tokens * 16 * M + m * 16 + g) + t % 2;
+#pragma unroll
+                for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) Mma<__nv_bfloat16>::run_eight(sums[m][n][h], of[0], of[16], pairs[n][h]);
+            }
+        }
         if constexpr (Folded<F, T>::able) {
             u32 f[4][N][4];
-            float scale[N][4], minimum[2][N][4];
+            float scale[N][4];
 #pragma unroll
             for (u32 n = 0; n < N; ++n) {
                 const u8 *from = unit + n * G::unit;
@@ -294,15 +325,13 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                 RowScales<F, 2> rows;
                 rows.read(from, from + Layout<F>::unit, t);
 #pragma unroll
-                for (u32 i = 0; i < 4; ++i) rows.split(i, scale[n][i], minimum[0][n][i], minimum[1][n][i]);
+                for (u32 i = 0; i < 4; ++i) scale[n][i] = rows.shared(i);
             }
 #pragma unroll
             for (u32 m = 0; m < M; ++m) {
                 u32 x[4][4];
 #pragma unroll
                 for (u32 s = 0; s < 4; ++s) matrices(x[s], inputs + m * 2048 + ((2 * s + lane / 16) ^ lane % 8) * 16);
-                const float2 *of = reinterpret_cast<const float2 *>(stage + G::inputs + G::weights) + along_tokens * 16 * M + m * 16 + g;
-                float2 total[2] = {of[0], of[8]};
 #pragma unroll
                 for (u32 n = 0; n < N; ++n)
 #pragma unroll
@@ -313,10 +342,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
 #pragma unroll
                         for (int i = 0; i < 4; ++i) {
                             float &sum = sums[m][n][h][i];
-                            u32 row = h + 2 * (i % 2);
-                            sum = fmaf(scale[n][row], block[i], sum);
-                            sum = fmaf(minimum[0][n][row], total[i / 2].x, sum);
-                            sum = fmaf(minimum[1][n][row], total[i / 2].y, sum);
+                            sum = fmaf(scale[n][h + 2 * (i % 2)], block[i], sum);
                         }
                     }
             }
@@ -327,7 +353,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
 #pragma unroll(Layout<F>::scaled ? 1 : 4)
         for (u32 b = 0; b < 4 / STEPS; ++b) {
             u32 f[STEPS][N][4], rest[STEPS][N][4];
-            float scale[PARTS][N][4], minimum[N][4];
+            float scale[PARTS][N][4];
 #pragma unroll
             for (u32 n = 0; n < N; ++n) {
                 const u8 *from = unit + n * G::unit;
@@ -337,7 +363,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                 for (u32 s = 0; s < STEPS; ++s) w.pairs(from, lane, b * STEPS + s, s, f[s][n], rest[s][n]);
                 if constexpr (Layout<F>::scaled) {
 #pragma unroll
-                    for (u32 part = 0; part < PARTS; ++part) scales_of<F>(from, lane, b * STEPS + part, scale[part][n], minimum[n]);
+                    for (u32 part = 0; part < PARTS; ++part) scales_of<F>(from, lane, b * STEPS + part, scale[part][n]);
                 }
             }
 #pragma unroll
@@ -345,11 +371,6 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                 u32 x[STEPS][4];
 #pragma unroll
                 for (u32 s = 0; s < STEPS; ++s) matrices(x[s], inputs + m * 2048 + ((2 * (b * STEPS + s) + lane / 16) ^ lane % 8) * 16);
-                float total[2];
-                if constexpr (Layout<F>::minimum) {
-                    const float *of = reinterpret_cast<const float *>(stage + G::inputs + G::weights) + (along_tokens * 16 * M + m * 16 + g) * 2 + b;
-                    total[0] = of[0], total[1] = of[16];
-                }
 #pragma unroll
                 for (u32 n = 0; n < N; ++n)
 #pragma unroll
@@ -366,10 +387,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                             Mma<T>::run(block, x[part], f[part][n][h], f[part][n][h + 2]);
                             if constexpr (PARTS < STEPS) Mma<T>::run(block, x[1], f[1][n][h], f[1][n][h + 2]);
 #pragma unroll
-                            for (int i = 0; i < 4; ++i) {
-                                sum[i] = fmaf(scale[part][n][h + 2 * (i % 2)], block[i], sum[i]);
-                                if constexpr (Layout<F>::minimum) sum[i] = fmaf(minimum[n][h + 2 * (i % 2)], total[i / 2], sum[i]);
-                            }
+                            for (int i = 0; i < 4; ++i) sum[i] = fmaf(scale[part][n][h + 2 * (i % 2)], block[i], sum[i]);
                         }
                     }
             }

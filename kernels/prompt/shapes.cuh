@@ -7,11 +7,9 @@ typedef Shape<1, 4, 4, 3> Shape64x128;
 typedef Shape<2, 2, 2, 4> Shape64x64;
 typedef Shape<1, 2, 1, 8> Shape16x64;
 
-// BLOCKS: at least as many on a multiprocessor; one less of the largest tile where scales are folded into the integers, which takes
-// registers.
-#define PROMPT_BLOCKS(FORMAT, T, SHAPE, BLOCKS) (Folded<FORMAT, T>::able && Shape##SHAPE::M == 4 ? BLOCKS - 1 : BLOCKS)
+// BLOCKS: at least as many on a multiprocessor.
 #define PROMPT_KERNEL(FORMAT, NAME, T, TYPE, SHAPE, BLOCKS) \
-    extern "C" __global__ void __launch_bounds__(Shape##SHAPE::threads, PROMPT_BLOCKS(FORMAT, T, SHAPE, BLOCKS)) prompt_##TYPE##_##NAME##_##SHAPE(const __grid_constant__ PromptArgs a) { \
+    extern "C" __global__ void __launch_bounds__(Shape##SHAPE::threads, BLOCKS) prompt_##TYPE##_##NAME##_##SHAPE(const __grid_constant__ PromptArgs a) { \
         prompt_product<FORMAT, T, Shape##SHAPE>(a); \
     }
 #define PROMPT_BOTH(FORMAT, NAME, SHAPE, BLOCKS) \

@@ -6,7 +6,6 @@ template <typename T> __device__ __forceinline__ void column_sums(const SumsArgs
     u32 row = blockIdx.x;
     if (is_padding(a.count, row)) return;
     const T *from = at<const T>(a.input) + (u64)row * a.stride;
-    float *to = at<float>(a.sums) + (u64)row * (a.stride / 32);
     // `stride` is a multiple of 64: eight threads are in it or out of it together.
     for (u32 first = 0; first < a.stride; first += 8 * THREADS) {
         u32 column = first + 8 * threadIdx.x;
@@ -15,7 +14,7 @@ template <typename T> __device__ __forceinline__ void column_sums(const SumsArgs
         float sum = 0.0f;
 #pragma unroll
         for (u32 i = 0; i < 8; i += 2) sum += widen(each[i]) + widen(each[i + 1]);
-        leave_sum(to, column, a.stride, sum);
+        leave_sums(a.sums, a.rows, row, column, a.stride, sum);
     }
 }
 

@@ -170,7 +170,8 @@ impl Needs {
             // A step's rows are normed on the way.
             normed: if prompt { tape.rows * normed * 2 } else { 0 },
             sums: if prompt {
-                tape.rows * normed.max(widest) / 32 * 4
+                // `sums.cuh`
+                tape.rows.next_multiple_of(2) * normed.max(widest) / 32 * 4
             } else {
                 0
             },

@@ -47,7 +47,7 @@ impl Prompt<'_> {
             hidden,
             stride: hidden.next_multiple_of(64),
             epsilon,
-            pad: 0,
+            rows: self.rows(),
         };
         let geometry = Geometry::new(self.rows(), THREADS);
         queue.launch(&self.work.kernels.norm, geometry, &args)?;
@@ -75,7 +75,7 @@ impl Prompt<'_> {
                 count: self.count(),
                 stamp: queue.stamp(),
                 stride: inputs.stride,
-                pad: 0,
+                rows: self.rows(),
             };
             let geometry = Geometry::new(self.rows(), THREADS);
             queue.launch(&self.work.kernels.sums, geometry, &args)?;
