@@ -103,6 +103,9 @@ struct StepArgs {
     u32 rows;
     // Elements from one row of the outputs to the next, where that is not the rows of their weight; else 0.
     u32 out_stride;
+    // In how many parts of their columns, one after the other, a block has the rows; 1 where they are normed.
+    u32 phases;
+    u32 pad;
 };
 
 // out[i] = weight[i] input + bias[i] of all rows of a prompt, or what `outcome` says; weights of one format and

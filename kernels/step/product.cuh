@@ -21,8 +21,22 @@ template <int F, u32 R> struct Ring {
     static constexpr u32 depth = F == F32 ? 4 : Slot<F>::bytes >= 2048 ? large : few < 2 ? 2 : few > 4 ? 4 : few;
 };
 
-// Teams of a block of several rows, at most.
+// Teams of a block of several rows, at most; of one that works in phases, whose threads take more registers.
 #define TEAMS 3
+#define PHASED_TEAMS 2
+
+// Columns of rows that a block has at once: where there is no room for all, it takes one part of them after the other, and what each of
+// its tiles has summed waits meanwhile. Whole rounds of the warps, so that each goes through its columns as without.
+template <bool PHASED> struct Phases {
+    // Of columns there are 64 in a unit.
+    u32 count = 1, units, all;
+
+    __device__ __forceinline__ Phases(u32 count_, u32 columns) : units(columns / 64), all(columns / 64) {
+        if constexpr (PHASED) count = count_, units = ((all + WARPS - 1) / WARPS + count - 1) / count * WARPS;
+    }
+    // Units of a phase.
+    __device__ __forceinline__ u32 of(u32 phase) const { return PHASED ? min(units, all - min(all, phase * units)) : all; }
+};
 
 // The threads that sum a tile together: of one row the whole block.
 template <u32 R> struct Team {
@@ -64,6 +78,7 @@ template <int F, typename T, u32 R> struct Rows {
     // (teams, WARPS, Ring)
     u8 *rings;
 
+    // `stride`: columns that are here at once.
     __device__ __forceinline__ Rows(u8 *memory, u32 stride, u32 rows_)
         : values(reinterpret_cast<T *>(memory)), pitch(stride + APART), rows(R == 1 ? 1 : rows_), excess(reinterpret_cast<Sums *>(memory + 2 * pitch * rows)),
           parts(reinterpret_cast<float *>(excess + (Layout<F>::scaled ? stride / BLOCK * EACH : 0))), rings(reinterpret_cast<u8 *>(parts + Team<R>().teams * PARTS)) {}
@@ -154,89 +169,114 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void multiply(con
     }
 }
 
-// `place` says where tile i of this block lies; `prepare` fills the rows while the first units are under way;
+// `place` says where tile i of this block lies; `prepare` fills the rows, of a phase, while the first units are under way;
 // `finish(i, row of the tile, row, sum, scale)` is called by sixteen threads a row of each team, for which `scale_of(i, row of the tile)`
 // was asked for while the tile was still being multiplied.
-template <int F, typename T, u32 R, typename Place, typename Prepare, typename Scale, typename Finish>
-__device__ __forceinline__ void multiply_tiles(u32 tiles, u32 columns, const Rows<F, T, R> &rows, Place place, Prepare prepare, Scale scale_of, Finish finish) {
+template <int F, typename T, u32 R, bool PHASED, typename Place, typename Prepare, typename Scale, typename Finish>
+__device__ __forceinline__ void multiply_tiles(u32 tiles, const Phases<PHASED> &phases, const Rows<F, T, R> &rows, Place place, Prepare prepare, Scale scale_of, Finish finish) {
     constexpr u32 D = Ring<F, R>::depth, N = Ring<F, R>::together, BYTES = Slot<F>::bytes, RING = D * N * BYTES, STEP = WARPS / 4 * Slot<F>::four;
     constexpr u32 UNIT_EXCESS = 64 / Rows<F, T, R>::BLOCK * Rows<F, T, R>::EACH;
     const Team<R> team;
-    u32 thread = Team<R>::thread(), lane = thread % 32, warp = thread / 32, units = columns / 64;
+    u32 thread = Team<R>::thread(), lane = thread % 32, warp = thread / 32;
     // Units of each tile that are this warp's, eight apart, and where its first one lies.
-    u32 mine = units > warp ? (units - warp + WARPS - 1) / WARPS : 0, head_to_unit = Layout<F>::head + warp % 4 * Layout<F>::unit;
+    auto mine_of = [&](u32 phase) {
+        u32 units = phases.of(phase);
+        return units > warp ? (units - warp + WARPS - 1) / WARPS : 0;
+    };
+    u32 mine = mine_of(0), head_to_unit = Layout<F>::head + warp % 4 * Layout<F>::unit;
     u32 skip = warp / 4 * Slot<F>::four + head_to_unit + lane * 16;
     const Copy<F, N, R == 1> copy(head_to_unit, lane, STEP);
     u8 *ring = rows.rings + (team.index * WARPS + warp) * RING;
-    u32 ring_at = (u32)__cvta_generic_to_shared(ring) + lane * 16, to = 0, left = tiles ? mine : 0, fetched_tile = 0;
+    u32 ring_at = (u32)__cvta_generic_to_shared(ring) + lane * 16, to = 0, left = tiles ? mine : 0, fetched_tile = 0, fetched_phase = 0;
     const u8 *source = left ? place(0) + skip : nullptr;
     auto fetch = [&]() {
         copy(ring_at + to, source, STEP, left);
         source += N * STEP;
         to = to == RING - N * BYTES ? 0 : to + N * BYTES;
         left = left > N ? left - N : 0;
-        if (left == 0 && fetched_tile < tiles && ++fetched_tile < tiles) source = place(fetched_tile) + skip, left = mine;
+        if constexpr (!PHASED) {
+            if (left == 0 && fetched_tile < tiles && ++fetched_tile < tiles) source = place(fetched_tile) + skip, left = mine;
+        } else if (left == 0 && tiles && fetched_phase < phases.count) {
+            if (++fetched_tile == tiles) fetched_tile = 0, ++fetched_phase;
+            left = fetched_phase < phases.count ? mine_of(fetched_phase) : 0;
+            if (left) source = place(fetched_tile) + skip + fetched_phase * (phases.units / 4 * Slot<F>::four);
+        }
         // A group each time, also where there is nothing left: so that the oldest is always as far behind.
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
 #pragma unroll 1
     for (u32 d = 0; d < D - 1; ++d) fetch();
-    prepare();
+    prepare(0);
     const uint4 *row = rows.of(lane) + warp * 8;
     const auto *excess = rows.excess + warp * UNIT_EXCESS + (R == 1 ? 0 : lane % 4);
     bool finishes = thread < 16 * rows.rows;
     u32 from = 0;
-    for (u32 i = 0; i < tiles; ++i) {
-        float sums[4] = {}, scale = finishes ? scale_of(i, thread % 16) : 1.0f;
-        const uint4 *x = row;
-        const auto *e = excess;
+    // (tiles of a team, THREADS), behind the rings: what was summed in earlier phases.
+    float4 *summed = reinterpret_cast<float4 *>(rows.rings + team.teams * WARPS * RING) + team.index * THREADS + thread;
+    for (u32 phase = 0; phase < phases.count; ++phase) {
+        if (phase > 0) prepare(phase), mine = mine_of(phase);
+        bool last = !PHASED || phase + 1 == phases.count;
+        for (u32 i = 0; i < tiles; ++i) {
+            float sums[4] = {}, scale = last && finishes ? scale_of(i, thread % 16) : 1.0f;
+            if (PHASED && phase > 0) {
+                float4 before = summed[i * team.teams * THREADS];
+                sums[0] = before.x, sums[1] = before.y, sums[2] = before.z, sums[3] = before.w;
+            }
+            const uint4 *x = row;
+            const auto *e = excess;
 #pragma unroll 1
-        for (u32 k = 0; k < mine; k += N) {
-            Columns<F, T, R> by, by_next;
-            auto read_by = [&]() { by.read(x, e); };
-            auto read_next = [&]() { by_next.read(x + WARPS * 8, e + WARPS * UNIT_EXCESS); };
-            if (by.early) {
-                read_by();
-                if (N == 2) read_next();
+            for (u32 k = 0; k < mine; k += N) {
+                Columns<F, T, R> by, by_next;
+                auto read_by = [&]() { by.read(x, e); };
+                auto read_next = [&]() { by_next.read(x + WARPS * 8, e + WARPS * UNIT_EXCESS); };
+                if (by.early) {
+                    read_by();
+                    if (N == 2) read_next();
+                }
+                asm volatile("cp.async.wait_group %0;" ::"n"(D - 2) : "memory");
+                __syncwarp();
+                Unit<F> first(ring + from, lane), second(ring + from + (N - 1) * BYTES, lane);
+                from = from == RING - N * BYTES ? 0 : from + N * BYTES;
+                // Into the place of what came before, which all lanes have read.
+                fetch();
+                if (!by.early) read_by();
+                multiply<F, T, R>(first, by, sums);
+                if (N == 2 && k + 1 < mine) {
+                    if (!by.early) read_next();
+                    multiply<F, T, R>(second, by_next, sums);
+                }
+                x += N * WARPS * 8, e += N * WARPS * UNIT_EXCESS;
             }
-            asm volatile("cp.async.wait_group %0;" ::"n"(D - 2) : "memory");
-            __syncwarp();
-            Unit<F> first(ring + from, lane), second(ring + from + (N - 1) * BYTES, lane);
-            from = from == RING - N * BYTES ? 0 : from + N * BYTES;
-            // Into the place of what came before, which all lanes have read.
-            fetch();
-            if (!by.early) read_by();
-            multiply<F, T, R>(first, by, sums);
-            if (N == 2 && k + 1 < mine) {
-                if (!by.early) read_next();
-                multiply<F, T, R>(second, by_next, sums);
+            if (!last) {
+                summed[i * team.teams * THREADS] = make_float4(sums[0], sums[1], sums[2], sums[3]);
+                continue;
             }
-            x += N * WARPS * 8, e += N * WARPS * UNIT_EXCESS;
-        }
-        float *parts = rows.parts + (R == 1 ? i % 2 * (WARPS * R * 16) : team.index * Rows<F, T, R>::PARTS);
-        if (R == 1) {
-            if (lane % 4 == 0) parts[warp * 16 + lane / 4] = sums[0], parts[warp * 16 + lane / 4 + 8] = sums[2];
-        } else {
-            // What was there has been summed.
-            if (i > 0) team.wait();
-            float *to = parts + (warp * R + lane % 4 * 2) * 16 + lane / 4;
-            to[0] = sums[0], to[16] = sums[1], to[8] = sums[2], to[24] = sums[3];
-        }
-        team.wait();
-        if (finishes) {
-            float sum = 0.0f;
+            float *parts = rows.parts + (R == 1 ? i % 2 * (WARPS * R * 16) : team.index * Rows<F, T, R>::PARTS);
+            if (R == 1) {
+                if (lane % 4 == 0) parts[warp * 16 + lane / 4] = sums[0], parts[warp * 16 + lane / 4 + 8] = sums[2];
+            } else {
+                // What was there has been summed.
+                if (i > 0) team.wait();
+                float *to = parts + (warp * R + lane % 4 * 2) * 16 + lane / 4;
+                to[0] = sums[0], to[16] = sums[1], to[8] = sums[2], to[24] = sums[3];
+            }
+            team.wait();
+            if (finishes) {
+                float sum = 0.0f;
 #pragma unroll
-            for (u32 from = 0; from < WARPS; ++from) sum += parts[from * R * 16 + thread];
-            finish(i, thread % 16, thread / 16, sum, scale);
+                for (u32 from = 0; from < WARPS; ++from) sum += parts[from * R * 16 + thread];
+                finish(i, thread % 16, thread / 16, sum, scale);
+            }
         }
     }
 }
 
 extern __shared__ __align__(16) u8 shared[];
 
-template <int F, typename T, u32 R> __device__ __forceinline__ void step_product(const StepArgs &a) {
+template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void step_product(const StepArgs &a) {
     Stopwatch stopwatch(a.stamp, LATER);
-    Rows<F, T, R> rows(shared, a.stride, a.rows);
+    const Phases<PHASED> phases(a.phases, a.weight0.columns);
+    Rows<F, T, R> rows(shared, PHASED ? phases.units * 64 : a.stride, a.rows);
     u32 tiles0 = (a.weight0.rows + 15) / 16, tiles1 = (a.weight1.rows + 15) / 16, tiles2 = (a.weight2.rows + 15) / 16;
     bool gated = a.outcome == GATED;
     // Each team takes tiles as far apart as there are teams; of gate and up those at the same place, one after the other.
@@ -259,21 +299,22 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
     // Eight columns a thread, as many at once as registers allow: whatever is waited for is waited for once.
     constexpr u32 KEPT = 2, COPIED = 4;
     const u32 EACH = 8 * (R == 1 ? THREADS : blockDim.x);
-    auto copy = [&]() {
-        const T *input = at<const T>(a.input);
-        u32 all = rows.rows * a.stride;
+    auto copy = [&](u32 phase) {
+        u32 begin = phase * phases.units * 64, columns = PHASED ? phases.of(phase) * 64 : a.stride;
+        const T *input = at<const T>(a.input) + begin;
+        u32 all = rows.rows * columns;
         for (u32 first = 0; first < all; first += COPIED * EACH) {
             uint4 bits[COPIED];
 #pragma unroll
             for (u32 c = 0; c < COPIED; ++c) {
                 u32 element = first + c * EACH + 8 * threadIdx.x;
                 bits[c] = make_uint4(0, 0, 0, 0);
-                if (element < all) bits[c] = *reinterpret_cast<const uint4 *>(input + element);
+                if (element < all) bits[c] = *reinterpret_cast<const uint4 *>(input + (PHASED ? element + element / columns * (a.stride - columns) : element));
             }
 #pragma unroll
             for (u32 c = 0; c < COPIED; ++c) {
-                u32 element = first + c * EACH + 8 * threadIdx.x, row = R == 1 ? 0 : element / a.stride;
-                rows.put_if(element < all, row, element - row * a.stride, bits[c]);
+                u32 element = first + c * EACH + 8 * threadIdx.x, row = R == 1 ? 0 : element / columns;
+                rows.put_if(element < all, row, element - row * columns, bits[c]);
             }
         }
     };
@@ -394,13 +435,15 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
                 put_scaled(of, chunk, eight);
             }
     };
-    auto prepare = [&]() {
+    auto prepare = [&](u32 phase) {
         if (a.input) {
-            stopwatch.our_turn();
-            copy();
+            if (phase == 0) stopwatch.our_turn();
+            // What is there has been multiplied.
+            else __syncthreads();
+            copy(phase);
         } else if constexpr (R == 1) {
             normalize();
-        } else {
+        } else if constexpr (!PHASED) {
             normalize_all();
         }
         __syncthreads();
@@ -432,11 +475,13 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void step_product
         else out[to] = value;
     };
     // A team without tiles prepares rows for the others.
-    if (R > 1 || mine) multiply_tiles<F, T, R>(gated ? 2 * mine : mine, a.weight0.columns, rows, place, prepare, scale_of, finish);
+    if (R > 1 || mine) multiply_tiles<F, T, R, PHASED>(gated ? 2 * mine : mine, phases, rows, place, prepare, scale_of, finish);
 }
 
-#define STEP_KERNEL(FORMAT, NAME, R, T, OF) \
-    extern "C" __global__ void __launch_bounds__(R == 1 ? THREADS : TEAMS * THREADS, R == 1 ? 2 : 1) step_##OF##_##NAME##_x##R(const __grid_constant__ StepArgs a) { step_product<FORMAT, T, R>(a); }
-#define STEP_KERNELS(FORMAT, NAME) \
-    STEP_KERNEL(FORMAT, NAME, 1, half, f16) STEP_KERNEL(FORMAT, NAME, 1, __nv_bfloat16, bf16) \
-    STEP_KERNEL(FORMAT, NAME, 8, half, f16) STEP_KERNEL(FORMAT, NAME, 8, __nv_bfloat16, bf16)
+#define STEP_KERNEL(FORMAT, NAME, R, PHASED, SUFFIX, T, OF, BLOCK, BLOCKS) \
+    extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS) step_##OF##_##NAME##_x##R##SUFFIX(const __grid_constant__ StepArgs a) { step_product<FORMAT, T, R, PHASED>(a); }
+#define STEP_KERNELS_OF(FORMAT, NAME, T, OF) \
+    STEP_KERNEL(FORMAT, NAME, 1, false, , T, OF, THREADS, 2) \
+    STEP_KERNEL(FORMAT, NAME, 8, false, , T, OF, TEAMS * THREADS, 1) \
+    STEP_KERNEL(FORMAT, NAME, 8, true, _phased, T, OF, PHASED_TEAMS * THREADS, 1)
+#define STEP_KERNELS(FORMAT, NAME) STEP_KERNELS_OF(FORMAT, NAME, half, f16) STEP_KERNELS_OF(FORMAT, NAME, __nv_bfloat16, bf16)

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use super::shapes::SHAPES;
 use super::step_attend::{HEAD_DIMS, StepAttend};
-use super::step_shared;
+use super::step_shared::{self, Fit};
 use crate::device::{
     ALL_SHARED, AttendArgs, ChooseArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs,
-    PromptArgs, RopeStoreArgs, STEP_ROWS, StepArgs, SumsArgs,
+    PromptArgs, RopeStoreArgs, StepArgs, SumsArgs,
 };
 use crate::quant::{Format, Storage};
 use crate::tape::{DType, KvInfo, KvType};
@@ -32,10 +32,28 @@ pub(super) struct Kernels {
     /// It runs on the tensor cores, which multiply two of a type; beside it is its shared memory. `None` for other caches and
     /// uncommon heads.
     pub(super) prompt_attend: Option<(Kernel<AttendArgs>, usize)>,
-    /// Each form of weights has one for one row and one for several.
-    step: HashMap<Storage, [Kernel<StepArgs>; 2]>,
+    step: HashMap<Storage, StepKernels>,
     /// Each form of weights has some, by shape.
     prompt: HashMap<Storage, Vec<Option<Kernel<PromptArgs>>>>,
+}
+
+/// Products of a step, for weights of one form.
+#[derive(Debug)]
+pub(super) struct StepKernels {
+    one: Kernel<StepArgs>,
+    pub(super) several: Kernel<StepArgs>,
+    /// For several rows whose columns have no room together.
+    phased: Kernel<StepArgs>,
+}
+
+impl StepKernels {
+    pub(super) fn of(&self, fit: Fit) -> &Kernel<StepArgs> {
+        match fit {
+            Fit { rows: 1, .. } => &self.one,
+            Fit { phases: 1, .. } => &self.several,
+            Fit { .. } => &self.phased,
+        }
+    }
 }
 
 impl Kernels {
@@ -58,16 +76,17 @@ impl Kernels {
             Ok((of, kernels.collect::<Result<_, _>>()?))
         };
         let step = |of: Storage| {
-            let kernel = |rows: usize, shared: usize| {
-                modules.kernel(
-                    &format!("step_{name}_{}_x{rows}", of.name()),
-                    shared,
-                    Family::Step,
-                )
+            let kernel = |rows: &str, shared: usize| {
+                let name = format!("step_{name}_{}_{rows}", of.name());
+                modules.kernel(&name, shared, Family::Step)
             };
-            let one = kernel(1, step_shared::bytes(of, 1, widest_row(of.format()), 1))?;
-            let several = kernel(STEP_ROWS, ALL_SHARED)?;
-            Ok::<_, Error>((of, [one, several]))
+            let one = step_shared::bytes(of, 1, widest_row(of.format()), 1);
+            let kernels = StepKernels {
+                one: kernel("x1", one)?,
+                several: kernel("x8", ALL_SHARED)?,
+                phased: kernel("x8_phased", ALL_SHARED)?,
+            };
+            Ok::<_, Error>((of, kernels))
         };
         // They are named by the activations' type and the cache's; quants by what they become.
         let (head_dim, quants) = (kv.head_dim, kv.element == KvType::Q8_0);
@@ -104,10 +123,9 @@ impl Kernels {
         })
     }
 
-    /// Products of a step of so many rows.
-    pub(super) fn step(&self, of: Storage, rows: u32) -> Option<&Kernel<StepArgs>> {
-        let [one, several] = self.step.get(&of)?;
-        Some(if rows == 1 { one } else { several })
+    /// Products of a step.
+    pub(super) fn step(&self, of: Storage) -> Option<&StepKernels> {
+        self.step.get(&of)
     }
 
     /// Products of a prompt in a shape that suits the weights.

@@ -5,7 +5,7 @@
 
 use super::narrow;
 use super::queue::Queue;
-use super::step_shared::Fit;
+use super::step_shared::{self, Fit};
 use super::work::Work;
 use crate::device::{Error, Geometry, StepArgs, Tiles};
 use crate::quant::Storage;
@@ -104,14 +104,26 @@ impl Work<'_> {
             kernel: format!("step of format {}", args.weight0.format),
         };
         let storage = storage.ok_or_else(missing)?;
-        let kernel = self.kernels.step(storage, args.rows).ok_or_else(missing)?;
-        let fit = Fit::of(storage, args.rows, args.stride as usize, kernel.shared());
-        let kernel = self.kernels.step(storage, fit.rows).ok_or_else(missing)?;
         let tiles = |weight: Tiles| weight.rows.div_ceil(16);
         let all = if args.outcome == Outcome::Gated as u32 {
             tiles(args.weight0)
         } else {
             tiles(args.weight0) + tiles(args.weight1) + tiles(args.weight2)
+        };
+        let kernels = self.kernels.step(storage).ok_or_else(missing)?;
+        let problem = step_shared::Problem {
+            storage,
+            rows: args.rows,
+            columns: args.stride as usize,
+            tiles: all,
+            multiprocessors: self.multiprocessors.max(1),
+            whole: args.input == 0,
+        };
+        let fit = Fit::of(problem, kernels.several.shared());
+        let kernel = kernels.of(fit);
+        let args = StepArgs {
+            phases: fit.phases,
+            ..args
         };
         // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
         let blocks = all.min(self.multiprocessors.max(1) * narrow(fit.blocks()));

@@ -8,8 +8,24 @@ const MULTIPROCESSOR_SHARED: usize = 163 << 10;
 
 /// Blocks of one team on a multiprocessor, at most.
 const BLOCKS: usize = 2;
-/// Teams of a block, at most.
+/// Teams of a block, at most; of one that works in phases.
 const TEAMS: u32 = 3;
+const PHASED_TEAMS: u32 = 2;
+/// Into how many phases the columns of rows may be split, that have no room together.
+const PHASES: [u32; 3] = [2, 4, 8];
+
+/// What a product of several rows is of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Problem {
+    pub(super) storage: Storage,
+    pub(super) rows: u32,
+    pub(super) columns: usize,
+    /// Tiles of weights, and multiprocessors that share them.
+    pub(super) tiles: u32,
+    pub(super) multiprocessors: u32,
+    /// Rows that are normed on the way are needed whole.
+    pub(super) whole: bool,
+}
 
 /// How a block sums the rows of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,34 +34,67 @@ pub(super) struct Fit {
     pub(super) rows: u32,
     /// Eight warps each, that take tiles of their own.
     pub(super) teams: u32,
+    /// Parts of the columns, one after the other.
+    pub(super) phases: u32,
     /// Bytes of shared memory.
     pub(super) shared: usize,
 }
 
 impl Fit {
     /// What fits so many bytes: as many rows at once as can be, for weights are read anew for those that are left; then
-    /// as many warps.
-    pub(super) fn of(storage: Storage, rows: u32, columns: usize, room: usize) -> Self {
-        let mut rows = rows;
+    /// all columns at once; then as many warps.
+    pub(super) fn of(problem: Problem, room: usize) -> Self {
+        let mut rows = problem.rows;
         loop {
             let most = if rows == 1 { 1 } else { TEAMS };
             for teams in (1..=most).rev() {
-                let shared = bytes(storage, rows as usize, columns, teams as usize);
+                let shared = bytes(
+                    problem.storage,
+                    rows as usize,
+                    problem.columns,
+                    teams as usize,
+                );
                 if shared <= room || (rows == 1 && teams == 1) {
+                    let phases = 1;
                     return Self {
                         rows,
                         teams,
+                        phases,
                         shared,
                     };
                 }
+            }
+            if let Some(fit) = Self::in_phases(problem, rows, room) {
+                return fit;
             }
             rows /= 2;
         }
     }
 
+    /// With what each tile of a team has summed kept from phase to phase.
+    fn in_phases(problem: Problem, rows: u32, room: usize) -> Option<Self> {
+        let choices = (1..=PHASED_TEAMS)
+            .rev()
+            .flat_map(|teams| PHASES.map(|phases| (teams, phases)));
+        let mut fits = choices.filter_map(|(teams, phases)| {
+            let kept = problem.tiles.div_ceil(problem.multiprocessors * teams) * teams;
+            let columns = phase_columns(problem.columns, phases as usize);
+            let shared = bytes(problem.storage, rows as usize, columns, teams as usize)
+                + kept as usize * SUMMED_BYTES;
+            (shared <= room).then_some(Self {
+                rows,
+                teams,
+                phases,
+                shared,
+            })
+        });
+        fits.next().filter(|_| rows > 1 && !problem.whole)
+    }
+
     /// How many blocks a multiprocessor has room for; at least one.
     pub(super) fn blocks(self) -> usize {
-        let most = if self.teams == 1 { BLOCKS } else { 1 };
+        let alone = self.teams > 1 || self.phases > 1;
+        let most = if alone { 1 } else { BLOCKS };
         (MULTIPROCESSOR_SHARED / self.shared).clamp(1, most)
     }
 }
@@ -76,21 +125,40 @@ pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> u
     2 * (columns + apart) * rows + excess + teams * (4 * parts + 8 * depth * together)
 }
 
+/// What a team has summed of a tile between two phases: four numbers a thread.
+const SUMMED_BYTES: usize = 256 * 16;
+
+/// Columns of a phase: whole rounds of eight warps, of 64 columns each. `Phases` of `kernels/step/product.cuh`.
+const fn phase_columns(columns: usize, phases: usize) -> usize {
+    const ROUND: usize = 8 * 64;
+    columns.div_ceil(ROUND).div_ceil(phases) * ROUND
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn as_many_rows_as_there_is_room_for_come_before_as_many_warps() {
-        let of = |rows: u32, columns: usize, kib: usize| {
-            let fit = Fit::of(Storage::Stored(Format::Q4_0), rows, columns, kib << 10);
+    fn all_rows_come_before_all_columns_and_these_before_warps() {
+        let of = |rows: u32, columns: usize, kib: usize, multiprocessors: u32, whole: bool| {
+            let problem = Problem {
+                storage: Storage::Stored(Format::Q4_0),
+                rows,
+                columns,
+                tiles: 160,
+                multiprocessors,
+                whole,
+            };
+            let fit = Fit::of(problem, kib << 10);
             assert!(fit.shared <= kib << 10);
-            (fit.rows, fit.teams)
+            (fit.rows, fit.phases, fit.teams)
         };
-        assert_eq!(of(8, 2560, 163), (8, 3));
-        assert_eq!(of(8, 4096, 163), (8, 3));
-        assert_eq!(of(8, 9728, 227), (8, 2));
-        assert_eq!(of(8, 9728, 163), (4, 2));
-        assert_eq!(of(1, 9728, 163), (1, 1));
+        assert_eq!(of(8, 2560, 163, 16, true), (8, 1, 3));
+        assert_eq!(of(8, 4096, 163, 16, true), (8, 1, 3));
+        assert_eq!(of(8, 9728, 227, 132, false), (8, 1, 2));
+        assert_eq!(of(8, 9728, 163, 16, false), (8, 4, 2));
+        assert_eq!(of(8, 9728, 163, 8, false), (8, 8, 1));
+        assert_eq!(of(8, 12288, 163, 16, true), (4, 1, 2));
+        assert_eq!(of(1, 9728, 163, 16, false), (1, 1, 1));
     }
 }
