@@ -192,7 +192,8 @@ struct AttendArgs {
     u32 window;
     // Scores become cap * tanh(score / cap), where it is not 0.
     f32 softcap;
-    u32 pad;
+    // Query heads that share a KV head.
+    u32 group;
 };
 
 // The next token of each row, by its conversation's sampler.

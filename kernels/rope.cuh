@@ -6,9 +6,8 @@
 #define PAIRS 4
 #define MOST_HEAD_DIM (2 * 32 * PAIRS)
 
-struct Head {
-    float first[PAIRS], second[PAIRS];
-
+// How a head lies over the lanes of a warp.
+struct HeadLayout {
     // Pair i are the elements i and i + rotated / 2; what is not rotated lies behind those, two by two.
     static __device__ __forceinline__ u32 at_first(const Cache &c, u32 pair) { return pair < c.rotated / 2 ? pair : 2 * pair; }
     static __device__ __forceinline__ u32 at_second(const Cache &c, u32 pair) { return pair < c.rotated / 2 ? pair + c.rotated / 2 : 2 * pair + 1; }
@@ -31,6 +30,35 @@ struct Head {
                 if (pair + n < pairs) single(i + n, pair + n);
         }
     }
+};
+
+// What a head is normed by. Of heads whose neighbours lie side by side it is read at once, which may be before the head is there.
+struct NormWeights : HeadLayout {
+    const float *all;
+    float2 low[PAIRS / 2], high[PAIRS / 2];
+
+    // Nothing is read from nowhere.
+    __device__ __forceinline__ NormWeights(const Cache &c, const float *weights, u32 lane) : all(weights) {
+        if (!all) return;
+        each(
+            c, lane, c.head_dim / 2,
+            [&](int i, u32 pair) { low[i / 2] = *reinterpret_cast<const float2 *>(all + pair), high[i / 2] = *reinterpret_cast<const float2 *>(all + c.head_dim / 2 + pair); },
+            [](int, u32) {});
+    }
+};
+
+// What the heads of a position are turned by; as above. `angles`: (position, rotated / 2) of (cos, sin).
+struct Angles : HeadLayout {
+    const float2 *all;
+    float4 both[PAIRS / 2];
+
+    __device__ __forceinline__ Angles(const Cache &c, u64 angles, u32 position, u32 lane) : all(at<const float2>(angles) + (u64)position * (c.rotated / 2)) {
+        each(c, lane, c.rotated / 2, [&](int i, u32 pair) { both[i / 2] = *reinterpret_cast<const float4 *>(all + pair); }, [](int, u32) {});
+    }
+};
+
+struct Head : HeadLayout {
+    float first[PAIRS], second[PAIRS];
 
     // Zeros from nowhere.
     __device__ __forceinline__ Head(const Cache &c, const float *from, u32 lane) {
@@ -46,24 +74,22 @@ struct Head {
             [&](int i, u32 pair) { first[i] = from[at_first(c, pair)], second[i] = from[at_second(c, pair)]; });
     }
 
-    __device__ __forceinline__ void normalize(const Cache &c, const float *norm, float epsilon, u32 lane) {
+    __device__ __forceinline__ void normalize(const Cache &c, const NormWeights &norm, float epsilon, u32 lane) {
         float sum = 0.0f;
 #pragma unroll
         for (int i = 0; i < PAIRS; ++i) sum += first[i] * first[i] + second[i] * second[i];
         float scale = 1.0f / sqrtf(warp_sum(sum) / (float)c.head_dim + epsilon);
         each(
             c, lane, c.head_dim / 2,
-            [&](int i, u32 pair) {
-                float2 low = *reinterpret_cast<const float2 *>(norm + pair), high = *reinterpret_cast<const float2 *>(norm + c.head_dim / 2 + pair);
+            [&](int i, u32) {
+                float2 low = norm.low[i / 2], high = norm.high[i / 2];
                 first[i] = first[i] * scale * low.x, first[i + 1] = first[i + 1] * scale * low.y;
                 second[i] = second[i] * scale * high.x, second[i + 1] = second[i + 1] * scale * high.y;
             },
-            [&](int i, u32 pair) { first[i] = first[i] * scale * norm[at_first(c, pair)], second[i] = second[i] * scale * norm[at_second(c, pair)]; });
+            [&](int i, u32 pair) { first[i] = first[i] * scale * norm.all[at_first(c, pair)], second[i] = second[i] * scale * norm.all[at_second(c, pair)]; });
     }
 
-    // `angles`: (position, rotated / 2) of (cos, sin).
-    __device__ __forceinline__ void rotate(const Cache &c, u64 angles, u32 position, u32 lane) {
-        const float2 *of = at<const float2>(angles) + (u64)position * (c.rotated / 2);
+    __device__ __forceinline__ void rotate(const Cache &c, const Angles &angles, u32 lane) {
         auto turn = [&](int i, float cosine, float sine) {
             float low = first[i] * cosine - second[i] * sine;
             second[i] = second[i] * cosine + first[i] * sine;
@@ -71,11 +97,8 @@ struct Head {
         };
         each(
             c, lane, c.rotated / 2,
-            [&](int i, u32 pair) {
-                float4 both = *reinterpret_cast<const float4 *>(of + pair);
-                turn(i, both.x, both.y), turn(i + 1, both.z, both.w);
-            },
-            [&](int i, u32 pair) { turn(i, of[pair].x, of[pair].y); });
+            [&](int i, u32) { turn(i, angles.both[i / 2].x, angles.both[i / 2].y), turn(i + 1, angles.both[i / 2].z, angles.both[i / 2].w); },
+            [&](int i, u32 pair) { turn(i, angles.all[pair].x, angles.all[pair].y); });
     }
 
     // Of a query that has been rotated.

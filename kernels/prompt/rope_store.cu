@@ -12,9 +12,9 @@ template <typename T, typename C> __device__ __forceinline__ void rope_store(con
     bool is_q = head < c.heads, is_k = !is_q && head < c.heads + c.kv_heads;
     u32 index = head - (is_q ? 0 : is_k ? c.heads : c.heads + c.kv_heads), heads = is_q ? c.heads : c.kv_heads;
     Head values(c, at<const float>(is_q ? a.q : is_k ? a.k : a.v) + ((u64)row * heads + index) * c.head_dim, lane);
-    u64 norm = is_q ? a.q_norm : is_k ? a.k_norm : 0;
-    if (norm) values.normalize(c, at<const float>(norm), a.epsilon, lane);
-    if (is_q || is_k) values.rotate(c, a.angles, position, lane);
+    NormWeights norm(c, at<const float>(is_q ? a.q_norm : is_k ? a.k_norm : 0), lane);
+    if (norm.all) values.normalize(c, norm, a.epsilon, lane);
+    if (is_q || is_k) values.rotate(c, Angles(c, a.angles, position, lane), lane);
     if (is_q) {
         values.scale(c, position);
         values.put<T>(c, at<T>(a.out) + (u64)row * a.stride + index * c.head_dim, lane);

@@ -77,7 +77,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     extern __shared__ __align__(16) float memory[];
     __shared__ float2 best[WARPS][GROUP];
     const Cache &c = a.cache;
-    u32 row = blockIdx.z, head_dim = c.head_dim, group = c.heads / c.kv_heads, subgroups = (group + GROUP - 1) / GROUP;
+    u32 row = blockIdx.z, head_dim = c.head_dim, group = a.group, subgroups = (group + GROUP - 1) / GROUP;
     u32 kv_head = blockIdx.y / subgroups, begun = blockIdx.y % subgroups * GROUP, heads = min(group - begun, (u32)GROUP);
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, piece = lane % LANES, side = lane / LANES;
     const Row *rows = at<const Row>(c.places.rows);
@@ -96,7 +96,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     u32 first_chunk = seen_from / S::CHUNK * S::CHUNK;
     u32 begin = max((first_split + blockIdx.x) * split, first_chunk), end = min(length, (first_split + blockIdx.x + 1) * split);
     // From here on positions are of this step, and their k and v are in `fresh`.
-    u32 fresh_from = !raw ? length : mine.first == row ? position : row_now(rows + mine.first).position;
+    u32 fresh_from = raw ? position - (row - mine.first) : length;
     const u64 *table = table_of(c, mine.entry);
     u32 shift = block_of(head_dim) == 32 ? 5 : 4;
     Piece<C> k[LOADS][PIECES], v[LOADS][PIECES];
@@ -132,8 +132,8 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     bool stores = begun == 0 && blockIdx.x == (end_split - 1 - first_split) % gridDim.x;
     auto store = [&](Head &values, u32 p, u32 is_v) {
         if (!is_v) {
-            if (a.k_norm) values.normalize(c, at<const float>(a.k_norm), a.epsilon, lane);
-            values.rotate(c, a.angles, p, lane);
+            if (a.k_norm) values.normalize(c, NormWeights(c, at<const float>(a.k_norm), lane), a.epsilon, lane);
+            values.rotate(c, Angles(c, a.angles, p, lane), lane);
         }
         u32 index = (p - fresh_from) * 2 + is_v;
         bool kept = p == position && stores;
@@ -155,8 +155,8 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
         T *to = queries + warp * padded;
         for (u32 i = (takes_q ? head_dim : 0) + lane; i < padded; i += 32) to[i] = round_to<T>(0.0f);
         if (takes_q && raw) {
-            if (a.q_norm) taken.normalize(c, at<const float>(a.q_norm), a.epsilon, lane);
-            taken.rotate(c, a.angles, position, lane);
+            if (a.q_norm) taken.normalize(c, NormWeights(c, at<const float>(a.q_norm), lane), a.epsilon, lane);
+            taken.rotate(c, Angles(c, a.angles, position, lane), lane);
             taken.scale(c, position);
             taken.put<T>(c, to, lane);
         } else if (takes_q) {
@@ -314,7 +314,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
         }
     }
     if (splits == 1 || !arrives_last(a.arrivals + 4 * of, done, splits)) return;
-    merge(left_by_all + (u64)first_split * GROUP * part, splits, GROUP, heads, head_dim, sinks, to);
+    merge<T, THREADS, 8>(left_by_all + (u64)first_split * GROUP * part, splits, GROUP, heads, head_dim, sinks, to);
 }
 
 #define KERNEL(T, NAME, C, CACHE, LANES, PIECES) \

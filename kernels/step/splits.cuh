@@ -39,23 +39,23 @@ struct Merged {
     }
 };
 
-// Merges the parts of `splits` splits of some heads, (split, group, head_dim + 2): its columns, maximum, sum.
-template <typename T> __device__ __forceinline__ void merge(const float *parts, u32 splits, u32 group, u32 heads, u32 head_dim, const float *sinks, T *out) {
-    constexpr int AT_ONCE = 16;
-    u32 part = head_dim + 2;
-    for (u32 i = 2 * threadIdx.x; i < heads * head_dim; i += 2 * THREADS) {
-        u32 h = i / head_dim;
-        const float *of = parts + h * part;
+// Merges, by a block of so many threads, the parts of `splits` splits of some heads, so many at once: (split, group, head_dim + 2): its columns, maximum, sum.
+template <typename T, u32 BLOCK, int AT_ONCE> __device__ __forceinline__ void merge(const float *parts, u32 splits, u32 group, u32 heads, u32 head_dim, const float *sinks, T *out) {
+    u32 part = head_dim + 2, apart = group * part;
+    for (u32 i = 2 * threadIdx.x; i < heads * head_dim; i += 2 * BLOCK) {
+        u32 h = i / head_dim, sums_of = h * part + head_dim, columns_of = h * part + i % head_dim;
         Merged merged;
         for (u32 first = 0; first < splits; first += AT_ONCE) {
             float greatests[AT_ONCE], sums[AT_ONCE];
             float2 columns[AT_ONCE];
 #pragma unroll
             for (int n = 0; n < AT_ONCE; ++n) {
-                const float *from = of + (u64)(first + n) * group * part;
-                bool there = first + n < splits;
-                float2 both = there ? __ldcg(reinterpret_cast<const float2 *>(from + head_dim)) : make_float2(LEAST, 0.0f);
-                columns[n] = there ? __ldcg(reinterpret_cast<const float2 *>(from + i % head_dim)) : make_float2(0.0f, 0.0f);
+                float2 both = make_float2(LEAST, 0.0f);
+                columns[n] = make_float2(0.0f, 0.0f);
+                if (first + n < splits) {
+                    const float *from = parts + (first + n) * apart;
+                    both = __ldcg(reinterpret_cast<const float2 *>(from + sums_of)), columns[n] = __ldcg(reinterpret_cast<const float2 *>(from + columns_of));
+                }
                 greatests[n] = both.x, sums[n] = both.y;
             }
             merged.add(greatests, sums, columns);

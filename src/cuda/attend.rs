@@ -4,14 +4,12 @@ use super::kernels::prompt_attend;
 use super::memory::stride;
 use super::narrow;
 use super::queue::Queue;
-use super::splits::{SPLIT_BLOCKS, splits};
+use super::splits::splits;
 use super::work::{THREADS, Work};
 use crate::device::{AttendArgs, Cache, Error, Geometry, Places, RopeStoreArgs};
 use crate::tape::{Input, Op, Rotation, Slot, Tape, WeightId};
 
 const WARPS: u32 = 8;
-/// Blocks of a step that a multiprocessor has room for.
-const BLOCKS: usize = 2;
 
 /// What a step's attention does on the way: q, k and v as they left their product.
 pub(super) struct Raw {
@@ -128,10 +126,11 @@ impl Work<'_> {
             window: attention.window.map_or(0, |window| narrow(window.get())),
             sinks: attention.sinks.map_or(0, |sinks| self.vector(sinks)),
             splits: 1,
+            group: cache.heads / cache.kv_heads,
             ..AttendArgs::default()
         };
         if !step && let Some((kernel, shared)) = &kernels.prompt_attend {
-            let rows = tape.rows * (cache.heads / cache.kv_heads) as usize;
+            let rows = tape.rows * args.group as usize;
             let blocks = rows.div_ceil(prompt_attend::rows(kv.head_dim));
             // Bits do not depend on who takes which splits.
             let splits = if blocks * kv.heads < self.multiprocessors as usize {
@@ -165,19 +164,19 @@ impl Work<'_> {
         }
         let heads = cache.heads as usize;
         let chosen = kernels.step_attend.choose(heads, step);
-        let groups = kv.heads * (heads / kv.heads).div_ceil(chosen.group);
+        let groups = kv.heads * (args.group as usize).div_ceil(chosen.group);
         // A prompt has enough rows to keep the device busy without splitting them.
         if step {
             args.splits = narrow(splits(groups));
         }
         // Blocks of a row go from split to split: all of them fit the device at once. Bits do not depend on who takes which.
-        let places = SPLIT_BLOCKS.min(BLOCKS * self.multiprocessors as usize);
+        let places = chosen.blocks * self.multiprocessors as usize;
         let blocks = (places / groups / tape.rows).clamp(1, args.splits as usize);
         let blocks = if step { narrow(blocks) } else { 1 };
         let geometry = Geometry {
             grid: [blocks, narrow(groups), rows],
             shared: narrow(chosen.shared),
-            ..Geometry::new(1, THREADS)
+            ..Geometry::new(1, chosen.threads)
         };
         queue.launch(chosen.kernel, geometry, &args)
     }

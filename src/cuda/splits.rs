@@ -6,7 +6,7 @@ use crate::tape::KvInfo;
 /// `step/splits.cuh`
 const MOST_SPLITS: usize = 64;
 /// Blocks that a row's attention is split into, where it is long: enough to keep any device busy, and the same on all.
-pub(super) const SPLIT_BLOCKS: usize = 256;
+const SPLIT_BLOCKS: usize = 256;
 
 /// Into how many parts a row of so many groups of heads may be split.
 pub(super) fn splits(groups: usize) -> usize {
@@ -14,10 +14,10 @@ pub(super) fn splits(groups: usize) -> usize {
 }
 
 /// Bytes of the parts that a step's attention of `columns` of q leaves for its merge: of each head and split
-/// a maximum, a sum and an output. Heads are taken up to 4 or up to 16 at a time.
+/// a maximum, a sum and an output. Heads are taken up to 4 or up to 8 at a time.
 pub(super) fn partial_bytes(kv: KvInfo, rows: usize, columns: usize) -> usize {
     let group = columns / kv.head_dim / kv.heads;
-    let taken = group.next_multiple_of(if group > 16 { 16 } else { 4 });
+    let taken = group.next_multiple_of(if group > 8 { 8 } else { 4 });
     4 * rows * kv.heads * taken * MOST_SPLITS * (kv.head_dim + 2)
 }
 

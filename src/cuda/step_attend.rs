@@ -7,8 +7,11 @@ use crate::tape::{DType, KvInfo, KvType, STEP_ROWS};
 /// Widths of heads that the tensor cores multiply.
 pub(super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
 
-/// Warps of a block.
-const WARPS: usize = 8;
+/// Warps of a block of each kernel, and how many of its blocks a multiprocessor has room for.
+const LANES_WARPS: usize = 8;
+const LANES_BLOCKS: usize = 2;
+const TILES_WARPS: usize = 4;
+const TILES_BLOCKS: usize = 3;
 
 /// What a step's rows attend by, and prompts that have no kernel of their own.
 #[derive(Debug)]
@@ -28,6 +31,9 @@ pub(super) struct Chosen<'a> {
     pub(super) group: usize,
     /// Bytes of a block's shared memory.
     pub(super) shared: usize,
+    pub(super) threads: u32,
+    /// As many of its blocks as a multiprocessor has room for.
+    pub(super) blocks: usize,
 }
 
 impl StepAttend {
@@ -66,39 +72,45 @@ impl StepAttend {
                 kernel,
                 group,
                 shared: tiles_shared(self.kv, group.min(heads / self.kv.heads)),
+                threads: 32 * TILES_WARPS as u32,
+                blocks: TILES_BLOCKS,
             };
         }
         Chosen {
             kernel: &self.lanes,
             group: LANES,
             shared: width(element, head_dim).shared(head_dim),
+            threads: 32 * LANES_WARPS as u32,
+            blocks: LANES_BLOCKS,
         }
     }
 }
 
-/// `GROUP` of `attend_tiles.cu`, and of `attend.cu`.
-const TILES: usize = 16;
+/// `GROUP` of `attend.cu`.
 const LANES: usize = 4;
+/// Query heads that `attend_tiles.cu` has room for.
+const TILES: usize = 8;
 
-/// Query heads of a block of `attend_tiles.cu`: of wide ones fewer have room.
+/// Query heads of a block of `attend_tiles.cu`: of wide ones it takes fewer.
 const fn tiles_group(head_dim: usize) -> usize {
     if head_dim > 128 { 4 } else { TILES }
 }
 
-/// `Memory` of `attend_tiles.cu`: queries, keys and values of a step's rows, each warp's ring of three units of eight
-/// positions, what quants become, and what each warp has of each head.
+/// `Memory` of `attend_tiles.cu`: queries, keys and values of a step's rows, of each warp a unit of sixteen keys and one of
+/// values, what quants become, and what each warp has of each head.
 fn tiles_shared(kv: KvInfo, heads: usize) -> usize {
+    const UNIT: usize = 16;
     let KvInfo {
         head_dim, element, ..
     } = kv;
     let pitch = 2 * head_dim + 16;
     let (coming, unpacked) = match element {
-        KvType::Q8_0 => (8 * element.bytes(head_dim), 8 * pitch),
-        KvType::F32 | KvType::F16 | KvType::BF16 => (8 * pitch, 0),
+        KvType::Q8_0 => (UNIT * element.bytes(head_dim), UNIT * pitch),
+        KvType::F32 | KvType::F16 | KvType::BF16 => (UNIT * pitch, 0),
     };
     let fresh = STEP_ROWS * 2 * 2 * head_dim;
-    let parts = WARPS * heads * head_dim * 4;
-    TILES * pitch + fresh + WARPS * (3 * coming + unpacked) + parts
+    let parts = heads * (head_dim + 4) * 4;
+    TILES * pitch + fresh + TILES_WARPS * (2 * coming + unpacked + parts)
 }
 
 /// How heads of the cache are spread over the lanes of a warp.
@@ -116,7 +128,9 @@ impl Width {
 
     /// Bytes of shared memory: four queries, what eight warps have made of them, and K and V of a step's rows.
     const fn shared(&self, head_dim: usize) -> usize {
-        LANES * self.head_dim * 2 + WARPS * LANES * head_dim * 4 + 2 * STEP_ROWS * head_dim * 4
+        LANES * self.head_dim * 2
+            + LANES_WARPS * LANES * head_dim * 4
+            + 2 * STEP_ROWS * head_dim * 4
     }
 }
 
