@@ -186,7 +186,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
     };
     // To base 2; a cap is met before.
     float scale = a.softcap != 0.0f ? a.scale / a.softcap : a.scale * LOG2_E;
-    u32 of = row * gridDim.y + blockIdx.y, part = head_dim + 2, done = 0;
+    u32 of = row * gridDim.y + blockIdx.y, part = part_of(head_dim), done = 0;
     const float *sinks = a.sinks ? at<const float>(a.sinks) + kv_head * group + begun : nullptr;
     T *to = at<T>(a.out) + (u64)row * a.stride + (kv_head * group + begun) * head_dim;
     float *left_by_all = at<float>(a.partials) + (u64)of * MOST_SPLITS * GROUP * part;
@@ -297,24 +297,23 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
         for (u32 i = 2 * threadIdx.x; i < heads * head_dim; i += 2 * THREADS) {
             u32 h = i / head_dim, column = i % head_dim;
             float greatests[WARPS], sums[WARPS];
-            float2 columns[WARPS];
+            Columns<2> columns[WARPS];
 #pragma unroll
             for (int w = 0; w < WARPS; ++w) {
                 greatests[w] = best[w][h].x, sums[w] = best[w][h].y;
-                columns[w] = *reinterpret_cast<const float2 *>(parts + w * GROUP * head_dim + i);
+                columns[w].read(parts + w * GROUP * head_dim + i);
             }
-            Merged merged;
+            Merged<2> merged;
             merged.add(greatests, sums, columns);
             if (splits == 1) {
                 merged.put(to + i, sinks ? sinks + h : nullptr);
                 continue;
             }
-            *reinterpret_cast<float2 *>(left + h * part + column) = make_float2(merged.first, merged.second);
-            if (column == 0) *reinterpret_cast<float2 *>(left + h * part + head_dim) = make_float2(merged.greatest, merged.sum);
+            merged.leave(left + h * part, column, head_dim);
         }
     }
     if (splits == 1 || !arrives_last(a.arrivals + 4 * of, done, splits)) return;
-    merge<T, THREADS, 8>(left_by_all + (u64)first_split * GROUP * part, splits, GROUP, heads, head_dim, sinks, to);
+    merge<T, THREADS, 8, 2>(left_by_all + (u64)first_split * GROUP * part, splits, GROUP, heads, head_dim, sinks, to);
 }
 
 #define KERNEL(T, NAME, C, CACHE, LANES, PIECES) \

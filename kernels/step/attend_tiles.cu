@@ -117,26 +117,34 @@ template <typename T, typename C, int D> __device__ __forceinline__ void attend(
     bool has_fresh = min(length, (last + 1) << shift) > fresh_from, stores = begun == 0 && last == end_split - 1;
     u64 own_page = raw && stores ? __ldcg(table + position / PAGE) : 0;
     // Heads of the query, then k and v of the row's position and of its conversation's earlier rows of this step: a warp has every
-    // fourth. What it norms and turns its first by is read before that is there.
+    // fourth. What it norms and turns its first two by is read before these are there, and they are read together.
     u32 tasks = heads + (has_fresh ? 2 * (position - fresh_from + 1) : 0);
     auto norm_of = [&](u32 task) { return NormWeights(c, at<const float>(!raw ? 0 : task < heads ? a.q_norm : (task - heads) % 2 ? 0 : a.k_norm), lane); };
     auto angles_of = [&](u32 task) { return Angles(c, a.angles, task < heads ? position : position - (task - heads) / 2, lane); };
-    u32 first_task = min(warp, tasks - 1);
-    NormWeights norm = norm_of(first_task);
-    Angles angles = angles_of(first_task);
+    u32 first_task = min(warp, tasks - 1), second_task = min(warp + TILE_WARPS, tasks - 1);
+    NormWeights norm = norm_of(first_task), next_norm = norm_of(second_task);
+    Angles angles = angles_of(first_task), next_angles = angles_of(second_task);
     fetch(0);
     fetch(1);
     if (raw) stopwatch.our_turn();
 
     T *queries = reinterpret_cast<T *>(memory), *fresh = reinterpret_cast<T *>(memory + At::FRESH);
     for (u32 i = heads * At::PITCH / 4 + threadIdx.x; i < 8 * At::PITCH / 4; i += TILE_THREADS) reinterpret_cast<u32 *>(queries)[i] = 0;
+    auto head_of = [&](u32 task) {
+        u32 back = task < heads ? 0 : (task - heads) / 2, is_v = (task - heads) % 2, kv_heads = task < heads ? c.heads : c.kv_heads;
+        const float *from = at<const float>(!raw || task >= tasks ? 0 : task < heads ? a.q : is_v ? a.v : a.k);
+        return Head(c, from ? from + ((u64)(row - back) * kv_heads + (task < heads ? kv_head * group + begun + task : kv_head)) * D : nullptr, lane);
+    };
+    Head next = head_of(warp);
     for (u32 task = warp; task < tasks; task += TILE_WARPS) {
-        if (task != warp) norm = norm_of(task), angles = angles_of(task);
+        if (task != warp) norm = next_norm, angles = next_angles;
+        if (task != warp && task + TILE_WARPS < tasks) next_norm = norm_of(task + TILE_WARPS), next_angles = angles_of(task + TILE_WARPS);
+        Head values = next;
+        next = head_of(task + TILE_WARPS);
         if (task < heads) {
             T *query = queries + task * (At::PITCH / 2);
             u32 head = kv_head * group + begun + task;
             if (raw) {
-                Head values(c, at<const float>(a.q) + ((u64)row * c.heads + head) * D, lane);
                 if (norm.all) values.normalize(c, norm, a.epsilon, lane);
                 values.rotate(c, angles, lane);
                 values.scale(c, position);
@@ -148,7 +156,6 @@ template <typename T, typename C, int D> __device__ __forceinline__ void attend(
             continue;
         }
         u32 back = (task - heads) / 2, is_v = (task - heads) % 2, p = position - back, index = (p - fresh_from) * 2 + is_v;
-        Head values(c, at<const float>(is_v ? a.v : a.k) + ((u64)(row - back) * c.kv_heads + kv_head) * D, lane);
         if (!is_v) {
             if (norm.all) values.normalize(c, norm, a.epsilon, lane);
             values.rotate(c, angles, lane);
@@ -214,7 +221,7 @@ template <typename T, typename C, int D> __device__ __forceinline__ void attend(
     // To base 2; a cap is met before.
     float scale = a.softcap != 0.0f ? a.scale / a.softcap : a.scale * LOG2_E;
     u32 of = row * gridDim.y + blockIdx.y, done = 0;
-    constexpr u32 part = D + 2;
+    constexpr u32 part = part_of(D);
     const float *sinks = a.sinks ? at<const float>(a.sinks) + kv_head * group + begun : nullptr;
     float *parts = reinterpret_cast<float *>(memory + At::PARTS);
     T *out = at<T>(a.out) + (u64)row * a.stride + (kv_head * group + begun) * D;
@@ -306,27 +313,26 @@ template <typename T, typename C, int D> __device__ __forceinline__ void attend(
         }
         __syncthreads();
         float *left = left_by_all + (u64)s * heads * part;
-        for (u32 i = 2 * threadIdx.x; i < heads * D; i += 2 * TILE_THREADS) {
+        for (u32 i = 4 * threadIdx.x; i < heads * D; i += 4 * TILE_THREADS) {
             u32 h = i / D, column = i % D;
             float greatests[TILE_WARPS], totals[TILE_WARPS];
-            float2 columns[TILE_WARPS];
+            Columns<4> columns[TILE_WARPS];
 #pragma unroll
             for (int w = 0; w < TILE_WARPS; ++w) {
                 greatests[w] = best[w][h].x, totals[w] = best[w][h].y;
-                columns[w] = *reinterpret_cast<const float2 *>(parts + (w * heads + h) * At::PART + column);
+                columns[w].read(parts + (w * heads + h) * At::PART + column);
             }
-            Merged merged;
+            Merged<4> merged;
             merged.add(greatests, totals, columns);
             if (splits == 1) {
                 merged.put(out + i, sinks ? sinks + h : nullptr);
                 continue;
             }
-            *reinterpret_cast<float2 *>(left + h * part + column) = make_float2(merged.first, merged.second);
-            if (column == 0) *reinterpret_cast<float2 *>(left + h * part + D) = make_float2(merged.greatest, merged.sum);
+            merged.leave(left + h * part, column, D);
         }
     }
     if (splits == 1 || !arrives_last(a.arrivals + 4 * of, done, splits)) return;
-    merge<T, TILE_THREADS, 16>(left_by_all + (u64)first_split * heads * part, splits, heads, heads, D, sinks, out);
+    merge<T, TILE_THREADS, 16, 4>(left_by_all + (u64)first_split * heads * part, splits, heads, heads, D, sinks, out);
 }
 
 #define KERNEL(T, NAME, C, D, BLOCKS) \

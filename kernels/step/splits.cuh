@@ -15,46 +15,76 @@ __device__ __forceinline__ Row row_now(const Row *row) {
     return Row{first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
 }
 
-// Softmax over some positions: the greatest score, the sum of weights, and what they add up to, of two columns.
-struct Merged {
-    float greatest = LEAST, sum = 0.0f, first = 0.0f, second = 0.0f;
+// Side by side, and read at once.
+template <int N> struct Columns;
+template <> struct Columns<2> {
+    float2 all;
+    __device__ __forceinline__ void read(const float *from) { all = *reinterpret_cast<const float2 *>(from); }
+    __device__ __forceinline__ void read_now(const float *from) { all = __ldcg(reinterpret_cast<const float2 *>(from)); }
+    __device__ __forceinline__ float of(int n) const { return n ? all.y : all.x; }
+};
+template <> struct Columns<4> {
+    float4 all;
+    __device__ __forceinline__ void read(const float *from) { all = *reinterpret_cast<const float4 *>(from); }
+    __device__ __forceinline__ void read_now(const float *from) { all = __ldcg(reinterpret_cast<const float4 *>(from)); }
+    __device__ __forceinline__ float of(int n) const { return n == 0 ? all.x : n == 1 ? all.y : n == 2 ? all.z : all.w; }
+};
 
-    // N parts at once, in their order: whatever is waited for is waited for once.
-    template <int N> __device__ __forceinline__ void add(const float (&greatests)[N], const float (&sums)[N], const float2 (&columns)[N]) {
+// What a split leaves of a head: its columns, the greatest score and the sum of weights, and what fills up to 16 bytes.
+__device__ __forceinline__ constexpr u32 part_of(u32 head_dim) { return head_dim + 4; }
+
+// Softmax over some positions: the greatest score, the sum of weights, and what they add up to, of N columns.
+template <int N> struct Merged {
+    float greatest = LEAST, sum = 0.0f, columns[N] = {};
+
+    // Parts at once, in their order: whatever is waited for is waited for once.
+    template <int PARTS> __device__ __forceinline__ void add(const float (&greatests)[PARTS], const float (&sums)[PARTS], const Columns<N> (&of)[PARTS]) {
         float most = greatest;
 #pragma unroll
-        for (int n = 0; n < N; ++n) most = fmaxf(most, greatests[n]);
+        for (int n = 0; n < PARTS; ++n) most = fmaxf(most, greatests[n]);
         float before = power_of_two(greatest - most);
-        greatest = most, sum *= before, first *= before, second *= before;
+        greatest = most, sum *= before;
 #pragma unroll
-        for (int n = 0; n < N; ++n) {
+        for (int c = 0; c < N; ++c) columns[c] *= before;
+#pragma unroll
+        for (int n = 0; n < PARTS; ++n) {
             float weight = power_of_two(greatests[n] - most);
-            sum = fmaf(sums[n], weight, sum), first = fmaf(columns[n].x, weight, first), second = fmaf(columns[n].y, weight, second);
+            sum = fmaf(sums[n], weight, sum);
+#pragma unroll
+            for (int c = 0; c < N; ++c) columns[c] = fmaf(of[n].of(c), weight, columns[c]);
         }
     }
 
     template <typename T> __device__ __forceinline__ void put(T *to, const float *sink) const {
         float share = 1.0f / (sum + (sink ? power_of_two(*sink * LOG2_E - greatest) : 0.0f));
-        to[0] = round_to<T>(first * share), to[1] = round_to<T>(second * share);
+#pragma unroll
+        for (int c = 0; c < N; ++c) to[c] = round_to<T>(columns[c] * share);
+    }
+
+    // As a part: `head`'s begin, and which columns these are.
+    __device__ __forceinline__ void leave(float *head, u32 column, u32 head_dim) const {
+        if constexpr (N == 2) *reinterpret_cast<float2 *>(head + column) = make_float2(columns[0], columns[1]);
+        else *reinterpret_cast<float4 *>(head + column) = make_float4(columns[0], columns[1], columns[2], columns[3]);
+        if (column == 0) *reinterpret_cast<float2 *>(head + head_dim) = make_float2(greatest, sum);
     }
 };
 
-// Merges, by a block of so many threads, the parts of `splits` splits of some heads, so many at once: (split, group, head_dim + 2): its columns, maximum, sum.
-template <typename T, u32 BLOCK, int AT_ONCE> __device__ __forceinline__ void merge(const float *parts, u32 splits, u32 group, u32 heads, u32 head_dim, const float *sinks, T *out) {
-    u32 part = head_dim + 2, apart = group * part;
-    for (u32 i = 2 * threadIdx.x; i < heads * head_dim; i += 2 * BLOCK) {
+// Merges, by a block of so many threads, the parts of `splits` splits of some heads, so many at once: (split, group, part_of(head_dim)).
+template <typename T, u32 BLOCK, int AT_ONCE, int N>
+__device__ __forceinline__ void merge(const float *parts, u32 splits, u32 group, u32 heads, u32 head_dim, const float *sinks, T *out) {
+    u32 part = part_of(head_dim), apart = group * part;
+    for (u32 i = N * threadIdx.x; i < heads * head_dim; i += N * BLOCK) {
         u32 h = i / head_dim, sums_of = h * part + head_dim, columns_of = h * part + i % head_dim;
-        Merged merged;
+        Merged<N> merged;
         for (u32 first = 0; first < splits; first += AT_ONCE) {
             float greatests[AT_ONCE], sums[AT_ONCE];
-            float2 columns[AT_ONCE];
+            Columns<N> columns[AT_ONCE] = {};
 #pragma unroll
             for (int n = 0; n < AT_ONCE; ++n) {
                 float2 both = make_float2(LEAST, 0.0f);
-                columns[n] = make_float2(0.0f, 0.0f);
                 if (first + n < splits) {
                     const float *from = parts + (first + n) * apart;
-                    both = __ldcg(reinterpret_cast<const float2 *>(from + sums_of)), columns[n] = __ldcg(reinterpret_cast<const float2 *>(from + columns_of));
+                    both = __ldcg(reinterpret_cast<const float2 *>(from + sums_of)), columns[n].read_now(from + columns_of);
                 }
                 greatests[n] = both.x, sums[n] = both.y;
             }

@@ -18,7 +18,7 @@ pub(super) fn splits(groups: usize) -> usize {
 pub(super) fn partial_bytes(kv: KvInfo, rows: usize, columns: usize) -> usize {
     let group = columns / kv.head_dim / kv.heads;
     let taken = group.next_multiple_of(if group > 8 { 8 } else { 4 });
-    4 * rows * kv.heads * taken * MOST_SPLITS * (kv.head_dim + 2)
+    4 * rows * kv.heads * taken * MOST_SPLITS * (kv.head_dim + 4)
 }
 
 /// Counters at which blocks of a step leave their arrival: a row's attention has one for each group of heads, and a
