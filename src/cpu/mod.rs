@@ -303,8 +303,8 @@ impl Executor for Cpu {
         self.core.logits(tape, row)
     }
 
-    fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError> {
-        let rows = (0..step.rows).flat_map(|row| self.core.logits(step, row));
+    fn left_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError> {
+        let rows = (0..tape.scored_rows()).flat_map(|row| self.core.logits(tape, row));
         Ok(rows.copied().collect())
     }
 

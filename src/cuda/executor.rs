@@ -299,10 +299,10 @@ impl Executor for Cuda {
             .unwrap_or(&[])
     }
 
-    fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError> {
-        let mut logits = vec![0.0; step.rows * self.vocabulary];
+    fn left_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError> {
+        let mut logits = vec![0.0; tape.scored_rows() * self.vocabulary];
         self.slots
-            .read_logits(step, &mut logits, &mut self.stream)?;
+            .read_logits(tape, &mut logits, &mut self.stream)?;
         Ok(logits)
     }
 

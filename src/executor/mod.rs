@@ -179,8 +179,8 @@ pub trait Executor: Debug + Send {
     /// The row of logits that a tape of `Ending::Logits` left.
     fn logits(&self, tape: &Tape, row: usize) -> &[f32];
 
-    /// The rows of logits that the last step left, (rows, vocabulary), once it has ended.
-    fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError>;
+    /// The rows of logits that the last run of a tape left, (rows, vocabulary), once it has ended.
+    fn left_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError>;
 
     /// How the last step spent its time.
     fn step_times(&self) -> StepTimes;

@@ -104,7 +104,7 @@ async fn pages_that_are_damaged_or_of_something_else_are_read_again() {
         let session = daemon.open().await;
         let answer = daemon.say(session, &said).await;
         assert_eq!(answer.text, whole.text, "{what}");
-        assert_eq!(answer.logprobs, whole.logprobs, "{what}");
+        assert_eq!(answer.logits, whole.logits, "{what}");
         assert_eq!(daemon.pages.counts().refused, 1, "{what}");
         // What came before the damage is whole.
         let last = *what == "the last page";
@@ -140,18 +140,12 @@ async fn a_session_that_is_deleted_leaves_nothing() {
     daemon
         .handle
         .close_session(before.await.expect("there is room"));
-    daemon.handle.let_go(session, ":1.1000");
-    let name = ganglion::engine::Name::new(sequences::SESSION).expect("a name");
-    let deleted = daemon.handle.delete_session(sequences::USER, name).await;
-    deleted.expect("nobody holds it");
+    daemon.delete(session).await;
     // Nor in memory.
     let session = daemon.open().await;
     let usage = daemon.say(session, &first).await.usage;
     assert_eq!((usage.cached_tokens, usage.restored), (0, 0));
-    daemon.handle.let_go(session, ":1.1000");
-    let name = ganglion::engine::Name::new(sequences::SESSION).expect("a name");
-    let deleted = daemon.handle.delete_session(sequences::USER, name).await;
-    deleted.expect("nobody holds it");
+    daemon.delete(session).await;
     daemon.stop().await;
     for end in ["session", "pages", "pages-new"] {
         assert!(!place.file(end).exists(), "{end}");
