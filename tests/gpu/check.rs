@@ -16,6 +16,7 @@ mod rows;
 #[path = "../lasting/sequences.rs"]
 mod sequences;
 mod smoke;
+#[allow(dead_code)] // a test has more uses for it
 #[path = "../support/tiny_gguf.rs"]
 mod tiny_gguf;
 

@@ -119,6 +119,37 @@ async fn pages_that_are_damaged_or_of_something_else_are_read_again() {
     }
 }
 
+/// As on a disk that is full: nothing of the session is lost, and it answers the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_cannot_be_written_are_read_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = Place::new(&model(folder.path()));
+    let random = &mut fastrand::Rng::with_seed(9);
+    let mut daemon = place.start(AT_ONCE).await;
+    let session = daemon.open().await;
+    // No file can have this name now.
+    fs::create_dir(place.file("pages-new")).expect("it is made");
+    for _ in 0..2 {
+        daemon
+            .say(session, &Said::some(random, PAGE / 2..PAGE))
+            .await;
+    }
+    daemon.stop().await;
+    assert_eq!(daemon.pages.counts().saved, 0);
+
+    let said = Said::some(random, 1..9);
+    let whole = cold(&place, &said).await;
+    let mut daemon = place.start(AT_ONCE).await;
+    let session = daemon.open().await;
+    let answer = daemon.say(session, &said).await;
+    assert_eq!((answer.text, answer.logits), (whole.text, whole.logits));
+    assert_eq!(
+        (answer.usage.restored, daemon.pages.counts().refused),
+        (0, 0)
+    );
+    daemon.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_is_deleted_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
