@@ -1,9 +1,13 @@
 //! Sessions with a name: they outlive their callers, the daemon and its sudden end, and are their user's alone.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ganglion::bus::Error;
 use ganglion::bus::proxy::{DiagnosticsProxy, Fields, SessionProxy};
+use ganglion::files::Disk;
+use ganglion::model::{Message, Role};
+use ganglion::session_store::{Durability, Name, Quota, Store};
 use zbus::Variant;
 
 use crate::support::attack::calls;
@@ -209,7 +213,7 @@ async fn every_answer_that_was_told_of_outlives_kill_9() {
     killed(kills, Duration::from_millis(40), None).await;
 }
 
-/// The same by SmolLM2, where `GANGLION_MODEL_KILLS` says how often: it takes a second or two for each.
+/// The same by SmolLM2, where `GANGLION_MODEL_KILLS` says how often: each takes some seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_of_a_model_outlives_kill_9() {
     let Ok(kills) = std::env::var("GANGLION_MODEL_KILLS") else {
@@ -223,7 +227,7 @@ async fn every_answer_of_a_model_outlives_kill_9() {
         "/target/models/SmolLM2-135M-Instruct.Q4_1.gguf"
     );
     let kills = kills.parse().expect("a number");
-    killed(kills, Duration::from_millis(500), Some(model)).await;
+    killed(kills, Duration::from_secs(4), Some(model)).await;
 }
 
 /// Starts a daemon so often, which is killed at a random moment within so long, and holds what is there against what was told.
@@ -624,6 +628,45 @@ fn a_session_is_its_users_alone() {
         let above = std::fs::metadata(file.parent().unwrap()).unwrap();
         assert_eq!(std::os::unix::fs::MetadataExt::mode(&above) & 0o777, 0o700);
     }
+}
+
+/// What its user may ask for no more keeps nobody from what was said.
+#[test]
+fn a_priority_that_is_allowed_no_more_keeps_nobody_from_a_session() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let root = folder.path().join("sessions");
+    let config = format!("sessions.directory = '{}'\n", root.display());
+    let quota = Quota {
+        sessions: 1,
+        bytes: 1 << 20,
+    };
+    let store = Store::new(Arc::new(Disk), root, Durability::Turn, quota).expect("a thread");
+    let options = serde_json::Map::from_iter([("priority".to_owned(), "realtime".into())]);
+    let name = Name::new("talk").expect("a name");
+    let said = vec![Message::new(Role::User, "hello")];
+    drop(
+        store
+            .create(1001, &name, said, options)
+            .expect("it is made"),
+    );
+
+    let bus = PeerBus::start();
+    let daemon = Process::on(bus.text(), &["--sim="], &config);
+    let mut owner = bus.client(1001);
+    let until = Instant::now() + EVENTUALLY;
+    while owner.send(calls::ping()).is_err() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    daemon.settle();
+    let mut ask = |call| {
+        let sent = owner.send(call).expect("it is connected");
+        owner.reply(sent, EVENTUALLY).expect("an answer")
+    };
+    let urgent = [("name", "talk".into()), ("priority", "realtime".into())];
+    let refused = ask(calls::open_session(urgent));
+    assert!(refused.error.ends_with("InvalidOption"), "{refused:?}");
+    let opened = ask(calls::open_session([("name", "talk".into())]));
+    assert_eq!(opened.error, "");
 }
 
 /// What the cache holds of a user's text is read again for another, who is told nothing of it.
