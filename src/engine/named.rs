@@ -508,6 +508,12 @@ impl Sessions {
         })
     }
 
+    /// The same, or else where that is kept of the session which it was branched from.
+    pub(super) fn origin(&self, id: SessionId) -> Option<Place> {
+        let origin = || self.open.get(&id)?.origin.clone();
+        self.place(id).or_else(origin)
+    }
+
     fn holder(&self, id: SessionId) -> Option<Arc<str>> {
         self.open.get(&id)?.named.as_ref()?.holder.clone()
     }

@@ -425,6 +425,8 @@ enum Step {
     Restart,
     /// The same, and it is asked before there is a model.
     EarlyRestart,
+    /// The same, and a branch is asked before the session itself.
+    RestartAndBranch,
 }
 
 /// A session in the course of a sequence.
@@ -574,6 +576,18 @@ impl<'a> Sequence<'a> {
                 self.counts.restarted += 1;
                 Self::came_back(usage);
             }
+            Step::RestartAndBranch => {
+                self.grow().await;
+                self.daemon.stop().await;
+                self.daemon = self.place.start(AT_ONCE).await;
+                self.session = self.daemon.open().await;
+                let branch = self.daemon.handle.branch(self.session, client(USER));
+                let branch = branch.await.expect("there is room");
+                let usage = self.say_in(branch, 1..12).await;
+                self.daemon.handle.close_session(branch);
+                self.counts.restarted += 1;
+                Self::came_back(usage);
+            }
             Step::EarlyRestart => {
                 self.grow().await;
                 self.daemon.stop().await;
@@ -619,6 +633,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
         Step::Evict,
         Step::Restart,
         Step::EarlyRestart,
+        Step::RestartAndBranch,
     ];
     steps.extend((0..more).map(|_| others[random.usize(0..others.len())]));
     random.shuffle(&mut steps);

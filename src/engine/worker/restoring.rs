@@ -35,7 +35,7 @@ impl Worker<'_> {
     pub(super) fn begin_restore(&mut self, at: usize) {
         let entry = &self.entries[at];
         let session = entry.turn().session;
-        let Some(place) = session.and_then(|session| self.inbox.place(session)) else {
+        let Some(place) = session.and_then(|session| self.inbox.origin(session)) else {
             return;
         };
         let Some(pages) = self.inbox.pages().filter(|pages| pages.has(&place)) else {
