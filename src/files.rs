@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _, Seek as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::SystemTime;
@@ -132,6 +132,7 @@ impl File for fs::File {
 
     fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
+        self.rewind()?;
         self.read_to_end(&mut bytes)?;
         Ok(bytes)
     }

@@ -10,10 +10,10 @@ use std::path::Path;
 use ganglion::engine::runner::Backend;
 
 use crate::support::tiny_gguf;
-use sequences::{Cold, Counts, Model, sequence};
+use sequences::Model;
 
 /// Sequences that run each time; `GANGLION_SEQUENCES` may ask for more.
-const SEQUENCES: u64 = 24;
+const SEQUENCES: u64 = 100;
 
 fn model(folder: &Path) -> Model {
     let path = folder.join("tiny.gguf");
@@ -27,12 +27,7 @@ async fn a_session_answers_as_if_it_had_never_lost_its_pages() {
     let model = model(folder.path());
     let asked = std::env::var("GANGLION_SEQUENCES");
     let sequences = asked.map_or(SEQUENCES, |asked| asked.parse().expect("a number"));
-    let cold = Cold::start(&model).await;
-    let mut counts = Counts::default();
-    for seed in 0..sequences {
-        counts.add(sequence(seed, &model, &cold).await);
-    }
-    cold.stop().await;
+    let counts = sequences::sequences(&model, sequences).await;
     println!("{sequences} sequences: {counts:?}");
     assert!(counts.far_back > 0);
 }

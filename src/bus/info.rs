@@ -113,6 +113,12 @@ pub(super) fn listed(listed: &Listed) -> Info {
             info.insert(name.to_owned(), text(value));
         }
     }
+    if !listed.damaged.is_empty()
+        // They have no descriptor, which alone could not be kept.
+        && let Ok(files) = Array::from(listed.damaged.clone()).try_into()
+    {
+        info.insert("damaged".to_owned(), files);
+    }
     info
 }
 

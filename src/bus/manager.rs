@@ -213,7 +213,9 @@ impl Manager {
 
     /// The sessions with a name of the caller's user: of each turns (u), bytes (t) that it takes on the disk, began and used
     /// (t), when it began and when its last turn ended, in seconds since 1970, persistent (b), and where they apply holder
-    /// (s), the connection that uses it, and error (s), why it cannot be opened.
+    /// (s), the connection that uses it, error (s), why it cannot be opened, and damaged (as), files of it that something
+    /// has changed: they were set aside under these names, and nobody reads them. One that has only these, with began 0, is
+    /// not there any more; who opens it begins anew.
     #[zbus(out_args("sessions"))]
     async fn list_sessions(
         &self,
@@ -223,7 +225,10 @@ impl Manager {
         let owner = self.shared.caller(connection, &header).await?;
         let listed = self.shared.engine.list_sessions(owner.client.user).await?;
         let need = Load {
-            bytes: listed.len() * LISTED,
+            bytes: listed
+                .values()
+                .map(|one| LISTED + one.damaged_bytes())
+                .sum(),
             descriptors: 0,
         };
         self.shared.accounts.room(&owner, &header, need).await?;
@@ -231,8 +236,9 @@ impl Manager {
         Ok(listed.iter().map(named).collect())
     }
 
-    /// Deletes a session with a name of the caller's user, on the disk and in the cache too, but for what another session
-    /// shares with it. Error.Busy while a connection holds it, Error.InvalidOption if there is none of that name.
+    /// Deletes a session with a name of the caller's user, on the disk and in the cache too, with its damaged files, but for
+    /// what another session shares with it. Error.Busy while a connection holds it, Error.InvalidOption if there is none of
+    /// that name.
     async fn delete_session(
         &self,
         name: Text,

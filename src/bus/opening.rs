@@ -49,12 +49,17 @@ pub(super) async fn open(
     let opened = opened.await;
     let opened = opened.map_err(|refusal| shared.refused(&owner.client, refusal))?;
     let id = opened.id;
-    // What it had before may be more than was given now, or no more allowed. Whether this model calls the tools that it has is
+    // What it had before may be more than was given now. Whether this model calls the tools that it has is
     // asked by each turn: what was said can be read with any model.
-    let given = match options::given(&opened.options, config) {
-        Ok(given) => admit(shared, &owner, &given).await.map(|()| given),
-        Err(error) => Err(error),
-    };
+    let mut given = options::given(&opened.options, config);
+    if let Ok(before) = &given
+        && admit(shared, &owner, before).await.is_err()
+    {
+        // A priority that its user may not ask for any more: its turns have that of all others.
+        let mut options = opened.options;
+        options.remove("priority");
+        given = options::given(&options, config);
+    }
     if opened.before.is_some() {
         shared.registry.lose_session(id);
         Session::remove(connection, id).await;

@@ -47,6 +47,8 @@ pub struct Cpu {
     moves: u64,
     faults: Faults,
     times: StepTimes,
+    /// A page that was sent and not taken.
+    sent: Option<Vec<u8>>,
 }
 
 impl Cpu {
@@ -67,6 +69,7 @@ impl Cpu {
             moves: 0,
             faults: Faults::default(),
             times: StepTimes::default(),
+            sent: None,
         })
     }
 
@@ -166,19 +169,27 @@ impl Executor for Cpu {
         Ok(())
     }
 
-    fn read_page(
-        &mut self,
-        page: usize,
-        positions: usize,
-        out: &mut [u8],
-    ) -> Result<(), ExecuteError> {
-        self.core.cache.read_page(page, positions, out);
-        Ok(())
+    fn send_page(&mut self, page: usize, positions: usize) -> Result<bool, ExecuteError> {
+        if self.sent.is_some() {
+            return Ok(false);
+        }
+        let mut bytes = vec![0; self.kv.page_bytes()];
+        self.core.cache.read_page(page, positions, &mut bytes);
+        self.sent = Some(bytes);
+        Ok(true)
     }
 
-    fn write_page(&mut self, page: usize, bytes: &[u8]) -> Result<(), ExecuteError> {
+    fn take_sent(&mut self) -> Result<Option<Vec<u8>>, ExecuteError> {
+        Ok(self.sent.take())
+    }
+
+    fn forget_sent(&mut self) {
+        self.sent = None;
+    }
+
+    fn write_page(&mut self, page: usize, bytes: &[u8]) -> Result<bool, ExecuteError> {
         self.core.cache.write_page(page, bytes);
-        Ok(())
+        Ok(true)
     }
 
     fn identity(&self) -> String {
@@ -303,8 +314,8 @@ impl Executor for Cpu {
         self.core.logits(tape, row)
     }
 
-    fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError> {
-        let rows = (0..step.rows).flat_map(|row| self.core.logits(step, row));
+    fn left_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError> {
+        let rows = (0..tape.scored_rows()).flat_map(|row| self.core.logits(tape, row));
         Ok(rows.copied().collect())
     }
 

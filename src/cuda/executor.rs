@@ -89,19 +89,20 @@ impl Executor for Cuda {
         Ok(self.pages.copy(from, to, &mut self.stream)?)
     }
 
-    /// It waits for what was launched ahead, whose tokens stay where they are.
-    fn read_page(
-        &mut self,
-        page: usize,
-        positions: usize,
-        out: &mut [u8],
-    ) -> Result<(), ExecuteError> {
-        let stream = &mut self.stream;
-        Ok(self.pages.read_page(page, positions, out, stream)?)
+    fn send_page(&mut self, page: usize, positions: usize) -> Result<bool, ExecuteError> {
+        Ok(self.pages.send(page, positions, &mut self.stream)?)
+    }
+
+    fn take_sent(&mut self) -> Result<Option<Vec<u8>>, ExecuteError> {
+        Ok(self.pages.take_sent()?)
+    }
+
+    fn forget_sent(&mut self) {
+        self.pages.forget_sent();
     }
 
     /// No step that was launched writes there.
-    fn write_page(&mut self, page: usize, bytes: &[u8]) -> Result<(), ExecuteError> {
+    fn write_page(&mut self, page: usize, bytes: &[u8]) -> Result<bool, ExecuteError> {
         Ok(self.pages.write_page(page, bytes, &mut self.stream)?)
     }
 
@@ -299,10 +300,10 @@ impl Executor for Cuda {
             .unwrap_or(&[])
     }
 
-    fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError> {
-        let mut logits = vec![0.0; step.rows * self.vocabulary];
+    fn left_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError> {
+        let mut logits = vec![0.0; tape.scored_rows() * self.vocabulary];
         self.slots
-            .read_logits(step, &mut logits, &mut self.stream)?;
+            .read_logits(tape, &mut logits, &mut self.stream)?;
         Ok(logits)
     }
 

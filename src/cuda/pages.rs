@@ -3,11 +3,15 @@
 //! Kernels find a page by its conversation's table, so nothing that is recorded depends on where pages lie, nor on which of
 //! them have memory.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::device::{Arena, Context, Error, Memory, Plan, Region, Rows, Staging, Stream};
+use crate::device::{Arena, Context, Error, Memory, Plan, Region, Ring, Rows, Stream};
 use crate::tape::{KvInfo, PAGE};
+
+/// Pages that are on their way at once, to the host or from there: one is copied while another is taken.
+const ON_THE_WAY: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Pages {
@@ -20,8 +24,10 @@ pub(super) struct Pages {
     tables: Vec<Vec<usize>>,
     /// How many of them are its own.
     own: Vec<usize>,
-    /// A page on its way to the host, or from there.
-    passing: Staging,
+    /// Pages on their way to the host, or from there.
+    passing: Ring,
+    /// Of those to the host, how many positions are wanted of each.
+    wanted: VecDeque<usize>,
 }
 
 impl Pages {
@@ -64,7 +70,8 @@ impl Pages {
                 .map(|entry| pages(entry).collect())
                 .collect(),
             own: (0..kv.entries).map(own).collect(),
-            passing: Staging::new(context, kv.page_bytes(), 1)?,
+            passing: Ring::new(context, kv.page_bytes(), ON_THE_WAY)?,
+            wanted: VecDeque::with_capacity(ON_THE_WAY),
         })
     }
 
@@ -161,26 +168,31 @@ impl Pages {
         self.arena.copy(from, to, whole, stream)
     }
 
-    /// What a page holds of its first positions, after all that the stream holds; zeros for the others, which may still hold what
-    /// was another's.
-    pub(super) fn read_page(
+    /// Queues that a page's first positions are read, after all that the stream holds; false where too many are on their way.
+    pub(super) fn send(
         &mut self,
         page: usize,
         positions: usize,
-        out: &mut [u8],
         stream: &mut Stream,
-    ) -> Result<(), Error> {
-        if let Some(passing) = self.passing.parts().into_iter().next() {
-            self.arena.read(self.held[page], passing, stream)?;
-            out.copy_from_slice(passing);
-        }
+    ) -> Result<bool, Error> {
+        let sent = self.passing.read(&self.arena, self.held[page], stream)?;
+        self.wanted.extend(sent.then_some(positions));
+        Ok(sent)
+    }
+
+    /// The oldest of these, once it is there; zeros for other positions, which may still hold what was another's.
+    pub(super) fn take_sent(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(mut page) = self.passing.take()? else {
+            return Ok(None);
+        };
+        let positions = self.wanted.pop_front().unwrap_or(0);
         let KvInfo {
             heads,
             head_dim,
             element,
             ..
         } = self.kv;
-        for side in out.chunks_exact_mut(self.side_bytes()) {
+        for side in page.chunks_exact_mut(self.side_bytes()) {
             let mut rest = side;
             for length in element.parts(head_dim) {
                 let (part, others) = rest.split_at_mut(heads * PAGE * length);
@@ -190,21 +202,29 @@ impl Pages {
                 rest = others;
             }
         }
-        Ok(())
+        Ok(Some(page))
     }
 
-    /// Has a page hold what `read_page` gave, after all that the stream holds.
+    /// Those that are on their way to the host are nobody's.
+    pub(super) fn forget_sent(&mut self) {
+        self.passing.forget();
+        self.wanted.clear();
+    }
+
+    /// Queues that a page is to hold what was taken of one, after all that the stream holds; false where too many are on their way.
     pub(super) fn write_page(
         &mut self,
         page: usize,
         bytes: &[u8],
         stream: &mut Stream,
-    ) -> Result<(), Error> {
-        if let Some(passing) = self.passing.parts().into_iter().next() {
-            passing.copy_from_slice(bytes);
-            self.arena.write_at(self.held[page], 0, passing, stream)?;
-        }
-        Ok(())
+    ) -> Result<bool, Error> {
+        let Self {
+            arena,
+            held,
+            passing,
+            ..
+        } = self;
+        passing.write(arena, held[page], bytes, stream)
     }
 
     /// Gives each conversation other pages, in no order.

@@ -254,6 +254,63 @@ impl Arena {
         check("cuMemcpyHtoDAsync", result)
     }
 
+    /// Queues that a region of so many bytes at most is copied to pinned memory, from its byte `at` on; nobody looks there before the
+    /// copy has ended.
+    ///
+    /// # Errors
+    /// If the region is longer, or that is beyond the end of the memory, or the driver refuses.
+    pub(super) fn copy_to_pinned(
+        &self,
+        region: Region,
+        (pinned, at): (&mut Pinned, usize),
+        most: usize,
+        stream: &mut Stream,
+    ) -> Result<()> {
+        let (address, host) = self.beside(region, (pinned, at), most)?;
+        // SAFETY: both sides hold so many bytes and are freed by calls that wait for the copy; the ring that owns the pinned memory
+        // does not touch them before the copy has ended.
+        let result = unsafe {
+            sys::cuMemcpyDtoHAsync_v2(host.cast(), address, region.bytes, stream.handle())
+        };
+        check("cuMemcpyDtoHAsync", result)
+    }
+
+    /// Queues that pinned memory, from its byte `at` on, is copied to a region of so many bytes at most; nobody writes there before
+    /// the copy has ended.
+    ///
+    /// # Errors
+    /// As `copy_to_pinned`.
+    pub(super) fn copy_from_pinned(
+        &mut self,
+        region: Region,
+        (pinned, at): (&Pinned, usize),
+        most: usize,
+        stream: &mut Stream,
+    ) -> Result<()> {
+        let (address, host) = self.beside(region, (pinned, at), most)?;
+        // SAFETY: as in `copy_to_pinned`.
+        let result = unsafe {
+            sys::cuMemcpyHtoDAsync_v2(address, host.cast(), region.bytes, stream.handle())
+        };
+        check("cuMemcpyHtoDAsync", result)
+    }
+
+    /// Where a region lies, and pinned memory that holds as much.
+    fn beside(
+        &self,
+        region: Region,
+        (pinned, at): (&Pinned, usize),
+        most: usize,
+    ) -> Result<(u64, *mut u8)> {
+        let bytes = region.bytes;
+        if bytes > most || at + bytes > pinned.bytes() {
+            return Err(Error::Bounds { bytes });
+        }
+        // SAFETY: `at` is within the memory, as was looked at.
+        let host = unsafe { pinned.host().as_ptr().add(at) };
+        Ok((self.address(region)?, host))
+    }
+
     /// Copies the start of a region to `out`, after all that the stream holds; unified memory must have been
     /// attached.
     ///

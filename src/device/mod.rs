@@ -24,6 +24,7 @@ mod open;
 mod partition;
 mod pinned;
 mod plan;
+mod ring;
 mod scores;
 mod staging;
 mod stream;
@@ -47,6 +48,7 @@ pub use mailbox::{
 pub use masks::Masks;
 pub use pinned::Pinned;
 pub use plan::{CHUNK_BYTES, Memory, Plan, Region};
+pub use ring::Ring;
 pub use scores::Scores;
 pub use staging::Staging;
 pub use stream::{Idle, Stream};

@@ -51,6 +51,11 @@ impl Inbox {
         self.shared.sessions().place(session)
     }
 
+    /// Where pages are kept that a session may begin with: its own, or those of the one that it was branched from.
+    pub(super) fn origin(&self, session: SessionId) -> Option<Place> {
+        self.shared.sessions().origin(session)
+    }
+
     /// What pages depend on besides what computes them; `None` where that is not known.
     pub(super) fn key(&self) -> Option<Key> {
         self.shared.recipe().as_ref()?.key()

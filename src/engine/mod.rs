@@ -52,6 +52,7 @@ mod stop;
 mod stored;
 mod turn;
 mod waits;
+mod witness;
 
 pub mod score;
 pub mod sim;

@@ -2,6 +2,7 @@
 //! on disk outlive all of it; what is said in them is the `session_store`'s.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -54,6 +55,16 @@ pub struct Listed {
     pub holder: Option<Arc<str>>,
     /// Why it cannot be opened.
     pub error: Option<String>,
+    /// Files of it that something had changed, and that nobody reads.
+    pub damaged: Vec<String>,
+}
+
+impl Listed {
+    /// Bytes of the names of its damaged files.
+    #[must_use]
+    pub fn damaged_bytes(&self) -> usize {
+        self.damaged.iter().map(String::len).sum()
+    }
 }
 
 impl Handle {
@@ -181,6 +192,7 @@ impl Handle {
         let mut listed: BTreeMap<_, _> = kept
             .into_iter()
             .map(|(name, summary)| {
+                let shown = |path: &PathBuf| path.display().to_string();
                 let of_file = Listed {
                     turns: summary.turns,
                     bytes: summary.bytes,
@@ -189,6 +201,7 @@ impl Handle {
                     persistent: true,
                     holder: None,
                     error: summary.error,
+                    damaged: summary.damaged.iter().map(shown).collect(),
                 };
                 (name, of_file)
             })
@@ -493,6 +506,12 @@ impl Sessions {
             user: session.client.user,
             name: named.name.clone(),
         })
+    }
+
+    /// The same, or else where that is kept of the session which it was branched from.
+    pub(super) fn origin(&self, id: SessionId) -> Option<Place> {
+        let origin = || self.open.get(&id)?.origin.clone();
+        self.place(id).or_else(origin)
     }
 
     fn holder(&self, id: SessionId) -> Option<Arc<str>> {

@@ -17,6 +17,8 @@ pub use super::kv_memory::KvMemory;
 use super::load;
 use super::load_error::LoadError;
 pub use super::settings::{Activations, Backend, CudaSettings, Placement, Settings};
+use super::witness;
+pub use super::witness::Witness;
 use crate::executor::Executor;
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, LifeCycle, Mode};
@@ -311,6 +313,11 @@ impl Runner {
         self.stepped(&[]);
         ran?;
         self.kv.extend(tokens);
+        if ending == Ending::Token {
+            let tape = &self.prompts[&(rows, ending)];
+            let witness = self.settings.witness.as_ref();
+            witness::show(witness, &mut *self.executor, tape, [0])?;
+        }
         Ok(())
     }
 
@@ -357,8 +364,11 @@ impl Runner {
     pub fn step(&mut self, more: bool) -> Result<u32, RunError> {
         let (token, entry) = (self.executor.state().token, self.kv.active());
         self.seated(&[entry])?;
+        let witness = self.settings.witness.as_ref();
+        let more = more && witness.is_none();
         self.executor.step(&self.step, more)?;
         self.kv.push(token);
+        witness::show(witness, &mut *self.executor, &self.step, [0])?;
         self.stepped(&[entry]);
         Ok(self.executor.state().token)
     }

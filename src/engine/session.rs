@@ -9,6 +9,7 @@ use super::encoder::{Encoded, Last};
 use super::kept::{Kept, Named};
 use super::overflow::Talk;
 use super::{Answer, Client, Limits, Message, Refusal};
+use crate::kv_store::Place;
 use crate::session_store::{Context, Entry, Past as Stored, Tokens, Trail, Turn, now};
 
 /// Unique within the process.
@@ -62,6 +63,8 @@ pub(super) struct Session {
     pub(super) client: Client,
     /// What it is called, if it belongs to a user rather than to a connection.
     pub(super) named: Option<Named>,
+    /// Where pages of the session are kept that it was branched from: they begin as its own would.
+    pub(super) origin: Option<Place>,
     /// Shared with branches until one of them goes on; whoever reads them all does so without holding the sessions.
     messages: Arc<Vec<Message>>,
     /// Of these, the ones that it began with.
@@ -145,10 +148,12 @@ impl Sessions {
         limits: &Limits,
     ) -> Result<SessionId, Refusal> {
         self.admit(client.user, limits)?;
+        let origin = self.origin(id);
         let other = self.idle(id)?;
         let branch = Session {
             client,
             named: None,
+            origin,
             messages: other.messages.clone(),
             head: other.head,
             settled: other.settled,
@@ -280,6 +285,7 @@ impl Session {
         Self {
             client,
             named,
+            origin: None,
             head: messages.len(),
             settled: messages.len(),
             messages: Arc::new(messages),

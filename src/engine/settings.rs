@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::ControlGroups;
 use super::kv_memory::KvMemory;
+use super::witness::Witness;
 use crate::kv::Reuse;
 use crate::tape::{DType, GraphOptions, KvType};
 
@@ -80,6 +81,8 @@ pub struct Settings {
     pub meminfo: PathBuf,
     /// Whose limits count besides; `None` where it is another process that is to load the model.
     pub groups: Option<ControlGroups>,
+    /// Who sees what each token is chosen from: a test.
+    pub witness: Option<Witness>,
     pub cuda: CudaSettings,
 }
 
@@ -127,6 +130,7 @@ impl Default for Settings {
             reserve: 128 << 20,
             meminfo: "/proc/meminfo".into(),
             groups: Some(ControlGroups::default()),
+            witness: None,
             cuda: CudaSettings::default(),
         }
     }

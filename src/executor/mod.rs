@@ -62,23 +62,28 @@ pub trait Executor: Debug + Send {
     /// If the device has failed; what the other page holds is then unknown.
     fn copy_page(&mut self, from: usize, to: usize) -> Result<(), ExecuteError>;
 
-    /// What a page of the cache holds of its first positions; zeros for the others, which may still hold what was another's.
-    /// `out` has as many bytes as a page.
+    /// Has what a page of the cache holds of its first positions read, as it is after all that was run; nobody waits for that. False
+    /// where as many are on their way as may be: those are to be taken first.
     ///
     /// # Errors
     /// If the device has failed.
-    fn read_page(
-        &mut self,
-        page: usize,
-        positions: usize,
-        out: &mut [u8],
-    ) -> Result<(), ExecuteError>;
+    fn send_page(&mut self, page: usize, positions: usize) -> Result<bool, ExecuteError>;
 
-    /// Has a page of the cache hold what `read_page` gave, before whatever is run next.
+    /// The oldest page that was sent and not taken, once it is there. Zeros stand for the positions that were not asked for.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn take_sent(&mut self) -> Result<Option<Vec<u8>>, ExecuteError>;
+
+    /// What was sent and not taken is nobody's any more.
+    fn forget_sent(&mut self);
+
+    /// Has a page of the cache hold what was taken of one, before whatever is run next; nobody waits for that. False where too many
+    /// are on their way: it is to be asked again.
     ///
     /// # Errors
     /// If the device has failed; what the page holds is then unknown.
-    fn write_page(&mut self, page: usize, bytes: &[u8]) -> Result<(), ExecuteError>;
+    fn write_page(&mut self, page: usize, bytes: &[u8]) -> Result<bool, ExecuteError>;
 
     /// What computes, as far as the last bits depend on it.
     fn identity(&self) -> String;
@@ -179,8 +184,8 @@ pub trait Executor: Debug + Send {
     /// The row of logits that a tape of `Ending::Logits` left.
     fn logits(&self, tape: &Tape, row: usize) -> &[f32];
 
-    /// The rows of logits that the last step left, (rows, vocabulary), once it has ended.
-    fn step_logits(&mut self, step: &Tape) -> Result<Vec<f32>, ExecuteError>;
+    /// The rows of logits that the last run of a tape left, (rows, vocabulary), once it has ended.
+    fn left_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError>;
 
     /// How the last step spent its time.
     fn step_times(&self) -> StepTimes;

@@ -1,12 +1,16 @@
-//! What is kept, and for how long: places on the disk, a day's writes, deleted sessions.
+//! What is kept, and for how long: places on the disk, a day's writes, deleted sessions, disks that refuse.
+
+mod faulty;
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use faulty::Faulty;
+
 use super::{Arrived, Cost, Counts, Key, Load, Place, Rules, Save, Store};
-use crate::files::Disk;
+use crate::files::{Disk, Files};
 use crate::kv::{Family, PAGE, Reuse};
 use crate::session_store::Name;
 
@@ -16,6 +20,10 @@ const WAIT: Duration = Duration::from_secs(60);
 const FILE: u64 = 3 * PAGE_BYTES as u64 / 2;
 
 fn store(root: &Path, bytes: u64, writes: Option<u64>) -> Store {
+    store_on(Arc::new(Disk), root, bytes, writes)
+}
+
+fn store_on(files: Arc<dyn Files>, root: &Path, bytes: u64, writes: Option<u64>) -> Store {
     let rules = Rules {
         bytes,
         writes,
@@ -23,7 +31,7 @@ fn store(root: &Path, bytes: u64, writes: Option<u64>) -> Store {
         stop: Duration::ZERO,
         measured: false,
     };
-    Store::open(Arc::new(Disk), root.to_owned(), rules).expect("a thread")
+    Store::open(files, root.to_owned(), rules).expect("a thread")
 }
 
 fn place(name: &str) -> Place {
@@ -166,4 +174,46 @@ fn what_was_computed_before_its_session_was_deleted_is_not_kept() {
     } = store.counts();
     assert_eq!((saved, restored, refused), (2, 1, 0));
     assert_eq!(read, PAGE_BYTES as u64);
+}
+
+/// Wherever in a file that is: what was there before stays and serves, and nothing else does.
+#[test]
+fn a_disk_that_is_full_keeps_what_it_had() {
+    let root = tempfile::tempdir().unwrap();
+    let files = Faulty::new();
+    let store = store_on(Arc::new(files.clone()), root.path(), 9 * FILE, None);
+    assert!(save(&store, "a", Instant::now()));
+    // Before the page, before what comes before it in the file, and within that.
+    for room in [0, PAGE_BYTES, PAGE_BYTES + 4095] {
+        files.has_room(i64::try_from(room).unwrap());
+        save(&store, "a", Instant::now());
+        save(&store, "b", Instant::now());
+        let left = fs::read_dir(place("a").folder(root.path())).unwrap();
+        let left: Vec<_> = left.map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(left, ["a.pages"], "{room} bytes");
+        assert_eq!(load(&store, "a"), 1, "{room} bytes");
+        assert!(!store.has(&place("b")));
+    }
+    store.flush(WAIT);
+    assert_eq!((store.counts().saved, store.counts().refused), (1, 0));
+    files.has_room(i64::MAX);
+    assert!(save(&store, "b", Instant::now()), "there is room again");
+    assert_eq!(load(&store, "b"), 1);
+}
+
+/// Whoever owns a file can change it.
+#[test]
+fn a_file_of_another_owner_is_not_used() {
+    let root = tempfile::tempdir().unwrap();
+    let files = Faulty::new();
+    let store = store_on(Arc::new(files.clone()), root.path(), 9 * FILE, None);
+    assert!(save(&store, "a", Instant::now()));
+    files.are_anothers(true);
+    assert_eq!(load(&store, "a"), 0);
+    store.flush(WAIT);
+    assert_eq!(store.counts().refused, 1);
+    files.are_anothers(false);
+    assert!(!place("a").path(root.path()).exists(), "nor later");
+    assert!(save(&store, "a", Instant::now()), "it is written anew");
+    assert_eq!(load(&store, "a"), 1);
 }

@@ -40,8 +40,7 @@ pub(super) fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Is told the length of the file then.
-type Done = Box<dyn FnOnce(Result<u64, StoreError>) + Send>;
+type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 struct Job {
     user: u32,
@@ -184,6 +183,8 @@ impl Unsynced {
             let mut log = lock(log);
             let was_told = log.is_doubtful();
             let Err(error) = log.sync() else {
+                // As in `commit`.
+                let _ = log.compact();
                 return false;
             };
             if !was_told {
@@ -220,7 +221,7 @@ fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shar
     {
         let appended = {
             let mut log = lock(&log);
-            let appended = log.append(&entry).map(|()| log.length());
+            let appended = log.append(&entry);
             appended.map_err(|error| StoreError::io("write", log.path())(error))
         };
         if appended.is_err() {
@@ -239,7 +240,7 @@ fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shar
     for Written { user, log, waiting } in written {
         let synced = {
             let mut log = lock(&log);
-            let synced = log.sync().map(|()| log.length());
+            let synced = log.sync();
             if synced.is_err() {
                 log.take_back();
             }
@@ -249,10 +250,12 @@ fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shar
             shared.record(handed);
             tell(user, done, synced.clone());
         }
+        // Nobody waits for it, and where the disk refuses nothing is lost.
+        let _ = lock(&log).compact();
     }
 }
 
-fn tell(user: u32, done: Done, result: Result<u64, StoreError>) {
+fn tell(user: u32, done: Done, result: Result<(), StoreError>) {
     if let Err(error) = &result {
         journal::session_unwritten(&error.to_string(), user);
     }

@@ -1,18 +1,27 @@
 //! The file of one session: entries are appended to it and nothing else. What could not be written, or not be synced, is
-//! cut off again before anything follows it; what somebody was told of before it was synced is written again.
+//! cut off again before anything follows it; what somebody was told of before it was synced is written again. Once half of it is
+//! of no use any more, another file that says the same takes its place.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::compact::compact;
 use super::entry::Entry;
 use super::error::StoreError;
 use super::past::Past;
 use super::record::{self, Place, Rest, Unreadable};
 use crate::files::{File, Files};
 
+/// A file of fewer bytes is not worth a look: it takes a few blocks of the disk.
+const SMALL: u64 = 16 << 10;
+
 /// An open file of a session.
 #[derive(Debug)]
 pub(super) struct Log {
+    files: Arc<dyn Files>,
     path: PathBuf,
     file: Box<dyn File>,
     /// After all that was written.
@@ -25,6 +34,14 @@ pub(super) struct Log {
     unsynced: Vec<u8>,
     /// Whether a sync of it has failed: the system may have dropped it, and says so once.
     doubtful: bool,
+    /// Whether its name may still be another file's after a power cut.
+    misnamed: bool,
+    /// How long it is before it is looked at again for what is of no use.
+    look_at: u64,
+    /// Whether its name may be another's by now: no other file takes its place any more.
+    retired: bool,
+    /// Its length, for those who do not wait for the disk.
+    bytes: Arc<AtomicU64>,
 }
 
 /// What was found in a file.
@@ -40,29 +57,17 @@ pub(super) enum Found {
 impl Log {
     /// Makes the file of a new session, and returns when it is on the disk: after a power cut there is all of it or none.
     pub(super) fn create(
-        files: &dyn Files,
+        files: &Arc<dyn Files>,
         path: &Path,
         opened: &Entry,
     ) -> Result<Self, StoreError> {
-        let (folder, new) = (folder(path), fresh(path));
+        let new = fresh(path);
         let made = (|| {
-            let mut file = files.open(&new, true)?;
-            let (head, place) = record::begin();
-            file.write(0, &head)?;
-            let mut log = Self {
-                path: path.to_owned(),
-                file,
-                written: place,
-                synced: place,
-                overhangs: false,
-                unsynced: Vec::new(),
-                doubtful: false,
-            };
-            log.append(opened)?;
-            log.sync()?;
+            let (bytes, place) = encode(std::slice::from_ref(opened))?;
+            let file = write(&**files, &new, &bytes)?;
             files.rename(&new, path)?;
-            files.sync_folder(folder)?;
-            Ok(log)
+            files.sync_folder(folder(path))?;
+            Ok(Self::new(files, path, file, place))
         })();
         made.map_err(|error| {
             // Nobody was told of it; what is left of it goes when its folder is read.
@@ -71,9 +76,27 @@ impl Log {
         })
     }
 
+    /// One that is on the disk up to there.
+    fn new(files: &Arc<dyn Files>, path: &Path, file: Box<dyn File>, place: Place) -> Self {
+        Self {
+            files: files.clone(),
+            path: path.to_owned(),
+            file,
+            written: place,
+            synced: place,
+            overhangs: false,
+            unsynced: Vec::new(),
+            doubtful: false,
+            misnamed: false,
+            look_at: SMALL,
+            retired: false,
+            bytes: Arc::new(AtomicU64::new(place.length)),
+        }
+    }
+
     /// Reads a file of this user and name.
     pub(super) fn read(
-        files: &dyn Files,
+        files: &Arc<dyn Files>,
         path: &Path,
         user: u32,
         name: &str,
@@ -100,24 +123,13 @@ impl Log {
                 });
             }
         };
-        let texts = read.texts.into_iter();
-        let entries = texts.map(|text| serde_json::from_slice(&bytes[text]));
-        let entries: Result<Vec<Entry>, _> = entries.collect();
-        let past = entries
-            .ok()
-            .and_then(|entries| Past::of(entries, user, name).ok());
+        let past = entries(&bytes, read.texts);
+        let past = past.and_then(|entries| Past::of(entries, user, name).ok());
         let (Some(past), Rest::Nothing | Rest::Torn) = (past, read.rest) else {
             return Ok(Found::Damaged);
         };
-        let mut log = Self {
-            path: path.to_owned(),
-            file,
-            written: read.place,
-            synced: read.place,
-            overhangs: read.rest == Rest::Torn,
-            unsynced: Vec::new(),
-            doubtful: false,
-        };
+        let mut log = Self::new(files, path, file, read.place);
+        log.overhangs = read.rest == Rest::Torn;
         let cut = bytes.len() as u64 - read.place.length;
         // What was read may be in the system's memory alone, if the daemon was killed before it was synced.
         log.cut()
@@ -129,9 +141,9 @@ impl Log {
         })
     }
 
-    /// Bytes of it.
-    pub(super) fn length(&self) -> u64 {
-        self.written.length
+    /// Bytes of it, as they change.
+    pub(super) fn bytes(&self) -> Arc<AtomicU64> {
+        self.bytes.clone()
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -157,8 +169,13 @@ impl Log {
         self.file.write(self.written.length, &bytes)?;
         self.overhangs = false;
         self.unsynced.extend(bytes);
-        self.written = after;
+        self.has_written(after);
         Ok(())
+    }
+
+    fn has_written(&mut self, place: Place) {
+        self.written = place;
+        self.bytes.store(place.length, Ordering::Relaxed);
     }
 
     /// Returns when all that was written is on the disk. On an error nobody knows what of it is, and the next call writes it
@@ -168,6 +185,7 @@ impl Log {
             self.file.write(self.synced.length, &self.unsynced)?;
         }
         self.file.sync()?;
+        self.keep_name()?;
         self.doubtful = false;
         self.unsynced.clear();
         self.synced = self.written;
@@ -176,10 +194,59 @@ impl Log {
 
     /// Nothing that was written since the last `sync` counts any more.
     pub(super) fn take_back(&mut self) {
-        self.written = self.synced;
+        self.has_written(self.synced);
         self.overhangs = true;
         self.unsynced.clear();
         self.doubtful = false;
+    }
+
+    /// What follows is another's: its name may be given to another file, or to none.
+    pub(super) fn retire(&mut self) {
+        self.retired = true;
+    }
+
+    /// Has a file take its place that says the same, if half of this one is of no use any more. All of it is on the disk.
+    ///
+    /// # Errors
+    /// As the system's. Nothing is lost then, and it is tried again when it is twice as long.
+    pub(super) fn compact(&mut self) -> io::Result<()> {
+        let is_whole = self.written == self.synced && !self.overhangs && !self.doubtful;
+        if self.retired || !is_whole || self.written.length < self.look_at {
+            return Ok(());
+        }
+        self.look_at = 2 * self.written.length;
+        let bytes = self.file.read()?;
+        let read = record::read(&bytes).ok();
+        // What has changed since it was written is found when it is read the next time.
+        let read = read.filter(|read| read.place == self.written);
+        let live = read.and_then(|read| compact(entries(&bytes, read.texts)?));
+        let Some(live) = live else {
+            return Ok(());
+        };
+        let (bytes, place) = encode(&live)?;
+        if 2 * place.length > self.written.length {
+            self.look_at = SMALL.max(2 * place.length);
+            return Ok(());
+        }
+        let new = fresh(&self.path);
+        let file = write(&*self.files, &new, &bytes);
+        let named = file.and_then(|file| self.files.rename(&new, &self.path).map(|()| file));
+        let file = named.inspect_err(|_| drop(self.files.remove(&new)))?;
+        self.file = file;
+        self.synced = place;
+        self.has_written(place);
+        self.look_at = SMALL.max(2 * place.length);
+        self.misnamed = true;
+        self.keep_name()
+    }
+
+    /// Returns when its name is its own on the disk. Until then nobody is told that what it holds is there.
+    fn keep_name(&mut self) -> io::Result<()> {
+        if self.misnamed {
+            self.files.sync_folder(folder(&self.path))?;
+            self.misnamed = false;
+        }
+        Ok(())
     }
 
     /// Takes away what should not be there.
@@ -191,6 +258,34 @@ impl Log {
         }
         Ok(())
     }
+}
+
+/// A whole file of these entries. Each record says of those before it that they are on the disk: none is ever seen without them.
+fn encode(entries: &[Entry]) -> io::Result<(Vec<u8>, Place)> {
+    let (mut all, mut place) = record::begin();
+    for entry in entries {
+        let text = serde_json::to_vec(entry)?;
+        let after = place.record(&text, place.records);
+        let (bytes, after) = after.ok_or(io::ErrorKind::FileTooLarge)?;
+        all.extend(bytes);
+        place = after;
+    }
+    Ok((all, place))
+}
+
+/// Makes a file that has not its name yet, and returns when all of it is on the disk.
+fn write(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn File>> {
+    let mut file = files.open(path, true)?;
+    file.write(0, bytes)?;
+    file.sync()?;
+    Ok(file)
+}
+
+/// What records say; `None` if one of them says nothing.
+fn entries(file: &[u8], texts: Vec<Range<usize>>) -> Option<Vec<Entry>> {
+    let texts = texts.into_iter();
+    let entries = texts.map(|text| serde_json::from_slice(&file[text]));
+    entries.collect::<Result<_, _>>().ok()
 }
 
 fn folder(path: &Path) -> &Path {

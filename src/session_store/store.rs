@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -41,19 +42,35 @@ pub struct Store {
 /// The sessions of a user; `None` until its folder has been read.
 #[derive(Debug, Default)]
 struct User {
-    sessions: Option<BTreeMap<Name, Kept>>,
+    folder: Option<Folder>,
+}
+
+/// What is in a user's folder.
+#[derive(Debug, Default)]
+struct Folder {
+    sessions: BTreeMap<Name, Kept>,
+    /// Files that were damaged, by the session that each was of; their names are what they have now.
+    aside: BTreeMap<Name, Vec<String>>,
 }
 
 #[derive(Debug)]
 enum Kept {
-    /// As its entries change it, where it is open.
-    Known(Arc<Mutex<Summary>>, Weak<Mutex<Log>>),
+    Known(Known),
     /// Left as it is, with the reason.
     Unreadable(StoreError),
 }
 
+/// What is known of a session, as its entries change it where it is open.
+#[derive(Clone, Debug)]
+struct Known {
+    summary: Arc<Mutex<Summary>>,
+    /// Of its file.
+    bytes: Arc<AtomicU64>,
+    log: Weak<Mutex<Log>>,
+}
+
 /// What is known of a session without its messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub turns: u32,
     /// Of its file.
@@ -64,6 +81,9 @@ pub struct Summary {
     pub used: u64,
     /// Why it cannot be read, if it cannot.
     pub error: Option<String>,
+    /// Files of it that something had changed: they were set aside, and nobody reads them. Where there is nothing else, the
+    /// session is not there any more.
+    pub damaged: Vec<PathBuf>,
 }
 
 /// The open file of a session.
@@ -71,7 +91,7 @@ pub struct Summary {
 pub struct Stored {
     user: u32,
     log: SharedLog,
-    summary: Arc<Mutex<Summary>>,
+    known: Known,
 }
 
 impl Store {
@@ -121,9 +141,15 @@ impl Store {
     /// # Errors
     /// If its folder cannot be read.
     pub fn list(&self, user: u32) -> Result<Vec<(Name, Summary)>, StoreError> {
-        self.with(user, |sessions| {
+        let path = self.folder(user);
+        self.with(user, |folder| {
             let named = |(name, kept): (&Name, &Kept)| (name.clone(), kept.summary());
-            Ok(sessions.iter().map(named).collect())
+            let mut listed: BTreeMap<_, _> = folder.sessions.iter().map(named).collect();
+            for (name, files) in &folder.aside {
+                let of = listed.entry(name.clone()).or_default();
+                of.damaged = files.iter().map(|file| path.join(file)).collect();
+            }
+            Ok(listed.into_iter().collect())
         })
     }
 
@@ -132,22 +158,23 @@ impl Store {
     /// # Errors
     /// If it cannot be read.
     pub fn open(&self, user: u32, name: &Name) -> Result<Option<(Stored, Past)>, StoreError> {
-        self.with(user, |sessions| {
-            match sessions.get(name) {
+        self.with(user, |folder| {
+            match folder.sessions.get(name) {
                 None => return Ok(None),
-                Some(Kept::Known(_, log)) => settle(log)?,
+                Some(Kept::Known(known)) => settle(&known.log)?,
                 Some(Kept::Unreadable(_)) => {}
             }
-            let Some((log, past)) = self.read(user, name)? else {
-                sessions.remove(name);
-                return Ok(None);
+            let (log, past) = match self.read(user, name)? {
+                Ok(read) => read,
+                Err(aside) => {
+                    folder.sessions.remove(name);
+                    folder.aside.entry(name.clone()).or_default().push(aside);
+                    return Ok(None);
+                }
             };
-            let stored = Stored {
-                user,
-                summary: Arc::new(Mutex::new(summary(&log, &past))),
-                log: Arc::new(Mutex::new(log)),
-            };
-            sessions.insert(name.clone(), stored.known());
+            let known = known(&log, &past);
+            let stored = Stored::new(user, log, known);
+            folder.sessions.insert(name.clone(), stored.known());
             Ok(Some((stored, past)))
         })
     }
@@ -163,7 +190,7 @@ impl Store {
         messages: Vec<Message>,
         options: serde_json::Map<String, serde_json::Value>,
     ) -> Result<Stored, StoreError> {
-        self.with(user, |sessions| {
+        self.with(user, |Folder { sessions, .. }| {
             let quota = self.quota();
             if sessions.len() >= quota.sessions {
                 return Err(StoreError::Sessions {
@@ -174,9 +201,8 @@ impl Store {
             let said: usize = messages.iter().map(Message::bytes).sum();
             let given = serde_json::to_vec(&options).map_or(0, |text| text.len());
             within(user, sessions, (said + given) as u64, quota.bytes)?;
-            let folder = self.folder(user);
             if sessions.is_empty() {
-                self.make(&folder)?;
+                self.make(&self.folder(user))?;
             }
             let began = now();
             let opened = Entry::Opened {
@@ -186,43 +212,56 @@ impl Store {
                 messages,
                 options,
             };
-            let log = Log::create(&*self.files, &self.path(user, name), &opened)?;
-            let stored = Stored {
-                user,
-                summary: Arc::new(Mutex::new(Summary {
-                    turns: 0,
-                    bytes: log.length(),
-                    began,
-                    used: began,
-                    error: None,
-                })),
-                log: Arc::new(Mutex::new(log)),
+            let log = Log::create(&self.files, &self.path(user, name), &opened)?;
+            let summary = Summary {
+                began,
+                used: began,
+                ..Summary::default()
             };
+            let known = Known {
+                summary: Arc::new(Mutex::new(summary)),
+                bytes: log.bytes(),
+                log: Weak::new(),
+            };
+            let stored = Stored::new(user, log, known);
             sessions.insert(name.clone(), stored.known());
             Ok(stored)
         })
     }
 
-    /// Deletes a session, which is open nowhere; returns whether there was one.
+    /// Deletes a session, which is open nowhere, and what was set aside of it; returns whether there was anything.
     ///
     /// # Errors
     /// If the disk refuses: then it may be there again after a power cut.
     pub fn delete(&self, user: u32, name: &Name) -> Result<bool, StoreError> {
-        self.with(user, |sessions| {
-            if !sessions.contains_key(name) {
+        let path = self.folder(user);
+        self.with(user, |folder| {
+            let aside = folder.aside.get(name).into_iter().flatten();
+            let mut gone: Vec<_> = aside.map(|file| path.join(file)).collect();
+            if let Some(kept) = folder.sessions.get(name) {
+                if let Kept::Known(known) = kept
+                    && let Some(log) = known.log.upgrade()
+                {
+                    // The thread that writes may still have it, and no other file takes its place now.
+                    lock(&log).retire();
+                }
+                gone.push(self.path(user, name));
+            }
+            if gone.is_empty() {
                 return Ok(false);
             }
-            let path = self.path(user, name);
-            match self.files.remove(&path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(StoreError::io("delete", path)(error));
+            for path in gone {
+                match self.files.remove(&path) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => {
+                        return Err(StoreError::io("delete", path)(error));
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
-            sessions.remove(name);
-            let folder = self.folder(user);
-            let synced = self.files.sync_folder(&folder);
-            synced.map_err(StoreError::io("sync", folder))?;
+            folder.sessions.remove(name);
+            folder.aside.remove(name);
+            let synced = self.files.sync_folder(&path);
+            synced.map_err(StoreError::io("sync", &path))?;
             Ok(true)
         })
     }
@@ -233,7 +272,7 @@ impl Store {
     /// If its sessions take as many as they may.
     pub fn admit(&self, user: u32, bytes: u64) -> Result<(), StoreError> {
         let most = self.quota().bytes;
-        self.with(user, |sessions| within(user, sessions, bytes, most))
+        self.with(user, |folder| within(user, &folder.sessions, bytes, most))
     }
 
     /// Appends an entry to a session, and never waits: `done` is told on another thread when it is as durable as
@@ -244,43 +283,43 @@ impl Store {
         entry: Entry,
         done: impl FnOnce(Result<(), StoreError>) + Send + 'static,
     ) {
-        let summary = stored.summary.clone();
+        let summary = stored.known.summary.clone();
         let change = Change::of(&entry);
-        let follow = move |result: Result<u64, StoreError>| {
-            if let Ok(bytes) = result {
+        let follow = move |result: Result<(), StoreError>| {
+            if result.is_ok() {
                 let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-                change.apply(&mut summary, bytes);
+                change.apply(&mut summary);
             }
-            done(result.map(drop));
+            done(result);
         };
         let log = (stored.user, stored.log.clone());
         self.committer.append(log, entry, Box::new(follow));
     }
 
-    /// Gives the sessions of a user, whose folder is read first if that was not done.
+    /// Gives what a user has, whose folder is read first if that was not done.
     fn with<T>(
         &self,
         user: u32,
-        use_them: impl FnOnce(&mut BTreeMap<Name, Kept>) -> Result<T, StoreError>,
+        use_it: impl FnOnce(&mut Folder) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let one = {
             let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
             users.entry(user).or_default().clone()
         };
         let mut one = one.lock().unwrap_or_else(PoisonError::into_inner);
-        let sessions = match &mut one.sessions {
-            Some(sessions) => sessions,
+        let folder = match &mut one.folder {
+            Some(folder) => folder,
             empty => empty.insert(self.read_all(user)?),
         };
-        use_them(sessions)
+        use_it(folder)
     }
 
     /// Reads a user's folder, and takes away what was never finished.
-    fn read_all(&self, user: u32) -> Result<BTreeMap<Name, Kept>, StoreError> {
+    fn read_all(&self, user: u32) -> Result<Folder, StoreError> {
         let folder = self.folder(user);
         let listed = self.files.list(&folder);
         let listed = listed.map_err(StoreError::io("read", &folder))?;
-        let mut sessions = BTreeMap::new();
+        let mut read = Folder::default();
         for file in listed {
             match file.rsplit_once('.') {
                 Some((_, NEW)) => {
@@ -291,61 +330,63 @@ impl Store {
                         continue;
                     };
                     let kept = match self.read(user, &name) {
-                        Ok(None) => continue,
-                        Ok(Some((log, past))) => {
-                            let summary = Arc::new(Mutex::new(summary(&log, &past)));
-                            Kept::Known(summary, Weak::new())
+                        Ok(Err(aside)) => {
+                            read.aside.entry(name).or_default().push(aside);
+                            continue;
                         }
+                        Ok(Ok((log, past))) => Kept::Known(known(&log, &past)),
                         Err(error) => {
                             journal::session_unreadable(&error.to_string(), user);
                             Kept::Unreadable(error)
                         }
                     };
-                    sessions.insert(name, kept);
+                    read.sessions.insert(name, kept);
+                }
+                Some((numbered, DAMAGED)) => {
+                    let name = numbered.rsplit_once('.').map(|(name, _)| Name::new(name));
+                    if let Some(Ok(name)) = name {
+                        read.aside.entry(name).or_default().push(file);
+                    }
                 }
                 _ => {}
             }
         }
-        Ok(sessions)
+        Ok(read)
     }
 
-    /// Reads a session's file; `None` if it had to be set aside.
-    fn read(&self, user: u32, name: &Name) -> Result<Option<(Log, Past)>, StoreError> {
+    /// Reads a session's file; or else its name, if it had to be set aside.
+    fn read(&self, user: u32, name: &Name) -> Result<Result<(Log, Past), String>, StoreError> {
         let path = self.path(user, name);
-        match Log::read(&*self.files, &path, user, name.as_str())? {
-            Found::Whole(log, past) => Ok(Some((log, past))),
+        match Log::read(&self.files, &path, user, name.as_str())? {
+            Found::Whole(log, past) => Ok(Ok((log, past))),
             Found::Torn(log, past, cut) => {
                 journal::session_cut(&path.display().to_string(), user, cut);
-                Ok(Some((log, past)))
+                Ok(Ok((log, past)))
             }
             Found::Damaged => {
                 let aside = self.set_aside(&path)?;
-                journal::session_damaged(
-                    &path.display().to_string(),
-                    user,
-                    &aside.display().to_string(),
-                );
-                Ok(None)
+                let now = path.with_file_name(&aside).display().to_string();
+                journal::session_damaged(&path.display().to_string(), user, &now);
+                Ok(Err(aside))
             }
         }
     }
 
-    /// Gives a file a name under which nobody looks for it.
-    fn set_aside(&self, path: &Path) -> Result<PathBuf, StoreError> {
+    /// Gives a file a name under which nobody looks for a session, and returns it.
+    fn set_aside(&self, path: &Path) -> Result<String, StoreError> {
         let folder = path.parent().unwrap_or(&self.root);
         let failed = |what| StoreError::io(what, path);
         let taken = self.files.list(folder).map_err(failed("set aside"))?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let mut names = (1..).map(|n: u64| format!("{stem}.{n}.{DAMAGED}"));
         let name = names.find(|name| !taken.contains(name)).unwrap_or_default();
-        let aside = folder.join(name);
         self.files
-            .rename(path, &aside)
+            .rename(path, &folder.join(&name))
             .map_err(failed("set aside"))?;
         self.files
             .sync_folder(folder)
             .map_err(failed("set aside"))?;
-        Ok(aside)
+        Ok(name)
     }
 
     /// Makes a user's folder, which is there after a power cut, too.
@@ -370,18 +411,28 @@ impl Store {
 }
 
 impl Stored {
+    fn new(user: u32, log: Log, known: Known) -> Self {
+        let log = Arc::new(Mutex::new(log));
+        let known = Known {
+            log: Arc::downgrade(&log),
+            ..known
+        };
+        Self { user, log, known }
+    }
+
     fn known(&self) -> Kept {
-        Kept::Known(self.summary.clone(), Arc::downgrade(&self.log))
+        Kept::Known(self.known.clone())
     }
 }
 
 /// Has what was written to a file on the disk before it is read again. The thread that writes may still have it: nothing is left
-/// for that to write then.
+/// for that to write then, and it puts no other in its place.
 fn settle(log: &Weak<Mutex<Log>>) -> Result<(), StoreError> {
     let Some(log) = log.upgrade() else {
         return Ok(());
     };
     let mut log = lock(&log);
+    log.retire();
     let synced = log.sync();
     synced.map_err(|error| StoreError::io("sync", log.path())(error))
 }
@@ -389,16 +440,16 @@ fn settle(log: &Weak<Mutex<Log>>) -> Result<(), StoreError> {
 impl Kept {
     fn summary(&self) -> Summary {
         match self {
-            Self::Known(summary, _) => {
+            Self::Known(Known { summary, bytes, .. }) => {
                 let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-                summary.clone()
+                Summary {
+                    bytes: bytes.load(Ordering::Relaxed),
+                    ..summary.clone()
+                }
             }
             Self::Unreadable(error) => Summary {
-                turns: 0,
-                bytes: 0,
-                began: 0,
-                used: 0,
                 error: Some(error.to_string()),
+                ..Summary::default()
             },
         }
     }
@@ -423,9 +474,7 @@ impl Change {
         }
     }
 
-    /// `bytes` is how long the file is now.
-    fn apply(&self, summary: &mut Summary, bytes: u64) {
-        summary.bytes = bytes;
+    fn apply(&self, summary: &mut Summary) {
         match *self {
             Self::Nothing => {}
             Self::Turn { at, dropped } => {
@@ -437,13 +486,18 @@ impl Change {
     }
 }
 
-fn summary(log: &Log, past: &Past) -> Summary {
-    Summary {
+/// What there is to know of a session that has been read.
+fn known(log: &Log, past: &Past) -> Known {
+    let summary = Summary {
         turns: u32::try_from(past.turns.len()).unwrap_or(u32::MAX),
-        bytes: log.length(),
         began: past.began,
         used: past.used,
-        error: None,
+        ..Summary::default()
+    };
+    Known {
+        summary: Arc::new(Mutex::new(summary)),
+        bytes: log.bytes(),
+        log: Weak::new(),
     }
 }
 

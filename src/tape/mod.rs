@@ -186,6 +186,16 @@ impl Tape {
         &self.slots[slot.0]
     }
 
+    /// Rows of logits that a run of it leaves.
+    #[must_use]
+    pub fn scored_rows(&self) -> usize {
+        let logits = self.ops.iter().find_map(|op| match op {
+            Op::Head { logits, .. } => Some(*logits),
+            _ => None,
+        });
+        logits.map_or(0, |logits| self.slot(logits).rows)
+    }
+
     /// Tokens that the table of embeddings has, which is the first weight.
     #[must_use]
     pub fn vocabulary(&self) -> usize {

@@ -2,6 +2,8 @@
 //! where there is no GPU.
 
 mod diff;
+#[path = "../support/gguf_writer.rs"]
+mod gguf_writer;
 mod lasting;
 mod lifecycle;
 mod long;
@@ -14,6 +16,9 @@ mod rows;
 #[path = "../lasting/sequences.rs"]
 mod sequences;
 mod smoke;
+#[allow(dead_code)] // a test has more uses for it
+#[path = "../support/tiny_gguf.rs"]
+mod tiny_gguf;
 
 use std::process::ExitCode;
 
@@ -29,9 +34,9 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
                           and the time to a short prompt's first token
   rows [--cpu] MODEL...   conversations that step together have the bits that each has alone, whoever joins or leaves
   long [--cpu] MODEL...   at 9,000 and 33,000 positions the log probabilities are as near to the CPU's as at the first
-  lasting [--cpu] [--sequences N] MODEL...
+  lasting [--cpu] [--sequences N] [MODEL...]
                           sessions that were evicted, restored from the disk, branched and taken back in random order answer as
-                          if nothing had happened; a model needs a vocabulary
+                          if nothing had happened; a model needs a vocabulary, and where none is given it is a tiny one
   reload [--cpu] MODEL... another thread loads the model again while it answers, and it takes its own place
   memory [--cpu] MODEL... memory of the cache is given back and taken again, and nobody's text changes";
 
@@ -46,6 +51,10 @@ const TYPES: [Types; 4] = [
 ];
 
 fn main() -> ExitCode {
+    // A model's chat template runs in a process of this program, where no gangliond lies beside it.
+    if let Some(code) = ganglion::model::chat::serve_if_asked() {
+        return code;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
         Some((check, rest)) if check == "smoke" => smoke::run(rest),
@@ -54,7 +63,7 @@ fn main() -> ExitCode {
         Some((check, rest)) if check == "lifecycle" && !rest.is_empty() => lifecycle::run(rest),
         Some((check, rest)) if check == "rows" && !rest.is_empty() => rows::run(rest),
         Some((check, rest)) if check == "long" && !rest.is_empty() => long::run(rest),
-        Some((check, rest)) if check == "lasting" && !rest.is_empty() => lasting::run(rest),
+        Some((check, rest)) if check == "lasting" => lasting::run(rest),
         Some((check, rest)) if check == "reload" && !rest.is_empty() => reload::run(rest),
         Some((check, rest)) if check == "memory" && !rest.is_empty() => memory::run(rest),
         _ => {

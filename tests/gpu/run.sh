@@ -154,10 +154,12 @@ stage_rows() {
     done
 }
 
-# Sessions that were evicted, restored, branched and taken back answer as if nothing had happened; SEQUENCES says how many.
+# Sessions that were evicted, restored, branched and taken back answer as if nothing had happened; SEQUENCES and SMOL_SEQUENCES say
+# how many.
 stage_lasting() {
+    check 'tiny lasting' lasting --sequences "${SEQUENCES:-1000}"
     if [ -e $smol ]; then
-        check 'SmolLM2 lasting' lasting --sequences "${SEQUENCES:-8}" $smol
+        check 'SmolLM2 lasting' lasting --sequences "${SMOL_SEQUENCES:-24}" $smol
     else
         not_run 'SmolLM2 lasting' "$smol is not here"
     fi

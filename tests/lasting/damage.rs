@@ -104,7 +104,7 @@ async fn pages_that_are_damaged_or_of_something_else_are_read_again() {
         let session = daemon.open().await;
         let answer = daemon.say(session, &said).await;
         assert_eq!(answer.text, whole.text, "{what}");
-        assert_eq!(answer.logprobs, whole.logprobs, "{what}");
+        assert_eq!(answer.logits, whole.logits, "{what}");
         assert_eq!(daemon.pages.counts().refused, 1, "{what}");
         // What came before the damage is whole.
         let last = *what == "the last page";
@@ -117,6 +117,37 @@ async fn pages_that_are_damaged_or_of_something_else_are_read_again() {
         daemon.stop().await;
         assert!(place.file("pages").exists(), "it is written anew");
     }
+}
+
+/// As on a disk that is full: nothing of the session is lost, and it answers the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_cannot_be_written_are_read_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = Place::new(&model(folder.path()));
+    let random = &mut fastrand::Rng::with_seed(9);
+    let mut daemon = place.start(AT_ONCE).await;
+    let session = daemon.open().await;
+    // No file can have this name now.
+    fs::create_dir(place.file("pages-new")).expect("it is made");
+    for _ in 0..2 {
+        daemon
+            .say(session, &Said::some(random, PAGE / 2..PAGE))
+            .await;
+    }
+    daemon.stop().await;
+    assert_eq!(daemon.pages.counts().saved, 0);
+
+    let said = Said::some(random, 1..9);
+    let whole = cold(&place, &said).await;
+    let mut daemon = place.start(AT_ONCE).await;
+    let session = daemon.open().await;
+    let answer = daemon.say(session, &said).await;
+    assert_eq!((answer.text, answer.logits), (whole.text, whole.logits));
+    assert_eq!(
+        (answer.usage.restored, daemon.pages.counts().refused),
+        (0, 0)
+    );
+    daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,18 +171,12 @@ async fn a_session_that_is_deleted_leaves_nothing() {
     daemon
         .handle
         .close_session(before.await.expect("there is room"));
-    daemon.handle.let_go(session, ":1.1000");
-    let name = ganglion::engine::Name::new(sequences::SESSION).expect("a name");
-    let deleted = daemon.handle.delete_session(sequences::USER, name).await;
-    deleted.expect("nobody holds it");
+    daemon.delete(session).await;
     // Nor in memory.
     let session = daemon.open().await;
     let usage = daemon.say(session, &first).await.usage;
     assert_eq!((usage.cached_tokens, usage.restored), (0, 0));
-    daemon.handle.let_go(session, ":1.1000");
-    let name = ganglion::engine::Name::new(sequences::SESSION).expect("a name");
-    let deleted = daemon.handle.delete_session(sequences::USER, name).await;
-    deleted.expect("nobody holds it");
+    daemon.delete(session).await;
     daemon.stop().await;
     for end in ["session", "pages", "pages-new"] {
         assert!(!place.file(end).exists(), "{end}");

@@ -1,12 +1,14 @@
 //! Random programs of sessions whose pages are evicted, written to the disk and read back, branched and taken back. On any
 //! executor, with a model that has a vocabulary; it knows nothing of which tests run it.
 
+use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::{self, Backend, KvMemory};
+use ganglion::engine::runner::{self, Backend, KvMemory, Witness};
 use ganglion::engine::{
     Client, Event, Handle, Inbox, Limits, LoadError, Name, Opening, Options, Role, SessionId,
     Share, State, Ticket, UserLimits, channel, worker,
@@ -18,12 +20,11 @@ use ganglion::model::Message;
 use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
 use ganglion::telemetry::Usage;
+use tokio::task::JoinSet;
 
 const CONTEXT: usize = 512;
 /// Tokens from which on a session begins anew, so that every turn fits.
 const LONG: u32 = 240;
-/// Log probabilities that are compared of each token: as many as are told. Each has all logits of its row in it.
-const BEST: u8 = 20;
 /// Tokens of a session that is more than a page.
 const GROWN: u32 = 96;
 /// Turns that are taken back at once at least, where they are many.
@@ -65,6 +66,7 @@ const NOWHERE: Rules = Rules {
 pub(crate) struct Daemon {
     pub(crate) handle: Handle,
     pub(crate) pages: Arc<Pages>,
+    seen: Seen,
     /// What loads the model, until it does.
     engine: Option<(Inbox, worker::Settings)>,
     thread: Option<JoinHandle<Result<(), LoadError>>>,
@@ -93,10 +95,8 @@ impl Daemon {
     /// One that has no model yet.
     fn begin(root: &Path, model: &Model, rules: Rules) -> Self {
         let (handle, inbox) = channel(LIMITS);
-        handle.set_store(store(root));
-        let pages = Pages::open(Arc::new(Disk), root.into(), rules);
-        let pages = Arc::new(pages.expect("a thread"));
-        handle.set_pages(pages.clone());
+        let pages = keep(&handle, root, rules);
+        let seen = Seen::default();
         let settings = worker::Settings {
             model: model.path.clone(),
             runner: runner::Settings {
@@ -104,15 +104,17 @@ impl Daemon {
                 context: CONTEXT,
                 kv_memory: KvMemory::Conversations(1),
                 reuse: Reuse::Exact,
-                rows: 2,
+                rows: 8,
                 threads: 1,
                 prefill_chunk: 32,
+                witness: Some(seen.witness()),
                 ..runner::Settings::default()
             },
         };
         Self {
             handle,
             pages,
+            seen,
             engine: Some((inbox, settings)),
             thread: None,
         }
@@ -149,8 +151,28 @@ impl Daemon {
         opened.await.expect("it can be opened").id
     }
 
+    /// Deletes the session that is open.
+    pub(crate) async fn delete(&self, session: SessionId) {
+        self.handle.let_go(session, &client(USER).name);
+        let deleted = self.handle.delete_session(USER, kept().name).await;
+        deleted.expect("nobody holds it");
+    }
+
     pub(crate) async fn say(&self, session: SessionId, said: &Said) -> Answer {
-        hear(self.send(session, said).await).await
+        self.hear(self.send(session, said).await).await
+    }
+
+    /// Hears a turn to its end, beside which there is no other.
+    async fn hear(&self, ticket: Ticket) -> Answer {
+        let (text, usage) = hear(ticket).await;
+        let logits = std::mem::take(&mut *self.seen.all());
+        let chosen = usage.completion_tokens as usize;
+        assert_eq!(logits.len(), chosen, "each token is chosen once: {text:?}");
+        Answer {
+            text,
+            logits,
+            usage,
+        }
     }
 
     async fn send(&self, session: SessionId, said: &Said) -> Ticket {
@@ -170,6 +192,7 @@ impl Daemon {
         self.handle.cancel(ticket.id);
         hear(ticket).await;
         self.handle.idle().await;
+        self.seen.all().clear();
     }
 
     fn used(&self, session: SessionId) -> u32 {
@@ -188,6 +211,15 @@ impl Daemon {
             tokio::time::sleep(Duration::from_micros(200)).await;
         }
     }
+}
+
+/// Has an engine keep sessions and their pages below a folder from now on.
+fn keep(handle: &Handle, root: &Path, rules: Rules) -> Arc<Pages> {
+    handle.set_store(store(root));
+    let pages = Pages::open(Arc::new(Disk), root.into(), rules);
+    let pages = Arc::new(pages.expect("a thread"));
+    handle.set_pages(pages.clone());
+    pages
 }
 
 /// Sessions below a folder.
@@ -232,7 +264,6 @@ impl Said {
             sampling: Parameters {
                 temperature: [0.0, 1.0][random.usize(0..2)],
                 seed: random.u64(..),
-                logprobs: Some(BEST),
                 ..Parameters::default()
             },
         }
@@ -243,29 +274,42 @@ impl Said {
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) text: String,
-    /// The bits of each token's, and of the most probable ones beside it.
-    pub(crate) logprobs: Vec<u32>,
+    /// Of each token a hash of all logits that it was chosen from.
+    pub(crate) logits: Vec<u64>,
     pub(crate) usage: Usage,
 }
 
-async fn hear(mut ticket: Ticket) -> Answer {
-    let (mut text, mut logprobs) = (String::new(), Vec::new());
+/// Hashes of what tokens were chosen from, in their order.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<Vec<u64>>>);
+
+impl Seen {
+    fn witness(&self) -> Witness {
+        let seen = self.clone();
+        Witness::new(move |logits| {
+            let mut hasher = DefaultHasher::new();
+            logits
+                .iter()
+                .for_each(|one| hasher.write_u32(one.to_bits()));
+            seen.all().push(hasher.finish());
+        })
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
+        self.0.lock().expect("nobody has panicked")
+    }
+}
+
+/// The text of an answer, and what it took.
+async fn hear(mut ticket: Ticket) -> (String, Usage) {
+    let mut text = String::new();
     loop {
         match ticket.events.recv().await.expect("it ends") {
             Event::Text(more) => text += &more,
-            Event::Likelihood(told) => {
-                let best = told.best.iter().map(|one| one.logprob);
-                logprobs.extend([told.logprob].into_iter().chain(best).map(f32::to_bits));
-            }
-            Event::Reasoning(_) | Event::Call(_) => {}
+            Event::Likelihood(_) | Event::Reasoning(_) | Event::Call(_) => {}
             Event::Done(outcome) => {
                 assert_eq!(outcome.error, None);
-                let usage = outcome.usage;
-                return Answer {
-                    text,
-                    logprobs,
-                    usage,
-                };
+                return (text, outcome.usage);
             }
         }
     }
@@ -280,7 +324,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new(model: &Model) -> Self {
         Self {
-            root: tempfile::tempdir().expect("a folder"),
+            root: folder(),
             model: model.clone(),
         }
     }
@@ -292,6 +336,12 @@ impl Place {
     pub(crate) fn file(&self, end: &str) -> PathBuf {
         file(self.root.path(), end)
     }
+}
+
+/// In memory, where there is a place for that: nothing here is about what a disk keeps.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    folder.expect("a folder")
 }
 
 fn file(root: &Path, end: &str) -> PathBuf {
@@ -307,7 +357,7 @@ pub(crate) struct Cold {
 
 impl Cold {
     pub(crate) async fn start(model: &Model) -> Self {
-        let root = tempfile::tempdir().expect("a folder");
+        let root = folder();
         Self {
             daemon: Daemon::start(root.path(), model, NOWHERE).await,
             _root: root,
@@ -319,7 +369,7 @@ impl Cold {
     }
 
     pub(crate) async fn answer(&self, place: &Place, said: &Said) -> Answer {
-        let root = tempfile::tempdir().expect("a folder");
+        let root = folder();
         let journal = file(root.path(), "session");
         std::fs::create_dir_all(journal.parent().expect("a folder")).expect("it is made");
         std::fs::copy(place.file("session"), journal).expect("it is copied");
@@ -329,9 +379,7 @@ impl Cold {
         let answer = self.daemon.say(session, said).await;
         // What was deleted is not in memory either.
         assert_eq!((answer.usage.cached_tokens, answer.usage.restored), (0, 0));
-        handle.let_go(session, &client(USER).name);
-        let deleted = handle.delete_session(USER, kept().name).await;
-        deleted.expect("nobody holds it");
+        self.daemon.delete(session).await;
         answer
     }
 }
@@ -377,6 +425,8 @@ enum Step {
     Restart,
     /// The same, and it is asked before there is a model.
     EarlyRestart,
+    /// The same, and a branch is asked before the session itself.
+    RestartAndBranch,
 }
 
 /// A session in the course of a sequence.
@@ -390,9 +440,8 @@ struct Sequence<'a> {
 }
 
 impl<'a> Sequence<'a> {
-    async fn begin(seed: u64, model: &Model, cold: &'a Cold) -> Self {
-        let place = Place::new(model);
-        let daemon = place.start(AT_ONCE).await;
+    async fn begin(seed: u64, mut daemon: Daemon, place: Place, cold: &'a Cold) -> Self {
+        daemon.pages = keep(&daemon.handle, place.root.path(), AT_ONCE);
         let session = daemon.open().await;
         Self {
             cold,
@@ -415,7 +464,7 @@ impl<'a> Sequence<'a> {
     /// Holds an answer against a cold one.
     fn hold(&mut self, answer: &Answer, cold: &Answer, said: &Said) -> Usage {
         assert_eq!(answer.text, cold.text, "{said:?}");
-        assert_eq!(answer.logprobs, cold.logprobs, "{said:?}");
+        assert_eq!(answer.logits, cold.logits, "{said:?}");
         self.counts.answers += 1;
         self.counts.restored += u32::from(answer.usage.restored > 0);
         self.counts.positions += answer.usage.restored;
@@ -527,6 +576,18 @@ impl<'a> Sequence<'a> {
                 self.counts.restarted += 1;
                 Self::came_back(usage);
             }
+            Step::RestartAndBranch => {
+                self.grow().await;
+                self.daemon.stop().await;
+                self.daemon = self.place.start(AT_ONCE).await;
+                self.session = self.daemon.open().await;
+                let branch = self.daemon.handle.branch(self.session, client(USER));
+                let branch = branch.await.expect("there is room");
+                let usage = self.say_in(branch, 1..12).await;
+                self.daemon.handle.close_session(branch);
+                self.counts.restarted += 1;
+                Self::came_back(usage);
+            }
             Step::EarlyRestart => {
                 self.grow().await;
                 self.daemon.stop().await;
@@ -536,7 +597,7 @@ impl<'a> Sequence<'a> {
                 let cold = self.cold.answer(&self.place, &said).await;
                 let waits = self.daemon.send(self.session, &said).await;
                 self.daemon.load().await;
-                let usage = self.hold(&hear(waits).await, &cold, &said);
+                let usage = self.hold(&self.daemon.hear(waits).await, &cold, &said);
                 self.counts.restarted += 1;
                 Self::came_back(usage);
             }
@@ -556,8 +617,9 @@ impl<'a> Sequence<'a> {
 }
 
 /// What happened in a sequence; it panics where an answer is not as it should be.
-pub(crate) async fn sequence(seed: u64, model: &Model, cold: &Cold) -> Counts {
-    let mut sequence = Sequence::begin(seed, model, cold).await;
+async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daemon, Counts) {
+    let _told = Told { seed };
+    let mut sequence = Sequence::begin(seed, daemon, place, cold).await;
     let random = &mut sequence.random;
     let mut steps = vec![Step::Evict, Step::Branch, Step::Branch];
     let more = random.usize(2..5);
@@ -571,6 +633,7 @@ pub(crate) async fn sequence(seed: u64, model: &Model, cold: &Cold) -> Counts {
         Step::Evict,
         Step::Restart,
         Step::EarlyRestart,
+        Step::RestartAndBranch,
     ];
     steps.extend((0..more).map(|_| others[random.usize(0..others.len())]));
     random.shuffle(&mut steps);
@@ -581,10 +644,59 @@ pub(crate) async fn sequence(seed: u64, model: &Model, cold: &Cold) -> Counts {
         sequence.step(Step::Branch).await;
     }
     let Sequence {
-        mut daemon, counts, ..
+        daemon,
+        counts,
+        session,
+        ..
     } = sequence;
     assert_eq!(daemon.pages.counts().refused, 0);
-    daemon.stop().await;
     assert!(counts.evicted > 0 && counts.restored > 0 && counts.branched > 0);
+    daemon.delete(session).await;
+    (daemon, counts)
+}
+
+/// Says which sequence it was that has failed.
+struct Told {
+    seed: u64,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("sequence {}", self.seed);
+        }
+    }
+}
+
+/// Runs so many sequences, as many at once as there are cores, each beside an engine of its own that answers cold. An engine goes
+/// on from one sequence to the next, unless the sequence has restarted it.
+pub(crate) async fn sequences(model: &Model, count: u64) -> Counts {
+    let next = Arc::new(AtomicU64::new(0));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let mut lanes = JoinSet::new();
+    for _ in 0..cores.min(count) {
+        let (model, next) = (model.clone(), next.clone());
+        lanes.spawn(async move {
+            let cold = Cold::start(&model).await;
+            let mut daemon = Place::new(&model).start(AT_ONCE).await;
+            let mut counts = Counts::default();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= count {
+                    break;
+                }
+                let had = sequence(seed, daemon, Place::new(&model), &cold).await;
+                daemon = had.0;
+                counts.add(had.1);
+            }
+            daemon.stop().await;
+            cold.stop().await;
+            counts
+        });
+    }
+    let mut counts = Counts::default();
+    while let Some(lane) = lanes.join_next().await {
+        counts.add(lane.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
+    }
     counts
 }

@@ -1,4 +1,5 @@
-//! The golden model tiny-llama3-rope as a GGUF file, converted as llama.cpp's converter does.
+//! The golden model tiny-llama3-rope as a GGUF file, converted as llama.cpp's converter does. A program that has it can be carried
+//! to another machine alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,9 @@ use safetensors::SafeTensors;
 use serde_json::Value;
 
 use super::gguf_writer::{F32, GgufWriter};
+
+const CONFIG: &str = include_str!("../golden/tiny-llama3-rope/config.json");
+const WEIGHTS: &[u8] = include_bytes!("../golden/tiny-llama3-rope/model.safetensors");
 
 const TEMPLATE: &str = "tokenizer.chat_template";
 
@@ -89,9 +93,7 @@ fn vocabulary(size: usize) -> Vec<String> {
 }
 
 fn convert(name: &str) -> GgufWriter {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-llama3-rope");
-    let config = std::fs::read_to_string(source.join("config.json")).unwrap();
-    let config: Value = serde_json::from_str(&config).unwrap();
+    let config: Value = serde_json::from_str(CONFIG).unwrap();
     let size = |key: &str| usize::try_from(config[key].as_u64().unwrap()).unwrap();
     let (heads, kv_heads, head_dim) = (
         size("num_attention_heads"),
@@ -123,8 +125,7 @@ fn convert(name: &str) -> GgufWriter {
         .flat_map(|factor| factor.to_le_bytes())
         .collect();
     gguf.tensor("rope_freqs.weight", &[head_dim / 2], F32, &factors);
-    let weights = std::fs::read(source.join("model.safetensors")).unwrap();
-    let weights = SafeTensors::deserialize(&weights).unwrap();
+    let weights = SafeTensors::deserialize(WEIGHTS).unwrap();
     // In one order, so that a fixed seed damages the same bytes each time.
     let tensors: BTreeMap<_, _> = weights.iter().collect();
     for (name, tensor) in tensors {

@@ -49,6 +49,7 @@ const USAGE: &str = "usage: systemd-check CHECK [ARGUMENT...]
   sandbox DEVICE...      tries to leave the sandbox that it runs in, and prints what was not refused
   freeze PID NAME...     stops these threads until the process ends
   ask COUNT TEXT [TIMES] so many requests at once, each read to its end; prints how many ended in which way
+  talk NAME TEXT...      says these texts in the session of that name; prints how each ended, then how many turns it has
   reload TIMES           has the configuration read again so often
   hold COUNT TEXT        so many requests whose answers are never read; stays until it is killed
   fuzz SEED ROUNDS       every method and property that is introspected, with arguments made from their signatures
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         ["freeze", pid, ref names @ ..] => freeze::freeze(pid, names),
         ["ask", count, text] => load::ask(count, text, "1"),
         ["ask", count, text, times] => load::ask(count, text, times),
+        ["talk", name, ref texts @ ..] => load::talk(name, texts),
         ["reload", times] => load::reload(times),
         ["hold", count, text] => load::hold(count, text),
         ["fuzz", seed, rounds] => fuzz::run(seed, rounds),

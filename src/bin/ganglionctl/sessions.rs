@@ -90,10 +90,23 @@ async fn list(connection: &Connection, as_json: bool) -> Outcome {
             (None, Some(holder)) => format!("used by {holder}"),
             (None, None) => String::new(),
         };
+        let damaged = damaged(told).map(|file| format!("damaged: {file}"));
+        let state = Some(state).filter(|state| !state.is_empty());
+        let state = state
+            .into_iter()
+            .chain(damaged)
+            .collect::<Vec<_>>()
+            .join("; ");
         let [turns, bytes] = ["turns", "bytes"].map(|field| number(field).to_string());
         [name.clone(), turns, bytes, day(number("used")), state]
     });
     output::print(&columns([heading].into_iter().chain(rows)))
+}
+
+/// Its files that something had changed, and that were set aside.
+fn damaged(told: &Object) -> impl Iterator<Item = &str> {
+    let files = told.get("damaged").and_then(Value::as_array);
+    files.into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// When that was, in the time of those who read it; nothing for a session that is kept in memory alone.
@@ -110,10 +123,19 @@ fn day(seconds: u64) -> String {
 async fn read(connection: &Connection, name: &str) -> Outcome<Vec<Value>> {
     let manager = ManagerProxy::new(connection).await?;
     // Looking makes none.
-    if !manager.list_sessions().await?.contains_key(name) {
+    let listed = manager.list_sessions().await?;
+    let Some(told) = listed.get(name).map(object) else {
         crate::failure::bail!(
             Data,
             "there is no session {name:?}; ganglionctl sessions lists those that there are"
+        );
+    };
+    if told.get("began").and_then(Value::as_u64) == Some(0)
+        && let Some(file) = damaged(&told).last()
+    {
+        crate::failure::bail!(
+            Data,
+            "session {name:?} is not there any more: its file was damaged, and is {file} now"
         );
     }
     let path = manager.open_session([("name", name.into())].into()).await?;

@@ -17,29 +17,44 @@ impl Runner {
         self.kv.resting(owner)
     }
 
-    /// What a page holds of its first positions.
+    /// Has what a page holds of its first positions read; false where it is to be asked again.
     ///
     /// # Errors
     /// If the device has failed.
-    pub fn read_page(&mut self, page: usize, positions: usize) -> Result<Vec<u8>, RunError> {
-        let mut bytes = vec![0; self.page_bytes()];
-        let positions = positions.min(PAGE);
-        self.executor.read_page(page, positions, &mut bytes)?;
-        Ok(bytes)
+    pub fn send_page(&mut self, page: usize, positions: usize) -> Result<bool, RunError> {
+        Ok(self.executor.send_page(page, positions.min(PAGE))?)
     }
 
-    /// Has a page of the turn in an entry, which no other has, hold what `read_page` gave.
+    /// The oldest page that was sent, once it is there.
     ///
     /// # Errors
     /// If the device has failed.
-    pub fn write_page(&mut self, entry: usize, index: usize, bytes: &[u8]) -> Result<(), RunError> {
+    pub fn take_sent(&mut self) -> Result<Option<Vec<u8>>, RunError> {
+        Ok(self.executor.take_sent()?)
+    }
+
+    /// What was sent and not taken is nobody's any more.
+    pub fn forget_sent(&mut self) {
+        self.executor.forget_sent();
+    }
+
+    /// Has a page of the turn in an entry, which no other has, hold what was taken of one; false where it is to be asked again.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn write_page(
+        &mut self,
+        entry: usize,
+        index: usize,
+        bytes: &[u8],
+    ) -> Result<bool, RunError> {
         let pages = self.kv.pages_of(entry);
         match pages
             .get(index)
             .filter(|_| bytes.len() == self.page_bytes())
         {
             Some(page) => Ok(self.executor.write_page(*page, bytes)?),
-            None => Ok(()),
+            None => Ok(true),
         }
     }
 

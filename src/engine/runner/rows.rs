@@ -1,6 +1,7 @@
 //! Steps of several conversations at once, and what a step must move.
 
 use super::{RunError, Runner};
+use crate::engine::witness;
 use crate::kv::{Owner, Wanted};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{Ending, ExecuteError, Input, Op, StepState};
@@ -99,6 +100,7 @@ impl Runner {
         let entries: Vec<_> = conversations.iter().flat_map(rows).collect();
         let forced = conversations.iter().flat_map(|(_, forced)| forced);
         let forced: Vec<_> = forced.copied().collect();
+        let more = more && self.settings.witness.is_none();
         match self.run_rows(&entries, &forced, more) {
             Ok(()) | Err(RunError::Execute(ExecuteError::NonFinite { .. })) => {}
             Err(error) => {
@@ -122,10 +124,31 @@ impl Runner {
                 .for_each(|token| self.kv.push_to(*entry, *token));
             Ok(Some(after.token))
         });
-        let each = each.collect();
+        let each: Vec<_> = each.collect();
+        self.show_rows(conversations, &each)?;
         // Not before: an entry that has left keeps the page of its last token until then.
         self.stepped(&entries);
         Ok(each)
+    }
+
+    /// Shows what the tokens of a step's conversations were chosen from, each in the last row of its own.
+    fn show_rows(
+        &mut self,
+        conversations: &[(usize, Vec<u32>)],
+        chosen: &[Result<Option<u32>, RunError>],
+    ) -> Result<(), RunError> {
+        let mut end = 0;
+        let last = conversations.iter().map(|(_, forced)| {
+            end += 1 + forced.len();
+            end - 1
+        });
+        let rows = last.zip(chosen);
+        let rows: Vec<_> = rows
+            .filter_map(|(row, chosen)| matches!(chosen, Ok(Some(_))).then_some(row))
+            .collect();
+        let tape = &self.steps[&end.next_power_of_two()];
+        let witness = self.settings.witness.as_ref();
+        Ok(witness::show(witness, &mut *self.executor, tape, rows)?)
     }
 
     /// The same without tokens to go on with, for those who give up if one of them fails; of one that waits, its token again.
@@ -258,7 +281,7 @@ impl Runner {
     /// If the device has failed.
     pub fn row_logits(&mut self, conversations: usize) -> Result<Vec<f32>, RunError> {
         let tape = &self.steps[&conversations.next_power_of_two()];
-        Ok(self.executor.step_logits(tape)?)
+        Ok(self.executor.left_logits(tape)?)
     }
 
     /// What each operation of a next step of so many conversations must move, each as long as the turn that runs.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{OpCost, RunError, Runner};
+use crate::engine::witness;
 use crate::tape::{Span, Timed};
 
 /// All operations of a kind in one step.
@@ -65,6 +66,8 @@ impl Runner {
         let costs = self.step_costs(1);
         let spans = self.executor.time_step(&self.step)?;
         self.kv.push(token);
+        let witness = self.settings.witness.as_ref();
+        witness::show(witness, &mut *self.executor, &self.step, [0])?;
         self.stepped(&[self.kv.active()]);
         let kinds = spans.map(|spans| KindTime::sums(&costs, &spans));
         Ok((self.executor.state().token, kinds))

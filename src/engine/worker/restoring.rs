@@ -21,6 +21,8 @@ pub(super) struct Restore {
     tokens: Vec<(u32, Family)>,
     /// The next page that comes.
     next: usize,
+    /// That page, where too many are on their way into the cache.
+    waits: Option<Vec<u8>>,
     since: Instant,
 }
 
@@ -35,7 +37,7 @@ impl Worker<'_> {
     pub(super) fn begin_restore(&mut self, at: usize) {
         let entry = &self.entries[at];
         let session = entry.turn().session;
-        let Some(place) = session.and_then(|session| self.inbox.place(session)) else {
+        let Some(place) = session.and_then(|session| self.inbox.origin(session)) else {
             return;
         };
         let Some(pages) = self.inbox.pages().filter(|pages| pages.has(&place)) else {
@@ -48,7 +50,8 @@ impl Worker<'_> {
             return;
         };
         // The disk reads before it writes on.
-        self.saving.interrupt();
+        self.interrupt_saving();
+        let entry = &self.entries[at];
         let arrived = pages.load(Load {
             place,
             key,
@@ -65,6 +68,7 @@ impl Worker<'_> {
             arrived,
             tokens: Vec::new(),
             next: held / PAGE,
+            waits: None,
             since: Instant::now(),
         });
     }
@@ -78,20 +82,25 @@ impl Worker<'_> {
         let mut more = false;
         for index in (0..self.restores.len()).rev() {
             let restore = &mut self.restores[index];
-            match restore.arrived.try_recv() {
+            let waits = restore.waits.take().map(Arrived::Page);
+            match waits.map_or_else(|| restore.arrived.try_recv(), Ok) {
                 Ok(Arrived::Tokens(tokens)) => {
                     restore.tokens = tokens;
                     more = true;
                 }
                 Ok(Arrived::Page(bytes)) => {
-                    let id = restore.id;
-                    let next = restore.next;
-                    (restore.next, restore.since) = (next + 1, Instant::now());
+                    let (id, next) = (restore.id, restore.next);
                     let entry = self.entries.iter().find(|entry| entry.id() == id);
-                    if let Some(at_entry) = entry.map(super::Entry::place) {
-                        self.runner.write_page(at_entry, next, &bytes)?;
+                    let written = match entry.map(super::Entry::place) {
+                        Some(at_entry) => self.runner.write_page(at_entry, next, &bytes)?,
+                        None => true,
+                    };
+                    if written {
+                        (restore.next, restore.since) = (next + 1, Instant::now());
+                        self.inbox.progress().advance();
+                    } else {
+                        restore.waits = Some(bytes);
                     }
-                    self.inbox.progress().advance();
                     more = true;
                 }
                 Err(TryRecvError::Empty) if restore.since.elapsed() < PATIENCE => {}

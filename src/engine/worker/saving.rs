@@ -1,4 +1,4 @@
-//! Sessions that rest go to the disk, a page between two steps: the engine thread copies it, and waits for nothing.
+//! Sessions that rest go to the disk, a page between two steps: the engine thread has it copied, and waits for nothing.
 
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::{Duration, Instant};
@@ -25,12 +25,18 @@ struct Resting {
     leaves: bool,
 }
 
+/// How soon the device is asked again for a page that it copies, where nothing else happens.
+const COPY: Duration = Duration::from_micros(200);
+
 #[derive(Debug)]
 struct Current {
     resting: Resting,
     /// As they are numbered, until something changes the sequence.
     pages: Vec<usize>,
     used: (u64, usize),
+    /// How many of them the device was asked for.
+    asked: usize,
+    /// How many of these were handed over.
     sent: usize,
     /// A page that is to be sent next.
     ready: Option<Vec<u8>>,
@@ -45,15 +51,8 @@ impl Saving {
     /// When there is something to do next, but for what the disk tells.
     fn due(&self, rest: Duration) -> Option<Instant> {
         match &self.current {
-            Some(current) => current.ready.is_none().then(Instant::now),
+            Some(current) => current.ready.is_none().then(|| Instant::now() + COPY),
             None => self.resting.iter().map(|one| one.since + rest).min(),
-        }
-    }
-
-    /// What is on its way is not written; it comes again.
-    pub(super) fn interrupt(&mut self) {
-        if let Some(current) = self.current.take() {
-            self.rest_again(current.resting);
         }
     }
 
@@ -94,6 +93,14 @@ impl Saving {
 }
 
 impl Worker<'_> {
+    /// What is on its way is not written; it comes again.
+    pub(super) fn interrupt_saving(&mut self) {
+        if let Some(current) = self.saving.current.take() {
+            self.saving.rest_again(current.resting);
+        }
+        self.runner.forget_sent();
+    }
+
     /// A turn of a session has ended.
     pub(super) fn rests(&mut self, session: SessionId) {
         let keeps = |rules: Rules| rules.bytes > 0 && rules.writes != Some(0);
@@ -163,18 +170,19 @@ impl Worker<'_> {
             }
             return Ok(());
         }
-        let page = if let Some(page) = current.ready.take() {
-            page
-        } else {
-            let positions = current.used.1 - current.sent * PAGE;
-            let page = current.pages[current.sent];
-            self.runner.read_page(page, positions)?
-        };
-        match current.to.try_send(page) {
-            Ok(()) => current.sent += 1,
-            Err(TrySendError::Full(page)) => current.ready = Some(page),
+        if let Some(page) = current.pages.get(current.asked) {
+            let positions = current.used.1 - current.asked * PAGE;
+            current.asked += usize::from(self.runner.send_page(*page, positions)?);
+        }
+        if current.ready.is_none() {
+            current.ready = self.runner.take_sent()?;
+        }
+        match current.ready.take().map(|page| current.to.try_send(page)) {
+            None => {}
+            Some(Ok(())) => current.sent += 1,
+            Some(Err(TrySendError::Full(page))) => current.ready = Some(page),
             // The disk refused: it has told so.
-            Err(TrySendError::Disconnected(_)) => current.sent = current.pages.len(),
+            Some(Err(TrySendError::Disconnected(_))) => current.sent = current.pages.len(),
         }
         if current.sent == current.pages.len() {
             self.drop_resting(&current.resting);
@@ -205,6 +213,8 @@ impl Worker<'_> {
     }
 
     fn begin_saving(&mut self, resting: Resting) {
+        // Of one that was given up.
+        self.runner.forget_sent();
         let current = self.sending(&resting);
         match current {
             Some((pages, used, to)) => {
@@ -212,6 +222,7 @@ impl Worker<'_> {
                     resting,
                     pages,
                     used,
+                    asked: 0,
                     sent: 0,
                     ready: None,
                     to,

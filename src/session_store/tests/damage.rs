@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::memory::Memory;
 use super::{again, append, begin, name, path, store, turn};
-use crate::session_store::StoreError;
+use crate::session_store::{StoreError, Summary};
 
 fn talk() -> Arc<Memory> {
     let files = Arc::new(Memory::default());
@@ -30,13 +30,46 @@ fn a_changed_byte_anywhere_is_found_and_the_file_is_kept() {
                     let aside = path().with_file_name("talk.1.damaged");
                     assert_eq!(files.bytes(&aside), Some(bytes), "byte {at}");
                     let one = store(files.clone());
-                    assert_eq!(one.list(super::USER).expect("read"), []);
+                    let told = Summary {
+                        damaged: vec![aside],
+                        ..Summary::default()
+                    };
+                    let listed = one.list(super::USER).expect("read");
+                    assert_eq!(listed, [(name(), told)], "byte {at}");
                     begin(&one).expect("it begins anew");
                 }
                 other => panic!("byte {at} (version: {version}): {other:?}"),
             }
         }
     }
+}
+
+/// It is told of until its session is deleted, also where another one has its name since.
+#[test]
+fn what_was_set_aside_is_listed_until_it_is_deleted() {
+    let files = talk();
+    for n in 1..=2 {
+        let mut bytes = files.bytes(&path()).expect("there");
+        bytes[40] ^= 1;
+        files.put(&path(), bytes);
+        let one = store(files.clone());
+        assert!(one.open(super::USER, &name()).expect("read").is_none());
+        let damaged = |one: &super::Store| {
+            let listed = one.list(super::USER).expect("read");
+            let [(_, summary)] = &listed[..] else {
+                panic!("{listed:?}");
+            };
+            summary.damaged.len()
+        };
+        assert_eq!(damaged(&one), n);
+        begin(&one).expect("it begins anew");
+        assert_eq!((damaged(&one), damaged(&store(files.clone()))), (n, n));
+    }
+    let one = store(files.clone());
+    assert!(one.delete(super::USER, &name()).expect("deleted"));
+    assert_eq!(one.list(super::USER).expect("read"), []);
+    assert_eq!(files.names(), Vec::<String>::new());
+    assert!(!one.delete(super::USER, &name()).expect("there is none"));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use super::memory::Memory;
-use super::{again, append, begin, store, turn};
+use super::{QUOTA, USER, again, append, begin, name, path, store, turn};
+use crate::session_store::{Durability, Entry, Name};
 
 #[test]
 fn what_does_not_fit_the_disk_is_refused_and_nothing_else_is_lost() {
@@ -58,4 +59,63 @@ fn what_could_not_be_synced_does_not_come_back() {
     append(&one, &stored, turn(1)).expect("kept");
     let past = again(&files).expect("read").expect("there");
     assert_eq!(past.turns.len(), 2, "once, not three times");
+}
+
+/// There is room for entries, and none for another file.
+#[test]
+fn a_file_that_cannot_be_made_shorter_stays_as_it_is() {
+    let files = Arc::new(Memory::default());
+    let one = store(files.clone());
+    let stored = begin(&one).expect("made");
+    append(&one, &stored, turn(0)).expect("kept");
+    let length = || files.bytes(&path()).expect("there").len();
+    let taken_back = || {
+        append(&one, &stored, turn(1)).expect("kept");
+        append(&one, &stored, Entry::Rewound { turns: 1 }).expect("kept");
+    };
+    // What comes after an entry has ended before the next is kept.
+    let settle = || {
+        let options = serde_json::Map::new();
+        append(&one, &stored, Entry::Options { options }).expect("kept");
+    };
+    files.makes_none(Some(ErrorKind::StorageFull));
+    while length() < 20 << 10 {
+        taken_back();
+    }
+    settle();
+    files.makes_none(None);
+    assert_eq!(files.names(), ["talk.session"]);
+    assert_eq!(again(&files).expect("read").expect("there").turns.len(), 1);
+    // It is tried again when it has twice the length.
+    let mut longest = 0;
+    while length() >= longest {
+        assert!(longest < 1 << 20, "nobody makes it shorter");
+        longest = length();
+        taken_back();
+    }
+    assert!(longest > 32 << 10, "{longest}");
+    settle();
+    assert_eq!(again(&files).expect("read").expect("there").turns.len(), 1);
+}
+
+/// The thread that writes still has the file to sync when its session is deleted.
+#[test]
+fn a_file_that_is_made_shorter_does_not_come_back_when_it_was_deleted() {
+    let files = Arc::new(Memory::default());
+    let one = store(files.clone());
+    let stored = begin(&one).expect("made");
+    let other = Name::new("other").expect("a name");
+    let other = one.create(USER, &other, Vec::new(), serde_json::Map::new());
+    let other = other.expect("made");
+    one.configure(Durability::Relaxed, QUOTA);
+    for _ in 0..20 {
+        append(&one, &stored, turn(0)).expect("written");
+        append(&one, &stored, Entry::Rewound { turns: 0 }).expect("written");
+    }
+    assert!(files.bytes(&path()).expect("there").len() > 16 << 10);
+    assert!(one.delete(USER, &name()).expect("deleted"));
+    // What was written is synced before this is.
+    one.configure(Durability::Turn, QUOTA);
+    append(&one, &other, turn(0)).expect("kept");
+    assert_eq!(files.names(), ["other.session"]);
 }

@@ -43,6 +43,8 @@ struct State {
     room: Option<usize>,
     /// What every call that writes fails with.
     refuses: Option<ErrorKind>,
+    /// What making a file fails with.
+    unmade: Option<ErrorKind>,
     /// What every sync of a file fails with.
     unsynced: Option<ErrorKind>,
     /// Whose the files are.
@@ -72,6 +74,10 @@ impl Memory {
 
     pub(super) fn does_not_sync(&self, with: Option<ErrorKind>) {
         self.lock().unsynced = with;
+    }
+
+    pub(super) fn makes_none(&self, with: Option<ErrorKind>) {
+        self.lock().unmade = with;
     }
 
     pub(super) fn belongs_to(&self, owner: u32) {
@@ -304,6 +310,9 @@ impl Files for Shared {
         let mut state = self.0.lock();
         state.writes()?;
         let file = if new {
+            state
+                .unmade
+                .map_or(Ok(()), |kind| Err(io::Error::from(kind)))?;
             let file = state.files.len();
             state.files.push(Vec::new());
             state.names.insert(path.to_owned(), file);

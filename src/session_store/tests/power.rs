@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::{Arc, mpsc};
 
 use super::memory::{Call, Memory};
-use super::{Entry, QUOTA, USER, again, append, begin, name, store, turn};
+use super::{Entry, QUOTA, USER, again, append, begin, name, path, store, turn};
 use crate::model::Message;
 use crate::model::Role;
 use crate::session_store::{Durability, Name, Past};
@@ -141,6 +141,60 @@ fn a_power_cut_takes_no_more_than_the_newest_of_relaxed_turns() {
             let mut names = disk.names().into_iter();
             let aside = names.find(|name| name.ends_with(".damaged"));
             assert_eq!(aside, None, "a power cut is no damage");
+        }
+    }
+}
+
+/// What is taken back makes a file long for nothing, until a shorter one takes its place.
+#[test]
+fn a_power_cut_while_a_file_is_made_shorter_loses_nothing() {
+    let files = Arc::new(Memory::default());
+    let one = store(files.clone());
+    let stored = begin(&one).expect("made");
+    let mut happens = vec![turn(0)];
+    for _ in 0..16 {
+        happens.extend([turn(1), Entry::Rewound { turns: 1 }]);
+    }
+    happens.extend([turn(1), turn(2)]);
+    // After each, how many turns there are.
+    let mut left = vec![0];
+    let mut longest = 0;
+    files.told("talk", 0);
+    for (at, entry) in happens.into_iter().enumerate() {
+        left.push(match &entry {
+            Entry::Rewound { turns } => *turns as usize,
+            _ => left[at] + 1,
+        });
+        append(&one, &stored, entry).expect("kept");
+        files.told("talk", at + 1);
+        longest = longest.max(files.bytes(&path()).expect("there").len());
+    }
+    let now = files.bytes(&path()).expect("there").len();
+    assert!(now < longest / 2, "{now} of {longest} bytes");
+    let listed = one.list(USER).expect("read");
+    assert_eq!(listed[0].1.bytes, now as u64);
+    drop(one);
+
+    let calls = files.calls();
+    let renamed = |call: &Call| matches!(call, Call::Rename(..));
+    assert_eq!(calls.iter().filter(|call| renamed(call)).count(), 2);
+    for cut in 0..=calls.len() {
+        let told = calls[..cut].iter().rev().find_map(|call| match call {
+            Call::Told(_, at) => Some(*at),
+            _ => None,
+        });
+        let Some(told) = told else {
+            continue;
+        };
+        for disk in Memory::after_a_cut(&calls[..cut]) {
+            let past = again(&disk).unwrap_or_else(|error| panic!("after {cut} calls: {error}"));
+            let past = past.unwrap_or_else(|| panic!("nothing is left after {cut} calls"));
+            let next = left.get(told + 1).copied();
+            assert!(
+                is_of(&past, left[told]) || next.is_some_and(|next| is_of(&past, next)),
+                "after {cut} calls: told of {told}, found {past:?}"
+            );
+            assert!(!disk.names().iter().any(|name| !name.ends_with(".session")));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::future::pending;
 
 use futures_util::future::join_all;
 use ganglion::bus::Frame;
-use ganglion::bus::proxy::{Fields, ManagerProxy};
+use ganglion::bus::proxy::{Fields, ManagerProxy, SessionProxy};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::unix::pipe::Receiver;
 use zbus::proxy::CacheProperties;
@@ -55,6 +55,33 @@ pub(crate) async fn hold(count: &str, text: &str) -> Result<(), Failed> {
     pending().await
 }
 
+/// Says these texts in the session of that name, and prints how each ended, or why it could not be kept; at last its turns.
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn talk(name: &str, texts: &[&str]) -> Result<(), Failed> {
+    let manager = manager().await?;
+    let named = Fields::from([("name", Variant::from(name)), ("max_tokens", 4u32.into())]);
+    let path = match manager.open_session(named).await {
+        Ok(path) => path,
+        Err(error) => {
+            println!("not opened: {error}");
+            return Ok(());
+        }
+    };
+    let session = SessionProxy::builder(manager.inner().connection())
+        .path(path)
+        .cache_properties(CacheProperties::No)
+        .build()
+        .await?;
+    for text in texts {
+        match session.send(text, Fields::new()).await {
+            Ok((_, stream)) => println!("{}", ending(stream).await?),
+            Err(error) => println!("{error}"),
+        }
+    }
+    println!("{} turns", session.turns().await?);
+    Ok(session.close().await?)
+}
+
 async fn manager() -> zbus::Result<ManagerProxy<'static>> {
     let connection = Connection::system().await?;
     ManagerProxy::builder(&connection)
@@ -69,12 +96,18 @@ async fn generate(manager: &ManagerProxy<'_>, text: &str) -> Result<OwnedFd, Fai
     Ok(stream)
 }
 
-/// The finish reason; "lost" if the stream ends without a last frame.
+/// The finish reason, and what a message says of it; "lost" if the stream ends without a last frame.
 async fn ending(stream: OwnedFd) -> Result<String, Failed> {
     let mut lines = BufReader::new(Receiver::from_owned_fd(stream.into())?).lines();
     while let Some(line) = lines.next_line().await? {
-        if let Frame::Done { finish_reason, .. } = Frame::from_line(&line)? {
-            return Ok(finish_reason.name().to_owned());
+        if let Frame::Done {
+            finish_reason,
+            message,
+            ..
+        } = Frame::from_line(&line)?
+        {
+            let said = message.map_or_else(String::new, |message| format!(": {message}"));
+            return Ok(format!("{}{said}", finish_reason.name()));
         }
     }
     Ok("lost".to_owned())

@@ -1,0 +1,187 @@
+//! What of a session's entries is still of use: the same conversation in as few entries as say it. What was taken back, or
+//! dropped at the context's end, is in none of them, but for tokens that later ones begin with. It knows no file.
+
+use super::entry::{Entry, Turn};
+use crate::model::Message;
+use crate::model::Role;
+
+/// The entries of a whole file, without those that are of no use any more; `None` if they are not a session's.
+pub(super) fn compact(entries: Vec<Entry>) -> Option<Vec<Entry>> {
+    let mut entries = entries.into_iter();
+    let mut opened = entries.next()?;
+    let Entry::Opened { options, .. } = &mut opened else {
+        return None;
+    };
+    let mut live = Live::default();
+    for entry in entries {
+        match entry {
+            Entry::Opened { .. } => return None,
+            Entry::Options { options: newest } => *options = newest,
+            Entry::Appended { messages } => live.appended.extend(messages),
+            Entry::Rewound { turns } => live.rewind(turns as usize),
+            Entry::Turn(turn) => live.follow(*turn),
+        }
+    }
+    Some([opened].into_iter().chain(live.entries()).collect())
+}
+
+/// A conversation as its entries have it so far.
+#[derive(Default)]
+struct Live {
+    /// None of them drops others; each begins with what was appended before it.
+    turns: Vec<Turn>,
+    /// How many of the first were dropped: only their tokens are of use, to those after them.
+    gone: usize,
+    appended: Vec<Message>,
+}
+
+impl Live {
+    fn follow(&mut self, turn: Turn) {
+        self.gone = self.turns.len().min(self.gone + turn.dropped as usize);
+        let mut messages = std::mem::take(&mut self.appended);
+        messages.extend(turn.messages);
+        self.turns.push(Turn {
+            dropped: 0,
+            messages,
+            ..turn
+        });
+        // Nothing from there on needs what was before, as in `Trail::forget`.
+        let kept = self.turns.iter().take(self.gone + 1);
+        let mut anew = kept.enumerate().filter(|(_, turn)| turn.tokens.kept == 0);
+        if let Some((first, _)) = anew.next_back() {
+            self.turns.drain(..first);
+            self.gone -= first;
+        }
+    }
+
+    fn rewind(&mut self, turns: usize) {
+        self.turns.truncate(self.gone + turns);
+        self.appended.clear();
+        if self.turns.len() == self.gone {
+            *self = Self::default();
+        }
+    }
+
+    fn entries(self) -> impl Iterator<Item = Entry> {
+        let Self {
+            turns,
+            gone,
+            appended,
+        } = self;
+        let turns = turns.into_iter().enumerate().map(move |(at, turn)| {
+            Entry::Turn(Box::new(if at < gone {
+                tokens_of(turn)
+            } else if at == gone {
+                Turn {
+                    dropped: u32::try_from(gone).unwrap_or(u32::MAX),
+                    ..turn
+                }
+            } else {
+                turn
+            }))
+        });
+        let appended = (!appended.is_empty()).then_some(Entry::Appended { messages: appended });
+        turns.chain(appended)
+    }
+}
+
+/// A turn of which nothing is left but its tokens.
+fn tokens_of(turn: Turn) -> Turn {
+    Turn {
+        at: turn.at,
+        dropped: 0,
+        messages: Vec::new(),
+        answer: Message::new(Role::Assistant, ""),
+        partial: false,
+        thinking: None,
+        tools: None,
+        tokens: turn.tokens,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::session_store::Tokens;
+    use crate::session_store::past::Past;
+
+    fn opened() -> Entry {
+        Entry::Opened {
+            user: 1,
+            name: "talk".into(),
+            at: 7,
+            messages: vec![Message::new(Role::System, "be brief")],
+            options: Map::new(),
+        }
+    }
+
+    /// What may happen to a conversation next.
+    fn some(random: &mut fastrand::Rng, past: &Past) -> Entry {
+        let turns = u32::try_from(past.turns.len()).expect("few");
+        let text = |random: &mut fastrand::Rng| format!("{}", random.u16(..));
+        match random.u32(0..10) {
+            0 => Entry::Options {
+                options: Map::from_iter([(text(random), 1.into())]),
+            },
+            1 | 2 => Entry::Appended {
+                messages: vec![Message::new(Role::User, text(random))],
+            },
+            3 | 4 => Entry::Rewound {
+                turns: random.u32(0..=turns),
+            },
+            _ => {
+                let dropped = if random.u32(0..3) == 0 {
+                    random.u32(0..=turns)
+                } else {
+                    0
+                };
+                let length = past.trail.length();
+                Entry::Turn(Box::new(Turn {
+                    at: 7,
+                    dropped,
+                    messages: vec![Message::new(Role::User, text(random))],
+                    answer: Message::new(Role::Assistant, text(random)),
+                    partial: random.bool(),
+                    thinking: None,
+                    tools: None,
+                    tokens: Tokens {
+                        kept: [0, length, random.usize(0..=length)][random.usize(0..3)],
+                        prompt: vec![random.u32(..); random.usize(0..3)],
+                        answer: random.bool().then(|| vec![random.u32(..); 2]),
+                        said: random.usize(0..3),
+                    },
+                }))
+            }
+        }
+    }
+
+    /// Whatever happened, and whatever comes after it.
+    #[test]
+    fn fewer_entries_are_the_same_conversation() {
+        let past_of =
+            |entries: &[Entry]| Past::of(entries.to_vec(), 1, "talk").expect("they follow");
+        let mut shorter = 0;
+        for seed in 0..500 {
+            let random = &mut fastrand::Rng::with_seed(seed);
+            let mut entries = vec![opened()];
+            let mut fewer = entries.clone();
+            for _ in 0..40 {
+                let next = some(random, &past_of(&entries));
+                entries.push(next.clone());
+                fewer.push(next);
+                if random.u32(0..4) == 0 {
+                    fewer = compact(fewer).expect("a session's");
+                }
+                assert_eq!(past_of(&fewer), past_of(&entries), "seed {seed}");
+            }
+            let least = compact(fewer.clone()).expect("a session's");
+            assert_eq!(compact(entries.clone()), Some(least.clone()), "seed {seed}");
+            shorter += usize::from(2 * least.len() < entries.len());
+        }
+        assert!(shorter > 250, "{shorter}");
+        assert_eq!(compact(vec![]), None);
+        assert_eq!(compact(vec![opened(), opened()]), None);
+    }
+}

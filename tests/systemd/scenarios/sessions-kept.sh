@@ -1,0 +1,44 @@
+# shellcheck shell=bash
+# Sessions with a name on a disk that is full, and on one that takes no writes: what cannot be kept is refused with what helps,
+# what was kept stays, and all goes on when the disk does.
+talk() { as member $check talk "$@"; }
+last() { tail -n 1 <<<"$1"; }
+sessions=/var/lib/ganglion/sessions
+install -d -o ganglion -g ganglion -m 0700 $sessions
+mount -t tmpfs -o size=256k,mode=0700,uid="$(id -u ganglion)",gid="$(id -g ganglion)" tmpfs $sessions
+
+start
+equal 'the turns at first' "$(last "$(talk one hello again)")" '2 turns'
+
+# Full: neither a turn nor a session is said to be kept.
+dd if=/dev/zero of=$sessions/full bs=4k 2>/dev/null && fail 'the disk is not full'
+matches 'a session on a full disk' "$(talk two)" '^not opened: .*make room'
+# Some of what is said still fits the last block of the file.
+mapfile -t texts < <(yes hello | head -n 12)
+said=$(talk one "${texts[@]}")
+matches 'what was said on a full disk' "$said" 'error: .*make room'
+reported session_unwritten 'make room'
+explained session_unwritten 'make room'
+kept=$((2 + $(grep -cE '^(stop|length)' <<<"$said" || true)))
+equal 'the turns on a full disk' "$(last "$said")" "$kept turns"
+matches 'an answer without a session' "$(ask member 'Name a colour.')" '^sa\{sv\} '
+systemctl restart $unit
+equal 'the turns after a restart' "$(last "$(talk one)")" "$kept turns"
+rm $sessions/full
+equal 'the turns with room again' "$(last "$(talk one hello)")" "$((kept + 1)) turns"
+
+# Read-only: no file may be open for that.
+systemctl stop $unit
+mount -o remount,ro $sessions
+mark
+start
+matches 'a session on a disk that takes no writes' "$(talk two)" '^not opened: .*(let the daemon|sessions.directory)'
+matches 'one that was kept' "$(talk one hello)" '(let the daemon|sessions.directory)'
+matches 'an answer without a session' "$(ask member 'Name a colour.')" '^sa\{sv\} '
+systemctl stop $unit
+equal 'the result' "$(property Result)" success
+mount -o remount,rw $sessions
+start
+equal 'the turns at last' "$(last "$(talk one hello)")" "$((kept + 2)) turns"
+systemctl stop $unit
+umount $sessions
