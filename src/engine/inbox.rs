@@ -37,7 +37,7 @@ impl Inbox {
 
     /// Where pages are kept, if they are.
     pub(super) fn pages(&self) -> Option<Arc<Store>> {
-        self.shared.pages().clone()
+        self.shared.pages()
     }
 
     /// What tells the engine thread that pages have moved.
@@ -74,7 +74,7 @@ impl Inbox {
 
     /// What is in force.
     pub(super) fn limits(&self) -> Limits {
-        *self.shared.limits()
+        self.shared.limits()
     }
 
     /// Where the engine notes that it gets on.

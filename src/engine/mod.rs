@@ -29,6 +29,7 @@ mod load_error;
 mod loaded_model;
 mod named;
 mod observe;
+mod open_sessions;
 mod overflow;
 mod progress;
 mod queue;
