@@ -1,5 +1,5 @@
 //! Whose turn it is among those that wait: users alternate; of one user its connections; of one connection who came
-//! first is first. The same order serves those whose prompts are read, a slice being a turn.
+//! first is first.
 //!
 //! It counts turns, not what they cost: a long one is as much as a short one. One that needs more than there is room for is
 //! passed by those that need less, but not for ever: after a few of them nobody is taken before it.

@@ -41,6 +41,7 @@ mod request;
 mod requests;
 pub mod runner;
 mod schedule;
+mod service;
 mod session;
 mod settings;
 mod shared;

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,9 @@ pub(super) struct Queue {
     changed: Condvar,
     /// What is held, as a number, for the engine thread, which asks before each step.
     held: AtomicU8,
+    /// How many turns have come, and how many had when the engine thread looked last: it asks while it reads.
+    arrivals: AtomicU64,
+    looked: AtomicU64,
     /// The turns that wait, and the holds, for whoever only looks: the engine thread waits for none of those.
     shown: ArcSwap<Vec<Seen<Shown>>>,
     shown_holds: ArcSwap<(Held, Vec<String>)>,
@@ -140,6 +143,8 @@ impl Queue {
             waiting: Mutex::default(),
             changed: Condvar::new(),
             held: AtomicU8::default(),
+            arrivals: AtomicU64::default(),
+            looked: AtomicU64::default(),
             shown: ArcSwap::default(),
             shown_holds: ArcSwap::default(),
         }
@@ -181,9 +186,30 @@ impl Queue {
         }
         waiting.turns.push(turn);
         self.show(&waiting);
+        self.arrivals.fetch_add(1, Ordering::Release);
         self.shared.progress.set_idle(false);
         self.changed.notify_one();
         Ok(())
+    }
+
+    /// Whether turns have come since the engine thread looked last, one of which is such: of a user, of a priority. Where somebody
+    /// changes the queue at that moment, whoever asks again hears of it.
+    pub(super) fn has_come(&self, is_it: impl Fn((u32, Priority)) -> bool) -> bool {
+        if self.arrivals.load(Ordering::Acquire) == self.looked.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Ok(waiting) = self.waiting.try_lock() else {
+            return false;
+        };
+        self.look(&waiting);
+        let mut turns = waiting.turns.iter();
+        turns.any(|turn| is_it((turn.client.user, turn.options.priority)))
+    }
+
+    /// The engine thread has seen who waits.
+    fn look(&self, _: &Waiting) {
+        let arrivals = self.arrivals.load(Ordering::Acquire);
+        self.looked.store(arrivals, Ordering::Relaxed);
     }
 
     pub(super) fn remove(&self, id: u64) -> Option<Turn> {
@@ -324,6 +350,7 @@ impl Queue {
     }
 
     fn take(&self, waiting: &mut Waiting, may: impl Fn(&Turn) -> May) -> Option<Command> {
+        self.look(waiting);
         let taken = waiting.take(may);
         if matches!(taken, Some(Command::Turn(_))) {
             self.show(waiting);

@@ -332,6 +332,35 @@ async fn who_looks_at_the_queue_holds_up_no_step() {
     assert!(inbox.held() == Held::Nothing && inbox.poll(|_| May::Go).is_some());
 }
 
+/// While a prompt is read the engine thread hears of who comes, once, and of nobody who would not be next.
+#[tokio::test]
+async fn a_turn_that_comes_is_heard_of_while_another_is_read() {
+    let (engine, inbox) = engine();
+    let _ready = inbox.ready(Codec::Words, 4096);
+    let ask = async |user, priority| {
+        let client = Client { user, ..CLIENT() };
+        let options = Options {
+            priority,
+            ..options()
+        };
+        let asked = vec![Message::new(Role::User, "a b")];
+        let asked = engine.generate(client, asked, options).await;
+        asked.expect("it is accepted")
+    };
+    let is_read = (1, Priority::Normal);
+    let heard = || inbox.has_come(|one| crate::engine::schedule::preempts(one, is_read));
+    assert!(!heard());
+    let mut tickets = vec![ask(1, Priority::Normal).await];
+    assert!(!heard(), "it is the same user's");
+    tickets.push(ask(2, Priority::Background).await);
+    assert!(!heard(), "it is less urgent");
+    tickets.push(ask(1, Priority::Realtime).await);
+    assert!(heard() && !heard(), "it is heard of once");
+    engine.cancel(tickets[2].id);
+    tickets.push(ask(2, Priority::Normal).await);
+    assert!(heard() && !heard());
+}
+
 /// A hold of all keeps the most urgent waiting too, whatever else is held and let go meanwhile; the end it does not hold up.
 #[tokio::test]
 async fn a_hold_of_all_outlasts_one_of_background_and_not_the_end() {

@@ -52,6 +52,7 @@ impl Runner {
 
     /// The turn of an entry has ended: its pages serve others.
     pub fn leave(&mut self, entry: usize) {
+        self.executor.forget(entry);
         self.kv.unpin(entry);
     }
 
