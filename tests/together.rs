@@ -581,6 +581,45 @@ async fn questions(engine: &Handle, user: u32) -> Vec<(String, FinishReason)> {
     texts
 }
 
+/// Requests of one user that come together have their common beginning read once; another user's reads it for itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_requests_of_a_user_have_in_common_is_read_once_also_if_they_come_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let engine = Engine::with_context(folder.path(), 8, 4, 512).await;
+    let hold = engine.handle.hold(Held::All, "until all wait".into());
+    let rules = "hello a robot ".repeat(30);
+    let mut tickets = Vec::new();
+    for (number, user) in (0..).zip([1, 1, 2, 1]) {
+        let client = Client {
+            name: format!(":1.{number}").into(),
+            user,
+        };
+        let said = vec![
+            Message::new(Role::System, rules.clone()),
+            Message::new(Role::User, ["hello", "a", "robot", "hello a"][number]),
+        ];
+        let options = Options::new(8, Parameters::default());
+        let asked = engine.handle.generate(client, said, options).await;
+        tickets.push((asked.expect("it is accepted"), String::new()));
+    }
+    drop(hold);
+    let mut cached = Vec::new();
+    for asked in &mut tickets {
+        let usage = loop {
+            if let Some(outcome) = follow(asked, true).await {
+                break outcome.usage;
+            }
+        };
+        assert!(usage.prompt_tokens > 128, "{usage:?}");
+        cached.push(usage.cached_tokens);
+    }
+    let (first, others) = (cached[0], [cached[1], cached[3]]);
+    assert_eq!((first, cached[2]), (0, 0), "{cached:?}");
+    assert!(others.iter().all(|cached| *cached > 128), "{cached:?}");
+}
+
 /// Beyond its share of the cache a user waits for itself, and nobody waits for it; what could never begin is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_has_its_share_of_the_cache_and_the_rest_is_for_others() {

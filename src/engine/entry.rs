@@ -248,6 +248,13 @@ impl Entry {
         self.read + rows == self.prompt.len()
     }
 
+    /// How many tokens its prompt begins with that others begin with too, if some of them are yet to be read.
+    pub(super) fn reads_for(&self, others: &[u32]) -> Option<usize> {
+        let equal = self.prompt.iter().zip(others);
+        let common = equal.take_while(|(own, other)| own == other).count();
+        (common > self.read).then_some(common)
+    }
+
     /// Whether all of its prompt is in the cache.
     pub(super) fn has_read(&self) -> bool {
         self.read == self.prompt.len()

@@ -44,6 +44,12 @@ impl Runner {
         self.kv.has_room(prompt, positions, leaving)
     }
 
+    /// How many tokens of a user's prompt, from the first, the cache holds.
+    #[must_use]
+    pub fn held_of(&self, prompt: (u32, Wanted<'_>)) -> usize {
+        self.kv.held_of(prompt)
+    }
+
     /// Pages that a user's turns have which run, and those that another would take besides.
     #[must_use]
     pub fn pages_of_user(&self, prompt: (u32, Wanted<'_>), positions: usize) -> (usize, usize) {
