@@ -9,7 +9,7 @@ use ganglion::model::Checkpoint;
 use ganglion::sampler::{Mask, Parameters, Promise, Scored};
 use ganglion::tape::{Ending, KvType};
 
-use crate::support::restored;
+use crate::support::{preempted, restored};
 
 const PROMPTS: [u32; 8] = [1, 2, 9, 63, 64, 65, 100, 130];
 const TOGETHER: [&[usize]; 5] = [
@@ -239,6 +239,14 @@ fn a_conversation_that_is_restored_or_shares_its_beginning_has_the_bits_of_one_t
         };
         let runner = Runner::load(&checkpoint, &settings, &mut |_, _| {});
         let held = restored::hold(&mut runner.expect("it fits"));
+        held.unwrap_or_else(|differs| panic!("{} cache: {differs}", kv_type.name()));
+    }
+}
+
+#[test]
+fn prompts_that_are_left_between_layers_have_the_bits_of_those_that_are_not() {
+    for kv_type in [KvType::F16, KvType::Q8_0] {
+        let held = preempted::hold(&mut load(kv_type));
         held.unwrap_or_else(|differs| panic!("{} cache: {differs}", kv_type.name()));
     }
 }

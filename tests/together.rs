@@ -2,13 +2,14 @@
 //! there, who comes first and who makes way changes nothing of an answer.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Duration;
 
 use ganglion::engine::runner::{self, Backend, KvMemory};
 use ganglion::engine::{
-    Client, Event, FinishReason, Handle, Held, Limits, Message, Options, Outcome, Priority,
-    Refusal, Role, SessionId, Share, State, Ticket, UserLimits, channel, worker,
+    Client, Event, FinishReason, Handle, Held, Likelihood, Limits, Message, Options, Outcome,
+    Priority, Refusal, Role, SessionId, Share, State, Ticket, UserLimits, channel, worker,
 };
 use ganglion::guide::Grammar;
 use ganglion::kv::Reuse;
@@ -154,8 +155,18 @@ struct Answer {
     text: String,
     reason: FinishReason,
     tokens: [u32; 2],
-    /// The bits of each token's, where they were asked for: what was computed, to the last bit.
-    logprobs: Vec<u32>,
+    /// A hash of each token's, where they were asked for, and of those of the most probable ones: each is of all logits of its
+    /// row, so these were computed to the last bit.
+    logprobs: Vec<u64>,
+}
+
+/// All that is told of how probable a token was.
+fn hash(told: &Likelihood) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for one in std::iter::once(told).chain(&told.best) {
+        (one.token, one.logprob.to_bits()).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 fn program(random: &mut fastrand::Rng) -> Vec<Step> {
@@ -182,7 +193,8 @@ fn program(random: &mut fastrand::Rng) -> Vec<Step> {
                             temperature: if sampled { 1.0 } else { 0.0 },
                             repetition_penalty: [1.0, 1.3][random.usize(0..2)],
                             seed: random.u64(..),
-                            logprobs: random.bool().then_some(2),
+                            // Where they are not, tokens that must come run several at a time.
+                            logprobs: (random.u32(0..4) > 0).then_some(20),
                             ..Parameters::default()
                         },
                     )
@@ -236,7 +248,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Follows a turn to its end, and cancels it after so many pieces of text.
-    async fn hear(&self, mut ticket: Ticket, pieces: usize) -> (String, Outcome, Vec<u32>) {
+    async fn hear(&self, mut ticket: Ticket, pieces: usize) -> (String, Outcome, Vec<u64>) {
         let (mut text, mut heard, mut logprobs) = (String::new(), 0, Vec::new());
         if pieces == 0 {
             self.engine.cancel(ticket.id);
@@ -250,7 +262,7 @@ impl<'a> Talk<'a> {
                         self.engine.cancel(ticket.id);
                     }
                 }
-                Event::Likelihood(told) => logprobs.push(told.logprob.to_bits()),
+                Event::Likelihood(told) => logprobs.push(hash(&told)),
                 Event::Reasoning(_) | Event::Call(_) => {}
                 Event::Done(outcome) => return (text, outcome, logprobs),
             }
@@ -411,16 +423,34 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
                 tokio::time::sleep(Duration::from_millis(7)).await;
             }
         });
+        // Where pages are not what they wait for, the model comes anew, with rows that run.
+        let reloads = whole > 2;
+        let (handle, path) = (together.handle.clone(), folder.path().to_owned());
+        let reloader = tokio::spawn(async move {
+            let drains = [Duration::ZERO, Duration::from_millis(5)];
+            for drain in drains.into_iter().cycle().take_while(|_| reloads) {
+                tokio::time::sleep(Duration::from_millis(150)).await;
+                let settings = of_rows(&path, rows, whole);
+                let replaced = handle.replace(settings, drain).await;
+                replaced.expect("it is loaded");
+            }
+        });
+        let mut heard = Vec::new();
+        for talk in talks {
+            heard.push(talk.await.expect("it ends"));
+        }
+        reloader.abort();
         let mut equal = 0;
-        for ((user, program), talk) in (0..).zip(&programs).zip(talks) {
-            let among = talk.await.expect("it ends");
+        for ((user, program), among) in (0..).zip(&programs).zip(heard) {
             let talk = Talk::begin(&alone.handle, user);
             equal += talk.hold(program, among).await;
         }
         holder.abort();
         assert!(equal > 40, "few were heard to their end: {equal}");
         together.handle.idle().await;
-        made_way += together.made_way();
+        if !reloads {
+            made_way += together.made_way();
+        }
         assert_eq!(together.handle.live().work.of, [0; 3]);
     }
     assert!(made_way > 0, "nobody made way for another");
@@ -473,11 +503,17 @@ fn sampled(user: u32, tokens: usize, priority: Priority) -> Options {
 
 /// Another model, as far as the engine can tell.
 fn another(folder: &Path, rows: usize, context: usize) -> worker::Settings {
+    let mut another = of_rows(folder, rows, 8);
+    another.runner.context = context;
+    another
+}
+
+/// The same model, of so many rows, with pages for so many whole conversations.
+fn of_rows(folder: &Path, rows: usize, whole: usize) -> worker::Settings {
     worker::Settings {
         model: folder.join("tiny.gguf"),
         runner: runner::Settings {
-            context,
-            kv_memory: KvMemory::Conversations(8),
+            kv_memory: KvMemory::Conversations(whole),
             rows,
             ..Engine::settings()
         },
@@ -579,6 +615,45 @@ async fn questions(engine: &Handle, user: u32) -> Vec<(String, FinishReason)> {
         texts.push((asked.1, outcome.reason));
     }
     texts
+}
+
+/// Requests of one user that come together have their common beginning read once; another user's reads it for itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_requests_of_a_user_have_in_common_is_read_once_also_if_they_come_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let engine = Engine::with_context(folder.path(), 8, 4, 512).await;
+    let hold = engine.handle.hold(Held::All, "until all wait".into());
+    let rules = "hello a robot ".repeat(30);
+    let mut tickets = Vec::new();
+    for (number, user) in (0..).zip([1, 1, 2, 1]) {
+        let client = Client {
+            name: format!(":1.{number}").into(),
+            user,
+        };
+        let said = vec![
+            Message::new(Role::System, rules.clone()),
+            Message::new(Role::User, ["hello", "a", "robot", "hello a"][number]),
+        ];
+        let options = Options::new(8, Parameters::default());
+        let asked = engine.handle.generate(client, said, options).await;
+        tickets.push((asked.expect("it is accepted"), String::new()));
+    }
+    drop(hold);
+    let mut cached = Vec::new();
+    for asked in &mut tickets {
+        let usage = loop {
+            if let Some(outcome) = follow(asked, true).await {
+                break outcome.usage;
+            }
+        };
+        assert!(usage.prompt_tokens > 128, "{usage:?}");
+        cached.push(usage.cached_tokens);
+    }
+    let (first, others) = (cached[0], [cached[1], cached[3]]);
+    assert_eq!((first, cached[2]), (0, 0), "{cached:?}");
+    assert!(others.iter().all(|cached| *cached > 128), "{cached:?}");
 }
 
 /// Beyond its share of the cache a user waits for itself, and nobody waits for it; what could never begin is refused.

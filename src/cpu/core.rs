@@ -13,6 +13,7 @@ use super::threads::Threads;
 use super::timestamps::Timestamps;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
+use crate::executor::PREEMPTED;
 use crate::sampler::{Mask, Promise, Sampler, Scored};
 use crate::tape::{
     Angles, ExecuteError, Input, KvInfo, Op, Projection, Slot, StepState, Tape, WeightId,
@@ -72,6 +73,8 @@ pub(super) enum Guide {
 pub(super) struct Buffers {
     /// One for each slot, long enough for every prepared tape.
     pub(super) slots: Vec<Vec<f32>>,
+    /// Residual streams of prompts that were left.
+    pub(super) left: [Vec<f32>; PREEMPTED],
     /// (rows, hidden): the normed rows of the operation at hand
     pub(super) normed: Vec<f32>,
     /// (outputs, rows): a product before it is transposed into its slot
@@ -114,6 +117,9 @@ impl Core {
         for (buffer, length) in buffers.slots.iter_mut().zip(lengths.slots) {
             grow(buffer, length);
         }
+        for left in &mut buffers.left {
+            grow(left, lengths.left);
+        }
         grow(&mut buffers.normed, lengths.normed);
         grow(&mut buffers.product, lengths.product);
         grow(&mut buffers.partials, lengths.partials);
@@ -123,12 +129,31 @@ impl Core {
     pub(super) fn activation_bytes(&self) -> usize {
         let Buffers {
             slots,
+            left,
             normed,
             product,
             partials,
         } = &self.buffers;
         let others = normed.len() + product.len() + partials.len();
-        4 * (slots.iter().map(Vec::len).sum::<usize>() + others)
+        4 * (slots.iter().chain(left).map(Vec::len).sum::<usize>() + others)
+    }
+
+    /// Keeps what a prompt needs that is left after a layer.
+    pub(super) fn leave(&mut self, tape: &Tape, place: usize) {
+        let Buffers { slots, left, .. } = &mut self.buffers;
+        if let Some(x) = tape.residual_stream() {
+            let length = tape.rows * tape.slot(x).columns;
+            left[place][..length].copy_from_slice(&slots[x.0][..length]);
+        }
+    }
+
+    /// Goes on with what was kept.
+    pub(super) fn resume(&mut self, tape: &Tape, place: usize) {
+        let Buffers { slots, left, .. } = &mut self.buffers;
+        if let Some(x) = tape.residual_stream() {
+            let length = tape.rows * tape.slot(x).columns;
+            slots[x.0][..length].copy_from_slice(&left[place][..length]);
+        }
     }
 
     /// The row of logits that a tape of `Ending::Logits` left.
@@ -217,6 +242,7 @@ impl Core {
                     normed,
                     product,
                     partials,
+                    ..
                 },
             cache,
             prompt,

@@ -1,12 +1,15 @@
 //! How long the buffers of tapes are, and what a model takes in host memory.
 
 use super::attention;
+use crate::executor::PREEMPTED;
 use crate::tape::{MemoryEstimate, Op, Slot, Tape, WeightInfo};
 
 /// Elements of each buffer.
 #[derive(Debug, Default)]
 pub(super) struct Lengths {
     pub(super) slots: Vec<usize>,
+    /// One of those for prompts that are left.
+    pub(super) left: usize,
     pub(super) normed: usize,
     pub(super) product: usize,
     pub(super) partials: usize,
@@ -24,6 +27,8 @@ impl Lengths {
                 }
                 lengths.slots[index] = lengths.slots[index].max(length);
             }
+            let residual = tape.residual_stream().map_or(0, |Slot(x)| lengths.slots[x]);
+            lengths.left = lengths.left.max(residual);
             let length = |slots: Vec<Slot>| -> usize {
                 let slots = slots.into_iter().map(|slot| tape.slot(slot));
                 slots.map(|info| info.rows * info.columns).sum()
@@ -41,7 +46,8 @@ impl Lengths {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        4 * (self.slots.iter().sum::<usize>() + self.normed + self.product + self.partials)
+        let slots = self.slots.iter().sum::<usize>() + PREEMPTED * self.left;
+        4 * (slots + self.normed + self.product + self.partials)
     }
 }
 

@@ -28,7 +28,7 @@ pub use self::memory_estimate::memory_estimate;
 use self::step::{CpuStep, Living};
 use self::timestamps::Timestamps;
 pub use self::weight::{Matrix, Weight};
-use crate::executor::Executor;
+use crate::executor::{Executor, Pass, Preempted, Preempts, Rows};
 use crate::fault::Faults;
 use crate::graph::{Buckets, Counts, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
@@ -42,6 +42,8 @@ pub struct Cpu {
     core: Core,
     graph: DecodeGraph<Living>,
     prompts: Buckets<Living>,
+    /// Prompts that were left between two layers.
+    preempted: Preempted,
     kv: KvInfo,
     /// How often the memory of a slot has moved.
     moves: u64,
@@ -65,6 +67,7 @@ impl Cpu {
             core: Core::new(weights, angles, kv, threads)?,
             graph: DecodeGraph::new(graph.mode, graph.verify_addresses),
             prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
+            preempted: Preempted::default(),
             kv,
             moves: 0,
             faults: Faults::default(),
@@ -93,6 +96,43 @@ impl Cpu {
             position,
             context,
         })
+    }
+
+    /// Runs a prompt's layers from where it was left on, one after another.
+    fn eager_until(
+        &mut self,
+        tape: &Tape,
+        tokens: &[u32],
+        mut preempts: Preempts<'_>,
+    ) -> Result<Pass, ExecuteError> {
+        let entry = self.core.entry;
+        let rows = Rows {
+            entry,
+            position: self.core.conversations[entry].state.position,
+            tokens: tokens.to_vec(),
+            ending: tape.ending,
+        };
+        let (all, mut next) = (tape.ops.len(), 0);
+        if let Some((place, left)) = self.preempted.take(&rows) {
+            self.core.resume(tape, place);
+            next = left;
+        }
+        let ends = tape
+            .layer_ends()
+            .filter(|end| (next + 1..all).contains(end));
+        for end in ends.collect::<Vec<_>>() {
+            self.split(tape).0.eager(next..end)?;
+            next = end;
+            if let Some(place) = self.preempted.place()
+                && preempts.as_mut().is_some_and(|preempts| preempts())
+            {
+                self.core.leave(tape, place);
+                self.preempted.keep(place, rows, next);
+                return Ok(Pass::Preempted);
+            }
+        }
+        self.split(tape).0.eager(next..all)?;
+        Ok(Pass::Ended)
     }
 
     /// A tape, ready to run, beside the graphs that may do it.
@@ -141,6 +181,7 @@ impl Executor for Cpu {
         prompt: &[u32],
     ) -> Result<(), ExecuteError> {
         self.core.entry = entry;
+        self.preempted.forget(entry);
         let conversation = &mut self.core.conversations[entry];
         conversation.state.position = position;
         conversation.sampler.begin(parameters, prompt);
@@ -235,23 +276,32 @@ impl Executor for Cpu {
         self.core.conversations[entry].state
     }
 
-    fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
+    fn forget(&mut self, entry: usize) {
+        self.preempted.forget(entry);
+    }
+
+    fn run_until(
+        &mut self,
+        tape: &Tape,
+        tokens: &[u32],
+        preempts: Preempts<'_>,
+    ) -> Result<Pass, ExecuteError> {
         self.fits(self.core.entry, tokens.len(), tape.rows)?;
         self.core.prompt.clear();
         self.core.prompt.extend_from_slice(tokens);
         let key = self.key(tape);
         let recorded =
             tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
-        let (mut step, graph, prompts) = self.split(tape);
         if recorded {
+            let (mut step, graph, prompts) = self.split(tape);
             prompts.run(key, &mut step, graph.life_mut())?;
-        } else {
-            step.eager(0..tape.ops.len())?;
+        } else if self.eager_until(tape, tokens, preempts)? == Pass::Preempted {
+            return Ok(Pass::Preempted);
         }
         if tape.ending != Ending::Token {
             self.core.conversations[self.core.entry].state.position += tokens.len();
         }
-        Ok(())
+        Ok(Pass::Ended)
     }
 
     /// It runs nothing ahead.

@@ -6,9 +6,9 @@ use super::queue::Queue;
 use super::timestamps::Timestamps;
 use super::{AHEAD, Cuda, Launched};
 use crate::device::Modules;
-use crate::executor::Executor;
+use crate::executor::{Executor, Pass, Preempts};
 use crate::fault::Faults;
-use crate::graph::{Counts, Graph, LifeCycle, Mode, Ran, Stepper as _};
+use crate::graph::{Counts, Graph, LifeCycle, Mode, Ran};
 use crate::sampler::{History, Mask, Parameters, Promise, Scored};
 use crate::tape::{Ending, ExecuteError, Span, StepState, StepTimes, Tape, Timed};
 
@@ -45,6 +45,7 @@ impl Executor for Cuda {
         self.idle_since = None;
         self.entry = entry;
         self.late.forget(entry);
+        self.preempted.forget(entry);
         self.conversations[entry].begin(position, parameters, &History::of(prompt));
         Ok(())
     }
@@ -151,7 +152,16 @@ impl Executor for Cuda {
         self.conversations[entry].state
     }
 
-    fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
+    fn forget(&mut self, entry: usize) {
+        self.preempted.forget(entry);
+    }
+
+    fn run_until(
+        &mut self,
+        tape: &Tape,
+        tokens: &[u32],
+        preempts: Preempts<'_>,
+    ) -> Result<Pass, ExecuteError> {
         self.forget_launched();
         let rows = tokens.len();
         self.fits(self.entry, rows)?;
@@ -174,13 +184,17 @@ impl Executor for Cuda {
         let key = self.key(tape);
         let recorded =
             tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
-        let (mut step, graph, prompts) = self.split(tape);
         let ran = if recorded {
-            prompts.run(key, &mut step, graph.life_mut())
+            let (mut step, graph, prompts) = self.split(tape);
+            let ran = prompts.run(key, &mut step, graph.life_mut());
+            ran.map(|()| Pass::Ended)
         } else {
-            step.eager(0..tape.ops.len())
+            self.eager_until(tape, tokens, preempts)
         };
-        ran.inspect_err(|_| self.lose(&[entry]))?;
+        let pass = ran.inspect_err(|_| self.lose(&[entry]))?;
+        if pass == Pass::Preempted {
+            return Ok(pass);
+        }
         match tape.ending {
             Ending::Token => {
                 self.mark()?;
@@ -196,7 +210,7 @@ impl Executor for Cuda {
                     .read_logits(tape, &mut self.logits, &mut self.stream)?;
             }
         }
-        Ok(())
+        Ok(pass)
     }
 
     fn step_rows(

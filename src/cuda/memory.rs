@@ -6,7 +6,10 @@ use std::rc::Rc;
 
 use super::kernels::prompt_attend;
 use super::splits;
-use crate::device::{Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Stream, Tiles};
+use crate::device::{
+    Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Rows, Stream, Tiles,
+};
+use crate::executor::PREEMPTED;
 use crate::quant::{Storage, TILE_ROWS, padded};
 use crate::tape::{DType, Input, Op, Slot, SlotInfo, Tape, WeightInfo};
 
@@ -120,6 +123,8 @@ pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> 
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     pub(super) held: Vec<(Arena, Region, u64)>,
+    /// In the arena of the residual stream: those of prompts that were left.
+    pub(super) left: Vec<Region>,
     /// Normed rows of a prompt, in the activations' type.
     pub(super) normed: Option<(Arena, Region, u64)>,
     /// Sums of a prompt's inputs, over 32 columns each: f32.
@@ -202,7 +207,11 @@ impl Slots {
                 .get(index)
                 .is_none_or(|(_, region, _)| region.bytes() < bytes)
             {
-                let slot = allocate(context, bytes, stream)?;
+                let copies = copies(tape, Slot(index));
+                let (slot, left) = allocate_copies(context, bytes, copies, stream)?;
+                if copies > 0 {
+                    self.left = left;
+                }
                 self.held.truncate(index.max(self.held.len()));
                 match self.held.get_mut(index) {
                     Some(held) => *held = slot,
@@ -260,6 +269,33 @@ impl Slots {
             .sum()
     }
 
+    /// Queues that the residual stream of a prompt's rows is kept in a place, or comes back from there.
+    pub(super) fn copy_residual(
+        &mut self,
+        tape: &Tape,
+        (place, back): (usize, bool),
+        stream: &mut Stream,
+    ) -> Result<(), Error> {
+        let slot = tape
+            .residual_stream()
+            .and_then(|x| Some((x, self.held.get_mut(x.0)?)));
+        let (Some((x, (arena, residual, _))), Some(left)) = (slot, self.left.get(place)) else {
+            return Ok(());
+        };
+        let bytes = 4 * tape.slot(x).columns;
+        let rows = Rows {
+            pitch: bytes,
+            bytes,
+            count: tape.rows,
+        };
+        let (from, to) = if back {
+            (*left, *residual)
+        } else {
+            (*residual, *left)
+        };
+        arena.copy(from, to, rows, stream)
+    }
+
     /// Copies the logits that a tape has left.
     pub(super) fn read_logits(
         &self,
@@ -296,16 +332,42 @@ pub(super) fn stride(tape: &Tape, slot: Slot) -> usize {
     }
 }
 
-/// Zeroed: padding must read as zero, and nothing writes it.
+/// How many more there are of a slot, for prompts that are left: what they need is the residual stream.
+pub(super) fn copies(tape: &Tape, slot: Slot) -> usize {
+    if tape.residual_stream() == Some(slot) {
+        PREEMPTED
+    } else {
+        0
+    }
+}
+
+/// A plan of so many bytes, and of copies as long.
+pub(super) fn plan_copies(bytes: usize, copies: usize) -> Result<(Plan, Vec<Region>), Error> {
+    let mut plan = Plan::new();
+    let regions: Result<_, _> = (0..=copies).map(|_| plan.add(bytes)).collect();
+    Ok((plan, regions?))
+}
+
 fn allocate(
     context: &Rc<Context>,
     bytes: usize,
     stream: &mut Stream,
 ) -> Result<(Arena, Region, u64), Error> {
-    let mut plan = Plan::new();
-    let region = plan.add(bytes)?;
+    Ok(allocate_copies(context, bytes, 0, stream)?.0)
+}
+
+/// Zeroed: padding must read as zero, and nothing writes it.
+fn allocate_copies(
+    context: &Rc<Context>,
+    bytes: usize,
+    copies: usize,
+    stream: &mut Stream,
+) -> Result<((Arena, Region, u64), Vec<Region>), Error> {
+    let (plan, mut regions) = plan_copies(bytes, copies)?;
+    let left = regions.split_off(1);
+    let region = regions[0];
     let mut arena = Arena::new(context, Memory::Device, &plan)?;
     arena.set(region, 0, stream)?;
     let address = arena.address(region)?;
-    Ok((arena, region, address))
+    Ok(((arena, region, address), left))
 }

@@ -3,8 +3,8 @@
 use super::memory::{self, Needs};
 use super::pages::Pages;
 use super::scratch::{Scratch, Tables};
-use crate::device::{Error, Plan};
-use crate::tape::{FLIGHT_BYTES, MemoryEstimate, Tape};
+use crate::device::Error;
+use crate::tape::{FLIGHT_BYTES, MemoryEstimate, Slot, Tape};
 
 /// What `Cuda` takes to run these tapes, prompts of at most `rows` rows. `integrated` counts what the CPU's side
 /// takes meanwhile, for there it is the same memory.
@@ -39,7 +39,7 @@ pub fn memory_estimate(
 
 /// Each is an allocation of its own, long enough for every tape.
 fn slots(tapes: &[&Tape]) -> Result<u64, Error> {
-    let mut longest: Vec<usize> = Vec::new();
+    let mut longest: Vec<(usize, usize)> = Vec::new();
     for tape in tapes {
         let Needs {
             slots,
@@ -48,20 +48,21 @@ fn slots(tapes: &[&Tape]) -> Result<u64, Error> {
             gates,
             partials,
         } = Needs::of(tape);
-        for (index, bytes) in [normed, sums, gates, partials]
+        let slots = slots.into_iter().enumerate();
+        let slots = slots.map(|(index, bytes)| (bytes, memory::copies(tape, Slot(index))));
+        for (index, (bytes, copies)) in [normed, sums, gates, partials]
             .into_iter()
+            .map(|bytes| (bytes, 0))
             .chain(slots)
             .enumerate()
         {
             if index == longest.len() {
-                longest.push(0);
+                longest.push((0, copies));
             }
-            longest[index] = longest[index].max(bytes);
+            longest[index].0 = longest[index].0.max(bytes);
         }
     }
-    longest.into_iter().try_fold(0, |sum, bytes| {
-        let mut plan = Plan::new();
-        plan.add(bytes)?;
-        Ok(sum + plan.bytes())
+    longest.into_iter().try_fold(0, |sum, (bytes, copies)| {
+        Ok(sum + memory::plan_copies(bytes, copies)?.0.bytes())
     })
 }

@@ -50,6 +50,7 @@ use self::work::Work;
 pub use crate::device::Error;
 pub use crate::device::Memory;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
+use crate::executor::Preempted;
 use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran};
 use crate::tape::{
     Angles, DType, Ending, GraphOptions, KvInfo, Source, StepTimes, Tape, WeightInfo,
@@ -73,6 +74,10 @@ pub struct Options {
 
 /// Steps that may be launched before the first one's token has been taken.
 const AHEAD: usize = 2;
+
+/// Layers of a prompt that are queued, where it may be left between two: few enough to wait for, enough that the device never
+/// waits.
+const LAYERS_AHEAD: usize = 4;
 
 /// A step whose tokens have not been taken. It is made for every token, so it lies in place.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +111,10 @@ pub struct Cuda {
     pending: VecDeque<Launched>,
     /// The end of step n is marked in place n % AHEAD.
     ends: [Event; AHEAD],
+    /// The ends of a prompt's layers, in turn.
+    layers: [Event; LAYERS_AHEAD],
+    /// Prompts that were left between two.
+    preempted: Preempted,
     kernels: Kernels,
     weights: Vec<Weight>,
     slots: Slots,
@@ -177,6 +186,13 @@ impl Cuda {
             prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
             pending: VecDeque::with_capacity(AHEAD),
             ends: [Event::new(&context)?, Event::new(&context)?],
+            layers: [
+                Event::new(&context)?,
+                Event::new(&context)?,
+                Event::new(&context)?,
+                Event::new(&context)?,
+            ],
+            preempted: Preempted::default(),
             kernels,
             weights,
             slots: Slots::default(),

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use super::timestamps::{TimestampAddresses, Timestamps};
-use super::{AHEAD, Cuda, Error, narrow, state};
-use crate::graph::Ran;
+use super::{AHEAD, Cuda, Error, LAYERS_AHEAD, narrow, state};
+use crate::executor::{Pass, Preempts, Rows};
+use crate::graph::{Ran, Stepper as _};
 use crate::sampler::Scored;
 use crate::tape::{ExecuteError, Tape, Timed};
 
@@ -58,6 +59,51 @@ impl Cuda {
             // What said so may not have been read.
             self.conversations[*entry].seated(0..each);
         }
+    }
+
+    /// Launches a prompt's layers from where it was left on. Its command has been sent, and is obeyed again with its embeddings:
+    /// another's has been where it was. Where it may be left, few of its layers are queued at once.
+    pub(super) fn eager_until(
+        &mut self,
+        tape: &Tape,
+        tokens: &[u32],
+        mut preempts: Preempts<'_>,
+    ) -> Result<Pass, Error> {
+        let entry = self.entry;
+        let rows = Rows {
+            entry,
+            position: self.conversations[entry].state.position,
+            tokens: tokens.to_vec(),
+            ending: tape.ending,
+        };
+        let (all, mut next) = (tape.ops.len(), 0);
+        if let Some((place, left)) = self.preempted.take(&rows) {
+            self.split(tape).0.eager(0..1)?;
+            self.slots
+                .copy_residual(tape, (place, true), &mut self.stream)?;
+            next = left;
+        }
+        let may = preempts.is_some();
+        let ends = tape.layer_ends();
+        let ends = ends.filter(|end| may && (next + 1..all).contains(end));
+        for (layer, end) in ends.collect::<Vec<_>>().into_iter().enumerate() {
+            self.split(tape).0.eager(next..end)?;
+            next = end;
+            self.layers[layer % LAYERS_AHEAD].record(&mut self.stream)?;
+            if layer + 1 >= LAYERS_AHEAD {
+                self.layers[(layer + 1) % LAYERS_AHEAD].synchronize()?;
+            }
+            if let Some(place) = self.preempted.place()
+                && preempts.as_mut().is_some_and(|preempts| preempts())
+            {
+                self.slots
+                    .copy_residual(tape, (place, false), &mut self.stream)?;
+                self.preempted.keep(place, rows, next);
+                return Ok(Pass::Preempted);
+            }
+        }
+        self.split(tape).0.eager(next..all)?;
+        Ok(Pass::Ended)
     }
 
     /// Marks the end of the step that was launched last.

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::encoder::Encoder;
-use super::fair::Had;
 use super::schedule::{Stage, Standing};
+use super::service::Service;
 use super::speech::{Said, Speech};
 use super::stop::StopStrings;
 use super::{
@@ -29,6 +29,8 @@ pub(super) struct Entry {
     prompt: Vec<u32>,
     /// Tokens of the prompt that are in the cache.
     read: usize,
+    /// The rows of a slice that was left, and how long it has taken.
+    slice: Option<(usize, Duration)>,
     /// Tokens that were in the cache when it gave up its place to others, or that the turn before had run.
     held: usize,
     speech: Speech,
@@ -121,6 +123,7 @@ impl Entry {
             place: 0,
             prompt,
             read: 0,
+            slice: None,
             speech,
             text: String::new(),
             tokens: Vec::new(),
@@ -160,6 +163,7 @@ impl Entry {
     pub(super) fn leaves(&mut self, held: usize) {
         self.ran = self.ran.max(held.saturating_sub(self.prompt.len()));
         self.held = held;
+        self.slice = None;
     }
 
     /// Another model takes the place of its own, with such a context. What it has said stands if its tokens are the same there, and
@@ -244,6 +248,13 @@ impl Entry {
         self.read + rows == self.prompt.len()
     }
 
+    /// How many tokens its prompt begins with that others begin with too, if some of them are yet to be read.
+    pub(super) fn reads_for(&self, others: &[u32]) -> Option<usize> {
+        let equal = self.prompt.iter().zip(others);
+        let common = equal.take_while(|(own, other)| own == other).count();
+        (common > self.read).then_some(common)
+    }
+
     /// Whether all of its prompt is in the cache.
     pub(super) fn has_read(&self) -> bool {
         self.read == self.prompt.len()
@@ -252,19 +263,37 @@ impl Entry {
     /// So many tokens of its prompt are in the cache.
     pub(super) fn advance(&mut self, read: usize) {
         self.read = read;
+        self.slice = None;
         if self.answers.is_none() {
             self.turn.reading.set(read, self.prompt.len());
         }
     }
 
-    /// As the scheduler sees it, where such slices of prompts have been read.
-    pub(super) fn standing(&self, slices: &Had) -> Standing {
+    /// The rows of a slice that was left, if one was, and how long it has taken.
+    pub(super) fn slice(&self) -> Option<(usize, Duration)> {
+        self.slice
+    }
+
+    /// A slice of so many rows was left after so long; it goes on where it was.
+    pub(super) fn left(&mut self, rows: usize, took: Duration) {
+        self.slice = Some((rows, took));
+    }
+
+    /// As the scheduler sees it, where users have had such service; whether it `passes` steps that are due depends on what it is
+    /// to read.
+    pub(super) fn standing(
+        &self,
+        service: &Service,
+        passes: impl Fn(u32, usize) -> bool,
+    ) -> Standing {
+        let (user, unread) = (self.turn.client.user, self.prompt.len() - self.read);
         Standing {
             id: self.id(),
-            user: self.turn.client.user,
+            user,
             priority: self.priority(),
-            last_slice: slices.last(&self.turn.client),
-            unread: self.prompt.len() - self.read,
+            had: service.had(&self.turn.client),
+            unread,
+            passes: passes(user, unread),
             stage: if self.has_read() {
                 Stage::Answering
             } else {
@@ -280,7 +309,7 @@ impl Entry {
         let guide = self.guide.as_ref().and_then(|guide| guide.try_lock().ok());
         let forced = guide.map_or(0, |guide| guide.forced());
         let forced = if self.is_scored() { 0 } else { forced };
-        self.has_caught_up() && forced < 2 && self.left() > 1
+        self.has_caught_up() && forced < 2 && self.may_say() > 1
     }
 
     /// Whether each of its tokens is chosen in a step of its own, which tells how probable it was.
@@ -294,7 +323,7 @@ impl Entry {
     }
 
     /// Tokens that it may still say.
-    fn left(&self) -> usize {
+    fn may_say(&self) -> usize {
         let most = self.turn.options.max_tokens;
         most.saturating_sub(self.tokens.len())
     }
@@ -352,7 +381,7 @@ impl Entry {
             return Ok(Vec::new());
         }
         // One is left to choose.
-        let most = most.min(self.left().saturating_sub(1));
+        let most = most.min(self.may_say().saturating_sub(1));
         let guide = self.guide.as_ref().filter(|_| self.has_caught_up());
         // Where another thread has it, nothing must come.
         match guide.and_then(|guide| guide.try_lock().ok()) {

@@ -1,5 +1,5 @@
 //! Whose turn it is among those that wait: users alternate; of one user its connections; of one connection who came
-//! first is first. The same order serves those whose prompts are read, a slice being a turn.
+//! first is first.
 //!
 //! It counts turns, not what they cost: a long one is as much as a short one. One that needs more than there is room for is
 //! passed by those that need less, but not for ever: after a few of them nobody is taken before it.
@@ -48,6 +48,52 @@ struct Waiter<T> {
 pub(super) struct Had {
     users: Served<u32>,
     connections: Served<Arc<str>>,
+}
+
+/// One that waits, for whoever looks.
+#[derive(Clone, Debug)]
+pub(super) struct Seen<S> {
+    pub(super) one: S,
+    pub(super) client: Client,
+    last: Last,
+}
+
+/// How many of those that are `alike` are taken before one of them, if nobody else comes.
+pub(super) fn before<S>(
+    seen: &[Seen<S>],
+    is_it: impl Fn(&S) -> bool,
+    alike: impl Fn(&S) -> bool,
+) -> Option<usize> {
+    let it = &seen.iter().find(|seen| is_it(&seen.one))?.client;
+    let alike: Vec<_> = seen.iter().filter(|seen| alike(&seen.one)).collect();
+    let own = alike.iter().take_while(|seen| !is_it(&seen.one));
+    let own = own.filter(|seen| seen.client.name == it.name).count();
+    let of_user = alike.iter().filter(|seen| seen.client.user == it.user);
+    let names = of_user.map(|seen| (&seen.client.name, seen.last.1));
+    let of_user = own + turns_before(names, &it.name, own);
+    let users = alike.iter().map(|seen| (&seen.client.user, seen.last.0));
+    Some(of_user + turns_before(users, &it.user, of_user))
+}
+
+/// Turns that others have before `one` has had `turns` of its own and has the next. They take turns, each as often as it is
+/// among those that wait, who had their last ones then.
+fn turns_before<'a, K: Eq + Hash + 'a>(
+    waiting: impl Iterator<Item = (&'a K, Option<u64>)>,
+    one: &K,
+    turns: usize,
+) -> usize {
+    // When each had its last turn and first came, and how often it did.
+    let mut all: HashMap<&K, ((Option<u64>, usize), usize)> = HashMap::new();
+    for (at, (other, last)) in waiting.enumerate() {
+        all.entry(other).or_insert(((last, at), 0)).1 += 1;
+    }
+    let own = all.get(one).map(|(rank, _)| *rank);
+    let others = all.iter().filter(|(other, _)| **other != one);
+    let before = others.map(|(_, (rank, count))| {
+        let sooner = Some(*rank) < own;
+        *count.min(&(turns + usize::from(sooner)))
+    });
+    before.sum()
 }
 
 /// When a user had its last turn, and then its connection: the least comes first.
@@ -110,22 +156,14 @@ impl<T: Waits> Fair<T> {
         None
     }
 
-    /// How many of those that are `alike` are taken before one of them, if nobody else comes.
-    pub(super) fn before(
-        &self,
-        is_it: impl Fn(&T) -> bool,
-        alike: impl Fn(&T) -> bool,
-    ) -> Option<usize> {
-        let it = self.iter().find(|one| is_it(one))?.client();
-        let alike: Vec<_> = self.iter().filter(|one| alike(one)).collect();
-        let own = alike.iter().take_while(|one| !is_it(one));
-        let own = own.filter(|one| one.client().name == it.name).count();
-        let of_user = alike.iter().map(|one| one.client());
-        let of_user = of_user.filter(|client| client.user == it.user);
-        let names = of_user.map(|client| &client.name);
-        let of_user = own + self.had.connections.before(names, &it.name, own);
-        let users = alike.iter().map(|one| &one.client().user);
-        Some(of_user + self.had.users.before(users, &it.user, of_user))
+    /// Those that wait as they came, for whoever looks.
+    pub(super) fn seen<S>(&self, see: impl Fn(&T) -> S) -> Vec<Seen<S>> {
+        let seen = |one: &T| Seen {
+            one: see(one),
+            client: one.client().clone(),
+            last: self.had.last(one.client()),
+        };
+        self.iter().map(seen).collect()
     }
 
     /// Takes one out of its turn.
@@ -174,26 +212,6 @@ impl<K: Eq + Hash> Served<K> {
     /// When `one` was served last; `None`, which is before everyone, if it never was.
     fn last(&self, one: &K) -> Option<u64> {
         self.last.get(one).copied()
-    }
-
-    /// Turns that others have before `one` has had `turns` of its own and has the next. They take turns, each as often as
-    /// it is among `waiting`.
-    fn before<'a>(&self, waiting: impl Iterator<Item = &'a K>, one: &K, turns: usize) -> usize
-    where
-        K: 'a,
-    {
-        // When each first came, and how often.
-        let mut all: HashMap<&K, (usize, usize)> = HashMap::new();
-        for (at, other) in waiting.enumerate() {
-            all.entry(other).or_insert((at, 0)).1 += 1;
-        }
-        let rank = |of: &K| (self.last(of), all.get(of).map(|(first, _)| *first));
-        let others = all.iter().filter(|(other, _)| **other != one);
-        let before = others.map(|(other, (_, count))| {
-            let sooner = rank(other) < rank(one);
-            *count.min(&(turns + usize::from(sooner)))
-        });
-        before.sum()
     }
 
     fn serve(&mut self, one: K) {
@@ -274,7 +292,8 @@ mod tests {
             come(&mut fair, &mut random, many);
             let waiting: Vec<u32> = fair.iter().map(|(_, number)| *number).collect();
             let told = waiting.iter().map(|number| {
-                let before = fair.before(|(_, other)| other == number, |_| true);
+                let seen = fair.seen(|(_, number)| *number);
+                let before = before(&seen, |other| other == number, |_| true);
                 (before.expect("it waits"), *number)
             });
             let mut told: Vec<_> = told.collect();

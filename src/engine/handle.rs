@@ -43,12 +43,12 @@ impl Handle {
     /// What is in force.
     #[must_use]
     pub fn limits(&self) -> Limits {
-        *self.shared.limits()
+        self.shared.limits()
     }
 
     /// From now on; what waits or is open already stays.
     pub fn set_limits(&self, limits: Limits) {
-        *self.shared.limits() = limits;
+        self.shared.set_limits(limits);
     }
 
     /// The formats in which models call tools, from now on.
@@ -262,7 +262,7 @@ impl Handle {
     /// `None` once the session is closed.
     #[must_use]
     pub fn session(&self, session: SessionId) -> Option<SessionStatus> {
-        self.shared.sessions().status(session)
+        self.shared.session(session)
     }
 
     /// The messages of a session, oldest first; `None` once it is closed.

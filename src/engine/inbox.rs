@@ -13,7 +13,7 @@ use super::queue::Queue;
 use super::session::SessionId;
 use super::shared::Shared;
 use super::status::{State, Status};
-use super::{Codec, Command, Limits, MemoryUse, Refusal, RequestError, Turn, Usage};
+use super::{Codec, Command, Limits, MemoryUse, Priority, Refusal, RequestError, Turn, Usage};
 use crate::kv_store::{Key, Place, Store, Wake};
 
 /// The engine thread's end of the queue. Dropping it tells those who wait that nobody is left.
@@ -37,7 +37,7 @@ impl Inbox {
 
     /// Where pages are kept, if they are.
     pub(super) fn pages(&self) -> Option<Arc<Store>> {
-        self.shared.pages().clone()
+        self.shared.pages()
     }
 
     /// What tells the engine thread that pages have moved.
@@ -67,6 +67,11 @@ impl Inbox {
         self.queue.poll(may)
     }
 
+    /// Whether turns have come since this was asked or the queue was polled, one of which is such: of a user, of a priority.
+    pub(super) fn has_come(&self, is_it: impl Fn((u32, Priority)) -> bool) -> bool {
+        self.queue.has_come(is_it)
+    }
+
     /// Who is to rest.
     pub(super) fn held(&self) -> Held {
         self.queue.held()
@@ -79,7 +84,7 @@ impl Inbox {
 
     /// What is in force.
     pub(super) fn limits(&self) -> Limits {
-        *self.shared.limits()
+        self.shared.limits()
     }
 
     /// Where the engine notes that it gets on.

@@ -75,12 +75,12 @@ impl Handle {
 
     /// Where what was computed of those is kept from now on.
     pub fn set_pages(&self, pages: Arc<kv_store::Store>) {
-        *self.shared.pages() = Some(pages);
+        self.shared.keep_pages(pages);
     }
 
     /// How much of that is kept, from now on.
     pub fn keep_pages(&self, rules: kv_store::Rules) {
-        if let Some(pages) = &*self.shared.pages() {
+        if let Some(pages) = self.shared.pages() {
             pages.configure(rules);
         }
     }
@@ -245,7 +245,7 @@ impl Handle {
             }
             None => false,
         };
-        let pages = self.shared.pages().clone();
+        let pages = self.shared.pages();
         // Without a model nothing is in memory.
         if self.loaded().is_ok() {
             self.queue.control(Control::Erase(place.clone()));

@@ -2,12 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
+
 use super::control::{Command, Control};
-use super::fair::{Fair, May};
+use super::fair::{self, Fair, May, Seen};
 use super::held::Held;
 use super::progress::Phase;
 use super::session::SessionId;
@@ -41,6 +43,19 @@ pub(super) struct Queue {
     changed: Condvar,
     /// What is held, as a number, for the engine thread, which asks before each step.
     held: AtomicU8,
+    /// How many turns have come, and how many had when the engine thread looked last: it asks while it reads.
+    arrivals: AtomicU64,
+    looked: AtomicU64,
+    /// The turns that wait, and the holds, for whoever only looks: the engine thread waits for none of those.
+    shown: ArcSwap<Vec<Seen<Shown>>>,
+    shown_holds: ArcSwap<(Held, Vec<String>)>,
+}
+
+/// A turn that waits, for whoever looks.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    id: u64,
+    priority: Priority,
 }
 
 #[derive(Debug, Default)]
@@ -128,12 +143,16 @@ impl Queue {
             waiting: Mutex::default(),
             changed: Condvar::new(),
             held: AtomicU8::default(),
+            arrivals: AtomicU64::default(),
+            looked: AtomicU64::default(),
+            shown: ArcSwap::default(),
+            shown_holds: ArcSwap::default(),
         }
     }
 
     /// A place for `user`, if it and all together have fewer than the limits say.
     pub(super) fn place(self: &Arc<Self>, user: u32) -> Result<Place, Refusal> {
-        let limits = *self.shared.limits();
+        let limits = self.shared.limits();
         let mut waiting = self.lock();
         if waiting.closed {
             return Err(self.shared.closed());
@@ -166,37 +185,73 @@ impl Queue {
             return Err(Refusal::SessionClosed);
         }
         waiting.turns.push(turn);
+        self.show(&waiting);
+        self.arrivals.fetch_add(1, Ordering::Release);
         self.shared.progress.set_idle(false);
         self.changed.notify_one();
         Ok(())
     }
 
+    /// Whether turns have come since the engine thread looked last, one of which is such: of a user, of a priority. Where somebody
+    /// changes the queue at that moment, whoever asks again hears of it.
+    pub(super) fn has_come(&self, is_it: impl Fn((u32, Priority)) -> bool) -> bool {
+        if self.arrivals.load(Ordering::Acquire) == self.looked.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Ok(waiting) = self.waiting.try_lock() else {
+            return false;
+        };
+        self.look(&waiting);
+        let mut turns = waiting.turns.iter();
+        turns.any(|turn| is_it((turn.client.user, turn.options.priority)))
+    }
+
+    /// The engine thread has seen who waits.
+    fn look(&self, _: &Waiting) {
+        let arrivals = self.arrivals.load(Ordering::Acquire);
+        self.looked.store(arrivals, Ordering::Relaxed);
+    }
+
     pub(super) fn remove(&self, id: u64) -> Option<Turn> {
-        self.lock().turns.remove(|turn| turn.id == id)
+        let mut waiting = self.lock();
+        let turn = waiting.turns.remove(|turn| turn.id == id)?;
+        self.show(&waiting);
+        Some(turn)
+    }
+
+    /// Shows what waits, as it is now.
+    fn show(&self, waiting: &Waiting) {
+        let shown = waiting.turns.seen(|turn| Shown {
+            id: turn.id,
+            priority: turn.options.priority,
+        });
+        self.shown.store(Arc::new(shown));
     }
 
     /// How many of those that wait now come before this one; `None` if it does not wait.
     pub(super) fn before(&self, id: u64) -> Option<usize> {
-        let waiting = self.lock();
-        let turns = &waiting.turns;
-        let it = turns.iter().find(|turn| turn.id == id)?;
-        let priority = it.options.priority;
-        let above = turns.iter().filter(|turn| turn.options.priority > priority);
-        let alike = |turn: &Turn| turn.options.priority == priority;
-        Some(above.count() + turns.before(|turn| turn.id == id, alike)?)
+        let shown = self.shown.load();
+        let priority = shown.iter().find(|seen| seen.one.id == id)?.one.priority;
+        let above = shown.iter().filter(|seen| seen.one.priority > priority);
+        let alike = |one: &Shown| one.priority == priority;
+        let before = fair::before(&shown, |one| one.id == id, alike)?;
+        Some(above.count() + before)
     }
 
     /// Whose turns wait, as they came.
     pub(super) fn waiting(&self) -> Vec<(Priority, u32)> {
-        let waiting = self.lock();
-        let turns = waiting.turns.iter();
+        let shown = self.shown.load();
+        let turns = shown.iter();
         turns
-            .map(|turn| (turn.options.priority, turn.client.user))
+            .map(|seen| (seen.one.priority, seen.client.user))
             .collect()
     }
 
     pub(super) fn drain(&self) -> VecDeque<Turn> {
-        self.lock().turns.drain()
+        let mut waiting = self.lock();
+        let turns = waiting.turns.drain();
+        self.show(&waiting);
+        turns
     }
 
     /// Asks the engine thread; what has nobody to answer any more is dropped, and whoever waits for it is told.
@@ -276,6 +331,7 @@ impl Queue {
         waiting.closed = true;
         waiting.controls.clear();
         let turns = waiting.turns.drain();
+        self.show(&waiting);
         self.shared.progress.set_idle(true);
         drop(waiting);
         for turn in turns {
@@ -283,14 +339,23 @@ impl Queue {
         }
     }
 
-    /// What can be done now beside what runs, if anything. Nobody who looks at the queue holds up a step: what waits is taken
+    /// What can be done now beside what runs, if anything. Nobody who changes the queue holds up a step: what waits is taken
     /// before the next then.
     pub(super) fn poll(&self, may: impl Fn(&Turn) -> May) -> Option<Command> {
         match self.waiting.try_lock() {
-            Ok(mut waiting) => waiting.take(may),
-            Err(TryLockError::Poisoned(waiting)) => waiting.into_inner().take(may),
+            Ok(mut waiting) => self.take(&mut waiting, may),
+            Err(TryLockError::Poisoned(waiting)) => self.take(&mut waiting.into_inner(), may),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    fn take(&self, waiting: &mut Waiting, may: impl Fn(&Turn) -> May) -> Option<Command> {
+        self.look(waiting);
+        let taken = waiting.take(may);
+        if matches!(taken, Some(Command::Turn(_))) {
+            self.show(waiting);
+        }
+        taken
     }
 
     pub(super) fn hold(&self, id: u64, held: Held, reason: String) {
@@ -308,13 +373,13 @@ impl Queue {
     }
 
     pub(super) fn holds(&self) -> (Held, Vec<String>) {
-        let waiting = self.lock();
-        let reasons = waiting.holds.iter();
-        let reasons = reasons.map(|(.., reason)| reason.clone()).collect();
-        (waiting.held(), reasons)
+        (*self.shown_holds.load_full()).clone()
     }
 
     fn note_held(&self, waiting: &Waiting) {
+        let reasons = waiting.holds.iter();
+        let reasons = reasons.map(|(.., reason)| reason.clone()).collect();
+        self.shown_holds.store(Arc::new((waiting.held(), reasons)));
         self.held.store(waiting.held() as u8, Ordering::Release);
     }
 
@@ -345,7 +410,7 @@ impl Queue {
         self.shared.progress.enter(Phase::Between);
         let mut waiting = self.lock();
         loop {
-            if let Some(command) = waiting.take(|_| May::Go) {
+            if let Some(command) = self.take(&mut waiting, |_| May::Go) {
                 return Some(command);
             }
             // Only this thread says so: one that hangs must not seem idle because those who waited for it gave up.

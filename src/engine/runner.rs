@@ -19,7 +19,7 @@ use super::load_error::LoadError;
 pub use super::settings::{Activations, Backend, CudaSettings, Placement, Settings};
 use super::witness;
 pub use super::witness::Witness;
-use crate::executor::Executor;
+use crate::executor::{Executor, Pass, Preempts};
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, LifeCycle, Mode};
 use crate::kv::{self, Copied, Kv, Owner, PAGE, Wanted};
@@ -301,24 +301,39 @@ impl Runner {
     /// # Errors
     /// As `Executor::run`; the cache then holds what it held before.
     pub fn prefill(&mut self, tokens: &[u32], ending: Ending) -> Result<(), RunError> {
+        self.prefill_until(tokens, ending, None).map(drop)
+    }
+
+    /// The same, but it may be left between two layers, as `Executor::run_until`; none of `tokens` is in the cache then.
+    ///
+    /// # Errors
+    /// As `prefill`.
+    pub fn prefill_until(
+        &mut self,
+        tokens: &[u32],
+        ending: Ending,
+        preempts: Preempts<'_>,
+    ) -> Result<Pass, RunError> {
         if tokens.is_empty() {
-            return Ok(());
+            return Ok(Pass::Ended);
         }
         self.seated(&[self.kv.active()])?;
         let rows = self.padded(tokens.len(), ending);
         self.prompt_tape(rows, ending)?;
         let tape = &self.prompts[&(rows, ending)];
-        let ran = self.executor.run(tape, tokens);
+        let ran = self.executor.run_until(tape, tokens, preempts);
         // The tokens of steps that were ahead are nobody's now.
         self.stepped(&[]);
-        ran?;
-        self.kv.extend(tokens);
-        if ending == Ending::Token {
-            let tape = &self.prompts[&(rows, ending)];
-            let witness = self.settings.witness.as_ref();
-            witness::show(witness, &mut *self.executor, tape, [0])?;
+        let pass = ran?;
+        if pass == Pass::Ended {
+            self.kv.extend(tokens);
+            if ending == Ending::Token {
+                let tape = &self.prompts[&(rows, ending)];
+                let witness = self.settings.witness.as_ref();
+                witness::show(witness, &mut *self.executor, tape, [0])?;
+            }
         }
-        Ok(())
+        Ok(pass)
     }
 
     /// Waits for what was launched last.

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use super::Priority;
-use super::fair::Last;
+use super::service::Had;
 
 /// What one of those that have joined is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +22,12 @@ pub(super) struct Standing {
     pub(super) user: u32,
     pub(super) priority: Priority,
     pub(super) stage: Stage,
-    /// When its user had a slice of a prompt read, and then its connection.
-    pub(super) last_slice: Last,
+    /// How much of the time of prompts its user has had, and then its connection.
+    pub(super) had: Had,
     /// Tokens of its prompt.
     pub(super) unread: usize,
+    /// Whether its prompt need not wait for the steps that are due: those are for others'.
+    pub(super) passes: bool,
 }
 
 /// How one may join.
@@ -71,8 +73,9 @@ pub(super) fn joins(
         user,
         priority,
         stage: Stage::Reading,
-        last_slice: (None, None),
+        had: Had::default(),
         unread: 0,
+        passes: false,
     };
     let before = active(all, rows);
     let after = active(&[all, &[newest]].concat(), rows);
@@ -114,18 +117,28 @@ pub(super) fn active(all: &[Standing], rows: usize) -> Vec<Standing> {
     active.into_iter().map(|(_, one)| *one).collect()
 }
 
+/// Whether a slice of somebody's prompt is left for one of a user, of such a priority, who has just come. Which of them goes on
+/// then is what `next` says.
+pub(super) fn preempts(
+    (user, priority): (u32, Priority),
+    (reader, of_reader): (u32, Priority),
+) -> bool {
+    priority > of_reader || (priority == of_reader && user != reader)
+}
+
 /// What to do with those who have joined. `owed` says that prompts have had their share of the time for now. Whoever is
-/// `realtime` does not wait for steps of `background`.
+/// `realtime` does not wait for steps of `background`, and a short question for none that are due for prompts of others, unless
+/// who answers is more urgent.
 ///
-/// Of several prompts the most urgent is read on. Of those that are alike in this, users have a slice each in turn, and so have
-/// the connections of a user; of one connection the prompt is first that ends first. So a short question waits for a slice of
-/// each user's, however long their prompts are.
+/// Of several prompts the most urgent is read on. Of those that are alike in this, the user is first who has had the least of
+/// the time, then the connection that has; of one connection the prompt that ends first. So a short question of a user who has
+/// not asked for much waits for nobody, however long the prompts of others are.
 pub(super) fn next(all: &[Standing], rows: usize, owed: bool) -> Next {
     let active = active(all, rows);
     let of = |stage| active.iter().filter(move |one| one.stage == stage);
     let answering: Vec<_> = of(Stage::Answering).collect();
-    let reader =
-        of(Stage::Reading).min_by_key(|one| (Reverse(one.priority), one.last_slice, one.unread));
+    let order = |one: &&Standing| (Reverse(one.priority), one.had, one.unread);
+    let reader = of(Stage::Reading).min_by_key(order);
     let step = || Next::Step(answering.iter().map(|one| one.id).collect());
     let Some(reader) = reader else {
         return if answering.is_empty() {
@@ -137,26 +150,36 @@ pub(super) fn next(all: &[Standing], rows: usize, owed: bool) -> Next {
     let waits = |one: &&&Standing| {
         reader.priority != Priority::Realtime || one.priority != Priority::Background
     };
-    if owed && answering.iter().any(|one| waits(&one)) {
-        return step();
-    }
-    Next::Read {
+    let read = |reader: &Standing| Next::Read {
         id: reader.id,
         others: all.len() - 1,
+    };
+    if owed && answering.iter().any(|one| waits(&one)) {
+        let urgent = answering.iter().map(|one| one.priority).max();
+        let passing = |one: &&Standing| one.passes && Some(one.priority) >= urgent;
+        let passing = of(Stage::Reading).filter(passing).min_by_key(order);
+        return passing.map_or_else(step, read);
     }
+    read(reader)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::collection::vec;
     use proptest::prelude::*;
     use proptest::sample::select;
 
     use super::*;
     use crate::engine::Client;
-    use crate::engine::fair::Had;
+    use crate::engine::service::Service;
     use Priority::{Background, Normal, Realtime};
     use Stage::{Answering, Reading};
+
+    fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
 
     fn standing(all: &[(Priority, Stage)]) -> Vec<Standing> {
         let number = |(id, (priority, stage)): (u64, &(Priority, Stage))| Standing {
@@ -165,8 +188,9 @@ mod tests {
             user: u32::try_from(id).expect("it is small"),
             priority: *priority,
             stage: *stage,
-            last_slice: (None, None),
+            had: Had::default(),
             unread: usize::from(*stage == Reading),
+            passes: false,
         };
         (0..).zip(all).map(number).collect()
     }
@@ -213,27 +237,50 @@ mod tests {
         assert_eq!(next(&readers, 8, true), first);
     }
 
-    /// Whoever reads: users in turn, their connections in turn, then what ends first.
     #[test]
-    fn a_short_prompt_waits_for_a_slice_of_each_user_however_long_theirs_are() {
+    fn a_short_question_does_not_wait_for_steps_that_others_owe() {
+        let stages = [(Normal, Answering), (Normal, Reading), (Normal, Reading)];
+        let mut all = standing(&stages);
+        (all[1].had.0, all[2].had.0) = (ms(2), ms(3));
+        assert_eq!(next(&all, 8, true), Next::Step(vec![0]));
+        all[2].passes = true;
+        assert_eq!(next(&all, 8, true), Next::Read { id: 2, others: 2 });
+        assert_eq!(next(&all, 8, false), Next::Read { id: 1, others: 2 });
+        // Whoever is answered and more urgent does not wait for it.
+        all[0].priority = Realtime;
+        assert_eq!(next(&all, 8, true), Next::Step(vec![0]));
+    }
+
+    #[test]
+    fn a_slice_is_left_for_who_is_more_urgent_and_for_another_user() {
+        assert!(preempts((2, Normal), (1, Normal)));
+        assert!(!preempts((1, Normal), (1, Normal)));
+        assert!(preempts((1, Realtime), (1, Normal)));
+        assert!(!preempts((2, Background), (1, Normal)));
+    }
+
+    /// Whoever reads: who has had the least, of a user which connection, then what ends first.
+    #[test]
+    fn a_short_prompt_comes_before_those_of_who_has_had_more() {
         const SLICE: usize = 500;
         let client = |user: u32, connection: u32| Client {
             name: format!(":1.{connection}").into(),
             user,
         };
-        // User 1 reads a lot by two connections, user 2 has come last.
+        // User 1 reads a lot by two connections, in slices that take four times as long as those of user 2.
         let prompts = [
-            (client(1, 1), 20_000),
-            (client(1, 1), 10_000),
-            (client(1, 2), 20_000),
-            (client(2, 3), 2_000),
+            (client(1, 1), 20_000, ms(20)),
+            (client(1, 1), 10_000, ms(20)),
+            (client(1, 2), 20_000, ms(20)),
+            (client(2, 3), 4_000, ms(5)),
         ];
-        let (mut had, mut order) = (Had::default(), Vec::new());
-        let mut unread = prompts.each_ref().map(|(_, tokens)| *tokens);
+        let (mut service, mut order) = (Service::default(), Vec::new());
+        let mut unread = prompts.each_ref().map(|(_, tokens, _)| *tokens);
+        service.serve(&prompts[0].0, ms(50));
         while unread.iter().any(|unread| *unread > 0) {
             let mut all = standing(&[(Normal, Reading); 4]);
-            for (one, (client, _)) in all.iter_mut().zip(&prompts) {
-                one.last_slice = had.last(client);
+            for (one, (client, ..)) in all.iter_mut().zip(&prompts) {
+                one.had = service.had(client);
                 one.unread = unread[usize::try_from(one.id).expect("it is small")];
             }
             all.retain(|one| one.unread > 0);
@@ -241,17 +288,19 @@ mod tests {
                 panic!("somebody reads");
             };
             let at = usize::try_from(id).expect("it is small");
-            had.serve(&prompts[at].0);
+            let (client, _, took) = &prompts[at];
+            service.serve(client, *took);
             unread[at] = unread[at].saturating_sub(SLICE);
             order.push(id);
         }
-        // Users in turn; of user 1 the shorter prompt of one connection, then the other connection.
-        assert_eq!(order[..8], [3, 1, 3, 2, 3, 1, 3, 2]);
+        assert_eq!(order[..8], [3; 8], "it had the least till its end");
+        // The other connection until both have had as much; then the shorter prompt of the first, and they take turns.
+        assert_eq!(order[8..15], [2, 2, 2, 1, 2, 1, 2]);
         let last = |id: u64| order.iter().rposition(|other| *other == id);
         assert!(last(1) < last(0), "what is shorter ended first");
         let urgent = [(Normal, Reading), (Realtime, Reading)];
         let mut urgent = standing(&urgent);
-        (urgent[1].last_slice, urgent[1].unread) = ((Some(9), Some(9)), 9000);
+        (urgent[1].had, urgent[1].unread) = ((ms(9), ms(9)), 9000);
         let first = Next::Read { id: 1, others: 1 };
         assert_eq!(next(&urgent, 8, false), first);
     }
@@ -291,18 +340,17 @@ mod tests {
 
     fn anyone() -> impl Strategy<Value = Standing> {
         let priority = select(&Priority::ALL[..]);
-        let last = proptest::option::of(0..9_u64);
-        let about = (0..4_u32, priority, 0..900_usize, last.clone(), last);
-        about.prop_map(
-            |(user, priority, unread, of_user, of_connection)| Standing {
-                id: 0,
-                user,
-                priority,
-                stage: if unread < 450 { Answering } else { Reading },
-                last_slice: (of_user, of_connection),
-                unread,
-            },
-        )
+        let had = (0..9_u64, 0..9_u64).prop_map(|(user, of)| (ms(user), ms(of)));
+        let about = (0..4_u32, priority, 0..900_usize, had, any::<bool>());
+        about.prop_map(|(user, priority, unread, had, passes)| Standing {
+            id: 0,
+            user,
+            priority,
+            stage: if unread < 450 { Answering } else { Reading },
+            had,
+            unread,
+            passes,
+        })
     }
 
     fn numbered(mut all: Vec<Standing>) -> Vec<Standing> {
@@ -345,11 +393,16 @@ mod tests {
                     let reads = active.iter().find(|one| one.id == id);
                     let reads = reads.expect("one of those who are active");
                     prop_assert_eq!(reads.stage, Reading);
-                    for other in active.iter().filter(|one| one.stage == Reading) {
-                        prop_assert!(other.priority <= reads.priority);
-                        let later = other.last_slice >= reads.last_slice;
-                        prop_assert!(other.priority < reads.priority || later);
-                    }
+                    let answering = active.iter().filter(|one| one.stage == Answering);
+                    let urgent = answering.map(|one| one.priority).max();
+                    let waits = owed && urgent >= Some(if reads.priority == Realtime { Normal } else { Background });
+                    prop_assert!(!waits || (reads.passes && Some(reads.priority) >= urgent));
+                    let mut readers = active.iter().filter(|one| one.stage == Reading);
+                    let first = readers.all(|other| {
+                        let order = (Reverse(other.priority), other.had);
+                        order >= (Reverse(reads.priority), reads.had) || (waits && !other.passes)
+                    });
+                    prop_assert!(first, "{} of {:?}", id, active);
                 }
             }
         }

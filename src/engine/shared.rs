@@ -4,13 +4,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::{ArcSwap, ArcSwapOption};
+
 use super::encoder::{Encoder, Rules};
 use super::encoders::Encoders;
 use super::live::Live;
 use super::loaded_model::Recipe;
+use super::open_sessions::{Locked, OpenSessions};
 use super::progress::Progress;
 use super::requests::Requests;
-use super::session::Sessions;
+use super::session::{SessionId, SessionStatus};
 use super::status::{MemoryUse, State, Status};
 use super::status_watch::{StatusReceiver, StatusSender};
 use super::waits::TurnTimes;
@@ -22,14 +25,14 @@ use crate::tools::Formats;
 /// State that callers and the engine thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    sessions: Mutex<Sessions>,
+    sessions: OpenSessions,
     /// Where those with a name are kept.
     store: Mutex<Option<Arc<Store>>>,
     /// Where what was computed of those is.
-    pages: Mutex<Option<Arc<kv_store::Store>>>,
+    pages: ArcSwapOption<kv_store::Store>,
     /// Of each user: whoever opens or deletes a session by its name comes after the other.
     naming: Mutex<HashMap<u32, Arc<tokio::sync::Mutex<()>>>>,
-    limits: Mutex<Limits>,
+    limits: ArcSwap<Limits>,
     /// In which models call tools.
     formats: Mutex<Arc<Formats>>,
     pub(super) encoders: Encoders,
@@ -47,11 +50,11 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
-            sessions: Mutex::default(),
+            sessions: OpenSessions::default(),
             store: Mutex::default(),
-            pages: Mutex::default(),
+            pages: ArcSwapOption::default(),
             naming: Mutex::default(),
-            limits: Mutex::new(limits),
+            limits: ArcSwap::from_pointee(limits),
             formats: Mutex::default(),
             encoders: Encoders::default(),
             encoder: Mutex::default(),
@@ -75,16 +78,27 @@ impl Shared {
         self.status.subscribe()
     }
 
-    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    /// All that are open, for one who may change them.
+    pub(super) fn sessions(&self) -> Locked<'_> {
+        self.sessions.lock()
+    }
+
+    /// How a session stands, for whoever looks; `None` once it is closed.
+    pub(super) fn session(&self, id: SessionId) -> Option<SessionStatus> {
+        self.sessions.status(id)
     }
 
     pub(super) fn store(&self) -> MutexGuard<'_, Option<Arc<Store>>> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn pages(&self) -> MutexGuard<'_, Option<Arc<kv_store::Store>>> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn pages(&self) -> Option<Arc<kv_store::Store>> {
+        self.pages.load_full()
+    }
+
+    /// From now on pages are kept there.
+    pub(super) fn keep_pages(&self, pages: Arc<kv_store::Store>) {
+        self.pages.store(Some(pages));
     }
 
     pub(super) fn naming(&self, user: u32) -> Arc<tokio::sync::Mutex<()>> {
@@ -92,8 +106,13 @@ impl Shared {
         naming.entry(user).or_default().clone()
     }
 
-    pub(super) fn limits(&self) -> MutexGuard<'_, Limits> {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn limits(&self) -> Limits {
+        **self.limits.load()
+    }
+
+    /// What is in force from now on.
+    pub(super) fn set_limits(&self, limits: Limits) {
+        self.limits.store(Arc::new(limits));
     }
 
     /// What prompts and answers are held to.

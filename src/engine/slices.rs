@@ -1,12 +1,15 @@
 //! How many rows of a prompt are read between two steps, and how much of the time prompts have had: from what rows and steps
-//! have cost so far. Whoever reads a slice waits for its end, so each tells its cost.
+//! have cost so far. Whoever reads a slice waits for its end, or until it is left, so each tells its cost.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::kv_store::Cost;
 
 /// The fewest rows that are worth a slice.
 const LEAST: usize = 16;
+/// So many slices may come before steps that are due, between two of these.
+const MOST_PASSES: u32 = 2;
 /// How much the newest measure counts.
 const NEWEST: f64 = 0.3;
 
@@ -29,12 +32,14 @@ impl Default for Share {
 }
 
 /// What has been measured. In seconds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Slices {
     row: Option<f64>,
     step: Option<f64>,
-    /// Steps are due for so long before the next slice.
-    owed: f64,
+    /// For whose prompts steps are due, and for how long: they are for the first of them first.
+    owed: VecDeque<(u32, f64)>,
+    /// Slices that did not wait for these since the last step.
+    passed: u32,
 }
 
 impl Slices {
@@ -55,7 +60,15 @@ impl Slices {
 
     /// Whether prompts have had their share for now.
     pub(super) fn owed(&self) -> bool {
-        self.owed > 0.0
+        !self.owed.is_empty()
+    }
+
+    /// Whether a user's prompt, of which so much is unread, need not wait for steps that are due: they are so for others'
+    /// prompts, and it ends with the next slice. Answers wait for it then, but for few such slices before the next step.
+    pub(super) fn passes(&self, share: Share, chunk: usize, user: u32, unread: usize) -> bool {
+        self.passed < MOST_PASSES
+            && self.owed.iter().all(|(owing, _)| *owing != user)
+            && unread <= self.rows(share, chunk)
     }
 
     /// What a position takes to be read again, where it is known; steps of tokens that were said run so many at once.
@@ -68,38 +81,47 @@ impl Slices {
         }
     }
 
-    /// So many rows were read, which took so long. `others` says that answers waited meanwhile.
-    pub(super) fn read(&mut self, share: Share, rows: usize, took: Duration, others: bool) {
+    /// A slice has ended: so many rows were read, which took so long.
+    pub(super) fn read(&mut self, rows: usize, took: Duration) {
         #[allow(clippy::cast_precision_loss)] // rows are few
         let row = took.as_secs_f64() / rows.max(1) as f64;
         self.row = Some(mean(self.row, row));
-        if others {
-            self.owe(share, took);
-        } else {
-            self.owed = 0.0;
-        }
     }
 
     /// Tokens have come by a step that took so long.
     pub(super) fn stepped(&mut self, took: Duration) {
-        let took = took.as_secs_f64();
+        self.passed = 0;
+        let mut took = took.as_secs_f64();
         self.step = Some(mean(self.step, took));
-        self.owed = (self.owed - took).max(0.0);
-    }
-
-    /// Tokens that were said before were run again, by a step that took so long.
-    pub(super) fn read_said(&mut self, share: Share, took: Duration, others: bool) {
-        self.stepped(took);
-        if others {
-            self.owe(share, took);
+        while let Some((_, owed)) = self.owed.front_mut() {
+            if *owed > took {
+                *owed -= took;
+                break;
+            }
+            took -= *owed;
+            self.owed.pop_front();
         }
     }
 
-    /// Prompts have had so much of the time while answers waited, which have as much as their share of it is.
-    fn owe(&mut self, share: Share, took: Duration) {
-        let percent = f64::from(share.percent.clamp(1, 100));
-        self.owed += took.as_secs_f64() * (100.0 - percent) / percent;
+    /// A user's prompt has had so much of the time; `others` says that answers waited meanwhile, which have as much as their
+    /// share of it is.
+    pub(super) fn owe(&mut self, share: Share, user: u32, took: Duration, others: bool) {
+        let due = due(share, took);
+        self.passed += u32::from(self.owed());
+        if !others {
+            self.owed.clear();
+        } else if let Some((_, owed)) = self.owed.iter_mut().find(|(owing, _)| *owing == user) {
+            *owed += due;
+        } else if due > 0.0 {
+            self.owed.push_back((user, due));
+        }
     }
+}
+
+/// How long steps are due after so much of reading.
+fn due(share: Share, took: Duration) -> f64 {
+    let percent = f64::from(share.percent.clamp(1, 100));
+    took.as_secs_f64() * (100.0 - percent) / percent
 }
 
 fn mean(before: Option<f64>, newest: f64) -> f64 {
@@ -127,7 +149,8 @@ mod tests {
             for others in [true, false].into_iter().cycle().take(30) {
                 let rows = slices.rows(share(), 512);
                 let takes = Duration::from_micros(row_us * rows as u64);
-                slices.read(share(), rows, takes, others);
+                slices.read(rows, takes);
+                slices.owe(share(), 1, takes, others);
                 slices.stepped(ms(4));
             }
             let rows = slices.rows(share(), 512);
@@ -144,7 +167,7 @@ mod tests {
             let share = Share { percent, ..share() };
             let mut slices = Slices::default();
             slices.stepped(ms(4));
-            slices.read(share, 64, ms(20), true);
+            slices.owe(share, 1, ms(20), true);
             let mut due = 0;
             while slices.owed() {
                 slices.stepped(ms(4));
@@ -153,7 +176,29 @@ mod tests {
             assert_eq!(due, steps, "{percent} %");
         }
         let mut slices = Slices::default();
-        slices.read(share(), 64, ms(20), false);
+        slices.owe(share(), 1, ms(20), false);
         assert!(!slices.owed(), "nobody waited");
+    }
+
+    /// What one user's prompt owes, another's short question does not wait for; all together have their share.
+    #[test]
+    fn nobody_pays_for_the_prompts_of_others() {
+        let mut slices = Slices::default();
+        slices.read(100, ms(10));
+        slices.owe(share(), 1, ms(15), true);
+        let passes = |slices: &Slices, user, unread| slices.passes(share(), 512, user, unread);
+        assert!(passes(&slices, 2, 30) && !passes(&slices, 1, 30));
+        assert!(!passes(&slices, 2, 300), "it is long");
+        slices.owe(share(), 2, ms(10), true);
+        assert!(passes(&slices, 3, 30) && !passes(&slices, 2, 30));
+        slices.owe(share(), 3, ms(20), true);
+        assert!(!passes(&slices, 4, 30), "answers have waited for long");
+        slices.stepped(Duration::ZERO);
+        assert!(passes(&slices, 4, 30));
+        // The first who owes is the first who does no more.
+        slices.stepped(ms(15));
+        assert!(passes(&slices, 1, 30) && !passes(&slices, 2, 30));
+        (0..6).for_each(|_| slices.stepped(ms(5)));
+        assert!(!slices.owed(), "45 ms of prompts have had 45 of steps");
     }
 }

@@ -134,7 +134,7 @@ impl Turn {
         if all == 0 || self.prompt.is_none() {
             return Ok(());
         }
-        let limits = *self.shared.limits();
+        let limits = self.shared.limits();
         let (pages, share) = (self.pages(context), limits.user_pages(all));
         if pages <= share {
             return Ok(());

@@ -15,7 +15,6 @@ use std::time::Instant;
 
 use super::encoder::Encoder;
 use super::entry::Entry;
-use super::fair::Had;
 use super::load_error::LoadError;
 pub use super::loaded_model::Settings;
 use super::loaded_model::{LoadedModel, Loading};
@@ -25,6 +24,7 @@ use super::replacement::Replacement;
 use super::report;
 use super::runner::{RunError, Runner};
 use super::schedule::Standing;
+use super::service::Service;
 use super::slices::Slices;
 use super::{Command, Control, EngineError, Inbox, RequestError, SessionId};
 use crate::journal;
@@ -62,7 +62,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         ahead: Vec::new(),
         masks: Masks::new(),
         slices: Slices::default(),
-        slices_had: Had::default(),
+        service: Service::default(),
         observer: Observer::new(inbox),
         restores: Vec::new(),
         saving: Saving::default(),
@@ -96,7 +96,7 @@ struct Worker<'a> {
     masks: Masks,
     slices: Slices,
     /// Whose prompts they were of.
-    slices_had: Had,
+    service: Service,
     observer: Observer<'a>,
     /// Those that have joined and wait for the disk.
     restores: Vec<Restore>,
@@ -220,7 +220,9 @@ impl Worker<'_> {
     }
 
     fn standings(&self) -> Vec<Standing> {
-        let standing = |entry: &Entry| entry.standing(&self.slices_had);
+        let (share, chunk) = (self.inbox.limits().prefill, self.runner.prefill_chunk());
+        let passes = |user, unread| self.slices.passes(share, chunk, user, unread);
+        let standing = |entry: &Entry| entry.standing(&self.service, passes);
         self.entries.iter().map(standing).collect()
     }
 

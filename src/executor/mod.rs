@@ -3,10 +3,12 @@
 //! A call goes through a table of functions and allocates nothing for that; beside a step it is not to be measured.
 
 mod inspect;
+mod preempted;
 
 use std::fmt::Debug;
 
 pub use self::inspect::{Inspect, Layout};
+pub use self::preempted::{PREEMPTED, Pass, Preempted, Preempts, Rows};
 use crate::fault::Faults;
 use crate::graph::{Counts, LifeCycle, Mode};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
@@ -127,7 +129,25 @@ pub trait Executor: Debug + Send {
     /// # Errors
     /// A token outside the vocabulary, a position outside the context, logits that are not finite, a
     /// device that fails. The state is then as before.
-    fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError>;
+    fn run(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
+        self.run_until(tape, tokens, None).map(drop)
+    }
+
+    /// The same, but between two layers `preempts` is asked whether to leave it there. The same rows go on from where they were
+    /// left, with the same bits, whatever has run meanwhile in other entries. What is recorded is never left, and no more than
+    /// `PREEMPTED` are at once.
+    ///
+    /// # Errors
+    /// As `run`.
+    fn run_until(
+        &mut self,
+        tape: &Tape,
+        tokens: &[u32],
+        preempts: Preempts<'_>,
+    ) -> Result<Pass, ExecuteError>;
+
+    /// What was left in an entry does not go on; `begin` says so too.
+    fn forget(&mut self, entry: usize);
 
     /// Runs a prepared step of the turn that runs. `more` says that another will follow, which a device may then begin
     /// before this one's token has been read: it has no time to idle then. A step that was launched ahead and is not wanted

@@ -306,6 +306,14 @@ impl Kv {
         )
     }
 
+    /// How many tokens of a user's prompt, from the first, some sequence holds.
+    #[must_use]
+    pub fn held_of(&self, (user, prompt): (u32, Wanted<'_>)) -> usize {
+        let sequences = self.sequences.values();
+        let held = sequences.map(|one| one.common_prefix(user, prompt, self.reuse));
+        held.max().unwrap_or(0)
+    }
+
     /// The sequence that has most of a user's prompt, and how much, of those that run on.
     fn shared_with_running(
         &self,

@@ -196,6 +196,23 @@ impl Tape {
         logits.map_or(0, |logits| self.slot(logits).rows)
     }
 
+    /// The ends of layers, as places in the list of operations: whoever goes on from one needs the residual stream and the cache,
+    /// and nothing else.
+    pub fn layer_ends(&self) -> impl Iterator<Item = usize> {
+        let pairs = self.ops.windows(2).enumerate();
+        let ends = pairs.filter(|(_, pair)| Op::end_layer(pair));
+        ends.map(|(at, _)| at + 2)
+    }
+
+    /// The residual stream, which embeddings begin.
+    #[must_use]
+    pub fn residual_stream(&self) -> Option<Slot> {
+        self.ops.iter().find_map(|op| match op {
+            Op::Embed { x, .. } => Some(*x),
+            _ => None,
+        })
+    }
+
     /// Tokens that the table of embeddings has, which is the first weight.
     #[must_use]
     pub fn vocabulary(&self) -> usize {

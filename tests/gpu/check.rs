@@ -9,6 +9,8 @@ mod lifecycle;
 mod long;
 mod memory;
 mod modes;
+#[path = "../support/preempted.rs"]
+mod preempted;
 mod reload;
 #[path = "../support/restored.rs"]
 mod restored;

@@ -11,6 +11,7 @@ pub(crate) mod needs;
 pub(crate) mod page_cache;
 pub(crate) mod peer_bus;
 pub(crate) mod plain;
+pub(crate) mod preempted;
 pub(crate) mod private_bus;
 pub(crate) mod process;
 pub(crate) mod refusals;

@@ -306,23 +306,59 @@ async fn users_take_turns() {
     engine.cancel_all();
 }
 
-/// A step may be due while somebody asks what waits.
+/// A step may be due while somebody changes what waits; whoever asks what does, or how a session stands, waits for nobody.
 #[tokio::test]
+#[allow(clippy::await_holding_lock)] // that is what it is about
 async fn who_looks_at_the_queue_holds_up_no_step() {
     let (engine, inbox) = engine();
     let _ready = inbox.ready(Codec::Words, 4096);
     let session = engine
         .open_session(CLIENT(), Vec::new())
         .expect("there is room");
-    let _ticket = send(&engine, session).await;
+    let ticket = send(&engine, session).await;
     let hold = engine.hold(Held::Background, "a test".into());
     {
-        let _looks = engine.queue.lock();
+        let _changes = (engine.queue.lock(), engine.shared.sessions());
         assert!(inbox.poll(|_| May::Go).is_none(), "it would have waited");
         assert_eq!(inbox.held(), Held::Background);
+        // Each of these would wait for ever.
+        let held = (Held::Background, vec!["a test".to_owned()]);
+        assert_eq!(engine.holds(), held);
+        assert_eq!(engine.waiting(), [(Priority::Normal, 1)]);
+        assert_eq!(engine.queue.before(ticket.id), Some(0));
+        assert!(engine.session(session).is_some_and(|session| session.busy));
     }
     drop(hold);
     assert!(inbox.held() == Held::Nothing && inbox.poll(|_| May::Go).is_some());
+}
+
+/// While a prompt is read the engine thread hears of who comes, once, and of nobody who would not be next.
+#[tokio::test]
+async fn a_turn_that_comes_is_heard_of_while_another_is_read() {
+    let (engine, inbox) = engine();
+    let _ready = inbox.ready(Codec::Words, 4096);
+    let ask = async |user, priority| {
+        let client = Client { user, ..CLIENT() };
+        let options = Options {
+            priority,
+            ..options()
+        };
+        let asked = vec![Message::new(Role::User, "a b")];
+        let asked = engine.generate(client, asked, options).await;
+        asked.expect("it is accepted")
+    };
+    let is_read = (1, Priority::Normal);
+    let heard = || inbox.has_come(|one| crate::engine::schedule::preempts(one, is_read));
+    assert!(!heard());
+    let mut tickets = vec![ask(1, Priority::Normal).await];
+    assert!(!heard(), "it is the same user's");
+    tickets.push(ask(2, Priority::Background).await);
+    assert!(!heard(), "it is less urgent");
+    tickets.push(ask(1, Priority::Realtime).await);
+    assert!(heard() && !heard(), "it is heard of once");
+    engine.cancel(tickets[2].id);
+    tickets.push(ask(2, Priority::Normal).await);
+    assert!(heard() && !heard());
 }
 
 /// A hold of all keeps the most urgent waiting too, whatever else is held and let go meanwhile; the end it does not hold up.

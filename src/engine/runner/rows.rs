@@ -45,6 +45,12 @@ impl Runner {
         self.kv.has_room(prompt, positions, leaving)
     }
 
+    /// How many tokens of a user's prompt, from the first, the cache holds.
+    #[must_use]
+    pub fn held_of(&self, prompt: (u32, Wanted<'_>)) -> usize {
+        self.kv.held_of(prompt)
+    }
+
     /// Pages that a user's turns have which run, and those that another would take besides.
     #[must_use]
     pub fn pages_of_user(&self, prompt: (u32, Wanted<'_>), positions: usize) -> (usize, usize) {
@@ -53,6 +59,7 @@ impl Runner {
 
     /// The turn of an entry has ended: its pages serve others.
     pub fn leave(&mut self, entry: usize) {
+        self.executor.forget(entry);
         self.kv.unpin(entry);
     }
 

@@ -10,7 +10,7 @@ use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Joins, Standing};
 use crate::engine::{EngineError, Phase, Priority, RequestError, Turn, Usage};
 use crate::journal;
-use crate::kv::Wanted;
+use crate::kv::{PAGE, Wanted};
 
 impl Worker<'_> {
     /// How a turn could join now.
@@ -35,6 +35,22 @@ impl Worker<'_> {
         let (theirs, takes) = self.runner.pages_of_user(turn.wanted(), positions);
         let [pages, ..] = self.runner.pages();
         theirs == 0 || theirs + takes <= self.inbox.limits().user_pages(pages)
+    }
+
+    /// Whether another turn of its user's reads pages of a beginning that both have: it waits until they can be shared, for no
+    /// longer than that one is read on.
+    fn awaits_beginning(&self, turn: &Turn) -> bool {
+        let (user, wanted) = turn.wanted();
+        let held = self.inbox.held();
+        let reads = self.entries.iter().filter(|entry| {
+            let priority = entry.priority();
+            let is_read = priority >= turn.options.priority && !held.rests(priority);
+            is_read && entry.turn().client.user == user && !self.is_restoring(entry.id())
+        });
+        let most = wanted.tokens.len().saturating_sub(1);
+        let common = reads.filter_map(|entry| entry.reads_for(wanted.tokens));
+        let common = common.max().unwrap_or(0).min(most);
+        common >= PAGE && common >= self.runner.held_of((user, wanted)) + PAGE
     }
 
     /// Begins a turn beside the others. Only a device that is lost is an error.
@@ -84,7 +100,7 @@ impl Worker<'_> {
         let mut before = self.displaced.iter().map(Entry::priority);
         let waits = before.any(|priority| priority >= turn.options.priority);
         let replaced = self.replacement.is_some() && turn.options.priority != Priority::Realtime;
-        if waits || replaced || !self.is_within_share(turn) {
+        if waits || replaced || !self.is_within_share(turn) || self.awaits_beginning(turn) {
             return May::Not;
         }
         match self.joins(all, turn) {

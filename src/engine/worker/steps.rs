@@ -1,12 +1,13 @@
 //! Steps and slices of prompts: what runs, and who is told what came of it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Worker, fail};
 use crate::engine::entry::{After, Entry, Taken};
 use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Next, Stage, Standing};
 use crate::engine::{EngineError, FinishReason, Phase, Priority, RequestError, Work};
+use crate::executor::Pass;
 use crate::journal;
 use crate::kv::Family;
 use crate::tape::Ending;
@@ -72,8 +73,9 @@ impl Worker<'_> {
         self.entries.iter().find(|entry| entry.id() == id)
     }
 
-    /// Reads a slice of an entry's prompt, and waits for its end: whoever comes meanwhile waits for no more than that. All that
-    /// fits a device at once is read where nobody more urgent can come, and nobody else could go on.
+    /// Reads a slice of an entry's prompt, and waits for its end; it is left between two layers, to go on there later, if somebody
+    /// comes who could be next, if others have waited for as long as they may have to, or its caller wants no more. All that fits a device at once is read where nobody more urgent can
+    /// come, and nobody else could go on.
     fn read(&mut self, id: u64, others: usize) -> Result<(), RunError> {
         self.settle()?;
         self.observer.interrupted();
@@ -81,33 +83,56 @@ impl Worker<'_> {
         let Some(at) = self.entries.iter().position(|entry| entry.id() == id) else {
             return Ok(());
         };
+        let inbox = self.inbox;
         let entry = &mut self.entries[at];
-        self.slices_had.serve(&entry.turn().client);
-        let (share, chunk) = (self.inbox.limits().prefill, self.runner.prefill_chunk());
-        let rows = match (others, entry.priority()) {
-            (0, Priority::Realtime) => chunk,
-            _ => self.slices.rows(share, chunk),
-        };
+        let (share, chunk) = (inbox.limits().prefill, self.runner.prefill_chunk());
         let (family, unread) = entry.unread();
         if family == Family::Step {
             return self.read_said(at, others > 0);
         }
-        let rows = rows.min(unread.len());
+        let (rows, before) = entry.slice().unwrap_or_else(|| {
+            let rows = match (others, entry.priority()) {
+                (0, Priority::Realtime) => chunk,
+                _ => self.slices.rows(share, chunk),
+            };
+            (rows.min(unread.len()), Duration::ZERO)
+        });
         let last = entry.reads_last(rows);
         let ending = if last { Ending::Token } else { Ending::Kv };
         self.runner.turn_to(entry.place());
-        let begun = Instant::now();
-        let ran = self.runner.prefill(&unread[..rows], ending);
-        if let Err(error) = ran.and_then(|()| self.runner.finish()) {
-            let entry = self.take_out(at);
-            return fail(entry, error);
+        let (turn, begun) = (entry.turn(), Instant::now());
+        let asks = (turn.client.user, turn.options.priority);
+        let mut preempts = || {
+            // As few rows as are worth it may take longer than a slice is to.
+            let is_over = others > 0 && begun.elapsed() >= share.slice;
+            is_over
+                || turn.ends().is_some()
+                || inbox.held().rests(asks.1)
+                || inbox.has_come(|one| schedule::preempts(one, asks))
+        };
+        let ran = self
+            .runner
+            .prefill_until(&unread[..rows], ending, Some(&mut preempts));
+        let pass = match ran.and_then(|pass| self.runner.finish().map(|()| pass)) {
+            Ok(pass) => pass,
+            Err(error) => {
+                let entry = self.take_out(at);
+                return fail(entry, error);
+            }
+        };
+        let took = begun.elapsed();
+        self.service.serve(&turn.client, took);
+        self.slices.owe(share, asks.0, took, others > 0);
+        inbox.progress().advance();
+        if pass == Pass::Preempted {
+            entry.left(rows, before + took);
+            return Ok(());
         }
-        self.slices.read(share, rows, begun.elapsed(), others > 0);
+        self.slices.read(rows, before + took);
         let read = self.runner.len();
         entry.advance(read);
         let (turn, all) = (entry.turn(), entry.prompt().len());
         journal::prompt_read(turn.id, turn.client.user, read, all);
-        self.inbox.progress().advance();
         if last {
             let token = self.runner.token();
             self.observer.tokens(&mut self.runner, 1);
@@ -131,8 +156,11 @@ impl Worker<'_> {
             let entry = self.take_out(at);
             return fail(entry, error);
         }
-        let share = self.inbox.limits().prefill;
-        self.slices.read_said(share, begun.elapsed(), others);
+        let (share, took) = (self.inbox.limits().prefill, begun.elapsed());
+        let client = &entry.turn().client;
+        self.service.serve(client, took);
+        self.slices.stepped(took);
+        self.slices.owe(share, client.user, took, others);
         entry.advance(self.runner.len_of(cache_entry));
         self.inbox.progress().advance();
         self.bound(at).map(drop)

@@ -1,0 +1,141 @@
+//! Prompts that are left between two layers, for others that are read and stepped meanwhile, have the bits that each has where it
+//! is read at once. On any executor whose cache holds four conversations of 160 positions.
+
+use ganglion::engine::runner::{RunError, Runner};
+use ganglion::executor::{PREEMPTED, Pass};
+use ganglion::kv::Wanted;
+use ganglion::sampler::Parameters;
+use ganglion::tape::Ending;
+
+/// Of a user each.
+const PROMPTS: [usize; 3] = [140, 90, 70];
+const STEPS: usize = 4;
+
+/// A token, and the bits of the logits that it was chosen from, but for a prompt's.
+type Step = (u32, Vec<u32>);
+
+/// A prompt on its way.
+struct Reading {
+    user: u32,
+    entry: usize,
+    prompt: Vec<u32>,
+    read: usize,
+    said: Vec<Step>,
+}
+
+/// What differs, if anything does.
+pub(crate) fn hold(runner: &mut Runner) -> Result<(), String> {
+    run(runner).map_err(|error| error.to_string())?
+}
+
+fn run(runner: &mut Runner) -> Result<Result<(), String>, RunError> {
+    let mut alone = Vec::new();
+    for user in 0..PROMPTS.len() {
+        let mut one = begin(runner, user)?;
+        while one.read < one.prompt.len() {
+            one.advance(runner, false)?;
+        }
+        (0..STEPS).try_for_each(|_| one.step(runner))?;
+        alone.push(one.end(runner));
+    }
+
+    let mut all = Vec::new();
+    for user in 0..PROMPTS.len() {
+        all.push(begin(runner, user)?);
+    }
+    let mut left = [0; PROMPTS.len()];
+    while all.iter().any(|one| one.read < one.prompt.len()) {
+        for (one, left) in all.iter_mut().zip(&mut left) {
+            if one.read < one.prompt.len() {
+                *left += usize::from(one.advance(runner, true)? == Pass::Preempted);
+            } else if one.said.len() <= STEPS {
+                one.step(runner)?;
+            }
+        }
+    }
+    for one in &mut all {
+        while one.said.len() <= STEPS {
+            one.step(runner)?;
+        }
+    }
+    // The third finds no place until one of the others has ended.
+    if left[..PREEMPTED].iter().any(|left| *left < 2) {
+        return Ok(Err(format!("they were left {left:?} times")));
+    }
+    for (one, alone) in all.into_iter().zip(alone) {
+        let (user, said) = (one.user, one.end(runner));
+        if let Some(at) = (0..=STEPS).find(|at| said[*at] != alone[*at]) {
+            let (token, of_alone) = (said[at].0, alone[at].0);
+            return Ok(Err(format!(
+                "user {user}, token {at}: {token}, alone {of_alone}"
+            )));
+        }
+    }
+
+    // Whoever leaves takes what was left of it along.
+    for _ in 0..=PREEMPTED {
+        let mut one = begin(runner, 0)?;
+        if one.advance(runner, true)? != Pass::Preempted {
+            return Ok(Err("those who left kept their places".into()));
+        }
+        one.end(runner);
+    }
+    Ok(Ok(()))
+}
+
+fn begin(runner: &mut Runner, user: usize) -> Result<Reading, RunError> {
+    let (length, user) = (PROMPTS[user], u32::try_from(user).unwrap_or_default());
+    let vocabulary = u32::try_from(runner.shape().vocabulary).unwrap_or(u32::MAX);
+    let token = |at: u32| (at * 37 + 11 * user + 5) % vocabulary;
+    let prompt: Vec<_> = (0..).map(token).take(length).collect();
+    let parameters = Parameters {
+        temperature: 0.8,
+        repetition_penalty: 1.1,
+        seed: user.into(),
+        ..Parameters::default()
+    };
+    let positions = length + STEPS + 2;
+    let (entry, read) = runner.join(None, user, Wanted::read(&prompt), parameters, positions)?;
+    let said = Vec::new();
+    Ok(Reading {
+        user,
+        entry,
+        prompt,
+        read,
+        said,
+    })
+}
+
+impl Reading {
+    /// Reads a part of the prompt, or less if it is left where it may be.
+    fn advance(&mut self, runner: &mut Runner, leave: bool) -> Result<Pass, RunError> {
+        let rows = runner.prefill_chunk().min(self.prompt.len() - self.read);
+        let end = self.read + rows;
+        let last = end == self.prompt.len();
+        let ending = if last { Ending::Token } else { Ending::Kv };
+        runner.turn_to(self.entry);
+        let tokens = &self.prompt[self.read..end];
+        let pass = runner.prefill_until(tokens, ending, Some(&mut || leave))?;
+        if pass == Pass::Ended {
+            self.read = end;
+            if last {
+                self.said.push((runner.token(), Vec::new()));
+            }
+        }
+        Ok(pass)
+    }
+
+    fn step(&mut self, runner: &mut Runner) -> Result<(), RunError> {
+        let token = runner.step_rows(&[self.entry], false)?[0];
+        let logits = runner.row_logits(1)?.into_iter().map(f32::to_bits);
+        self.said.push((token, logits.collect()));
+        Ok(())
+    }
+
+    /// Nothing of it is left for who comes next.
+    fn end(self, runner: &mut Runner) -> Vec<Step> {
+        runner.leave(self.entry);
+        runner.erase(self.user);
+        self.said
+    }
+}
