@@ -27,6 +27,8 @@ pub struct BusConfig {
     pub seed: Option<u64>,
     /// Whether a model that can thinks first, where a request does not say; `None` leaves it to its template.
     pub thinking: Option<bool>,
+    /// The most tokens that a model thinks, where a request does not say.
+    pub thinking_tokens: Option<usize>,
     /// A request that gives none has this one.
     pub priority: Priority,
     /// What a request that offers none may call: a session's.
@@ -52,6 +54,7 @@ impl Default for BusConfig {
             sampling: Parameters::default(),
             seed: None,
             thinking: None,
+            thinking_tokens: None,
             priority: Priority::default(),
             tools: None,
             tools_bytes: Limits::USUAL.bytes,

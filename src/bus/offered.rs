@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json, json};
 
-use super::argument::{TEXT_BYTES, Value};
+use super::argument::{ContentSeed, TEXT_BYTES, Value};
 
 /// What a value of a dictionary takes, besides its text.
 const VALUE: usize = 16;
@@ -160,56 +160,40 @@ impl<'de> DeserializeSeed<'de> for Content<'_> {
     type Value = Read;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Read, D::Error> {
-        deserializer.deserialize_any(self)
+        if self.kind.starts_with('a') {
+            return deserializer.deserialize_any(self);
+        }
+        let Self { kind, room } = self;
+        let seed = ContentSeed {
+            kind,
+            room: &mut *room,
+        };
+        let simple = simple(seed.deserialize(deserializer)?);
+        Ok(simple.and_then(|json| take(room, VALUE).map(|()| json)))
     }
 }
 
-macro_rules! simple {
-    ($($method:ident($type:ty);)+) => {
-        $(fn $method<E>(self, value: $type) -> Result<Read, E> {
-            Ok(take(self.room, VALUE).map(|()| value.into()))
-        })+
-    };
+/// What is no container.
+fn simple(value: Value) -> Read {
+    match value {
+        Value::Bool(truth) => Ok(truth.into()),
+        Value::Whole(n) => {
+            let unsigned = u64::try_from(n).map(Json::from);
+            let number = unsigned.or_else(|_| i64::try_from(n).map(Json::from));
+            number.map_err(|_| Unfit::Other)
+        }
+        Value::Number(number) if number.is_finite() => Ok(number.into()),
+        Value::Text(text) => Ok(text.into()),
+        Value::Long(_) => Err(Unfit::Long),
+        _ => Err(Unfit::Other),
+    }
 }
 
 impl<'de> Visitor<'de> for Content<'_> {
     type Value = Read;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("what its type says")
-    }
-
-    simple! {
-        visit_bool(bool);
-        visit_u8(u8);
-        visit_u16(u16);
-        visit_u32(u32);
-        visit_u64(u64);
-        visit_i16(i16);
-        visit_i64(i64);
-    }
-
-    fn visit_i32<E>(self, value: i32) -> Result<Read, E> {
-        // A file descriptor comes as its number.
-        Ok(match self.kind {
-            "h" => Err(Unfit::Other),
-            _ => take(self.room, VALUE).map(|()| value.into()),
-        })
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Read, E> {
-        if !value.is_finite() {
-            return Ok(Err(Unfit::Other));
-        }
-        Ok(take(self.room, VALUE).map(|()| value.into()))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Read, E> {
-        // Object paths and signatures are texts, too.
-        Ok(match self.kind {
-            "s" => take(self.room, VALUE + text.len()).map(|()| text.into()),
-            _ => Err(Unfit::Other),
-        })
+        formatter.write_str("a container")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Read, A::Error> {

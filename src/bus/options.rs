@@ -122,7 +122,13 @@ fn is_lasting(name: &str) -> bool {
 /// # Errors
 /// If they are not, or no more, what the configuration allows.
 pub(super) fn given(options: &Map<String, Json>, config: &BusConfig) -> Result<Beginnings, Error> {
-    let entries = options.iter().map(|(name, value)| {
+    let tools = options.get("tools").and_then(Json::as_str);
+    let offers = tools.is_some_and(|tools| !tools.is_empty());
+    // How tools are called is of no account as long as there are none.
+    let told = options
+        .iter()
+        .filter(|(name, _)| offers || !OFFER.contains(&name.as_str()));
+    let entries = told.map(|(name, value)| {
         let (value, kind) = match value {
             Json::Bool(truth) => (Value::Bool(*truth), "b"),
             Json::Number(number) => match number.as_u64() {
@@ -145,7 +151,7 @@ pub(super) fn given(options: &Map<String, Json>, config: &BusConfig) -> Result<B
     };
     let read = read(&defaults, &unseeded(config), &[Of::Sessions])?;
     // They are long, and have been read.
-    defaults.kept.retain(|entry| entry.name != "tools");
+    defaults.kept.retain(|entry| !OFFER.contains(&&*entry.name));
     Ok(Beginnings {
         defaults,
         tools: read.request.tools,
@@ -172,6 +178,7 @@ pub(super) fn turns(given: &Beginnings, config: &BusConfig) -> Result<BusConfig,
             config.seed
         },
         thinking: request.thinking,
+        thinking_tokens: request.thinking_tokens,
         priority: request.priority,
         overflow: request.overflow,
         tools: tools.clone(),
@@ -202,6 +209,7 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
     let mut read = Read {
         request: Options {
             thinking: config.thinking,
+            thinking_tokens: config.thinking_tokens,
             priority: config.priority,
             overflow: config.overflow,
             ..Options::new(config.max_tokens, config.sampling)
@@ -276,7 +284,10 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             names(of)
         )));
     }
-    read.request.tools = offer.read(config.tools.as_ref())?;
+    // Of a session with a name the tools may be those that it had.
+    if read.name.is_none() || offer.tools.is_some() {
+        read.request.tools = offer.read(config.tools.as_ref())?;
+    }
     let own = offer.tools.is_some() || offer.choice.is_some();
     make_way(&mut read.request, own, grammars.first())?;
     read.request.grammar = only(grammars, &read.request.stop)?;
@@ -287,7 +298,10 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
     Ok(read)
 }
 
-/// What is said of tools.
+/// The options that say something of tools.
+const OFFER: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
+
+/// What they say.
 #[derive(Default)]
 struct Offer {
     tools: Option<String>,
@@ -317,8 +331,12 @@ impl Offer {
                 };
             }
         };
-        let parallel = self.parallel.unwrap_or(true);
-        let tools = Tools::read(text, self.choice.as_deref(), parallel);
+        let choice = self
+            .choice
+            .as_deref()
+            .or(before.map(|tools| tools.choice()));
+        let parallel = before.is_none_or(|tools| tools.parallel());
+        let tools = Tools::read(text, choice, self.parallel.unwrap_or(parallel));
         let tools = tools.map_err(|error| Error::InvalidOption(error.to_string()))?;
         Ok(Some(Arc::new(tools)))
     }

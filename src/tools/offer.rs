@@ -136,6 +136,23 @@ impl Tools {
         &self.given
     }
 
+    /// Which of them the model may or must call, as `read` takes it.
+    #[must_use]
+    pub fn choice(&self) -> &str {
+        match &self.choice {
+            Choice::Auto => "auto",
+            Choice::None => "none",
+            Choice::Required => "required",
+            Choice::Named(name) => name,
+        }
+    }
+
+    /// Whether one answer may call several times.
+    #[must_use]
+    pub const fn parallel(&self) -> bool {
+        self.parallel
+    }
+
     /// The names, and the JSON Schemas of the arguments.
     pub fn schemas(&self) -> impl Iterator<Item = (&str, &str)> {
         let tools = self.each.iter();

@@ -191,7 +191,9 @@ fn micros(time: Duration) -> f64 {
 
 async fn answers(model: PathBuf, backend: Backend, words: &Words, masks: &[[f64; 2]]) {
     let engine = engine::start(model, backend, 2048).await;
-    println!("\n                             mask p50    p99 us   1 answer   8 together, tokens/s");
+    println!(
+        "\n                             mask p50    p99 us   accepted, ms: first, again   1 answer   8 together, tokens/s"
+    );
     let mut cases = vec![("no guide", None, [0.0; 2], true)];
     for ((name, grammar), times) in guided(words, LONG).into_iter().zip(masks) {
         cases.push((name, Some(grammar.clone()), *times, true));
@@ -201,6 +203,9 @@ async fn answers(model: PathBuf, backend: Backend, words: &Words, masks: &[[f64;
     }
     for (name, grammar, [p50, p99], forces) in cases {
         let mut rates = Vec::new();
+        // What is compiled once is not of each answer.
+        let (first, _) = say(&engine, 0, 0, grammar.clone(), forces).await;
+        let (again, _) = say(&engine, 0, 0, grammar.clone(), forces).await;
         for callers in [1, 8] {
             let begun = Instant::now();
             let talks: Vec<_> = (0..callers)
@@ -216,8 +221,11 @@ async fn answers(model: PathBuf, backend: Backend, words: &Words, masks: &[[f64;
             rates.push(f64::from(tokens) / begun.elapsed().as_secs_f64());
         }
         println!(
-            "{name:<28}{p50:>9.1}{p99:>10.1}{:>11.1}{:>13.1}",
-            rates[0], rates[1]
+            "{name:<28}{p50:>9.1}{p99:>10.1}{:>21.1}{:>7.1}{:>11.1}{:>13.1}",
+            micros(first) / 1e3,
+            micros(again) / 1e3,
+            rates[0],
+            rates[1]
         );
     }
     engine.close();
@@ -228,20 +236,21 @@ async fn talk(engine: &Handle, user: u32, grammar: Option<Grammar>, forces: bool
     let (mut tokens, mut asked) = (0, 0);
     while tokens < ANSWER {
         let seed = u64::from(user) << 32 | asked;
-        let outcome = say(engine, user, seed, grammar.clone(), forces).await;
+        let (_, outcome) = say(engine, user, seed, grammar.clone(), forces).await;
         tokens += outcome.usage.completion_tokens;
         asked += 1;
     }
     tokens
 }
 
+/// Returns how long it took until the request was accepted, too.
 async fn say(
     engine: &Handle,
     user: u32,
     seed: u64,
     grammar: Option<Grammar>,
     forces: bool,
-) -> Outcome {
+) -> (Duration, Outcome) {
     let client = Client {
         name: format!(":1.{user}").into(),
         user,
@@ -261,12 +270,14 @@ async fn say(
         grammar,
         ..Options::new(ANSWER as usize, sampling)
     };
+    let begun = Instant::now();
     let asked = engine.generate(client, vec![message], options).await;
     let mut ticket = asked.expect("it is accepted");
+    let accepted = begun.elapsed();
     loop {
         if let Event::Done(outcome) = ticket.events.recv().await.expect("it ends") {
             assert_eq!(outcome.error, None);
-            return outcome;
+            return (accepted, outcome);
         }
     }
 }

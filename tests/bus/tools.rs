@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
-use ganglion::bus::proxy::{Fields, Info};
+use ganglion::bus::proxy::{Fields, Info, SessionProxy};
 use ganglion::bus::{Error, Frame};
 use ganglion::telemetry::FinishReason;
 use serde_json::Value;
@@ -255,6 +255,87 @@ async fn a_session_has_tools_of_its_own_and_tells_all_that_was_said() {
         matches!(&stopped, Err(Error::InvalidOption(why)) if why.contains("\"stop\"") && why.contains("session")),
         "{stopped:?}"
     );
+}
+
+/// Which of its tools a session's turns call, and how much they think, is said once, by a session with a name as well; a turn may
+/// say otherwise.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_says_once_how_its_tools_are_called() {
+    let mut served = Served::with(&hermes());
+    let folder = served.folder.path().join("sessions");
+    let config = format!("{CONFIG}sessions.directory = '{}'\n", folder.display());
+    let client = served.start(&config).await;
+    let open = async |options: Vec<(&'static str, Variant<'static>)>| {
+        let open = client
+            .manager
+            .open_session(options.into_iter().collect())
+            .await;
+        client.session(open.unwrap()).await
+    };
+    let called = async |session: &SessionProxy<'_>, options: Fields<'static>| {
+        let (_, stream) = session.send("hello", options).await.unwrap();
+        let mut reader = Reader::new(stream);
+        loop {
+            if let Some(Frame::Done { tool_calls, .. }) = reader.next().await {
+                until(async || !session.busy().await.unwrap()).await;
+                session.rewind(1).await.unwrap();
+                return tool_calls.map(|calls| only_call(&calls).1);
+            }
+        }
+    };
+    let offer = |choice: &'static str| {
+        vec![
+            ("tools", TOOLS.into()),
+            ("tool_choice", choice.into()),
+            ("parallel_tool_calls", false.into()),
+            ("thinking_tokens", 4u32.into()),
+        ]
+    };
+    let session = open(offer("go")).await;
+    for _ in 0..2 {
+        assert_eq!(called(&session, fields([])).await.as_deref(), Some("go"));
+    }
+    let otherwise = fields([("tool_choice", "go_back".into())]);
+    assert_eq!(
+        called(&session, otherwise).await.as_deref(),
+        Some("go_back")
+    );
+    let none = fields([("tool_choice", "none".into()), ("max_tokens", 9u32.into())]);
+    assert_eq!(called(&session, none).await, None);
+
+    let name = || ("name", "robot".into());
+    let mut options = offer("go");
+    options.push(name());
+    let named = open(options).await;
+    assert_eq!(called(&named, fields([])).await.as_deref(), Some("go"));
+    named.close().await.unwrap();
+    let named = open(vec![name(), ("tool_choice", "go_back".into())]).await;
+    assert_eq!(called(&named, fields([])).await.as_deref(), Some("go_back"));
+    named.close().await.unwrap();
+    // What it has no more is not called, and it opens.
+    let named = open(vec![
+        name(),
+        ("tools", "".into()),
+        ("max_tokens", 9u32.into()),
+    ])
+    .await;
+    assert_eq!(called(&named, fields([])).await, None);
+
+    for options in [
+        vec![("tool_choice", "go".into())],
+        vec![("tools", TOOLS.into()), ("tool_choice", "fly".into())],
+        vec![name(), ("tools", "".into()), ("tool_choice", "go".into())],
+    ] {
+        let refused = client
+            .manager
+            .open_session(options.into_iter().collect())
+            .await
+            .map(drop);
+        assert!(
+            matches!(&refused, Err(Error::InvalidOption(why)) if why.contains("tool_choice")),
+            "{refused:?}"
+        );
+    }
 }
 
 /// What was said is its user's also under a model that could not have said it.

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use ganglion::guide::{Grammar, Grammars, Guide, Limits, Next, Thoughts};
 use ganglion::model::{Checkpoint, Language};
 
+use super::{ask, options};
 use crate::support::tiny_gguf;
+use crate::together::Engine;
 
 pub(crate) fn hostile() -> Vec<(&'static str, Grammar)> {
     let nested = |open: &str, close: &str, n: usize| open.repeat(n) + &close.repeat(n);
@@ -152,4 +154,35 @@ fn say(mut guide: Guide, language: &Language, steps: &mut u32, longest: &mut Dur
         *steps += 1;
     }
     "goes on".to_owned()
+}
+
+/// Whoever's grammar is being compiled holds up nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn others_are_answered_while_a_grammar_that_wants_too_much_is_compiled() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let engine = Engine::start(folder.path(), 4, 4).await;
+    let honest = || async {
+        let bound = Grammar::Choice(["yes", "no", "hello a robot"].map(String::from).into());
+        let (text, _) = ask(&engine.handle, 2, options(bound, 7))
+            .await
+            .expect("it is accepted");
+        text
+    };
+    let alone = honest().await;
+    let mut meanwhile = 0;
+    for (name, grammar) in hostile() {
+        let handle = engine.handle.clone();
+        let mut options = options(grammar, 0);
+        options.max_tokens = 1;
+        let hostile = tokio::spawn(async move { ask(&handle, 1, options).await });
+        while !hostile.is_finished() {
+            assert_eq!(honest().await, alone, "{name}");
+            meanwhile += usize::from(!hostile.is_finished());
+        }
+        let _ = hostile.await.expect("it ends");
+    }
+    println!("{meanwhile} answers while others' grammars were compiled");
+    assert!(meanwhile > 20, "{meanwhile}");
 }

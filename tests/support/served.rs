@@ -29,6 +29,12 @@ impl Served {
         }
     }
 
+    /// The most bytes of memory that the daemon has had in use so far.
+    pub(crate) fn peak(&self) -> u64 {
+        let daemon = self.daemon.as_ref().expect("it was started");
+        daemon.peak().expect("it runs")
+    }
+
     /// Starts it, anew if it runs, with more lines of configuration: keys of no section first.
     pub(crate) async fn start(&mut self, more: &str) -> Client {
         drop(self.daemon.take());
