@@ -348,11 +348,10 @@ pub(super) fn plan_copies(bytes: usize, copies: usize) -> Result<(Plan, Vec<Regi
     Ok((plan, regions?))
 }
 
-fn allocate(
-    context: &Rc<Context>,
-    bytes: usize,
-    stream: &mut Stream,
-) -> Result<(Arena, Region, u64), Error> {
+/// An arena, what lies at its start, and where.
+type Allocated = (Arena, Region, u64);
+
+fn allocate(context: &Rc<Context>, bytes: usize, stream: &mut Stream) -> Result<Allocated, Error> {
     Ok(allocate_copies(context, bytes, 0, stream)?.0)
 }
 
@@ -362,7 +361,7 @@ fn allocate_copies(
     bytes: usize,
     copies: usize,
     stream: &mut Stream,
-) -> Result<((Arena, Region, u64), Vec<Region>), Error> {
+) -> Result<(Allocated, Vec<Region>), Error> {
     let (plan, mut regions) = plan_copies(bytes, copies)?;
     let left = regions.split_off(1);
     let region = regions[0];
