@@ -128,9 +128,10 @@ impl Ring {
 
     /// A part as the CPU sees it, whose copy has ended.
     fn host(&mut self, index: usize) -> &mut [u8] {
-        let host = self.pinned.host().as_ptr();
+        // SAFETY: there are as many parts as were pinned, and the index is of one of them.
+        let host = unsafe { self.pinned.host().as_ptr().add(index * self.part) };
         // SAFETY: that many bytes are pinned there, written once, when they were; `&mut self` keeps out other slices. The caller has
         // seen the end of the part's copy, or there was none: the device does not touch it.
-        unsafe { std::slice::from_raw_parts_mut(host.add(index * self.part), self.part) }
+        unsafe { std::slice::from_raw_parts_mut(host, self.part) }
     }
 }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use crate::executor::Executor;
 use crate::tape::{ExecuteError, Tape};
 
+type See = dyn Fn(&[f32]) + Send + Sync;
+
 /// Is called with the logits of each token that has been chosen, before anybody is told of it. Clones are the same one.
 #[derive(Clone)]
-pub struct Witness(Arc<dyn Fn(&[f32]) + Send + Sync>);
+pub struct Witness(Arc<See>);
 
 impl Witness {
     pub fn new(see: impl Fn(&[f32]) + Send + Sync + 'static) -> Self {

@@ -1,6 +1,8 @@
 //! What of a session's entries is still of use: the same conversation in as few entries as say it. What was taken back, or
 //! dropped at the context's end, is in none of them, but for tokens that later ones begin with. It knows no file.
 
+use std::cmp::Ordering;
+
 use super::entry::{Entry, Turn};
 use crate::model::Message;
 use crate::model::Role;
@@ -69,15 +71,13 @@ impl Live {
             appended,
         } = self;
         let turns = turns.into_iter().enumerate().map(move |(at, turn)| {
-            Entry::Turn(Box::new(if at < gone {
-                tokens_of(turn)
-            } else if at == gone {
-                Turn {
+            Entry::Turn(Box::new(match at.cmp(&gone) {
+                Ordering::Less => tokens_of(turn),
+                Ordering::Equal => Turn {
                     dropped: u32::try_from(gone).unwrap_or(u32::MAX),
                     ..turn
-                }
-            } else {
-                turn
+                },
+                Ordering::Greater => turn,
             }))
         });
         let appended = (!appended.is_empty()).then_some(Entry::Appended { messages: appended });

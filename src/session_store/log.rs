@@ -38,8 +38,6 @@ pub(super) struct Log {
     misnamed: bool,
     /// How long it is before it is looked at again for what is of no use.
     look_at: u64,
-    /// Whether its name may be another's by now: no other file takes its place any more.
-    retired: bool,
     /// Its length, for those who do not wait for the disk.
     bytes: Arc<AtomicU64>,
 }
@@ -89,7 +87,6 @@ impl Log {
             doubtful: false,
             misnamed: false,
             look_at: SMALL,
-            retired: false,
             bytes: Arc::new(AtomicU64::new(place.length)),
         }
     }
@@ -200,9 +197,9 @@ impl Log {
         self.doubtful = false;
     }
 
-    /// What follows is another's: its name may be given to another file, or to none.
+    /// Its name may be another file's from now on, or none's: it is never looked at again, and nothing takes its place.
     pub(super) fn retire(&mut self) {
-        self.retired = true;
+        self.look_at = u64::MAX;
     }
 
     /// Has a file take its place that says the same, if half of this one is of no use any more. All of it is on the disk.
@@ -211,7 +208,7 @@ impl Log {
     /// As the system's. Nothing is lost then, and it is tried again when it is twice as long.
     pub(super) fn compact(&mut self) -> io::Result<()> {
         let is_whole = self.written == self.synced && !self.overhangs && !self.doubtful;
-        if self.retired || !is_whole || self.written.length < self.look_at {
+        if !is_whole || self.written.length < self.look_at {
             return Ok(());
         }
         self.look_at = 2 * self.written.length;

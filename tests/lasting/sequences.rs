@@ -492,6 +492,34 @@ impl<'a> Sequence<'a> {
         }
     }
 
+    /// Takes back many turns at once, and goes on.
+    async fn far_back(&mut self) {
+        let cleared = self.daemon.handle.clear_session(self.session);
+        cleared.await.expect("it is idle");
+        let most = FAR + self.random.u32(1..4);
+        for _ in 0..most {
+            let said = Said::some(&mut self.random, 1..3);
+            self.daemon.say(self.session, &said).await;
+        }
+        let turns = self.random.u32(FAR..most);
+        let rewound = self.daemon.handle.rewind(self.session, turns).await;
+        rewound.expect("it has them");
+        let left = self.daemon.used(self.session);
+        let usage = self.say(1..12).await;
+        // All but the token that was only chosen, unless its text was cut within a token: then it is encoded anew.
+        self.counts.far_back += u32::from(usage.cached_tokens + 1 >= left);
+        self.counts.rewound += 1;
+    }
+
+    /// Another engine takes the place of the one that runs.
+    async fn restart(&mut self) {
+        self.grow().await;
+        self.daemon.stop().await;
+        self.daemon = self.place.start(AT_ONCE).await;
+        self.session = self.daemon.open().await;
+        self.counts.restarted += 1;
+    }
+
     async fn step(&mut self, step: Step) {
         match step {
             Step::Say => {
@@ -510,23 +538,7 @@ impl<'a> Sequence<'a> {
                 rewound.expect("it has them");
                 self.counts.rewound += u32::from(turns > 0);
             }
-            Step::FarBack => {
-                let cleared = self.daemon.handle.clear_session(self.session);
-                cleared.await.expect("it is idle");
-                let most = FAR + self.random.u32(1..4);
-                for _ in 0..most {
-                    let said = Said::some(&mut self.random, 1..3);
-                    self.daemon.say(self.session, &said).await;
-                }
-                let turns = self.random.u32(FAR..most);
-                let rewound = self.daemon.handle.rewind(self.session, turns).await;
-                rewound.expect("it has them");
-                let left = self.daemon.used(self.session);
-                let usage = self.say(1..12).await;
-                // All but the token that was only chosen, unless its text was cut within a token: then it is encoded anew.
-                self.counts.far_back += u32::from(usage.cached_tokens + 1 >= left);
-                self.counts.rewound += 1;
-            }
+            Step::FarBack => self.far_back().await,
             Step::Branch => {
                 self.grow().await;
                 let branch = self.daemon.handle.branch(self.session, client(USER));
@@ -568,24 +580,16 @@ impl<'a> Sequence<'a> {
                 Self::came_back(usage);
             }
             Step::Restart => {
-                self.grow().await;
-                self.daemon.stop().await;
-                self.daemon = self.place.start(AT_ONCE).await;
-                self.session = self.daemon.open().await;
+                self.restart().await;
                 let usage = self.say(1..12).await;
-                self.counts.restarted += 1;
                 Self::came_back(usage);
             }
             Step::RestartAndBranch => {
-                self.grow().await;
-                self.daemon.stop().await;
-                self.daemon = self.place.start(AT_ONCE).await;
-                self.session = self.daemon.open().await;
+                self.restart().await;
                 let branch = self.daemon.handle.branch(self.session, client(USER));
                 let branch = branch.await.expect("there is room");
                 let usage = self.say_in(branch, 1..12).await;
                 self.daemon.handle.close_session(branch);
-                self.counts.restarted += 1;
                 Self::came_back(usage);
             }
             Step::EarlyRestart => {

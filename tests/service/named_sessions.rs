@@ -210,7 +210,7 @@ async fn a_cancelled_turn_is_kept_as_far_as_it_went() {
 async fn every_answer_that_was_told_of_outlives_kill_9() {
     let kills = std::env::var("GANGLION_KILLS").ok();
     let kills: u32 = kills.map_or(20, |kills| kills.parse().expect("a number"));
-    killed(kills, Duration::from_millis(40), None).await;
+    killed(kills, None).await;
 }
 
 /// The same by SmolLM2, where `GANGLION_MODEL_KILLS` says how often: each takes some seconds.
@@ -227,14 +227,27 @@ async fn every_answer_of_a_model_outlives_kill_9() {
         "/target/models/SmolLM2-135M-Instruct.Q4_1.gguf"
     );
     let kills = kills.parse().expect("a number");
-    killed(kills, Duration::from_secs(4), Some(model)).await;
+    killed(kills, Some(model)).await;
 }
 
-/// Starts a daemon so often, which is killed at a random moment within so long, and holds what is there against what was told.
-async fn killed(kills: u32, within: Duration, model: Option<&str>) {
+/// Starts a daemon so often, which is killed at a random moment of its first turns, and holds what is there against what was told.
+async fn killed(kills: u32, model: Option<&str>) {
     /// Turns of a session at most: a model reads them again.
     const TURNS: usize = 40;
     let mut robot = Robot::new();
+    let within = match model {
+        None => Duration::from_millis(40),
+        // As long as some turns take now.
+        Some(model) => {
+            let client = robot.start_model(model, "").await;
+            let session = open(&client, "first").await.unwrap();
+            let begun = Instant::now();
+            let options = fields([("max_tokens", 4u32.into())]);
+            let (_, stream) = session.send("0 0", options).await.unwrap();
+            Reader::new(stream).answer().await;
+            6 * begun.elapsed()
+        }
+    };
     let mut random = fastrand::Rng::with_seed(9);
     // Of each session, what was told.
     let mut told: Vec<Vec<String>> = vec![Vec::new()];
