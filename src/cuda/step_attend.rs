@@ -1,6 +1,7 @@
 //! Which kernel attends for a step: on the tensor cores where both their types and the width of a head allow it, by lanes
 //! elsewhere. What it launches with is for `attend`.
 
+use super::narrow;
 use crate::device::{AttendArgs, Error, Family, Kernel, Modules};
 use crate::tape::{DType, KvInfo, KvType, STEP_ROWS};
 
@@ -72,7 +73,7 @@ impl StepAttend {
                 kernel,
                 group,
                 shared: tiles_shared(self.kv, group.min(heads / self.kv.heads)),
-                threads: 32 * TILES_WARPS as u32,
+                threads: 32 * narrow(TILES_WARPS),
                 blocks: TILES_BLOCKS,
             };
         }
@@ -80,7 +81,7 @@ impl StepAttend {
             kernel: &self.lanes,
             group: LANES,
             shared: width(element, head_dim).shared(head_dim),
-            threads: 32 * LANES_WARPS as u32,
+            threads: 32 * narrow(LANES_WARPS),
             blocks: LANES_BLOCKS,
         }
     }
