@@ -1,6 +1,8 @@
 //! Answers that must fit something: they do, whoever else is answered, and what cannot be asked for is refused at once.
 
 pub(crate) mod hostile;
+mod hot_answers;
+mod schemas;
 mod suite;
 
 use std::time::Duration;

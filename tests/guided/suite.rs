@@ -1,6 +1,6 @@
-//! The public JSON-Schema-Test-Suite: what it calls valid is accepted token by token, what it calls invalid is not.
+//! The public JSON-Schema-Test-Suite: what it calls valid is accepted token by token, what it calls invalid is not, and a hot
+//! model says what is valid.
 
-use std::fs;
 use std::path::Path;
 
 use ganglion::guide::{Grammar, Grammars, Guide, Limits, Next, Thoughts};
@@ -8,10 +8,12 @@ use ganglion::model::language::Words;
 use ganglion::model::{Checkpoint, Language};
 use serde_json::{Map, Value};
 
-use crate::support::needs;
+use super::hot_answers;
+use super::schemas::{Group, is_exact, suite};
+use crate::support::{needs, tiny_gguf};
+use crate::together::Engine;
 
 const SMOLLM2: &str = "target/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-const SUITE: &str = "target/schemas/draft2020-12";
 
 /// What became of the suite.
 #[derive(Debug, Default)]
@@ -52,12 +54,6 @@ fn random(mut guide: Guide, words: &Words, random: &mut fastrand::Rng) -> Option
         guide.take(token).expect("it was allowed");
     }
     None
-}
-
-/// Whether who judges it, by doubles, takes its numbers for what they are.
-fn is_exact(answer: &str) -> bool {
-    let mut numbers = answer.split(|c: char| !(c.is_ascii_digit() || ".eE+-".contains(c)));
-    numbers.all(|number| number.len() <= 15 && (number.len() < 2 || !number.contains(['e', 'E'])))
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -113,66 +109,49 @@ fn the_public_suite_is_accepted_and_rejected() {
     let grammars = Grammars::new(words.clone());
     let mut count = Count::default();
     let mut chance = fastrand::Rng::with_seed(17);
-    let mut files: Vec<_> = fs::read_dir(root.join(SUITE))
-        .expect("it was fetched")
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.extension().is_some_and(|kind| kind == "json"))
-        .collect();
-    files.sort();
-    assert!(files.len() > 30);
-    for file in files {
-        let text = fs::read_to_string(&file).expect("it is read");
-        let groups: Value = serde_json::from_str(&text).expect("it is JSON");
-        for group in groups.as_array().expect("groups") {
-            let schema = &group["schema"];
-            let grammar = Grammar::JsonSchema(schema.to_string());
-            count.schemas += 1;
-            let guide = match grammars.guide(&grammar, Limits::USUAL, &[], Thoughts::NONE) {
-                Ok(guide) => guide,
-                Err(why) => {
-                    count.refused += 1;
-                    println!("refused: {}: {why}", group["description"]);
-                    continue;
-                }
-            };
-            let judge = jsonschema::validator_for(schema).expect("it is a schema");
-            let mut whole = 0;
-            for tries in 0..2048 {
-                if tries >= 32 && whole > 0 {
-                    break;
-                }
-                let answer = random(guide.clone(), &words, &mut chance);
-                let is_const = |answer: &str| {
-                    let only = schema.get("const").map(Value::to_string);
-                    only.as_deref() == Some(answer)
-                };
-                let judged = answer.filter(|answer| is_exact(answer) || is_const(answer));
-                if let Some(answer) = judged {
-                    let json = serde_json::from_str(&answer).expect("JSON");
-                    assert!(judge.is_valid(&json), "{schema}: {answer}");
-                    whole += 1;
-                }
+    for group in suite() {
+        let Group {
+            description,
+            schema,
+            tests,
+        } = &group;
+        let grammar = Grammar::JsonSchema(schema.to_string());
+        count.schemas += 1;
+        let guide = match grammars.guide(&grammar, Limits::USUAL, &[], Thoughts::NONE) {
+            Ok(guide) => guide,
+            Err(why) => {
+                count.refused += 1;
+                println!("refused: {description}: {why}");
+                continue;
             }
-            count.whole += whole;
-            if whole == 0 {
-                count.without.push(schema.to_string());
+        };
+        let judge = jsonschema::validator_for(schema).expect("it is a schema");
+        let mut whole = 0;
+        for tries in 0..2048 {
+            if tries >= 32 && whole > 0 {
+                break;
             }
-            for test in group["tests"].as_array().expect("tests") {
-                let text = written(&test["data"], schema);
-                let accepted = accepts(guide.clone(), &words, &text);
-                if test["valid"] == true {
-                    count.valid += 1;
-                    count.accepted += usize::from(accepted);
-                } else {
-                    count.invalid += 1;
-                    count.rejected += usize::from(!accepted);
-                    assert!(
-                        !accepted,
-                        "{}: {}: {schema} accepts {text}",
-                        file.display(),
-                        group["description"]
-                    );
-                }
+            let answer = random(guide.clone(), &words, &mut chance);
+            if let Some(answer) = answer.filter(|answer| is_exact(answer, schema)) {
+                let json = serde_json::from_str(&answer).expect("JSON");
+                assert!(judge.is_valid(&json), "{schema}: {answer}");
+                whole += 1;
+            }
+        }
+        count.whole += whole;
+        if whole == 0 {
+            count.without.push(schema.to_string());
+        }
+        for test in tests {
+            let text = written(&test["data"], schema);
+            let accepted = accepts(guide.clone(), &words, &text);
+            if test["valid"] == true {
+                count.valid += 1;
+                count.accepted += usize::from(accepted);
+            } else {
+                count.invalid += 1;
+                count.rejected += usize::from(!accepted);
+                assert!(!accepted, "{description}: {schema} accepts {text}");
             }
         }
     }
@@ -182,4 +161,24 @@ fn the_public_suite_is_accepted_and_rejected() {
     assert!(count.without.is_empty(), "{:#?}", count.without);
     // What is not accepted: 1.0 for an integer, members in another order, and what is no format of its name.
     assert!(10 * count.accepted > 9 * count.valid, "{count:?}");
+}
+
+/// More than 2,000 answers of a model that knows nothing, in the engine and eight at once, some under each schema that is taken.
+/// `cargo run --release --example hot` asks a model that knows something.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_hot_model_says_is_valid() {
+    if !needs::schemas() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let engine = Engine::with_context(folder.path(), 8, 8, 512).await;
+    let suite = suite();
+    let count = hot_answers::answer(&engine.handle, &suite, 13).await;
+    println!("{count:#?}");
+    assert_eq!(count.accepted + count.refused, suite.len());
+    assert!(count.accepted >= 160 && count.valid > 2_000, "{count:#?}");
+    assert!(count.invalid.is_empty(), "{:#?}", count.invalid);
+    assert!(count.without.is_empty(), "{:#?}", count.without);
 }

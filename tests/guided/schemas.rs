@@ -1,0 +1,68 @@
+//! The schemas of the public JSON-Schema-Test-Suite, and what can be judged of answers under them.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+const SUITE: &str = "target/schemas/draft2020-12";
+
+/// A schema of the suite.
+pub(crate) struct Group {
+    pub(crate) description: String,
+    pub(crate) schema: Value,
+    /// Instances, each with whether it is valid.
+    #[allow(dead_code)] // not all who read the suite look at them
+    pub(crate) tests: Vec<Value>,
+}
+
+/// All of them, in the order of their files.
+pub(crate) fn suite() -> Vec<Group> {
+    let mut files: Vec<_> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(SUITE))
+        .expect("it was fetched (make deps)")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "json"))
+        .collect();
+    files.sort();
+    let groups = files.iter().flat_map(|file| {
+        let text = fs::read_to_string(file).expect("it is read");
+        let groups: Vec<Value> = serde_json::from_str(&text).expect("groups");
+        groups
+    });
+    let group = |group: Value| Group {
+        description: group["description"].as_str().expect("a text").to_owned(),
+        schema: group["schema"].clone(),
+        tests: group["tests"].as_array().expect("tests").clone(),
+    };
+    groups.map(group).collect()
+}
+
+/// Whether who judges an answer, by doubles, takes its numbers for what they are.
+pub(crate) fn is_exact(answer: &str, schema: &Value) -> bool {
+    let only = schema.get("const").map(Value::to_string);
+    let mut numbers = answer.split(|c: char| !(c.is_ascii_digit() || ".eE+-".contains(c)));
+    only.as_deref() == Some(answer)
+        || numbers
+            .all(|number| number.len() <= 15 && (number.len() < 2 || !number.contains(['e', 'E'])))
+}
+
+/// Whether a number is a multiple that the schema asks for, and nothing else: of a fraction no double tells.
+pub(crate) fn is_multiple(answer: &str, schema: &Value) -> bool {
+    let others = ["$schema", "multipleOf"];
+    let is_all = |members: &Map<String, Value>| members.keys().all(|key| others.contains(&&**key));
+    let of = schema.get("multipleOf").map(Value::to_string);
+    let of = of.filter(|_| schema.as_object().is_some_and(is_all));
+    of.is_some_and(|of| {
+        let digits =
+            [answer, &of].map(|number| number.split_once('.').map_or(0, |(_, end)| end.len()));
+        let digits = digits[0].max(digits[1]);
+        let [number, of] = [answer, &of].map(|number| scaled(number, digits));
+        matches!((number, of), (Some(number), Some(of)) if of != 0 && number % of == 0)
+    })
+}
+
+/// A decimal number without its point, of so many digits behind it.
+fn scaled(number: &str, digits: usize) -> Option<i128> {
+    let (whole, behind) = number.split_once('.').unwrap_or((number, ""));
+    format!("{whole}{behind:0<digits$}").parse().ok()
+}
