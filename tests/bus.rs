@@ -28,6 +28,7 @@ mod tools;
 mod turns;
 mod urgency;
 mod window;
+mod zeros;
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! A model's vocabulary as llguidance wants it. Special tokens are marked: no text of a grammar is one of them.
+//! A model's vocabulary as llguidance wants it. Special tokens are marked: no text of a grammar is one of them. Nor is any with
+//! the byte 0 in it, which no answer may have (`Decoder`).
 
 use std::sync::Arc;
 
@@ -17,7 +18,10 @@ pub(super) fn environment(words: &Words) -> Option<TokEnv> {
         return None;
     };
     let mut tokens: Vec<Vec<u8>> = (0..words.count())
-        .map(|id| words.bytes(id).to_vec())
+        .map(|id| match words.bytes(id) {
+            bytes if bytes.contains(&0) => Vec::new(),
+            bytes => bytes.to_vec(),
+        })
         .collect();
     for (id, spelling) in words.specials() {
         if let Some(token) = tokens.get_mut(id as usize) {

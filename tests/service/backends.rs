@@ -202,7 +202,7 @@ fn on_a_gpu_the_largest_context_that_a_refusal_names_is_the_largest_that_is_admi
         ))
     };
     let mut refused = 0;
-    for (free, memory) in [(2600, "device"), (2700, "unified"), (2850, "device")] {
+    for (free, memory) in [(2860, "device"), (2960, "unified"), (3110, "device")] {
         let text = load(free << 10, 512, memory);
         let Some((_, rest)) = text.split_once("the largest kv.context that fits is ") else {
             panic!("{free}: {text}");

@@ -60,8 +60,8 @@ impl Decoder {
         }
     }
 
-    /// The text that `token` completes, perhaps empty. Bytes that can never be part of a character
-    /// become U+FFFD.
+    /// The text that `token` completes, perhaps empty. Bytes that can never be part of a character become U+FFFD, and so does
+    /// U+0000: no D-Bus string may hold it, and the bus cuts off whoever sends one.
     pub fn push(&mut self, token: u32) -> String {
         self.waiting.extend(self.bytes.of(token));
         let mut text = String::new();
@@ -71,7 +71,10 @@ impl Decoder {
                 // More came, and it did not complete the character.
                 text.push(char::REPLACEMENT_CHARACTER);
             }
-            text.push_str(chunk.valid());
+            text.extend(chunk.valid().chars().map(|character| match character {
+                '\0' => char::REPLACEMENT_CHARACTER,
+                other => other,
+            }));
             let invalid = chunk.invalid();
             if is_unfinished(invalid) {
                 rest = invalid.to_vec();
