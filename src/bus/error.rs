@@ -87,9 +87,15 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Diagnostics.DumpGraph", &["NotReady", "NotSupported", "EngineFailed"]),
 ];
 
+/// A text that may quote what a caller has spelt in JSON, as a D-Bus string may hold it: the bus cuts off whoever sends U+0000.
+pub(super) fn carried(text: &impl ToString) -> String {
+    text.to_string()
+        .replace('\0', char::REPLACEMENT_CHARACTER.encode_utf8(&mut [0; 4]))
+}
+
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
-        let message = refusal.to_string();
+        let message = carried(&refusal);
         match refusal {
             Refusal::NotReady(_) => Self::NotReady(message),
             // What all have together.
@@ -123,8 +129,8 @@ impl From<RequestError> for Error {
         match error {
             RequestError::Refused(refusal) => refusal.into(),
             // What the caller asked for cannot be said.
-            RequestError::Guide(error) => Self::InvalidOption(error.to_string()),
-            RequestError::EngineFailed(error) => Self::EngineFailed(error.to_string()),
+            RequestError::Guide(error) => Self::InvalidOption(carried(&error)),
+            RequestError::EngineFailed(error) => Self::EngineFailed(carried(&error)),
         }
     }
 }

@@ -10,6 +10,7 @@ use zbus::{Signature, Str, Type};
 
 use super::Error;
 use super::argument::{TEXT_BYTES, Text, Value, VariantSeed, shortened};
+use super::error::carried;
 use super::proxy::Info;
 use crate::engine::{self, Message, Role};
 use crate::tools;
@@ -29,7 +30,7 @@ impl Messages {
     pub(super) const KIND: &str = "a(sa{sv})";
 
     pub(super) fn read(self) -> Result<Vec<Message>, Error> {
-        self.0.map_err(Error::InvalidMessages)
+        self.0.map_err(|why| Error::InvalidMessages(carried(&why)))
     }
 }
 

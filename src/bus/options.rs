@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::argument::{Value, shortened};
 use super::entries::{ENTRIES, Entries, Entry};
+use super::error::carried;
 use super::option_table::{Allowed, OPTIONS, Of, OptionKey, STOP_BYTES, STOPS, whole};
 use super::{BusConfig, Error, messages};
 use crate::engine::{Message, Name, Options, Overflow, Priority, Role};
@@ -337,7 +338,7 @@ impl Offer {
             .or(before.map(|tools| tools.choice()));
         let parallel = before.is_none_or(|tools| tools.parallel());
         let tools = Tools::read(text, choice, self.parallel.unwrap_or(parallel));
-        let tools = tools.map_err(|error| Error::InvalidOption(error.to_string()))?;
+        let tools = tools.map_err(|error| Error::InvalidOption(carried(&error)))?;
         Ok(Some(Arc::new(tools)))
     }
 }
