@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(of(8, 9728, 227, 132, false), (8, 1, 2));
         assert_eq!(of(8, 9728, 163, 16, false), (8, 4, 2));
         assert_eq!(of(8, 9728, 163, 8, false), (8, 4, 1));
-        assert_eq!(of(8, 12288, 163, 16, true), (4, 1, 2));
+        assert_eq!(of(8, 12288, 163, 16, true), (4, 1, 1));
         assert_eq!(of(1, 9728, 163, 16, false), (1, 1, 1));
     }
 }
