@@ -197,7 +197,7 @@ struct AttendArgs {
 };
 
 // The next token of each row, by its conversation's sampler.
-struct ChooseArgs {
+struct SampleArgs {
     Places places;
     u64 logits;
     u64 partials;

@@ -8,7 +8,7 @@ use ganglion::model::Checkpoint;
 use ganglion::model::forward::Forward;
 use ganglion::sampler::Parameters;
 use ganglion::tape::{
-    DType, Ending, ExecuteError, GraphOptions, Input, KvInfo, KvType, Op, Slot, Tape, WeightId,
+    Buffer, DType, Ending, ExecuteError, GraphOptions, Input, KvInfo, KvType, Op, Tape, WeightId,
     WeightInfo,
 };
 
@@ -93,18 +93,18 @@ fn a_tape_with_one_thing_wrong_is_refused() {
             "written while it is read",
         ),
         (
-            "no such slot",
-            |tape| set_rotated(tape, |_| Slot(99)),
+            "no such buffer",
+            |tape| set_rotated(tape, |_| Buffer(99)),
             "does not exist",
         ),
         (
-            "a slot too narrow",
-            |tape| tape.slots[4].columns -= 1,
+            "a buffer too narrow",
+            |tape| tape.buffers[4].columns -= 1,
             "columns",
         ),
         (
-            "a slot of the wrong type",
-            |tape| tape.slots[5].dtype = DType::F32,
+            "a buffer of the wrong type",
+            |tape| tape.buffers[5].dtype = DType::F32,
             "attended is f32",
         ),
         ("a weight of another shape", reshape, ", not "),
@@ -127,7 +127,7 @@ fn a_tape_with_one_thing_wrong_is_refused() {
     }
 }
 
-fn set_rotated(tape: &mut Tape, to: impl Fn(&[Slot; 3]) -> Slot) {
+fn set_rotated(tape: &mut Tape, to: impl Fn(&[Buffer; 3]) -> Buffer) {
     for op in &mut tape.ops {
         if let Op::RopeStore {
             inputs, rotated, ..

@@ -1,7 +1,7 @@
 //! A case: what runs, from what position, on which inputs.
 
 use crate::sampler::{Mask, Parameters};
-use crate::tape::{Input, Op, Slot, Tape};
+use crate::tape::{Buffer, Input, Op, Tape};
 
 /// One operation on random inputs, or two that a GPU makes one kernel of.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Case {
     /// What was there before, for the sampler.
     pub(super) history: Vec<u32>,
     pub(super) logits: Logits,
-    /// How often it runs, each time from the same slots, in the state that the last left.
+    /// How often it runs, each time from the same buffers, in the state that the last left.
     pub(super) runs: usize,
     pub(super) seed: u64,
 }
@@ -46,20 +46,20 @@ impl Case {
         &self.tape.ops[self.tape.ops.len() - 1]
     }
 
-    /// Slots that it reads before it has written them.
-    pub(super) fn reads(&self) -> Vec<Slot> {
+    /// Buffers that it reads before it has written them.
+    pub(super) fn reads(&self) -> Vec<Buffer> {
         let (mut reads, mut written) = (Vec::new(), Vec::new());
-        for (read, wrote) in self.tape.ops.iter().map(Op::slots) {
-            reads.extend(read.into_iter().filter(|slot| !written.contains(slot)));
+        for (read, wrote) in self.tape.ops.iter().map(Op::buffers) {
+            reads.extend(read.into_iter().filter(|buffer| !written.contains(buffer)));
             written.extend(wrote);
         }
         reads
     }
 
-    /// Slots that it may write.
-    pub(super) fn writes(&self) -> Vec<Slot> {
+    /// Buffers that it may write.
+    pub(super) fn writes(&self) -> Vec<Buffer> {
         let ops = self.tape.ops.iter();
-        ops.flat_map(|op| op.slots().1).collect()
+        ops.flat_map(|op| op.buffers().1).collect()
     }
 
     /// What it stores in the cache, if it does.
@@ -92,9 +92,9 @@ impl Case {
         places.map(|(entry, at)| (entry, at..at + rows)).collect()
     }
 
-    /// Gives a slot its own number of rows.
-    pub(super) fn set_rows(&mut self, Slot(slot): Slot, rows: usize) {
-        self.tape.slots[slot].rows = rows;
+    /// Gives a buffer its own number of rows.
+    pub(super) fn set_rows(&mut self, Buffer(buffer): Buffer, rows: usize) {
+        self.tape.buffers[buffer].rows = rows;
     }
 
     /// Has its last `rows` only fill it up.

@@ -7,7 +7,7 @@ use super::case::{Case, Logits};
 use super::compare::ulp;
 use super::world::World;
 use crate::quant::random::Random;
-use crate::tape::{DType, Op, Slot, WeightId};
+use crate::tape::{Buffer, DType, Op, WeightId};
 
 /// Positions before a window that may be read with it, and count for nothing; what is further back is not touched.
 const BESIDE_A_WINDOW: usize = 128;
@@ -16,7 +16,7 @@ const BESIDE_A_WINDOW: usize = 128;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inputs {
     /// Whatever is not here holds nothing that is a number.
-    pub(super) slots: Vec<(Slot, Vec<f32>)>,
+    pub(super) buffers: Vec<(Buffer, Vec<f32>)>,
     /// K and V of all heads, (head, position, head_dim), by entry; not numbers beyond what the case may read.
     pub(super) cache: [HashMap<usize, Vec<f32>>; 2],
 }
@@ -24,9 +24,9 @@ pub(super) struct Inputs {
 impl World {
     pub(super) fn inputs(&self, case: &Case) -> Inputs {
         let mut random = Random::new(case.seed);
-        let slots = case.reads().into_iter();
-        let slots = slots.map(|slot| (slot, self.slot(case, slot, &mut random)));
-        let slots = slots.collect();
+        let buffers = case.reads().into_iter();
+        let buffers = buffers.map(|buffer| (buffer, self.buffer(case, buffer, &mut random)));
+        let buffers = buffers.collect();
         let readable = |positions: Range<usize>| match *case.op() {
             Op::Attend { attention, .. } => {
                 let first = attention.seen_from(positions.start);
@@ -48,13 +48,13 @@ impl World {
             })
             .collect()
         });
-        Inputs { slots, cache }
+        Inputs { buffers, cache }
     }
 
-    fn slot(&self, case: &Case, slot: Slot, random: &mut Random) -> Vec<f32> {
-        let info = case.tape.slot(slot);
+    fn buffer(&self, case: &Case, buffer: Buffer, random: &mut Random) -> Vec<f32> {
+        let info = case.tape.buffer(buffer);
         let mut values = match *case.op() {
-            Op::Choose { .. } => {
+            Op::Sample { .. } => {
                 let rows = 0..info.rows as u64;
                 return rows
                     .flat_map(|row| logits(case, case.seed ^ (row << 32), info.columns))

@@ -1,11 +1,11 @@
-//! Values in a slot's memory, as an executor lays them out.
+//! Values in a buffer's memory, as an executor lays them out.
 
 use super::{decode, encode};
 use crate::executor::Layout;
-use crate::tape::SlotInfo;
+use crate::tape::BufferInfo;
 
 impl Layout {
-    /// Puts rows of `columns` values into a slot's memory.
+    /// Puts rows of `columns` values into a buffer's memory.
     pub(super) fn put(self, values: &[f32], columns: usize, memory: &mut [u8]) {
         let row_bytes = self.stride * self.dtype.bytes();
         for (values, memory) in values.chunks(columns).zip(memory.chunks_mut(row_bytes)) {
@@ -15,8 +15,8 @@ impl Layout {
         }
     }
 
-    /// The elements in a slot's memory.
-    pub(super) fn take(self, info: &SlotInfo, memory: &[u8]) -> Vec<f32> {
+    /// The elements in a buffer's memory.
+    pub(super) fn take(self, info: &BufferInfo, memory: &[u8]) -> Vec<f32> {
         let size = self.dtype.bytes();
         memory
             .chunks(self.stride * size)
@@ -25,8 +25,8 @@ impl Layout {
             .collect()
     }
 
-    /// Whether a byte of a slot's memory belongs to an element.
-    pub(super) fn holds(self, info: &SlotInfo, byte: usize) -> bool {
+    /// Whether a byte of a buffer's memory belongs to an element.
+    pub(super) fn holds(self, info: &BufferInfo, byte: usize) -> bool {
         let element = byte / self.dtype.bytes();
         element / self.stride < info.rows && element % self.stride < info.columns
     }

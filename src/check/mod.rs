@@ -28,7 +28,7 @@ use self::compare::{Worst, worst};
 use self::inputs::Inputs;
 use crate::executor::{Inspect, Layout};
 use crate::sampler::Scored;
-use crate::tape::{DType, ExecuteError, Op, Slot, StepState, TapeError};
+use crate::tape::{Buffer, DType, ExecuteError, Op, StepState, TapeError};
 
 /// Why nothing could be compared.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ struct Left {
     /// The most probable tokens of each row of each run.
     scored: Vec<Vec<Scored>>,
     layouts: Vec<Layout>,
-    /// The bytes of each slot, with what follows it: before the last run, and after it.
+    /// The bytes of each buffer, with what follows it: before the last run, and after it.
     before: Vec<Vec<u8>>,
     after: Vec<Vec<u8>>,
     /// K and V of each entry.
@@ -58,9 +58,9 @@ struct Left {
     cache_after: Vec<[Vec<u8>; 2]>,
 }
 
-/// Bytes after a slot that are watched.
+/// Bytes after a buffer that are watched.
 const GUARD: usize = 64 << 10;
-/// Rows of each slot that are there and belong to no case.
+/// Rows of each buffer that are there and belong to no case.
 const SPARE_ROWS: usize = 16;
 const POISON: u8 = 0xff;
 
@@ -122,23 +122,24 @@ impl World {
         let tape = &case.tape;
         let mut roomy = tape.clone();
         roomy
-            .slots
+            .buffers
             .iter_mut()
-            .for_each(|slot| slot.rows += SPARE_ROWS);
+            .for_each(|buffer| buffer.rows += SPARE_ROWS);
         subject.executor().prepare(&roomy)?;
-        let slots: Vec<Slot> = (0..tape.slots.len()).map(Slot).collect();
-        let layouts: Vec<Layout> = slots
+        let buffers: Vec<Buffer> = (0..tape.buffers.len()).map(Buffer).collect();
+        let layouts: Vec<Layout> = buffers
             .iter()
-            .map(|slot| subject.layout(tape, *slot))
+            .map(|buffer| subject.layout(tape, *buffer))
             .collect();
-        let before: Vec<Vec<u8>> = slots
+        let before: Vec<Vec<u8>> = buffers
             .iter()
             .zip(&layouts)
-            .map(|(slot, layout)| {
-                let info = tape.slot(*slot);
+            .map(|(buffer, layout)| {
+                let info = tape.buffer(*buffer);
                 let bytes = info.rows * layout.stride * layout.dtype.bytes() + GUARD;
-                let mut image = vec![POISON; bytes.min(subject.slot_bytes(*slot))];
-                if let Some((_, values)) = inputs.slots.iter().find(|(input, _)| input == slot) {
+                let mut image = vec![POISON; bytes.min(subject.buffer_bytes(*buffer))];
+                if let Some((_, values)) = inputs.buffers.iter().find(|(input, _)| input == buffer)
+                {
                     layout.put(values, info.columns, &mut image);
                 }
                 image
@@ -169,8 +170,8 @@ impl World {
         let entries: Vec<usize> = case.places().iter().map(|(entry, _)| *entry).collect();
         let (mut ends, mut scored) = (Vec::new(), Vec::new());
         for _ in 0..case.runs {
-            for (slot, image) in slots.iter().zip(&before) {
-                subject.write_slot(*slot, image)?;
+            for (buffer, image) in buffers.iter().zip(&before) {
+                subject.write_buffer(*buffer, image)?;
             }
             for entry in &entries {
                 subject.executor().guide(*entry, case.mask.as_ref())?;
@@ -181,10 +182,10 @@ impl World {
             ends.push(end.map(|()| states()));
             scored.extend(entries.iter().map(|at| ran.scored(*at).to_vec()));
         }
-        let after = slots
+        let after = buffers
             .iter()
             .zip(&before)
-            .map(|(slot, image)| subject.read_slot(*slot, image.len()))
+            .map(|(buffer, image)| subject.read_buffer(*buffer, image.len()))
             .collect::<Result<_, _>>()?;
         let cache_after = (0..self.kv.entries)
             .map(|entry| subject.read_cache(entry))
@@ -241,14 +242,14 @@ impl World {
             }
             ratio = ratio.max(worst.ratio);
         };
-        if matches!(case.op(), Op::Choose { .. }) {
+        if matches!(case.op(), Op::Sample { .. }) {
             return (ratio, failure);
         }
-        for slot in case.op().slots().1 {
-            let info = case.tape.slot(slot);
+        for buffer in case.op().buffers().1 {
+            let info = case.tape.buffer(buffer);
             let real = info.rows.min(case.tokens.len()) * info.columns;
             let [ours, theirs] = [reference, subject]
-                .map(|left| left.layouts[slot.0].take(info, &left.after[slot.0]));
+                .map(|left| left.layouts[buffer.0].take(info, &left.after[buffer.0]));
             let worst = worst(&ours[..real], &theirs[..real], info.columns, info.dtype);
             hold(info.name, worst);
         }
@@ -266,10 +267,10 @@ impl World {
     /// What a case has changed besides its outputs.
     fn outside(&self, case: &Case, left: &Left) -> Option<String> {
         let written = case.writes();
-        for (index, info) in case.tape.slots.iter().enumerate() {
+        for (index, info) in case.tape.buffers.iter().enumerate() {
             let (before, after) = (&left.before[index], &left.after[index]);
             let layout = left.layouts[index];
-            let output = written.contains(&Slot(index));
+            let output = written.contains(&Buffer(index));
             let changed = (0..before.len()).find(|&at| {
                 let inside = output && layout.holds(info, at);
                 !inside && before[at] != after[at]
@@ -328,7 +329,7 @@ fn apart(reference: &[Scored], subject: &[Scored]) -> Option<String> {
     (!same).then(|| format!("the most probable tokens are {theirs:?}, not {ours:?}"))
 }
 
-/// As a slot of that type holds them.
+/// As a buffer of that type holds them.
 fn encode(dtype: DType, values: &[f32]) -> Vec<u8> {
     use half::{bf16, f16};
     let bytes = |values: &[f32], each: fn(f32) -> [u8; 2]| {

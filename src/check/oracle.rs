@@ -9,7 +9,7 @@ impl World {
     /// What a case makes of its q, k or v (0, 1, 2) on the way to the cache, (row, head, head_dim).
     pub(super) fn turned(&self, case: &Case, inputs: &Inputs, which: usize) -> Vec<f64> {
         let Some(Op::RopeStore {
-            inputs: slots,
+            inputs: buffers,
             norms,
             epsilon,
             rotation,
@@ -18,9 +18,9 @@ impl World {
         else {
             return Vec::new();
         };
-        let info = case.tape.slot(slots[which]);
-        let mut values = inputs.slots.iter();
-        let Some((_, values)) = values.find(|(slot, _)| *slot == slots[which]) else {
+        let info = case.tape.buffer(buffers[which]);
+        let mut values = inputs.buffers.iter();
+        let Some((_, values)) = values.find(|(buffer, _)| *buffer == buffers[which]) else {
             return Vec::new();
         };
         let norm = norms.and_then(|norms| norms.get(which).map(|norm| self.vector(*norm)));
@@ -59,15 +59,15 @@ impl World {
             return Vec::new();
         };
         let (kv, stored) = (self.kv, case.stores().is_some());
-        let (head_dim, columns) = (kv.head_dim, case.tape.slot(q).columns);
+        let (head_dim, columns) = (kv.head_dim, case.tape.buffer(q).columns);
         let group = columns / head_dim / kv.heads;
         let queries = if stored {
             let turned = self.turned(case, inputs, 0);
             let mut queries: Vec<f32> = turned.iter().map(|value| *value as f32).collect();
-            case.tape.slot(q).dtype.round(&mut queries);
+            case.tape.buffer(q).dtype.round(&mut queries);
             queries
         } else {
-            inputs.slots[0].1.clone()
+            inputs.buffers[0].1.clone()
         };
         // (head, position, head_dim) of an entry, as attention reads it.
         let fresh = [1, 2].map(|which| self.turned(case, inputs, which));

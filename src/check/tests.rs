@@ -33,23 +33,30 @@ struct Faulty {
 }
 
 impl Faulty {
-    /// Changes one element of a slot, which may lie beyond its last.
-    fn set(&mut self, slot: Slot, at: usize, new: impl Fn(f32) -> f32) -> Result<(), ExecuteError> {
-        let mut bytes = self.cpu.read_slot(slot, self.cpu.slot_bytes(slot))?;
+    /// Changes one element of a buffer, which may lie beyond its last.
+    fn set(
+        &mut self,
+        buffer: Buffer,
+        at: usize,
+        new: impl Fn(f32) -> f32,
+    ) -> Result<(), ExecuteError> {
+        let mut bytes = self
+            .cpu
+            .read_buffer(buffer, self.cpu.buffer_bytes(buffer))?;
         let at = &mut bytes[4 * at..4 * at + 4];
         let old = decode(DType::F32, at)[0];
         at.copy_from_slice(&new(old).to_le_bytes());
-        self.cpu.write_slot(slot, &bytes)
+        self.cpu.write_buffer(buffer, &bytes)
     }
 
     fn change(&mut self, tape: &Tape, fault: Fault, entry: usize) -> Result<(), ExecuteError> {
-        let inputs = tape.ops[0].slots().0;
-        let outputs = tape.ops[tape.ops.len() - 1].slots().1;
-        let last = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns - 1;
+        let inputs = tape.ops[0].buffers().0;
+        let outputs = tape.ops[tape.ops.len() - 1].buffers().1;
+        let last = |buffer: Buffer| tape.buffer(buffer).rows * tape.buffer(buffer).columns - 1;
         match fault {
             Fault::Element => {
-                let info = tape.slot(outputs[0]);
-                let bytes = self.cpu.read_slot(outputs[0], 4 * info.columns)?;
+                let info = tape.buffer(outputs[0]);
+                let bytes = self.cpu.read_buffer(outputs[0], 4 * info.columns)?;
                 let values = decode(DType::F32, &bytes);
                 let beyond = |step: &f32| {
                     let mut off = values.clone();
@@ -108,20 +115,20 @@ impl Inspect for Faulty {
             .map_or(Ok(()), |fault| self.change(tape, fault, entries[0]))
     }
 
-    fn layout(&self, tape: &Tape, slot: Slot) -> Layout {
-        self.cpu.layout(tape, slot)
+    fn layout(&self, tape: &Tape, buffer: Buffer) -> Layout {
+        self.cpu.layout(tape, buffer)
     }
 
-    fn slot_bytes(&self, slot: Slot) -> usize {
-        self.cpu.slot_bytes(slot)
+    fn buffer_bytes(&self, buffer: Buffer) -> usize {
+        self.cpu.buffer_bytes(buffer)
     }
 
-    fn write_slot(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), ExecuteError> {
-        self.cpu.write_slot(slot, bytes)
+    fn write_buffer(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), ExecuteError> {
+        self.cpu.write_buffer(buffer, bytes)
     }
 
-    fn read_slot(&mut self, slot: Slot, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
-        self.cpu.read_slot(slot, bytes)
+    fn read_buffer(&mut self, buffer: Buffer, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
+        self.cpu.read_buffer(buffer, bytes)
     }
 
     fn write_cache(&mut self, entry: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
@@ -148,7 +155,7 @@ fn faults(op: &Op) -> &'static [Fault] {
             Fault::Input,
             Fault::Cache,
         ],
-        Op::Choose { .. } => &[Fault::State],
+        Op::Sample { .. } => &[Fault::State],
         _ => &[
             Fault::Element,
             Fault::Unwritten,
@@ -219,12 +226,12 @@ fn the_reference_turns_and_attends_as_plain_loops_do() {
     for world in worlds() {
         let mut reference = world.cpu(2).expect("threads start");
         for case in &world.cases {
-            let (expected, slot) = match case.op() {
+            let (expected, buffer) = match case.op() {
                 Op::RopeStore { rotated, .. } => (0, rotated),
                 Op::Attend { out, .. } => (1, out),
                 _ => continue,
             };
-            let (rows, columns) = (case.rows(), case.tape.slot(*slot).columns);
+            let (rows, columns) = (case.rows(), case.tape.buffer(*buffer).columns);
             let products: usize = rows.iter().map(|(_, position)| position * columns).sum();
             if expected == 1 && products > MOST {
                 continue;
@@ -235,8 +242,8 @@ fn the_reference_turns_and_attends_as_plain_loops_do() {
                 _ => world.attended(case, &inputs),
             };
             let left = world.run(case, &inputs, &mut reference).expect("it runs");
-            let info = case.tape.slot(*slot);
-            let ours = left.layouts[slot.0].take(info, &left.after[slot.0]);
+            let info = case.tape.buffer(*buffer);
+            let ours = left.layouts[buffer.0].take(info, &left.after[buffer.0]);
             let exact: Vec<f32> = exact.iter().map(|value| *value as f32).collect();
             let real = rows.len() * columns;
             let worst = worst(&exact[..real], &ours[..real], columns, info.dtype);

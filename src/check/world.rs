@@ -12,8 +12,8 @@ use crate::quant::Format;
 use crate::quant::random::{self, Random};
 use crate::sampler::Parameters;
 use crate::tape::{
-    Angles, DType, Ending, FillError, GraphOptions, Input, KvInfo, Op, Rotation, SlotInfo, Source,
-    Tape, WeightId, WeightInfo,
+    Angles, BufferInfo, DType, Ending, FillError, GraphOptions, Input, KvInfo, Op, Rotation,
+    Source, Tape, WeightId, WeightInfo,
 };
 
 /// Entries of each cache.
@@ -204,15 +204,15 @@ impl Builder {
         WeightId(self.infos.len() - 1)
     }
 
-    /// Adds a case at position 0, whose slots are (name, columns, whether they are activations).
+    /// Adds a case at position 0, whose buffers are (name, columns, whether they are activations).
     pub(super) fn case(
         &mut self,
         name: &str,
         run: Run,
-        slots: &[(&'static str, usize, bool)],
+        buffers: &[(&'static str, usize, bool)],
         op: Op,
     ) -> &mut Case {
-        self.case_of(name, run, slots, vec![op])
+        self.case_of(name, run, buffers, vec![op])
     }
 
     /// The same of several operations, each of which may read what those before it wrote.
@@ -220,27 +220,29 @@ impl Builder {
         &mut self,
         name: &str,
         run: Run,
-        slots: &[(&'static str, usize, bool)],
+        buffers: &[(&'static str, usize, bool)],
         ops: Vec<Op>,
     ) -> &mut Case {
-        let slots = slots.iter().map(|&(name, columns, activation)| SlotInfo {
-            name,
-            rows: run.rows,
-            columns,
-            dtype: if activation {
-                run.activation
-            } else {
-                DType::F32
-            },
-        });
+        let buffers = buffers
+            .iter()
+            .map(|&(name, columns, activation)| BufferInfo {
+                name,
+                rows: run.rows,
+                columns,
+                dtype: if activation {
+                    run.activation
+                } else {
+                    DType::F32
+                },
+            });
         let names: Vec<&str> = ops.iter().map(Op::name).collect();
-        let ending = if matches!(ops[..], [Op::Choose { .. }]) {
+        let ending = if matches!(ops[..], [Op::Sample { .. }]) {
             Ending::Token
         } else {
             Ending::Kv
         };
-        let (slots, name) = (
-            slots.collect(),
+        let (buffers, name) = (
+            buffers.collect(),
             format!("{} {name} {}", names.join("+"), run.describe()),
         );
         let tape = Tape {
@@ -249,7 +251,7 @@ impl Builder {
             ending,
             activation: run.activation,
             kv: self.kv,
-            slots,
+            buffers,
             weights: Arc::new([]),
             ops,
         };

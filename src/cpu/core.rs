@@ -16,7 +16,7 @@ use super::{attention, matmul, norm, rope};
 use crate::executor::PREEMPTED;
 use crate::sampler::{Mask, Promise, Sampler, Scored};
 use crate::tape::{
-    Angles, ExecuteError, Input, KvInfo, Op, Projection, Slot, StepState, Tape, WeightId,
+    Angles, Buffer, ExecuteError, Input, KvInfo, Op, Projection, StepState, Tape, WeightId,
 };
 
 /// Weights, cache and activations, and the threads that compute on them.
@@ -71,13 +71,13 @@ pub(super) enum Guide {
 /// Allocated by `prepare`, never moved by `run`.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// One for each slot, long enough for every prepared tape.
-    pub(super) slots: Vec<Vec<f32>>,
+    /// One for each buffer, long enough for every prepared tape.
+    pub(super) activations: Vec<Vec<f32>>,
     /// Residual streams of prompts that were left.
     pub(super) left: [Vec<f32>; PREEMPTED],
     /// (rows, hidden): the normed rows of the operation at hand
     pub(super) normed: Vec<f32>,
-    /// (outputs, rows): a product before it is transposed into its slot
+    /// (outputs, rows): a product before it is transposed into its buffer
     pub(super) product: Vec<f32>,
     /// What the splits of a step's attention make, before they are merged.
     pub(super) partials: Vec<f32>,
@@ -111,10 +111,11 @@ impl Core {
     pub(super) fn prepare(&mut self, tape: &Tape) {
         let lengths = Lengths::of(&[tape]);
         let buffers = &mut self.buffers;
-        buffers
-            .slots
-            .resize_with(lengths.slots.len().max(buffers.slots.len()), Vec::new);
-        for (buffer, length) in buffers.slots.iter_mut().zip(lengths.slots) {
+        buffers.activations.resize_with(
+            lengths.activations.len().max(buffers.activations.len()),
+            Vec::new,
+        );
+        for (buffer, length) in buffers.activations.iter_mut().zip(lengths.activations) {
             grow(buffer, length);
         }
         for left in &mut buffers.left {
@@ -128,31 +129,35 @@ impl Core {
     /// Bytes of activations.
     pub(super) fn activation_bytes(&self) -> usize {
         let Buffers {
-            slots,
+            activations,
             left,
             normed,
             product,
             partials,
         } = &self.buffers;
         let others = normed.len() + product.len() + partials.len();
-        4 * (slots.iter().chain(left).map(Vec::len).sum::<usize>() + others)
+        4 * (activations.iter().chain(left).map(Vec::len).sum::<usize>() + others)
     }
 
     /// Keeps what a prompt needs that is left after a layer.
     pub(super) fn leave(&mut self, tape: &Tape, place: usize) {
-        let Buffers { slots, left, .. } = &mut self.buffers;
+        let Buffers {
+            activations, left, ..
+        } = &mut self.buffers;
         if let Some(x) = tape.residual_stream() {
-            let length = tape.rows * tape.slot(x).columns;
-            left[place][..length].copy_from_slice(&slots[x.0][..length]);
+            let length = tape.rows * tape.buffer(x).columns;
+            left[place][..length].copy_from_slice(&activations[x.0][..length]);
         }
     }
 
     /// Goes on with what was kept.
     pub(super) fn resume(&mut self, tape: &Tape, place: usize) {
-        let Buffers { slots, left, .. } = &mut self.buffers;
+        let Buffers {
+            activations, left, ..
+        } = &mut self.buffers;
         if let Some(x) = tape.residual_stream() {
-            let length = tape.rows * tape.slot(x).columns;
-            slots[x.0][..length].copy_from_slice(&left[place][..length]);
+            let length = tape.rows * tape.buffer(x).columns;
+            activations[x.0][..length].copy_from_slice(&left[place][..length]);
         }
     }
 
@@ -165,14 +170,14 @@ impl Core {
         let Some(logits) = head else {
             return &[];
         };
-        let columns = tape.slot(*logits).columns;
-        &self.buffers.slots[logits.0][row * columns..][..columns]
+        let columns = tape.buffer(*logits).columns;
+        &self.buffers.activations[logits.0][row * columns..][..columns]
     }
 
-    /// Where the buffers of a tape lie, by slot.
+    /// Where the buffers of a tape lie, in their order.
     pub(super) fn addresses(&self) -> impl Iterator<Item = u64> {
-        let slots = self.buffers.slots.iter();
-        slots.map(|slot| slot.as_ptr().expose_provenance() as u64)
+        let activations = self.buffers.activations.iter();
+        activations.map(|buffer| buffer.as_ptr().expose_provenance() as u64)
     }
 
     /// Runs operations of a prepared tape in an entry.
@@ -238,7 +243,7 @@ impl Core {
             weights,
             buffers:
                 Buffers {
-                    slots,
+                    activations,
                     normed,
                     product,
                     partials,
@@ -253,8 +258,8 @@ impl Core {
             tape.rows,
             runs.iter().map(|run| run.rows.len()).sum::<usize>(),
         );
-        let len = |slot: Slot| tape.slot(slot).rows * tape.slot(slot).columns;
-        let real_len = |slot: Slot| real * tape.slot(slot).columns;
+        let len = |buffer: Buffer| tape.buffer(buffer).rows * tape.buffer(buffer).columns;
+        let real_len = |buffer: Buffer| real * tape.buffer(buffer).columns;
         let family = match tape.input {
             Input::Step => Family::Step,
             Input::Prompt => Family::Prompt,
@@ -263,7 +268,7 @@ impl Core {
             Op::Embed { table, x } => {
                 let table = weights[table.0].matrix();
                 let vocabulary = table.rows();
-                let all = slots[x.0].chunks_exact_mut(table.columns());
+                let all = activations[x.0].chunks_exact_mut(table.columns());
                 for (row, out) in all.take(real).enumerate() {
                     let token = match tape.input {
                         Input::Prompt => prompt[row],
@@ -282,7 +287,7 @@ impl Core {
                 outputs,
             } => {
                 let normed = &mut normed[..len(x)];
-                norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
+                norm::rms_norm(&activations[x.0], weights[norm.0].vector(), epsilon, normed);
                 tape.activation.round(normed);
                 let all = outputs.map(len).into_iter().sum();
                 let mut product = &mut product[..all];
@@ -291,7 +296,7 @@ impl Core {
                 for (Projection { bias, .. }, out) in projections.into_iter().zip(outputs) {
                     let bias = bias.map(|bias| weights[bias.0].vector());
                     let (own, others) = product.split_at_mut(len(out));
-                    matmul::transpose(own, rows, &mut slots[out.0], |out, y, output| {
+                    matmul::transpose(own, rows, &mut activations[out.0], |out, y, output| {
                         *out = y + bias.map_or(0.0, |bias| bias[output]);
                     });
                     product = others;
@@ -305,23 +310,23 @@ impl Core {
                 rotation,
                 rotated,
             } => {
-                let mut out = std::mem::take(&mut slots[rotated.0]);
-                out[..len(q)].copy_from_slice(&slots[q.0][..len(q)]);
+                let mut out = std::mem::take(&mut activations[rotated.0]);
+                out[..len(q)].copy_from_slice(&activations[q.0][..len(q)]);
                 let rotated_k = &mut product[..len(k)];
-                rotated_k.copy_from_slice(&slots[k.0][..len(k)]);
+                rotated_k.copy_from_slice(&activations[k.0][..len(k)]);
                 let norms = norms.map(|norms| norms.map(|WeightId(norm)| weights[norm].vector()));
                 let heads = (tape.kv.head_dim, norms, epsilon);
                 let [of_q, of_k] = rope::Rope::of(rotation, &self.angles, heads);
-                let (wide, narrow) = (tape.slot(q).columns, tape.slot(k).columns);
+                let (wide, narrow) = (tape.buffer(q).columns, tape.buffer(k).columns);
                 for run in runs {
                     let k = &mut rotated_k[run.of(narrow)];
                     of_q.rotate(&mut out[run.of(wide)], wide, run.state.position);
                     of_k.rotate(k, narrow, run.state.position);
-                    let v = &slots[v.0][run.of(narrow)];
+                    let v = &activations[v.0][run.of(narrow)];
                     cache.store((run.entry, layer), run.state.position, k, v);
                 }
-                tape.slot(rotated).dtype.round(&mut out[..len(q)]);
-                slots[rotated.0] = out;
+                tape.buffer(rotated).dtype.round(&mut out[..len(q)]);
+                activations[rotated.0] = out;
             }
             Op::Attend {
                 layer,
@@ -332,17 +337,17 @@ impl Core {
                 let sinks = attention
                     .sinks
                     .map(|WeightId(sinks)| weights[sinks].vector());
-                let mut attended = std::mem::take(&mut slots[out.0]);
+                let mut attended = std::mem::take(&mut activations[out.0]);
                 for run in runs {
                     let shape = attention::Heads {
-                        columns: tape.slot(q).columns,
+                        columns: tape.buffer(q).columns,
                         position: run.state.position,
                         activation: tape.activation,
                         attention,
                         sinks,
                     };
                     let (place, rows) = ((run.entry, layer), run.of(shape.columns));
-                    let (q, out) = (&slots[q.0][rows.clone()], &mut attended[rows]);
+                    let (q, out) = (&activations[q.0][rows.clone()], &mut attended[rows]);
                     match family {
                         Family::Step => {
                             attention::attend_step(cache, place, shape, q, partials, out);
@@ -350,19 +355,19 @@ impl Core {
                         Family::Prompt => attention::attend(cache, place, shape, q, out),
                     }
                 }
-                tape.slot(out).dtype.round(&mut attended[..real_len(out)]);
-                slots[out.0] = attended;
+                tape.buffer(out).dtype.round(&mut attended[..real_len(out)]);
+                activations[out.0] = attended;
             }
             Op::Project { input, weight, x } => {
                 let product = &mut product[..len(x)];
                 matmul::multiply(
                     family,
                     &[weights[weight.0].matrix()],
-                    &slots[input.0][..len(input)],
+                    &activations[input.0][..len(input)],
                     rows,
                     product,
                 );
-                matmul::transpose(product, rows, &mut slots[x.0], |x, y, _| *x += y);
+                matmul::transpose(product, rows, &mut activations[x.0], |x, y, _| *x += y);
             }
             Op::GateUp {
                 x,
@@ -373,20 +378,20 @@ impl Core {
                 out,
             } => {
                 let normed = &mut normed[..len(x)];
-                norm::rms_norm(&slots[x.0], weights[norm.0].vector(), epsilon, normed);
+                norm::rms_norm(&activations[x.0], weights[norm.0].vector(), epsilon, normed);
                 tape.activation.round(normed);
                 let product = &mut product[..len(out)];
-                let slot = &mut slots[out.0][..len(out)];
+                let output = &mut activations[out.0][..len(out)];
                 matmul::gate_up(
                     family,
                     weights[gate.0].matrix(),
                     weights[up.0].matrix(),
                     (normed, rows),
-                    slot,
+                    output,
                     product,
                 );
-                matmul::transpose(product, rows, slot, |out, y, _| *out = y);
-                tape.slot(out).dtype.round(slot);
+                matmul::transpose(product, rows, output, |out, y, _| *out = y);
+                tape.buffer(out).dtype.round(output);
             }
             Op::Head {
                 x,
@@ -395,7 +400,7 @@ impl Core {
                 weight,
                 logits,
             } => {
-                let (last, hidden) = (tape.slot(logits).rows, tape.slot(x).columns);
+                let (last, hidden) = (tape.buffer(logits).rows, tape.buffer(x).columns);
                 let normed = &mut normed[..last * hidden];
                 // A prompt has them for its last real rows; a step for all, whoever they are of.
                 let real = if tape.input == Input::Step {
@@ -403,7 +408,7 @@ impl Core {
                 } else {
                     real
                 };
-                let x = &slots[x.0][..real * hidden];
+                let x = &activations[x.0][..real * hidden];
                 norm::rms_norm(
                     &x[(real - last) * hidden..],
                     weights[norm.0].vector(),
@@ -413,10 +418,12 @@ impl Core {
                 tape.activation.round(normed);
                 let product = &mut product[..len(logits)];
                 matmul::multiply(family, &[weights[weight.0].matrix()], normed, last, product);
-                matmul::transpose(product, last, &mut slots[logits.0], |out, y, _| *out = y);
+                matmul::transpose(product, last, &mut activations[logits.0], |out, y, _| {
+                    *out = y
+                });
             }
-            Op::Choose { logits } => {
-                let logits = slots[logits.0].chunks_exact(tape.slot(logits).columns);
+            Op::Sample { logits } => {
+                let logits = activations[logits.0].chunks_exact(tape.buffer(logits).columns);
                 let mut failed = None;
                 for (run, logits) in runs.iter().zip(logits) {
                     let conversation = &mut self.conversations[run.entry];
@@ -439,7 +446,7 @@ impl Core {
                         continue;
                     }
                     let mask = mask.flatten();
-                    let Some(token) = conversation.sampler.choose(logits, mask) else {
+                    let Some(token) = conversation.sampler.sample(logits, mask) else {
                         // The others go on.
                         let position = position - 1;
                         failed.get_or_insert(ExecuteError::NonFinite { position });

@@ -1,8 +1,8 @@
-//! Slots and cache as bytes, for a comparison of executors; a forward pass has no use for it.
+//! Buffers and cache as bytes, for a comparison of executors; a forward pass has no use for it.
 
 use super::Cpu;
 use crate::executor::{Executor, Inspect, Layout};
-use crate::tape::{DType, Ending, ExecuteError, Input, Slot, Tape};
+use crate::tape::{Buffer, DType, Ending, ExecuteError, Input, Tape};
 
 impl Inspect for Cpu {
     fn executor(&mut self) -> &mut dyn Executor {
@@ -34,27 +34,27 @@ impl Inspect for Cpu {
         Ok(())
     }
 
-    fn layout(&self, tape: &Tape, slot: Slot) -> Layout {
+    fn layout(&self, tape: &Tape, buffer: Buffer) -> Layout {
         Layout {
             dtype: DType::F32,
-            stride: tape.slot(slot).columns,
+            stride: tape.buffer(buffer).columns,
         }
     }
 
-    fn slot_bytes(&self, slot: Slot) -> usize {
-        4 * self.core.buffers.slots[slot.0].len()
+    fn buffer_bytes(&self, buffer: Buffer) -> usize {
+        4 * self.core.buffers.activations[buffer.0].len()
     }
 
-    fn write_slot(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), ExecuteError> {
-        let values = self.core.buffers.slots[slot.0].iter_mut();
+    fn write_buffer(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), ExecuteError> {
+        let values = self.core.buffers.activations[buffer.0].iter_mut();
         for (value, bytes) in values.zip(bytes.as_chunks().0) {
             *value = f32::from_le_bytes(*bytes);
         }
         Ok(())
     }
 
-    fn read_slot(&mut self, slot: Slot, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
-        let values = self.core.buffers.slots[slot.0][..bytes / 4].iter();
+    fn read_buffer(&mut self, buffer: Buffer, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
+        let values = self.core.buffers.activations[buffer.0][..bytes / 4].iter();
         Ok(values.flat_map(|value| value.to_le_bytes()).collect())
     }
 

@@ -2,12 +2,12 @@
 
 use super::attention;
 use crate::executor::PREEMPTED;
-use crate::tape::{MemoryEstimate, Op, Slot, Tape, WeightInfo};
+use crate::tape::{Buffer, MemoryEstimate, Op, Tape, WeightInfo};
 
 /// Elements of each buffer.
 #[derive(Debug, Default)]
 pub(super) struct Lengths {
-    pub(super) slots: Vec<usize>,
+    pub(super) activations: Vec<usize>,
     /// One of those for prompts that are left.
     pub(super) left: usize,
     pub(super) normed: usize,
@@ -20,25 +20,27 @@ impl Lengths {
     pub(super) fn of(tapes: &[&Tape]) -> Self {
         let mut lengths = Self::default();
         for tape in tapes {
-            let slots = tape.slots.iter().map(|info| info.rows * info.columns);
-            for (index, length) in slots.enumerate() {
-                if index == lengths.slots.len() {
-                    lengths.slots.push(0);
+            let buffers = tape.buffers.iter().map(|info| info.rows * info.columns);
+            for (index, length) in buffers.enumerate() {
+                if index == lengths.activations.len() {
+                    lengths.activations.push(0);
                 }
-                lengths.slots[index] = lengths.slots[index].max(length);
+                lengths.activations[index] = lengths.activations[index].max(length);
             }
-            let residual = tape.residual_stream().map_or(0, |Slot(x)| lengths.slots[x]);
+            let residual = tape
+                .residual_stream()
+                .map_or(0, |Buffer(x)| lengths.activations[x]);
             lengths.left = lengths.left.max(residual);
-            let length = |slots: Vec<Slot>| -> usize {
-                let slots = slots.into_iter().map(|slot| tape.slot(slot));
-                slots.map(|info| info.rows * info.columns).sum()
+            let length = |buffers: Vec<Buffer>| -> usize {
+                let buffers = buffers.into_iter().map(|buffer| tape.buffer(buffer));
+                buffers.map(|info| info.rows * info.columns).sum()
             };
-            let longest = |of: fn(&Op) -> Vec<Slot>| {
+            let longest = |of: fn(&Op) -> Vec<Buffer>| {
                 let lengths = tape.ops.iter().map(|op| length(of(op)));
                 lengths.max().unwrap_or(0)
             };
-            lengths.normed = lengths.normed.max(longest(|op| op.slots().0));
-            lengths.product = lengths.product.max(longest(|op| op.slots().1));
+            lengths.normed = lengths.normed.max(longest(|op| op.buffers().0));
+            lengths.product = lengths.product.max(longest(|op| op.buffers().1));
             let partials = attention::partials(tape.kv, queried(tape));
             lengths.partials = lengths.partials.max(partials);
         }
@@ -46,8 +48,8 @@ impl Lengths {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let slots = self.slots.iter().sum::<usize>() + PREEMPTED * self.left;
-        4 * (slots + self.normed + self.product + self.partials)
+        let activations = self.activations.iter().sum::<usize>() + PREEMPTED * self.left;
+        4 * (activations + self.normed + self.product + self.partials)
     }
 }
 
@@ -73,7 +75,7 @@ pub fn memory_estimate(tapes: &[&Tape], threads: usize) -> MemoryEstimate {
 /// Columns of the queries.
 fn queried(tape: &Tape) -> usize {
     let columns = |op: &Op| match op {
-        Op::Attend { q, .. } => Some(tape.slot(*q).columns),
+        Op::Attend { q, .. } => Some(tape.buffer(*q).columns),
         _ => None,
     };
     tape.ops.iter().find_map(columns).unwrap_or_default()

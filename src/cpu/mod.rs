@@ -45,7 +45,7 @@ pub struct Cpu {
     /// Prompts that were left between two layers.
     preempted: Preempted,
     kv: KvInfo,
-    /// How often the memory of a slot has moved.
+    /// How often the memory of a buffer has moved.
     moves: u64,
     faults: Faults,
     times: StepTimes,

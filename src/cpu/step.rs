@@ -138,7 +138,7 @@ impl Stepper for CpuStep<'_> {
 
     fn trace(&mut self) -> Trace {
         let mut trace = Trace::default();
-        for (info, address) in self.tape.slots.iter().zip(self.core.addresses()) {
+        for (info, address) in self.tape.buffers.iter().zip(self.core.addresses()) {
             trace.place(info.name, address);
         }
         trace.place("kv", entry(self.core, self.tape) as u64);

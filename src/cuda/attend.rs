@@ -7,13 +7,13 @@ use super::queue::Queue;
 use super::splits::splits;
 use super::work::{THREADS, Work};
 use crate::device::{AttendArgs, Cache, Error, Geometry, Places, RopeStoreArgs};
-use crate::tape::{Input, Op, Rotation, Slot, Tape, WeightId};
+use crate::tape::{Buffer, Input, Op, Rotation, Tape, WeightId};
 
 const WARPS: u32 = 8;
 
 /// What a step's attention does on the way: q, k and v as they left their product.
 pub(super) struct Raw {
-    inputs: [Slot; 3],
+    inputs: [Buffer; 3],
     norms: Option<[WeightId; 2]>,
     epsilon: f32,
     rotation: Rotation,
@@ -64,19 +64,19 @@ impl Work<'_> {
         };
         let (rows, step) = (narrow(tape.rows), tape.input == Input::Step);
         let places = self.places_of(step);
-        let columns = narrow(tape.slot(q).columns);
+        let columns = narrow(tape.buffer(q).columns);
 
         let [q_norm, k_norm] = norms.map_or([0, 0], |norms| norms.map(|norm| self.vector(norm)));
         let cache = rotated_by(rotation, self.cache(places, layer, columns));
         let args = RopeStoreArgs {
             cache,
-            q: self.slot(q),
-            k: self.slot(k),
-            v: self.slot(v),
+            q: self.buffer(q),
+            k: self.buffer(k),
+            v: self.buffer(v),
             q_norm,
             k_norm,
             angles: self.angles(rotation),
-            out: self.slot(rotated),
+            out: self.buffer(rotated),
             stamp: queue.stamp(),
             stride: narrow(stride(tape, rotated)),
             epsilon,
@@ -109,14 +109,14 @@ impl Work<'_> {
         let (kernels, at, kv) = (self.kernels, self.addresses, self.kv);
         let (rows, step) = (narrow(tape.rows), tape.input == Input::Step);
         let places = self.places_of(step);
-        let columns = narrow(tape.slot(q).columns);
+        let columns = narrow(tape.buffer(q).columns);
 
         let cache = self.cache(places, layer, columns);
         let mut args = AttendArgs {
             cache,
-            q: self.slot(q),
-            out: self.slot(out),
-            partials: self.slots.partials(),
+            q: self.buffer(q),
+            out: self.buffer(out),
+            partials: self.buffers.partials(),
             arrivals: at.arrivals,
             stamp: queue.stamp(),
             rows,
@@ -146,7 +146,7 @@ impl Work<'_> {
             return queue.launch(kernel, geometry, &args);
         }
         if let Some(raw) = raw {
-            let [q, k, v] = raw.inputs.map(|slot| self.slot(slot));
+            let [q, k, v] = raw.inputs.map(|buffer| self.buffer(buffer));
             let [q_norm, k_norm] = raw
                 .norms
                 .map_or([0, 0], |norms| norms.map(|norm| self.vector(norm)));
@@ -163,22 +163,22 @@ impl Work<'_> {
             };
         }
         let heads = cache.heads as usize;
-        let chosen = kernels.step_attend.choose(heads, step);
-        let groups = kv.heads * (args.group as usize).div_ceil(chosen.group);
+        let selected = kernels.step_attend.select(heads, step);
+        let groups = kv.heads * (args.group as usize).div_ceil(selected.group);
         // A prompt has enough rows to keep the device busy without splitting them.
         if step {
             args.splits = narrow(splits(groups));
         }
         // Blocks of a row go from split to split: all of them fit the device at once. Bits do not depend on who takes which.
-        let places = chosen.blocks * self.multiprocessors as usize;
+        let places = selected.blocks * self.multiprocessors as usize;
         let blocks = (places / groups / tape.rows).clamp(1, args.splits as usize);
         let blocks = if step { narrow(blocks) } else { 1 };
         let geometry = Geometry {
             grid: [blocks, narrow(groups), rows],
-            shared: narrow(chosen.shared),
-            ..Geometry::new(1, chosen.threads)
+            shared: narrow(selected.shared),
+            ..Geometry::new(1, selected.threads)
         };
-        queue.launch(chosen.kernel, geometry, &args)
+        queue.launch(selected.kernel, geometry, &args)
     }
 
     /// A layer's cache, met by queries of so many columns.

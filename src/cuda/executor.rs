@@ -23,14 +23,14 @@ impl Executor for Cuda {
     }
 
     fn prepare(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
-        if self.slots.grow(&self.context, tape, &mut self.stream)? {
+        if self.buffers.grow(&self.context, tape, &mut self.stream)? {
             self.moves += 1;
         }
         Ok(())
     }
 
     fn activation_bytes(&self) -> u64 {
-        self.slots.bytes() + self.scratch.arena.bytes()
+        self.buffers.bytes() + self.scratch.arena.bytes()
     }
 
     /// What the device is to know of it goes along with what is launched next.
@@ -206,7 +206,7 @@ impl Executor for Cuda {
             Ending::Logits => {
                 self.conversations[entry].read(rows);
                 self.logits.resize(rows * vocabulary, 0.0);
-                self.slots
+                self.buffers
                     .read_logits(tape, &mut self.logits, &mut self.stream)?;
             }
         }
@@ -316,7 +316,7 @@ impl Executor for Cuda {
 
     fn left_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError> {
         let mut logits = vec![0.0; tape.scored_rows() * self.vocabulary];
-        self.slots
+        self.buffers
             .read_logits(tape, &mut logits, &mut self.stream)?;
         Ok(logits)
     }

@@ -1,10 +1,10 @@
-//! Slots and cache as bytes, for a comparison of executors; a forward pass has no use for it.
+//! Buffers and cache as bytes, for a comparison of executors; a forward pass has no use for it.
 
-use super::memory::{self, Slots};
+use super::memory::{self, Buffers};
 use super::{Cuda, Error};
 use crate::executor::{Executor, Inspect, Layout};
 use crate::graph::Stepper as _;
-use crate::tape::{DType, Ending, ExecuteError, Input, Op, Slot, SlotInfo, Tape, WeightId};
+use crate::tape::{Buffer, BufferInfo, DType, Ending, ExecuteError, Input, Op, Tape, WeightId};
 
 impl Inspect for Cuda {
     fn executor(&mut self) -> &mut dyn Executor {
@@ -30,26 +30,30 @@ impl Inspect for Cuda {
         }
     }
 
-    fn layout(&self, tape: &Tape, slot: Slot) -> Layout {
+    fn layout(&self, tape: &Tape, buffer: Buffer) -> Layout {
         Layout {
-            dtype: tape.slot(slot).dtype,
-            stride: memory::stride(tape, slot),
+            dtype: tape.buffer(buffer).dtype,
+            stride: memory::stride(tape, buffer),
         }
     }
 
-    fn slot_bytes(&self, Slot(slot): Slot) -> usize {
-        let held = self.slots.held.get(slot);
+    fn buffer_bytes(&self, Buffer(buffer): Buffer) -> usize {
+        let held = self.buffers.held.get(buffer);
         held.map_or(0, |(_, region, _)| region.bytes())
     }
 
-    fn write_slot(&mut self, Slot(slot): Slot, bytes: &[u8]) -> Result<(), ExecuteError> {
-        let held = self.slots.held.get_mut(slot);
+    fn write_buffer(&mut self, Buffer(buffer): Buffer, bytes: &[u8]) -> Result<(), ExecuteError> {
+        let held = self.buffers.held.get_mut(buffer);
         let (arena, region, _) = held.ok_or(Error::Bounds { bytes: bytes.len() })?;
         Ok(arena.write(*region, bytes, &mut self.stream)?)
     }
 
-    fn read_slot(&mut self, Slot(slot): Slot, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
-        let held = self.slots.held.get(slot);
+    fn read_buffer(
+        &mut self,
+        Buffer(buffer): Buffer,
+        bytes: usize,
+    ) -> Result<Vec<u8>, ExecuteError> {
+        let held = self.buffers.held.get(buffer);
         let (arena, region, _) = held.ok_or(Error::Bounds { bytes })?;
         let mut out = vec![0; bytes];
         arena.read(*region, &mut out, &mut self.stream)?;
@@ -66,13 +70,13 @@ impl Inspect for Cuda {
 
     /// They are bytes that are a NaN in every type.
     fn poison_scratch(&mut self) -> Result<(), ExecuteError> {
-        let Slots {
+        let Buffers {
             normed,
             sums,
             gates,
             partials,
             ..
-        } = &mut self.slots;
+        } = &mut self.buffers;
         for (arena, region, _) in normed.iter_mut().chain(sums).chain(gates).chain(partials) {
             arena.set(*region, 0xff, &mut self.stream)?;
         }
@@ -116,13 +120,13 @@ fn with_beginning(tape: &Tape) -> Tape {
     let mut whole = tape.clone();
     if !matches!(tape.ops[0], Op::Embed { .. }) {
         let table = WeightId(0);
-        whole.slots.push(SlotInfo {
+        whole.buffers.push(BufferInfo {
             name: "embedded",
             rows: tape.rows,
             columns: tape.weight(table).columns,
             dtype: DType::F32,
         });
-        let x = Slot(tape.slots.len());
+        let x = Buffer(tape.buffers.len());
         whole.ops.insert(0, Op::Embed { table, x });
     }
     whole

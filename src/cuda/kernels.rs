@@ -6,8 +6,8 @@ use super::shapes::SHAPES;
 use super::step_attend::{HEAD_DIMS, StepAttend};
 use super::step_shared::{self, Fit};
 use crate::device::{
-    ALL_SHARED, AttendArgs, ChooseArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs,
-    PromptArgs, RopeStoreArgs, StepArgs, SumsArgs,
+    ALL_SHARED, AttendArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs, PromptArgs,
+    RopeStoreArgs, SampleArgs, StepArgs, SumsArgs,
 };
 use crate::quant::{Format, Storage};
 use crate::tape::{DType, KvInfo, KvType};
@@ -24,7 +24,7 @@ pub(super) const fn widest_row(format: Format) -> usize {
 #[derive(Debug)]
 pub(super) struct Kernels {
     pub(super) embed: Kernel<EmbedArgs>,
-    pub(super) choose: Kernel<ChooseArgs>,
+    pub(super) sample: Kernel<SampleArgs>,
     pub(super) norm: Kernel<NormArgs>,
     pub(super) sums: Kernel<SumsArgs>,
     pub(super) rope_store: Kernel<RopeStoreArgs>,
@@ -106,7 +106,7 @@ impl Kernels {
         });
         Ok(Self {
             embed: modules.kernel("embed", 0, Family::Step)?,
-            choose: modules.kernel("choose", 0, Family::Step)?,
+            sample: modules.kernel("sample", 0, Family::Step)?,
             norm: modules.kernel(&format!("norm_{name}"), 0, Family::Prompt)?,
             sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Prompt)?,
             rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Prompt)?,

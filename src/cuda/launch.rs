@@ -8,12 +8,12 @@ use super::narrow;
 use super::product::Outcome;
 use super::prompt::Prompt;
 use super::queue::Queue;
-use super::work::{CHOOSE_BLOCKS, THREADS, Work};
-use crate::device::{ChooseArgs, Command, EmbedArgs, Error, Geometry, Row, StepArgs};
-use crate::tape::{Ending, Input, Op, Projection, Slot, Tape, WeightId};
+use super::work::{SAMPLE_BLOCKS, THREADS, Work};
+use crate::device::{Command, EmbedArgs, Error, Geometry, Row, SampleArgs, StepArgs};
+use crate::tape::{Buffer, Ending, Input, Op, Projection, Tape, WeightId};
 
-/// `choose.cu`
-const CHOOSE_THREADS: u32 = 1024;
+/// `sample.cu`
+const SAMPLE_THREADS: u32 = 1024;
 
 impl Work<'_> {
     /// Queues operations of a tape.
@@ -53,7 +53,7 @@ impl Work<'_> {
         let places = self.places_of(step);
         // How many rows of a prompt are real.
         let count = if step { 0 } else { at.prompt + Row::COUNT_AT };
-        let columns = |slot: Slot| narrow(tape.slot(slot).columns);
+        let columns = |buffer: Buffer| narrow(tape.buffer(buffer).columns);
         match tape.ops[index] {
             Op::Embed { table, x } => {
                 for Part { first, tiles } in self.parts(table) {
@@ -64,7 +64,7 @@ impl Work<'_> {
                         host_tables: at.host_tables,
                         sequence: at.sequence,
                         tokens: at.prompt + Command::TOKENS_AT,
-                        x: self.slot(x),
+                        x: self.buffer(x),
                         stamp: queue.stamp(),
                         hidden: columns(x),
                         first: narrow(*first),
@@ -82,7 +82,7 @@ impl Work<'_> {
             } => {
                 let matrices = projections.map(|Projection { weight, .. }| self.whole(weight));
                 let biases = projections.map(|p| p.bias.map_or(0, |bias| self.vector(bias)));
-                let filled = outputs.map(|out| self.slot(out));
+                let filled = outputs.map(|out| self.buffer(out));
                 if !step {
                     let prompt = self.prompt(tape);
                     let input = prompt.norm(queue, (x, norm, epsilon))?;
@@ -112,12 +112,12 @@ impl Work<'_> {
                 if !step {
                     let prompt = self.prompt(tape);
                     let input = prompt.summed(queue, input, weight)?;
-                    return prompt.project(queue, input, weight, self.slot(x));
+                    return prompt.project(queue, input, weight, self.buffer(x));
                 }
                 let args = StepArgs {
                     weight0: weight,
-                    out0: self.slot(x),
-                    input: self.slot(input),
+                    out0: self.buffer(x),
+                    input: self.buffer(input),
                     stamp: queue.stamp(),
                     stride: narrow(stride(tape, input)),
                     outcome: Outcome::Added as u32,
@@ -139,12 +139,17 @@ impl Work<'_> {
                 if !step {
                     let prompt = self.prompt(tape);
                     let input = prompt.norm(queue, (x, norm, epsilon))?;
-                    return prompt.gate_up(queue, input, [gate, up], (self.slot(out), out_stride));
+                    return prompt.gate_up(
+                        queue,
+                        input,
+                        [gate, up],
+                        (self.buffer(out), out_stride),
+                    );
                 }
                 let args = StepArgs {
                     weight0: gate,
                     weight1: up,
-                    out0: self.slot(out),
+                    out0: self.buffer(out),
                     out_stride,
                     ..self.of_normed(tape, (x, norm, epsilon), queue)
                 };
@@ -157,8 +162,8 @@ impl Work<'_> {
                 weight,
                 logits,
             } => {
-                let scored = tape.slot(logits).rows;
-                let (logits, out_stride) = (self.slot(logits), columns(logits));
+                let scored = tape.buffer(logits).rows;
+                let (logits, out_stride) = (self.buffer(logits), columns(logits));
                 // A row of a prompt has one family's bits, also where it is the only one.
                 if !step && (scored > 1 || tape.ending == Ending::Logits) {
                     let prompt = self.prompt(tape);
@@ -183,10 +188,10 @@ impl Work<'_> {
                 }
                 Ok(())
             }
-            Op::Choose { logits } => {
-                let args = ChooseArgs {
+            Op::Sample { logits } => {
+                let args = SampleArgs {
                     places,
-                    logits: self.slot(logits),
+                    logits: self.buffer(logits),
                     partials: at.best,
                     arrivals: at.arrivals,
                     sequence: at.sequence,
@@ -198,10 +203,10 @@ impl Work<'_> {
                     mask_words: at.mask_words,
                 };
                 let geometry = Geometry {
-                    grid: [CHOOSE_BLOCKS, narrow(tape.slot(logits).rows), 1],
-                    ..Geometry::new(1, CHOOSE_THREADS)
+                    grid: [SAMPLE_BLOCKS, narrow(tape.buffer(logits).rows), 1],
+                    ..Geometry::new(1, SAMPLE_THREADS)
                 };
-                queue.launch(&kernels.choose, geometry, &args)
+                queue.launch(&kernels.sample, geometry, &args)
             }
         }
     }
@@ -210,12 +215,12 @@ impl Work<'_> {
     fn of_normed(
         &self,
         tape: &Tape,
-        (x, norm, epsilon): (Slot, WeightId, f32),
+        (x, norm, epsilon): (Buffer, WeightId, f32),
         queue: &Queue<'_>,
     ) -> StepArgs {
-        let hidden = narrow(tape.slot(x).columns);
+        let hidden = narrow(tape.buffer(x).columns);
         StepArgs {
-            x: self.slot(x),
+            x: self.buffer(x),
             norm: self.vector(norm),
             stamp: queue.stamp(),
             hidden,

@@ -3,7 +3,7 @@
 use super::kernels::widest_row;
 use super::memory;
 use crate::quant::padded;
-use crate::tape::{Op, Slot, Tape, WeightId};
+use crate::tape::{Buffer, Op, Tape, WeightId};
 
 /// `rope.cuh`: 4 pairs for each of 32 lanes.
 const WIDEST_HEAD: usize = 2 * 4 * 32;
@@ -56,21 +56,21 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                 }
             }
             Op::Project { input, weight, .. } => {
-                let columns = padded(tape.slot(input).columns);
+                let columns = padded(tape.buffer(input).columns);
                 let widest = widest_row(tape.weight(weight).format);
                 within("an intermediate size", columns, widest)?;
                 whole(tape, weight)?;
             }
             Op::Head { x, weight, .. } => normed(tape, x, weight)?,
-            Op::Embed { .. } | Op::RopeStore { .. } | Op::Attend { .. } | Op::Choose { .. } => {}
+            Op::Embed { .. } | Op::RopeStore { .. } | Op::Attend { .. } | Op::Sample { .. } => {}
         }
     }
     Ok(())
 }
 
 /// A step keeps its row in shared memory.
-fn normed(tape: &Tape, x: Slot, weight: WeightId) -> Result<(), Unsuited> {
-    let columns = padded(tape.slot(x).columns);
+fn normed(tape: &Tape, x: Buffer, weight: WeightId) -> Result<(), Unsuited> {
+    let columns = padded(tape.buffer(x).columns);
     within(
         "a hidden size",
         columns,
@@ -100,7 +100,7 @@ fn whole(tape: &Tape, weight: WeightId) -> Result<(), Unsuited> {
 mod tests {
     use super::*;
     use crate::quant::Format;
-    use crate::tape::{DType, Ending, Input, KvInfo, KvType, SlotInfo, WeightInfo};
+    use crate::tape::{BufferInfo, DType, Ending, Input, KvInfo, KvType, WeightInfo};
 
     fn projection(rows: usize, head_dim: usize) -> Tape {
         let columns = 8192;
@@ -110,7 +110,7 @@ mod tests {
             columns,
             format: Format::F32,
         };
-        let slot = |columns| SlotInfo {
+        let buffer = |columns| BufferInfo {
             name: "x",
             rows: 1,
             columns,
@@ -132,12 +132,12 @@ mod tests {
             ending: Ending::Kv,
             activation: DType::F16,
             kv,
-            slots: vec![slot(columns), slot(rows)],
+            buffers: vec![buffer(columns), buffer(rows)],
             weights: [weight].into(),
             ops: vec![Op::Project {
-                input: Slot(0),
+                input: Buffer(0),
                 weight: WeightId(0),
-                x: Slot(1),
+                x: Buffer(1),
             }],
         }
     }
@@ -150,10 +150,10 @@ mod tests {
         // One tile more than 512 MiB: only its first part would be multiplied.
         assert!(text(&projection(16385, 256)).starts_with("blk.0.ffn_down.weight is larger"));
         let mut wide = projection(16384, 256);
-        wide.slots[0].columns = 16384;
-        assert_eq!(normed(&wide, Slot(0), WeightId(0)), Ok(()));
-        wide.slots[0].columns = 16385;
-        let refused = normed(&wide, Slot(0), WeightId(0));
+        wide.buffers[0].columns = 16384;
+        assert_eq!(normed(&wide, Buffer(0), WeightId(0)), Ok(()));
+        wide.buffers[0].columns = 16385;
+        let refused = normed(&wide, Buffer(0), WeightId(0));
         assert!(refused.is_err(), "padded, it is wider than the room");
     }
 }

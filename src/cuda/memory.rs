@@ -1,4 +1,4 @@
-//! Where weights and slots lie on the device.
+//! Where weights and buffers lie on the device.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::device::{
 };
 use crate::executor::PREEMPTED;
 use crate::quant::{Storage, TILE_ROWS, padded};
-use crate::tape::{DType, Input, Op, Slot, SlotInfo, Tape, WeightInfo};
+use crate::tape::{Buffer, BufferInfo, DType, Input, Op, Tape, WeightInfo};
 
 /// Which memory to use; `None` is unified on an integrated device and the device's own on others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,9 +119,9 @@ pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> 
     storages.into_iter().collect()
 }
 
-/// Activations, one arena a slot, long enough for every prepared tape.
+/// Activations, one arena a buffer, long enough for every prepared tape.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+pub(super) struct Buffers {
     pub(super) held: Vec<(Arena, Region, u64)>,
     /// In the arena of the residual stream: those of prompts that were left.
     pub(super) left: Vec<Region>,
@@ -135,10 +135,10 @@ pub(super) struct Slots {
     pub(super) partials: Option<(Arena, Region, u64)>,
 }
 
-/// Bytes of what `Slots` holds for a tape.
+/// Bytes of what `Buffers` holds for a tape.
 #[derive(Debug)]
 pub(super) struct Needs {
-    pub(super) slots: Vec<usize>,
+    pub(super) buffers: Vec<usize>,
     pub(super) normed: usize,
     pub(super) sums: usize,
     pub(super) gates: usize,
@@ -147,8 +147,8 @@ pub(super) struct Needs {
 
 impl Needs {
     pub(super) fn of(tape: &Tape) -> Self {
-        let bytes = |(index, info): (usize, &SlotInfo)| {
-            info.rows * stride(tape, Slot(index)) * info.dtype.bytes()
+        let bytes = |(index, info): (usize, &BufferInfo)| {
+            info.rows * stride(tape, Buffer(index)) * info.dtype.bytes()
         };
         let (mut normed, mut widest, mut queries, mut gates) = (0, 0, 0, 0);
         for op in &tape.ops {
@@ -156,22 +156,22 @@ impl Needs {
                 Op::GateUp {
                     x, gate, up, out, ..
                 } => {
-                    normed = normed.max(padded(tape.slot(x).columns));
+                    normed = normed.max(padded(tape.buffer(x).columns));
                     if tape.weight(gate).format != tape.weight(up).format {
                         gates = gates.max(stride(tape, out));
                     }
                 }
                 Op::Qkv { x, .. } | Op::Head { x, .. } => {
-                    normed = normed.max(padded(tape.slot(x).columns));
+                    normed = normed.max(padded(tape.buffer(x).columns));
                 }
                 Op::Project { input, .. } => widest = widest.max(stride(tape, input)),
-                Op::Attend { q, .. } => queries = queries.max(tape.slot(q).columns),
-                Op::Embed { .. } | Op::RopeStore { .. } | Op::Choose { .. } => {}
+                Op::Attend { q, .. } => queries = queries.max(tape.buffer(q).columns),
+                Op::Embed { .. } | Op::RopeStore { .. } | Op::Sample { .. } => {}
             }
         }
         let prompt = tape.input == Input::Prompt;
         Self {
-            slots: tape.slots.iter().enumerate().map(bytes).collect(),
+            buffers: tape.buffers.iter().enumerate().map(bytes).collect(),
             // A step's rows are normed on the way.
             normed: if prompt { tape.rows * normed * 2 } else { 0 },
             sums: if prompt {
@@ -191,7 +191,7 @@ impl Needs {
     }
 }
 
-impl Slots {
+impl Buffers {
     /// Makes room for a tape; whether anything moved.
     pub(super) fn grow(
         &mut self,
@@ -201,21 +201,21 @@ impl Slots {
     ) -> Result<bool, Error> {
         let mut moved = false;
         let needs = Needs::of(tape);
-        for (index, &bytes) in needs.slots.iter().enumerate() {
+        for (index, &bytes) in needs.buffers.iter().enumerate() {
             if self
                 .held
                 .get(index)
                 .is_none_or(|(_, region, _)| region.bytes() < bytes)
             {
-                let copies = copies(tape, Slot(index));
-                let (slot, left) = allocate_copies(context, bytes, copies, stream)?;
+                let copies = copies(tape, Buffer(index));
+                let (buffer, left) = allocate_copies(context, bytes, copies, stream)?;
                 if copies > 0 {
                     self.left = left;
                 }
                 self.held.truncate(index.max(self.held.len()));
                 match self.held.get_mut(index) {
-                    Some(held) => *held = slot,
-                    None => self.held.push(slot),
+                    Some(held) => *held = buffer,
+                    None => self.held.push(buffer),
                 }
                 moved = true;
             }
@@ -238,8 +238,10 @@ impl Slots {
         Ok(moved)
     }
 
-    pub(super) fn address(&self, slot: Slot) -> u64 {
-        self.held.get(slot.0).map_or(0, |(_, _, address)| *address)
+    pub(super) fn address(&self, buffer: Buffer) -> u64 {
+        self.held
+            .get(buffer.0)
+            .map_or(0, |(_, _, address)| *address)
     }
 
     pub(super) fn normed(&self) -> u64 {
@@ -276,13 +278,13 @@ impl Slots {
         (place, back): (usize, bool),
         stream: &mut Stream,
     ) -> Result<(), Error> {
-        let slot = tape
+        let buffer = tape
             .residual_stream()
             .and_then(|x| Some((x, self.held.get_mut(x.0)?)));
-        let (Some((x, (arena, residual, _))), Some(left)) = (slot, self.left.get(place)) else {
+        let (Some((x, (arena, residual, _))), Some(left)) = (buffer, self.left.get(place)) else {
             return Ok(());
         };
-        let bytes = 4 * tape.slot(x).columns;
+        let bytes = 4 * tape.buffer(x).columns;
         let rows = Rows {
             pitch: bytes,
             bytes,
@@ -322,9 +324,9 @@ impl Slots {
     }
 }
 
-/// Elements from one row of a slot to the next: what feeds a matrix product is padded to whole units.
-pub(super) fn stride(tape: &Tape, slot: Slot) -> usize {
-    let info = tape.slot(slot);
+/// Elements from one row of a buffer to the next: what feeds a matrix product is padded to whole units.
+pub(super) fn stride(tape: &Tape, buffer: Buffer) -> usize {
+    let info = tape.buffer(buffer);
     if info.dtype == DType::F32 {
         info.columns
     } else {
@@ -332,9 +334,9 @@ pub(super) fn stride(tape: &Tape, slot: Slot) -> usize {
     }
 }
 
-/// How many more there are of a slot, for prompts that are left: what they need is the residual stream.
-pub(super) fn copies(tape: &Tape, slot: Slot) -> usize {
-    if tape.residual_stream() == Some(slot) {
+/// How many more there are of a buffer, for prompts that are left: what they need is the residual stream.
+pub(super) fn copies(tape: &Tape, buffer: Buffer) -> usize {
+    if tape.residual_stream() == Some(buffer) {
         PREEMPTED
     } else {
         0

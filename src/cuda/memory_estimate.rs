@@ -4,7 +4,7 @@ use super::memory::{self, Needs};
 use super::pages::Pages;
 use super::scratch::{Scratch, Tables};
 use crate::device::Error;
-use crate::tape::{FLIGHT_BYTES, MemoryEstimate, Slot, Tape};
+use crate::tape::{Buffer, FLIGHT_BYTES, MemoryEstimate, Tape};
 
 /// What `Cuda` takes to run these tapes, prompts of at most `rows` rows. `integrated` counts what the CPU's side
 /// takes meanwhile, for there it is the same memory.
@@ -23,9 +23,9 @@ pub fn memory_estimate(
     let kv = Pages::plan(tape.kv)?.0.bytes();
     let (scratch, regions) =
         Scratch::plan(tape.kv, Tables::of_tape(tape), (tape.vocabulary(), rows))?;
-    let (mut activations, mut passing) = (scratch.bytes() + slots(tapes)?, 0);
+    let (mut activations, mut passing) = (scratch.bytes() + buffers(tapes)?, 0);
     if integrated {
-        // The table of angles is made before it is copied, and the slots come after it.
+        // The table of angles is made before it is copied, and the buffers come after it.
         activations = activations.max(scratch.bytes() + regions.angles.bytes() as u64);
         // Weights pass through buffers as they are stored and through others as they will lie, before the cache comes.
         passing = 2 * FLIGHT_BYTES as u64;
@@ -38,22 +38,22 @@ pub fn memory_estimate(
 }
 
 /// Each is an allocation of its own, long enough for every tape.
-fn slots(tapes: &[&Tape]) -> Result<u64, Error> {
+fn buffers(tapes: &[&Tape]) -> Result<u64, Error> {
     let mut longest: Vec<(usize, usize)> = Vec::new();
     for tape in tapes {
         let Needs {
-            slots,
+            buffers,
             normed,
             sums,
             gates,
             partials,
         } = Needs::of(tape);
-        let slots = slots.into_iter().enumerate();
-        let slots = slots.map(|(index, bytes)| (bytes, memory::copies(tape, Slot(index))));
+        let buffers = buffers.into_iter().enumerate();
+        let buffers = buffers.map(|(index, bytes)| (bytes, memory::copies(tape, Buffer(index))));
         for (index, (bytes, copies)) in [normed, sums, gates, partials]
             .into_iter()
             .map(|bytes| (bytes, 0))
-            .chain(slots)
+            .chain(buffers)
             .enumerate()
         {
             if index == longest.len() {

@@ -38,7 +38,7 @@ use self::kernels::Kernels;
 use self::late::Late;
 pub use self::limits::{Unsuited, suits};
 pub use self::memory::Places;
-use self::memory::{Slots, Weight};
+use self::memory::{Buffers, Weight};
 pub use self::memory_estimate::memory_estimate;
 pub use self::opened::Device;
 use self::pages::Pages;
@@ -117,7 +117,7 @@ pub struct Cuda {
     preempted: Preempted,
     kernels: Kernels,
     weights: Vec<Weight>,
-    slots: Slots,
+    buffers: Buffers,
     pages: Pages,
     /// There is one for each entry.
     conversations: Vec<Conversation>,
@@ -149,7 +149,7 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Allocates everything but the slots on a device, and fills the weights from `source`; `read` hears of the bytes of
+    /// Allocates everything but the buffers on a device, and fills the weights from `source`; `read` hears of the bytes of
     /// each piece.
     ///
     /// # Errors
@@ -195,7 +195,7 @@ impl Cuda {
             preempted: Preempted::default(),
             kernels,
             weights,
-            slots: Slots::default(),
+            buffers: Buffers::default(),
             pages,
             conversations: vec![Conversation::default(); kv.entries],
             late: Late::default(),
@@ -270,7 +270,7 @@ impl Cuda {
                 kernels: &self.kernels,
                 multiprocessors: self.context.properties().multiprocessors,
                 weights: &self.weights,
-                slots: &self.slots,
+                buffers: &self.buffers,
                 addresses: &self.scratch.addresses,
                 pages: &self.pages,
                 kv: self.kv,

@@ -79,7 +79,7 @@ impl Work<'_> {
             let outcome = Outcome::Gated as u32;
             return self.alike(queue, StepArgs { outcome, ..args });
         }
-        let gates = self.slots.gates();
+        let gates = self.buffers.gates();
         let silu = StepArgs {
             weight1: Tiles::default(),
             out0: gates,

@@ -11,7 +11,7 @@ use super::shapes::{self, SHAPES};
 use super::work::Work;
 use crate::device::{Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
 use crate::quant::Storage;
-use crate::tape::{Slot, Tape, WeightId};
+use crate::tape::{Buffer, Tape, WeightId};
 
 /// Threads of a block of the small kernels.
 const THREADS: u32 = 256;
@@ -34,14 +34,14 @@ impl Prompt<'_> {
     pub(super) fn norm(
         &self,
         queue: &mut Queue<'_>,
-        (x, norm, epsilon): (Slot, WeightId, f32),
+        (x, norm, epsilon): (Buffer, WeightId, f32),
     ) -> Result<Inputs, Error> {
-        let hidden = narrow(self.tape.slot(x).columns);
+        let hidden = narrow(self.tape.buffer(x).columns);
         let args = NormArgs {
-            x: self.work.slot(x),
+            x: self.work.buffer(x),
             weight: self.work.vector(norm),
-            out: self.work.slots.normed(),
-            sums: self.work.slots.sums(),
+            out: self.work.buffers.normed(),
+            sums: self.work.buffers.sums(),
             count: self.count(),
             stamp: queue.stamp(),
             hidden,
@@ -57,21 +57,21 @@ impl Prompt<'_> {
         })
     }
 
-    /// A slot's rows, with their sums if the weight they are to meet needs them.
+    /// A buffer's rows, with their sums if the weight they are to meet needs them.
     pub(super) fn summed(
         &self,
         queue: &mut Queue<'_>,
-        input: Slot,
+        input: Buffer,
         weight: Tiles,
     ) -> Result<Inputs, Error> {
         let inputs = Inputs {
-            address: self.work.slot(input),
+            address: self.work.buffer(input),
             stride: narrow(stride(self.tape, input)),
         };
         if Storage::of_code(weight.format).is_some_and(|of| of.layout().has_minimum) {
             let args = SumsArgs {
                 input: inputs.address,
-                sums: self.work.slots.sums(),
+                sums: self.work.buffers.sums(),
                 count: self.count(),
                 stamp: queue.stamp(),
                 stride: inputs.stride,
@@ -153,7 +153,7 @@ impl Prompt<'_> {
         // One form of weights a launch: silu waits in f32 for what it is multiplied by.
         let silu = PromptArgs {
             weight1: Tiles::default(),
-            out0: self.work.slots.gates(),
+            out0: self.work.buffers.gates(),
             outcome: Outcome::Silu as u32,
             ..args
         };
@@ -161,7 +161,7 @@ impl Prompt<'_> {
         let multiplied = PromptArgs {
             weight0: up,
             weight1: Tiles::default(),
-            out1: self.work.slots.gates(),
+            out1: self.work.buffers.gates(),
             outcome: Outcome::Multiplied as u32,
             ..args
         };
@@ -189,7 +189,7 @@ impl Prompt<'_> {
     fn launch(&self, queue: &mut Queue<'_>, input: Inputs, args: PromptArgs) -> Result<(), Error> {
         let args = PromptArgs {
             input: input.address,
-            sums: self.work.slots.sums(),
+            sums: self.work.buffers.sums(),
             count: self.count(),
             stamp: queue.stamp(),
             rows: self.rows(),

@@ -79,7 +79,7 @@ impl Cuda {
         let (all, mut next) = (tape.ops.len(), 0);
         if let Some((place, left)) = self.preempted.take(&rows) {
             self.split(tape).0.eager(0..1)?;
-            self.slots
+            self.buffers
                 .copy_residual(tape, (place, true), &mut self.stream)?;
             next = left;
         }
@@ -96,7 +96,7 @@ impl Cuda {
             if let Some(place) = self.preempted.place()
                 && preempts.as_mut().is_some_and(|preempts| preempts())
             {
-                self.slots
+                self.buffers
                     .copy_residual(tape, (place, false), &mut self.stream)?;
                 self.preempted.keep(place, rows, next);
                 return Ok(Pass::Preempted);

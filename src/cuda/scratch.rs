@@ -1,8 +1,8 @@
-//! What kernels share besides weights and slots; all allocated once.
+//! What kernels share besides weights and buffers; all allocated once.
 
 use std::rc::Rc;
 
-use super::work::{Addresses, CHOOSE_BLOCKS};
+use super::work::{Addresses, SAMPLE_BLOCKS};
 use super::{narrow, splits};
 use crate::device::{
     Arena, Context, Error, Masks, Memory, PageTables, Plan, PromptMailbox, Region, Row, STEP_ROWS,
@@ -70,7 +70,7 @@ impl Scratch {
             sequence: plan.add(4)?,
             angles: plan.add(tables.count * tables.pitch(kv))?,
             arrivals: plan.add(4 * splits::most_arrivals(kv))?,
-            best: plan.add(8 * CHOOSE_BLOCKS as usize * STEP_ROWS)?,
+            best: plan.add(8 * SAMPLE_BLOCKS as usize * STEP_ROWS)?,
             masks: plan.add(4 * Masks::words(vocabulary) * kv.entries)?,
         };
         Ok((plan, regions))

@@ -26,7 +26,7 @@ pub(super) struct StepAttend {
 
 /// A kernel, and what a launch of it must know.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chosen<'a> {
+pub(super) struct Selected<'a> {
     pub(super) kernel: &'a Kernel<AttendArgs>,
     /// Query heads of one KV head that a block takes, at most.
     pub(super) group: usize,
@@ -62,14 +62,14 @@ impl StepAttend {
         })
     }
 
-    /// Chooses for rows with so many query heads, of a step or of a prompt.
-    pub(super) fn choose(&self, heads: usize, step: bool) -> Chosen<'_> {
+    /// Selects a kernel for rows with so many query heads, of a step or of a prompt.
+    pub(super) fn select(&self, heads: usize, step: bool) -> Selected<'_> {
         let KvInfo {
             head_dim, element, ..
         } = self.kv;
         if let Some(kernel) = self.tiles.as_ref().filter(|_| step) {
             let group = tiles_group(head_dim);
-            return Chosen {
+            return Selected {
                 kernel,
                 group,
                 shared: tiles_shared(self.kv, group.min(heads / self.kv.heads)),
@@ -77,7 +77,7 @@ impl StepAttend {
                 blocks: TILES_BLOCKS,
             };
         }
-        Chosen {
+        Selected {
             kernel: &self.lanes,
             group: LANES,
             shared: width(element, head_dim).shared(head_dim),

@@ -1,17 +1,17 @@
 //! What a launch needs besides its operation, and where what it names lies.
 
 use super::kernels::Kernels;
-use super::memory::{Part, Slots, Weight};
+use super::memory::{Buffers, Part, Weight};
 use super::narrow;
 use super::pages::Pages;
 use crate::device::{Places, Tiles};
 use crate::graph::Trace;
-use crate::tape::{KvInfo, Slot, Tape, WeightId};
+use crate::tape::{Buffer, KvInfo, Tape, WeightId};
 
-/// Threads of a block of every kernel but `choose`.
+/// Threads of a block of every kernel but `sample`.
 pub(super) const THREADS: u32 = 256;
-/// Blocks of `choose.cu` for a row.
-pub(super) const CHOOSE_BLOCKS: u32 = 32;
+/// Blocks of `sample.cu` for a row.
+pub(super) const SAMPLE_BLOCKS: u32 = 32;
 
 /// Addresses that never change.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) struct Work<'a> {
     pub(super) kernels: &'a Kernels,
     pub(super) multiprocessors: u32,
     pub(super) weights: &'a [Weight],
-    pub(super) slots: &'a Slots,
+    pub(super) buffers: &'a Buffers,
     pub(super) addresses: &'a Addresses,
     pub(super) pages: &'a Pages,
     pub(super) kv: KvInfo,
@@ -53,12 +53,12 @@ pub(super) struct Work<'a> {
 impl Work<'_> {
     /// The places that its launches share, by name.
     pub(super) fn places(&self, tape: &Tape, trace: &mut Trace) {
-        for (index, info) in tape.slots.iter().enumerate() {
-            trace.place(info.name, self.slot(Slot(index)));
+        for (index, info) in tape.buffers.iter().enumerate() {
+            trace.place(info.name, self.buffer(Buffer(index)));
         }
-        trace.place("normed", self.slots.normed());
-        trace.place("sums", self.slots.sums());
-        trace.place("partials", self.slots.partials());
+        trace.place("normed", self.buffers.normed());
+        trace.place("sums", self.buffers.sums());
+        trace.place("partials", self.buffers.partials());
         trace.place("conversations", self.addresses.conversations);
         trace.place("tables", self.addresses.tables);
         trace.place("angles", self.addresses.angles);
@@ -75,8 +75,8 @@ impl Work<'_> {
         }
     }
 
-    pub(super) fn slot(&self, slot: Slot) -> u64 {
-        self.slots.address(slot)
+    pub(super) fn buffer(&self, buffer: Buffer) -> u64 {
+        self.buffers.address(buffer)
     }
 
     pub(super) fn vector(&self, id: WeightId) -> u64 {

@@ -2,7 +2,7 @@
 //! that takes it to a fixed place while steps run.
 //!
 //! A mask is of one token of its conversation: its number is copied after its bits, and the kernel that chooses takes no other
-//! (`NOT_READY` of `kernels/choose.cu`). Nothing here waits for a step, and no step waits for this.
+//! (`NOT_READY` of `kernels/sample.cu`). Nothing here waits for a step, and no step waits for this.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;

@@ -1,9 +1,9 @@
 //! What a comparison needs of an executor besides running a tape: to put memory there, and to see it. Answers need none of it.
 
 use super::Executor;
-use crate::tape::{DType, ExecuteError, Slot, Tape};
+use crate::tape::{Buffer, DType, ExecuteError, Tape};
 
-/// How a slot's elements lie in an executor's memory.
+/// How a buffer's elements lie in an executor's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub dtype: DType,
@@ -11,7 +11,7 @@ pub struct Layout {
     pub stride: usize,
 }
 
-/// An executor whose slots and cache can be put and seen: slots as `layout` says, the first layer of an entry of the cache
+/// An executor whose buffers and cache can be put and seen: buffers as `layout` says, the first layer of an entry of the cache
 /// as K and V, each (head, position) as `KvType` encodes a head.
 pub trait Inspect {
     fn executor(&mut self) -> &mut dyn Executor;
@@ -22,12 +22,12 @@ pub trait Inspect {
         tokens: &[u32],
         entries: &[usize],
     ) -> Result<(), ExecuteError>;
-    fn layout(&self, tape: &Tape, slot: Slot) -> Layout;
-    /// Bytes that a slot has, of which a tape uses the first.
-    fn slot_bytes(&self, slot: Slot) -> usize;
-    fn write_slot(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), ExecuteError>;
-    /// The first `bytes` of a slot.
-    fn read_slot(&mut self, slot: Slot, bytes: usize) -> Result<Vec<u8>, ExecuteError>;
+    fn layout(&self, tape: &Tape, buffer: Buffer) -> Layout;
+    /// Bytes that a buffer has, of which a tape uses the first.
+    fn buffer_bytes(&self, buffer: Buffer) -> usize;
+    fn write_buffer(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), ExecuteError>;
+    /// The first `bytes` of a buffer.
+    fn read_buffer(&mut self, buffer: Buffer, bytes: usize) -> Result<Vec<u8>, ExecuteError>;
     fn write_cache(&mut self, entry: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError>;
     fn read_cache(&mut self, entry: usize) -> Result<[Vec<u8>; 2], ExecuteError>;
     /// What operations keep to themselves holds no number.

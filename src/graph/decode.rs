@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::life::LifeCycle;
-use super::{Mode, Reason, Renewal, State, Stepper, Trace};
+use super::{InvalidationReason, Mode, Renewal, State, Stepper, Trace};
 
 /// How a step came to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,13 +93,13 @@ impl<E> DecodeGraph<E> {
     pub fn reset(&mut self) {
         let mode = self.life.mode();
         self.sizes.clear();
-        self.life.reset(mode, Reason::Reset);
+        self.life.reset(mode, InvalidationReason::Reset);
     }
 
     /// Records in another way from the next step on.
     pub fn set_mode(&mut self, mode: Mode) {
         self.sizes.clear();
-        self.life.reset(mode, Reason::Mode);
+        self.life.reset(mode, InvalidationReason::Mode);
     }
 
     /// Runs one step: replayed if the graph is valid, recorded and replayed if it is not, eagerly if neither

@@ -31,7 +31,7 @@ impl State {
 
 /// Why it was last invalid, also where it is valid again as it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum InvalidationReason {
     /// Nothing has been recorded yet.
     Start,
     /// Earlier turns no longer are what it was recorded after.
@@ -48,7 +48,7 @@ pub enum Reason {
     Rows,
 }
 
-impl Reason {
+impl InvalidationReason {
     /// One word, for programs.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -64,7 +64,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for InvalidationReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Moved(Some(what)) => write!(f, "moved: {what}"),
@@ -135,12 +135,12 @@ pub enum Event {
     },
     /// It was valid or disabled before.
     Invalidated {
-        reason: Reason,
+        reason: InvalidationReason,
         epoch: u64,
     },
     Recorded {
         /// Why it had become invalid.
-        reason: Reason,
+        reason: InvalidationReason,
         epoch: u64,
         nodes: usize,
         /// Whether every executable graph took it in place.
@@ -149,7 +149,7 @@ pub enum Event {
     },
     /// It is valid again after a change of the cache: nothing that it was recorded against has changed.
     Verified {
-        reason: Reason,
+        reason: InvalidationReason,
         epoch: u64,
         nodes: usize,
     },

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::event::{Counters, Event, Reason, Refused, State};
+use super::event::{Counters, Event, InvalidationReason, Refused, State};
 use super::{Mode, Renewal};
 use crate::kv::Change;
 
@@ -15,7 +15,7 @@ pub const MOST_FAILURES: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct LifeCycle {
     state: State,
-    reason: Reason,
+    reason: InvalidationReason,
     mode: Mode,
     /// The KV cache had this one at its last change.
     epoch: u64,
@@ -42,7 +42,7 @@ impl LifeCycle {
     pub fn new(mode: Mode) -> Self {
         let mut new = Self {
             state: State::Invalid,
-            reason: Reason::Start,
+            reason: InvalidationReason::Start,
             mode,
             epoch: 0,
             nodes: 0,
@@ -57,7 +57,7 @@ impl LifeCycle {
             events: Vec::new(),
         };
         if mode == Mode::None {
-            new.to(State::Disabled, Reason::Mode);
+            new.to(State::Disabled, InvalidationReason::Mode);
         }
         // As it begins, nothing has happened yet.
         new.told = new.to_tell();
@@ -70,7 +70,7 @@ impl LifeCycle {
     }
 
     #[must_use]
-    pub fn reason(&self) -> &Reason {
+    pub fn reason(&self) -> &InvalidationReason {
         &self.reason
     }
 
@@ -143,10 +143,12 @@ impl LifeCycle {
         let recorded = self.state == State::Valid || self.is_unverified();
         match self.state {
             State::Valid | State::Invalid if recorded && change != Change::Resized => {
-                (self.state, self.reason) = (State::Invalid, Reason::Kv(change));
+                (self.state, self.reason) = (State::Invalid, InvalidationReason::Kv(change));
                 self.unverified = Some(change);
             }
-            State::Valid | State::Invalid => self.to(State::Invalid, Reason::Kv(change)),
+            State::Valid | State::Invalid => {
+                self.to(State::Invalid, InvalidationReason::Kv(change))
+            }
             State::Recording | State::Disabled => {}
         }
         self.events.push(Event::Changed {
@@ -170,7 +172,7 @@ impl LifeCycle {
     /// Every address and launch geometry is as it was recorded.
     pub(super) fn verified(&mut self) {
         if let Some(change) = self.unverified.take() {
-            let (reason, epoch, nodes) = (Reason::Kv(change), self.epoch, self.nodes);
+            let (reason, epoch, nodes) = (InvalidationReason::Kv(change), self.epoch, self.nodes);
             self.state = State::Valid;
             self.told = self.to_tell();
             self.counters.verified += 1;
@@ -185,14 +187,14 @@ impl LifeCycle {
     /// An address or a launch geometry is not what it was recorded with.
     pub(super) fn moved(&mut self, what: Option<String>) {
         if self.state == State::Valid || self.is_unverified() {
-            self.to(State::Invalid, Reason::Moved(what));
+            self.to(State::Invalid, InvalidationReason::Moved(what));
             self.tell();
         }
     }
 
     /// A step has a number of rows that none had since it became valid, and so is recorded.
     pub(super) fn grows(&mut self) {
-        self.reason = Reason::Rows;
+        self.reason = InvalidationReason::Rows;
     }
 
     pub(super) fn recording(&mut self) {
@@ -261,7 +263,7 @@ impl LifeCycle {
 
     /// The driver refused a call of a recording or a replay.
     pub(super) fn refused(&mut self, refused: Refused) {
-        self.failed(State::Invalid, Reason::Refused, refused);
+        self.failed(State::Invalid, InvalidationReason::Refused, refused);
     }
 
     /// The driver refused a call of a recorded prompt: the decode graph is as good as before, until that has
@@ -271,7 +273,7 @@ impl LifeCycle {
     }
 
     /// One failure more, after which it is as said unless it is one too many.
-    fn failed(&mut self, state: State, reason: Reason, refused: Refused) {
+    fn failed(&mut self, state: State, reason: InvalidationReason, refused: Refused) {
         self.failures += 1;
         self.counters.failures += 1;
         self.last_error = Some(refused.text.clone());
@@ -287,7 +289,7 @@ impl LifeCycle {
                 state,
             }
         } else {
-            self.to(State::Disabled, Reason::Refused);
+            self.to(State::Disabled, InvalidationReason::Refused);
             Event::Disabled { refused, epoch }
         };
         self.told = self.to_tell();
@@ -295,19 +297,19 @@ impl LifeCycle {
     }
 
     /// Starts anew, whatever has failed before; the mode `none` stays disabled.
-    pub(super) fn reset(&mut self, mode: Mode, reason: Reason) {
+    pub(super) fn reset(&mut self, mode: Mode, reason: InvalidationReason) {
         self.mode = mode;
         self.failures = 0;
         self.nodes = 0;
         if mode == Mode::None {
-            self.to(State::Disabled, Reason::Mode);
+            self.to(State::Disabled, InvalidationReason::Mode);
         } else {
             self.to(State::Invalid, reason);
         }
         self.tell();
     }
 
-    fn to(&mut self, state: State, reason: Reason) {
+    fn to(&mut self, state: State, reason: InvalidationReason) {
         self.state = state;
         self.reason = reason;
         self.unverified = None;

@@ -17,7 +17,7 @@ mod trace;
 
 pub use buckets::{Buckets, Budget, Counts, Key};
 pub use decode::{DecodeGraph, Ran};
-pub use event::{Counters, Event, Reason, Refused, Renewal, State};
+pub use event::{Counters, Event, InvalidationReason, Refused, Renewal, State};
 pub use life::{LifeCycle, MOST_FAILURES};
 pub use mode::Mode;
 #[cfg(feature = "cuda")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Shape, Weights};
 use crate::tape::{
-    DType, Ending, Input, KvInfo, Op, Projection, Slot, SlotInfo, Tape, WeightId, WeightInfo,
+    Buffer, BufferInfo, DType, Ending, Input, KvInfo, Op, Projection, Tape, WeightId, WeightInfo,
 };
 
 /// What is the same for every tape of a model.
@@ -20,10 +20,11 @@ pub struct Forward {
 
 impl Forward {
     /// The tape of a step or of a prompt, of `rows` rows.
-    /// Slots have the same order in every tape, so that tapes of fewer rows run in the same buffers.
+    /// Buffers have the same order in every tape, so that tapes of fewer rows run in the same buffers.
     #[must_use]
     pub fn tape(&self, rows: usize, input: Input, ending: Ending) -> Tape {
-        let (slots, [x, q, k, v, rotated, attended, mlp, logits]) = self.slots(rows, input, ending);
+        let (buffers, [x, q, k, v, rotated, attended, mlp, logits]) =
+            self.buffers(rows, input, ending);
         let epsilon = self.shape.norm_epsilon;
         let mut ops = vec![Op::Embed {
             table: self.weights.embedding,
@@ -87,7 +88,7 @@ impl Forward {
             });
         }
         if ending == Ending::Token {
-            ops.push(Op::Choose { logits });
+            ops.push(Op::Sample { logits });
         }
         Tape {
             rows,
@@ -95,33 +96,33 @@ impl Forward {
             ending,
             activation: self.activation,
             kv: self.kv,
-            slots,
+            buffers,
             weights: self.infos.clone(),
             ops,
         }
     }
 
-    /// The slots of a tape, and their names in `tape`.
-    fn slots(&self, rows: usize, input: Input, ending: Ending) -> (Vec<SlotInfo>, [Slot; 8]) {
+    /// The buffers of a tape, and their names in `tape`.
+    fn buffers(&self, rows: usize, input: Input, ending: Ending) -> (Vec<BufferInfo>, [Buffer; 8]) {
         let (shape, activation) = (&self.shape, self.activation);
         let all = ending == Ending::Logits || input == Input::Step;
         let scored = if all { rows } else { 1 };
-        let slot = |name, rows, columns, dtype| SlotInfo {
+        let buffer = |name, rows, columns, dtype| BufferInfo {
             name,
             rows,
             columns,
             dtype,
         };
-        let slots = vec![
-            slot("x", rows, shape.hidden, DType::F32),
-            slot("q", rows, shape.query_width(), DType::F32),
-            slot("k", rows, shape.kv_width(), DType::F32),
-            slot("v", rows, shape.kv_width(), DType::F32),
-            slot("rotated", rows, shape.query_width(), activation),
-            slot("attended", rows, shape.query_width(), activation),
-            slot("mlp", rows, shape.intermediate, activation),
-            slot("logits", scored, shape.vocabulary, DType::F32),
+        let buffers = vec![
+            buffer("x", rows, shape.hidden, DType::F32),
+            buffer("q", rows, shape.query_width(), DType::F32),
+            buffer("k", rows, shape.kv_width(), DType::F32),
+            buffer("v", rows, shape.kv_width(), DType::F32),
+            buffer("rotated", rows, shape.query_width(), activation),
+            buffer("attended", rows, shape.query_width(), activation),
+            buffer("mlp", rows, shape.intermediate, activation),
+            buffer("logits", scored, shape.vocabulary, DType::F32),
         ];
-        (slots, std::array::from_fn(Slot))
+        (buffers, std::array::from_fn(Buffer))
     }
 }

@@ -3,12 +3,12 @@
 //! Parameters, RNG counter and penalty history are state of the executor, not arguments of the tape,
 //! so options never change a tape and a recorded step serves every request.
 
-mod choose;
 mod history;
 mod mask;
 mod parameters;
 mod philox;
 mod promise;
+mod sample;
 mod scored;
 
 pub use history::{History, WINDOW};
@@ -25,7 +25,7 @@ pub struct Sampler {
     counter: u64,
     history: History,
     /// Tokens in the order of their probability; kept, so that the first choice alone allocates.
-    candidates: Vec<choose::Candidate>,
+    candidates: Vec<sample::Candidate>,
 }
 
 impl Sampler {

@@ -6,12 +6,12 @@ impl Op {
     /// Bytes that this operation must read and write once, in a run that starts at `position`.
     #[must_use]
     pub fn bytes(&self, tape: &Tape, position: usize) -> u64 {
-        let (reads, writes) = self.slots();
-        let slots: usize = reads
+        let (reads, writes) = self.buffers();
+        let buffers: usize = reads
             .iter()
             .chain(&writes)
-            .map(|slot| tape.slot(*slot))
-            .map(|slot| slot.rows * slot.columns * slot.dtype.bytes())
+            .map(|buffer| tape.buffer(*buffer))
+            .map(|buffer| buffer.rows * buffer.columns * buffer.dtype.bytes())
             .sum();
         let weights: usize = self
             .weights()
@@ -41,7 +41,7 @@ impl Op {
             }
             _ => 0,
         };
-        (slots + weights + kv) as u64
+        (buffers + weights + kv) as u64
     }
 }
 

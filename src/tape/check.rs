@@ -1,6 +1,6 @@
 //! Proves a tape before its first run: shapes, types, read before write, aliasing.
 
-use super::{DType, Ending, Input, Op, Projection, Rotation, Slot, Tape, WeightId};
+use super::{Buffer, DType, Ending, Input, Op, Projection, Rotation, Tape, WeightId};
 
 /// Why a tape must not run: an error of who wrote it, or a model whose parts do not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,10 +15,10 @@ impl Tape {
     /// Checks every operation in order.
     ///
     /// # Errors
-    /// The first operation that reads a slot never written, writes one that it reads, names a slot,
+    /// The first operation that reads a buffer never written, writes one that it reads, names a buffer,
     /// weight or layer that does not exist, or whose shapes or types do not fit together.
     pub fn check(&self) -> Result<(), TapeError> {
-        let mut written = vec![false; self.slots.len()];
+        let mut written = vec![false; self.buffers.len()];
         for (index, op) in self.ops.iter().enumerate() {
             let fail = |reason| TapeError {
                 index,
@@ -37,9 +37,9 @@ impl Tape {
         if self.input == Input::Step && self.rows > super::STEP_ROWS {
             return Err(fail("a step has at most 8 rows"));
         }
-        let chooses = matches!(self.ops.last(), Some(Op::Choose { .. }));
-        if chooses != (self.ending == Ending::Token) {
-            return Err(fail("a tape chooses a token exactly if it ends with one"));
+        let samples = matches!(self.ops.last(), Some(Op::Sample { .. }));
+        if samples != (self.ending == Ending::Token) {
+            return Err(fail("a tape samples a token exactly if it ends with one"));
         }
         Ok(())
     }
@@ -57,13 +57,13 @@ impl Tape {
     }
 
     fn check_names(&self, op: &Op) -> Result<(), String> {
-        let (reads, writes) = op.slots();
-        if let Some(Slot(slot)) = reads
+        let (reads, writes) = op.buffers();
+        if let Some(Buffer(buffer)) = reads
             .iter()
             .chain(&writes)
-            .find(|slot| slot.0 >= self.slots.len())
+            .find(|buffer| buffer.0 >= self.buffers.len())
         {
-            return Err(format!("slot {slot} does not exist"));
+            return Err(format!("buffer {buffer} does not exist"));
         }
         if let Some(WeightId(id)) = op.weights().iter().find(|id| id.0 >= self.weights.len()) {
             return Err(format!("weight {id} does not exist"));
@@ -95,27 +95,27 @@ impl Tape {
     }
 
     fn check_order(&self, op: &Op, written: &mut [bool]) -> Result<(), String> {
-        let (reads, writes) = op.slots();
-        if let Some(slot) = reads.iter().find(|slot| !written[slot.0]) {
+        let (reads, writes) = op.buffers();
+        if let Some(buffer) = reads.iter().find(|buffer| !written[buffer.0]) {
             return Err(format!(
                 "reads {} before anything wrote it",
-                self.slot(*slot).name
+                self.buffer(*buffer).name
             ));
         }
         let in_place = matches!(op, Op::Project { .. });
-        for (n, slot) in writes.iter().enumerate() {
-            if writes[..n].contains(slot) || (!in_place && reads.contains(slot)) {
+        for (n, buffer) in writes.iter().enumerate() {
+            if writes[..n].contains(buffer) || (!in_place && reads.contains(buffer)) {
                 return Err(format!(
                     "{} is written twice, or written while it is read",
-                    self.slot(*slot).name
+                    self.buffer(*buffer).name
                 ));
             }
-            written[slot.0] = true;
+            written[buffer.0] = true;
         }
         if let Op::Project { input, x, .. } = op
             && input == x
         {
-            return Err(format!("adds {} to itself", self.slot(*x).name));
+            return Err(format!("adds {} to itself", self.buffer(*x).name));
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Tape {
             Op::Embed { table, x } => {
                 self.rows_of(*x, self.rows)?;
                 self.residual(*x)?;
-                self.matrix(*table, self.weight(*table).rows, self.slot(*x).columns)
+                self.matrix(*table, self.weight(*table).rows, self.buffer(*x).columns)
             }
             Op::Qkv {
                 x,
@@ -135,10 +135,10 @@ impl Tape {
                 ..
             } => {
                 self.residual(*x)?;
-                let hidden = self.slot(*x).columns;
+                let hidden = self.buffer(*x).columns;
                 self.matrix(*norm, 1, hidden)?;
                 for (Projection { weight, bias }, out) in projections.iter().zip(outputs) {
-                    let width = self.slot(*out).columns;
+                    let width = self.buffer(*out).columns;
                     self.typed(*out, DType::F32)?;
                     self.rows_of(*out, self.rows)?;
                     self.matrix(*weight, width, hidden)?;
@@ -162,18 +162,22 @@ impl Tape {
             Op::Attend {
                 q, attention, out, ..
             } => {
-                let heads = self.slot(*q).columns / self.kv.head_dim;
+                let heads = self.buffer(*q).columns / self.kv.head_dim;
                 let sinks = attention.sinks;
                 sinks.map_or(Ok(()), |sinks| self.matrix(sinks, 1, heads))?;
                 self.rows_of(*out, self.rows)?;
                 self.typed(*out, self.activation)?;
-                self.columns_of(*out, self.slot(*q).columns)
+                self.columns_of(*out, self.buffer(*q).columns)
             }
             Op::Project { input, weight, x } => {
                 self.residual(*x)?;
-                self.rows_of(*input, self.slot(*x).rows)?;
+                self.rows_of(*input, self.buffer(*x).rows)?;
                 self.typed(*input, self.activation)?;
-                self.matrix(*weight, self.slot(*x).columns, self.slot(*input).columns)
+                self.matrix(
+                    *weight,
+                    self.buffer(*x).columns,
+                    self.buffer(*input).columns,
+                )
             }
             Op::GateUp {
                 x,
@@ -184,7 +188,7 @@ impl Tape {
                 ..
             } => {
                 self.residual(*x)?;
-                let (hidden, width) = (self.slot(*x).columns, self.slot(*out).columns);
+                let (hidden, width) = (self.buffer(*x).columns, self.buffer(*out).columns);
                 self.rows_of(*out, self.rows)?;
                 self.typed(*out, self.activation)?;
                 self.matrix(*norm, 1, hidden)?;
@@ -200,13 +204,17 @@ impl Tape {
             } => {
                 self.residual(*x)?;
                 self.typed(*logits, DType::F32)?;
-                if ![1, self.rows].contains(&self.slot(*logits).rows) {
+                if ![1, self.rows].contains(&self.buffer(*logits).rows) {
                     return Err("logits of neither the last row nor all of them".into());
                 }
-                self.matrix(*norm, 1, self.slot(*x).columns)?;
-                self.matrix(*weight, self.slot(*logits).columns, self.slot(*x).columns)
+                self.matrix(*norm, 1, self.buffer(*x).columns)?;
+                self.matrix(
+                    *weight,
+                    self.buffer(*logits).columns,
+                    self.buffer(*x).columns,
+                )
             }
-            Op::Choose { logits } => self.rows_of(*logits, self.chosen()),
+            Op::Sample { logits } => self.rows_of(*logits, self.chosen()),
         }
     }
 
@@ -221,11 +229,11 @@ impl Tape {
 
     fn check_rotation(
         &self,
-        [q, k, v]: [Slot; 3],
+        [q, k, v]: [Buffer; 3],
         rotation: Rotation,
-        rotated: Slot,
+        rotated: Buffer,
     ) -> Result<(), String> {
-        let (query, head_dim) = (self.slot(q).columns, self.kv.head_dim);
+        let (query, head_dim) = (self.buffer(q).columns, self.kv.head_dim);
         let kv = self.kv.heads * head_dim;
         self.columns_of(k, kv)?;
         self.columns_of(v, kv)?;
@@ -245,13 +253,13 @@ impl Tape {
         Ok(())
     }
 
-    fn residual(&self, slot: Slot) -> Result<(), String> {
-        self.typed(slot, DType::F32)?;
-        self.rows_of(slot, self.rows)
+    fn residual(&self, buffer: Buffer) -> Result<(), String> {
+        self.typed(buffer, DType::F32)?;
+        self.rows_of(buffer, self.rows)
     }
 
-    fn typed(&self, slot: Slot, dtype: DType) -> Result<(), String> {
-        let info = self.slot(slot);
+    fn typed(&self, buffer: Buffer, dtype: DType) -> Result<(), String> {
+        let info = self.buffer(buffer);
         let fits = info.dtype == dtype;
         fits.then_some(()).ok_or_else(|| {
             format!(
@@ -263,15 +271,15 @@ impl Tape {
         })
     }
 
-    fn rows_of(&self, slot: Slot, rows: usize) -> Result<(), String> {
-        let info = self.slot(slot);
+    fn rows_of(&self, buffer: Buffer, rows: usize) -> Result<(), String> {
+        let info = self.buffer(buffer);
         (info.rows == rows)
             .then_some(())
             .ok_or_else(|| format!("{} has {} rows, not {rows}", info.name, info.rows))
     }
 
-    fn columns_of(&self, slot: Slot, columns: usize) -> Result<(), String> {
-        let info = self.slot(slot);
+    fn columns_of(&self, buffer: Buffer, columns: usize) -> Result<(), String> {
+        let info = self.buffer(buffer);
         let fits = info.columns == columns;
         fits.then_some(())
             .ok_or_else(|| format!("{} has {} columns, not {columns}", info.name, info.columns))

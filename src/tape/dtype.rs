@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-/// Executors compute in f32 and round to a slot's type at each store.
+/// Executors compute in f32 and round to a buffer's type at each store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DType {
     F32,

@@ -1,4 +1,4 @@
-//! A forward pass as a value: an ordered list of operations over named slots.
+//! A forward pass as a value: an ordered list of operations over named buffers.
 //!
 //! `model::forward` writes a tape once for each number of rows, `check` proves it before its first
 //! run, and an executor runs it. `enum Op` is closed and small, so a missing arm does not compile.
@@ -61,11 +61,11 @@ impl Default for GraphOptions {
 
 /// A buffer of activations: `rows * columns` elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Slot(pub usize);
+pub struct Buffer(pub usize);
 
-/// What a slot holds.
+/// What a buffer holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlotInfo {
+pub struct BufferInfo {
     pub name: &'static str,
     pub rows: usize,
     pub columns: usize,
@@ -175,15 +175,15 @@ pub struct Tape {
     /// The type that every matrix multiplication's input is rounded to.
     pub activation: DType,
     pub kv: KvInfo,
-    pub slots: Vec<SlotInfo>,
+    pub buffers: Vec<BufferInfo>,
     pub weights: std::sync::Arc<[WeightInfo]>,
     pub ops: Vec<Op>,
 }
 
 impl Tape {
     #[must_use]
-    pub fn slot(&self, slot: Slot) -> &SlotInfo {
-        &self.slots[slot.0]
+    pub fn buffer(&self, buffer: Buffer) -> &BufferInfo {
+        &self.buffers[buffer.0]
     }
 
     /// Rows of logits that a run of it leaves.
@@ -193,7 +193,7 @@ impl Tape {
             Op::Head { logits, .. } => Some(*logits),
             _ => None,
         });
-        logits.map_or(0, |logits| self.slot(logits).rows)
+        logits.map_or(0, |logits| self.buffer(logits).rows)
     }
 
     /// The ends of layers, as places in the list of operations: whoever goes on from one needs the residual stream and the cache,
@@ -206,7 +206,7 @@ impl Tape {
 
     /// The residual stream, which embeddings begin.
     #[must_use]
-    pub fn residual_stream(&self) -> Option<Slot> {
+    pub fn residual_stream(&self) -> Option<Buffer> {
         self.ops.iter().find_map(|op| match op {
             Op::Embed { x, .. } => Some(*x),
             _ => None,

@@ -1,6 +1,6 @@
 //! The operations: each is one fused kernel, and both executors match on them exhaustively.
 
-use super::{Attention, Rotation, Slot, WeightId};
+use super::{Attention, Buffer, Rotation, WeightId};
 
 /// `y = weight x + bias`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,60 +13,60 @@ pub struct Projection {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// `x = table[token]` for each row.
-    Embed { table: WeightId, x: Slot },
+    Embed { table: WeightId, x: Buffer },
     /// `q, k, v = W rmsnorm(x) + b`, the normed row rounded to the tape's activation type.
     /// RMS norm: Zhang and Sennrich 2019, `x / sqrt(mean(x^2) + epsilon) * norm`.
     Qkv {
-        x: Slot,
+        x: Buffer,
         norm: WeightId,
         epsilon: f32,
         projections: [Projection; 3],
-        outputs: [Slot; 3],
+        outputs: [Buffer; 3],
     },
     /// Rotates each head of q and k by its row's position, after an RMS norm of each head where the model has one, and
     /// stores k and v in the cache at that position.
     RopeStore {
         layer: usize,
-        inputs: [Slot; 3],
+        inputs: [Buffer; 3],
         /// (head_dim) of q and of k
         norms: Option<[WeightId; 2]>,
         epsilon: f32,
         rotation: Rotation,
-        rotated: Slot,
+        rotated: Buffer,
     },
     /// `out = softmax(scale q K^T) V` over the positions that the row sees, up to its own; query heads share KV heads in
     /// groups.
     Attend {
         layer: usize,
-        q: Slot,
+        q: Buffer,
         attention: Attention,
-        out: Slot,
+        out: Buffer,
     },
     /// `x += weight input`
     Project {
-        input: Slot,
+        input: Buffer,
         weight: WeightId,
-        x: Slot,
+        x: Buffer,
     },
     /// `out = silu(gate y) * (up y)` with `y = rmsnorm(x)`, rounded as in `Qkv`.
     GateUp {
-        x: Slot,
+        x: Buffer,
         norm: WeightId,
         epsilon: f32,
         gate: WeightId,
         up: WeightId,
-        out: Slot,
+        out: Buffer,
     },
     /// `logits = weight rmsnorm(x)` of the last row of x, or of all, as `logits` has one row or as many.
     Head {
-        x: Slot,
+        x: Buffer,
         norm: WeightId,
         epsilon: f32,
         weight: WeightId,
-        logits: Slot,
+        logits: Buffer,
     },
-    /// Chooses a token from each row of logits by its conversation's sampler, and advances its `StepState`.
-    Choose { logits: Slot },
+    /// Samples a token from each row of logits by its conversation's sampler, and advances its `StepState`.
+    Sample { logits: Buffer },
 }
 
 impl Op {
@@ -85,13 +85,13 @@ impl Op {
             Self::Project { .. } => "project",
             Self::GateUp { .. } => "gate_up",
             Self::Head { .. } => "head",
-            Self::Choose { .. } => "choose",
+            Self::Sample { .. } => "sample",
         }
     }
 
-    /// The slots that it reads, and those that it writes; `Project` adds to one that it reads.
+    /// The buffers that it reads, and those that it writes; `Project` adds to one that it reads.
     #[must_use]
-    pub fn slots(&self) -> (Vec<Slot>, Vec<Slot>) {
+    pub fn buffers(&self) -> (Vec<Buffer>, Vec<Buffer>) {
         match *self {
             Self::Embed { x, .. } => (vec![], vec![x]),
             Self::Qkv { x, outputs, .. } => (vec![x], outputs.to_vec()),
@@ -102,7 +102,7 @@ impl Op {
             Self::Project { input, x, .. } => (vec![input, x], vec![x]),
             Self::GateUp { x, out, .. } => (vec![x], vec![out]),
             Self::Head { x, logits, .. } => (vec![x], vec![logits]),
-            Self::Choose { logits } => (vec![logits], vec![]),
+            Self::Sample { logits } => (vec![logits], vec![]),
         }
     }
 
@@ -122,7 +122,7 @@ impl Op {
             }
             Self::RopeStore { norms, .. } => norms.map_or(vec![], |norms| norms.to_vec()),
             Self::Attend { attention, .. } => attention.sinks.into_iter().collect(),
-            Self::Choose { .. } => vec![],
+            Self::Sample { .. } => vec![],
             Self::Project { weight, .. } => vec![*weight],
             Self::GateUp { norm, gate, up, .. } => vec![*norm, *gate, *up],
             Self::Head { norm, weight, .. } => vec![*norm, *weight],

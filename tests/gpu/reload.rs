@@ -8,7 +8,7 @@ use std::thread;
 
 use ganglion::device::Context;
 use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
-use ganglion::graph::Reason;
+use ganglion::graph::InvalidationReason;
 use ganglion::kv::{Change, Owner};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
@@ -83,7 +83,7 @@ fn reload(
         same(
             "the reason",
             new.graph().reason(),
-            &Reason::Kv(Change::Resized),
+            &InvalidationReason::Kv(Change::Resized),
         )?;
         let (was, is) = (runner.graph().counters(), new.graph().counters());
         same("launches", &is.launches, &was.launches)?;
@@ -96,7 +96,7 @@ fn reload(
         same(
             "the reason",
             runner.graph().reason(),
-            &Reason::Kv(Change::Restored),
+            &InvalidationReason::Kv(Change::Restored),
         )?;
         if round + 1 == WARM {
             after_warm = free()?;

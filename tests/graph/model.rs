@@ -2,7 +2,7 @@
 //! makes: which of them is refused decides what comes next.
 
 use ganglion::fault::{Call, Fault, How};
-use ganglion::graph::{Counters, LifeCycle, Mode, Reason, State};
+use ganglion::graph::{Counters, InvalidationReason, LifeCycle, Mode, State};
 use ganglion::kv::Change;
 use ganglion::tape::Ending;
 
@@ -45,7 +45,7 @@ pub(super) struct Model {
     layers: usize,
     mode: Mode,
     state: State,
-    reason: Reason,
+    reason: InvalidationReason,
     epoch: u64,
     nodes: usize,
     /// Failures that no token of a replay has come after.
@@ -72,7 +72,7 @@ impl Model {
             layers,
             mode,
             state: State::Invalid,
-            reason: Reason::Start,
+            reason: InvalidationReason::Start,
             epoch: 0,
             nodes: 0,
             in_a_row: 0,
@@ -87,7 +87,7 @@ impl Model {
             struck: Vec::new(),
         };
         if mode == Mode::None {
-            model.to(State::Disabled, Reason::Mode);
+            model.to(State::Disabled, InvalidationReason::Mode);
         }
         model
     }
@@ -101,18 +101,18 @@ impl Model {
     }
 
     pub(super) fn reset(&mut self) {
-        self.begin_anew(self.mode, Reason::Reset);
+        self.begin_anew(self.mode, InvalidationReason::Reset);
     }
 
     pub(super) fn set_mode(&mut self, mode: Mode) {
-        self.begin_anew(mode, Reason::Mode);
+        self.begin_anew(mode, InvalidationReason::Mode);
     }
 
     /// Another executor, which has recorded nothing and refused nothing yet; what was counted stays counted.
     pub(super) fn reload(&mut self, mode: Mode, layers: usize, most_prompts: usize) {
         (self.layers, self.most_prompts) = (layers, most_prompts);
         (self.warm, self.fault) = (false, None);
-        self.begin_anew(mode, Reason::Start);
+        self.begin_anew(mode, InvalidationReason::Start);
     }
 
     /// The cache has changed. What is recorded is held against that before it is replayed again; recorded prompts do not
@@ -123,10 +123,10 @@ impl Model {
         match self.state {
             State::Disabled => {}
             _ if recorded && change != Change::Resized => {
-                self.to(State::Invalid, Reason::Kv(change));
+                self.to(State::Invalid, InvalidationReason::Kv(change));
                 self.unverified = Some(change);
             }
-            _ => self.to(State::Invalid, Reason::Kv(change)),
+            _ => self.to(State::Invalid, InvalidationReason::Kv(change)),
         }
     }
 
@@ -138,7 +138,7 @@ impl Model {
         // The addresses of another entry: all that can make a recording useless here.
         let recorded = self.state == State::Valid || self.unverified.is_some();
         if recorded && self.entry != entry {
-            self.to(State::Invalid, Reason::Moved(None));
+            self.to(State::Invalid, InvalidationReason::Moved(None));
         }
         self.entry = entry;
         if self.unverified.take().is_some() {
@@ -154,7 +154,7 @@ impl Model {
             Err(No::Lost) => return Outcome::Lost,
             Ok(()) => true,
             Err(No::Refused { token }) => {
-                self.failed(Some(Reason::Refused));
+                self.failed(Some(InvalidationReason::Refused));
                 token
             }
         };
@@ -207,12 +207,11 @@ impl Model {
     pub(super) fn check(&self, life: &LifeCycle) -> Result<(), String> {
         same("mode", life.mode(), self.mode)?;
         same("state", life.state(), self.state)?;
-        let moved =
-            matches!(life.reason(), Reason::Moved(Some(what)) if what.starts_with("kv moved"));
+        let moved = matches!(life.reason(), InvalidationReason::Moved(Some(what)) if what.starts_with("kv moved"));
         same(
             "what moved is said",
             moved,
-            self.reason == Reason::Moved(None),
+            self.reason == InvalidationReason::Moved(None),
         )?;
         if !moved {
             same("reason", life.reason(), &self.reason)?;
@@ -225,29 +224,29 @@ impl Model {
         same("a last error", life.last_error().is_some(), failed)
     }
 
-    fn begin_anew(&mut self, mode: Mode, reason: Reason) {
+    fn begin_anew(&mut self, mode: Mode, reason: InvalidationReason) {
         self.mode = mode;
         self.living.clear();
         (self.nodes, self.in_a_row) = (0, 0);
         self.prompts.clear();
         if mode == Mode::None {
-            self.to(State::Disabled, Reason::Mode);
+            self.to(State::Disabled, InvalidationReason::Mode);
         } else {
             self.to(State::Invalid, reason);
         }
     }
 
-    fn to(&mut self, state: State, reason: Reason) {
+    fn to(&mut self, state: State, reason: InvalidationReason) {
         (self.state, self.reason) = (state, reason);
         self.unverified = None;
     }
 
     /// With a reason it is the decode graph's own failure.
-    fn failed(&mut self, reason: Option<Reason>) {
+    fn failed(&mut self, reason: Option<InvalidationReason>) {
         self.in_a_row += 1;
         self.counters.failures += 1;
         if self.in_a_row == 3 {
-            self.to(State::Disabled, Reason::Refused);
+            self.to(State::Disabled, InvalidationReason::Refused);
         } else if let Some(reason) = reason {
             self.to(State::Invalid, reason);
         }

@@ -1,6 +1,6 @@
 //! What is told of the decode graph, held against what it is: whoever hears every event knows its life cycle.
 
-use ganglion::graph::{Counters, Event, LifeCycle, Mode, Reason, Renewal, State};
+use ganglion::graph::{Counters, Event, InvalidationReason, LifeCycle, Mode, Renewal, State};
 
 use crate::support::refusals::same;
 
@@ -10,7 +10,7 @@ pub(super) struct Told {
     /// `None` until something was told.
     state: Option<State>,
     /// Why it was recorded, or what it was verified after.
-    reason: Option<Reason>,
+    reason: Option<InvalidationReason>,
     epoch: u64,
     counters: Counters,
 }

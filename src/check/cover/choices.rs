@@ -8,7 +8,7 @@ use crate::check::world::Builder;
 use crate::quant::Format;
 use crate::quant::random::Random;
 use crate::sampler::{Mask, Parameters};
-use crate::tape::{DType, Input, Op, Slot};
+use crate::tape::{Buffer, DType, Input, Op};
 
 /// Tokens of the table: masks are as wide.
 const MASKED: usize = 32_000;
@@ -20,7 +20,7 @@ pub(super) fn world() -> World {
     let mut scored = Deck::new(40, &[None, Some(0), None, Some(5), Some(20)]);
     let mut masked = Deck::new(41, &[false, true, false]);
     let mut steps = Deck::new(39, &[1, 8, 2, 4]);
-    let mut choose = |b: &mut Builder, name: &str, logits: Logits, parameters: Parameters| {
+    let mut sample = |b: &mut Builder, name: &str, logits: Logits, parameters: Parameters| {
         let (vocabulary, rows) = (vocabularies.deal(), rows.deal());
         let run = Run {
             rows: if rows == 0 { steps.deal() } else { rows },
@@ -32,7 +32,7 @@ pub(super) fn world() -> World {
             },
             activation: DType::F16,
         };
-        let op = Op::Choose { logits: Slot(0) };
+        let op = Op::Sample { logits: Buffer(0) };
         let logprobs = scored.deal();
         let parameters = Parameters {
             logprobs,
@@ -43,7 +43,7 @@ pub(super) fn world() -> World {
         let name = format!("{name} of {vocabulary}{bound}, {logprobs:?} told");
         let case = b.case(&name, run, &[("logits", vocabulary, false)], op);
         if run.input == Input::Prompt {
-            case.set_rows(Slot(0), 1);
+            case.set_rows(Buffer(0), 1);
         }
         case.pad(run.rows / 3);
         (case.logits, case.parameters) = (logits, parameters);
@@ -58,7 +58,7 @@ pub(super) fn world() -> World {
                 ..Parameters::default()
             };
             for _ in 0..3 {
-                choose(
+                sample(
                     &mut b,
                     &format!("{name}, penalty {penalty}"),
                     logits,
@@ -74,7 +74,7 @@ pub(super) fn world() -> World {
                 ..Parameters::default()
             };
             let name = format!("{odd} at temperature {temperature}");
-            choose(&mut b, &name, Logits::With(odd), parameters);
+            sample(&mut b, &name, Logits::With(odd), parameters);
         }
     }
     let mut temperatures = Deck::new(34, &[0.3, 0.8, 1.0, 2.0]);
@@ -92,7 +92,7 @@ pub(super) fn world() -> World {
             seed: b.random.bits(),
             ..Parameters::default()
         };
-        choose(&mut b, &drawn(&parameters), Logits::Peaked, parameters);
+        sample(&mut b, &drawn(&parameters), Logits::Peaked, parameters);
     }
     b.finish()
 }

@@ -6,7 +6,7 @@ use super::{ACTIVATIONS, ROWS, Run, World};
 use crate::check::deck::Deck;
 use crate::check::world::{Builder, rotations};
 use crate::quant::Format;
-use crate::tape::{Attention, Input, KvInfo, Op, QueryScale, Rotation, Slot};
+use crate::tape::{Attention, Buffer, Input, KvInfo, Op, QueryScale, Rotation};
 
 /// The last is more than attention takes at a time.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 5, 7, 8, 16];
@@ -123,37 +123,37 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
                 format!("head_dim {head_dim}, {heads} kv heads x {group}"),
                 format!("cache {}, length {length}", kv.element.name()),
             ];
-            let (mut ops, mut slots) = (Vec::new(), Vec::new());
+            let (mut ops, mut buffers) = (Vec::new(), Vec::new());
             if kind != Kind::Attend {
                 let rotation = deal.rotation(head_dim, &mut name);
                 let normed = deal.normed.deal();
                 name.extend(normed.then(|| "normed".to_owned()));
-                slots.extend([
+                buffers.extend([
                     ("q", wide, false),
                     ("k", narrow, false),
                     ("v", narrow, false),
                 ]);
                 ops.push(Op::RopeStore {
                     layer: 0,
-                    inputs: [Slot(0), Slot(1), Slot(2)],
+                    inputs: [Buffer(0), Buffer(1), Buffer(2)],
                     norms: normed.then_some(norms),
                     epsilon: 1e-6,
                     rotation,
-                    rotated: Slot(3),
+                    rotated: Buffer(3),
                 });
             }
-            slots.push(("rotated", wide, true));
+            buffers.push(("rotated", wide, true));
             if kind != Kind::Store {
-                let q = Slot(slots.len() - 1);
-                slots.push(("attended", wide, true));
+                let q = Buffer(buffers.len() - 1);
+                buffers.push(("attended", wide, true));
                 ops.push(Op::Attend {
                     layer: 0,
                     q,
                     attention: deal.attention(&mut b, (group * heads, head_dim), &mut name),
-                    out: Slot(slots.len() - 1),
+                    out: Buffer(buffers.len() - 1),
                 });
             }
-            let case = b.case_of(&name.join(", "), run, &slots, ops);
+            let case = b.case_of(&name.join(", "), run, &buffers, ops);
             case.pad(deal.padding.deal().min(rows - 1));
             case.entry = deal.entries.deal() % kv.entries;
             if input == Input::Step {

@@ -6,7 +6,7 @@ use crate::check::deck::Deck;
 use crate::check::world::Builder;
 use crate::quant::Format;
 use crate::quant::random::Random;
-use crate::tape::{DType, Input, Op, Projection, Slot, WeightId};
+use crate::tape::{Buffer, DType, Input, Op, Projection, WeightId};
 
 /// Prompts of the narrow product, and of the wide one.
 const FEW: [usize; 4] = [1, 2, 7, 8];
@@ -111,27 +111,27 @@ pub(super) fn world() -> World {
             let (outputs, columns) = (sizes.outputs.deal(), sizes.columns(format));
             let weight = b.matrix(format, outputs, columns);
             let op = Op::Project {
-                input: Slot(0),
+                input: Buffer(0),
                 weight,
-                x: Slot(1),
+                x: Buffer(1),
             };
-            let slots = [("attended", columns, true), ("x", outputs, false)];
-            b.case(&named(format, outputs, columns), run, &slots, op);
+            let buffers = [("attended", columns, true), ("x", outputs, false)];
+            b.case(&named(format, outputs, columns), run, &buffers, op);
         }
         for run in runs.each() {
             let (outputs, columns) = (sizes.outputs.deal(), sizes.columns(format));
             let other = sizes.other(columns);
             let op = Op::GateUp {
-                x: Slot(0),
+                x: Buffer(0),
                 norm: b.vector(columns, 1.0, 0.3),
                 epsilon: 1e-6,
                 gate: b.matrix(format, outputs, columns),
                 up: b.matrix(other, outputs, columns),
-                out: Slot(1),
+                out: Buffer(1),
             };
-            let slots = [("x", columns, false), ("mlp", outputs, true)];
+            let buffers = [("x", columns, false), ("mlp", outputs, true)];
             let name = format!("{}, {other:?}", named(format, outputs, columns));
-            b.case(&name, run, &slots, op);
+            b.case(&name, run, &buffers, op);
         }
         for run in runs.each() {
             let weight = (sizes.outputs.deal(), sizes.columns(format));
@@ -168,7 +168,10 @@ fn embed(b: &mut Builder, format: Format, (rows, columns): (usize, usize), run: 
 type Sized = (WeightId, Format, (usize, usize));
 
 fn embed_of(b: &mut Builder, (table, format, (rows, columns)): Sized, run: Run) {
-    let op = Op::Embed { table, x: Slot(0) };
+    let op = Op::Embed {
+        table,
+        x: Buffer(0),
+    };
     let mut random = Random::new(b.random.bits());
     let name = named(format, rows, columns);
     let case = b.case(&name, run, &[("x", columns, false)], op);
@@ -200,13 +203,13 @@ fn qkv(b: &mut Builder, format: Format, run: Run, sizes: &mut Sizes) {
         }
     });
     let op = Op::Qkv {
-        x: Slot(0),
+        x: Buffer(0),
         norm,
         epsilon: 1e-5,
         projections,
-        outputs: [Slot(1), Slot(2), Slot(3)],
+        outputs: [Buffer(1), Buffer(2), Buffer(3)],
     };
-    let slots = [
+    let buffers = [
         ("x", columns, false),
         ("q", widths[0], false),
         ("k", widths[1], false),
@@ -219,7 +222,7 @@ fn qkv(b: &mut Builder, format: Format, run: Run, sizes: &mut Sizes) {
         formats[1],
         formats[2]
     );
-    b.case(&name, run, &slots, op);
+    b.case(&name, run, &buffers, op);
 }
 
 fn head(
@@ -229,16 +232,16 @@ fn head(
     scored: usize,
 ) -> &mut Case {
     let op = Op::Head {
-        x: Slot(0),
+        x: Buffer(0),
         norm: b.vector(columns, 1.0, 0.3),
         epsilon: 1e-5,
         weight,
-        logits: Slot(1),
+        logits: Buffer(1),
     };
     let name = format!("{} last {scored}", named(format, rows, columns));
-    let slots = [("x", columns, false), ("logits", rows, false)];
-    let case = b.case(&name, run, &slots, op);
-    case.set_rows(Slot(1), scored);
+    let buffers = [("x", columns, false), ("logits", rows, false)];
+    let case = b.case(&name, run, &buffers, op);
+    case.set_rows(Buffer(1), scored);
     case
 }
 

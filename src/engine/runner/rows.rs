@@ -300,7 +300,7 @@ impl Runner {
             // A layer has two projections, by what they take.
             kind: match *op {
                 Op::Project { input, .. } => {
-                    format!("{} {}", op.name(), step.slot(input).name)
+                    format!("{} {}", op.name(), step.buffer(input).name)
                 }
                 _ => op.name().into(),
             },

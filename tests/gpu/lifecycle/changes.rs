@@ -2,7 +2,7 @@
 
 use ganglion::engine::runner::Runner;
 use ganglion::fault::{Call, Fault};
-use ganglion::graph::{Event, Mode, Reason, State};
+use ganglion::graph::{Event, InvalidationReason, Mode, State};
 use ganglion::kv::Owner;
 use ganglion::sampler::Parameters;
 
@@ -30,7 +30,7 @@ pub(super) fn no_false_alarm(runner: &mut Runner) -> Outcome {
             short_turn(runner, Owner(1 + u64::from(other)), 4)?;
             for event in runner.take_graph_events() {
                 if let Event::Invalidated {
-                    reason: reason @ Reason::Moved(_),
+                    reason: reason @ InvalidationReason::Moved(_),
                     ..
                 } = event
                 {

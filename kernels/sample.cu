@@ -8,8 +8,8 @@
 #include "common.cuh"
 #include "state.cuh"
 
-#define CHOOSERS 1024
-#define CHOOSE_WARPS (CHOOSERS / 32)
+#define SAMPLERS 1024
+#define SAMPLE_WARPS (SAMPLERS / 32)
 // What the host reads as a failure: no vocabulary is so large.
 #define NOT_FINITE 0xffffffffu
 // The same, where the conversation's mask is of another token: the row runs again in the next step.
@@ -42,7 +42,7 @@ __device__ Best best_of_block(Best best, Best *scratch) {
     if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = best;
     __syncthreads();
     best = scratch[0];
-    for (int warp = 1; warp < CHOOSE_WARPS; ++warp) best = better(best, scratch[warp]);
+    for (int warp = 1; warp < SAMPLE_WARPS; ++warp) best = better(best, scratch[warp]);
     return best;
 }
 
@@ -175,8 +175,8 @@ template <typename Holds> __device__ __forceinline__ u32 greatest_that(int bits,
 }
 
 struct Scratch {
-    Best best[CHOOSE_WARPS];
-    u64 sums[CHOOSE_WARPS];
+    Best best[SAMPLE_WARPS];
+    u64 sums[SAMPLE_WARPS];
     // Low and high words.
     u32 bins[2][BINS];
     // Tokens with their values, in any order.
@@ -237,7 +237,7 @@ template <typename V> struct Kept {
         __syncthreads();
         if (threadIdx.x == 0) scratch.listed = 0;
         __syncthreads();
-        each(values, 0, values.vocabulary, threadIdx.x, CHOOSERS, [&](u32 token, float value, float) {
+        each(values, 0, values.vocabulary, threadIdx.x, SAMPLERS, [&](u32 token, float value, float) {
             if (key_of(value) < floor || !in(bin(value))) return;
             u32 place = atomicAdd(&scratch.listed, 1);
             if (place < LISTED) scratch.list[place] = Best{value, token};
@@ -257,9 +257,9 @@ template <typename V> struct Kept {
             return;
         }
         __syncthreads();
-        for (u32 i = threadIdx.x; i < BINS; i += CHOOSERS) scratch.bins[0][i] = scratch.bins[1][i] = 0;
+        for (u32 i = threadIdx.x; i < BINS; i += SAMPLERS) scratch.bins[0][i] = scratch.bins[1][i] = 0;
         __syncthreads();
-        each(values, 0, values.vocabulary, threadIdx.x, CHOOSERS, [&](u32, float value, float) {
+        each(values, 0, values.vocabulary, threadIdx.x, SAMPLERS, [&](u32, float value, float) {
             u32 at = bin(value), more = of(value);
             // Many have no weight, and would wait for each other.
             if (key_of(value) < floor || (steepness > 0.0f && at == BINS - 1)) return;
@@ -301,7 +301,7 @@ template <typename V> struct Kept {
         // More are alike than the list has room for.
         floor = greatest_that(32, [&](u32 key) {
             u64 mine = 0;
-            each(values, 0, values.vocabulary, threadIdx.x, CHOOSERS, [&](u32, float value, float) { mine += bin(value) == last ? enough(key, value) : 0u; });
+            each(values, 0, values.vocabulary, threadIdx.x, SAMPLERS, [&](u32, float value, float) { mine += bin(value) == last ? enough(key, value) : 0u; });
             return sum_of_block(mine) >= left;
         });
     }
@@ -320,12 +320,12 @@ template <typename V> struct Kept {
             });
         }
         // A warp sums a run of neighbours; in that which reaches the target, each thread does.
-        u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (values.vocabulary + CHOOSERS - 1) / CHOOSERS * 32, end = values.vocabulary;
+        u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (values.vocabulary + SAMPLERS - 1) / SAMPLERS * 32, end = values.vocabulary;
         u64 sum = 0;
         each(values, min(warp * run, end), min((warp + 1) * run, end), lane, 32, [&](u32, float value, float) { sum += of(value); });
         u64 total = sum_of_block(sum), target = target_of(total);
-        for (warp = 0; warp + 1 < CHOOSE_WARPS && scratch.sums[warp] <= target; ++warp) target -= scratch.sums[warp];
-        u32 own = (run / CHOOSERS + 4) / 4 * 4, from = warp * run + threadIdx.x * own, to = min(min(from + own, (warp + 1) * run), end);
+        for (warp = 0; warp + 1 < SAMPLE_WARPS && scratch.sums[warp] <= target; ++warp) target -= scratch.sums[warp];
+        u32 own = (run / SAMPLERS + 4) / 4 * 4, from = warp * run + threadIdx.x * own, to = min(min(from + own, (warp + 1) * run), end);
         sum = 0;
         each(values, from, to, 0, 1, [&](u32, float value, float) { sum += of(value); });
         u64 until = sum;
@@ -353,11 +353,11 @@ template <typename V> struct Kept {
 // The chosen token and the `wanted` most probable ones, with the logarithms of their probabilities as the model has them.
 __device__ void tell_best(const Plain &plain, u32 wanted, u32 token, Scored *to, Scratch &scratch) {
     Best best = {-INFINITY, NOT_FINITE}, worst = best;
-    each(plain, 0, plain.vocabulary, threadIdx.x, CHOOSERS, [&](u32 i, float value, float) { best = better(best, Best{value, i}), worst = better(worst, Best{-value, i}); });
+    each(plain, 0, plain.vocabulary, threadIdx.x, SAMPLERS, [&](u32 i, float value, float) { best = better(best, Best{value, i}), worst = better(worst, Best{-value, i}); });
     float greatest = best_of_block(best, scratch.best).logit, least = -best_of_block(worst, scratch.best).logit;
     Kept<Plain> kept(plain, greatest, 0.0f, greatest - least, scratch);
     u64 sum = 0;
-    each(plain, 0, plain.vocabulary, threadIdx.x, CHOOSERS, [&](u32, float value, float) { sum += (u64)(expf(value - greatest) * FINE_UNIT); });
+    each(plain, 0, plain.vocabulary, threadIdx.x, SAMPLERS, [&](u32, float value, float) { sum += (u64)(expf(value - greatest) * FINE_UNIT); });
     float whole = logf((float)((double)kept.sum_of_block(sum) / (double)FINE_UNIT));
     auto score = [&](u32 i, float value) { return Scored{i, value - greatest - whole}; };
     if (threadIdx.x == 0) to[0] = score(token, plain.logits[token]);
@@ -368,9 +368,9 @@ __device__ void tell_best(const Plain &plain, u32 wanted, u32 token, Scored *to,
         // In any order; of those at the floor the first tokens.
         auto all = [&](auto f) {
             if (kept.listed) {
-                for (u32 i = threadIdx.x; i < scratch.listed; i += CHOOSERS) f(scratch.list[i].token, scratch.list[i].logit, 0.0f);
+                for (u32 i = threadIdx.x; i < scratch.listed; i += SAMPLERS) f(scratch.list[i].token, scratch.list[i].logit, 0.0f);
             } else {
-                each(plain, 0, plain.vocabulary, threadIdx.x, CHOOSERS, f);
+                each(plain, 0, plain.vocabulary, threadIdx.x, SAMPLERS, f);
             }
         };
         __syncthreads();
@@ -396,10 +396,10 @@ __device__ void tell_best(const Plain &plain, u32 wanted, u32 token, Scored *to,
             __syncthreads();
         }
     }
-    for (u32 i = told + threadIdx.x; i < BEST; i += CHOOSERS) to[1 + i] = Scored{NOBODY, 0.0f};
+    for (u32 i = told + threadIdx.x; i < BEST; i += SAMPLERS) to[1 + i] = Scored{NOBODY, 0.0f};
 }
 
-extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_constant__ ChooseArgs a) {
+extern "C" __global__ void __launch_bounds__(SAMPLERS, 1) sample(const __grid_constant__ SampleArgs a) {
     Stopwatch stopwatch(a.stamp);
     __shared__ Scratch scratch;
     __shared__ bool last;
@@ -450,7 +450,7 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_co
     Best best = {-INFINITY, NOT_FINITE};
     if (!ready) best = Best{INFINITY, NOT_READY};
     if (ready) {
-        each(values, first, end, threadIdx.x, CHOOSERS, [&](u32 token, float value, float logit) {
+        each(values, first, end, threadIdx.x, SAMPLERS, [&](u32 token, float value, float logit) {
             // What is not finite wins, and is found by its value in the end.
             if (!isfinite(logit)) best = Best{INFINITY, NOT_FINITE};
             else if (value > -INFINITY) best = better(best, Best{value, token});
@@ -472,8 +472,8 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_co
     if (threadIdx.x < gridDim.x) best = Best{__ldcg(&partials[threadIdx.x].logit), __ldcg(&partials[threadIdx.x].token)};
     best = best_of_block(best, scratch.best);
     u32 token = best.token;
-    bool chooses = token < NOT_READY && isfinite(best.logit);
-    if (state->temperature > 0.0f && chooses) {
+    bool samples = token < NOT_READY && isfinite(best.logit);
+    if (state->temperature > 0.0f && samples) {
         Kept<Values> kept(values, best.logit, fminf(LOG2_E / state->temperature, 1e30f), WEIGHTLESS * state->temperature, scratch);
         u64 most = state->top_k;
         double share = state->top_p;
@@ -486,14 +486,14 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS, 1) choose(const __grid_co
         }
         token = kept.draw(uniform(state, given), (u32)(state->min_p * UNIT));
     }
-    if (state->best && chooses) {
+    if (state->best && samples) {
         Plain plain = {logits, a.vocabulary};
         tell_best(plain, min(state->best - 1, (u32)BEST), token, at<Scored>(a.best) + (sequence % TOKENS * STEP_ROWS + index) * (1 + BEST), scratch);
         __threadfence_system();
     }
     __syncthreads();
     if (threadIdx.x == 0) {
-        if (chooses) {
+        if (samples) {
             conversation->token = token;
             conversation->position = row->position + (a.places.step ? 1 : row->count);
             history[pushed % HISTORY] = token;

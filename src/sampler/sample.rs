@@ -14,7 +14,7 @@ pub(super) struct Candidate {
 impl Sampler {
     /// Chooses a token that `mask` allows by its logits, and remembers it. `None` if a logit is NaN or infinite, or if
     /// none is allowed; the state is then as before.
-    pub fn choose(&mut self, logits: &[f32], mask: Option<&Mask>) -> Option<u32> {
+    pub fn sample(&mut self, logits: &[f32], mask: Option<&Mask>) -> Option<u32> {
         if !logits.iter().all(|logit| logit.is_finite()) {
             return None;
         }
