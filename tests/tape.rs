@@ -1,5 +1,6 @@
 //! The proof that a tape gets before its first run, and what happens when values leave the numbers.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use ganglion::engine::runner::{Backend, RunError, Runner, Settings};
@@ -8,8 +9,8 @@ use ganglion::model::Checkpoint;
 use ganglion::model::forward::Forward;
 use ganglion::sampler::Parameters;
 use ganglion::tape::{
-    Buffer, DType, Ending, ExecuteError, GraphOptions, Input, KvInfo, KvType, Op, Tape, WeightId,
-    WeightInfo,
+    Buffer, DType, Ending, ExecuteError, GraphOptions, Input, KvInfo, KvType, Op, StepBytes, Tape,
+    WeightId, WeightInfo,
 };
 
 fn tiny() -> std::path::PathBuf {
@@ -151,18 +152,33 @@ fn reshape(tape: &mut Tape) {
 #[test]
 fn a_step_must_move_its_weights_and_its_cache() {
     let forward = forward();
-    let step = forward.tape(1, Input::Step, Ending::Token);
+    let mut step = forward.tape(1, Input::Step, Ending::Token);
     let weights: usize = forward
         .infos
         .iter()
         .map(|weight| weight.rows * weight.format.row_bytes(weight.columns))
         .sum();
-    let first = step.bytes(0);
+    let bytes = StepBytes::of(&step);
+    let first = bytes.at(0);
     // Of the embedding, which is tied, the head reads all; the lookup one row more.
     assert!(first >= weights as u64, "{first} < {weights}");
     assert!(first < 2 * weights as u64, "{first} counts weights twice");
     let per_position = forward.kv.bytes_per_position() as u64;
-    assert_eq!(step.bytes(10) - first, 10 * per_position);
+    assert_eq!(bytes.at(10) - first, 10 * per_position);
+
+    // Where layers see differently far, it is still what its operations must.
+    let attends = step.ops.iter_mut().filter_map(|op| match op {
+        Op::Attend { attention, .. } => Some(attention),
+        _ => None,
+    });
+    for (attention, window) in attends.zip([None, NonZeroUsize::new(4)].into_iter().cycle()) {
+        attention.window = window;
+    }
+    let bytes = StepBytes::of(&step);
+    for position in [0, 3, 4, 40] {
+        let each = step.ops.iter().map(|op| op.bytes(&step, position));
+        assert_eq!(bytes.at(position), each.sum::<u64>(), "{position}");
+    }
 }
 
 /// A model whose values are not finite gives an error and no token; what it held before is still there.

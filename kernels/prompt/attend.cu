@@ -35,12 +35,17 @@ struct No {
     __device__ constexpr operator bool() const { return false; }
 };
 
-// M: tiles of 16 query rows a warp. KEYS: of a tile.
-template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
+// M: tiles of 16 query rows a warp. KEYS: of a tile. AHEAD: a tile's keys and values are asked for while the one before is multiplied,
+// which takes as much shared memory again.
+template <typename T, typename C, int D, int M, u32 KEYS, bool AHEAD> __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     Stopwatch stopwatch(a.stamp);
     constexpr u32 PITCH = 2 * D + 16, PIECES = D / 8, ROWS = 16 * M * ATTEND_WARPS, THREADS_ = 32 * ATTEND_WARPS;
     constexpr bool PACKED = sizeof(C) == 1;
     constexpr u32 BLOCK = D % 32 ? 16 : 32, SCALES = D / BLOCK;
+    // Places for keys, and for values, as they are multiplied and as they arrive.
+    constexpr u32 PLACES = AHEAD && !PACKED ? 2 : 1, SIDE = KEYS * PITCH, ARRIVING = AHEAD ? KEYS * (D + 2 * SCALES) : 0;
+    // A warp that has a scheduler for itself waits for each thing that it asks for one by one.
+    constexpr u32 UNROLLED = AHEAD ? 8 : 1;
     const Cache &c = a.cache;
     const Row *prompt = at<const Row>(c.places.rows);
     u32 group = c.heads / c.kv_heads, kv_head = blockIdx.y, tokens = prompt->count;
@@ -49,7 +54,7 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
     if (first >= all) return;
     u32 position = prompt->position, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     u32 last_position = position + (min(first + ROWS, all) - 1) / group, tiles = last_position / KEYS + 1;
-    u32 base = (u32)__cvta_generic_to_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + KEYS * PITCH, at_packed = at_v + KEYS * PITCH;
+    u32 base = (u32)__cvta_generic_to_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + PLACES * SIDE, at_packed = at_v + PLACES * SIDE;
     const u64 *table = table_of(c, prompt->entry);
     constexpr bool SPLITS = D <= 128;
     // Not in registers: those are all taken.
@@ -58,17 +63,17 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
     if (SPLITS) __syncthreads();
     auto is_there = [&](u32 key) { return key <= (SPLITS ? last_of_all : last_position); };
     // Keys of a tile lie in one page.
-    auto load = [&](u32 to, u64 side, u32 tile) {
+    auto load = [&](u32 to, u64 side, u32 tile, u32 arriving) {
         u64 page = table[tile * KEYS / PAGE];
         const C *from = in_page<C>(page, side, c, kv_head, tile * KEYS);
         if constexpr (PACKED) {
             const half *scales = scales_in_page(page, side, c, kv_head, tile * KEYS);
-            for (u32 i = threadIdx.x; i < KEYS * D / 16; i += THREADS_) copy_16(at_packed + i * 16, from + i * 16);
-            for (u32 i = threadIdx.x; i < KEYS * SCALES / 8; i += THREADS_) copy_16(at_packed + KEYS * D + i * 16, scales + i * 8);
+            for (u32 i = threadIdx.x; i < KEYS * D / 16; i += THREADS_) copy_16(at_packed + arriving + i * 16, from + i * 16);
+            for (u32 i = threadIdx.x; i < KEYS * SCALES / 8; i += THREADS_) copy_16(at_packed + arriving + KEYS * D + i * 16, scales + i * 8);
             copies_end();
             return;
         }
-#pragma unroll 1
+#pragma unroll UNROLLED
         for (u32 i = threadIdx.x; i < KEYS * PIECES; i += THREADS_) {
             u32 key = i / PIECES, piece = i % PIECES;
             bool there = is_there(tile * KEYS + key);
@@ -77,9 +82,9 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
         copies_end();
     };
     // What has arrived as integers; nothing where there is nothing.
-    auto unpack = [&](u32 to, u32 tile) {
+    auto unpack = [&](u32 to, u32 tile, u32 arriving) {
         if constexpr (PACKED) {
-            const u8 *packed = staged + (at_packed - base);
+            const u8 *packed = staged + (at_packed + arriving - base);
 #pragma unroll 1
             for (u32 i = threadIdx.x; i < KEYS * PIECES; i += THREADS_) {
                 u32 key = i / PIECES, piece = i % PIECES;
@@ -109,7 +114,8 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
         }
         if (threadIdx.x == 0) first_split = begins, splits = count;
     }
-    load(at_k, c.k, first_tile);
+    load(at_k, c.k, first_tile, 0);
+    if (AHEAD) load(at_v, c.v, first_tile, ARRIVING);
     // Of rows g and g + 8 of each tile, in this split: the greatest score, this lane's part of the sum of weights, and what they
     // add up to.
     float greatest[M][2], sum[M][2], out[M][D / 8][4];
@@ -174,13 +180,16 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
     u32 k_from = at_k + (lane % 8 + lane / 16 * 8) * PITCH + lane / 8 % 2 * 16;
     u32 v_from = at_v + lane % 16 * PITCH + lane / 16 * 16;
     for (u32 tile = first_tile; tile < tiles; ++tile) {
-        copies_wait<0>();
+        const u32 place = PLACES > 1 ? (tile - first_tile) % PLACES * SIDE : 0, next = PLACES > 1 ? SIDE - place : 0;
+        copies_wait<AHEAD ? 1 : 0>();
         __syncthreads();
-        unpack(at_k, tile);
-        load(at_v, c.v, tile);
+        unpack(at_k, tile, 0);
+        if (!AHEAD) load(at_v, c.v, tile, 0);
+        else if (tile + 1 < tiles) load(at_k + next, c.k, tile + 1, 0);
+        else copies_end();
         float scores[M][KEYS / 8][4] = {};
-// Keys are loaded once for all: what a scheduler would load ahead does not fit.
-#pragma unroll 1
+// Keys are loaded once for all: of two tiles a warp, what a scheduler would load ahead does not fit.
+#pragma unroll UNROLLED
         for (u32 d = 0; d < D / 16; ++d) {
             u32 q[M][4];
 #pragma unroll
@@ -188,7 +197,7 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
 #pragma unroll
             for (u32 n = 0; n < KEYS / 16; ++n) {
                 u32 k[4];
-                matrices(k, k_from + n * 16 * PITCH + d * 32);
+                matrices(k, k_from + place + n * 16 * PITCH + d * 32);
 #pragma unroll
                 for (int m = 0; m < M; ++m) {
                     Mma<T>::run(scores[m][2 * n], q[m], k[0], k[1]);
@@ -196,10 +205,11 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
                 }
             }
         }
-        copies_wait<0>();
+        copies_wait<AHEAD ? 1 : 0>();
         __syncthreads();
-        unpack(at_v, tile);
-        if (tile + 1 < tiles) load(at_k, c.k, tile + 1);
+        unpack(at_v, tile, ARRIVING);
+        if (tile + 1 < tiles) AHEAD ? load(at_v + next, c.v, tile + 1, ARRIVING) : load(at_k, c.k, tile + 1, 0);
+        else if (AHEAD) copies_end();
         if (a.softcap != 0.0f) {
             float within = a.scale / a.softcap;
 #pragma unroll
@@ -261,7 +271,7 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
 #pragma unroll
             for (u32 d = 0; d < D / 16; ++d) {
                 u32 v[4];
-                matrices_turned(v, v_from + n * 16 * PITCH + d * 32);
+                matrices_turned(v, v_from + place + n * 16 * PITCH + d * 32);
 #pragma unroll
                 for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -309,10 +319,12 @@ template <typename T, typename C, int D, int M, u32 KEYS> __device__ __forceinli
         }
 }
 
-#define KERNEL(T, NAME, C, D, M, KEYS) \
-    extern "C" __global__ void __launch_bounds__(32 * ATTEND_WARPS) prompt_attend_##NAME##_##D(const __grid_constant__ AttendArgs a) { prompt_attend<T, C, D, M, KEYS>(a); }
+#define KERNEL(T, NAME, C, D, M, KEYS, AHEAD) \
+    extern "C" __global__ void __launch_bounds__(32 * ATTEND_WARPS) prompt_attend_##NAME##_##D(const __grid_constant__ AttendArgs a) { prompt_attend<T, C, D, M, KEYS, AHEAD>(a); }
+// Of few rows, and of many.
+#define WIDTH(T, NAME, C, D) KERNEL(T, few_##NAME, C, D, 1, 64, true) KERNEL(T, NAME, C, D, 2, 64, false)
 #define KERNELS(T, NAME, C) \
-    KERNEL(T, NAME, C, 64, 2, 64) KERNEL(T, NAME, C, 80, 2, 64) KERNEL(T, NAME, C, 96, 2, 64) KERNEL(T, NAME, C, 128, 2, 64) KERNEL(T, NAME, C, 256, 1, 32)
+    WIDTH(T, NAME, C, 64) WIDTH(T, NAME, C, 80) WIDTH(T, NAME, C, 96) WIDTH(T, NAME, C, 128) KERNEL(T, NAME, C, 256, 1, 32, false)
 KERNELS(half, f16, half)
 KERNELS(__nv_bfloat16, bf16, __nv_bfloat16)
 KERNELS(half, q8_f16, Q8)

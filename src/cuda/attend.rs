@@ -1,8 +1,8 @@
 //! Attention and what comes before it: of a prompt two launches, of a step one.
 
-use super::kernels::prompt_attend;
 use super::memory::stride;
 use super::narrow;
+use super::prompt_attend;
 use super::queue::Queue;
 use super::splits::splits;
 use super::work::{THREADS, Work};
@@ -129,21 +129,21 @@ impl Work<'_> {
             group: cache.heads / cache.kv_heads,
             ..AttendArgs::default()
         };
-        if !step && let Some((kernel, shared)) = &kernels.prompt_attend {
+        if !step && let Some(attends) = &kernels.prompt_attend {
             let rows = tape.rows * args.group as usize;
-            let blocks = rows.div_ceil(prompt_attend::rows(kv.head_dim));
+            let tiles = attends.select(kv, rows, self.multiprocessors);
             // Bits do not depend on who takes which splits.
-            let splits = if blocks * kv.heads < self.multiprocessors as usize {
-                prompt_attend::apart(kv, rows)
-            } else {
-                1
-            };
+            let splits = attends.splits(kv, rows, self.multiprocessors);
             let geometry = Geometry {
-                grid: [narrow(blocks), narrow(kv.heads), narrow(splits)],
-                shared: narrow(*shared),
+                grid: [
+                    narrow(rows.div_ceil(tiles.rows)),
+                    narrow(kv.heads),
+                    narrow(splits),
+                ],
+                shared: narrow(tiles.shared),
                 ..Geometry::new(1, prompt_attend::THREADS)
             };
-            return queue.launch(kernel, geometry, &args);
+            return queue.launch(&tiles.kernel, geometry, &args);
         }
         if let Some(raw) = raw {
             let [q, k, v] = raw.inputs.map(|buffer| self.buffer(buffer));

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use super::prompt_attend::PromptAttend;
 use super::shapes::SHAPES;
-use super::step_attend::{HEAD_DIMS, StepAttend};
+use super::step_attend::StepAttend;
 use super::step_shared::{self, Fit};
 use crate::device::{
-    ALL_SHARED, AttendArgs, EmbedArgs, Error, Family, Kernel, Modules, NormArgs, PromptArgs,
-    RopeStoreArgs, SampleArgs, StepArgs, SumsArgs,
+    ALL_SHARED, EmbedArgs, Error, Family, Kernel, Modules, NormArgs, PromptArgs, RopeStoreArgs,
+    SampleArgs, StepArgs, SumsArgs,
 };
 use crate::quant::{Format, Storage};
 use crate::tape::{DType, KvInfo, KvType};
@@ -29,9 +30,8 @@ pub(super) struct Kernels {
     pub(super) sums: Kernel<SumsArgs>,
     pub(super) rope_store: Kernel<RopeStoreArgs>,
     pub(super) step_attend: StepAttend,
-    /// It runs on the tensor cores, which multiply two of a type; beside it is its shared memory. `None` for other caches and
-    /// uncommon heads.
-    pub(super) prompt_attend: Option<(Kernel<AttendArgs>, usize)>,
+    /// They run on the tensor cores, which multiply two of a type. `None` for other caches and uncommon heads.
+    pub(super) prompt_attend: Option<PromptAttend>,
     step: HashMap<Storage, StepKernels>,
     /// Each form of weights has some, by shape.
     prompt: HashMap<Storage, Vec<Option<Kernel<PromptArgs>>>>,
@@ -89,20 +89,16 @@ impl Kernels {
             Ok::<_, Error>((of, kernels))
         };
         // They are named by the activations' type and the cache's; quants by what they become.
-        let (head_dim, quants) = (kv.head_dim, kv.element == KvType::Q8_0);
+        let quants = kv.element == KvType::Q8_0;
         let types = if quants {
             format!("q8_{name}")
         } else {
             format!("{name}_{}", kv.element.name())
         };
-        let prompt_attend = (HEAD_DIMS.contains(&head_dim)
-            && (quants || kv.element.number() == Some(activation)))
-        .then(|| {
+        let multiplies = quants || kv.element.number() == Some(activation);
+        let attends = multiplies.then(|| {
             let name = if quants { &types } else { name };
-            let kernel = format!("prompt_attend_{name}_{head_dim}");
-            let shared = prompt_attend::shared(head_dim, quants.then_some(kv.element));
-            let kernel = modules.kernel(&kernel, shared, Family::Prompt)?;
-            Ok::<_, Error>((kernel, shared))
+            PromptAttend::load(modules, kv, name)
         });
         Ok(Self {
             embed: modules.kernel("embed", 0, Family::Step)?,
@@ -111,7 +107,7 @@ impl Kernels {
             sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Prompt)?,
             rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Prompt)?,
             step_attend: StepAttend::load(modules, activation, kv, &types)?,
-            prompt_attend: prompt_attend.transpose()?,
+            prompt_attend: attends.transpose()?.flatten(),
             step: storages
                 .iter()
                 .map(|of| step(*of))
@@ -131,57 +127,5 @@ impl Kernels {
     /// Products of a prompt in a shape that suits the weights.
     pub(super) fn prompt(&self, of: Storage, shape: usize) -> Option<&Kernel<PromptArgs>> {
         self.prompt.get(&of)?.get(shape)?.as_ref()
-    }
-}
-
-/// `kernels/prompt/attend.cu`.
-pub(super) mod prompt_attend {
-    use crate::tape::{KvInfo, KvType};
-
-    pub(in super::super) const THREADS: u32 = 128;
-    /// Positions that are summed by themselves: `PROMPT_SPLIT`.
-    const SPLIT: usize = 4096;
-    /// Blocks that may have a split each. More keep a device busy without that, and take more memory.
-    const APART: usize = 256;
-
-    /// Query rows of a block, counted over tokens and the heads that share a KV head.
-    pub(in super::super) const fn rows(head_dim: usize) -> usize {
-        if head_dim > 128 { 64 } else { 128 }
-    }
-
-    /// Bytes of shared memory: queries, keys and values, their rows apart by a bank; and keys or values as they arrive,
-    /// if they are quants.
-    pub(in super::super) fn shared(head_dim: usize, quants: Option<KvType>) -> usize {
-        let keys = if head_dim > 128 { 32 } else { 64 };
-        let arriving = quants.map_or(0, |quants| keys * quants.bytes(head_dim));
-        (rows(head_dim) + 2 * keys) * (2 * head_dim + 16) + arriving
-    }
-
-    /// Splits of the longest conversation.
-    fn splits(kv: KvInfo) -> usize {
-        if kv.head_dim > 128 {
-            1
-        } else {
-            kv.context.div_ceil(SPLIT)
-        }
-    }
-
-    /// How many splits of so many query rows of a KV head have blocks of their own.
-    pub(in super::super) fn apart(kv: KvInfo, rows: usize) -> usize {
-        let (blocks, splits) = (
-            rows.div_ceil(self::rows(kv.head_dim)) * kv.heads,
-            splits(kv),
-        );
-        if blocks * splits <= APART { splits } else { 1 }
-    }
-
-    /// Bytes that blocks leave of splits before they are merged: of each query row of a KV head its maximum, sum and output.
-    pub(in super::super) fn partial_bytes(kv: KvInfo, rows: usize) -> usize {
-        if splits(kv) == 1 {
-            return 0;
-        }
-        let of_block = self::rows(kv.head_dim);
-        let blocks = rows.div_ceil(of_block) * kv.heads * apart(kv, rows);
-        blocks * of_block * (kv.head_dim + 8) * 4
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::kernels::prompt_attend;
+use super::prompt_attend;
 use super::splits;
 use crate::device::{
     Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Rows, Stream, Tiles,

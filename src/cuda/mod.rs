@@ -17,6 +17,7 @@ mod opened;
 mod pages;
 mod product;
 mod prompt;
+mod prompt_attend;
 mod queue;
 mod run;
 mod scratch;

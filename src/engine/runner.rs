@@ -26,7 +26,7 @@ use crate::kv::{self, Copied, Kv, Owner, PAGE, Wanted};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{Ending, GraphOptions, Input, KvInfo, STEP_ROWS, StepTimes, Tape};
+use crate::tape::{Ending, GraphOptions, Input, KvInfo, STEP_ROWS, StepBytes, StepTimes, Tape};
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
 const SCORED_ROWS: usize = 64;
@@ -40,6 +40,7 @@ pub struct Runner {
     description: String,
     kv: Kv,
     step: Tape,
+    step_bytes: StepBytes,
     /// Of several conversations, by rows: 1, 2, 4 or 8.
     steps: HashMap<usize, Tape>,
     /// The most rows of a step, each of another conversation, but for one that tokens are given to.
@@ -88,6 +89,7 @@ impl Runner {
             executor,
             description,
             kv,
+            step_bytes: StepBytes::of(&step),
             step,
             steps: HashMap::new(),
             rows: settings.rows.clamp(1, STEP_ROWS),
@@ -458,7 +460,7 @@ impl Runner {
     /// Bytes that the next `step` must move.
     #[must_use]
     pub fn step_bytes(&self) -> u64 {
-        self.step.bytes(self.kv.len())
+        self.step_bytes.at(self.kv.len())
     }
 
     /// Runs `tokens` after what the cache holds, and calls `each` with every row's logits in order.

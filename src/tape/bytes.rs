@@ -1,6 +1,6 @@
 //! The bytes that each operation must move: what decoding's speed is measured against.
 
-use super::{Input, Op, Tape};
+use super::{Attention, Input, Op, Tape};
 
 impl Op {
     /// Bytes that this operation must read and write once, in a run that starts at `position`.
@@ -45,10 +45,52 @@ impl Op {
     }
 }
 
-impl Tape {
-    /// Bytes that the whole tape must move, in a run that starts at `position`.
+/// The bytes that a step must move, at whatever position: what is asked for each token of an answer, so that no operation is looked at
+/// again for it.
+#[derive(Clone, Debug)]
+pub struct StepBytes {
+    /// Those that no position changes.
+    fixed: u64,
+    /// Layers that see equally far, how many they are, and what each reads of a position.
+    layers: Vec<(Attention, u64)>,
+    position: u64,
+}
+
+impl StepBytes {
+    /// Of a step of one conversation.
     #[must_use]
-    pub fn bytes(&self, position: usize) -> u64 {
-        self.ops.iter().map(|op| op.bytes(self, position)).sum()
+    pub fn of(tape: &Tape) -> Self {
+        let mut layers: Vec<(Attention, u64)> = Vec::new();
+        for op in &tape.ops {
+            let Op::Attend { attention, .. } = op else {
+                continue;
+            };
+            let alike = |(other, _): &&mut (Attention, u64)| other.window == attention.window;
+            match layers.iter_mut().find(alike) {
+                Some((_, count)) => *count += 1,
+                None => layers.push((*attention, 1)),
+            }
+        }
+        let position = (tape.rows * (tape.kv.bytes_per_position() / tape.kv.layers)) as u64;
+        let mut bytes = Self {
+            fixed: tape.ops.iter().map(|op| op.bytes(tape, 0)).sum(),
+            layers,
+            position,
+        };
+        bytes.fixed -= bytes.cache_at(0);
+        bytes
+    }
+
+    /// Those of a step that starts at `position`.
+    #[must_use]
+    pub fn at(&self, position: usize) -> u64 {
+        self.fixed + self.cache_at(position)
+    }
+
+    fn cache_at(&self, position: usize) -> u64 {
+        let seen = |attention: &Attention| (position + 1 - attention.seen_from(position)) as u64;
+        let layers = self.layers.iter();
+        let positions: u64 = layers.map(|(of, count)| count * seen(of)).sum();
+        positions * self.position
     }
 }

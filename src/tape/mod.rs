@@ -16,6 +16,7 @@ mod q8_0;
 mod step;
 
 pub use attention::{Angles, Attention, QueryScale, Rotation};
+pub use bytes::StepBytes;
 pub use check::TapeError;
 pub use dtype::DType;
 pub use filling::{FLIGHT_BYTES, FillError, PIECE_BYTES, Source, in_flight, pieces_at_once};

@@ -29,7 +29,8 @@ use ganglion::tape::{DType, KvType};
 
 const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   smoke [PART...]         the device layer, in parts
-  diff [NAME...]          each operation against the CPU executor; only cases whose names hold all of NAME
+  diff [--sms N] [NAME...]
+                          each operation against the CPU executor, on a part of the GPU; only cases whose names hold all of NAME
   modes [--cpu] MODEL...  every mode of the graph gives the same tokens, and so do prompts by few rows and by many
   lifecycle [--cost] [--cpu] MODEL...
                           the decode graph's life cycle with refused calls, its memory and its cost; --cost: only that,

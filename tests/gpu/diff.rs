@@ -7,9 +7,20 @@ use std::time::Instant;
 use ganglion::check::{Report, World, large, worlds};
 use ganglion::cuda::Device;
 
-/// Runs the cases whose names hold all of `wanted`, and prints the worst of each operation.
-pub(crate) fn run(wanted: &[String]) -> ExitCode {
-    if let Err(error) = Device::open(false) {
+/// Runs the cases whose names hold all of `wanted`, and prints the worst of each operation. After `--sms N` they run on a partition of so
+/// many multiprocessors, for which other kernels may be selected.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let (part, wanted) = match arguments {
+        [flag, part, wanted @ ..] if flag == "--sms" => match part.parse() {
+            Ok(part) => (Some(part), wanted),
+            Err(_) => {
+                println!("--sms {part}: it must be a number");
+                return ExitCode::from(2);
+            }
+        },
+        wanted => (None, wanted),
+    };
+    if let Err(error) = Device::open_part(false, part) {
         return super::not_run(&error);
     }
     let start = Instant::now();
@@ -22,7 +33,7 @@ pub(crate) fn run(wanted: &[String]) -> ExitCode {
         if world.cases.is_empty() {
             continue;
         }
-        if let Err(error) = compare(&world, &mut report) {
+        if let Err(error) = compare(&world, part, &mut report) {
             println!("{report}FAILED {error}");
             return ExitCode::FAILURE;
         }
@@ -35,7 +46,7 @@ pub(crate) fn run(wanted: &[String]) -> ExitCode {
     super::verdict(report.failures().is_empty() && report.cases() > 0)
 }
 
-fn compare(world: &World, report: &mut Report) -> Result<(), Box<dyn Error>> {
-    let (mut cpu, mut cuda) = (world.cpu(0)?, world.cuda(Device::open(false)?)?);
+fn compare(world: &World, part: Option<u32>, report: &mut Report) -> Result<(), Box<dyn Error>> {
+    let (mut cpu, mut cuda) = (world.cpu(0)?, world.cuda(Device::open_part(false, part)?)?);
     Ok(world.diff(&mut cpu, &mut cuda, report)?)
 }

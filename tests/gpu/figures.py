@@ -20,10 +20,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 PROMPTS = [128, 512, 2048, 8192, 32000]
 GENERATE = 128
 REPETITIONS = 2
+# Conversations that step together.
+ROWS = "1,2,4,8"
 # What we are asked, by the name that the file keeps it under.
 RUNS = {
     "contexts": ["--prompt", ",".join(map(str, PROMPTS)), "--generate", str(GENERATE), "--reps", str(REPETITIONS)],
-    "rows": ["--prompt", "512,8192", "--generate", "64", "--reps", "1", "--rows", "1,2,4,8"],
+    "rows": ["--prompt", "512,8192", "--generate", "64", "--reps", "1", "--rows", ROWS],
     "partition": ["--prompt", "512", "--generate", "64", "--reps", "1", "--sms", "16"],
 }
 
@@ -73,8 +75,10 @@ def ours(model):
 
 
 def peers(program, model):
-    lines = output(program, model, ",".join(map(str, PROMPTS)), GENERATE, REPETITIONS).splitlines()
-    return {"program": pathlib.Path(program).name, "contexts": [json.loads(line) for line in lines]}
+    lines = output(program, model, ",".join(map(str, PROMPTS)), GENERATE, REPETITIONS, ROWS).splitlines()
+    measured = [json.loads(line) for line in lines]
+    contexts, rows = ([line for line in measured if key in line] for key in ("prompt", "rows"))
+    return {"program": pathlib.Path(program).name, "contexts": contexts, "rows": rows}
 
 
 def show(model, measured, peer):
@@ -92,6 +96,8 @@ def show(model, measured, peer):
             if other:
                 words.append(f"peer {other[key]:>9.1f} = {speed / other[key]:.2f} x")
         print("  ".join(words), flush=True)
+    for row in (peer or {}).get("rows", []):
+        print(f"{model:<12} peer's step of {row['rows']}: {row['step_milliseconds']:.3f} ms", flush=True)
     for name in ("rows", "partition"):
         if "failed" in measured[name]:
             print(f"{model:<12} {name}: {measured[name]['failed']}", flush=True)

@@ -1,8 +1,9 @@
 // The peer's speeds, by llama.cpp's own C API: prompts of several lengths from an empty cache, then greedy steps after each.
 // Flash attention and CUDA graphs as that release sets them; the largest batches that it takes by default.
 //
-// usage: peer MODEL PROMPT,... GENERATE REPETITIONS
-// Prints a line of JSON for each length: the best of its repetitions, in tokens per second.
+// usage: peer MODEL PROMPT,... GENERATE REPETITIONS [ROWS,...]
+// Prints a line of JSON for each length: the best of its repetitions, in tokens per second; then one for each number of conversations
+// that step together after prompts of ROW_PROMPT tokens of their own, as its server has them with as many slots.
 //
 // Built against llama.cpp's `llama.h` and its libraries llama, ggml and ggml-base, with -std=c++17.
 
@@ -19,7 +20,7 @@
 
 namespace {
 
-constexpr int BATCH = 2048;
+constexpr int BATCH = 2048, ROW_PROMPT = 512;
 
 double since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -57,16 +58,53 @@ Speeds measure(llama_context *context, llama_sampler *greedy, std::vector<llama_
     return {static_cast<double>(prompt.size()) / reading, generate / since(begin)};
 }
 
+llama_token begins_with(int conversation, int i, int vocabulary) {
+    return static_cast<llama_token>((i * 7919L + 13 + conversation * 104729L) % vocabulary);
+}
+
+// Milliseconds a step of so many conversations, each with a sequence of its own.
+double step_of(llama_context *context, llama_sampler *greedy, int rows, int generate, int vocabulary) {
+    llama_memory_clear(llama_get_memory(context), true);
+    llama_batch batch = llama_batch_init(ROW_PROMPT, 0, 1);
+    auto put = [&](int conversation, int position, llama_token token, bool last) {
+        const int at = batch.n_tokens++;
+        batch.token[at] = token, batch.pos[at] = position, batch.logits[at] = last;
+        batch.n_seq_id[at] = 1, batch.seq_id[at][0] = conversation;
+    };
+    std::vector<llama_token> next(rows);
+    for (int row = 0; row < rows; row++) {
+        batch.n_tokens = 0;
+        for (int i = 0; i < ROW_PROMPT; i++) put(row, i, begins_with(row, i, vocabulary), i + 1 == ROW_PROMPT);
+        if (llama_decode(context, batch) != 0) fail("llama_decode refuses a prompt");
+        next[row] = llama_sampler_sample(greedy, context, -1);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    for (int step = 0; step < generate; step++) {
+        batch.n_tokens = 0;
+        for (int row = 0; row < rows; row++) put(row, ROW_PROMPT + step, next[row], true);
+        if (llama_decode(context, batch) != 0) fail("llama_decode refuses a step");
+        for (int row = 0; row < rows; row++) next[row] = llama_sampler_sample(greedy, context, row);
+    }
+    const double milliseconds = 1e3 * since(begin) / generate;
+    llama_batch_free(batch);
+    return milliseconds;
+}
+
+std::vector<int> numbers(const char *text) {
+    std::vector<int> all;
+    std::istringstream list(text);
+    for (std::string number; std::getline(list, number, ',');) all.push_back(std::atoi(number.c_str()));
+    return all;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
-    if (argc != 5) {
-        std::fprintf(stderr, "usage: peer MODEL PROMPT,... GENERATE REPETITIONS\n");
+    if (argc != 5 && argc != 6) {
+        std::fprintf(stderr, "usage: peer MODEL PROMPT,... GENERATE REPETITIONS [ROWS,...]\n");
         return 64;
     }
-    std::vector<int> lengths;
-    std::istringstream list(argv[2]);
-    for (std::string length; std::getline(list, length, ',');) lengths.push_back(std::atoi(length.c_str()));
+    const std::vector<int> lengths = numbers(argv[2]), rows = argc > 5 ? numbers(argv[5]) : std::vector<int>();
     const int generate = std::atoi(argv[3]), repetitions = std::atoi(argv[4]);
     if (lengths.empty() || *std::min_element(lengths.begin(), lengths.end()) < 1 || generate < 1 || repetitions < 1)
         fail("lengths, tokens and repetitions are numbers from 1 on");
@@ -107,8 +145,23 @@ int main(int argc, char **argv) {
                     best.prompt, best.decode);
         std::fflush(stdout);
     }
-    llama_sampler_free(greedy);
     llama_free(context);
+    if (!rows.empty()) {
+        const int most = *std::max_element(rows.begin(), rows.end());
+        of_context.n_seq_max = most;
+        of_context.n_ctx = most * (ROW_PROMPT + 2 * generate + 8);
+        if (!(context = llama_init_from_model(model, of_context))) fail("there is no room for so many conversations");
+        for (const int together : rows) {
+            step_of(context, greedy, together, 8, vocabulary);
+            double best = step_of(context, greedy, together, generate, vocabulary);
+            for (int repetition = 1; repetition < repetitions; repetition++)
+                best = std::min(best, step_of(context, greedy, together, generate, vocabulary));
+            std::printf("{\"rows\": %d, \"step_milliseconds\": %.3f, \"tokens_per_second\": %.1f}\n", together, best, 1e3 * together / best);
+            std::fflush(stdout);
+        }
+        llama_free(context);
+    }
+    llama_sampler_free(greedy);
     llama_model_free(model);
     llama_backend_free();
 }

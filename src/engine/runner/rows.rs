@@ -84,7 +84,7 @@ impl Runner {
     /// Bytes that a step of the conversation in an entry must move, were it alone.
     #[must_use]
     pub fn step_bytes_of(&self, entry: usize) -> u64 {
-        self.step.bytes(self.kv.len_of(entry))
+        self.step_bytes.at(self.kv.len_of(entry))
     }
 
     /// Runs the chosen tokens of several conversations, each in an entry of its own, and in the same step the tokens that
