@@ -28,6 +28,8 @@ ROWS = {4: 1.15, 8: 1.3}
 PARTITION = 625
 LAYERS = {"0.6b": 28, "1.7b": 28, "4b": 36, "8b": 36}
 NODES_A_LAYER, NODES_BESIDES = 5, 6
+# Conversations of a step.
+TOGETHER = [1, 2, 4, 8]
 GAP, HOST = 0.9, 20
 
 
@@ -59,6 +61,7 @@ class Run:
         self.contexts = self.of("contexts")
         peer = run["peer"] or {}
         self.peer = {context["prompt"]: context for context in peer.get("contexts", [])}
+        self.peer_rows = {row["rows"]: row["step_milliseconds"] for row in peer.get("rows", [])}
 
     def of(self, part):
         """A part's contexts, by the length of their prompts."""
@@ -153,6 +156,23 @@ def steps(runs):
     table(["", "nodes", "gap a node", "host a token", "4, 8 rows at 512", "at 8,192", "16 multiprocessors"], rows)
 
 
+def together(runs):
+    """Tokens a second of all conversations of a step, and how many times the peer's."""
+    rows = []
+    for run in runs:
+        ours = {row["rows"]: row["step_milliseconds"] for row in run.of("rows").get(512, {"rows": []})["rows"]}
+        if not ours:
+            continue
+        shown = [
+            beside(1e3 * count / ours[count], run.peer_rows.get(count) and run.peer_rows[count] / ours[count], None) if count in ours else "-"
+            for count in TOGETHER
+        ]
+        rows.append([run.model, *shown])
+    if rows:
+        print("Several conversations of 512 tokens in one step, tokens/s of all and how many times the peer's:\n")
+        table(["", *map(str, TOGETHER)], rows)
+
+
 def main(paths):
     if not paths:
         sys.exit(__doc__)
@@ -172,6 +192,7 @@ def main(paths):
     prompts(runs)
     decode(runs)
     steps(runs)
+    together(runs)
     for model, wanted in ABSOLUTE.items():
         speed = model in latest and latest[model].speed(512, "prefill")[0]
         if speed:
