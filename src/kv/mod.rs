@@ -19,6 +19,7 @@
 
 mod eviction;
 mod memory;
+mod moving;
 mod pool;
 
 use std::collections::{BTreeMap, HashSet};
@@ -256,6 +257,11 @@ impl Kv {
     #[must_use]
     pub fn reuse(&self) -> Reuse {
         self.reuse
+    }
+
+    /// From now on this serves others.
+    pub fn set_reuse(&mut self, reuse: Reuse) {
+        self.reuse = reuse;
     }
 
     /// All pages, and those of them that nobody has, with memory or without.
