@@ -72,6 +72,11 @@ impl Inbox {
         self.queue.has_come(is_it)
     }
 
+    /// Waits until then for something to do besides what runs; whether there is.
+    pub(super) fn comes_by(&self, until: Instant) -> bool {
+        self.queue.comes_by(until)
+    }
+
     /// Who is to rest.
     pub(super) fn held(&self) -> Held {
         self.queue.held()

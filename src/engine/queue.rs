@@ -205,6 +205,25 @@ impl Queue {
         waiting.turns.iter().any(is_it)
     }
 
+    /// Waits until then for turns that come, or for anything else that the engine thread is asked; whether there is something that
+    /// it has not looked at.
+    pub(super) fn comes_by(&self, until: Instant) -> bool {
+        let mut waiting = self.lock();
+        loop {
+            let arrivals = self.arrivals.load(Ordering::Acquire);
+            let is_new = arrivals != self.looked.load(Ordering::Relaxed);
+            if is_new || waiting.moved || !waiting.controls.is_empty() {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(waiting, left);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// The engine thread has seen who waits.
     fn look(&self, _: &Waiting) {
         let arrivals = self.arrivals.load(Ordering::Acquire);

@@ -11,7 +11,7 @@ mod saving;
 mod steps;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::encoder::Encoder;
 use super::entry::Entry;
@@ -19,6 +19,7 @@ use super::load_error::LoadError;
 pub use super::loaded_model::Settings;
 use super::loaded_model::{LoadedModel, Loading};
 use super::observe::{self, Observer};
+use super::pace::Pace;
 use super::replace;
 use super::replacement::Replacement;
 use super::report;
@@ -60,6 +61,8 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         entries: Vec::new(),
         displaced: Vec::new(),
         ahead: Vec::new(),
+        pace: Pace::default(),
+        rested: Duration::ZERO,
         masks: Masks::new(),
         slices: Slices::default(),
         service: Service::default(),
@@ -93,6 +96,9 @@ struct Worker<'a> {
     displaced: Vec<Entry>,
     /// The entries of the step that was launched ahead, if one was: some may have left since, and others have joined.
     ahead: Vec<usize>,
+    pace: Pace,
+    /// How long the launch of a step has waited for whoever comes, since tokens came last.
+    rested: Duration,
     masks: Masks,
     slices: Slices,
     /// Whose prompts they were of.

@@ -75,6 +75,7 @@ impl Worker<'_> {
     /// come, and nobody else could go on. Where a step is ahead the slice begins behind it, before its tokens are told.
     fn read(&mut self, id: u64, others: usize) -> Result<(), RunError> {
         self.observer.interrupted();
+        self.pace.interrupted();
         let inbox = self.inbox;
         let (share, chunk) = (inbox.limits().prefill, self.runner.prefill_chunk());
         let Some(entry) = self.entry(id) else {
@@ -242,6 +243,9 @@ impl Worker<'_> {
             } else {
                 self.behind(&self.ahead, &cache_entries)
             };
+            if !behind.is_empty() && self.somebody_comes() {
+                return Ok(());
+            }
             return self.take_ahead(&behind);
         }
         if is_timed && let Some(cache_entry) = cache_entries.pop() {
@@ -262,6 +266,21 @@ impl Worker<'_> {
             Vec::new()
         };
         self.run(&rows, &behind)
+    }
+
+    /// Waits for whoever comes, as long as a step may be launched later behind the one that runs. Masks are sent meanwhile, so
+    /// nothing waits where there are any.
+    fn somebody_comes(&mut self) -> bool {
+        if self.entries.iter().any(Entry::is_guided) {
+            return false;
+        }
+        let Some(due) = self.pace.due(self.ahead.len()) else {
+            return false;
+        };
+        let begun = Instant::now();
+        let comes = self.inbox.comes_by(due);
+        self.rested += begun.elapsed();
+        comes
     }
 
     /// Those of these entries that have a row of the step behind one of `current` entries: not who ends with that, and nobody
@@ -319,9 +338,13 @@ impl Worker<'_> {
     fn run(&mut self, rows: &[(usize, Vec<u32>)], behind: &[usize]) -> Result<(), RunError> {
         let entries: Vec<_> = rows.iter().map(|(cache_entry, _)| *cache_entry).collect();
         self.count(&entries);
-        let begun = Instant::now();
+        let (begun, was_ahead) = (Instant::now(), self.runner.is_ahead());
         let tokens = self.runner.step_each(rows, behind);
-        self.slices.stepped(begun.elapsed());
+        let now = Instant::now();
+        let rested = std::mem::take(&mut self.rested);
+        self.slices.stepped(rested + (now - begun));
+        self.observer.rested(rested);
+        self.pace.stepped(rows.len(), was_ahead, now);
         behind.clone_into(&mut self.ahead);
         self.stepped(rows, tokens)
     }
