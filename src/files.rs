@@ -18,6 +18,9 @@ pub trait Files: Debug + Send + Sync {
     /// Opens a file to read and to write, for its owner alone; where `new`, one that is there is emptied first.
     fn open(&self, path: &Path, new: bool) -> io::Result<Box<dyn File>>;
 
+    /// Opens a file only to read it, also where nothing may be written.
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn File>>;
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -97,6 +100,12 @@ impl Files for Disk {
         options.custom_flags(nix::libc::O_NOFOLLOW);
         let file = options.create(new).truncate(new).open(path)?;
         Ok(Box::new(file))
+    }
+
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(nix::libc::O_NOFOLLOW);
+        Ok(Box::new(options.open(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -133,7 +133,7 @@ pub(super) struct Reading {
 impl Reading {
     /// Opens a file that was made with this key.
     pub(super) fn open(files: &dyn Files, path: &Path, key: &Key) -> Result<Self, Refusal> {
-        let mut file = files.open(path, false)?;
+        let mut file = files.open_to_read(path)?;
         let (owner, expected) = (file.owner()?, files.user());
         if owner != expected {
             return Err(Refusal::Owner { owner, expected });

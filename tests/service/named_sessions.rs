@@ -232,12 +232,13 @@ async fn every_answer_of_a_model_outlives_kill_9() {
 
 /// Starts a daemon so often, which is killed at a random moment of its first turns, and holds what is there against what was told.
 async fn killed(kills: u32, model: Option<&str>) {
-    /// Turns of a session at most: a model reads them again.
-    const TURNS: usize = 40;
+    /// A model is killed within as long as so many first turns took lately.
+    const FIRSTS: u32 = 3;
+    // Turns of a session at most: a model reads them again after each kill.
+    let turns = if model.is_some() { 4 } else { 40 };
     let mut robot = Robot::new();
-    let within = match model {
+    let mut within = match model {
         None => Duration::from_millis(40),
-        // As long as some turns take now.
         Some(model) => {
             let client = robot.start_model(model, "").await;
             let session = open(&client, "first").await.unwrap();
@@ -245,14 +246,14 @@ async fn killed(kills: u32, model: Option<&str>) {
             let options = fields([("max_tokens", 4u32.into())]);
             let (_, stream) = session.send("0 0", options).await.unwrap();
             Reader::new(stream).answer().await;
-            6 * begun.elapsed()
+            FIRSTS * begun.elapsed()
         }
     };
     let mut random = fastrand::Rng::with_seed(9);
     // Of each session, what was told.
     let mut told: Vec<Vec<String>> = vec![Vec::new()];
     let mut starts = Vec::new();
-    let (mut acknowledged, mut unheard) = (0, 0);
+    let (mut acknowledged, mut after, mut unheard) = (0, 0, 0);
     for kill in 0..kills {
         let begun = Instant::now();
         let config = "sessions.mib_per_user = 1024\nsessions.per_user = 1024";
@@ -261,7 +262,7 @@ async fn killed(kills: u32, model: Option<&str>) {
             Some(model) => robot.start_model(model, config).await,
         };
         let ready = begun.elapsed();
-        if told.last().is_some_and(|told| told.len() > TURNS) {
+        if told.last().is_some_and(|told| told.len() > turns) {
             told.push(Vec::new());
         }
         let session = open(&client, &format!("talk{}", told.len())).await.unwrap();
@@ -277,6 +278,8 @@ async fn killed(kills: u32, model: Option<&str>) {
         );
         unheard += answers.len() - told.len();
         *told = answers;
+        let (before, begun) = (told.len(), Instant::now());
+        let mut first = None;
         let talks = async {
             for n in 0.. {
                 let options = fields([("max_tokens", 4u32.into())]);
@@ -294,12 +297,19 @@ async fn killed(kills: u32, model: Option<&str>) {
                     }
                 }
                 told.push(text);
-                acknowledged += 1;
+                first.get_or_insert_with(|| begun.elapsed());
             }
         };
         // Whatever it is at by then.
         let until = within.mul_f64(random.f64());
         let _ = tokio::time::timeout(until, talks).await;
+        acknowledged += told.len() - before;
+        if let Some(first) = first {
+            after += 1;
+            if model.is_some() {
+                within = FIRSTS * first;
+            }
+        }
     }
     // Those of before are as they were.
     let client = robot.start("", "sessions.per_user = 1024").await;
@@ -318,7 +328,7 @@ async fn killed(kills: u32, model: Option<&str>) {
         all[(all.len() - 1) * percent / 100].as_secs_f64() * 1e3
     };
     println!(
-        "{kills} kills, {acknowledged} turns acknowledged, 0 lost, {unheard} kept whose end nobody heard: from the start to ready \
+        "{kills} kills, {after} of them after the end of a turn was told, {acknowledged} such turns, 0 lost, {unheard} kept whose end nobody heard: from the start to ready \
          p50 {:.0} ms, p99 {:.0}; to the history p50 {:.0}, p99 {:.0}",
         p(|start| start.0, 50),
         p(|start| start.0, 99),
