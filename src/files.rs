@@ -33,7 +33,7 @@ pub trait Files: Debug + Send + Sync {
 }
 
 /// One open file.
-pub trait File: Debug + Send {
+pub trait File: Debug + Send + Sync {
     /// Whose it is.
     fn owner(&self) -> io::Result<u32>;
 
@@ -56,7 +56,7 @@ pub trait File: Debug + Send {
     ///
     /// # Errors
     /// As the system's, and if there are fewer.
-    fn read_at(&mut self, at: u64, out: &mut [u8]) -> io::Result<()>;
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
 
     /// # Errors
     /// As the system's; some of the bytes may be written.
@@ -146,7 +146,7 @@ impl File for fs::File {
         Ok(bytes)
     }
 
-    fn read_at(&mut self, at: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.read_exact_at(out, at)
     }
 

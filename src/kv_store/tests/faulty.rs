@@ -94,7 +94,7 @@ impl File for Open {
         self.file.read()
     }
 
-    fn read_at(&mut self, at: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.file.read_at(at, out)
     }
 

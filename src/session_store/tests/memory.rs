@@ -380,7 +380,7 @@ impl File for Open {
         self.0.lock().writes()
     }
 
-    fn read_at(&mut self, at: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let state = self.0.lock();
         let at = usize::try_from(at).expect("short");
         let held = state.files[self.1].get(at..at + out.len());
