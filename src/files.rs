@@ -18,6 +18,9 @@ pub trait Files: Debug + Send + Sync {
     /// Opens a file to read and to write, for its owner alone; where `new`, one that is there is emptied first.
     fn open(&self, path: &Path, new: bool) -> io::Result<Box<dyn File>>;
 
+    /// Opens a file only to read it, also where nothing may be written.
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn File>>;
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -30,7 +33,7 @@ pub trait Files: Debug + Send + Sync {
 }
 
 /// One open file.
-pub trait File: Debug + Send {
+pub trait File: Debug + Send + Sync {
     /// Whose it is.
     fn owner(&self) -> io::Result<u32>;
 
@@ -53,7 +56,7 @@ pub trait File: Debug + Send {
     ///
     /// # Errors
     /// As the system's, and if there are fewer.
-    fn read_at(&mut self, at: u64, out: &mut [u8]) -> io::Result<()>;
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
 
     /// # Errors
     /// As the system's; some of the bytes may be written.
@@ -99,6 +102,12 @@ impl Files for Disk {
         Ok(Box::new(file))
     }
 
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(nix::libc::O_NOFOLLOW);
+        Ok(Box::new(options.open(path)?))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
@@ -137,7 +146,7 @@ impl File for fs::File {
         Ok(bytes)
     }
 
-    fn read_at(&mut self, at: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.read_exact_at(out, at)
     }
 

@@ -1,7 +1,9 @@
 //! Answers that must fit something: they do, whoever else is answered, and what cannot be asked for is refused at once.
 
+mod decimals;
 pub(crate) mod hostile;
 mod hot_answers;
+mod numbers;
 mod schemas;
 mod suite;
 

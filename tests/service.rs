@@ -9,6 +9,7 @@ mod crash;
 mod gangliond;
 mod lifecycle;
 mod named_sessions;
+mod read_only;
 mod refusals;
 mod reload;
 mod reporting;

@@ -60,6 +60,7 @@ pub(super) fn usage(usage: &Usage) -> Info {
     let rare = [
         ("restored", usage.restored),
         ("reread_tokens", usage.reread_tokens),
+        ("repeated_steps", usage.repeated_steps),
         ("dropped_turns", usage.dropped_turns),
     ];
     for (name, count) in rare.into_iter().filter(|(_, count)| *count > 0) {

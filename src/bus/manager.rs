@@ -197,6 +197,8 @@ impl Manager {
     /// than are given, or is kept otherwise than persistent says. One connection holds it at a time: Error.Busy
     /// says which, and with take=true it is taken from there, whose turn ends as if it were cancelled and whose object
     /// goes away. Error.QuotaExceeded if the user keeps as much as one may keep, Error.EngineFailed if the disk refuses.
+    /// Where a disk takes no writes a session that is there opens all the same: what was said is read, and a Branch goes on
+    /// unkept. What would have to be kept is Error.EngineFailed, before anything is computed, until the disk takes writes again.
     #[zbus(out_args("session"))]
     async fn open_session(
         &self,

@@ -223,9 +223,10 @@ impl Request {
     /// (deadline_ms), "cancelled" or "error"; info holds finish_reason, prompt_tokens, cached_tokens, completion_tokens (u),
     /// queue_us, first_token_us, seed (t), tokens_per_second, gigabytes_per_second (d), and where they apply restored (u),
     /// tokens that came back from the disk, reread_tokens (u), those that the cache had held and that were read again, as
-    /// their pages had gone to others or the daemon had been restarted, dropped_turns (u), turns of the session that it goes
-    /// on without (context_overflow), incomplete (b), true if the answer was to fit something, or could call tools, and is
-    /// only the beginning of such an answer, and error (a D-Bus error name) and message.
+    /// their pages had gone to others or the daemon had been restarted, repeated_steps (u), those that ran again as what the
+    /// answer may say next was not known in time, dropped_turns (u), turns of the session that it goes on without
+    /// (context_overflow), incomplete (b), true if the answer was to fit something, or could call tools, and is only the
+    /// beginning of such an answer, and error (a D-Bus error name) and message.
     #[zbus(signal)]
     async fn finished(emitter: &SignalEmitter<'_>, reason: &str, info: Info) -> zbus::Result<()>;
 }

@@ -222,7 +222,7 @@ impl Session {
         self.owner.admit(&header)?;
         let messages = messages.read()?;
         let client = &self.owner.client;
-        let appended = self.shared.engine.append(client, self.id, messages).await;
+        let appended = self.shared.engine.append(self.id, messages).await;
         appended.map_err(|refusal| self.shared.refused(client, refusal))
     }
 

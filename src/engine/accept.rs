@@ -111,7 +111,7 @@ impl Handle {
         check(&talk.messages)?;
         let file = self.shared.sessions().file(session);
         if let Some(file) = file {
-            file.admit(client.user, more).await?;
+            file.admit(more).await?;
         }
         let request = Request {
             registration,

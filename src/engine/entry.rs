@@ -411,6 +411,11 @@ impl Entry {
         self.decoded_bytes += bytes;
     }
 
+    /// A step made no token for it, and runs again.
+    pub(super) fn repeats(&mut self) {
+        self.usage.repeated_steps += 1;
+    }
+
     /// A token was forced, or chosen.
     ///
     /// # Errors

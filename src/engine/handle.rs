@@ -111,12 +111,7 @@ impl Handle {
     ///
     /// # Errors
     /// `NotReady`, `SessionClosed`, `SessionBusy`, `InvalidMessages`, `ContextFull`, `PromptBytes`, `Quota`, `Unkept`.
-    pub async fn append(
-        &self,
-        client: &Client,
-        session: SessionId,
-        said: Vec<Message>,
-    ) -> Result<(), Refusal> {
+    pub async fn append(&self, session: SessionId, said: Vec<Message>) -> Result<(), Refusal> {
         self.accepting()?;
         let encoder = self.shared.encoder().clone();
         let loads = || Refusal::NotReady("the model is still loading".into());
@@ -129,7 +124,7 @@ impl Handle {
         let file = self.shared.sessions().file(session);
         if let Some(file) = file {
             let bytes = said.iter().map(Message::bytes).sum();
-            file.admit(client.user, bytes).await?;
+            file.admit(bytes).await?;
         }
         self.change(session, |session| {
             let whole = session.with(&said, encoder.context())?;

@@ -46,10 +46,10 @@ impl Kept {
         self.store.append(&self.stored, entry, done);
     }
 
-    /// Whether its user may add so many bytes.
-    pub(super) async fn admit(&self, user: u32, bytes: usize) -> Result<(), Refusal> {
-        let store = self.store.clone();
-        blocking(move || store.admit(user, bytes as u64)).await
+    /// Whether so many bytes may be added to it.
+    pub(super) async fn admit(&self, bytes: usize) -> Result<(), Refusal> {
+        let Self { store, stored } = self.clone();
+        blocking(move || store.admit(&stored, bytes as u64)).await
     }
 }
 

@@ -377,7 +377,7 @@ impl Handle {
             let file = self.shared.sessions().file(id);
             if let Some(file) = file {
                 let bytes = written(&options);
-                file.admit(opening.client.user, bytes).await?;
+                file.admit(bytes).await?;
             }
             let entry = Entry::Options { options };
             self.change(id, |_| Ok(Some(entry))).await?;

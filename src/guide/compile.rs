@@ -9,6 +9,7 @@ use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::{Logger, Matcher, ParserFactory};
 use toktrie::InferenceCapabilities;
 
+use super::numbers::{Numbers, Tokens};
 use super::room::{self, Room};
 use super::{Grammar, GrammarError, Guide, Stage, Thinking, Thoughts, place, vocabulary};
 use crate::model::language::Words;
@@ -58,6 +59,7 @@ const LEAST_WORK: usize = 2000;
 struct Shared {
     factory: ParserFactory,
     room: Arc<Room>,
+    tokens: Arc<Tokens>,
 }
 
 /// Compiles for one vocabulary.
@@ -135,7 +137,20 @@ impl Grammars {
         let matcher = self.matcher(grammar, limits)?;
         let thinking = self.thinking(thoughts);
         let stage = self.stage(prompt, thoughts);
-        Ok(Guide::new(Some(matcher), thinking, stage))
+        Ok(Guide {
+            numbers: self.numbers(grammar),
+            ..Guide::new(Some(matcher), thinking, stage)
+        })
+    }
+
+    /// What keeps the numbers of an answer such that a double holds them.
+    fn numbers(&self, grammar: &Grammar) -> Option<Numbers> {
+        let tokens = self.shared()?.tokens.clone();
+        match grammar {
+            Grammar::Json | Grammar::JsonSchema(_) => Some(Numbers::of_json(tokens)),
+            Grammar::Tools { .. } => Some(Numbers::of_calls(tokens)),
+            Grammar::Regex(_) | Grammar::Lark(_) | Grammar::Choice(_) => None,
+        }
     }
 
     /// The same for an answer of which only the thoughts are bounded; `None` if the model has none.
@@ -294,7 +309,12 @@ impl Grammars {
             let mut factory = ParserFactory::new(&environment, capabilities(), &slices).ok()?;
             factory.quiet();
             let room = Arc::new(Room::new(&factory));
-            Some(Shared { factory, room })
+            let tokens = Arc::new(Tokens::new(&self.words));
+            Some(Shared {
+                factory,
+                room,
+                tokens,
+            })
         };
         self.shared.get_or_init(make).as_ref()
     }

@@ -6,6 +6,7 @@
 
 mod compile;
 mod grammar;
+mod numbers;
 mod place;
 mod room;
 mod vocabulary;
@@ -19,6 +20,7 @@ pub use compile::{Grammars, Limits};
 pub use grammar::{Grammar, GrammarError, spaced};
 
 use crate::sampler::Mask;
+use numbers::Numbers;
 
 /// What may follow the tokens of an answer so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +78,8 @@ impl Thoughts {
 pub struct Guide {
     /// `None` if only thoughts are bounded.
     matcher: Option<Matcher>,
+    /// `None` if it says no JSON.
+    numbers: Option<Numbers>,
     thinking: Option<Thinking>,
     stage: Stage,
     /// Tokens that end thoughts, or set the answer apart from them. No grammar knows of them.
@@ -119,6 +123,7 @@ impl Guide {
     fn new(matcher: Option<Matcher>, thinking: Option<Thinking>, stage: Stage) -> Self {
         Self {
             matcher,
+            numbers: None,
             thinking,
             stage,
             closing: VecDeque::new(),
@@ -158,6 +163,9 @@ impl Guide {
             return Ok(());
         };
         self.forced.pop_front();
+        if let Some(numbers) = &mut self.numbers {
+            numbers.take(token);
+        }
         let consumed = matcher.consume_token(token);
         consumed.map_err(|why| self.fail(&why.to_string()))
     }
@@ -241,6 +249,9 @@ impl Guide {
             .filter(|_| self.stage == Stage::Begins)
         {
             mask.allow_token(thinking.begin);
+        }
+        if let Some(numbers) = &self.numbers {
+            numbers.bound(&mut mask);
         }
         Ok(Mask::new(mask.as_slice().to_vec()))
     }

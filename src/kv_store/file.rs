@@ -133,7 +133,7 @@ pub(super) struct Reading {
 impl Reading {
     /// Opens a file that was made with this key.
     pub(super) fn open(files: &dyn Files, path: &Path, key: &Key) -> Result<Self, Refusal> {
-        let mut file = files.open(path, false)?;
+        let file = files.open_to_read(path)?;
         let (owner, expected) = (file.owner()?, files.user());
         if owner != expected {
             return Err(Refusal::Owner { owner, expected });
@@ -189,7 +189,8 @@ impl Reading {
         self.layout.page
     }
 
-    pub(super) fn page(&mut self, index: usize) -> Result<Vec<u8>, Refusal> {
+    /// One that is what it was when it was written.
+    pub(super) fn page(&self, index: usize) -> Result<Vec<u8>, Refusal> {
         let mut bytes = vec![0; self.layout.page];
         self.file.read_at(self.layout.offset(index), &mut bytes)?;
         if self.sums.get(index) != Some(&crc32fast::hash(&bytes)) {

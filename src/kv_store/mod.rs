@@ -2,12 +2,13 @@
 //!
 //! `key` is what pages depend on, `file` how a sequence lies in a file and how it is seen to be whole, `refusal` why it is
 //! not used, `place` whose it is, `rules` how much may be kept and written, `shelf` which files there are and which go first,
-//! `wear` what writing would wear out, `cost` what reading again takes beside reading from the disk, `store` the thread that
-//! reads and writes.
+//! `wear` what writing would wear out, `cost` what reading again takes beside reading from the disk, `ahead` the threads
+//! that read pages, `store` the one that they read for, which writes.
 //!
 //! It holds nothing that cannot be made again: whatever does not match is deleted, and nobody is told of it but the journal. It
 //! knows no engine, and waits for a disk on no thread but its own, and while it is opened.
 
+mod ahead;
 mod cost;
 mod file;
 mod key;

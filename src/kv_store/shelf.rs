@@ -44,11 +44,12 @@ impl Shelf {
                     continue;
                 };
                 if end == UNFINISHED {
-                    let stat = files.open(&path, false).and_then(|file| file.stat());
+                    let stat = files.open_to_read(&path).and_then(|file| file.stat());
                     unfinished += stat.map_or(0, |(bytes, _)| bytes);
                     let _ = files.remove(&path);
                 } else if let (PAGES, Ok(name)) = (end, Name::new(name))
-                    && let Ok((bytes, used)) = files.open(&path, false).and_then(|file| file.stat())
+                    && let Ok((bytes, used)) =
+                        files.open_to_read(&path).and_then(|file| file.stat())
                 {
                     let kept = Kept { bytes, used };
                     shelf.files.insert(Place { user, name }, kept);
@@ -150,7 +151,7 @@ fn today() -> u64 {
 
 /// The day and the bytes that the file says, if it says so.
 fn written(files: &dyn Files, root: &Path) -> Option<(u64, u64)> {
-    let bytes = files.open(&root.join(WRITTEN), false).ok()?.read().ok()?;
+    let bytes = files.open_to_read(&root.join(WRITTEN)).ok()?.read().ok()?;
     let (numbers, sum) = bytes.split_last_chunk::<4>().map(|(numbers, sum)| {
         let sum = u32::from_le_bytes(*sum);
         (numbers, sum)

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::ahead;
 use super::cost::{Cost, Rate};
 use super::file::{Layout, Reading, Tokens, Writing};
 use super::key::Key;
@@ -76,7 +77,7 @@ pub struct Counts {
     pub restored: u64,
     /// Files that did not match or were damaged.
     pub refused: u64,
-    /// Bytes of pages that came back, and what the disk took for them.
+    /// Bytes of pages that came back, and what that took until the last of them was taken.
     pub read: u64,
     pub reading: Duration,
 }
@@ -347,16 +348,16 @@ impl Shared {
         if arrived.send(Arrived::Tokens(tokens)).is_err() {
             return Ok(0);
         }
-        let mut took = Duration::ZERO;
-        for page in pages {
-            let begun = Instant::now();
-            let bytes = reading.page(page)?;
-            took += begun.elapsed();
-            if arrived.send(Arrived::Page(bytes)).is_err() {
-                return Ok(0);
-            }
+        let begun = Instant::now();
+        let all = ahead::read(&reading, pages, |page| {
+            let taken = arrived.send(Arrived::Page(page)).is_ok();
             (load.wake)();
+            taken
+        })?;
+        if !all {
+            return Ok(0);
         }
+        let took = begun.elapsed();
         rate.measure(bytes, took);
         let mut counts = lock(&self.counts);
         counts.read += bytes;

@@ -1,6 +1,6 @@
 //! The file of one session: entries are appended to it and nothing else. What could not be written, or not be synced, is
 //! cut off again before anything follows it; what somebody was told of before it was synced is written again. Once half of it is
-//! of no use any more, another file that says the same takes its place.
+//! of no use any more, another file that says the same takes its place. Where nothing may be written it is read all the same.
 
 use std::io;
 use std::ops::Range;
@@ -24,6 +24,8 @@ pub(super) struct Log {
     files: Arc<dyn Files>,
     path: PathBuf,
     file: Box<dyn File>,
+    /// Whether it is open only to be read, where the disk takes no writes.
+    read_only: bool,
     /// After all that was written.
     written: Place,
     /// After all that is known to be on the disk.
@@ -80,6 +82,7 @@ impl Log {
             files: files.clone(),
             path: path.to_owned(),
             file,
+            read_only: false,
             written: place,
             synced: place,
             overhangs: false,
@@ -99,7 +102,11 @@ impl Log {
         name: &str,
     ) -> Result<Found, StoreError> {
         let failed = |what| StoreError::io(what, path);
-        let mut file = files.open(path, false).map_err(failed("open"))?;
+        let (opened, read_only) = match files.open(path, false) {
+            Err(error) if forbids_writes(&error) => (files.open_to_read(path), true),
+            opened => (opened, false),
+        };
+        let mut file = opened.map_err(failed("open"))?;
         let (owner, expected) = (file.owner().map_err(failed("read"))?, files.user());
         if owner != expected {
             return Err(StoreError::Owner {
@@ -127,6 +134,11 @@ impl Log {
         };
         let mut log = Self::new(files, path, file, read.place);
         log.overhangs = read.rest == Rest::Torn;
+        if read_only {
+            // What is torn is cut off before anything follows it.
+            log.read_only = true;
+            return Ok(Found::Whole(log, past));
+        }
         let cut = bytes.len() as u64 - read.place.length;
         // What was read may be in the system's memory alone, if the daemon was killed before it was synced.
         log.cut()
@@ -147,6 +159,25 @@ impl Log {
         &self.path
     }
 
+    /// Returns when entries can be appended; of a file that was open only to be read, when the disk takes writes by now.
+    ///
+    /// # Errors
+    /// As the system's, and if it is another file now.
+    pub(super) fn make_writable(&mut self) -> io::Result<()> {
+        if !self.read_only {
+            return Ok(());
+        }
+        let mut file = self.files.open(&self.path, false)?;
+        let read = record::read(&file.read()?).ok();
+        if read.is_none_or(|read| read.place != self.written) {
+            let changed =
+                "something has changed it since it was opened; close the session and open it again";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, changed));
+        }
+        (self.file, self.read_only) = (file, false);
+        Ok(())
+    }
+
     /// Whether what was written may not get to the disk, although somebody was told of it.
     pub(super) fn is_doubtful(&self) -> bool {
         self.doubtful
@@ -154,6 +185,7 @@ impl Log {
 
     /// Writes an entry, which is on the disk after the next `sync`. On an error nothing of it is.
     pub(super) fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        self.make_writable()?;
         self.cut()?;
         if self.doubtful {
             // Nothing follows what may be lost.
@@ -283,6 +315,11 @@ fn entries(file: &[u8], texts: Vec<Range<usize>>) -> Option<Vec<Entry>> {
     let texts = texts.into_iter();
     let entries = texts.map(|text| serde_json::from_slice(&file[text]));
     entries.collect::<Result<_, _>>().ok()
+}
+
+fn forbids_writes(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), ReadOnlyFilesystem | PermissionDenied)
 }
 
 fn folder(path: &Path) -> &Path {

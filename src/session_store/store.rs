@@ -266,13 +266,19 @@ impl Store {
         })
     }
 
-    /// Whether a user may add so many bytes.
+    /// Whether so many bytes may be added to a session.
     ///
     /// # Errors
-    /// If its sessions take as many as they may.
-    pub fn admit(&self, user: u32, bytes: u64) -> Result<(), StoreError> {
-        let most = self.quota().bytes;
-        self.with(user, |folder| within(user, &folder.sessions, bytes, most))
+    /// If the sessions of its user take as many as they may, or its disk takes no writes.
+    pub fn admit(&self, stored: &Stored, bytes: u64) -> Result<(), StoreError> {
+        let (user, most) = (stored.user, self.quota().bytes);
+        self.with(user, |folder| within(user, &folder.sessions, bytes, most))?;
+        // One that is being written at this moment can be.
+        let Ok(mut log) = stored.log.try_lock() else {
+            return Ok(());
+        };
+        let writable = log.make_writable();
+        writable.map_err(|error| StoreError::io("write", log.path())(error))
     }
 
     /// Appends an entry to a session, and never waits: `done` is told on another thread when it is as durable as

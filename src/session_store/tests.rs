@@ -193,9 +193,9 @@ fn who_has_as_much_as_one_may_have_is_told_what_helps() {
         one.delete(USER, &Name::new("a").expect("a name"))
             .expect("deleted")
     );
-    make("d", "").expect("there is room again");
-    assert!(one.admit(USER, 1 << 20).is_err());
-    assert!(one.admit(USER, 1000).is_ok());
+    let stored = make("d", "").expect("there is room again");
+    assert!(one.admit(&stored, 1 << 20).is_err());
+    assert!(one.admit(&stored, 1000).is_ok());
 }
 
 #[test]

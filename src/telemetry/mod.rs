@@ -66,6 +66,9 @@ pub struct Usage {
     /// that was left of it, or of this request, which had to make way for others.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reread_tokens: u32,
+    /// Steps that ran again for it, as what its guide allows was not known in time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeated_steps: u32,
     /// Tokens generated, the end-of-turn token included.
     pub completion_tokens: u32,
     /// Microseconds from acceptance to the start of the prefill.

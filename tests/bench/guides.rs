@@ -3,7 +3,8 @@
 //! by one, as a control; of one answer and of eight together.
 //!
 //! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example guides -- MODEL
-//! [cpu|cuda]`, with a model of any vocabulary that has words. It prints figures; it judges nothing.
+//! [cpu|cuda] [ROUNDS]`, with a model of any vocabulary that has words. Grammars are compiled before anything is timed, and the
+//! cases take turns. It prints figures; it judges nothing.
 
 mod engine;
 
@@ -25,6 +26,9 @@ const LONG: &str = r#""minLength": 2500"#;
 const TOOLS: usize = 260;
 /// The case of which most must come as it does.
 const BRIEF: &str = "260 tools, brief calls";
+const ONE_BY_ONE: &str = "the same, one by one";
+/// How often each case is measured, one after the other.
+const ROUNDS: usize = 9;
 /// Tokens of an answer, at most.
 const TOKENS: usize = 96;
 /// The same, where speeds are measured: so many that the prompt hardly counts.
@@ -33,16 +37,18 @@ const ANSWER: u32 = 256;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let Some(model) = arguments.next().map(PathBuf::from) else {
-        eprintln!("guides MODEL [cpu|cuda]");
+        eprintln!("guides MODEL [cpu|cuda] [ROUNDS]");
         std::process::exit(2);
     };
     let backend = match arguments.next().as_deref() {
         Some("cuda") => Backend::Cuda,
         _ => Backend::Cpu,
     };
+    let rounds = arguments.next().and_then(|rounds| rounds.parse().ok());
+    let rounds = rounds.unwrap_or(ROUNDS).max(1);
     let (words, masks) = masks(&model);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(answers(model, backend, &words, &masks));
+    runtime.block_on(answers(model, backend, rounds, &words, &masks));
 }
 
 /// A small schema, the same tools as JSON alone and as calls in the format of Hermes and Qwen, with texts of that length, and
@@ -189,58 +195,170 @@ fn micros(time: Duration) -> f64 {
     1e6 * time.as_secs_f64()
 }
 
-async fn answers(model: PathBuf, backend: Backend, words: &Words, masks: &[[f64; 2]]) {
+/// What answers fit, if anything.
+struct Case {
+    name: &'static str,
+    grammar: Option<Grammar>,
+    /// Whether tokens that must come are run several in a step.
+    forces: bool,
+    /// Until the first request was accepted, and another.
+    accepted: [Duration; 2],
+    /// In each round, by how many callers.
+    bursts: [Vec<Burst>; 2],
+}
+
+/// Answers that were asked for together.
+struct Burst {
+    /// Tokens a second.
+    rate: f64,
+    tokens: u32,
+    /// Steps that ran again for a row, whose mask came late.
+    repeats: u32,
+}
+
+/// Callers that ask at once.
+const CALLERS: [u32; 2] = [1, 8];
+
+async fn answers(
+    model: PathBuf,
+    backend: Backend,
+    rounds: usize,
+    words: &Words,
+    masks: &[[f64; 2]],
+) {
     let engine = engine::start(model, backend, 2048).await;
-    println!(
-        "\n                             mask p50    p99 us   accepted, ms: first, again   1 answer   8 together, tokens/s"
-    );
-    let mut cases = vec![("no guide", None, [0.0; 2], true)];
-    for ((name, grammar), times) in guided(words, LONG).into_iter().zip(masks) {
-        cases.push((name, Some(grammar.clone()), *times, true));
+    let mut cases = vec![("no guide", None, true)];
+    for (name, grammar) in guided(words, LONG) {
+        cases.push((name, Some(grammar.clone()), true));
         if name == BRIEF {
-            cases.push(("the same, one by one", Some(grammar), *times, false));
+            cases.push((ONE_BY_ONE, Some(grammar), false));
         }
     }
-    for (name, grammar, [p50, p99], forces) in cases {
-        let mut rates = Vec::new();
+    let mut measured = Vec::new();
+    for (name, grammar, forces) in cases {
         // What is compiled once is not of each answer.
         let (first, _) = say(&engine, 0, 0, grammar.clone(), forces).await;
         let (again, _) = say(&engine, 0, 0, grammar.clone(), forces).await;
-        for callers in [1, 8] {
-            let begun = Instant::now();
-            let talks: Vec<_> = (0..callers)
-                .map(|user| {
-                    let (engine, grammar) = (engine.clone(), grammar.clone());
-                    tokio::spawn(async move { talk(&engine, user, grammar, forces).await })
-                })
-                .collect();
-            let mut tokens = 0;
-            for talk in talks {
-                tokens += talk.await.expect("it ends");
+        measured.push(Case {
+            name,
+            grammar,
+            forces,
+            accepted: [first, again],
+            bursts: [Vec::new(), Vec::new()],
+        });
+    }
+    // Whatever else the machine does meanwhile, it does to all of them.
+    for round in 0..rounds {
+        for at in 0..measured.len() {
+            let of = measured.len();
+            let case = &mut measured[(at + round) % of];
+            for (bursts, callers) in case.bursts.iter_mut().zip(CALLERS) {
+                bursts
+                    .push(burst(&engine, callers, round, case.grammar.as_ref(), case.forces).await);
             }
-            rates.push(f64::from(tokens) / begun.elapsed().as_secs_f64());
         }
-        println!(
-            "{name:<28}{p50:>9.1}{p99:>10.1}{:>21.1}{:>7.1}{:>11.1}{:>13.1}",
-            micros(first) / 1e3,
-            micros(again) / 1e3,
-            rates[0],
-            rates[1]
-        );
     }
     engine.close();
+    show(&measured, masks);
 }
 
-/// Asks until there are tokens enough; returns how many.
-async fn talk(engine: &Handle, user: u32, grammar: Option<Grammar>, forces: bool) -> u32 {
-    let (mut tokens, mut asked) = (0, 0);
+/// A table: medians of all rounds, and how much less than without a guide in the same round, with the quarter that lost least and
+/// the one that lost most.
+fn show(cases: &[Case], masks: &[[f64; 2]]) {
+    println!("\n{:<28}accepted, ms: first, again", "");
+    for case in cases {
+        let [first, again] = case.accepted.map(|time| micros(time) / 1e3);
+        println!("{:<28}{first:>20.1}{again:>7.1}", case.name);
+    }
+    let [unguided, ..] = cases else {
+        return;
+    };
+    let mut masks = masks.iter();
+    let mut known = [0.0; 2];
+    println!(
+        "\n{:<28}{:>9}{:>9}{:>9}{:>11}{:>9}{:>19}{:>14}",
+        "", "mask p50", "p99 us", "answers", "tokens/s", "lost", "quarters", "steps again"
+    );
+    for case in cases {
+        if case.grammar.is_some() && case.name != ONE_BY_ONE {
+            known = *masks.next().unwrap_or(&known);
+        }
+        for (at, callers) in CALLERS.into_iter().enumerate() {
+            let bursts = &case.bursts[at];
+            let rates = sorted(bursts.iter().map(|burst| burst.rate));
+            let lost = bursts.iter().zip(&unguided.bursts[at]);
+            let lost = sorted(lost.map(|(burst, free)| 100.0 * (1.0 - burst.rate / free.rate)));
+            let repeats: u32 = bursts.iter().map(|burst| burst.repeats).sum();
+            let tokens: u32 = bursts.iter().map(|burst| burst.tokens).sum();
+            println!(
+                "{:<28}{:>9.1}{:>9.1}{callers:>9}{:>11.1}{:>8.1}%{:>9.1} to {:>5.1}%{repeats:>7} of {tokens}",
+                case.name,
+                known[0],
+                known[1],
+                quantile(&rates, 50),
+                quantile(&lost, 50),
+                quantile(&lost, 25),
+                quantile(&lost, 75),
+            );
+        }
+    }
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+fn quantile(sorted: &[f64], percent: usize) -> f64 {
+    sorted[(sorted.len() - 1) * percent / 100]
+}
+
+/// So many callers ask at once.
+async fn burst(
+    engine: &Handle,
+    callers: u32,
+    round: usize,
+    grammar: Option<&Grammar>,
+    forces: bool,
+) -> Burst {
+    let begun = Instant::now();
+    let talks: Vec<_> = (0..callers)
+        .map(|user| {
+            let (engine, grammar) = (engine.clone(), grammar.cloned());
+            tokio::spawn(async move { talk(&engine, user, round, grammar, forces).await })
+        })
+        .collect();
+    let (mut tokens, mut repeats) = (0, 0);
+    for talk in talks {
+        let (said, again) = talk.await.expect("it ends");
+        tokens += said;
+        repeats += again;
+    }
+    Burst {
+        rate: f64::from(tokens) / begun.elapsed().as_secs_f64(),
+        tokens,
+        repeats,
+    }
+}
+
+/// Asks until there are tokens enough; returns how many, and how many steps ran again.
+async fn talk(
+    engine: &Handle,
+    user: u32,
+    round: usize,
+    grammar: Option<Grammar>,
+    forces: bool,
+) -> (u32, u32) {
+    let (mut tokens, mut repeats, mut asked) = (0, 0, 0);
     while tokens < ANSWER {
-        let seed = u64::from(user) << 32 | asked;
+        let seed = u64::from(user) << 32 | (round as u64) << 16 | asked;
         let (_, outcome) = say(engine, user, seed, grammar.clone(), forces).await;
         tokens += outcome.usage.completion_tokens;
+        repeats += outcome.usage.repeated_steps;
         asked += 1;
     }
-    tokens
+    (tokens, repeats)
 }
 
 /// Returns how long it took until the request was accepted, too.

@@ -1,9 +1,12 @@
 //! What it takes to have a session again whose pages are gone: from the disk, and by reading its text again; which of both the
-//! daemon chooses by what it has measured; and what a branch takes.
+//! daemon chooses by what it has measured; and what a branch takes. How fast pages come back is held against what one reader gets
+//! of the same file in its order, with or without the page cache, whichever is faster.
 //!
 //! `cargo run --release --example restored -- MODEL FOLDER [cpu|cuda] [TOKENS...]`: pages are written below the folder, whose
 //! disk is what is measured; before each restore its file is dropped from the page cache. It prints figures and judges nothing.
 
+use std::fs::File;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -21,6 +24,8 @@ use ganglion::session_store::{Durability, Quota, Store};
 
 const USER: u32 = 1000;
 const OTHER: u32 = 1001;
+/// Each speed of the disk is the best of so many: what else the machine does makes none faster.
+const TIMES: usize = 5;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -92,8 +97,16 @@ impl Bench {
         self.written(before + 1).await;
 
         pages.configure(RULES);
-        let (restored, bytes, reading) = self.again(session, &file).await;
-        let (size, rate) = direct(&file);
+        let mut all = Vec::new();
+        for _ in 0..TIMES {
+            let (restored, bytes, reading) = self.again(session, &file).await;
+            #[allow(clippy::cast_precision_loss)] // for people
+            all.push((restored, bytes as f64 / reading.as_secs_f64() / 1e6));
+        }
+        all.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+        let (restored, read) = all.swap_remove(TIMES - 1);
+        let rate = alone(&file);
+        let size = std::fs::metadata(&file).expect("it is there").len();
         self.pages.delete(&ganglion::kv_store::Place {
             user: USER,
             name: name.clone(),
@@ -115,8 +128,6 @@ impl Bench {
 
         #[allow(clippy::cast_precision_loss)] // for people
         let ms = |outcome: &Outcome| outcome.usage.first_token_us as f64 / 1e3;
-        #[allow(clippy::cast_precision_loss)] // as above
-        let read = bytes as f64 / reading.as_secs_f64() / 1e6;
         format!(
             "{:>8}  {:>25.1}  {:>10.1}  {:>6.1}  {:<10}  {:>9}  {read:>10.0}  {rate:>10.0}  {:>5.0}%  {:>10.1}",
             restored.usage.restored,
@@ -271,18 +282,31 @@ fn drop_from_page_cache(file: &Path) {
     ]);
 }
 
-/// Bytes of a file, and how many MB a second the disk gives of it where nothing else is done with them.
-fn direct(file: &Path) -> (u64, f64) {
-    let bytes = std::fs::metadata(file).expect("it is there").len();
-    let begun = Instant::now();
-    let from = format!("if={}", file.display());
-    dd(&[
-        from,
-        "of=/dev/null".into(),
-        "bs=4M".into(),
-        "iflag=direct".into(),
-    ]);
+/// How many MB a second the disk gives of a file where nothing else is done with them, in the better of both ways.
+fn alone(path: &Path) -> f64 {
+    let ways = [nix::libc::O_DIRECT, 0].repeat(TIMES);
+    let rates = ways.into_iter().map(|flags| {
+        drop_from_page_cache(path);
+        in_order(path, flags).unwrap_or(0.0)
+    });
+    rates.fold(0.0, f64::max)
+}
+
+/// What one reader gets. Not every file system reads without the page cache.
+fn in_order(path: &Path, flags: i32) -> std::io::Result<f64> {
+    const BLOCK: usize = 4 << 20;
+    const ALIGNMENT: usize = 4096;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let mut memory = vec![0_u8; BLOCK + ALIGNMENT];
+    let aligned = memory.as_ptr().align_offset(ALIGNMENT);
+    let block = &mut memory[aligned..][..BLOCK];
+    let (begun, mut read) = (Instant::now(), 0);
+    loop {
+        match file.read_at(block, read)? {
+            0 => break,
+            bytes => read += bytes as u64,
+        }
+    }
     #[allow(clippy::cast_precision_loss)] // for people
-    let rate = bytes as f64 / begun.elapsed().as_secs_f64() / 1e6;
-    (bytes, rate)
+    Ok(read as f64 / begun.elapsed().as_secs_f64() / 1e6)
 }

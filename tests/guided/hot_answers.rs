@@ -10,7 +10,8 @@ use ganglion::guide::Grammar;
 use ganglion::sampler::Parameters;
 use serde_json::Value;
 
-use super::schemas::{Group, is_exact, is_multiple};
+use super::decimals::as_doubles;
+use super::schemas::{Group, is_multiple};
 
 /// As many as an engine has rows.
 const AT_ONCE: u32 = 8;
@@ -30,8 +31,10 @@ pub(crate) struct Count {
     /// Those that were cut off.
     pub(crate) cut: usize,
     pub(crate) completed: usize,
-    /// Of these, those with numbers that no double is.
+    /// Of these, those with numbers that no double is: others stand in for them.
     pub(crate) beyond_doubles: usize,
+    /// Of these, those that nothing can stand in for.
+    pub(crate) unjudged: Vec<String>,
     pub(crate) valid: usize,
     /// The others, with their schemas.
     pub(crate) invalid: Vec<String>,
@@ -105,12 +108,17 @@ async fn one(engine: &Handle, user: u32, schema: &Value, number: u64, count: &Mu
             continue;
         }
         count.completed += 1;
-        if !is_exact(&text, schema) {
-            count.beyond_doubles += 1;
+        let judged = as_doubles(&text, schema);
+        count.beyond_doubles += usize::from(judged.as_ref() != Some(&text));
+        let multiple = is_multiple(&text, schema);
+        let read = serde_json::from_str::<Value>(&text);
+        assert!(read.is_ok(), "{schema}: {text}");
+        let Some(judged) = judged.or_else(|| multiple.then(|| text.clone())) else {
+            count.unjudged.push(format!("{schema}: {text}"));
             continue;
-        }
-        let valid = serde_json::from_str(&text).is_ok_and(|json| judge.is_valid(&json))
-            || is_multiple(&text, schema);
+        };
+        let json = serde_json::from_str(&judged);
+        let valid = multiple || json.is_ok_and(|json| judge.is_valid(&json));
         if valid {
             count.valid += 1;
             count.without.remove(&schema.to_string());

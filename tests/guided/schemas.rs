@@ -37,15 +37,6 @@ pub(crate) fn suite() -> Vec<Group> {
     groups.map(group).collect()
 }
 
-/// Whether who judges an answer, by doubles, takes its numbers for what they are.
-pub(crate) fn is_exact(answer: &str, schema: &Value) -> bool {
-    let only = schema.get("const").map(Value::to_string);
-    let mut numbers = answer.split(|c: char| !(c.is_ascii_digit() || ".eE+-".contains(c)));
-    only.as_deref() == Some(answer)
-        || numbers
-            .all(|number| number.len() <= 15 && (number.len() < 2 || !number.contains(['e', 'E'])))
-}
-
 /// Whether a number is a multiple that the schema asks for, and nothing else: of a fraction no double tells.
 pub(crate) fn is_multiple(answer: &str, schema: &Value) -> bool {
     let others = ["$schema", "multipleOf"];

@@ -73,6 +73,7 @@ impl Worker<'_> {
 
     /// An entry's row found no mask: it runs again, unless there will never be one.
     pub(super) fn repeats(&mut self, at: usize) {
+        self.entries[at].repeats();
         if let Some(error) = self.entries[at].never_goes_on() {
             self.take_out(at).fail(RequestError::Guide(error));
         }

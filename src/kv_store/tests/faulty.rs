@@ -49,6 +49,11 @@ impl Files for Faulty {
         Ok(Box::new(Open { file, room }))
     }
 
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let (file, room) = (Disk.open_to_read(path)?, self.room.clone());
+        Ok(Box::new(Open { file, room }))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         Disk.rename(from, to)
     }
@@ -89,7 +94,7 @@ impl File for Open {
         self.file.read()
     }
 
-    fn read_at(&mut self, at: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.file.read_at(at, out)
     }
 

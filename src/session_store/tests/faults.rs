@@ -46,6 +46,45 @@ fn a_disk_that_takes_no_writes_is_told_of() {
     assert_eq!(again(&files).expect("read").expect("there").turns.len(), 2);
 }
 
+/// Also one whose last entry is torn: that is cut off only when something is to follow.
+#[test]
+fn what_was_kept_is_read_where_nothing_may_be_written() {
+    let files = Arc::new(Memory::default());
+    let one = store(files.clone());
+    let stored = begin(&one).expect("made");
+    append(&one, &stored, turn(0)).expect("kept");
+    append(&one, &stored, turn(1)).expect("kept");
+    let whole = files.bytes(&path()).expect("there");
+    let torn = whole[..whole.len() - 10].to_vec();
+    files.put(&path(), torn.clone());
+    for kind in [ErrorKind::ReadOnlyFilesystem, ErrorKind::PermissionDenied] {
+        files.refuses(Some(kind));
+        let one = store(files.clone());
+        let (stored, past) = one.open(USER, &name()).expect("read").expect("there");
+        assert_eq!(past.turns.len(), 1);
+        let refused = [
+            one.admit(&stored, 1),
+            append(&one, &stored, turn(1)),
+            append(&one, &stored, Entry::Rewound { turns: 0 }),
+        ];
+        for refused in refused {
+            let refused = refused.expect_err("nothing is written").to_string();
+            assert!(refused.contains("sessions.directory"), "{refused}");
+        }
+        assert_eq!(files.bytes(&path()).as_ref(), Some(&torn));
+        files.refuses(None);
+        // It may be another file by then.
+        files.put(&path(), whole.clone());
+        let changed = append(&one, &stored, turn(1)).expect_err("it was changed");
+        assert!(changed.to_string().contains("changed"), "{changed}");
+        files.put(&path(), torn.clone());
+        one.admit(&stored, 1).expect("it is written again");
+        append(&one, &stored, turn(1)).expect("kept");
+        assert_eq!(again(&files).expect("read").expect("there").turns.len(), 2);
+        files.put(&path(), torn.clone());
+    }
+}
+
 #[test]
 fn what_could_not_be_synced_does_not_come_back() {
     let files = Arc::new(Memory::default());

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sessions with a name on a disk that is full, and on one that takes no writes: what cannot be kept is refused with what helps,
-# what was kept stays, and all goes on when the disk does.
+# what was kept is there, and all goes on when the disk does.
 talk() { as member $check talk "$@"; }
 last() { tail -n 1 <<<"$1"; }
 sessions=/var/lib/ganglion/sessions
@@ -27,13 +27,15 @@ equal 'the turns after a restart' "$(last "$(talk one)")" "$kept turns"
 rm $sessions/full
 equal 'the turns with room again' "$(last "$(talk one hello)")" "$((kept + 1)) turns"
 
-# Read-only: no file may be open for that.
+# Read-only, which no file may be open for: what was kept is read, and nothing is said to be kept.
 systemctl stop $unit
 mount -o remount,ro $sessions
 mark
 start
 matches 'a session on a disk that takes no writes' "$(talk two)" '^not opened: .*(let the daemon|sessions.directory)'
-matches 'one that was kept' "$(talk one hello)" '(let the daemon|sessions.directory)'
+said=$(talk one hello)
+matches 'one that was kept' "$said" '(let the daemon|sessions.directory)'
+equal 'its turns' "$(last "$said")" "$((kept + 1)) turns"
 matches 'an answer without a session' "$(ask member 'Name a colour.')" '^sa\{sv\} '
 systemctl stop $unit
 equal 'the result' "$(property Result)" success

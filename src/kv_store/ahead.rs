@@ -1,0 +1,51 @@
+//! Pages of a file in their order, of which several are read and checked at once: a disk gives all that it can only where it is
+//! asked for more while it reads.
+
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use super::file::Reading;
+use super::refusal::Refusal;
+
+/// Threads that read, at most.
+const READERS: usize = 4;
+/// Bytes that they may hold, if there is to be more than one of them.
+const HELD: usize = 32 << 20;
+
+/// Reads pages and gives each to `take`, until that wants no more, or to the first that is damaged; tells whether all were taken.
+pub(super) fn read(
+    reading: &Reading,
+    pages: Range<usize>,
+    mut take: impl FnMut(Vec<u8>) -> bool,
+) -> Result<bool, Refusal> {
+    let readers = HELD / reading.page_bytes().max(1);
+    let readers = readers.min(pages.len()).clamp(1, READERS);
+    thread::scope(|scope| {
+        // Each reads one page of so many, and holds the one that comes next until it is taken.
+        let read = |first: usize| -> Result<Receiver<_>, Refusal> {
+            let (sender, read) = sync_channel(0);
+            let pages = pages.clone().skip(first).step_by(readers);
+            let work = move || {
+                for page in pages {
+                    let bytes = reading.page(page);
+                    let is_last = bytes.is_err();
+                    if sender.send(bytes).is_err() || is_last {
+                        return;
+                    }
+                }
+            };
+            let builder = thread::Builder::new().name("pages-read".into());
+            builder.spawn_scoped(scope, work)?;
+            Ok(read)
+        };
+        let read: Vec<_> = (0..readers).map(read).collect::<Result<_, _>>()?;
+        for (page, read) in pages.zip(read.iter().cycle()) {
+            let bytes = read.recv().unwrap_or(Err(Refusal::Page(page)))?;
+            if !take(bytes) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
+}

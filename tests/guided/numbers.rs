@@ -1,0 +1,76 @@
+//! No answer that is JSON has a number that a double does not hold; texts have what they like.
+
+use std::path::Path;
+
+use ganglion::guide::{Grammar, Grammars, Limits, Next, Thoughts};
+use ganglion::model::{Checkpoint, Language};
+
+use super::suite::SMOLLM2;
+use crate::support::needs;
+
+fn schema(text: &str) -> Grammar {
+    Grammar::JsonSchema(text.into())
+}
+
+fn calls(lark: &str) -> Grammar {
+    Grammar::Tools {
+        lark: lark.into(),
+        bytes: 0,
+    }
+}
+
+#[test]
+fn numbers_are_such_that_a_double_holds_them() {
+    if !needs::smollm2() {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let checkpoint = Checkpoint::open(&root.join(SMOLLM2)).expect("it is whole");
+    let source = checkpoint.language_source().expect("it has one");
+    let language = Language::load(source).expect("it is known");
+    let words = language.words();
+    let grammars = Grammars::new(words.clone());
+    let (long, great) = ("9".repeat(308), format!("1{}", "0".repeat(308)));
+    let any = || schema("{}");
+    let number = || schema(r#"{"type": "number"}"#);
+    let cases = [
+        (number(), "1e30", "8", true),
+        (number(), "1e30", "9", false),
+        (number(), "-1.7E+30", "8", true),
+        (number(), "-1.8E+30", "8", false),
+        (number(), "1e-999", "9", true),
+        (any(), "[1, {\"a\": 2e30", "8", false),
+        (any(), "[\"1e30", "9", true),
+        (any(), "[\"\\\"1e30", "9", true),
+        (any(), "[\"\\\\\", 1e30", "9", false),
+        (schema(r#"{"type": "integer"}"#), &long, "9", false),
+        (schema(r#"{"type": "integer"}"#), &long[1..], "1", true),
+        // What a schema names is said.
+        (schema(r#"{"const": 1e308}"#), &great[..308], "0", true),
+        (
+            calls(r#"start: "{" %json {"type": "number"} "}""#),
+            "{1e30",
+            "9",
+            false,
+        ),
+        (calls("start: /.*/"), "go 1e30", "9", true),
+        (Grammar::Lark("start: /[0-9e]+/".into()), "1e30", "9", true),
+    ];
+    for (grammar, said, next, allowed) in cases {
+        let guide = grammars.guide(&grammar, Limits::USUAL, &[], Thoughts::NONE);
+        let mut guide = guide.expect("it is a grammar");
+        let case = format!("{grammar:?}: {said}{next}");
+        for token in words.encode(said) {
+            guide.take(token).expect(&case);
+        }
+        let [next] = words.encode(next)[..] else {
+            panic!("{case}: it is a token");
+        };
+        let may = match guide.follows().expect(&case) {
+            Next::Allowed(mask) => mask.allows(next),
+            Next::Forced(tokens) => tokens[0] == next,
+            Next::Anything | Next::Nothing => false,
+        };
+        assert_eq!(may, allowed, "{case}");
+    }
+}
