@@ -6,6 +6,8 @@ mod diff;
 mod gguf_writer;
 mod lasting;
 mod lifecycle;
+#[path = "../support/limits.rs"]
+mod limits;
 mod long;
 mod memory;
 mod modes;

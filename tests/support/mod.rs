@@ -7,6 +7,7 @@ pub(crate) mod fake_driver;
 pub(crate) mod gguf_writer;
 pub(crate) mod journal;
 pub(crate) mod leaks;
+pub(crate) mod limits;
 pub(crate) mod needs;
 pub(crate) mod page_cache;
 pub(crate) mod peer_bus;
