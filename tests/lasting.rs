@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ganglion::engine::runner::Backend;
 
-use crate::support::tiny_gguf;
+use crate::support::{limits, tiny_gguf};
 use sequences::Model;
 
 /// Sequences that run each time; `GANGLION_SEQUENCES` may ask for more.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ganglion::engine::runner::{self, Backend, KvMemory, Witness};
 use ganglion::engine::{
     Client, Event, FinishReason, Handle, Held, Likelihood, Limits, Message, Options, Outcome,
-    Priority, Refusal, Role, SessionId, Share, State, Ticket, UserLimits, channel, worker,
+    Priority, Refusal, Role, SessionId, State, Ticket, UserLimits, channel, worker,
 };
 use ganglion::guide::Grammar;
 use ganglion::kv::Reuse;
@@ -19,25 +19,11 @@ use ganglion::tape::KvType;
 use ganglion::tools::Formats;
 
 use crate::support::journal::Journal;
+use crate::support::limits::limits;
 use crate::support::tiny_gguf;
 
 const CONVERSATIONS: u32 = 12;
-const LIMITS: Limits = Limits {
-    requests: 64,
-    queue: 64,
-    sessions: 64,
-    prefill: Share {
-        slice: Duration::from_micros(200),
-        percent: 50,
-    },
-    grammar: ganglion::guide::Limits::USUAL,
-    user: UserLimits {
-        requests: 64,
-        sessions: 64,
-        queue_percent: 100,
-        kv_percent: 100,
-    },
-};
+const LIMITS: Limits = limits(64, Duration::from_micros(200));
 
 /// What bounds answers: most are free. Much of these must come, and is run several tokens at a time where there is room.
 const GRAMMARS: [Option<&str>; 5] = [

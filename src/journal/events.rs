@@ -144,12 +144,12 @@ events! {
     { error = error }
 
     /// A turn begins: where in the cache, and how much of its prompt is there already.
-    DEBUG turn_began(request_id: u64, client_uid: u32, slot: usize, prompt_tokens: usize, cached_tokens: usize) by (client_uid)
-    "1ccf29eb3f144cc793b3fc3aa1e86570" "request {request_id} of user {client_uid} begins in slot {slot}, which holds {cached_tokens} of the {prompt_tokens} tokens of its prompt"
+    DEBUG turn_began(request_id: u64, client_uid: u32, sequence: usize, prompt_tokens: usize, cached_tokens: usize) by (client_uid)
+    "1ccf29eb3f144cc793b3fc3aa1e86570" "request {request_id} of user {client_uid} begins in sequence {sequence} of the cache, which holds {cached_tokens} of the {prompt_tokens} tokens of its prompt"
     {
         request_id = request_id,
         client_uid = client_uid,
-        slot = slot,
+        sequence = sequence,
         prompt_tokens = prompt_tokens,
         cached_tokens = cached_tokens,
     }

@@ -107,12 +107,12 @@ pub const FIELDS: &[(&str, &str)] = &[
         "of the decode graph, counted from 0; the only one unless graph.mode is piecewise",
     ),
     (
-        "SESSION",
-        "number of the session, the last part of its object path; absent without one",
+        "SEQUENCE",
+        "place in the cache among the conversations that are answered at once, counted from 0",
     ),
     (
-        "SLOT",
-        "place among the conversations that are answered at once, counted from 0",
+        "SESSION",
+        "number of the session, the last part of its object path; absent without one",
     ),
     ("STALL_SECONDS", "how long nothing was read"),
     ("TEXT", "the panic's message, if it is a constant"),

@@ -8,6 +8,8 @@ mod gguf_writer;
 mod joining;
 mod lasting;
 mod lifecycle;
+#[path = "../support/limits.rs"]
+mod limits;
 mod long;
 mod memory;
 mod modes;

@@ -5,28 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use ganglion::engine::{
-    Client, Handle, Limits, Name, Opened, Opening, Refusal, Share, UserLimits, channel,
-};
+use ganglion::engine::{Client, Handle, Limits, Name, Opened, Opening, Refusal, channel};
 use ganglion::files::Disk;
 use ganglion::session_store::{Durability, Quota, Store};
 
-const LIMITS: Limits = Limits {
-    requests: 4,
-    queue: 4,
-    sessions: 4,
-    prefill: Share {
-        slice: Duration::from_millis(1),
-        percent: 50,
-    },
-    grammar: ganglion::guide::Limits::USUAL,
-    user: UserLimits {
-        requests: 4,
-        sessions: 4,
-        queue_percent: 100,
-        kv_percent: 100,
-    },
-};
+use crate::support::limits::limits;
+
+const LIMITS: Limits = limits(4, Duration::from_millis(1));
 
 async fn open(engine: &Handle, options: &str) -> Result<Opened, Refusal> {
     let client = Client {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ganglion::engine::runner::{self, Backend, KvMemory, Witness};
 use ganglion::engine::{
     Client, Event, Handle, Inbox, Limits, LoadError, Name, Opening, Options, Role, SessionId,
-    Share, State, Ticket, UserLimits, channel, worker,
+    State, Ticket, channel, worker,
 };
 use ganglion::files::Disk;
 use ganglion::kv::{PAGE, Reuse};
@@ -21,6 +21,8 @@ use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
 use ganglion::telemetry::Usage;
 use tokio::task::JoinSet;
+
+use super::limits::limits;
 
 const CONTEXT: usize = 512;
 /// Tokens from which on a session begins anew, so that every turn fits.
@@ -32,22 +34,7 @@ const FAR: u32 = 10;
 pub(crate) const USER: u32 = 1000;
 const OTHER: u32 = 1001;
 pub(crate) const SESSION: &str = "talk";
-const LIMITS: Limits = Limits {
-    requests: 64,
-    queue: 64,
-    sessions: 64,
-    prefill: Share {
-        slice: Duration::from_millis(1),
-        percent: 50,
-    },
-    grammar: ganglion::guide::Limits::USUAL,
-    user: UserLimits {
-        requests: 64,
-        sessions: 64,
-        queue_percent: 100,
-        kv_percent: 100,
-    },
-};
+const LIMITS: Limits = limits(64, Duration::from_millis(1));
 /// Pages are written as soon as a turn has ended.
 pub(crate) const AT_ONCE: Rules = Rules {
     bytes: 1 << 30,

@@ -8,6 +8,7 @@ pub(crate) mod gguf_writer;
 pub(crate) mod joining;
 pub(crate) mod journal;
 pub(crate) mod leaks;
+pub(crate) mod limits;
 pub(crate) mod needs;
 pub(crate) mod page_cache;
 pub(crate) mod peer_bus;

@@ -2,45 +2,39 @@
 
 use std::fmt::Display;
 
-/// The exit codes of sysexits.h where one fits, so that scripts can tell what to do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    Ok = 0,
-    Failed = 1,
-    Usage = 2,
-    Data = 65,
-    Unavailable = 69,
-    Busy = 75,
-    Forbidden = 77,
-    Config = 78,
-    Interrupted = 130,
-}
+use clap::ValueEnum;
 
-impl Exit {
-    /// All of them, and what they tell.
-    const MEANINGS: [(Self, &str); 9] = [
-        (Self::Ok, "ok"),
-        (
-            Self::Failed,
-            "the answer, the comparison, the download or a step of setup, use or models failed; doctor found what must be mended",
-        ),
-        (Self::Usage, "the command line is wrong"),
-        (Self::Data, "a file or a text is wrong"),
-        (
-            Self::Unavailable,
-            "no bus, no daemon, or one that cannot do this",
-        ),
-        (Self::Busy, "busy, or still loading: try again"),
-        (Self::Forbidden, "not permitted, or not the owner"),
-        (Self::Config, "the daemon's configuration or model is wrong"),
-        (Self::Interrupted, "interrupted"),
-    ];
+/// The exit codes of sysexits.h where one fits, so that scripts can tell what to do next. What is written above each is what
+/// `--help` and the manual tell of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Exit {
+    /// ok
+    Ok = 0,
+    /// the answer, the comparison, the download or a step of setup, use or models failed; doctor found what must be mended
+    Failed = 1,
+    /// the command line is wrong
+    Usage = 2,
+    /// a file or a text is wrong
+    Data = 65,
+    /// no bus, no daemon, or one that cannot do this
+    Unavailable = 69,
+    /// busy, or still loading: try again
+    Busy = 75,
+    /// not permitted, or not the owner
+    Forbidden = 77,
+    /// the daemon's configuration or model is wrong
+    Config = 78,
+    /// interrupted
+    Interrupted = 130,
 }
 
 /// The table that `--help` and the manual show.
 pub(crate) fn exit_codes() -> String {
-    let lines = Exit::MEANINGS.map(|(exit, what)| format!("\n  {:3}  {what}", exit as u8));
-    format!("Exit codes:{}", lines.concat())
+    let lines = Exit::value_variants().iter().filter_map(|exit| {
+        let value = exit.to_possible_value()?;
+        Some(format!("\n  {:3}  {}", *exit as u8, value.get_help()?))
+    });
+    format!("Exit codes:{}", lines.collect::<String>())
 }
 
 /// What a verb, or a part of one, leads to.

@@ -10,7 +10,7 @@ use ganglion::bus::{self, proxy::DiagnosticsProxy};
 use crate::client;
 use crate::client::info::{Object, object, text};
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
-use crate::{output, table};
+use crate::{output, view};
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -68,5 +68,5 @@ fn rows(graph: &Object) -> String {
     let more = graph.keys().map(String::as_str);
     let more = more.filter(|key| !known.contains(key));
     let keys = known.iter().copied().chain(more);
-    table::named(keys.map(|key| (key.replace('_', " "), text(graph, key))))
+    view::named(keys.map(|key| (key.replace('_', " "), text(graph, key))))
 }

@@ -25,9 +25,9 @@ mod sessions;
 mod setup;
 mod status;
 mod stored;
-mod table;
 mod tokenize;
 mod top;
+mod view;
 
 use std::process::ExitCode;
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use clap::{Parser, Subcommand};
 use ganglion::bus::proxy::{Info, ManagerProxy, SessionProxy};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use zbus::Connection;
 
@@ -12,7 +11,7 @@ use crate::client;
 use crate::client::info::{Object, object};
 use crate::failure::Outcome;
 use crate::output;
-use crate::table::columns;
+use crate::view;
 
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -81,42 +80,14 @@ async fn list(connection: &Connection, as_json: bool) -> Outcome {
         output::tell("there is none: a program opens one by OpenSession with the option name");
         return Ok(());
     }
-    let heading = ["name", "turns", "bytes", "used", ""].map(str::to_owned);
-    let rows = listed.iter().map(|(name, told)| {
-        let number = |field: &str| told.get(field).and_then(Value::as_u64).unwrap_or_default();
-        let word = |field: &str| told.get(field).and_then(Value::as_str);
-        let state = match (word("error"), word("holder")) {
-            (Some(error), _) => format!("unreadable: {error}"),
-            (None, Some(holder)) => format!("used by {holder}"),
-            (None, None) => String::new(),
-        };
-        let damaged = damaged(told).map(|file| format!("damaged: {file}"));
-        let state = Some(state).filter(|state| !state.is_empty());
-        let state = state
-            .into_iter()
-            .chain(damaged)
-            .collect::<Vec<_>>()
-            .join("; ");
-        let [turns, bytes] = ["turns", "bytes"].map(|field| number(field).to_string());
-        [name.clone(), turns, bytes, day(number("used")), state]
-    });
-    output::print(&columns([heading].into_iter().chain(rows)))
+    let listed = json!({ "sessions": listed });
+    output::print(&view::text(include_str!("sessions.txt"), &listed)?)
 }
 
 /// Its files that something had changed, and that were set aside.
 fn damaged(told: &Object) -> impl Iterator<Item = &str> {
     let files = told.get("damaged").and_then(Value::as_array);
     files.into_iter().flatten().filter_map(Value::as_str)
-}
-
-/// When that was, in the time of those who read it; nothing for a session that is kept in memory alone.
-fn day(seconds: u64) -> String {
-    let at = i64::try_from(seconds).ok().filter(|at| *at > 0);
-    let at = at.and_then(|at| Timestamp::from_second(at).ok());
-    at.map_or_else(String::new, |at| {
-        let here = at.to_zoned(jiff::tz::TimeZone::system());
-        here.strftime("%Y-%m-%d %H:%M").to_string()
-    })
 }
 
 /// What was said in a session. It is held meanwhile, by this connection.

@@ -6,11 +6,11 @@ use clap::Parser;
 use tokio::time::{sleep, timeout};
 use zbus::Connection;
 
-use crate::client::info::{Object, megabytes, part, plain, text};
+use crate::client::info::{Object, part, text};
 use crate::client::waiting::{Ask, Waiting};
 use crate::client::{self, DIAGNOSTICS, MANAGER};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::{output, table};
+use crate::view;
 
 /// So long passes between two looks at a daemon that is not ready yet.
 const LOOK: Duration = Duration::from_millis(200);
@@ -57,11 +57,7 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
         }
         client::at_once(read(&connection)).await
     })?;
-    if arguments.json {
-        output::print_json(&status)?;
-    } else {
-        output::print(&rows(&status))?;
-    }
+    view::print(arguments.json, include_str!("status.txt"), &status)?;
     Err(Failure::quiet(match text(&status, "state").as_str() {
         "ready" => return Ok(()),
         "loading" => Exit::Busy,
@@ -113,31 +109,4 @@ async fn read(connection: &Connection) -> Outcome<Object> {
     let graph = part(&diagnostics, "DecodeGraph");
     status.insert("graph".into(), graph.into());
     Ok(status)
-}
-
-fn rows(status: &Object) -> String {
-    let row = |name: &str, key: &str| (name.to_owned(), text(status, key));
-    let plainly = ["state", "detail", "version", "backend", "device"];
-    let mut rows: Vec<_> = plainly.iter().map(|key| row(key, key)).collect();
-    for (key, value) in part(status, "model") {
-        rows.push(match (key.strip_suffix("_bytes"), value.as_u64()) {
-            (Some(what), Some(bytes)) => (format!("model {what}"), megabytes(bytes)),
-            _ => (format!("model {key}"), plain(&value)),
-        });
-    }
-    for (key, value) in part(status, "memory") {
-        let value = value.as_u64().map_or_else(|| plain(&value), megabytes);
-        rows.push((format!("memory {key}"), value));
-    }
-    rows.push(row("queue", "queue_length"));
-    rows.push(row("sessions", "sessions"));
-    rows.push(row("graph", "graph_state"));
-    if text(status, "graph_state") != "none" {
-        let graph = part(status, "graph");
-        for key in ["mode", "reason", "last_error"] {
-            let name = format!("graph {}", key.replace('_', " "));
-            rows.push((name, text(&graph, key)));
-        }
-    }
-    table::named(rows)
 }

@@ -5,7 +5,7 @@ use ganglion::engine::Likelihood;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, OrFail as _, Outcome};
-use crate::table::columns;
+use crate::view::columns;
 
 #[derive(Debug, Default)]
 pub(super) struct Heard {

@@ -11,7 +11,6 @@ use ganglion::tape::Timed;
 use serde::Serialize;
 
 use super::steps::{Spans, Turn, Workload, median, percentile, timed_steps};
-use crate::table::{figure, figures};
 
 /// The device's times in a mode, as medians of its steps; `None` where it has no clock.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -116,31 +115,6 @@ impl Anatomy {
         let inside = timed_steps(runner, Timed::Operations, 1, work)?;
         self.device = Device::new(&whole, &inside);
         Ok(())
-    }
-
-    /// A row for each mode.
-    pub(super) fn table(modes: &[Self]) -> String {
-        figures(
-            modes,
-            &[
-                ("mode            ", |row| Some(row.mode.into())),
-                ("tok/s", |row| figure(row.tokens_per_second, 1)),
-                ("p50 ms", |row| figure(row.step_milliseconds_p50, 3)),
-                ("p99 ms", |row| figure(row.step_milliseconds_p99, 3)),
-                ("kernels", |row| Some(row.kernels_per_step.to_string())),
-                ("GPU us", |row| figure(row.device.gpu_microseconds, 1)),
-                ("gap us", |row| figure(row.device.gap_microseconds, 1)),
-                ("gap %", |row| figure(row.device.gap_percent, 1)),
-                ("a node", |row| {
-                    figure(row.device.gap_microseconds_per_node, 3)
-                }),
-                ("host us", |row| figure(row.host_microseconds_per_token, 1)),
-                ("CPU us", |row| figure(row.cpu_microseconds_per_token, 1)),
-                ("CPU %", |row| figure(row.cpu_percent, 1)),
-                ("first ms", |row| figure(row.first_token_milliseconds, 2)),
-                ("record us", |row| figure(row.recording_microseconds, 1)),
-            ],
-        )
     }
 }
 

@@ -1,7 +1,5 @@
 //! What was measured after prompts of one length: turns, conversations that step together, and where a step's time goes.
 
-use std::fmt;
-
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::tape::Input;
 use serde::Serialize;
@@ -11,7 +9,6 @@ use super::anatomy::Anatomy;
 use super::ceiling::Ceiling;
 use super::kinds::{self, Kind};
 use super::steps::{Turn, Workload, begin, end, laps, median, steady};
-use crate::table::{figure, figures};
 
 /// What one repetition reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -225,62 +222,6 @@ impl Context {
         let of_rows = self.rows.iter_mut().flat_map(|row| &mut row.operations);
         for kind in of_rows.chain(&mut self.operations) {
             kind.hold_against(speed);
-        }
-    }
-}
-
-impl fmt::Display for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let numbers = (1..).map(|number: usize| number.to_string());
-        let mut speeds: Vec<_> = numbers.zip(self.repetitions.iter().copied()).collect();
-        speeds.push(("best".into(), self.best));
-        speeds.push(("median".into(), self.median));
-        let speeds = figures(
-            &speeds,
-            &[
-                ("      ", |(name, _)| Some(name.clone())),
-                ("prefill tok/s", |(_, speed)| figure(speed.prefill, 1)),
-                ("decode tok/s", |(_, speed)| figure(speed.decode, 1)),
-                ("decode GB/s", |(_, speed)| figure(speed.moved, 2)),
-            ],
-        );
-        writeln!(f, "{speeds}\n{}", Anatomy::table(&self.modes))?;
-        if !self.rows.is_empty() {
-            let rows = figures(
-                &self.rows,
-                &[
-                    ("rows", |row| Some(row.rows.to_string())),
-                    ("ms a step", |row| figure(row.step_milliseconds, 3)),
-                    ("tok/s", |row| figure(row.tokens_per_second, 1)),
-                    ("times the first", |row| figure(row.times_the_first, 2)),
-                ],
-            );
-            writeln!(f, "{rows}")?;
-        }
-        write!(f, "{}", Kind::table(&self.operations, 1))?;
-        for row in &self.rows {
-            write!(f, "{}", Kind::table(&row.operations, row.rows))?;
-        }
-        if !self.kernels.is_empty() {
-            let kernels = figures(
-                &self.kernels,
-                &[
-                    ("operation           ", |row| Some(row.operation.into())),
-                    ("of a step", |row| Some(row.of_a_step.join(", "))),
-                    ("of the prompt", |row| Some(row.of_a_prompt.join(", "))),
-                ],
-            );
-            writeln!(f, "{kernels}")?;
-        }
-        if let Some(nodes) = self.step_nodes {
-            writeln!(f, "a step replays {nodes} nodes")?;
-        }
-        match self.percent_of_read.or(self.percent_of_copy) {
-            Some(percent) => {
-                let what = "of what the memory does here";
-                writeln!(f, "the best decode moves {percent:.0}% {what}")
-            }
-            None => Ok(()),
         }
     }
 }

@@ -8,7 +8,6 @@ use ganglion::tape::Timed;
 use serde::Serialize;
 
 use super::steps::{Spans, Workload, median, timed_steps};
-use crate::table::{figure, figures};
 
 /// All operations of a kind in one step. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
@@ -62,32 +61,6 @@ impl Kind {
     #[allow(clippy::cast_precision_loss)] // bytes of a step
     pub(super) fn hold_against(&mut self, bytes_per_second: f64) {
         self.floor_microseconds = Some(self.bytes as f64 / bytes_per_second * 1e6);
-    }
-
-    fn times_the_floor(&self) -> Option<f64> {
-        Some(self.microseconds / self.floor_microseconds?)
-    }
-
-    /// A row for each kind, of a step of so many conversations.
-    pub(super) fn table(kinds: &[Self], rows: usize) -> String {
-        if kinds.is_empty() {
-            return String::new();
-        }
-        let table = figures(
-            kinds,
-            &[
-                ("operation           ", |kind| Some(kind.name.clone())),
-                ("count", |kind| Some(kind.count.to_string())),
-                ("us a step", |kind| figure(kind.microseconds, 1)),
-                ("share", |kind| Some(format!("{:.1}%", kind.percent))),
-                ("us at best", |kind| figure(kind.floor_microseconds, 1)),
-                ("times it", |kind| figure(kind.times_the_floor(), 1)),
-            ],
-        );
-        match rows {
-            1 => format!("{table}\n"),
-            rows => format!("a step of {rows} rows:\n{table}\n"),
-        }
     }
 }
 

@@ -5,7 +5,6 @@
 //! Nor is it a cgroup's count, which holds the page cache of the file that is read. What other programs
 //! take or give meanwhile counts too.
 
-use std::fmt;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +15,6 @@ use ganglion::engine;
 use serde::Serialize;
 
 use super::memory::available;
-use super::memory::megabytes;
 
 /// So long it waits between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -186,48 +184,5 @@ impl Loading {
             kv_bytes: memory.kv,
             activation_bytes: memory.activations,
         }
-    }
-}
-
-impl fmt::Display for Loading {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let weights = |speed: Option<f64>| {
-            let said = speed.map(|speed| format!(", weights at {speed:.2} GB/s"));
-            said.unwrap_or_default()
-        };
-        let speed = weights(self.load_gigabytes_per_second);
-        write!(f, "loaded from disk in {:.2} s{speed}", self.load_seconds)?;
-        match (self.disk_gigabytes_per_second, self.percent_of_disk) {
-            (Some(disk), Some(percent)) => writeln!(
-                f,
-                "; the disk alone reads them at {disk:.2} GB/s (O_DIRECT): {percent:.0}% of it"
-            )?,
-            (Some(disk), None) => writeln!(f, "; the disk alone reads at {disk:.2} GB/s")?,
-            (None, _) => writeln!(f, "; the disk alone: not measured (no O_DIRECT here)")?,
-        }
-        if let Some(seconds) = self.cached_load_seconds {
-            let speed = weights(self.cached_gigabytes_per_second);
-            writeln!(f, "cached: loaded in {seconds:.2} s{speed}")?;
-        } else {
-            let why = "no room for the file beside the model";
-            writeln!(f, "cached: not measured ({why})")?;
-        }
-        if let Some(seconds) = self.device_open_seconds {
-            writeln!(f, "the GPU was opened in {seconds:.2} s before")?;
-        }
-        if let (Some(peak), Some(ratio)) = (self.load_peak_bytes, self.load_peak_ratio) {
-            let [peak, weights, kv, activations] = [
-                peak,
-                self.weight_bytes,
-                self.kv_bytes,
-                self.activation_bytes,
-            ]
-            .map(megabytes);
-            writeln!(
-                f,
-                "peak while loading: {peak} MB = {ratio:.2} x (weights {weights} MB + KV {kv} MB); activations {activations} MB"
-            )?;
-        }
-        Ok(())
     }
 }

@@ -40,8 +40,3 @@ pub(super) fn available() -> Option<u64> {
     let page = rustix::param::page_size() as u64;
     kept.checked_mul(page)?.checked_add(available)
 }
-
-/// It rounds to the nearest 10^6.
-pub(super) fn megabytes(bytes: u64) -> u64 {
-    bytes.saturating_add(500_000) / 1_000_000
-}

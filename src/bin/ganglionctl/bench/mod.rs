@@ -7,7 +7,6 @@ mod disk;
 mod kinds;
 mod loading;
 mod memory;
-mod plot;
 mod report;
 mod steps;
 
@@ -23,7 +22,7 @@ use ganglion::sampler::Parameters;
 
 use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::offline::Setup;
-use crate::output;
+use crate::view;
 use ceiling::Ceiling;
 use context::Context;
 use disk::Files;
@@ -31,6 +30,10 @@ use loading::{Load, Loading};
 use memory::Resident;
 use report::Report;
 use steps::Workload;
+
+/// The report as people read it, and as a picture.
+const REPORT: &str = concat!(include_str!("title.txt"), include_str!("report.txt"));
+const PLOT: &str = concat!(include_str!("title.txt"), include_str!("plot.svg"));
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -158,17 +161,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         copy_gigabytes_per_second: speed(true),
         resident_bytes,
     };
-    if arguments.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&report.to_string())?;
-    }
+    view::print(arguments.json, REPORT, &report)?;
     let Some(file) = &arguments.plot else {
         return Ok(());
     };
     let what = format!("--plot {}", file.display());
-    let svg = plot::svg(&report).or_fail(Exit::Failed, &what)?;
-    fs::write(file, svg).or_fail(Exit::Failed, &what)
+    fs::write(file, view::xml(PLOT, &report)?).or_fail(Exit::Failed, &what)
 }
 
 /// Measures after a prompt of each length, which is the first so many `ids`.

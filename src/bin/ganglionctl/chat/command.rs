@@ -38,5 +38,5 @@ pub(super) fn cut(text: &str) -> (&str, Option<&str>) {
 pub(super) fn help() -> String {
     let commands = COMMANDS.iter();
     let rows = commands.map(|(name, what)| ((*name).into(), (*what).into()));
-    crate::table::named(rows) + REST + "\n"
+    crate::view::named(rows) + REST + "\n"
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use zbus::Variant;
 
 use super::info::{Object, plain};
-use crate::table;
+use crate::view;
 
 /// What is not given is left to the daemon's configuration; the daemon checks every value.
 #[derive(Clone, Debug, Default, Args, Deserialize, Serialize)]
@@ -123,7 +123,7 @@ impl Options {
     pub(crate) fn table(&self) -> String {
         let given = self.given();
         let names = known().map(|key| key.name);
-        table::named(names.map(|name| {
+        view::named(names.map(|name| {
             let value = match given.get(name) {
                 Some(Value::Array(texts)) => texts.iter().map(plain).collect::<Vec<_>>().join(", "),
                 value => value.map(plain).unwrap_or_default(),

@@ -26,6 +26,9 @@ pub(super) struct Finding {
     remedy: Option<String>,
 }
 
+/// What they show to people.
+pub(super) const TEMPLATE: &str = include_str!("findings.txt");
+
 /// All lines, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(super) struct Findings(pub(super) Vec<Finding>);
@@ -62,10 +65,6 @@ impl Findings {
         let mut failed = self.0.iter().filter(|one| one.mark == Mark::Fail);
         failed.next().map(Finding::told)
     }
-
-    pub(super) fn text(&self) -> String {
-        self.0.iter().map(Finding::line).collect()
-    }
 }
 
 impl Finding {
@@ -74,16 +73,5 @@ impl Finding {
             Some(remedy) => format!("{}; {remedy}", self.what),
             None => self.what.clone(),
         }
-    }
-
-    fn line(&self) -> String {
-        let mark = match self.mark {
-            Mark::Ok => "ok  ",
-            Mark::Warn => "warn",
-            Mark::Fail => "fail",
-        };
-        let text = format!("{}: {}", self.check, self.told());
-        let words: Vec<_> = text.split_whitespace().collect();
-        format!("{mark}  {}\n", words.join(" "))
     }
 }

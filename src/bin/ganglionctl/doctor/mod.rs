@@ -25,9 +25,9 @@ use ganglion::engine::Site;
 use ganglion::engine::runner::Backend;
 
 use crate::failure::{Exit, Failure, OrFail as _, Outcome};
-use crate::output;
+use crate::view;
 use account::Account;
-use finding::Findings;
+use finding::{Findings, TEMPLATE};
 pub(crate) use machine::Machine;
 use tree::Tree;
 
@@ -64,13 +64,9 @@ pub(crate) fn run(address: Option<String>, arguments: &Arguments) -> Outcome {
     } else {
         machine.check_all(&config, address, &file, &mut found);
     }
-    if arguments.json {
-        output::print_json(&found.0)?;
-    } else {
-        output::print(&found.text())?;
-    }
+    view::print(arguments.json, TEMPLATE, &found.0)?;
     if let Some(file) = &arguments.report {
-        let report = report(&machine.tree, &found);
+        let report = report(&machine.tree, &found)?;
         write_private(file, &report).or_fail(Exit::Failed, file.display())?;
     }
     match found.failed() {
@@ -192,7 +188,7 @@ impl Machine {
 
 /// All that was found and read, for a bug report. Prompts and answers are in none of it: the journal never has them, and
 /// nothing else is read that could.
-fn report(tree: &Tree, found: &Findings) -> String {
+fn report(tree: &Tree, found: &Findings) -> Outcome<String> {
     let journal = format!("journalctl -u {} -o json -n 500 --no-pager", unit::NAME);
     let _ = tree.command("journalctl", &journal);
     let _ = tree.command("uname", "uname -a");
@@ -202,13 +198,13 @@ fn report(tree: &Tree, found: &Findings) -> String {
         env!("CARGO_PKG_VERSION"),
         jiff::Timestamp::now()
     );
-    let found = [("findings".to_owned(), found.text())];
+    let found = [("findings".to_owned(), view::text(TEMPLATE, &found.0)?)];
     let parts = found.into_iter().chain(tree.seen());
     let parts = parts.map(|(name, content)| {
         let content = content.trim_matches(|c: char| c.is_whitespace() || c == '\0');
         format!("\n==> {name}\n{content}\n")
     });
-    heading + &parts.collect::<String>()
+    Ok(heading + &parts.collect::<String>())
 }
 
 /// Only its owner may read it.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::table::columns;
+use crate::view::columns;
 
 const TABLE: &str = include_str!("table.toml");
 

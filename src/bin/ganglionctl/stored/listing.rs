@@ -64,15 +64,6 @@ impl Stored {
             problem,
         })
     }
-
-    /// The format, or what is wrong, as people are told.
-    pub(super) fn format(&self) -> String {
-        match (&self.format, self.problem.as_deref().unwrap_or_default()) {
-            (Some(format), _) => format.clone(),
-            (None, INCOMPLETE) => format!("{INCOMPLETE}: pull it again to go on"),
-            (None, why) => format!("unusable: {why}"),
-        }
-    }
 }
 
 /// The format of most of its weights, or why it is no model that this release can run.

@@ -9,10 +9,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use ganglion::config;
 
-use crate::client::info::megabytes;
 use crate::failure::Outcome;
-use crate::table::columns;
-use crate::{models, output};
+use crate::{models, output, view};
 pub(crate) use listing::find;
 use listing::list;
 use served::InForce;
@@ -68,20 +66,12 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     for one in &mut stored {
         one.state = in_force.of(&one.path);
     }
-    if arguments.json {
-        return output::print_json(&stored);
-    }
-    if stored.is_empty() {
+    if stored.is_empty() && !arguments.json {
         output::tell(&format!(
             "there is none in {}: sudo ganglionctl pull MODEL; ganglionctl pull --list says what suits which board",
             dir.display()
         ));
         return Ok(());
     }
-    let rows = stored.iter().map(|one| {
-        let state = one.state.unwrap_or_default().into();
-        [one.name.clone(), megabytes(one.bytes), one.format(), state]
-    });
-    let heading = ["name", "size", "format", ""].map(str::to_owned);
-    output::print(&columns([heading].into_iter().chain(rows)))
+    view::print(arguments.json, include_str!("listing.txt"), &stored)
 }

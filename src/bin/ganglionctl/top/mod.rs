@@ -63,19 +63,14 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
     loop {
         ticks.tick().await;
         match Reading::take(&connection).await {
-            Ok(now) => {
+            Ok(mut now) => {
                 let at = Instant::now();
-                let rate = before.as_ref().and_then(|(then, before)| {
+                now.rate = before.as_ref().and_then(|(then, before)| {
                     let made = now.tokens().checked_sub(before.tokens())?;
                     #[allow(clippy::cast_precision_loss)] // shown to a tenth
                     Some(made as f64 / (at - *then).as_secs_f64().max(1e-3))
                 });
-                let shown = if paper.terminal {
-                    now.table(rate)
-                } else {
-                    now.line(rate)
-                };
-                paper.show(&shown)?;
+                paper.show(&now.text(paper.terminal)?)?;
                 before = Some((at, now));
             }
             // The daemon may come back, with all its counters at 0.

@@ -1,0 +1,162 @@
+//! What people are shown: templates beside the code, filled with the values that `--json` prints.
+//!
+//! Templates are Jinja's; a list fills them as `rows`. In what they make, lines with tabs are rows: those that follow one
+//! another become columns as wide as the widest in them, with two spaces between. A row that has nothing but a name is left
+//! out: there is nothing to tell, or a daemon of another version does not tell it.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use jiff::Timestamp;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, ValueKind};
+use minijinja::{
+    AutoEscape, Environment, Error, Output, State, UndefinedBehavior, Value, context,
+    escape_formatter,
+};
+use serde::Serialize;
+
+use crate::client::info::megabytes;
+use crate::failure::{Exit, OrFail as _, Outcome};
+use crate::output;
+
+/// Prints `values` as JSON, or as `template` shows them.
+pub(crate) fn print(as_json: bool, template: &str, values: &impl Serialize) -> Outcome {
+    if as_json {
+        return output::print_json(values);
+    }
+    output::print(&text(template, values)?)
+}
+
+/// `template` with `values`, its rows in columns.
+pub(crate) fn text(template: &str, values: &impl Serialize) -> Outcome<String> {
+    Ok(aligned(&fill(template, AutoEscape::None, values)?))
+}
+
+/// A template of XML with `values`, whatever is written in them.
+pub(crate) fn xml(template: &str, values: &impl Serialize) -> Outcome<String> {
+    fill(template, AutoEscape::Html, values)
+}
+
+fn fill(template: &str, escape: AutoEscape, values: &impl Serialize) -> Outcome<String> {
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build();
+    environment.set_syntax(syntax.or_fail(Exit::Failed, "templates")?);
+    environment.set_undefined_behavior(UndefinedBehavior::Chainable);
+    environment.set_auto_escape_callback(move |_| escape.clone());
+    environment.set_formatter(write);
+    environment.add_filter("day", day);
+    environment.add_filter("fixed", fixed);
+    environment.add_filter("ln", f64::ln);
+    environment.add_filter("megabytes", megabytes);
+    environment.add_filter("quoted", |text: &str| format!("{text:?}"));
+    environment.add_function("figures", figures);
+    let values = Value::from(Serde(values));
+    let values = match values.kind() {
+        ValueKind::Seq => context! { rows => values },
+        _ => values,
+    };
+    let filled = environment.render_str(template, values);
+    filled.or_fail(Exit::Failed, "a template")
+}
+
+/// Writes a value as JSON has it, but nothing for null, and no text of the daemon's that would be another row or column.
+fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    let written = match (value.kind(), value.as_str()) {
+        (ValueKind::None, _) => Value::UNDEFINED,
+        (ValueKind::Bool, _) => value.is_true().to_string().into(),
+        (_, Some(text)) if !value.is_safe() => text.replace(['\t', '\n'], " ").into(),
+        _ => value.clone(),
+    };
+    escape_formatter(out, state, &written)
+}
+
+/// A figure with so many digits after the point; nothing of what is no figure.
+#[allow(clippy::needless_pass_by_value)] // as filters take it
+fn fixed(value: Value, digits: usize) -> Option<String> {
+    let value = f64::try_from(value).ok();
+    value.map(|value| format!("{value:.digits$}"))
+}
+
+/// When that was, in the time of those who read it; nothing if it is not known.
+fn day(seconds: Option<i64>) -> Option<String> {
+    let at = Timestamp::from_second(seconds.filter(|at| *at > 0)?).ok()?;
+    let here = at.to_zoned(jiff::tz::TimeZone::system());
+    Some(here.strftime("%Y-%m-%d %H:%M").to_string())
+}
+
+/// A heading and a line for each of `rows`: the first column from the left, all others up to their right ends. `columns` maps
+/// what each is called to the expression of `row` that is its figure; one that has a figure in no row is left out.
+#[allow(clippy::needless_pass_by_value)] // as functions take it
+fn figures(state: &State, rows: Vec<Value>, columns: Value) -> Result<Value, Error> {
+    let mut lines = vec![Vec::new(); rows.len() + 1];
+    for heading in columns.try_iter()? {
+        let figure = columns.get_item(&heading)?.to_string();
+        let figure = state.env().compile_expression_owned(figure)?;
+        let cells = rows.iter().map(|row| figure.eval(context! { row }));
+        let cells = cells.collect::<Result<Vec<_>, _>>()?;
+        let has_none = |cell: &Value| cell.is_undefined() || cell.is_none();
+        if cells.iter().all(has_none) {
+            continue;
+        }
+        lines[0].push(heading.to_string());
+        for (line, cell) in lines[1..].iter_mut().zip(cells) {
+            line.push(if has_none(&cell) {
+                "-".into()
+            } else {
+                cell.to_string()
+            });
+        }
+    }
+    let table = table(lines, CellAlignment::Right);
+    Ok(Value::from_safe_string(table))
+}
+
+/// A line for each row; all columns begin at their left ends.
+pub(crate) fn columns<R>(rows: impl IntoIterator<Item = R>) -> String
+where
+    R: IntoIterator<Item = String>,
+{
+    table(rows, CellAlignment::Left)
+}
+
+/// Names and values in two columns; what is empty is left out.
+pub(crate) fn named(rows: impl IntoIterator<Item = (String, String)>) -> String {
+    let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
+    columns(rows.map(|(name, value)| [name, value]))
+}
+
+fn aligned(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    let is_row = |line: &&str| line.contains('\t');
+    let parts = lines.chunk_by(|one, next| is_row(one) == is_row(next));
+    let shown = parts.map(|lines| {
+        let rows = lines.iter().map(|line| line.split('\t').map(str::to_owned));
+        if lines.iter().any(is_row) {
+            columns(rows.filter(|row| row.clone().skip(1).any(|cell| !cell.is_empty())))
+        } else {
+            lines.join("\n") + "\n"
+        }
+    });
+    shown.collect()
+}
+
+fn table<R>(rows: impl IntoIterator<Item = R>, others: CellAlignment) -> String
+where
+    R: IntoIterator<Item = String>,
+{
+    let mut table = Table::new();
+    table.load_preset(NOTHING).add_rows(rows);
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if at > 0 {
+            column.set_cell_alignment(others);
+        }
+    }
+    let lines = table.lines();
+    lines
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
+}
