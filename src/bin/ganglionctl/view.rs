@@ -29,15 +29,10 @@ pub(crate) fn print(as_json: bool, template: &str, values: &impl Serialize) -> O
 
 /// `template` with `values`, its rows in columns.
 pub(crate) fn text(template: &str, values: &impl Serialize) -> Outcome<String> {
-    Ok(aligned(&fill(template, AutoEscape::None, values)?))
+    Ok(aligned(&fill(template, values)?))
 }
 
-/// A template of XML with `values`, whatever is written in them.
-pub(crate) fn xml(template: &str, values: &impl Serialize) -> Outcome<String> {
-    fill(template, AutoEscape::Html, values)
-}
-
-fn fill(template: &str, escape: AutoEscape, values: &impl Serialize) -> Outcome<String> {
+fn fill(template: &str, values: &impl Serialize) -> Outcome<String> {
     let mut environment = Environment::new();
     let syntax = SyntaxConfig::builder()
         .trim_blocks(true)
@@ -45,11 +40,10 @@ fn fill(template: &str, escape: AutoEscape, values: &impl Serialize) -> Outcome<
         .build();
     environment.set_syntax(syntax.or_fail(Exit::Failed, "templates")?);
     environment.set_undefined_behavior(UndefinedBehavior::Chainable);
-    environment.set_auto_escape_callback(move |_| escape.clone());
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_formatter(write);
     environment.add_filter("day", day);
     environment.add_filter("fixed", fixed);
-    environment.add_filter("ln", f64::ln);
     environment.add_filter("megabytes", megabytes);
     environment.add_filter("quoted", |text: &str| format!("{text:?}"));
     environment.add_function("figures", figures);

@@ -7,6 +7,7 @@ mod disk;
 mod kinds;
 mod loading;
 mod memory;
+mod plot;
 mod report;
 mod steps;
 
@@ -31,9 +32,9 @@ use memory::Resident;
 use report::Report;
 use steps::Workload;
 
-/// The report as people read it, and as a picture.
+/// The report as people read it, and what stands above its picture.
 const REPORT: &str = concat!(include_str!("title.txt"), include_str!("report.txt"));
-const PLOT: &str = concat!(include_str!("title.txt"), include_str!("plot.svg"));
+const TITLE: &str = concat!(include_str!("title.txt"), "{{ title() }}");
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -166,7 +167,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return Ok(());
     };
     let what = format!("--plot {}", file.display());
-    fs::write(file, view::xml(PLOT, &report)?).or_fail(Exit::Failed, &what)
+    let title = view::text(TITLE, &report)?;
+    let svg = plot::svg(&report, title.trim()).or_fail(Exit::Failed, &what)?;
+    fs::write(file, svg).or_fail(Exit::Failed, &what)
 }
 
 /// Measures after a prompt of each length, which is the first so many `ids`.
