@@ -101,7 +101,7 @@ impl Engine {
     fn made_way(&self) -> usize {
         let (mut begun, mut again) = (BTreeSet::new(), 0);
         for entry in self.journal.take() {
-            if entry.contains_key("slot") {
+            if entry.contains_key("sequence") {
                 again += usize::from(!begun.insert(entry["request_id"].clone()));
             }
         }
@@ -793,7 +793,7 @@ async fn a_user_has_its_share_of_the_cache_and_the_rest_is_for_others() {
         });
         of.expect("it is told")
     };
-    let [began, ended] = ["slot", "finish_reason"];
+    let [began, ended] = ["sequence", "finish_reason"];
     assert!(at(ids[2], began) < at(ids[0], ended), "{told:?}");
     assert!(at(ids[1], began) > at(ids[0], ended), "{told:?}");
 }
