@@ -53,7 +53,7 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<usize, Box<dyn Error>> {
         all.alone.push(steps);
     }
     let (mut step, mut met, mut next, mut others) = (0, [false; PERIOD], 0, 0);
-    for round in 0_usize.. {
+    for round in 0.. {
         if !met.contains(&false) {
             break;
         }
@@ -74,7 +74,7 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<usize, Box<dyn Error>> {
         for _ in 0..=round % 3 {
             let entries: Vec<_> = all.running.iter().map(|talk| talk.entry).collect();
             // Now and then somebody rests.
-            let rests = usize::from(round.is_multiple_of(4) && entries.len() > 1);
+            let rests = usize::from(round % 4 == 0 && entries.len() > 1);
             if all.ahead.is_empty() {
                 all.ahead.clone_from(&entries);
             }

@@ -107,20 +107,20 @@ fn asked(at: Duration, pauses: &[[u64; 2]]) -> Duration {
                     now += layer(reader.tokens);
                     all[index].left -= 1;
                     let mut come = all.iter().filter(|one| !one.joined && one.comes <= now);
-                    if now.saturating_sub(begun) >= share.slice
+                    if now - begun >= share.slice
                         || come.any(|one| preempts(one.unread(&service), reader))
                     {
                         break;
                     }
                 }
-                let took = now.saturating_sub(begun);
+                let took = now - begun;
                 let one = &mut all[index];
                 service.serve(&one.client, took);
                 slices.owe(share, one.client.user, took, others > 0);
                 if one.left == 0 {
                     slices.read(reader.tokens, layer(reader.tokens) * LAYERS);
                     if index == 2 {
-                        return now.saturating_sub(at);
+                        return now - at;
                     }
                     let pause = pauses.next().map_or(0, |pauses| pauses[index]);
                     let comes = now + Duration::from_micros(pause);
