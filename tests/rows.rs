@@ -9,7 +9,7 @@ use ganglion::model::Checkpoint;
 use ganglion::sampler::{Mask, Parameters, Promise, Scored};
 use ganglion::tape::{Ending, KvType};
 
-use crate::support::{joining, preempted, restored};
+use crate::support::{preempted, restored};
 
 const PROMPTS: [u32; 8] = [1, 2, 9, 63, 64, 65, 100, 130];
 const TOGETHER: [&[usize]; 5] = [
@@ -24,11 +24,6 @@ const TOGETHER: [&[usize]; 5] = [
 type Step = (u32, Vec<u32>);
 
 fn load(kv_type: KvType) -> Runner {
-    load_with(kv_type, false)
-}
-
-/// Steps of some are launched ahead.
-fn load_with(kv_type: KvType, launch_ahead: bool) -> Runner {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
     let checkpoint = Checkpoint::open(&model).expect("the golden models open");
     let settings = Settings {
@@ -38,7 +33,6 @@ fn load_with(kv_type: KvType, launch_ahead: bool) -> Runner {
         kv_memory: KvMemory::Conversations(PROMPTS.len()),
         rows: PROMPTS.len(),
         threads: 2,
-        launch_ahead,
         ..Settings::default()
     };
     Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it fits")
@@ -246,15 +240,6 @@ fn a_conversation_that_is_restored_or_shares_its_beginning_has_the_bits_of_one_t
         let runner = Runner::load(&checkpoint, &settings, &mut |_, _| {});
         let held = restored::hold(&mut runner.expect("it fits"));
         held.unwrap_or_else(|differs| panic!("{} cache: {differs}", kv_type.name()));
-    }
-}
-
-#[test]
-fn conversations_that_join_and_leave_while_a_step_is_ahead_have_the_bits_of_each_alone() {
-    for kv_type in [KvType::F16, KvType::Q8_0] {
-        let others = joining::hold(&mut load_with(kv_type, true));
-        let others = others.unwrap_or_else(|differs| panic!("{} cache: {differs}", kv_type.name()));
-        assert!(others > 8, "{others} steps were behind others");
     }
 }
 

@@ -31,7 +31,6 @@ mod named;
 mod observe;
 mod open_sessions;
 mod overflow;
-mod pace;
 mod progress;
 mod queue;
 mod registration;

@@ -16,8 +16,6 @@ pub(super) struct Observer<'a> {
     work: Work,
     /// When the last tokens came, if nothing but a step was between.
     last: Option<Instant>,
-    /// How long nothing was to be done since then.
-    rested: Duration,
 }
 
 impl<'a> Observer<'a> {
@@ -26,13 +24,7 @@ impl<'a> Observer<'a> {
             inbox,
             work: Work::default(),
             last: None,
-            rested: Duration::ZERO,
         }
-    }
-
-    /// The engine thread had nothing to do for so long, while a step ran.
-    pub(super) fn rested(&mut self, time: Duration) {
-        self.rested += time;
     }
 
     /// Something else than a step runs: the time until the next tokens is not a step's.
@@ -74,10 +66,9 @@ impl<'a> Observer<'a> {
         let now = Instant::now();
         self.inbox.progress().advance();
         let took = self.last.replace(now).map(|last| now - last);
-        let rested = std::mem::take(&mut self.rested);
         let times = took.map(|took| {
             let times = runner.step_times();
-            let host = took.saturating_sub(times.waited + rested);
+            let host = took.checked_sub(times.waited).unwrap_or(Duration::ZERO);
             [took, times.idle, host]
         });
         self.inbox.live().tell(News::Step(Sample {

@@ -192,9 +192,9 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether turns have come since the engine thread looked last, one of which is such. Where somebody changes the queue at that
-    /// moment, whoever asks again hears of it.
-    pub(super) fn has_come(&self, is_it: impl Fn(&Turn) -> bool) -> bool {
+    /// Whether turns have come since the engine thread looked last, one of which is such: of a user, of a priority. Where somebody
+    /// changes the queue at that moment, whoever asks again hears of it.
+    pub(super) fn has_come(&self, is_it: impl Fn((u32, Priority)) -> bool) -> bool {
         if self.arrivals.load(Ordering::Acquire) == self.looked.load(Ordering::Relaxed) {
             return false;
         }
@@ -202,26 +202,8 @@ impl Queue {
             return false;
         };
         self.look(&waiting);
-        waiting.turns.iter().any(is_it)
-    }
-
-    /// Waits until then for turns that come, or for anything else that the engine thread is asked; whether there is something that
-    /// it has not looked at.
-    pub(super) fn comes_by(&self, until: Instant) -> bool {
-        let mut waiting = self.lock();
-        loop {
-            let arrivals = self.arrivals.load(Ordering::Acquire);
-            let is_new = arrivals != self.looked.load(Ordering::Relaxed);
-            if is_new || waiting.moved || !waiting.controls.is_empty() {
-                return true;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            let waited = self.changed.wait_timeout(waiting, left);
-            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let mut turns = waiting.turns.iter();
+        turns.any(|turn| is_it((turn.client.user, turn.options.priority)))
     }
 
     /// The engine thread has seen who waits.

@@ -30,17 +30,6 @@ pub(super) struct Standing {
     pub(super) passes: bool,
 }
 
-impl Standing {
-    pub(super) fn prompt(&self) -> Unread {
-        Unread {
-            user: self.user,
-            priority: self.priority,
-            had: self.had,
-            tokens: self.unread,
-        }
-    }
-}
-
 /// How one may join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Joins {
@@ -128,28 +117,13 @@ pub(super) fn active(all: &[Standing], rows: usize) -> Vec<Standing> {
     active.into_iter().map(|(_, one)| *one).collect()
 }
 
-/// A prompt that is read, or waits to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unread {
-    pub(super) user: u32,
-    pub(super) priority: Priority,
-    pub(super) had: Had,
-    pub(super) tokens: usize,
-}
-
-impl Unread {
-    /// The least is read first: of the most urgent, of whoever has had the least of the time, what ends first.
-    fn order(&self) -> impl Ord + use<> {
-        (Reverse(self.priority), self.had, self.tokens)
-    }
-}
-
-/// Whether a slice of somebody's prompt is left for one that has just come, of somebody else or more urgent: only if that is the
-/// first to be read. So who floods leaves no mark on a short question: what comes while it is read waits for its end, for its
-/// user has had less.
-pub(super) fn preempts(one: Unread, reader: Unread) -> bool {
-    let may = one.user != reader.user || one.priority > reader.priority;
-    may && one.order() < reader.order()
+/// Whether a slice of somebody's prompt is left for one of a user, of such a priority, who has just come. Which of them goes on
+/// then is what `next` says.
+pub(super) fn preempts(
+    (user, priority): (u32, Priority),
+    (reader, of_reader): (u32, Priority),
+) -> bool {
+    priority > of_reader || (priority == of_reader && user != reader)
 }
 
 /// What to do with those who have joined. `owed` says that prompts have had their share of the time for now. Whoever is
@@ -163,7 +137,7 @@ pub(super) fn next(all: &[Standing], rows: usize, owed: bool) -> Next {
     let active = active(all, rows);
     let of = |stage| active.iter().filter(move |one| one.stage == stage);
     let answering: Vec<_> = of(Stage::Answering).collect();
-    let order = |one: &&Standing| one.prompt().order();
+    let order = |one: &&Standing| (Reverse(one.priority), one.had, one.unread);
     let reader = of(Stage::Reading).min_by_key(order);
     let step = || Next::Step(answering.iter().map(|one| one.id).collect());
     let Some(reader) = reader else {
@@ -188,9 +162,6 @@ pub(super) fn next(all: &[Standing], rows: usize, owed: bool) -> Next {
     }
     read(reader)
 }
-
-#[cfg(test)]
-mod flood;
 
 #[cfg(test)]
 mod tests {
@@ -281,21 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_left_for_who_is_more_urgent_and_for_another_user_who_comes_first() {
-        let of = |user, priority, had, tokens| Unread {
-            user,
-            priority,
-            had: (ms(had), ms(0)),
-            tokens,
-        };
-        let reader = of(1, Normal, 20, 500);
-        assert!(preempts(of(2, Normal, 0, 900), reader));
-        assert!(preempts(of(2, Normal, 20, 30), reader), "it ends first");
-        assert!(!preempts(of(2, Normal, 20, 500), reader));
-        assert!(!preempts(of(2, Normal, 30, 30), reader), "it has had more");
-        assert!(!preempts(of(1, Normal, 0, 30), reader));
-        assert!(preempts(of(1, Realtime, 30, 900), reader));
-        assert!(!preempts(of(2, Background, 0, 30), reader));
+    fn a_slice_is_left_for_who_is_more_urgent_and_for_another_user() {
+        assert!(preempts((2, Normal), (1, Normal)));
+        assert!(!preempts((1, Normal), (1, Normal)));
+        assert!(preempts((1, Realtime), (1, Normal)));
+        assert!(!preempts((2, Background), (1, Normal)));
     }
 
     /// Whoever reads: who has had the least, of a user which connection, then what ends first.

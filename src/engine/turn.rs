@@ -10,8 +10,6 @@ use super::fair::Waits;
 use super::overflow::{self, Talk};
 use super::registration::Registration;
 use super::report;
-use super::schedule::Unread;
-use super::service::Service;
 use super::session::{Answered, SessionId};
 use super::shared::Shared;
 use super::{Answer, Client, Event, FinishReason, Message, Options, Outcome, Reading};
@@ -113,17 +111,6 @@ impl Turn {
         prompt.map_or(context, |prompt| {
             prompt.saturating_add(self.options.max_tokens).min(context)
         })
-    }
-
-    /// Its prompt, while all of it waits to be read, where users have had such service.
-    pub(super) fn unread(&self, service: &Service) -> Unread {
-        let (user, wanted) = self.wanted();
-        Unread {
-            user,
-            priority: self.options.priority,
-            had: service.had(&self.client),
-            tokens: wanted.tokens.len(),
-        }
     }
 
     /// Its user, and what of the cache its prompt is to have.

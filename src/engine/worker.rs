@@ -11,7 +11,7 @@ mod saving;
 mod steps;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::encoder::Encoder;
 use super::entry::Entry;
@@ -19,7 +19,6 @@ use super::load_error::LoadError;
 pub use super::loaded_model::Settings;
 use super::loaded_model::{LoadedModel, Loading};
 use super::observe::{self, Observer};
-use super::pace::Pace;
 use super::replace;
 use super::replacement::Replacement;
 use super::report;
@@ -61,8 +60,6 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         entries: Vec::new(),
         displaced: Vec::new(),
         ahead: Vec::new(),
-        pace: Pace::default(),
-        rested: Duration::ZERO,
         masks: Masks::new(),
         slices: Slices::default(),
         service: Service::default(),
@@ -94,11 +91,8 @@ struct Worker<'a> {
     entries: Vec<Entry>,
     /// Those that gave up their place in the cache to others, and wait for one.
     displaced: Vec<Entry>,
-    /// The entries of the step that was launched ahead, if one was: some may have left since, and others have joined.
+    /// The entries of the step that was run last: what is launched ahead is of the same.
     ahead: Vec<usize>,
-    pace: Pace,
-    /// How long the launch of a step has waited for whoever comes, since tokens came last.
-    rested: Duration,
     masks: Masks,
     slices: Slices,
     /// Whose prompts they were of.
@@ -124,7 +118,9 @@ impl Worker<'_> {
             self.look_after_replacement()?;
             let more = self.look_after_pages()?;
             self.look_after_memory()?;
-            let command = if self.is_alone() && !self.runner.is_ahead() {
+            let command = if self.is_alone() {
+                // Whoever comes next may need the pages of who has just left.
+                self.settle()?;
                 self.show(&[], 0);
                 let due = self.saving_due().into_iter().chain(self.spare_due()).min();
                 match self.inbox.next_by(due) {
@@ -140,7 +136,6 @@ impl Worker<'_> {
                 Some(Command::Control(Control::Pages)) => {}
                 Some(Command::Control(control)) => self.obey(control)?,
                 None if self.let_back()? => {}
-                None if self.is_alone() => self.settle()?,
                 None => self.advance(more)?,
             }
         }
@@ -213,14 +208,10 @@ impl Worker<'_> {
         };
         // What is still to be shown is of the model from before.
         self.show(&[], 0);
-        // Its pages have other numbers.
-        self.interrupt_saving();
-        if let Some((encoder, keeps)) = replacement.take_place(self.inbox, &mut self.runner) {
+        if let Some(encoder) = replacement.take_place(self.inbox, &mut self.runner) {
             self.encoder = encoder;
             self.slices = Slices::default();
-            if !keeps {
-                self.saving.clear();
-            }
+            self.saving.clear();
             let context = self.runner.context();
             let all = std::mem::take(&mut self.displaced).into_iter();
             let go_on = all.filter_map(|entry| entry.go_on_with(&self.encoder, context));
@@ -237,14 +228,7 @@ impl Worker<'_> {
 
     /// Does what is asked besides turns.
     fn obey(&mut self, control: Control) -> Result<(), RunError> {
-        match &control {
-            Control::Pages | Control::Forget { .. } | Control::Replace(_) => {}
-            // Its last token is on its way to its pages.
-            Control::Branch { from: session, .. } | Control::Rewind { session, .. } => {
-                self.settle_for(Owner(session.0))?;
-            }
-            _ => self.settle()?,
-        }
+        self.settle()?;
         let (inbox, runner) = (self.inbox, &mut self.runner);
         match control {
             Control::Forget {

@@ -347,11 +347,8 @@ async fn a_turn_that_comes_is_heard_of_while_another_is_read() {
         let asked = engine.generate(client, asked, options).await;
         asked.expect("it is accepted")
     };
-    let is_read = |turn: &Turn| match turn.options.priority {
-        Priority::Normal => turn.client.user != 1,
-        priority => priority > Priority::Normal,
-    };
-    let heard = || inbox.has_come(is_read);
+    let is_read = (1, Priority::Normal);
+    let heard = || inbox.has_come(|one| crate::engine::schedule::preempts(one, is_read));
     assert!(!heard());
     let mut tickets = vec![ask(1, Priority::Normal).await];
     assert!(!heard(), "it is the same user's");

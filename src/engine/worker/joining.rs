@@ -132,12 +132,9 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    /// Has an entry begin, with pages for all that it may say. Nothing waits for a step that is ahead, unless it is of the same
-    /// conversation.
+    /// Has an entry begin, with pages for all that it may say.
     fn place(&mut self, mut entry: Entry) -> Result<(), RunError> {
-        if let Some(owner) = owner(entry.turn()) {
-            self.settle_for(owner)?;
-        }
+        self.settle()?;
         self.observer.interrupted();
         self.inbox.progress().enter(Phase::Prompt);
         let turn = entry.turn();
