@@ -419,7 +419,7 @@ impl Core {
                 let product = &mut product[..len(logits)];
                 matmul::multiply(family, &[weights[weight.0].matrix()], normed, last, product);
                 matmul::transpose(product, last, &mut activations[logits.0], |out, y, _| {
-                    *out = y
+                    *out = y;
                 });
             }
             Op::Sample { logits } => {

@@ -147,7 +147,7 @@ impl LifeCycle {
                 self.unverified = Some(change);
             }
             State::Valid | State::Invalid => {
-                self.to(State::Invalid, InvalidationReason::Kv(change))
+                self.to(State::Invalid, InvalidationReason::Kv(change));
             }
             State::Recording | State::Disabled => {}
         }

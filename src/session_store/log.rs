@@ -19,6 +19,7 @@ use crate::files::{File, Files};
 const SMALL: u64 = 16 << 10;
 
 /// An open file of a session.
+#[allow(clippy::struct_excessive_bools)] // four things that may each be so by themselves
 #[derive(Debug)]
 pub(super) struct Log {
     files: Arc<dyn Files>,

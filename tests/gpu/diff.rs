@@ -11,13 +11,13 @@ use ganglion::cuda::Device;
 /// many multiprocessors, for which other kernels may be selected.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (part, wanted) = match arguments {
-        [flag, part, wanted @ ..] if flag == "--sms" => match part.parse() {
-            Ok(part) => (Some(part), wanted),
-            Err(_) => {
+        [flag, part, wanted @ ..] if flag == "--sms" => {
+            let Ok(part) = part.parse() else {
                 println!("--sms {part}: it must be a number");
                 return ExitCode::from(2);
-            }
-        },
+            };
+            (Some(part), wanted)
+        }
         wanted => (None, wanted),
     };
     if let Err(error) = Device::open_part(false, part) {
