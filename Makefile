@@ -104,17 +104,17 @@ check:
 	$(call stage,tests,cargo test -- $(SLOW:%=--skip %))
 	@printf '\n==> all checks passed, but for those that say NOT RUN, and: %s\n' '$(SLOW)'
 
-# What is slow computes the same with and without CUDA. The checks of binaries compile small programs, one after another; they
-# run beside tests whose build is done. The demo runs the binaries that are packed and booted afterwards.
+# What is slow computes the same with and without CUDA. The demo runs the binaries that are packed and booted afterwards.
 test:
 	$(call stage,dependencies,$(MAKE) deps)
 	$(call stage,format,cargo fmt --check)
 	$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings)
 	$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings)
 	$(call stage,tests and the arm64 build,$(call beside,$(MAKE) cross ARCH=arm64,$(CARGO) test))
-	$(call stage,tests without CUDA and checks of binaries,$(call beside,cross/check-test.sh,$(CARGO) test --no-default-features --lib --bins -- $(SLOW:%=--skip %)))
+	$(call stage,tests without CUDA,$(CARGO) test --no-default-features --lib --bins -- $(SLOW:%=--skip %))
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
+	$(call stage,checks of binaries,cross/check-test.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)
 	$(call stage,packages,tests/package/run.sh)
 	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])

@@ -7,35 +7,20 @@ out=target/deb
 host=$(dpkg --print-architecture)
 cross/deps/packages.sh lintian debootstrap systemd-nspawn=systemd-container
 
-# pack ARCH: makes the package twice and looks at it.
-pack() {
-    local arch=$1 bin deb
-    bin=$(cross/build.sh "$arch")
-    deb=$(cross/deb.sh "$bin" "$arch" $out)
+for arch in amd64 arm64; do
+    bin=$(cross/build.sh $arch)
+    deb=$(cross/deb.sh "$bin" $arch $out)
     # shellcheck source-path=SCRIPTDIR/../..
     (
         . cross/elsewhere.sh
-        cross/deb.sh "$bin" "$arch" $out/again >/dev/null
+        cross/deb.sh "$bin" $arch $out/again >/dev/null
     )
     cmp "$deb" "$out/again/${deb##*/}"
     dpkg-deb --contents "$deb" >"${deb%.deb}.contents"
     echo "${deb%.deb}.contents: $(grep -c '^-' "${deb%.deb}.contents") files, $(wc -c <"$deb") bytes in the package"
     lintian --allow-root --fail-on error "$deb"
     sha256sum "$deb"
-}
-
-# Side by side: what compresses them has one thread, so that it gives the same bytes everywhere.
-mkdir -p $out
-pack amd64 >$out/amd64.log 2>&1 &
-packing=$!
-trap 'kill "$packing" 2>/dev/null' EXIT
-pack arm64
-trap - EXIT
-wait "$packing" || {
-    cat $out/amd64.log
-    exit 1
-}
-cat $out/amd64.log
+done
 
 cross/cargo.sh "$host" zigbuild --example systemd-check
 "$(cross/cargo.sh "$host" folder)/examples/systemd-check" model $out/tiny.gguf
