@@ -241,30 +241,30 @@ impl Pages {
     /// K and V of the first layer of a conversation, each (head, position) as `KvType` encodes a head, from or into pages.
     pub(super) fn write(
         &mut self,
-        buffer: usize,
+        entry: usize,
         sides: &[Vec<u8>; 2],
         stream: &mut Stream,
     ) -> Result<(), Error> {
         let mut bytes = vec![0xff; self.kv.page_bytes()];
-        for index in 0..self.tables[buffer].len() {
+        for index in 0..self.tables[entry].len() {
             for (side, values) in sides.iter().enumerate() {
                 let side = &mut bytes[side * self.side_bytes()..];
                 self.runs(index, |within, whole, length| {
                     side[within..within + length].copy_from_slice(&values[whole..whole + length]);
                 });
             }
-            let page = self.held[self.tables[buffer][index]];
+            let page = self.held[self.tables[entry][index]];
             self.arena.write(page, &bytes, stream)?;
         }
         Ok(())
     }
 
-    pub(super) fn read(&self, buffer: usize, stream: &mut Stream) -> Result<[Vec<u8>; 2], Error> {
+    pub(super) fn read(&self, entry: usize, stream: &mut Stream) -> Result<[Vec<u8>; 2], Error> {
         let position = self.kv.bytes_per_position() / 2 / self.kv.layers;
         let mut sides = [(); 2].map(|()| vec![0; self.kv.context * position]);
         let mut bytes = vec![0; self.kv.page_bytes()];
-        for index in 0..self.tables[buffer].len() {
-            let page = self.held[self.tables[buffer][index]];
+        for index in 0..self.tables[entry].len() {
+            let page = self.held[self.tables[entry][index]];
             self.arena.read(page, &mut bytes, stream)?;
             for (side, values) in sides.iter_mut().enumerate() {
                 let side = &bytes[side * self.side_bytes()..];

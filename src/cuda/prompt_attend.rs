@@ -55,7 +55,8 @@ impl PromptAttend {
     pub(super) fn select(&self, kv: KvInfo, rows: usize, multiprocessors: u32) -> &Tiles {
         let blocks = rows.div_ceil(FEW_ROWS) * kv.heads;
         let few = self.few.as_ref();
-        // All of them are on the device at once, two on a multiprocessor.
+        // On an H100 all of them are there at once. An Orin has room for one of f16 and 128 columns on a multiprocessor, and takes
+        // another after it.
         few.filter(|_| blocks <= 2 * multiprocessors as usize)
             .unwrap_or(&self.many)
     }

@@ -1,11 +1,8 @@
 //! No answer that is JSON has a number that a double does not hold; texts have what they like.
 
-use std::path::Path;
-
 use ganglion::guide::{Grammar, Grammars, Limits, Next, Thoughts};
-use ganglion::model::{Checkpoint, Language};
 
-use super::suite::SMOLLM2;
+use super::suite::smollm2;
 use crate::support::needs;
 
 fn schema(text: &str) -> Grammar {
@@ -24,10 +21,7 @@ fn numbers_are_such_that_a_double_holds_them() {
     if !needs::smollm2() {
         return;
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let checkpoint = Checkpoint::open(&root.join(SMOLLM2)).expect("it is whole");
-    let source = checkpoint.language_source().expect("it has one");
-    let language = Language::load(source).expect("it is known");
+    let language = smollm2();
     let words = language.words();
     let grammars = Grammars::new(words.clone());
     let (long, great) = ("9".repeat(308), format!("1{}", "0".repeat(308)));

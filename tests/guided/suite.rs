@@ -14,7 +14,15 @@ use super::schemas::{Group, is_multiple, suite};
 use crate::support::{needs, tiny_gguf};
 use crate::together::Engine;
 
-pub(super) const SMOLLM2: &str = "target/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+const SMOLLM2: &str = "target/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// The language of the real model, which `needs::smollm2` says is there.
+pub(super) fn smollm2() -> Language {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let checkpoint = Checkpoint::open(&root.join(SMOLLM2)).expect("it is whole");
+    let source = checkpoint.language_source().expect("it has one");
+    Language::load(source).expect("it is known")
+}
 
 /// What became of the suite.
 #[derive(Debug, Default)]
@@ -102,10 +110,7 @@ fn the_public_suite_is_accepted_and_rejected() {
     if !needs::smollm2() || !needs::schemas() {
         return;
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let checkpoint = Checkpoint::open(&root.join(SMOLLM2)).expect("it is whole");
-    let source = checkpoint.language_source().expect("it has one");
-    let language = Language::load(source).expect("it is known");
+    let language = smollm2();
     let words = language.words();
     let grammars = Grammars::new(words.clone());
     let mut count = Count::default();
