@@ -81,6 +81,14 @@ template <> struct Mma<__nv_bfloat16> {
     template <int F> static __device__ __forceinline__ constexpr bool holds() { return F != F32 && F != F16 && F != SCALED_F16; }
 };
 
+// Fields of a word, one bit apart from where they are wanted: with the exponent they make a number that is the field's
+// integer and a power of two more, exactly.
+__device__ __forceinline__ u32 field(u32 word, u32 mask, u32 exponents) {
+    u32 made;
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(made) : "r"(word), "r"(mask), "r"(exponents));
+    return made;
+}
+
 // Two unsigned integers below 1024 at bits 0 and 16, less `zero`, as a pair of T.
 template <typename T> __device__ __forceinline__ u32 integers(u32 pair, int zero);
 template <> __device__ __forceinline__ u32 integers<half>(u32 pair, int zero) {
@@ -93,12 +101,19 @@ template <> __device__ __forceinline__ u32 integers<__nv_bfloat16>(u32 pair, int
     return Mma<__nv_bfloat16>::pack((float)((int)(pair & 0xffffu) - zero), (float)((int)(pair >> 16) - zero));
 }
 
-// The same of integers below 64.
-template <typename T> __device__ __forceinline__ u32 small_integers(u32 pair, int zero);
-template <> __device__ __forceinline__ u32 small_integers<half>(u32 pair, int zero) { return integers<half>(pair, zero); }
-template <> __device__ __forceinline__ u32 small_integers<__nv_bfloat16>(u32 pair, int zero) {
+// Pair i of four nibbles, with the bits `above` them, below 64, and less `zero`.
+template <typename T> __device__ __forceinline__ u32 small_integers(u32 word, u32 i, u32 above, int zero);
+template <> __device__ __forceinline__ u32 small_integers<half>(u32 word, u32 i, u32 above, int zero) {
+    // A pair that lies four bits higher is sixteen times as much, and stays there.
+    u32 biased = field(word >> (i / 2 * 8), i % 2 ? 0x00f000f0u : 0x000f000fu, 0x64006400u) | above << (i % 2 ? 8 : 4);
+    half2 number = *reinterpret_cast<half2 *>(&biased);
+    half2 more = __half2half2(__float2half_rn(-(float)(1024 + zero))), higher = __half2half2(__float2half_rn(-(float)(64 + zero)));
+    half2 value = i % 2 ? __hfma2(number, __half2half2(__float2half_rn(0.0625f)), higher) : __hadd2(number, more);
+    return *reinterpret_cast<u32 *>(&value);
+}
+template <> __device__ __forceinline__ u32 small_integers<__nv_bfloat16>(u32 word, u32 i, u32 above, int zero) {
     // 0x4300 is 128, whose last place is 1.
-    u32 biased = pair | 0x43004300u;
+    u32 biased = field(word >> (4 * i), 0x000f000fu, 0x43004300u) | above << 4;
     __nv_bfloat162 value = __hsub2(*reinterpret_cast<__nv_bfloat162 *>(&biased), __bfloat162bfloat162(__int2bfloat16_rn(128 + zero)));
     return *reinterpret_cast<u32 *>(&value);
 }

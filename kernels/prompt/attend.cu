@@ -5,14 +5,24 @@
 // integers becomes values of that type as a tile arrives.
 //
 // Positions come in splits, each of which is summed by itself; a row's splits are merged in their order. Where there are rows
-// enough a block takes all splits of its own, else each has a block, and the last one to end merges: the bits are the same. Of heads
-// wider than 128 there is one split: no register is left to merge with.
+// enough a block takes all splits of its own, else each has a block, and the last one to end merges: the bits are the same. The first
+// positions come in short splits, for a few rows after a talk of usual length; all later ones in long ones, for a merge takes time
+// too. Of heads wider than 128 there is one split: no register is left to merge with.
 #include "prompt/product.cuh"
 #include "attention.cuh"
 
 #define ATTEND_WARPS 4
-// Positions of a split: src/cuda/kernels.rs knows it too.
-#define PROMPT_SPLIT 4096
+// Positions of a split, before LONG_SPLIT and from there on: src/cuda/prompt_attend.rs knows them too.
+#define SHORT_SPLIT 512
+#define LONG_SPLIT 4096
+
+// Splits in tiles of so many keys.
+template <u32 KEYS> struct Splits {
+    static constexpr u32 SHORT = SHORT_SPLIT / KEYS, LONG = LONG_SPLIT / KEYS, SHORTS = LONG / SHORT;
+    static __device__ __forceinline__ u32 of(u32 tile) { return tile < LONG ? tile / SHORT : SHORTS - 1 + tile / LONG; }
+    static __device__ __forceinline__ u32 begin(u32 split) { return split < SHORTS ? split * SHORT : (split - (SHORTS - 1)) * LONG; }
+    static __device__ __forceinline__ bool begins(u32 tile) { return tile % (tile < LONG ? SHORT : LONG) == 0; }
+};
 
 __device__ __forceinline__ void matrices_turned(u32 (&to)[4], u32 from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
@@ -105,12 +115,12 @@ template <typename T, typename C, int D, int M, u32 KEYS, bool AHEAD> __device__
     // Where the window of a position begins.
     auto window_of = [&](u32 position) { return a.window && position >= a.window ? position + 1 - a.window : 0; };
     u32 first_tile = window_of(position + first / group) / KEYS;
-    constexpr u32 SPLIT_TILES = PROMPT_SPLIT / KEYS;
+    typedef Splits<KEYS> InSplits;
     if constexpr (SPLITS) {
-        u32 begins = first_tile / SPLIT_TILES, count = (tiles - 1) / SPLIT_TILES + 1 - begins, mine = begins + blockIdx.z;
+        u32 begins = InSplits::of(first_tile), count = InSplits::of(tiles - 1) + 1 - begins, mine = begins + blockIdx.z;
         if (gridDim.z > 1) {
             if (blockIdx.z >= count) return;
-            first_tile = max(first_tile, mine * SPLIT_TILES), tiles = min(tiles, (mine + 1) * SPLIT_TILES);
+            first_tile = max(first_tile, InSplits::begin(mine)), tiles = min(tiles, InSplits::begin(mine + 1));
         }
         if (threadIdx.x == 0) first_split = begins, splits = count;
     }
@@ -284,8 +294,8 @@ template <typename T, typename C, int D, int M, u32 KEYS, bool AHEAD> __device__
             }
         }
         if constexpr (!SPLITS) continue;
-        if ((tile + 1) % SPLIT_TILES == 0 && tile + 1 < tiles) {
-            if (tile / SPLIT_TILES > first_split) merge(left(0), Yes());
+        if (InSplits::begins(tile + 1) && tile + 1 < tiles) {
+            if (InSplits::of(tile) > first_split) merge(left(0), Yes());
             leave(left(0));
             begin();
         }

@@ -8,13 +8,20 @@
 #include "sums.cuh"
 #include "tile.cuh"
 
-// How a block's warps share its tile: TOKENS x ROWS warps, each of M tiles of 16 tokens by N tiles of 16 rows.
-template <int TOKENS_, int ROWS_, int M_, int STAGES_> struct Shape {
-    static constexpr int TOKENS = TOKENS_, ROWS = ROWS_, M = M_, N = 2, STAGES = STAGES_;
+// How a block's warps share its tile: TOKENS x ROWS warps, each of M tiles of 16 tokens by N tiles of 16 rows. STAGES of 64 columns
+// lie in shared memory, of which blocks of scaled weights are multiplied UNITS at a time: a warp that has its scheduler for itself
+// waits for what it issued before, and blocks are summed each by itself.
+template <int TOKENS_, int ROWS_, int M_, int N_, int STAGES_, int UNITS_> struct Shape {
+    static constexpr int TOKENS = TOKENS_, ROWS = ROWS_, M = M_, N = N_, STAGES = STAGES_, UNITS = UNITS_;
+    static_assert(STAGES % UNITS == 0);
     static constexpr int threads = 32 * TOKENS * ROWS, tokens = 16 * M * TOKENS, tiles = N * ROWS;
 };
 
 __device__ __forceinline__ void copy_16(u32 to, const void *from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from)); }
+// Without a branch.
+__device__ __forceinline__ void copy_16_if(u32 to, const void *from, bool there) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(to), "l"(from), "r"((u32)there));
+}
 // Nothing is read where there is nothing: zeros.
 __device__ __forceinline__ void copy_16_or_zero(u32 to, const void *from, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
@@ -127,10 +134,10 @@ template <int F, typename T> struct Staged {
             } else if constexpr (Layout<F>::codes) {
                 a[i] = bytes_less_128<T>(found[i / 2], i % 2);
             } else {
-                u32 pair = (quants[s] >> (4 * i)) & 0x000f000fu;
-                if constexpr (Layout<F>::high == 128) pair |= ((high >> (4 * s + i)) & 0x00010001u) << 4;
-                if constexpr (Layout<F>::high == 256) pair |= ((high >> (2 * (4 * s + i))) & 0x00030003u) << 4;
-                a[i] = small_integers<T>(pair, Layout<F>::zero);
+                u32 above = 0;
+                if constexpr (Layout<F>::high == 128) above = (high >> (4 * s + i)) & 0x00010001u;
+                if constexpr (Layout<F>::high == 256) above = (high >> (2 * (4 * s + i))) & 0x00030003u;
+                a[i] = small_integers<T>(quants[s], i, above, Layout<F>::zero);
             }
         }
     }
@@ -190,6 +197,11 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
     Stopwatch stopwatch(a.stamp);
     typedef Stage<F, S> G;
     constexpr u32 M = S::M, N = S::N;
+    // What comes next of both sides is read from shared memory while what is there is multiplied, over the border of stages too:
+    // where a stage ends, its last step is still to be multiplied when the threads wait for each other. Of other weights
+    // numbers must be made first, which has the tensor cores wait no longer.
+    constexpr bool ahead = !Layout<F>::scaled && Layout<F>::quants == 2048 && Mma<T>::template holds<F>();
+    constexpr u32 UNITS = ahead ? 1 : S::UNITS, STAGES = S::STAGES / UNITS, BYTES = UNITS * G::bytes;
     u32 rows = real_rows(a.count, a.rows), first = blockIdx.x * S::tokens;
     if (first >= rows) return;
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -212,39 +224,39 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
     u32 row = threadIdx.x / 8, to_input = base + row * 128 + (threadIdx.x % 8 ^ row % 8) * 16;
     const T *from_input = at<const T>(a.input) + (u64)(first + row) * a.stride + threadIdx.x % 8 * 8;
     u32 to_weights = base + G::inputs + warp * EACH * G::unit + lane * 16;
+    // The units of a stage, as far as there are any.
     auto load = [&](u32 k, u32 slot) {
+        const T *inputs = from_input + k * (UNITS * 64);
+        u32 unit = k * UNITS, to_stage = slot * BYTES, skip = Layout<F>::head ? unit / 4 * (Layout<F>::head + 4 * Layout<F>::unit) : 0;
+        u32 unit_skip = Layout<F>::head ? skip + Layout<F>::head + unit % 4 * Layout<F>::unit : unit * Layout<F>::unit;
+        static_assert(4 % UNITS == 0);
 #pragma unroll
-        for (u32 i = 0; i < INPUTS; ++i)
-            copy_16_or_zero(to_input + slot * G::bytes + i * ROWS_AT_ONCE * 128, from_input + (u64)i * ROWS_AT_ONCE * a.stride + k * 64, first + row + i * ROWS_AT_ONCE < rows);
-        u32 skip = Layout<F>::head ? k / 4 * (Layout<F>::head + 4 * Layout<F>::unit) : 0;
-        u32 unit_skip = Layout<F>::head ? skip + Layout<F>::head + k % 4 * Layout<F>::unit : k * Layout<F>::unit;
+        for (u32 u = 0; u < UNITS; ++u, to_stage += G::bytes, unit_skip += Layout<F>::unit) {
+            bool there = unit + u < units;
 #pragma unroll
-        for (u32 i = 0; i < EACH; ++i) {
-            u32 to = to_weights + slot * G::bytes + i * G::unit;
+            for (u32 i = 0; i < INPUTS; ++i)
+                copy_16_or_zero(to_input + to_stage + i * ROWS_AT_ONCE * 128, inputs + (u64)i * ROWS_AT_ONCE * a.stride + u * 64, there && first + row + i * ROWS_AT_ONCE < rows);
 #pragma unroll
-            for (u32 piece = 0; piece < UNIT_PIECES; piece += 32)
-                if (piece + 32 <= UNIT_PIECES || lane < UNIT_PIECES - piece) copy_16(to + piece * 16, begins[i] + unit_skip + piece * 16);
-            if (HEAD_PIECES && lane < HEAD_PIECES) copy_16(to + UNIT_PIECES * 16, begins[i] + skip);
-        }
-        if constexpr (Layout<F>::minimum) {
-            static_assert(S::tokens / 2 <= S::threads);
-            u32 token = 2 * threadIdx.x;
-            if (token < S::tokens)
-                copy_16_or_zero(base + slot * G::bytes + G::inputs + G::weights + token * 8, sums_at(a.sums, a.rows, k, first + token), first + token < rows);
+            for (u32 i = 0; i < EACH; ++i) {
+                u32 to = to_weights + to_stage + i * G::unit;
+#pragma unroll
+                for (u32 piece = 0; piece < UNIT_PIECES; piece += 32)
+                    copy_16_if(to + piece * 16, begins[i] + unit_skip + piece * 16, there && (piece + 32 <= UNIT_PIECES || lane < UNIT_PIECES - piece));
+                if constexpr (HEAD_PIECES > 0) copy_16_if(to + UNIT_PIECES * 16, begins[i] + skip, there && lane < HEAD_PIECES);
+            }
+            if constexpr (Layout<F>::minimum) {
+                static_assert(S::tokens / 2 <= S::threads);
+                u32 token = 2 * threadIdx.x;
+                if (token < S::tokens)
+                    copy_16_or_zero(base + to_stage + G::inputs + G::weights + token * 8, sums_at(a.sums, a.rows, unit + u, first + token), there && first + token < rows);
+            }
         }
         copies_end();
     };
     float sums[M][N][2][4] = {};
 #pragma unroll
-    for (u32 k = 0; k < S::STAGES - 1; ++k) {
-        if (k < units) load(k, k);
-        else copies_end();
-    }
-    u32 slot = 0, next = S::STAGES - 1, at_inputs = base + (along_tokens * 16 * M + lane % 16) * 128;
-    // What comes next of both sides is read from shared memory while what is there is multiplied, over the border of stages too:
-    // where a stage ends, its last step is still to be multiplied when the threads wait for each other. Of other weights
-    // numbers must be made first, which has the tensor cores wait no longer.
-    constexpr bool ahead = !Layout<F>::scaled && Layout<F>::quants == 2048 && Mma<T>::template holds<F>();
+    for (u32 k = 0; k < STAGES - 1; ++k) load(k, k);
+    u32 slot = 0, next = STAGES - 1, at_inputs = base + (along_tokens * 16 * M + lane % 16) * 128;
     if constexpr (ahead) {
         u32 x[2][M][4], w[2][N][4], of_step[4], skip = 0;
         const u8 *first_unit = staged + G::inputs + along_rows * N * G::unit + lane * 16;
@@ -259,23 +271,20 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                 w[to][n][0] = four.x, w[to][n][1] = four.y, w[to][n][2] = four.z, w[to][n][3] = four.w;
             }
         };
-        copies_wait<S::STAGES - 2>();
+        copies_wait<STAGES - 2>();
         __syncthreads();
         read(0, 0);
         for (u32 k = 0; k < units; ++k) {
 #pragma unroll
             for (u32 s = 0; s < 4; ++s) {
                 if (s == 3) {
-                    copies_wait<S::STAGES - 2>();
+                    copies_wait<STAGES - 2>();
                     __syncthreads();
-                    next = slot, slot = slot + 1 == S::STAGES ? 0 : slot + 1, skip = slot * G::bytes;
+                    next = slot, slot = slot + 1 == STAGES ? 0 : slot + 1, skip = slot * BYTES;
                 }
                 read((s + 1) % 2, (s + 1) % 4);
                 // Into the stage that all have read.
-                if (s == 0) {
-                    if (k + S::STAGES - 1 < units) load(k + S::STAGES - 1, next);
-                    else copies_end();
-                }
+                if (s == 0) load(k + STAGES - 1, next);
 #pragma unroll
                 for (u32 m = 0; m < M; ++m)
 #pragma unroll
@@ -285,13 +294,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
             }
         }
     }
-    for (u32 k = 0; !ahead && k < units; ++k) {
-        copies_wait<S::STAGES - 2>();
-        __syncthreads();
-        if (k + S::STAGES - 1 < units) load(k + S::STAGES - 1, next);
-        else copies_end();
-        const u8 *stage = staged + slot * G::bytes;
-        next = slot, slot = slot + 1 == S::STAGES ? 0 : slot + 1;
+    auto multiply = [&](const u8 *stage) {
         const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
         u32 inputs = (u32)(stage - staged) + at_inputs;
         if constexpr (Layout<F>::minimum) {
@@ -346,11 +349,11 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                         }
                     }
             }
-            continue;
+            return;
         }
         // A block of one scale is two steps or one; two share what is loaded.
         constexpr u32 STEPS = Layout<F>::scaled ? 2 : 1, PARTS = Layout<F>::block == 16 ? 2 : 1;
-#pragma unroll(Layout<F>::scaled ? 1 : 4)
+#pragma unroll(Layout<F>::scaled && UNITS == 1 ? 1 : 4)
         for (u32 b = 0; b < 4 / STEPS; ++b) {
             u32 f[STEPS][N][4], rest[STEPS][N][4];
             float scale[PARTS][N][4];
@@ -392,6 +395,27 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                     }
             }
         }
+    };
+    // The next stage: it has come, and what all have read before is filled anew.
+    auto turn = [&](u32 k) -> const u8 * {
+        copies_wait<STAGES - 2>();
+        __syncthreads();
+        load(k + STAGES - 1, next);
+        const u8 *stage = staged + slot * BYTES;
+        next = slot, slot = slot + 1 == STAGES ? 0 : slot + 1;
+        return stage;
+    };
+    if constexpr (!ahead) {
+        for (u32 k = 0; k < units / UNITS; ++k) {
+            const u8 *stage = turn(k);
+#pragma unroll
+            for (u32 u = 0; u < UNITS; ++u) multiply(stage + u * G::bytes);
+        }
+        if (UNITS > 1 && units % UNITS) {
+            const u8 *stage = turn(units / UNITS);
+#pragma unroll 1
+            for (u32 u = 0; u < units % UNITS; ++u) multiply(stage + u * G::bytes);
+        }
     }
     // Sums 0 and 1 are of token g and the rows 2 t and 2 t + 1 of half h of a tile, 2 and 3 of token g + 8. What belongs to a row
     // is read once and before anything is stored: a load behind a store would wait for it, each by itself.
@@ -420,6 +444,22 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                 biases[n][h][i] = has_bias && bias && there ? bias[row] : 0.0f;
             }
     }
+    // Of warps with one tile each, who has rows of up hands them to its neighbour, who has those of gate.
+    float *handed = reinterpret_cast<float *>(staged) + ((along_rows / 2 * S::TOKENS + along_tokens) * M * 8) * 32 + lane;
+    if (N == 1 && a.outcome == GATED) {
+        static_assert(N > 1 || S::ROWS % 2 == 0);
+        copies_wait<0>();
+        __syncthreads();
+#pragma unroll
+        for (u32 m = 0; m < M; ++m)
+#pragma unroll
+            for (int h = 0; h < 2; ++h)
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    if (along_rows % 2) handed[(m * 8 + h * 4 + i) * 32] = sums[m][0][h][i] * row_scales[0][h][i % 2];
+        __syncthreads();
+        if (along_rows % 2) rows = 0;
+    }
 #pragma unroll
     for (u32 m = 0; m < M; ++m) {
         u32 token = first + (along_tokens * M + m) * 16 + g;
@@ -431,7 +471,8 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                     float gated[2];
 #pragma unroll
                     for (int i = 0; i < 2; ++i) {
-                        float gate = sums[m][0][h][2 * second + i] * row_scales[0][h][i], up = sums[m][1][h][2 * second + i] * row_scales[1][h][i];
+                        float gate = sums[m][0][h][2 * second + i] * row_scales[0][h][i];
+                        float up = N == 1 ? handed[(m * 8 + h * 4 + 2 * second + i) * 32] : sums[m][N - 1][h][2 * second + i] * row_scales[N - 1][h][i];
                         gated[i] = gate / (1.0f + expf(-gate)) * up;
                     }
                     u32 to = token + 8 * second;

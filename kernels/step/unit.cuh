@@ -47,14 +47,6 @@ template <int F, u32 N, bool JOINED> struct Copy {
     }
 };
 
-// Fields of a word, one bit apart from where they are wanted: with the exponent they make a number that is the field's
-// integer and a power of two more, exactly. What is more is taken off the sums: `Excess`.
-__device__ __forceinline__ u32 field(u32 word, u32 mask, u32 exponents) {
-    u32 made;
-    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(made) : "r"(word), "r"(mask), "r"(exponents));
-    return made;
-}
-
 // What a format's integers become more than what they stand for, in the rows g and g + 8 of a tile.
 template <int F, typename T> struct Excess {
     static constexpr bool bytes = Layout<F>::bytes, nibbles = !bytes && Layout<F>::high == 0;

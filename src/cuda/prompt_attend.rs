@@ -6,10 +6,11 @@ use crate::device::{AttendArgs, Error, Family, Kernel, Modules};
 use crate::tape::{KvInfo, KvType};
 
 pub(super) const THREADS: u32 = 128;
-/// Positions that are summed by themselves: `PROMPT_SPLIT`.
-const SPLIT: usize = 4096;
+/// Positions that are summed by themselves, before `LONG_SPLIT` and from there on.
+const SHORT_SPLIT: usize = 512;
+const LONG_SPLIT: usize = 4096;
 /// Blocks that may have a split each. More keep a device busy without that, and take more memory.
-const APART: usize = 256;
+const APART: usize = 512;
 
 /// A kernel, how many query rows a block of it takes, and its shared memory in bytes.
 #[derive(Debug)]
@@ -100,7 +101,8 @@ fn splits(kv: KvInfo) -> usize {
     if kv.head_dim > 128 {
         1
     } else {
-        kv.context.div_ceil(SPLIT)
+        let later = kv.context.saturating_sub(LONG_SPLIT);
+        kv.context.min(LONG_SPLIT).div_ceil(SHORT_SPLIT) + later.div_ceil(LONG_SPLIT)
     }
 }
 

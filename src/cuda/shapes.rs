@@ -18,7 +18,7 @@ pub(super) struct Shape {
     blocks: Cost,
 }
 
-/// Time of 64 columns of one tile where a multiprocessor has many, and where it has but one; measured on an H200 with
+/// Time of 64 columns of one tile where a multiprocessor has many, and where it has but one; measured on an H100 with
 /// f16 and with Q4_0, in microseconds. Only their ratios matter.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
@@ -32,15 +32,15 @@ impl Cost {
     }
 }
 
-pub(super) const SHAPES: [Shape; 3] = [
+pub(super) const SHAPES: [Shape; 4] = [
     Shape {
         name: "64x128",
         tokens: 64,
         tiles: 8,
         threads: 128,
         stages: 3,
-        plain: Cost::of(0.388, 0.6),
-        blocks: Cost::of(0.506, 0.72),
+        plain: Cost::of(0.7, 0.8),
+        blocks: Cost::of(0.5, 0.63),
     },
     Shape {
         name: "64x64",
@@ -48,17 +48,26 @@ pub(super) const SHAPES: [Shape; 3] = [
         tiles: 4,
         threads: 128,
         stages: 4,
-        plain: Cost::of(0.255, 0.35),
-        blocks: Cost::of(0.305, 0.5),
+        plain: Cost::of(0.44, 0.56),
+        blocks: Cost::of(0.288, 0.42),
     },
     Shape {
-        name: "16x64",
-        tokens: 16,
+        name: "32x64",
+        tokens: 32,
         tiles: 4,
+        threads: 128,
+        stages: 6,
+        plain: Cost::of(0.245, 0.32),
+        blocks: Cost::of(0.166, 0.205),
+    },
+    Shape {
+        name: "16x32",
+        tokens: 16,
+        tiles: 2,
         threads: 64,
         stages: 8,
-        plain: Cost::of(0.14, 0.37),
-        blocks: Cost::of(0.123, 0.37),
+        plain: Cost::of(0.115, 0.26),
+        blocks: Cost::of(0.06, 0.15),
     },
 ];
 
@@ -124,11 +133,11 @@ mod tests {
             SHAPES[quickest(storage, rows, weights / 16, multiprocessors)].name
         };
         assert_eq!(chosen(Format::F16, 2048, 19456, 132), "64x128");
-        assert_eq!(chosen(Format::F16, 512, 2560, 132), "64x64");
+        assert_eq!(chosen(Format::F16, 512, 2560, 132), "32x64");
         assert_eq!(chosen(Format::F32, 2048, 19456, 132), "64x64");
         assert_eq!(chosen(Format::Q4_0, 2048, 19456, 132), "64x128");
-        assert_eq!(chosen(Format::Q4_0, 512, 2560, 132), "64x64");
-        assert_eq!(chosen(Format::Q4_0, 16, 6144, 132), "16x64");
+        assert_eq!(chosen(Format::Q4_0, 512, 2560, 132), "32x64");
+        assert_eq!(chosen(Format::Q4_0, 16, 6144, 132), "16x32");
         assert_eq!(chosen(Format::Q4_0, 512, 2560, 16), "64x128");
     }
 }
