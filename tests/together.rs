@@ -63,7 +63,7 @@ impl Engine {
         Self::with(folder, runner).await
     }
 
-    /// Memory of the cache comes and goes all the time.
+    /// Memory of the cache comes and goes all the time, and steps are launched ahead.
     pub(crate) fn settings() -> runner::Settings {
         runner::Settings {
             backend: Backend::Cpu,
@@ -73,6 +73,7 @@ impl Engine {
             reuse: Reuse::Exact,
             threads: 1,
             prefill_chunk: 16,
+            launch_ahead: true,
             ..runner::Settings::default()
         }
     }

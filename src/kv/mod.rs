@@ -170,6 +170,12 @@ impl Kv {
         self.entries[entry].pinned = true;
     }
 
+    /// Whether the turn of an entry runs on while others begin.
+    #[must_use]
+    pub fn is_pinned(&self, entry: usize) -> bool {
+        self.entries[entry].pinned
+    }
+
     /// The turn of an entry has ended: the pages that it did not need are free, once no step may write to them any more, and
     /// its tokens serve what begins alike.
     pub fn unpin(&mut self, entry: usize) {
@@ -351,6 +357,13 @@ impl Kv {
     fn runs(&self, id: u64) -> bool {
         let mut seats = self.entries.iter();
         seats.any(|seat| seat.keeps_pages() && seat.sequence == Some(id))
+    }
+
+    /// Whether a step may still write to the pages of a conversation, whose turn may have ended.
+    #[must_use]
+    pub fn is_launched_of(&self, owner: Owner) -> bool {
+        self.sequence_of(owner)
+            .is_some_and(|id| self.is_launched(id))
     }
 
     fn is_launched(&self, id: u64) -> bool {
