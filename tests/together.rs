@@ -557,6 +557,74 @@ async fn a_reload_takes_with_it_whoever_runs() {
     }
 }
 
+/// The last answer before another model ends at any step after memory of others was left, and so also when the engine thread looks
+/// after that: the other model takes its place all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_takes_its_place_however_the_last_answer_ends() {
+    const TOKENS: usize = 150;
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let settings = |context| {
+        let mut settings = another(folder.path(), 4, context);
+        settings.runner.kv_rest = Duration::ZERO;
+        settings
+    };
+    let engine = Engine::with(folder.path(), settings(256).runner).await;
+    let handle = &engine.handle;
+    let mut long = Vec::new();
+    for user in 0..60 {
+        let mut asked = ask(handle, user, sampled(user, TOKENS, Priority::Normal)).await;
+        let outcome = follow(&mut asked, true).await.expect("its end");
+        if outcome.usage.completion_tokens as usize == TOKENS {
+            long.push(user);
+        }
+    }
+    let [last, others @ ..] = &long[..] else {
+        panic!("no answer is long");
+    };
+    assert!(others.len() >= 3, "few answers are long: {long:?}");
+    for outlives in 0..32 {
+        let options = sampled(*last, TOKENS, Priority::Normal);
+        let scored = Parameters {
+            logprobs: Some(0),
+            ..options.sampling
+        };
+        let asked = ask(
+            handle,
+            *last,
+            Options {
+                sampling: scored,
+                ..options
+            },
+        )
+        .await;
+        let (mut ticket, mut said) = (asked.0, 0);
+        while said < 3 {
+            let event = ticket.events.recv().await.expect("it goes on");
+            said += usize::from(matches!(event, Event::Likelihood(_)));
+        }
+        let hold = handle.hold(Held::All, "in the middle".into());
+        let (engine, next) = (handle.clone(), settings([320, 256][outlives % 2]));
+        let drain = Duration::from_secs(3600);
+        let replacing = tokio::spawn(async move { engine.replace(next, drain).await });
+        // It is loaded meanwhile, and waits for the answer.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        while let Ok(event) = ticket.events.try_recv() {
+            said += usize::from(matches!(event, Event::Likelihood(_)));
+        }
+        let tokens = (TOKENS - said).saturating_sub(outlives).max(1);
+        let mut urgent = Vec::new();
+        for user in &others[..3] {
+            urgent.push(ask(handle, *user, sampled(*user, tokens, Priority::Realtime)).await);
+        }
+        drop(hold);
+        let replaced = tokio::time::timeout(Duration::from_secs(60), replacing).await;
+        let replaced = replaced.unwrap_or_else(|_| panic!("it waits, {outlives} tokens later"));
+        replaced.expect("it ends").expect("it is loaded");
+    }
+}
+
 /// Reloads at any time, with rows that run: each answer is as alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_are_those_of_each_alone_however_often_the_model_comes_anew() {

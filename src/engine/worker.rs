@@ -118,7 +118,7 @@ impl Worker<'_> {
             self.look_after_replacement()?;
             let more = self.look_after_pages()?;
             self.look_after_memory()?;
-            let command = if self.is_alone() && !self.runner.is_ahead() {
+            let command = if self.has_nothing_to_do() {
                 self.show(&[], 0);
                 let due = self.saving_due().into_iter().chain(self.spare_due()).min();
                 match self.inbox.next_by(due) {
@@ -151,6 +151,12 @@ impl Worker<'_> {
             self.save(pages.rules().rest)?;
         }
         Ok(false)
+    }
+
+    /// Whether only what comes is to be waited for: nobody is being answered, no step runs, and no other model is to take its place,
+    /// which it may be since a moment ago, when the last answer has ended.
+    fn has_nothing_to_do(&self) -> bool {
+        self.is_alone() && !self.runner.is_ahead() && self.replacement.is_none()
     }
 
     /// Whether nobody is being answered.
