@@ -1,15 +1,16 @@
 //! Many conversations at once, by random programs, against an engine that answers each of their requests alone: who else is
 //! there, who comes first and who makes way changes nothing of an answer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ganglion::engine::runner::{self, Backend, KvMemory};
+use ganglion::engine::runner::{self, Backend, KvMemory, Witness};
 use ganglion::engine::{
     Client, Event, FinishReason, Handle, Held, Likelihood, Limits, Message, Options, Outcome,
-    Priority, Refusal, Role, SessionId, State, Ticket, UserLimits, channel, worker,
+    Priority, Refusal, Replaced, Role, SessionId, State, Ticket, UserLimits, channel, worker,
 };
 use ganglion::guide::Grammar;
 use ganglion::kv::Reuse;
@@ -142,9 +143,30 @@ struct Answer {
     text: String,
     reason: FinishReason,
     tokens: [u32; 2],
-    /// A hash of each token's, where they were asked for, and of those of the most probable ones: each is of all logits of its
-    /// row, so these were computed to the last bit.
+    /// A hash of each token's, where they were asked for, and of those of the most probable ones.
     logprobs: Vec<u64>,
+}
+
+/// Hashes of all logits that tokens were chosen from, of whomever they were.
+#[derive(Clone, Default)]
+struct Logits(Arc<Mutex<HashSet<u64>>>);
+
+impl Logits {
+    fn witness(&self) -> Option<Witness> {
+        let all = self.0.clone();
+        Some(Witness::new(move |logits| {
+            let mut hasher = DefaultHasher::new();
+            logits
+                .iter()
+                .for_each(|logit| hasher.write_u32(logit.to_bits()));
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            all.insert(hasher.finish());
+        }))
+    }
+
+    fn take(&self) -> HashSet<u64> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// All that is told of how probable a token was.
@@ -377,21 +399,27 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// In several shapes: rows are plenty or few, pages too; who is urgent takes the place of who is not. `GANGLION_SEED` has other
-/// programs.
+/// In several shapes: rows are plenty or few, pages too; who is urgent takes the place of who is not. Of all rows that chose a token,
+/// the logits have the hashes that they have alone. `GANGLION_SEED` has other programs.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_many_at_once_are_those_of_each_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
-    let alone = Engine::start(folder.path(), 1, 1).await;
+    let [of_alone, of_together] = [(); 2].map(|()| Logits::default());
+    let seen = |rows, whole, logits: &Logits| runner::Settings {
+        witness: logits.witness(),
+        ..of_rows(folder.path(), rows, whole).runner
+    };
+    let alone = Engine::with(folder.path(), seen(1, 1, &of_alone)).await;
     let seed = std::env::var("GANGLION_SEED").map_or(Ok(1600), |seed| seed.parse());
     let seed = seed.expect("GANGLION_SEED is a number");
     println!("GANGLION_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut made_way = 0;
     for (rows, whole) in [(8, 8), (4, 1), (2, 3), (3, 1), (8, 2)] {
-        let together = Engine::start(folder.path(), rows, whole).await;
+        let settings = seen(rows, whole, &of_together);
+        let together = Engine::with(folder.path(), settings.clone()).await;
         let programs: Vec<_> = (0..CONVERSATIONS).map(|_| program(&mut random)).collect();
         let mut talks = Vec::new();
         for (user, program) in (0..).zip(programs.clone()) {
@@ -412,14 +440,19 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         });
         // Where pages are not what they wait for, the model comes anew, with rows that run.
         let reloads = whole > 2;
-        let (handle, path) = (together.handle.clone(), folder.path().to_owned());
+        let handle = together.handle.clone();
+        let mut next = worker::Settings {
+            runner: settings,
+            ..of_rows(folder.path(), rows, whole)
+        };
         let reloader = tokio::spawn(async move {
             let drains = [Duration::ZERO, Duration::from_millis(5)];
             for drain in drains.into_iter().cycle().take_while(|_| reloads) {
                 tokio::time::sleep(Duration::from_millis(150)).await;
-                let settings = of_rows(&path, rows, whole);
-                let replaced = handle.replace(settings, drain).await;
-                replaced.expect("it is loaded");
+                // It is loaded only if something differs.
+                next.runner.kv_rest = Duration::from_millis(3) - next.runner.kv_rest;
+                let replaced = handle.replace(next.clone(), drain).await;
+                assert_eq!(replaced.expect("it is loaded"), Replaced::Model);
             }
         });
         let mut heard = Vec::new();
@@ -427,6 +460,9 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
             heard.push(talk.await.expect("it ends"));
         }
         reloader.abort();
+        if let Err(ended) = reloader.await {
+            assert!(!ended.is_panic(), "{ended}");
+        }
         let mut equal = 0;
         for ((user, program), among) in (0..).zip(&programs).zip(heard) {
             let talk = Talk::begin(&alone.handle, user);
@@ -435,6 +471,11 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         holder.abort();
         assert!(equal > 40, "few were heard to their end: {equal}");
         together.handle.idle().await;
+        // Whatever was computed for anybody, also in turns that were cut short, is as alone.
+        let (alone, together_saw) = (of_alone.take(), of_together.take());
+        let others = together_saw.difference(&alone).count();
+        assert_eq!(others, 0, "of {} rows of logits", together_saw.len());
+        assert!(together_saw.len() > 1000, "{}", together_saw.len());
         if !reloads {
             made_way += together.made_way();
         }
