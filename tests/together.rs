@@ -15,6 +15,7 @@ use ganglion::engine::{
 use ganglion::guide::Grammar;
 use ganglion::kv::Reuse;
 use ganglion::sampler::Parameters;
+use ganglion::tape::KvType;
 use ganglion::tools::Formats;
 
 use crate::support::journal::Journal;
@@ -446,11 +447,11 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
             ..of_rows(folder.path(), rows, whole)
         };
         let reloader = tokio::spawn(async move {
-            let drains = [Duration::ZERO, Duration::from_millis(5)];
-            for drain in drains.into_iter().cycle().take_while(|_| reloads) {
+            // Of what is the same nothing would be loaded.
+            let others = [(Duration::ZERO, 24), (Duration::from_millis(5), 16)];
+            for (drain, chunk) in others.into_iter().cycle().take_while(|_| reloads) {
                 tokio::time::sleep(Duration::from_millis(150)).await;
-                // It is loaded only if something differs.
-                next.runner.kv_rest = Duration::from_millis(3) - next.runner.kv_rest;
+                next.runner.prefill_chunk = chunk;
                 let replaced = handle.replace(next.clone(), drain).await;
                 assert_eq!(replaced.expect("it is loaded"), Replaced::Model);
             }
@@ -664,6 +665,57 @@ async fn a_model_takes_its_place_however_the_last_answer_ends() {
         let replaced = replaced.unwrap_or_else(|_| panic!("it waits, {outlives} tokens later"));
         replaced.expect("it ends").expect("it is loaded");
     }
+}
+
+/// What the cache holds lives on where the same model comes anew and computes the same, with the bits that it has; it does not where
+/// the cache is of another type.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_live_on_over_a_reload_of_the_same_model() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let changes: [fn(&mut runner::Settings); 3] = [
+        |_| (),
+        |to| (to.context, to.rows) = (320, 3),
+        |to| (to.context, to.kv_type) = (320, KvType::Q8_0),
+    ];
+    let mut told = Vec::new();
+    for change in changes {
+        let engine = Engine::start(folder.path(), 4, 4).await;
+        let talk = Talk::begin(&engine.handle, 1);
+        let say = |text: &'static str| {
+            let options = sampled(1, 30, Priority::Normal);
+            let options = Options {
+                sampling: Parameters {
+                    logprobs: Some(20),
+                    ..options.sampling
+                },
+                ..options
+            };
+            let talk = &talk;
+            async move {
+                let ticket = talk.say(text, &options).await.expect("it is accepted");
+                talk.hear(ticket, usize::MAX).await
+            }
+        };
+        say("hello a robot hello a robot").await;
+        let mut settings = of_rows(folder.path(), 4, 4);
+        change(&mut settings.runner);
+        let replaced = engine.handle.replace(settings, Duration::ZERO).await;
+        replaced.expect("it is loaded");
+        let (text, outcome, logprobs) = say("a robot").await;
+        told.push((outcome.usage.cached_tokens, text, logprobs));
+    }
+    let [stayed, same, other] = &told[..] else {
+        panic!("three were asked");
+    };
+    assert!(stayed.0 > 20, "{stayed:?}");
+    assert_eq!(same, stayed);
+    assert_eq!(other.0, 0);
+    assert_ne!(
+        other.2, stayed.2,
+        "the type of the cache makes no difference"
+    );
 }
 
 /// Reloads at any time, with rows that run: each answer is as alone.

@@ -6,6 +6,7 @@ mod error;
 mod memory;
 mod pages;
 mod rows;
+mod successor;
 mod timed;
 
 use std::collections::HashMap;
@@ -259,26 +260,6 @@ impl Runner {
         if let Some(change) = self.kv.rewind(owner, keep) {
             self.changed(change);
         }
-    }
-
-    /// Takes the place of another, which has come to its end: its conversations go on here, read anew, and what was
-    /// counted goes on too. Called on the thread that will run this one.
-    ///
-    /// # Errors
-    /// If the device cannot be used from this thread; nothing has changed then.
-    pub fn succeed(&mut self, before: &mut Self) -> Result<(), RunError> {
-        self.executor.settle()?;
-        self.executor.succeed(&mut *before.executor);
-        std::mem::swap(&mut self.kv, &mut before.kv);
-        let KvInfo {
-            entries,
-            pages,
-            chunk,
-            ..
-        } = self.forward.kv;
-        let change = self.kv.resize(entries, (pages, chunk));
-        self.changed(change);
-        Ok(())
     }
 
     /// Every change of the cache that is not one more token of the same turn: what was recorded no longer is good.

@@ -213,10 +213,14 @@ impl Worker<'_> {
         };
         // What is still to be shown is of the model from before.
         self.show(&[], 0);
-        if let Some(encoder) = replacement.take_place(self.inbox, &mut self.runner) {
+        // Its pages have other numbers.
+        self.interrupt_saving();
+        if let Some((encoder, keeps)) = replacement.take_place(self.inbox, &mut self.runner) {
             self.encoder = encoder;
             self.slices = Slices::default();
-            self.saving.clear();
+            if !keeps {
+                self.saving.clear();
+            }
             let context = self.runner.context();
             let all = std::mem::take(&mut self.displaced).into_iter();
             let go_on = all.filter_map(|entry| entry.go_on_with(&self.encoder, context));

@@ -21,6 +21,7 @@ mod change;
 mod conversations;
 mod eviction;
 mod memory;
+mod moving;
 mod pages;
 mod pool;
 mod prompt;
@@ -156,6 +157,11 @@ impl Kv {
     #[must_use]
     pub fn reuse(&self) -> Reuse {
         self.reuse
+    }
+
+    /// From now on this serves others.
+    pub fn set_reuse(&mut self, reuse: Reuse) {
+        self.reuse = reuse;
     }
 
     /// All pages, and those of them that nobody has, with memory or without.
