@@ -153,16 +153,16 @@ struct Answer {
 struct Logits(Arc<Mutex<HashSet<u64>>>);
 
 impl Logits {
-    fn witness(&self) -> Option<Witness> {
+    fn witness(&self) -> Witness {
         let all = self.0.clone();
-        Some(Witness::new(move |logits| {
+        Witness::new(move |logits| {
             let mut hasher = DefaultHasher::new();
             logits
                 .iter()
                 .for_each(|logit| hasher.write_u32(logit.to_bits()));
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
             all.insert(hasher.finish());
-        }))
+        })
     }
 
     fn take(&self) -> HashSet<u64> {
@@ -408,18 +408,18 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
     let [of_alone, of_together] = [(); 2].map(|()| Logits::default());
-    let seen = |rows, whole, logits: &Logits| runner::Settings {
-        witness: logits.witness(),
+    let watched = |rows, whole, logits: &Logits| runner::Settings {
+        witness: Some(logits.witness()),
         ..of_rows(folder.path(), rows, whole).runner
     };
-    let alone = Engine::with(folder.path(), seen(1, 1, &of_alone)).await;
+    let alone = Engine::with(folder.path(), watched(1, 1, &of_alone)).await;
     let seed = std::env::var("GANGLION_SEED").map_or(Ok(1600), |seed| seed.parse());
     let seed = seed.expect("GANGLION_SEED is a number");
     println!("GANGLION_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut made_way = 0;
     for (rows, whole) in [(8, 8), (4, 1), (2, 3), (3, 1), (8, 2)] {
-        let settings = seen(rows, whole, &of_together);
+        let settings = watched(rows, whole, &of_together);
         let together = Engine::with(folder.path(), settings.clone()).await;
         let programs: Vec<_> = (0..CONVERSATIONS).map(|_| program(&mut random)).collect();
         let mut talks = Vec::new();
