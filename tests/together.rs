@@ -476,7 +476,8 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         let (alone, together_saw) = (of_alone.take(), of_together.take());
         let others = together_saw.difference(&alone).count();
         assert_eq!(others, 0, "of {} rows of logits", together_saw.len());
-        assert!(together_saw.len() > 1000, "{}", together_saw.len());
+        let rows = together_saw.len();
+        assert!(rows > 500, "few rows of logits were seen: {rows}");
         if !reloads {
             made_way += together.made_way();
         }
