@@ -25,6 +25,7 @@ impl Executor for Cuda {
     fn prepare(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
         if self.buffers.grow(&self.context, tape, &mut self.stream)? {
             self.moves += 1;
+            self.started = None;
         }
         Ok(())
     }
