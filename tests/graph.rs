@@ -21,6 +21,11 @@ const CHUNK: usize = 16;
 const SIZES: [usize; 3] = [4, 8, 16];
 
 fn runner(name: &str, pages: usize, graph: GraphOptions) -> Runner {
+    runner_with(name, pages, graph, false)
+}
+
+/// One that may launch steps ahead.
+fn runner_with(name: &str, pages: usize, graph: GraphOptions, launch_ahead: bool) -> Runner {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(name);
@@ -31,6 +36,7 @@ fn runner(name: &str, pages: usize, graph: GraphOptions) -> Runner {
         prefill_chunk: CHUNK,
         threads: 1,
         graph,
+        launch_ahead,
         ..Settings::default()
     };
     let checkpoint = Checkpoint::open(&path).expect("the golden models open");

@@ -4,12 +4,13 @@
 use std::path::Path;
 
 use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
+use ganglion::graph::Mode;
 use ganglion::kv::{Owner, Reuse};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::{Mask, Parameters, Promise, Scored};
 use ganglion::tape::{Ending, KvType};
 
-use crate::support::{preempted, restored};
+use crate::support::{joining, preempted, restored};
 
 const PROMPTS: [u32; 8] = [1, 2, 9, 63, 64, 65, 100, 130];
 const TOGETHER: [&[usize]; 5] = [
@@ -24,6 +25,11 @@ const TOGETHER: [&[usize]; 5] = [
 type Step = (u32, Vec<u32>);
 
 fn load(kv_type: KvType) -> Runner {
+    load_with(kv_type, false)
+}
+
+/// Steps of some are launched ahead.
+fn load_with(kv_type: KvType, launch_ahead: bool) -> Runner {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
     let checkpoint = Checkpoint::open(&model).expect("the golden models open");
     let settings = Settings {
@@ -33,6 +39,7 @@ fn load(kv_type: KvType) -> Runner {
         kv_memory: KvMemory::Conversations(PROMPTS.len()),
         rows: PROMPTS.len(),
         threads: 2,
+        launch_ahead,
         ..Settings::default()
     };
     Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it fits")
@@ -240,6 +247,23 @@ fn a_conversation_that_is_restored_or_shares_its_beginning_has_the_bits_of_one_t
         let runner = Runner::load(&checkpoint, &settings, &mut |_, _| {});
         let held = restored::hold(&mut runner.expect("it fits"));
         held.unwrap_or_else(|differs| panic!("{} cache: {differs}", kv_type.name()));
+    }
+}
+
+#[test]
+fn conversations_that_join_and_leave_while_a_step_is_ahead_have_the_bits_of_each_alone() {
+    let ways = [
+        (KvType::F16, Mode::FullDecodeOnly),
+        (KvType::Q8_0, Mode::FullDecodeOnly),
+        (KvType::F16, Mode::None),
+    ];
+    for (kv_type, mode) in ways {
+        let mut runner = load_with(kv_type, true);
+        runner.set_graph_mode(mode);
+        let name = format!("{} cache, {}", kv_type.name(), mode.name());
+        let others = joining::hold(&mut runner);
+        let others = others.unwrap_or_else(|differs| panic!("{name}: {differs}"));
+        assert!(others > 8, "{others} steps were behind others");
     }
 }
 

@@ -1,19 +1,21 @@
 //! Many conversations at once, by random programs, against an engine that answers each of their requests alone: who else is
 //! there, who comes first and who makes way changes nothing of an answer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ganglion::engine::runner::{self, Backend, KvMemory};
+use ganglion::engine::runner::{self, Backend, KvMemory, Witness};
 use ganglion::engine::{
     Client, Event, FinishReason, Handle, Held, Likelihood, Limits, Message, Options, Outcome,
-    Priority, Refusal, Role, SessionId, State, Ticket, UserLimits, channel, worker,
+    Priority, Refusal, Replaced, Role, SessionId, State, Ticket, UserLimits, channel, worker,
 };
 use ganglion::guide::Grammar;
 use ganglion::kv::Reuse;
 use ganglion::sampler::Parameters;
+use ganglion::tape::KvType;
 use ganglion::tools::Formats;
 
 use crate::support::journal::Journal;
@@ -63,7 +65,7 @@ impl Engine {
         Self::with(folder, runner).await
     }
 
-    /// Memory of the cache comes and goes all the time.
+    /// Memory of the cache comes and goes all the time, and steps are launched ahead.
     pub(crate) fn settings() -> runner::Settings {
         runner::Settings {
             backend: Backend::Cpu,
@@ -73,6 +75,7 @@ impl Engine {
             reuse: Reuse::Exact,
             threads: 1,
             prefill_chunk: 16,
+            launch_ahead: true,
             ..runner::Settings::default()
         }
     }
@@ -141,9 +144,30 @@ struct Answer {
     text: String,
     reason: FinishReason,
     tokens: [u32; 2],
-    /// A hash of each token's, where they were asked for, and of those of the most probable ones: each is of all logits of its
-    /// row, so these were computed to the last bit.
+    /// A hash of each token's, where they were asked for, and of those of the most probable ones.
     logprobs: Vec<u64>,
+}
+
+/// Hashes of all logits that tokens were chosen from, of whomever they were.
+#[derive(Clone, Default)]
+struct Logits(Arc<Mutex<HashSet<u64>>>);
+
+impl Logits {
+    fn witness(&self) -> Witness {
+        let all = self.0.clone();
+        Witness::new(move |logits| {
+            let mut hasher = DefaultHasher::new();
+            logits
+                .iter()
+                .for_each(|logit| hasher.write_u32(logit.to_bits()));
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            all.insert(hasher.finish());
+        })
+    }
+
+    fn take(&self) -> HashSet<u64> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// All that is told of how probable a token was.
@@ -376,21 +400,27 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// In several shapes: rows are plenty or few, pages too; who is urgent takes the place of who is not. `GANGLION_SEED` has other
-/// programs.
+/// In several shapes: rows are plenty or few, pages too; who is urgent takes the place of who is not. Of all rows that chose a token,
+/// the logits have the hashes that they have alone. `GANGLION_SEED` has other programs.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_many_at_once_are_those_of_each_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
-    let alone = Engine::start(folder.path(), 1, 1).await;
+    let [of_alone, of_together] = [(); 2].map(|()| Logits::default());
+    let watched = |rows, whole, logits: &Logits| runner::Settings {
+        witness: Some(logits.witness()),
+        ..of_rows(folder.path(), rows, whole).runner
+    };
+    let alone = Engine::with(folder.path(), watched(1, 1, &of_alone)).await;
     let seed = std::env::var("GANGLION_SEED").map_or(Ok(1600), |seed| seed.parse());
     let seed = seed.expect("GANGLION_SEED is a number");
     println!("GANGLION_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut made_way = 0;
     for (rows, whole) in [(8, 8), (4, 1), (2, 3), (3, 1), (8, 2)] {
-        let together = Engine::start(folder.path(), rows, whole).await;
+        let settings = watched(rows, whole, &of_together);
+        let together = Engine::with(folder.path(), settings.clone()).await;
         let programs: Vec<_> = (0..CONVERSATIONS).map(|_| program(&mut random)).collect();
         let mut talks = Vec::new();
         for (user, program) in (0..).zip(programs.clone()) {
@@ -411,14 +441,19 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         });
         // Where pages are not what they wait for, the model comes anew, with rows that run.
         let reloads = whole > 2;
-        let (handle, path) = (together.handle.clone(), folder.path().to_owned());
+        let handle = together.handle.clone();
+        let mut next = worker::Settings {
+            runner: settings,
+            ..of_rows(folder.path(), rows, whole)
+        };
         let reloader = tokio::spawn(async move {
-            let drains = [Duration::ZERO, Duration::from_millis(5)];
-            for drain in drains.into_iter().cycle().take_while(|_| reloads) {
+            // Of what is the same nothing would be loaded.
+            let others = [(Duration::ZERO, 24), (Duration::from_millis(5), 16)];
+            for (drain, chunk) in others.into_iter().cycle().take_while(|_| reloads) {
                 tokio::time::sleep(Duration::from_millis(150)).await;
-                let settings = of_rows(&path, rows, whole);
-                let replaced = handle.replace(settings, drain).await;
-                replaced.expect("it is loaded");
+                next.runner.prefill_chunk = chunk;
+                let replaced = handle.replace(next.clone(), drain).await;
+                assert_eq!(replaced.expect("it is loaded"), Replaced::Model);
             }
         });
         let mut heard = Vec::new();
@@ -426,6 +461,9 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
             heard.push(talk.await.expect("it ends"));
         }
         reloader.abort();
+        if let Err(ended) = reloader.await {
+            assert!(!ended.is_panic(), "{ended}");
+        }
         let mut equal = 0;
         for ((user, program), among) in (0..).zip(&programs).zip(heard) {
             let talk = Talk::begin(&alone.handle, user);
@@ -434,6 +472,12 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         holder.abort();
         assert!(equal > 40, "few were heard to their end: {equal}");
         together.handle.idle().await;
+        // Whatever was computed for anybody, also in turns that were cut short, is as alone.
+        let (alone, together_saw) = (of_alone.take(), of_together.take());
+        let others = together_saw.difference(&alone).count();
+        assert_eq!(others, 0, "of {} rows of logits", together_saw.len());
+        let rows = together_saw.len();
+        assert!(rows > 500, "few rows of logits were seen: {rows}");
         if !reloads {
             made_way += together.made_way();
         }
@@ -554,6 +598,125 @@ async fn a_reload_takes_with_it_whoever_runs() {
             assert_eq!((user, &asked.1), (user, alone), "{drain:?}");
         }
     }
+}
+
+/// The last answer before another model ends at any step after memory of others was left, and so also when the engine thread looks
+/// after that: the other model takes its place all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_takes_its_place_however_the_last_answer_ends() {
+    const TOKENS: usize = 150;
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let settings = |context| {
+        let mut settings = another(folder.path(), 4, context);
+        settings.runner.kv_rest = Duration::ZERO;
+        settings
+    };
+    let engine = Engine::with(folder.path(), settings(256).runner).await;
+    let handle = &engine.handle;
+    let mut long = Vec::new();
+    for user in 0..60 {
+        let mut asked = ask(handle, user, sampled(user, TOKENS, Priority::Normal)).await;
+        let outcome = follow(&mut asked, true).await.expect("its end");
+        if outcome.usage.completion_tokens as usize == TOKENS {
+            long.push(user);
+        }
+    }
+    let [last, others @ ..] = &long[..] else {
+        panic!("no answer is long");
+    };
+    assert!(others.len() >= 3, "few answers are long: {long:?}");
+    for outlives in 0..32 {
+        let options = sampled(*last, TOKENS, Priority::Normal);
+        let scored = Parameters {
+            logprobs: Some(0),
+            ..options.sampling
+        };
+        let asked = ask(
+            handle,
+            *last,
+            Options {
+                sampling: scored,
+                ..options
+            },
+        )
+        .await;
+        let (mut ticket, mut said) = (asked.0, 0);
+        while said < 3 {
+            let event = ticket.events.recv().await.expect("it goes on");
+            said += usize::from(matches!(event, Event::Likelihood(_)));
+        }
+        let hold = handle.hold(Held::All, "in the middle".into());
+        let (engine, next) = (handle.clone(), settings([320, 256][outlives % 2]));
+        let drain = Duration::from_secs(3600);
+        let replacing = tokio::spawn(async move { engine.replace(next, drain).await });
+        // It is loaded meanwhile, and waits for the answer.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        while let Ok(event) = ticket.events.try_recv() {
+            said += usize::from(matches!(event, Event::Likelihood(_)));
+        }
+        let tokens = (TOKENS - said).saturating_sub(outlives).max(1);
+        let mut urgent = Vec::new();
+        for user in &others[..3] {
+            urgent.push(ask(handle, *user, sampled(*user, tokens, Priority::Realtime)).await);
+        }
+        drop(hold);
+        let replaced = tokio::time::timeout(Duration::from_secs(60), replacing).await;
+        let replaced = replaced.unwrap_or_else(|_| panic!("it waits, {outlives} tokens later"));
+        replaced.expect("it ends").expect("it is loaded");
+    }
+}
+
+/// What the cache holds lives on where the same model comes anew and computes the same, with the bits that it has; it does not where
+/// the cache is of another type.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_live_on_over_a_reload_of_the_same_model() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    let changes: [fn(&mut runner::Settings); 3] = [
+        |_| (),
+        |to| (to.context, to.rows) = (320, 3),
+        |to| (to.context, to.kv_type) = (320, KvType::Q8_0),
+    ];
+    let mut told = Vec::new();
+    for change in changes {
+        let engine = Engine::start(folder.path(), 4, 4).await;
+        let talk = Talk::begin(&engine.handle, 1);
+        let say = |text: &'static str| {
+            let options = sampled(1, 30, Priority::Normal);
+            let options = Options {
+                sampling: Parameters {
+                    logprobs: Some(20),
+                    ..options.sampling
+                },
+                ..options
+            };
+            let talk = &talk;
+            async move {
+                let ticket = talk.say(text, &options).await.expect("it is accepted");
+                talk.hear(ticket, usize::MAX).await
+            }
+        };
+        say("hello a robot hello a robot").await;
+        let mut settings = of_rows(folder.path(), 4, 4);
+        change(&mut settings.runner);
+        let replaced = engine.handle.replace(settings, Duration::ZERO).await;
+        replaced.expect("it is loaded");
+        let (text, outcome, logprobs) = say("a robot").await;
+        told.push((outcome.usage.cached_tokens, text, logprobs));
+    }
+    let [stayed, same, other] = &told[..] else {
+        panic!("three were asked");
+    };
+    assert!(stayed.0 > 20, "{stayed:?}");
+    assert_eq!(same, stayed);
+    assert_eq!(other.0, 0);
+    assert_ne!(
+        other.2, stayed.2,
+        "the type of the cache makes no difference"
+    );
 }
 
 /// Reloads at any time, with rows that run: each answer is as alone.

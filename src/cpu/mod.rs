@@ -2,6 +2,7 @@
 //!
 //! It also records and replays its steps, by which it gains nothing but the life cycle of the decode graph.
 
+mod ahead;
 mod attention;
 mod cache;
 mod core;
@@ -22,13 +23,14 @@ mod weight;
 
 use std::time::Instant;
 
+use self::ahead::{Ahead, is_refused};
 use self::core::{Core, Guide};
 pub use self::load::load;
 pub use self::memory_estimate::memory_estimate;
 use self::step::{CpuStep, Living};
 use self::timestamps::Timestamps;
 pub use self::weight::{Matrix, Weight};
-use crate::executor::{Executor, Pass, Preempted, Preempts, Rows};
+use crate::executor::{Behind, Executor, Pass, Preempted, Preempts, Rows};
 use crate::fault::Faults;
 use crate::graph::{Buckets, Counts, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
@@ -51,6 +53,11 @@ pub struct Cpu {
     times: StepTimes,
     /// A page that was sent and not taken.
     sent: Option<Vec<u8>>,
+    /// Whether steps are launched ahead, as a GPU's are.
+    launches_ahead: bool,
+    ahead: Option<Ahead>,
+    /// The logits of the step before it.
+    left: Option<Vec<f32>>,
 }
 
 impl Cpu {
@@ -73,6 +80,9 @@ impl Cpu {
             faults: Faults::default(),
             times: StepTimes::default(),
             sent: None,
+            launches_ahead: false,
+            ahead: None,
+            left: None,
         })
     }
 
@@ -135,6 +145,27 @@ impl Cpu {
         Ok(Pass::Ended)
     }
 
+    /// Runs a step now.
+    fn run_rows(
+        &mut self,
+        tape: &Tape,
+        entries: &[usize],
+        forced: &[u32],
+    ) -> Result<(), ExecuteError> {
+        if let [entry] = entries {
+            self.core.entry = *entry;
+        }
+        self.core.rows.clear();
+        self.core.rows.extend_from_slice(entries);
+        self.core.forced.clear();
+        self.core.forced.extend_from_slice(forced);
+        let (mut step, graph, _) = self.split(tape);
+        if graph.step(&mut step)? == Ran::Replayed {
+            graph.life_mut().arrived();
+        }
+        Ok(())
+    }
+
     /// A tape, ready to run, beside the graphs that may do it.
     fn split<'a>(
         &'a mut self,
@@ -182,6 +213,7 @@ impl Executor for Cpu {
     ) -> Result<(), ExecuteError> {
         self.core.entry = entry;
         self.preempted.forget(entry);
+        self.forget_ahead_of(entry);
         let conversation = &mut self.core.conversations[entry];
         conversation.state.position = position;
         conversation.sampler.begin(parameters, prompt);
@@ -191,6 +223,7 @@ impl Executor for Cpu {
     }
 
     fn seat(&mut self, entry: usize, pages: &[usize]) -> Result<(), ExecuteError> {
+        self.forget_ahead_of(entry);
         self.core.cache.seat(entry, pages);
         Ok(())
     }
@@ -247,20 +280,23 @@ impl Executor for Cpu {
     }
 
     fn post(&mut self, token: u32) {
+        self.forget_ahead_of(self.core.entry);
         let conversation = &mut self.core.conversations[self.core.entry];
         conversation.state.token = token;
         conversation.sampler.correct(token);
     }
 
     fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), ExecuteError> {
-        self.core.conversations[entry].guide =
-            mask.map_or(Guide::Free, |mask| Guide::Allows(mask.clone()));
+        self.bind(
+            entry,
+            mask.map_or(Guide::Free, |mask| Guide::Allows(mask.clone())),
+        );
         Ok(())
     }
 
     /// It is made while all before the choice is computed.
     fn guide_later(&mut self, entry: usize, mask: Promise) -> Result<(), ExecuteError> {
-        self.core.conversations[entry].guide = Guide::Later(mask);
+        self.bind(entry, Guide::Later(mask));
         Ok(())
     }
 
@@ -286,6 +322,7 @@ impl Executor for Cpu {
         tokens: &[u32],
         preempts: Preempts<'_>,
     ) -> Result<Pass, ExecuteError> {
+        (self.ahead, self.left) = (None, None);
         self.fits(self.core.entry, tokens.len(), tape.rows)?;
         self.core.prompt.clear();
         self.core.prompt.extend_from_slice(tokens);
@@ -304,36 +341,54 @@ impl Executor for Cpu {
         Ok(Pass::Ended)
     }
 
-    /// It runs nothing ahead.
     fn step_rows(
         &mut self,
         tape: &Tape,
         entries: &[usize],
         forced: &[u32],
-        _more: bool,
+        behind: Option<Behind<'_>>,
     ) -> Result<(), ExecuteError> {
         for entry in entries {
             let rows = entries.iter().filter(|other| *other == entry).count();
             self.fits(*entry, rows, tape.rows)?;
         }
-        if let [entry] = entries {
-            self.core.entry = *entry;
-        }
-        self.core.rows.clear();
-        self.core.rows.extend_from_slice(entries);
-        self.core.forced.clear();
-        self.core.forced.extend_from_slice(forced);
         let begun = Instant::now();
-        let (mut step, graph, _) = self.split(tape);
-        if graph.step(&mut step)? == Ran::Replayed {
-            graph.life_mut().arrived();
+        let before = self.launches_ahead.then(|| self.standing(entries));
+        let ahead = self.ahead.take();
+        let mut ran = match ahead.filter(|ahead| forced.is_empty() && ahead.serves(entries)) {
+            Some(ahead) => ahead.take(&mut self.core.conversations, entries),
+            None => self.run_rows(tape, entries, forced),
+        };
+        self.left = None;
+        if let Some(before) = before {
+            if let Some(behind) = behind.filter(|_| !is_refused(&ran)) {
+                self.left = self.left_logits(tape).ok();
+                ran = self.launch_behind(behind).and(ran);
+            }
+            // What is refused takes the tokens of the step before along.
+            if is_refused(&ran) {
+                self.left = None;
+                self.stand(before);
+            }
         }
         // All of it is computing: of the engine's own work nothing is in here.
         self.times.waited = begun.elapsed();
+        ran
+    }
+
+    fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
+    fn abandon_ahead(&mut self) -> Result<(), ExecuteError> {
+        self.ahead = None;
         Ok(())
     }
 
     fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError> {
+        if self.is_ahead() {
+            return self.step(tape, false).map(|()| None);
+        }
         self.fits(self.core.entry, 1, tape.rows)?;
         self.core.rows.clear();
         self.core.rows.push(self.core.entry);
@@ -365,8 +420,15 @@ impl Executor for Cpu {
     }
 
     fn left_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError> {
+        if let Some(left) = &self.left {
+            return Ok(left.clone());
+        }
         let rows = (0..tape.scored_rows()).flat_map(|row| self.core.logits(tape, row));
         Ok(rows.copied().collect())
+    }
+
+    fn keeps_logits(&self) -> bool {
+        true
     }
 
     fn step_times(&self) -> StepTimes {

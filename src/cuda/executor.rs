@@ -6,7 +6,7 @@ use super::queue::Queue;
 use super::timestamps::Timestamps;
 use super::{AHEAD, Cuda, Launched};
 use crate::device::Modules;
-use crate::executor::{Executor, Pass, Preempts};
+use crate::executor::{Behind, Executor, Pass, Preempts};
 use crate::fault::Faults;
 use crate::graph::{Counts, Graph, LifeCycle, Mode, Ran};
 use crate::sampler::{History, Mask, Parameters, Promise, Scored};
@@ -25,6 +25,7 @@ impl Executor for Cuda {
     fn prepare(&mut self, tape: &Tape) -> Result<(), ExecuteError> {
         if self.buffers.grow(&self.context, tape, &mut self.stream)? {
             self.moves += 1;
+            self.started = None;
         }
         Ok(())
     }
@@ -41,7 +42,8 @@ impl Executor for Cuda {
         prompt: &[u32],
     ) -> Result<(), ExecuteError> {
         self.give_weights()?;
-        self.forget_launched();
+        self.forget_launched_of(entry);
+        self.started = None;
         self.idle_since = None;
         self.entry = entry;
         self.late.forget(entry);
@@ -50,10 +52,13 @@ impl Executor for Cuda {
         Ok(())
     }
 
-    /// Steps that were launched ahead have ended before: none of them writes to a page that has become another
-    /// conversation's.
+    /// Steps that were launched ahead do not look at the table of an entry that they are not of: the device hears of its pages
+    /// with the entry's next command. Those of the entry itself have ended before, so that none of them writes to a page that
+    /// has become another conversation's.
     fn seat(&mut self, entry: usize, pages: &[usize]) -> Result<(), ExecuteError> {
-        self.drain()?;
+        if self.is_launched(entry) {
+            self.drain()?;
+        }
         let changed = self.pages.seat(entry, pages);
         let each = self.pages.each();
         for index in changed.clone() {
@@ -163,28 +168,14 @@ impl Executor for Cuda {
         preempts: Preempts<'_>,
     ) -> Result<Pass, ExecuteError> {
         self.forget_launched();
-        let rows = tokens.len();
-        self.fits(self.entry, rows)?;
+        let (entry, rows) = (self.entry, tokens.len());
         let vocabulary = self.vocabulary;
-        if let Some(&token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
-            return Err(ExecuteError::Token { token, vocabulary });
+        if !self.has_started(tape, tokens) {
+            self.started = None;
+            self.send_prompt(tape, tokens)?;
         }
-        let sequence = self.sequence.wrapping_add(1);
-        let entry = self.entry;
-        if tape.ending == Ending::Token {
-            // A prompt cannot be repeated as a step is: its mask is there before it begins.
-            self.settle_mask(entry)?;
-        }
-        let command = self.conversations[entry].prompt(entry, rows, sequence);
-        let scratch = &mut self.scratch;
-        let to = (&mut scratch.arena, scratch.prompt);
-        scratch
-            .prompts
-            .send(&command, tokens, to, &mut self.stream)?;
         let key = self.key(tape);
-        let recorded =
-            tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows);
-        let ran = if recorded {
+        let ran = if self.is_recorded(tape) {
             let (mut step, graph, prompts) = self.split(tape);
             let ran = prompts.run(key, &mut step, graph.life_mut());
             ran.map(|()| Pass::Ended)
@@ -213,12 +204,21 @@ impl Executor for Cuda {
         Ok(pass)
     }
 
+    fn start(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
+        if self.pending.is_empty() || self.is_recorded(tape) || self.is_launched(self.entry) {
+            return Ok(());
+        }
+        self.send_prompt(tape, tokens)?;
+        let (entry, begun) = (self.entry, self.begin_layers(tape, tokens));
+        Ok(begun.inspect_err(|_| self.lose(&[entry]))?)
+    }
+
     fn step_rows(
         &mut self,
         tape: &Tape,
         entries: &[usize],
         forced: &[u32],
-        more: bool,
+        behind: Option<Behind<'_>>,
     ) -> Result<(), ExecuteError> {
         for entry in entries {
             let rows = entries.iter().filter(|other| *other == entry).count();
@@ -228,26 +228,25 @@ impl Executor for Cuda {
                 self.settle_mask(*entry)?;
             }
         }
-        let more = more && forced.is_empty();
-        // Steps that were launched ahead serve whoever they are of; who is not asked for any more stays where it was.
+        // A step that was launched ahead serves whoever it is of; who is not asked for any more stays where it was.
         let serves = |step: &Launched| entries.iter().all(|entry| step.entries().contains(entry));
-        if !forced.is_empty() || !self.pending.iter().all(serves) {
+        if !forced.is_empty() || !self.pending.front().is_none_or(serves) {
             self.forget_launched();
         }
         let idle = self.idle_since.take().filter(|_| self.pending.is_empty());
         self.times.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
-        let further = |entry: &usize| self.fits(*entry, 2).is_ok();
-        let wanted = if more && entries.iter().all(further) {
-            AHEAD
-        } else {
-            1
+        if self.pending.is_empty() {
+            self.launch(Behind { tape, entries }, forced)?;
+        }
+        // One whose token is not taken now goes on from where it stood, which the device is told with the step after that.
+        let goes_on = |entry: &usize| {
+            let steps = entries.contains(entry);
+            let fits = self.fits(*entry, 1 + usize::from(steps)).is_ok();
+            fits && (steps || !self.is_launched(*entry))
         };
-        while self.pending.len() < wanted {
-            self.command(tape, entries, forced);
-            let (mut step, graph, _) = self.split(tape);
-            let ran = graph.step(&mut step).inspect_err(|_| self.lose(entries))?;
-            self.mark()?;
-            self.pending.push_back(Launched::new(ran, entries));
+        let behind = behind.filter(|one| forced.is_empty() && one.entries.iter().all(goes_on));
+        if let Some(behind) = behind.filter(|_| self.pending.len() < AHEAD) {
+            self.launch(behind, &[])?;
         }
         self.send_late()?;
         self.take_tokens(1, forced, entries)
@@ -261,6 +260,10 @@ impl Executor for Cuda {
         !self.pending.is_empty()
     }
 
+    fn abandon_ahead(&mut self) -> Result<(), ExecuteError> {
+        Ok(self.drain()?)
+    }
+
     fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError> {
         if !self.pending.is_empty() {
             self.step(tape, false)?;
@@ -268,6 +271,7 @@ impl Executor for Cuda {
         }
         let entry = self.entry;
         self.fits(entry, 1)?;
+        self.started = None;
         let timestamps = self.addresses_in_passing(tape)?;
         let idle = self.idle_since.take();
         self.times.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());

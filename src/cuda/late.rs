@@ -24,7 +24,7 @@ impl Cuda {
         self.late.forget(entry);
         // Steps that were launched ahead begin or end without it.
         if self.conversations[entry].is_guided() != bound {
-            self.forget_launched();
+            self.forget_launched_of(entry);
         }
         self.conversations[entry].guide(bound)
     }

@@ -51,7 +51,7 @@ use self::work::Work;
 pub use crate::device::Error;
 pub use crate::device::Memory;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
-use crate::executor::Preempted;
+use crate::executor::{Preempted, Rows};
 use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran};
 use crate::tape::{
     Angles, DType, Ending, GraphOptions, KvInfo, Source, StepTimes, Tape, WeightInfo,
@@ -79,6 +79,9 @@ const AHEAD: usize = 2;
 /// Layers of a prompt that are queued, where it may be left between two: few enough to wait for, enough that the device never
 /// waits.
 const LAYERS_AHEAD: usize = 4;
+
+/// Layers of a prompt that are queued behind steps, while the tokens of these are taken.
+const LAYERS_BEHIND: usize = 2;
 
 /// A step whose tokens have not been taken. It is made for every token, so it lies in place.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +119,8 @@ pub struct Cuda {
     layers: [Event; LAYERS_AHEAD],
     /// Prompts that were left between two.
     preempted: Preempted,
+    /// The prompt that was begun behind steps whose tokens were not taken then, and its first operation that was not launched.
+    started: Option<(Rows, usize)>,
     kernels: Kernels,
     weights: Vec<Weight>,
     buffers: Buffers,
@@ -194,6 +199,7 @@ impl Cuda {
                 Event::new(&context)?,
             ],
             preempted: Preempted::default(),
+            started: None,
             kernels,
             weights,
             buffers: Buffers::default(),

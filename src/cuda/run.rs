@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use super::timestamps::{TimestampAddresses, Timestamps};
-use super::{AHEAD, Cuda, Error, LAYERS_AHEAD, narrow, state};
-use crate::executor::{Pass, Preempts, Rows};
+use super::{AHEAD, Cuda, Error, LAYERS_AHEAD, LAYERS_BEHIND, Launched, narrow, state};
+use crate::executor::{Behind, Pass, Preempts, Rows};
 use crate::graph::{Ran, Stepper as _};
 use crate::sampler::Scored;
-use crate::tape::{ExecuteError, Tape, Timed};
+use crate::tape::{Ending, ExecuteError, Tape, Timed};
 
 impl Cuda {
     /// Nobody wants the tokens of steps that were launched ahead; whatever is launched next runs after them.
@@ -18,6 +18,19 @@ impl Cuda {
                 self.conversations[*entry].moved();
             }
         }
+    }
+
+    /// The same of an entry: it is to begin from elsewhere than steps of it that were launched ahead did.
+    pub(super) fn forget_launched_of(&mut self, entry: usize) {
+        if self.is_launched(entry) {
+            self.forget_launched();
+        }
+    }
+
+    /// Whether a step was launched of an entry whose token has not been taken.
+    pub(super) fn is_launched(&self, entry: usize) -> bool {
+        let mut steps = self.pending.iter();
+        steps.any(|step| step.entries().contains(&entry))
     }
 
     /// Waits for steps that were launched ahead.
@@ -42,12 +55,29 @@ impl Cuda {
         );
     }
 
+    /// Launches a step of these entries behind those that are ahead.
+    pub(super) fn launch(
+        &mut self,
+        Behind { tape, entries }: Behind<'_>,
+        forced: &[u32],
+    ) -> Result<(), Error> {
+        // It overwrites what a prompt has left in the buffers.
+        self.started = None;
+        self.command(tape, entries, forced);
+        let (mut step, graph, _) = self.split(tape);
+        let ran = graph.step(&mut step).inspect_err(|_| self.lose(entries))?;
+        self.mark()?;
+        self.pending.push_back(Launched::new(ran, entries));
+        Ok(())
+    }
+
     /// A launch has failed. What came before it may have run to its end all the same, and left a token that nobody takes:
     /// its number is not used again, and what the device knows of its rows is not known any more.
     pub(super) fn lose(&mut self, entries: &[usize]) {
         // If that fails, so does whatever is launched next.
         let _ = self.stream.synchronize();
         self.forget_launched();
+        self.started = None;
         let next = self.sequence.wrapping_add(1);
         if self.scratch.tokens.peek(next, 0).is_some() {
             self.sequence = next;
@@ -61,28 +91,85 @@ impl Cuda {
         }
     }
 
-    /// Launches a prompt's layers from where it was left on. Its command has been sent, and is obeyed again with its embeddings:
-    /// another's has been where it was. Where it may be left, few of its layers are queued at once.
+    /// Whether a prompt is recorded, and so runs as a whole.
+    pub(super) fn is_recorded(&self, tape: &Tape) -> bool {
+        tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows)
+    }
+
+    fn rows(&self, tape: &Tape, tokens: &[u32]) -> Rows {
+        Rows {
+            entry: self.entry,
+            position: self.conversations[self.entry].state.position,
+            tokens: tokens.to_vec(),
+            ending: tape.ending,
+        }
+    }
+
+    /// Whether these rows were begun, and nothing has run since.
+    pub(super) fn has_started(&self, tape: &Tape, tokens: &[u32]) -> bool {
+        let begun = self.started.as_ref();
+        begun.is_some_and(|(begun, _)| *begun == self.rows(tape, tokens))
+    }
+
+    /// Sends what the device is to know of a prompt that runs in the entry whose turn it is.
+    pub(super) fn send_prompt(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
+        let (entry, rows) = (self.entry, tokens.len());
+        self.fits(entry, rows)?;
+        let vocabulary = self.vocabulary;
+        if let Some(&token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
+            return Err(ExecuteError::Token { token, vocabulary });
+        }
+        if tape.ending == Ending::Token {
+            // A prompt cannot be repeated as a step is: its mask is there before it begins.
+            self.settle_mask(entry)?;
+        }
+        let ahead = narrow(self.pending.len());
+        let sequence = self.sequence.wrapping_add(ahead + 1);
+        let command = self.conversations[entry].prompt(entry, rows, sequence);
+        let scratch = &mut self.scratch;
+        let to = (&mut scratch.arena, scratch.prompt);
+        Ok(scratch
+            .prompts
+            .send(&command, tokens, to, &mut self.stream)?)
+    }
+
+    /// Where a prompt goes on: what was left of it is where its layers find it. Its command has been sent, and is obeyed again
+    /// with its embeddings: another's has been where it was.
+    fn resume(&mut self, tape: &Tape, rows: &Rows) -> Result<usize, Error> {
+        let Some((place, left)) = self.preempted.take(rows) else {
+            return Ok(0);
+        };
+        self.split(tape).0.eager(0..1)?;
+        self.buffers
+            .copy_residual(tape, (place, true), &mut self.stream)?;
+        Ok(left)
+    }
+
+    /// Launches a few of a prompt's layers, from where it was left on.
+    pub(super) fn begin_layers(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), Error> {
+        let rows = self.rows(tape, tokens);
+        let from = self.resume(tape, &rows)?;
+        let ends = tape.layer_ends().filter(|end| *end > from);
+        let until = ends.take(LAYERS_BEHIND).last().unwrap_or(from);
+        self.split(tape).0.eager(from..until)?;
+        self.started = Some((rows, until));
+        Ok(())
+    }
+
+    /// Launches a prompt's layers from where it stands on. Where it may be left, few of its layers are queued at once.
     pub(super) fn eager_until(
         &mut self,
         tape: &Tape,
         tokens: &[u32],
         mut preempts: Preempts<'_>,
     ) -> Result<Pass, Error> {
-        let entry = self.entry;
-        let rows = Rows {
-            entry,
-            position: self.conversations[entry].state.position,
-            tokens: tokens.to_vec(),
-            ending: tape.ending,
+        let rows = self.rows(tape, tokens);
+        let begun = self.started.take().filter(|(begun, _)| *begun == rows);
+        let all = tape.ops.len();
+        let mut next = match begun {
+            Some((_, next)) => next,
+            None => self.resume(tape, &rows)?,
         };
-        let (all, mut next) = (tape.ops.len(), 0);
-        if let Some((place, left)) = self.preempted.take(&rows) {
-            self.split(tape).0.eager(0..1)?;
-            self.buffers
-                .copy_residual(tape, (place, true), &mut self.stream)?;
-            next = left;
-        }
         let may = preempts.is_some();
         let ends = tape.layer_ends();
         let ends = ends.filter(|end| may && (next + 1..all).contains(end));
@@ -142,7 +229,9 @@ impl Cuda {
         let begun = Instant::now();
         let next = self.sequence.wrapping_add(1);
         let block = || end.synchronize();
-        let tokens = self.scratch.tokens.wait(next, entries.len(), spin, block)?;
+        let tokens = self.scratch.tokens.wait(next, entries.len(), spin, block);
+        // They will never come, nor will those of the step behind it: whoever asks again is not to wait for them.
+        let tokens = tokens.inspect_err(|_| self.lose(entries))?;
         self.times.waited = begun.elapsed();
         self.sequence = next;
         if launched.ran == Ran::Replayed {

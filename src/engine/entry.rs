@@ -79,6 +79,16 @@ pub(super) enum Follows {
     Later(Arc<Mutex<Guide>>),
 }
 
+/// Whether a token is wanted after one that is yet to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GoesOn {
+    AtOnce,
+    /// Only what is known then says how.
+    Later,
+    /// That one is its last.
+    Ends,
+}
+
 /// What follows a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
@@ -302,14 +312,20 @@ impl Entry {
         }
     }
 
-    /// Whether another token than the next is wanted too, as far as it is known. Of tokens that must come, several are run
-    /// in one step, before which nothing is ahead.
-    pub(super) fn wants_more(&self) -> bool {
+    /// Whether it has a row of a step that is launched before what is before it has ended, which may be a step that it has a row
+    /// of too. Of tokens that must come, several are run in one step, before which nothing is ahead.
+    pub(super) fn goes_on(&self, steps: bool) -> GoesOn {
         // Where another thread has it, nothing must come.
         let guide = self.guide.as_ref().and_then(|guide| guide.try_lock().ok());
         let forced = guide.map_or(0, |guide| guide.forced());
         let forced = if self.is_scored() { 0 } else { forced };
-        self.has_caught_up() && forced < 2 && self.may_say() > 1
+        if forced >= 2 || (steps && !self.has_caught_up()) {
+            GoesOn::Later
+        } else if steps && self.may_say() <= 1 {
+            GoesOn::Ends
+        } else {
+            GoesOn::AtOnce
+        }
     }
 
     /// Whether each of its tokens is chosen in a step of its own, which tells how probable it was.

@@ -210,7 +210,8 @@ impl Loader<'_> {
             forward.kv,
             settings.threads,
             &settings.graph,
-        )?;
+        )?
+        .launching_ahead(settings.launch_ahead);
         Ok(Loaded {
             forward,
             executor: Box::new(cpu),

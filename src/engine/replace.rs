@@ -122,21 +122,35 @@ fn load(shared: &Shared, settings: &Settings) -> Result<LoadedModel, ReplaceErro
 }
 
 impl Replacement {
-    /// Puts it in force on the engine's thread, between two turns; `None` if that cannot be, and all is as before.
-    pub(super) fn take_place(self, inbox: &Inbox, runner: &mut Runner) -> Option<Arc<Encoder>> {
+    /// Puts it in force on the engine's thread, between two turns, and tells whether what the cache holds lives on; `None` if that
+    /// cannot be, and all is as before.
+    pub(super) fn take_place(
+        self,
+        inbox: &Inbox,
+        runner: &mut Runner,
+    ) -> Option<(Arc<Encoder>, bool)> {
         let Self {
             mut model, reply, ..
         } = self;
-        if let Err(error) = model.runner.succeed(runner) {
-            drop(reply.send(Err(error.into())));
-            return None;
-        }
+        let key = model.recipe.key();
+        let taken = if key.is_some() && key == inbox.key() {
+            model.runner.inherit(runner)
+        } else {
+            model.runner.succeed(runner).map(|()| false)
+        };
+        let keeps = match taken {
+            Ok(keeps) => keeps,
+            Err(error) => {
+                drop(reply.send(Err(error.into())));
+                return None;
+            }
+        };
         let (new, encoder) = put_in_force(inbox, model);
         // The old one's memory is free before anyone hears of the new one.
         *runner = new;
         observe::graph(inbox, runner);
         drop(reply.send(Ok(())));
-        Some(encoder)
+        Some((encoder, keeps))
     }
 }
 

@@ -6,6 +6,7 @@ mod error;
 mod memory;
 mod pages;
 mod rows;
+mod successor;
 mod timed;
 
 use std::collections::HashMap;
@@ -229,10 +230,14 @@ impl Runner {
         parameters: Parameters,
         positions: usize,
     ) -> Result<usize, RunError> {
-        // Nobody takes their tokens any more, and `seat` waits for their end before a page has another conversation's.
-        self.kv.launched(&[]);
         self.allocate(owner, positions.max(prompt.tokens.len()))?;
-        let begun = self.kv.begin(owner, user, prompt, positions);
+        let mut begun = self.kv.begin(owner, user, prompt, positions);
+        if begun.is_none() {
+            // It may lack what a step has that was launched ahead: nobody takes its tokens any more.
+            self.executor.abandon_ahead()?;
+            self.lift_quarantine();
+            begun = self.kv.begin(owner, user, prompt, positions);
+        }
         let kv::Turn {
             entry,
             cached,
@@ -255,26 +260,6 @@ impl Runner {
         if let Some(change) = self.kv.rewind(owner, keep) {
             self.changed(change);
         }
-    }
-
-    /// Takes the place of another, which has come to its end: its conversations go on here, read anew, and what was
-    /// counted goes on too. Called on the thread that will run this one.
-    ///
-    /// # Errors
-    /// If the device cannot be used from this thread; nothing has changed then.
-    pub fn succeed(&mut self, before: &mut Self) -> Result<(), RunError> {
-        self.executor.settle()?;
-        self.executor.succeed(&mut *before.executor);
-        std::mem::swap(&mut self.kv, &mut before.kv);
-        let KvInfo {
-            entries,
-            pages,
-            chunk,
-            ..
-        } = self.forward.kv;
-        let change = self.kv.resize(entries, (pages, chunk));
-        self.changed(change);
-        Ok(())
     }
 
     /// Every change of the cache that is not one more token of the same turn: what was recorded no longer is good.
@@ -338,6 +323,22 @@ impl Runner {
         Ok(pass)
     }
 
+    /// Has a device begin a prompt that `prefill` goes on with, where a step is ahead whose tokens are to be taken meanwhile.
+    ///
+    /// # Errors
+    /// As `prefill`.
+    pub fn start(&mut self, tokens: &[u32], ending: Ending) -> Result<(), RunError> {
+        if tokens.is_empty() || !self.executor.is_ahead() {
+            return Ok(());
+        }
+        self.seated(&[self.kv.active()])?;
+        let rows = self.padded(tokens.len(), ending);
+        self.prompt_tape(rows, ending)?;
+        let tape = &self.prompts[&(rows, ending)];
+        let started = self.executor.start(tape, tokens);
+        self.tried(started)
+    }
+
     /// Waits for what was launched last.
     ///
     /// # Errors
@@ -358,6 +359,21 @@ impl Runner {
     fn stepped(&mut self, entries: &[usize]) {
         let ahead = self.executor.is_ahead();
         self.kv.launched(if ahead { entries } else { &[] });
+    }
+
+    /// No step is ahead any more, if that is so: its tokens were taken or forgotten, or it was refused.
+    fn lift_quarantine(&mut self) {
+        if !self.executor.is_ahead() {
+            self.kv.launched(&[]);
+        }
+    }
+
+    /// The same after what may have been refused.
+    fn tried<T, E: Into<RunError>>(&mut self, ran: Result<T, E>) -> Result<T, RunError> {
+        if ran.is_err() {
+            self.lift_quarantine();
+        }
+        ran.map_err(Into::into)
     }
 
     /// The token that was chosen last, which the next `step` will run.
@@ -381,10 +397,12 @@ impl Runner {
     pub fn step(&mut self, more: bool) -> Result<u32, RunError> {
         let (token, entry) = (self.executor.state().token, self.kv.active());
         self.seated(&[entry])?;
-        let witness = self.settings.witness.as_ref();
-        let more = more && witness.is_none();
-        self.executor.step(&self.step, more)?;
+        // Another step may overwrite what there is to see.
+        let more = more && (self.settings.witness.is_none() || self.executor.keeps_logits());
+        let ran = self.executor.step(&self.step, more);
+        self.tried(ran)?;
         self.kv.push(token);
+        let witness = self.settings.witness.as_ref();
         witness::show(witness, &mut *self.executor, &self.step, [0])?;
         self.stepped(&[entry]);
         Ok(self.executor.state().token)

@@ -81,6 +81,8 @@ pub struct Settings {
     pub meminfo: PathBuf,
     /// Whose limits count besides; `None` where it is another process that is to load the model.
     pub groups: Option<ControlGroups>,
+    /// The CPU launches steps before the tokens of those before them are known, as a GPU does: a test, for it gains nothing.
+    pub launch_ahead: bool,
     /// Who sees what each token is chosen from: a test.
     pub witness: Option<Witness>,
     pub cuda: CudaSettings,
@@ -130,6 +132,7 @@ impl Default for Settings {
             reserve: 128 << 20,
             meminfo: "/proc/meminfo".into(),
             groups: Some(ControlGroups::default()),
+            launch_ahead: false,
             witness: None,
             cuda: CudaSettings::default(),
         }

@@ -1,5 +1,5 @@
 //! Who sees the logits that each token is chosen from: a test, which compares all of them. Answers need no such thing, and
-//! whoever asks for it pays with time: no step is launched ahead, since it would overwrite what the one before it left.
+//! whoever asks for it pays with time: on a GPU no step is launched ahead, since it would overwrite what the one before it left.
 
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;

@@ -91,7 +91,7 @@ struct Worker<'a> {
     entries: Vec<Entry>,
     /// Those that gave up their place in the cache to others, and wait for one.
     displaced: Vec<Entry>,
-    /// The entries of the step that was run last: what is launched ahead is of the same.
+    /// The entries of the step that was launched ahead, if one was: some may have left since, and others have joined.
     ahead: Vec<usize>,
     masks: Masks,
     slices: Slices,
@@ -118,9 +118,7 @@ impl Worker<'_> {
             self.look_after_replacement()?;
             let more = self.look_after_pages()?;
             self.look_after_memory()?;
-            let command = if self.is_alone() {
-                // Whoever comes next may need the pages of who has just left.
-                self.settle()?;
+            let command = if self.has_nothing_to_do() {
                 self.show(&[], 0);
                 let due = self.saving_due().into_iter().chain(self.spare_due()).min();
                 match self.inbox.next_by(due) {
@@ -136,6 +134,7 @@ impl Worker<'_> {
                 Some(Command::Control(Control::Pages)) => {}
                 Some(Command::Control(control)) => self.obey(control)?,
                 None if self.let_back()? => {}
+                None if self.is_alone() => self.settle()?,
                 None => self.advance(more)?,
             }
         }
@@ -152,6 +151,12 @@ impl Worker<'_> {
             self.save(pages.rules().rest)?;
         }
         Ok(false)
+    }
+
+    /// Whether only what comes is to be waited for: nobody is being answered, no step runs, and no other model is to take its place,
+    /// which it may be since a moment ago, when the last answer has ended.
+    fn has_nothing_to_do(&self) -> bool {
+        self.is_alone() && !self.runner.is_ahead() && self.replacement.is_none()
     }
 
     /// Whether nobody is being answered.
@@ -208,10 +213,14 @@ impl Worker<'_> {
         };
         // What is still to be shown is of the model from before.
         self.show(&[], 0);
-        if let Some(encoder) = replacement.take_place(self.inbox, &mut self.runner) {
+        // Its pages have other numbers.
+        self.interrupt_saving();
+        if let Some((encoder, keeps)) = replacement.take_place(self.inbox, &mut self.runner) {
             self.encoder = encoder;
             self.slices = Slices::default();
-            self.saving.clear();
+            if !keeps {
+                self.saving.clear();
+            }
             let context = self.runner.context();
             let all = std::mem::take(&mut self.displaced).into_iter();
             let go_on = all.filter_map(|entry| entry.go_on_with(&self.encoder, context));
@@ -228,7 +237,14 @@ impl Worker<'_> {
 
     /// Does what is asked besides turns.
     fn obey(&mut self, control: Control) -> Result<(), RunError> {
-        self.settle()?;
+        match &control {
+            Control::Pages | Control::Forget { .. } | Control::Replace(_) => {}
+            // Its last token is on its way to its pages.
+            Control::Branch { from: session, .. } | Control::Rewind { session, .. } => {
+                self.settle_for(Owner(session.0))?;
+            }
+            _ => self.settle()?,
+        }
         let (inbox, runner) = (self.inbox, &mut self.runner);
         match control {
             Control::Forget {

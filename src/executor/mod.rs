@@ -14,6 +14,13 @@ use crate::graph::{Counts, LifeCycle, Mode};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{ExecuteError, Span, StepState, StepTimes, Tape, Timed};
 
+/// A step that a device may launch before the tokens of the one before it have been taken: without tokens that are given.
+#[derive(Clone, Copy, Debug)]
+pub struct Behind<'a> {
+    pub tape: &'a Tape,
+    pub entries: &'a [usize],
+}
+
 /// What runs tapes, on a cache of several entries, each of which holds a conversation.
 ///
 /// It goes to another thread whole, and one thread at a time uses it.
@@ -93,8 +100,7 @@ pub trait Executor: Debug + Send {
     /// The entry whose turn runs.
     fn entry(&self) -> usize;
 
-    /// From now on the turn in another entry is the one that runs; it goes on where it stands. The caller has taken the
-    /// tokens of all steps.
+    /// From now on the turn in another entry is the one that runs; it goes on where it stands.
     fn turn_to(&mut self, entry: usize);
 
     /// The next step of the turn that runs starts with `token` rather than the one chosen last.
@@ -149,16 +155,29 @@ pub trait Executor: Debug + Send {
     /// What was left in an entry does not go on; `begin` says so too.
     fn forget(&mut self, entry: usize);
 
+    /// Has a device begin a prompt behind steps that are ahead, so that it does not idle while their tokens are taken; the same
+    /// goes on from there when it is run. Others have nothing to gain.
+    ///
+    /// # Errors
+    /// As `run`.
+    fn start(&mut self, _tape: &Tape, _tokens: &[u32]) -> Result<(), ExecuteError> {
+        Ok(())
+    }
+
     /// Runs a prepared step of the turn that runs. `more` says that another will follow, which a device may then begin
     /// before this one's token has been read: it has no time to idle then. A step that was launched ahead and is not wanted
     /// costs its time, no more.
     fn step(&mut self, tape: &Tape, more: bool) -> Result<(), ExecuteError> {
-        self.step_rows(tape, &[self.entry()], &[], more)
+        let entries = [self.entry()];
+        let entries = &entries[..];
+        let behind = more.then_some(Behind { tape, entries });
+        self.step_rows(tape, entries, &[], behind)
     }
 
     /// The same of several conversations, each a row, from where `begin` and `post` left their entries; a tape of more rows
     /// is filled up. Where an entry comes again, in the row after, the conversation goes on with the next of `forced`
-    /// tokens; what follows its last row is chosen.
+    /// tokens; what follows its last row is chosen. The step may be one that was launched ahead, and the one `behind` it is of
+    /// whomever it says: rows come and go between two steps, and nothing waits for that.
     ///
     /// # Errors
     /// As `run`; one that does not fit is said before anything runs.
@@ -167,7 +186,7 @@ pub trait Executor: Debug + Send {
         tape: &Tape,
         entries: &[usize],
         forced: &[u32],
-        more: bool,
+        behind: Option<Behind<'_>>,
     ) -> Result<(), ExecuteError>;
 
     /// Waits for what was launched, whose tokens are as before: a device may compute when a call has returned.
@@ -178,10 +197,18 @@ pub trait Executor: Debug + Send {
         Ok(())
     }
 
-    /// Whether a step was launched whose tokens have not been taken. Until they are, by `step_rows` of the same
-    /// conversations, no other may run: it would take them away.
+    /// Whether a step was launched whose tokens have not been taken: they are by `step_rows` of the same conversations. A step
+    /// of others, or a prompt, would run after it and take them away.
     fn is_ahead(&self) -> bool {
         false
+    }
+
+    /// Waits for steps that are ahead, whose tokens nobody wants: their conversations stand where they stood.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn abandon_ahead(&mut self) -> Result<(), ExecuteError> {
+        Ok(())
     }
 
     /// Runs one prepared step of the turn that runs, operation by operation, and tells when each began and ended; what is
@@ -206,6 +233,11 @@ pub trait Executor: Debug + Send {
 
     /// The rows of logits that the last run of a tape left, (rows, vocabulary), once it has ended.
     fn left_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError>;
+
+    /// Whether these are of the step whose tokens were taken last, also where another was launched behind it.
+    fn keeps_logits(&self) -> bool {
+        false
+    }
 
     /// How the last step spent its time.
     fn step_times(&self) -> StepTimes;

@@ -21,6 +21,7 @@ mod change;
 mod conversations;
 mod eviction;
 mod memory;
+mod moving;
 mod pages;
 mod pool;
 mod prompt;
@@ -158,6 +159,11 @@ impl Kv {
         self.reuse
     }
 
+    /// From now on this serves others.
+    pub fn set_reuse(&mut self, reuse: Reuse) {
+        self.reuse = reuse;
+    }
+
     /// All pages, and those of them that nobody has, with memory or without.
     #[must_use]
     pub fn pages(&self) -> (usize, usize) {
@@ -168,6 +174,12 @@ impl Kv {
     /// The turn of an entry runs on while others begin: none of them gets its pages.
     pub fn pin(&mut self, entry: usize) {
         self.entries[entry].pinned = true;
+    }
+
+    /// Whether the turn of an entry runs on while others begin.
+    #[must_use]
+    pub fn is_pinned(&self, entry: usize) -> bool {
+        self.entries[entry].pinned
     }
 
     /// The turn of an entry has ended: the pages that it did not need are free, once no step may write to them any more, and
@@ -351,6 +363,13 @@ impl Kv {
     fn runs(&self, id: u64) -> bool {
         let mut seats = self.entries.iter();
         seats.any(|seat| seat.keeps_pages() && seat.sequence == Some(id))
+    }
+
+    /// Whether a step may still write to the pages of a conversation, whose turn may have ended.
+    #[must_use]
+    pub fn is_launched_of(&self, owner: Owner) -> bool {
+        self.sequence_of(owner)
+            .is_some_and(|id| self.is_launched(id))
     }
 
     fn is_launched(&self, id: u64) -> bool {

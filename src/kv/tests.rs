@@ -517,6 +517,43 @@ fn a_step_that_was_launched_ahead_takes_no_pages_from_a_turn_that_goes_on() {
     assert_eq!(kv.pages_of(second.entry).len(), 1);
 }
 
+/// What is used last comes first, pages that two share come once, and who has no room is read again.
+#[test]
+fn what_pages_hold_comes_along_as_far_as_there_is_room() {
+    let mut kv = Kv::new(3, (16, 1), Reuse::Fast);
+    let [first, apart] = [tokens(1, 2, 10), tokens(7, 2, 30)];
+    let second = [&first[..2 * PAGE + 5], &[99]].concat();
+    let mut pages = Vec::new();
+    for (owner, prompt) in [(A, &first), (B, &second), (C, &apart)] {
+        let begun = turn(&mut kv, owner, prompt, 4 * PAGE);
+        pages.push(kv.pages_of(begun.entry).to_vec());
+    }
+    let (change, copies) = kv.move_to(2, (6, 2));
+    let from: HashSet<_> = copies.iter().map(|copy| copy.from).collect();
+    let to: HashSet<_> = copies.iter().map(|copy| copy.to).collect();
+    assert_eq!((change, from.len(), to.len()), (Change::Resized, 6, 6));
+    let moved = |owner: Option<Owner>, before: &[usize]| {
+        let now = owner.and_then(|owner| kv.resting(owner));
+        let pairs = before.iter().zip(now.map_or(&[][..], |now| now.pages));
+        let pairs = pairs.map(|(from, to)| Copied {
+            from: *from,
+            to: *to,
+        });
+        pairs.filter(|pair| copies.contains(pair)).count()
+    };
+    assert_eq!(moved(C, &pages[2]), 3);
+    assert_eq!(moved(B, &pages[1]), 3);
+    assert_eq!(moved(A, &pages[0]), 0);
+    let again = |kv: &mut Kv, owner, prompt: &[u32]| {
+        let prompt = [prompt, &[3]].concat();
+        let Turn { cached, change, .. } = turn(kv, owner, &prompt, 3 * PAGE);
+        (cached, change == Change::Restored)
+    };
+    assert_eq!(again(&mut kv, C, &apart), (apart.len(), false));
+    assert_eq!(again(&mut kv, B, &second), (second.len(), false));
+    assert_eq!(again(&mut kv, A, &first), (2 * PAGE + 5, true));
+}
+
 /// However many short conversations begin, and with however much memory, they do not pile up.
 #[test]
 fn sequences_are_bounded() {

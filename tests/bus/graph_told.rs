@@ -245,9 +245,9 @@ async fn live(mode: Mode) {
     let invalid = told(&["invalid resized"]);
     d.is("another cache", state, reason, invalid).await;
     d.say(&mine).await;
-    let (state, reason) = of("valid restored");
-    let recorded = told(&["recorded restored"]);
-    d.is("a turn that is read again", state, reason, recorded)
+    let (state, reason) = of("valid new_turn");
+    let recorded = told(&["recorded new_turn"]);
+    d.is("a turn whose pages came along", state, reason, recorded)
         .await;
 
     // Refused three times, it is given up; what happens to the cache then does not hide that. A launch is refused after

@@ -4,6 +4,8 @@
 mod diff;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
+#[path = "../support/joining.rs"]
+mod joining;
 mod lasting;
 mod lifecycle;
 #[path = "../support/limits.rs"]

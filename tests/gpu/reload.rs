@@ -9,7 +9,7 @@ use std::thread;
 use ganglion::device::Context;
 use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::graph::InvalidationReason;
-use ganglion::kv::{Change, Owner};
+use ganglion::kv::{Change, Owner, Wanted};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
 use ganglion::tape::Ending;
@@ -78,8 +78,17 @@ fn reload(
             meanwhile += TOKENS;
         };
         drop(thread.join());
-        new.succeed(&mut runner)
-            .map_err(|error| error.to_string())?;
+        // Of every other one what pages hold comes along.
+        let comes_along = round % 4 > 1;
+        let taken = if comes_along {
+            new.inherit(&mut runner)
+        } else {
+            new.succeed(&mut runner).map(|()| false)
+        };
+        let taken = taken.map_err(|error| error.to_string())?;
+        same("what came along", &taken, &comes_along)?;
+        let held = new.held_of((0, Wanted::read(&text)));
+        same("whether it is held", &(held > 0), &comes_along)?;
         same(
             "the reason",
             new.graph().reason(),
@@ -96,7 +105,11 @@ fn reload(
         same(
             "the reason",
             runner.graph().reason(),
-            &InvalidationReason::Kv(Change::Restored),
+            &InvalidationReason::Kv(if comes_along {
+                Change::NewTurn
+            } else {
+                Change::Restored
+            }),
         )?;
         if round + 1 == WARM {
             after_warm = free()?;

@@ -13,7 +13,7 @@ use ganglion::tape::{Ending, STEP_ROWS};
 
 use super::Types;
 use super::modes::{load, load_with};
-use super::{preempted, restored};
+use super::{joining, preempted, restored};
 
 const STEPS: usize = 48;
 const PROMPTS: [usize; 8] = [1, 2, 9, 63, 64, 65, 130, 200];
@@ -49,6 +49,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
                     restored(Path::new(model), backend, types, mode)?;
                     let mut four = load_with(Path::new(model), backend, types, (mode, 64), (4, 4))?;
                     preempted::hold(&mut four)?;
+                    let settings = (mode, 64);
+                    let mut eight = load(Path::new(model), backend, types, settings, STEP_ROWS)?;
+                    joining::hold(&mut eight)?;
                     Ok(said)
                 });
                 passed &= outcome.is_ok();

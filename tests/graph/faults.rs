@@ -5,8 +5,8 @@ use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Mode, State};
 use ganglion::tape::GraphOptions;
 
-use super::{SIZES, TINY, runner};
-use crate::support::refusals::{TOKENS, refuse_each_call, turn};
+use super::{SIZES, TINY, runner, runner_with};
+use crate::support::refusals::{TOKENS, refuse_each_call, refuse_each_launch, turn};
 
 const RECORDING: [Mode; 3] = [Mode::FullDecodeOnly, Mode::Piecewise, Mode::Full];
 
@@ -26,18 +26,31 @@ fn text(runner: &mut Runner) -> Vec<u32> {
 #[test]
 fn whatever_call_is_refused_the_text_goes_on_and_the_graph_recovers() {
     let mut strikes = 0;
-    for (mode, name) in RECORDING.into_iter().zip(TINY) {
+    let ways = [false, true].into_iter().flat_map(|ahead| {
+        let modes = RECORDING.into_iter().zip(TINY);
+        modes.map(move |(mode, name)| (mode, name, ahead))
+    });
+    for (mode, name, ahead) in ways {
         let eager = text(&mut runner(name, 1, options(Mode::None)));
-        let mut runner = runner(name, 2, options(mode));
+        let mut runner = runner_with(name, 2, options(mode), ahead);
         assert_eq!(text(&mut runner), eager);
         match refuse_each_call(&mut runner) {
             Ok(calls) => strikes += calls,
-            Err(error) => panic!("{name} {}: {error}", mode.name()),
+            Err(error) => panic!("{name} {}, ahead: {ahead}: {error}", mode.name()),
         }
         assert_eq!(text(&mut runner), eager);
     }
     println!("{strikes} calls refused");
     assert!(strikes > 500, "only {strikes} calls were refused");
+}
+
+#[test]
+fn a_step_that_is_refused_with_one_ahead_leaves_all_pages_to_others() {
+    let mut runner = runner_with(TINY[0], 2, options(Mode::None), true);
+    match refuse_each_launch(&mut runner) {
+        Ok(launches) => assert!(launches > 50, "only {launches} launches were refused"),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 #[test]

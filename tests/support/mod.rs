@@ -5,6 +5,7 @@ pub(crate) mod daemon;
 #[cfg(feature = "cuda")]
 pub(crate) mod fake_driver;
 pub(crate) mod gguf_writer;
+pub(crate) mod joining;
 pub(crate) mod journal;
 pub(crate) mod leaks;
 pub(crate) mod limits;

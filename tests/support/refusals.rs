@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Counters, Mode, State};
-use ganglion::kv::Owner;
+use ganglion::kv::{Owner, Wanted};
 use ganglion::sampler::Parameters;
 use ganglion::tape::Ending;
 
@@ -107,6 +107,44 @@ pub(crate) fn refuse_each_call(runner: &mut Runner) -> Result<usize, String> {
         }
     }
     Ok(strikes)
+}
+
+/// Refuses every launch of a step that runs kernel by kernel, and so has no other way to run: it fails, and takes those along that
+/// are ahead; the next turn is as if it had not been. Tells how many there were. Nothing is recorded.
+pub(crate) fn refuse_each_launch(runner: &mut Runner) -> Result<usize, String> {
+    let text = |runner: &mut Runner| turn(runner, true, |_, _| {}).map_err(|it| it.to_string());
+    let (whole, mut launches) = (text(runner)?, 0);
+    for how in HOW {
+        for skip in 0.. {
+            let fault = Fault {
+                call: Call::Launch,
+                skip,
+                how,
+            };
+            let spoilt = turn(runner, true, |runner, tokens| {
+                if tokens == 2 {
+                    runner.executor().faults().arm(fault);
+                }
+            });
+            let struck = !runner.executor().faults().disarm();
+            let survives = how == How::Synchronize || !struck;
+            match spoilt {
+                Ok(tokens) if survives => same("the text", &tokens, &whole)?,
+                Err(error) if !survives && !error.is_fatal() => {}
+                other => return Err(format!("{fault:?}: {other:?}")),
+            }
+            // Nobody's pages are kept from others for a step that is over.
+            let positions = runner.context();
+            let room = runner.has_room((0, Wanted::default()), positions, &[]);
+            same(&format!("room after {fault:?}"), room, true)?;
+            same(&format!("the text after {fault:?}"), &text(runner)?, &whole)?;
+            if !struck {
+                break;
+            }
+            launches += 1;
+        }
+    }
+    Ok(launches)
 }
 
 /// Runs a turn with the fault and one after it. `false` if the turn made no such call.

@@ -56,7 +56,9 @@ impl Runner {
     /// If the device has failed.
     pub fn give_back(&mut self, rested: u64) -> Result<(), RunError> {
         let chunks = self.kv.give_back(self.kept_pages(), rested);
-        Ok(self.executor.give_back(&chunks)?)
+        let given = self.executor.give_back(&chunks);
+        self.lift_quarantine();
+        Ok(given?)
     }
 
     /// Allocates what a turn of so many positions lacks. Where there is not enough for that, it begins in the place of what

@@ -2,6 +2,7 @@
 
 use super::{RunError, Runner};
 use crate::engine::witness;
+use crate::executor::Behind;
 use crate::kv::{Owner, Wanted};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{Ending, ExecuteError, Input, Op, StepState};
@@ -63,13 +64,13 @@ impl Runner {
         self.kv.unpin(entry);
     }
 
-    /// Another of the turns that run is the one that `prefill` and `step` go on with. No step is ahead.
+    /// Another of the turns that run is the one that `prefill` and `step` go on with.
     pub fn turn_to(&mut self, entry: usize) {
         self.kv.turn_to(entry);
         self.executor.turn_to(entry);
     }
 
-    /// Whether a step was launched whose tokens have not been taken: the next one must be of the same conversations.
+    /// Whether a step was launched whose tokens have not been taken: the next one is to be of the same conversations.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
         self.executor.is_ahead()
@@ -87,17 +88,24 @@ impl Runner {
         self.step_bytes.at(self.kv.len_of(entry))
     }
 
+    /// Whether a step is ahead of a conversation, or of one that an entry had before.
+    #[must_use]
+    pub fn is_launched(&self, owner: Owner) -> bool {
+        self.executor.is_ahead() && self.kv.is_launched_of(owner)
+    }
+
     /// Runs the chosen tokens of several conversations, each in an entry of its own, and in the same step the tokens that
-    /// each is to go on with, which only runs where no step is ahead. Returns what is chosen after them: `None` for one that
-    /// waits for its guide, and goes on with the same token; or why nothing is: one whose logits are not finite does not
-    /// stop the others. The same conversations step together until `more` is false.
+    /// each is to go on with, which only runs where no step is ahead; where one is, it is of these. The step after it is of the
+    /// entries `behind`, if there are any, and may be launched before this one's tokens are there. Returns what is chosen:
+    /// `None` for one that waits for its guide, and goes on with the same token; or why nothing is: one whose logits are not
+    /// finite does not stop the others.
     ///
     /// # Errors
     /// As `step`, if it is nobody's own.
     pub fn step_each(
         &mut self,
         conversations: &[(usize, Vec<u32>)],
-        more: bool,
+        behind: &[usize],
     ) -> Result<Vec<Result<Option<u32>, RunError>>, RunError> {
         let before: Vec<_> = conversations
             .iter()
@@ -107,11 +115,13 @@ impl Runner {
         let entries: Vec<_> = conversations.iter().flat_map(rows).collect();
         let forced = conversations.iter().flat_map(|(_, forced)| forced);
         let forced: Vec<_> = forced.copied().collect();
-        let more = more && self.settings.witness.is_none();
-        match self.run_rows(&entries, &forced, more) {
+        // Another step may overwrite what there is to see.
+        let may = self.settings.witness.is_none() || self.executor.keeps_logits();
+        let behind = if may { behind } else { &[] };
+        match self.run_rows(&entries, &forced, behind) {
             Ok(()) | Err(RunError::Execute(ExecuteError::NonFinite { .. })) => {}
             Err(error) => {
-                self.stepped(&entries);
+                self.stepped(behind);
                 return Err(error);
             }
         }
@@ -134,25 +144,26 @@ impl Runner {
         let each: Vec<_> = each.collect();
         self.show_rows(conversations, &each)?;
         // Not before: an entry that has left keeps the page of its last token until then.
-        self.stepped(&entries);
+        self.stepped(behind);
         Ok(each)
     }
 
-    /// Shows what the tokens of a step's conversations were chosen from, each in the last row of its own.
+    /// Shows what the tokens of a step's conversations were chosen from, but of those that have left, and of what follows tokens that
+    /// were given: neither may ever be said.
     fn show_rows(
         &mut self,
         conversations: &[(usize, Vec<u32>)],
         chosen: &[Result<Option<u32>, RunError>],
     ) -> Result<(), RunError> {
         let mut end = 0;
-        let last = conversations.iter().map(|(_, forced)| {
+        let last = conversations.iter().map(|(entry, forced)| {
             end += 1 + forced.len();
-            end - 1
+            (end - 1, forced.is_empty() && self.kv.is_pinned(*entry))
         });
-        let rows = last.zip(chosen);
-        let rows: Vec<_> = rows
-            .filter_map(|(row, chosen)| matches!(chosen, Ok(Some(_))).then_some(row))
-            .collect();
+        let rows = last.zip(chosen).filter_map(|((row, stays), chosen)| {
+            (stays && matches!(chosen, Ok(Some(_)))).then_some(row)
+        });
+        let rows: Vec<_> = rows.collect();
         let tape = &self.steps[&end.next_power_of_two()];
         let witness = self.settings.witness.as_ref();
         Ok(witness::show(witness, &mut *self.executor, tape, rows)?)
@@ -164,7 +175,8 @@ impl Runner {
     /// As `step`.
     pub fn step_rows(&mut self, entries: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
         let conversations: Vec<_> = entries.iter().map(|at| (*at, Vec::new())).collect();
-        let each = self.step_each(&conversations, more)?.into_iter();
+        let behind = if more { entries } else { &[] };
+        let each = self.step_each(&conversations, behind)?.into_iter();
         let each = each.zip(entries).map(|(token, entry)| {
             let token = token?;
             Ok(token.unwrap_or_else(|| self.executor.state_of(*entry).token))
@@ -178,7 +190,8 @@ impl Runner {
     /// # Errors
     /// As `step`.
     pub fn step_forced(&mut self, entry: usize, tokens: &[u32]) -> Result<u32, RunError> {
-        self.run_rows(&vec![entry; 1 + tokens.len()], tokens, false)?;
+        let ran = self.run_rows(&vec![entry; 1 + tokens.len()], tokens, &[]);
+        self.tried(ran)?;
         self.stepped(&[entry]);
         Ok(self.executor.state_of(entry).token)
     }
@@ -201,7 +214,8 @@ impl Runner {
         self.turn_to(entry);
         self.executor.guide(entry, None)?;
         self.executor.post(*first);
-        self.run_rows(&vec![entry; said.len()], others, false)?;
+        let ran = self.run_rows(&vec![entry; said.len()], others, &[]);
+        self.tried(ran)?;
         said.iter().for_each(|token| self.kv.push_to(entry, *token));
         self.stepped(&[entry]);
         let position = self.kv.len_of(entry);
@@ -220,9 +234,7 @@ impl Runner {
     /// If the device has failed.
     pub fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), RunError> {
         self.executor.guide(entry, mask)?;
-        if !self.executor.is_ahead() {
-            self.kv.launched(&[]);
-        }
+        self.lift_quarantine();
         Ok(())
     }
 
@@ -232,9 +244,7 @@ impl Runner {
     /// If the device has failed.
     pub fn guide_later(&mut self, entry: usize, mask: Promise) -> Result<(), RunError> {
         self.executor.guide_later(entry, mask)?;
-        if !self.executor.is_ahead() {
-            self.kv.launched(&[]);
-        }
+        self.lift_quarantine();
         Ok(())
     }
 
@@ -255,12 +265,24 @@ impl Runner {
         self.executor.post(token);
     }
 
-    fn run_rows(&mut self, entries: &[usize], forced: &[u32], more: bool) -> Result<(), RunError> {
+    fn run_rows(
+        &mut self,
+        entries: &[usize],
+        forced: &[u32],
+        behind: &[usize],
+    ) -> Result<(), RunError> {
         self.seated(entries)?;
-        let rows = entries.len().next_power_of_two();
+        self.seated(behind)?;
+        let [rows, rows_behind] =
+            [entries, behind].map(|entries| entries.len().next_power_of_two());
         self.step_tape(rows)?;
+        self.step_tape(rows_behind)?;
+        let behind = (!behind.is_empty()).then(|| Behind {
+            tape: &self.steps[&rows_behind],
+            entries: behind,
+        });
         let step = &self.steps[&rows];
-        Ok(self.executor.step_rows(step, entries, forced, more)?)
+        Ok(self.executor.step_rows(step, entries, forced, behind)?)
     }
 
     /// Makes steps of 1, 2, 4 and more rows ready, up to what was asked for: no request is to pay for memory.

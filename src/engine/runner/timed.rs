@@ -64,7 +64,8 @@ impl Runner {
         let token = self.executor.state().token;
         self.seated(&[self.kv.active()])?;
         let costs = self.step_costs(1);
-        let spans = self.executor.time_step(&self.step)?;
+        let spans = self.executor.time_step(&self.step);
+        let spans = self.tried(spans)?;
         self.kv.push(token);
         let witness = self.settings.witness.as_ref();
         witness::show(witness, &mut *self.executor, &self.step, [0])?;

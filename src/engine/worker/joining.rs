@@ -132,9 +132,12 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    /// Has an entry begin, with pages for all that it may say.
+    /// Has an entry begin, with pages for all that it may say. Nothing waits for a step that is ahead, unless it is of the same
+    /// conversation.
     fn place(&mut self, mut entry: Entry) -> Result<(), RunError> {
-        self.settle()?;
+        if let Some(owner) = owner(entry.turn()) {
+            self.settle_for(owner)?;
+        }
         self.observer.interrupted();
         self.inbox.progress().enter(Phase::Prompt);
         let turn = entry.turn();

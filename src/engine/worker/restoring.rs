@@ -116,7 +116,6 @@ impl Worker<'_> {
 
     /// All has come that will: the turn goes on after it.
     fn restored(&mut self, restore: &Restore) -> Result<(), RunError> {
-        self.settle()?;
         let of = |entry: &super::Entry| entry.id() == restore.id;
         let Some(at) = self.entries.iter().position(of) else {
             return Ok(());

@@ -213,6 +213,11 @@ impl Worker<'_> {
     }
 
     fn begin_saving(&mut self, resting: Resting) {
+        if self.runner.is_launched(resting.owner) {
+            // Its last token is on its way to its pages.
+            self.saving.rest_again(resting);
+            return;
+        }
         // Of one that was given up.
         self.runner.forget_sent();
         let current = self.sending(&resting);

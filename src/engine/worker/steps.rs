@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::{Worker, fail};
-use crate::engine::entry::{After, Entry, Taken};
+use crate::engine::entry::{After, Entry, GoesOn, Taken};
 use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Next, Stage, Standing};
 use crate::engine::{EngineError, FinishReason, Phase, Priority, RequestError, Work};
 use crate::executor::Pass;
 use crate::journal;
-use crate::kv::Family;
+use crate::kv::{Family, Owner};
 use crate::tape::Ending;
 
 impl Worker<'_> {
@@ -28,14 +28,7 @@ impl Worker<'_> {
         self.show(&all, rows);
         match next {
             Next::Read { id, others } => self.read(id, others),
-            Next::Step(ids) => {
-                // Nobody waits who could join, or this would not be run; who has no row waits for one that ends.
-                let rows = self.runner.rows().min(all.len());
-                let same = ids.len() == rows && self.replacement.is_none();
-                let wants = |id: &u64| self.entry(*id).is_some_and(Entry::wants_more);
-                let more = same && ids.iter().all(wants);
-                self.step(&ids, more)
-            }
+            Next::Step(ids) => self.step(&ids),
             Next::Rest => {
                 self.settle()?;
                 if !more {
@@ -69,26 +62,28 @@ impl Worker<'_> {
         self.observer.show(work);
     }
 
+    fn position(&self, id: u64) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.id() == id)
+    }
+
     fn entry(&self, id: u64) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.id() == id)
+        self.position(id).map(|at| &self.entries[at])
     }
 
     /// Reads a slice of an entry's prompt, and waits for its end; it is left between two layers, to go on there later, if somebody
     /// comes who could be next, if others have waited for as long as they may have to, or its caller wants no more. All that fits a device at once is read where nobody more urgent can
-    /// come, and nobody else could go on.
+    /// come, and nobody else could go on. Where a step is ahead the slice begins behind it, before its tokens are told.
     fn read(&mut self, id: u64, others: usize) -> Result<(), RunError> {
-        self.settle()?;
         self.observer.interrupted();
-        self.inbox.progress().enter(Phase::Prompt);
-        let Some(at) = self.entries.iter().position(|entry| entry.id() == id) else {
+        let inbox = self.inbox;
+        let (share, chunk) = (inbox.limits().prefill, self.runner.prefill_chunk());
+        let Some(entry) = self.entry(id) else {
             return Ok(());
         };
-        let inbox = self.inbox;
-        let entry = &mut self.entries[at];
-        let (share, chunk) = (inbox.limits().prefill, self.runner.prefill_chunk());
         let (family, unread) = entry.unread();
         if family == Family::Step {
-            return self.read_said(at, others > 0);
+            self.settle()?;
+            return self.read_said(id, others > 0);
         }
         let (rows, before) = entry.slice().unwrap_or_else(|| {
             let rows = match (others, entry.priority()) {
@@ -99,7 +94,19 @@ impl Worker<'_> {
         });
         let last = entry.reads_last(rows);
         let ending = if last { Ending::Token } else { Ending::Kv };
-        self.runner.turn_to(entry.place());
+        let (place, slice) = (entry.place(), unread[..rows].to_vec());
+        self.runner.turn_to(place);
+        if let Err(error) = self.runner.start(&slice, ending) {
+            let failed = self.position(id).map(|at| self.take_out(at));
+            return failed.map_or(Ok(()), |entry| fail(entry, error));
+        }
+        self.settle()?;
+        inbox.progress().enter(Phase::Prompt);
+        let Some(at) = self.position(id) else {
+            return Ok(());
+        };
+        self.runner.turn_to(place);
+        let entry = &mut self.entries[at];
         let (turn, begun) = (entry.turn(), Instant::now());
         let asks = (turn.client.user, turn.options.priority);
         let mut preempts = || {
@@ -112,7 +119,7 @@ impl Worker<'_> {
         };
         let ran = self
             .runner
-            .prefill_until(&unread[..rows], ending, Some(&mut preempts));
+            .prefill_until(&slice, ending, Some(&mut preempts));
         let pass = match ran.and_then(|pass| self.runner.finish().map(|()| pass)) {
             Ok(pass) => pass,
             Err(error) => {
@@ -142,7 +149,11 @@ impl Worker<'_> {
     }
 
     /// Runs tokens of an entry's prompt that it has said before, as many as a step has rows.
-    fn read_said(&mut self, at: usize, others: bool) -> Result<(), RunError> {
+    fn read_said(&mut self, id: u64, others: bool) -> Result<(), RunError> {
+        let Some(at) = self.position(id) else {
+            return Ok(());
+        };
+        self.inbox.progress().enter(Phase::Prompt);
         let entry = &mut self.entries[at];
         let (_, unread) = entry.unread();
         let rows = unread.len().min(self.runner.rows());
@@ -214,25 +225,26 @@ impl Worker<'_> {
         Ok(rows)
     }
 
-    /// Runs a step of these entries, or, where another was launched ahead, that one.
-    fn step(&mut self, ids: &[u64], more: bool) -> Result<(), RunError> {
+    /// Runs a step of these entries; where one was launched ahead, that one, and has one of these come behind it.
+    fn step(&mut self, ids: &[u64]) -> Result<(), RunError> {
         let of = |id: &u64| self.entry(*id).map(Entry::place);
         let mut cache_entries: Vec<usize> = ids.iter().filter_map(of).collect();
         // An entry keeps its row, whoever else comes or goes, as far as may be.
         cache_entries.sort_unstable();
-        if self.runner.is_ahead() && self.ahead != cache_entries {
-            return self.settle();
-        }
         self.inbox.progress().enter(Phase::Answer);
-        for entry in &mut self.entries {
-            if cache_entries.contains(&entry.place()) {
-                entry.steps(self.runner.step_bytes_of(entry.place()));
-            }
-        }
-        if let [cache_entry] = cache_entries[..]
+        let is_timed = cache_entries.len() == 1
             && self.observer.wants_times()
-            && !self.entries.iter().any(Entry::is_guided)
-        {
+            && !self.entries.iter().any(Entry::is_guided);
+        if self.runner.is_ahead() {
+            let behind = if is_timed {
+                Vec::new()
+            } else {
+                self.behind(&self.ahead, &cache_entries)
+            };
+            return self.take_ahead(&behind);
+        }
+        if is_timed && let Some(cache_entry) = cache_entries.pop() {
+            self.count(&[cache_entry]);
             self.runner.turn_to(cache_entry);
             let token = self.observer.time(&mut self.runner);
             let rows = vec![(cache_entry, Vec::new())];
@@ -242,29 +254,84 @@ impl Worker<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        self.run(&rows, more)
+        let current: Vec<_> = rows.iter().map(|(cache_entry, _)| *cache_entry).collect();
+        let behind = if rows.iter().all(|(_, forced)| forced.is_empty()) {
+            self.behind(&current, &current)
+        } else {
+            Vec::new()
+        };
+        self.run(&rows, &behind)
+    }
+
+    /// Those of these entries that have a row of the step behind one of `current` entries: not who ends with that, and nobody
+    /// where one of them can go on only once it is known what came of it.
+    fn behind(&self, current: &[usize], cache_entries: &[usize]) -> Vec<usize> {
+        let mut behind = Vec::with_capacity(cache_entries.len());
+        for cache_entry in cache_entries {
+            let steps = current.contains(cache_entry);
+            let mut entries = self.entries.iter();
+            let entry = entries.find(|entry| entry.place() == *cache_entry);
+            match entry.map(|entry| entry.goes_on(steps)) {
+                Some(GoesOn::AtOnce) if self.has_position(*cache_entry, steps) => {
+                    behind.push(*cache_entry);
+                }
+                Some(GoesOn::Later) => return Vec::new(),
+                _ => {}
+            }
+        }
+        behind
+    }
+
+    /// Whether there is a position for another token of an entry, which comes after that of a step if it `steps`.
+    fn has_position(&self, cache_entry: usize, steps: bool) -> bool {
+        let (held, pages) = (
+            self.runner.len_of(cache_entry),
+            self.runner.capacity_of(cache_entry),
+        );
+        held + usize::from(steps) < pages
     }
 
     /// Takes the tokens of a step that was launched ahead: who has left meanwhile loses what is its own, and the others go
     /// on from there.
     pub(super) fn settle(&mut self) -> Result<(), RunError> {
-        if !self.runner.is_ahead() {
-            return Ok(());
+        if self.runner.is_ahead() {
+            self.take_ahead(&[])?;
         }
-        let cache_entries = std::mem::take(&mut self.ahead);
-        let rows: Vec<_> = cache_entries
-            .into_iter()
-            .map(|at| (at, Vec::new()))
-            .collect();
-        self.run(&rows, false)
+        Ok(())
     }
 
-    fn run(&mut self, rows: &[(usize, Vec<u32>)], more: bool) -> Result<(), RunError> {
+    /// The same where that step is of a conversation, which is to hold all that it will.
+    pub(super) fn settle_for(&mut self, owner: Owner) -> Result<(), RunError> {
+        if self.runner.is_launched(owner) {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the tokens of the step that was launched ahead, once one of other entries is behind it.
+    fn take_ahead(&mut self, behind: &[usize]) -> Result<(), RunError> {
+        let rows = std::mem::take(&mut self.ahead).into_iter();
+        let rows: Vec<_> = rows.map(|cache_entry| (cache_entry, Vec::new())).collect();
+        self.run(&rows, behind)
+    }
+
+    fn run(&mut self, rows: &[(usize, Vec<u32>)], behind: &[usize]) -> Result<(), RunError> {
+        let entries: Vec<_> = rows.iter().map(|(cache_entry, _)| *cache_entry).collect();
+        self.count(&entries);
         let begun = Instant::now();
-        let tokens = self.runner.step_each(rows, more);
+        let tokens = self.runner.step_each(rows, behind);
         self.slices.stepped(begun.elapsed());
-        self.ahead = rows.iter().map(|(cache_entry, _)| *cache_entry).collect();
+        behind.clone_into(&mut self.ahead);
         self.stepped(rows, tokens)
+    }
+
+    /// Entries have a step.
+    fn count(&mut self, cache_entries: &[usize]) {
+        for entry in &mut self.entries {
+            if cache_entries.contains(&entry.place()) {
+                entry.steps(self.runner.step_bytes_of(entry.place()));
+            }
+        }
     }
 
     /// Tells each entry of a step its tokens; those that have ended are told nothing.

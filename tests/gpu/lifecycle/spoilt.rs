@@ -4,7 +4,7 @@ use ganglion::engine::runner::{RunError, Runner};
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Mode, State};
 
-use super::refusals::{HOW, TOKENS, refuse_each_call, same, turn};
+use super::refusals::{TOKENS, refuse_each_call, refuse_each_launch, same, turn};
 use super::{Outcome, RECORDING};
 
 /// Every call of every mode; a stream that is synchronised while it is captured is the driver's own refusal.
@@ -23,36 +23,8 @@ pub(super) fn each_call(runner: &mut Runner) -> Outcome {
 
 /// A step that runs kernel by kernel has no other way to run: it fails, and the next turn is as if it had not been.
 pub(super) fn eagerly(runner: &mut Runner) -> Outcome {
-    let eager = eager(runner)?;
-    let mut launches = 0;
-    for how in HOW {
-        for skip in 0.. {
-            let fault = Fault {
-                call: Call::Launch,
-                skip,
-                how,
-            };
-            let spoilt = turn(runner, true, |runner, tokens| {
-                if tokens == 2 {
-                    runner.executor().faults().arm(fault);
-                }
-            });
-            let struck = !runner.executor().faults().disarm();
-            let survives = how == How::Synchronize || !struck;
-            match spoilt {
-                Ok(text) if survives => same("the text", text, eager.clone())?,
-                Err(error) if !survives && !error.is_fatal() => {}
-                other => return Err(format!("{fault:?}: {other:?}")),
-            }
-            let what = format!("the text after {fault:?}");
-            same(&what, text(runner)?, eager.clone())?;
-            if !struck {
-                break;
-            }
-            launches += 1;
-        }
-    }
-    Ok(format!("{launches} launches"))
+    runner.set_graph_mode(Mode::None);
+    Ok(format!("{} launches", refuse_each_launch(runner)?))
 }
 
 /// The third disables the graph; a reset or another mode begins anew.

@@ -1,0 +1,41 @@
+//! The cache was allocated anew for the same model: what sequences hold comes along, page by page.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::{Change, Copied, Kv};
+
+impl Kv {
+    /// The same as `resize` where what pages hold comes along, as far as there is room: what was used last comes first. Returns which
+    /// of the pages from before are to be copied to which of the new ones. No turn runs.
+    pub fn move_to(&mut self, entries: usize, pages: (usize, usize)) -> (Change, Vec<Copied>) {
+        let mut all: Vec<_> = std::mem::take(&mut self.sequences).into_iter().collect();
+        all.sort_by_key(|(_, sequence)| Reverse(sequence.used));
+        let change = self.resize(entries, pages);
+        let (mut moved, mut copies) = (HashMap::new(), Vec::new());
+        for (id, mut sequence) in all {
+            sequence.pages.truncate(sequence.needed());
+            let unmoved = sequence
+                .pages
+                .iter()
+                .filter(|page| !moved.contains_key(*page));
+            if unmoved.count() > self.pool.free() {
+                self.lost.extend(sequence.owner);
+                continue;
+            }
+            for page in &mut sequence.pages {
+                let from = *page;
+                if let Some(to) = moved.get(page) {
+                    *page = *to;
+                    self.pool.share(*page);
+                } else if let Some(to) = self.pool.take() {
+                    *page = to;
+                    moved.insert(from, to);
+                    copies.push(Copied { from, to });
+                }
+            }
+            self.sequences.insert(id, sequence);
+        }
+        (change, copies)
+    }
+}

@@ -1,0 +1,200 @@
+//! Conversations that join and leave while a step is ahead, for which nobody waits: each has the bits that it has where nothing is
+//! ever ahead. Where nothing is recorded, a launch is refused now and then, and whoever is in its step stands where it stood. On any
+//! executor whose cache holds eight conversations of 160 positions, and whose steps have eight rows.
+
+use std::error::Error;
+
+use ganglion::engine::runner::{RunError, Runner};
+use ganglion::fault::{Call, Fault, How};
+use ganglion::graph::Mode;
+use ganglion::kv::{Owner, Wanted};
+use ganglion::sampler::Parameters;
+use ganglion::tape::{Ending, STEP_ROWS};
+
+const PROMPTS: [usize; 8] = [1, 2, 9, 33, 63, 64, 65, 80];
+/// Tokens of each that are held against those of it alone, after the first.
+const STEPS: usize = 40;
+/// Rows come and go before each step modulo this.
+const PERIOD: usize = 64;
+
+/// A token, and the bits of how probable it and others were: of all logits of its row.
+type Step = (u32, Vec<(u32, u32)>);
+
+struct Talk {
+    conversation: usize,
+    entry: usize,
+    said: usize,
+}
+
+struct Together<'a> {
+    runner: &'a mut Runner,
+    /// The oldest first.
+    running: Vec<Talk>,
+    /// The entries of the step that is ahead.
+    ahead: Vec<usize>,
+    /// What each says where nothing is ahead.
+    alone: Vec<Vec<Step>>,
+    /// Steps that were refused.
+    refused: usize,
+}
+
+/// What differs, if anything does; else how many steps were launched behind one of other conversations.
+pub(crate) fn hold(runner: &mut Runner) -> Result<usize, Box<dyn Error>> {
+    let mut all = Together {
+        runner,
+        running: Vec::new(),
+        ahead: Vec::new(),
+        alone: Vec::new(),
+        refused: 0,
+    };
+    for conversation in 0..PROMPTS.len() {
+        all.begin(conversation)?;
+        let entry = all.running.remove(0).entry;
+        let mut steps = vec![all.said(entry)];
+        for _ in 0..STEPS {
+            all.runner.step_rows(&[entry], false)?;
+            steps.push(all.said(entry));
+        }
+        all.runner.leave(entry);
+        all.alone.push(steps);
+    }
+    let (mut step, mut met, mut next, mut others) = (0, [false; PERIOD], 0, 0);
+    for round in 0.. {
+        if !met.contains(&false) {
+            break;
+        }
+        let rows = 1 + round * 5 % STEP_ROWS;
+        while all.running.len() >= rows || all.running.iter().any(|talk| talk.said + 6 > STEPS) {
+            let entry = all.running.remove(0).entry;
+            all.runner.leave(entry);
+        }
+        while all.running.len() < rows {
+            next += 1;
+            let conversation = next % PROMPTS.len();
+            let mut running = all.running.iter();
+            if running.all(|talk| talk.conversation != conversation) {
+                all.begin(conversation)?;
+            }
+        }
+        met[step % PERIOD] = true;
+        if all.runner.graph().mode() == Mode::None && round % 4 == 2 {
+            all.runner.executor().faults().arm(Fault {
+                call: Call::Launch,
+                skip: u32::try_from(round * 7 % 60)?,
+                how: [How::Before, How::After][round / 4 % 2],
+            });
+        }
+        for _ in 0..=round % 3 {
+            let entries: Vec<_> = all.running.iter().map(|talk| talk.entry).collect();
+            // Now and then somebody rests.
+            let rests = usize::from(round % 4 == 0 && entries.len() > 1);
+            if all.ahead.is_empty() {
+                all.ahead.clone_from(&entries);
+            }
+            others += usize::from(all.ahead != entries[rests..]);
+            all.take(&entries[rests..])?;
+            step += 1;
+        }
+        all.runner.executor().faults().disarm();
+    }
+    all.take(&[])?;
+    if all.runner.graph().mode() == Mode::None && all.refused < 2 {
+        return Err(format!("{} steps were refused", all.refused).into());
+    }
+    for talk in &all.running {
+        all.runner.leave(talk.entry);
+    }
+    Ok(others)
+}
+
+impl Together<'_> {
+    /// Begins a conversation: the tokens of a step that is ahead are taken when its prompt has begun.
+    fn begin(&mut self, conversation: usize) -> Result<(), Box<dyn Error>> {
+        let user = u32::try_from(conversation)?;
+        let vocabulary = u32::try_from(self.runner.shape().vocabulary)?;
+        let token = |at: u32| (at * 37 + 11 * user + 5) % vocabulary;
+        let prompt: Vec<_> = (0..).map(token).take(PROMPTS[conversation]).collect();
+        let parameters = Parameters {
+            temperature: if user.is_multiple_of(2) { 0.0 } else { 0.9 },
+            repetition_penalty: 1.1,
+            seed: user.into(),
+            logprobs: Some(20),
+            ..Parameters::default()
+        };
+        let owner = Owner(user.into());
+        if self.runner.is_launched(owner) {
+            self.take(&[])?;
+        }
+        let (wanted, positions) = (Wanted::read(&prompt), prompt.len() + STEPS + 2);
+        let joined = (self.runner).join(Some(owner), user, wanted, parameters, positions)?;
+        let (entry, mut read) = joined;
+        while read < prompt.len() {
+            let end = prompt.len().min(read + self.runner.prefill_chunk());
+            let last = end == prompt.len();
+            let ending = if last { Ending::Token } else { Ending::Kv };
+            self.runner.turn_to(entry);
+            self.runner.start(&prompt[read..end], ending)?;
+            self.take(&[])?;
+            self.runner.turn_to(entry);
+            self.runner.prefill(&prompt[read..end], ending)?;
+            read = end;
+        }
+        self.running.push(Talk {
+            conversation,
+            entry,
+            said: 0,
+        });
+        Ok(())
+    }
+
+    /// Takes the tokens of the step that is ahead, with one of others behind it.
+    fn take(&mut self, behind: &[usize]) -> Result<(), Box<dyn Error>> {
+        let taken = std::mem::take(&mut self.ahead);
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let rows: Vec<_> = taken.iter().map(|entry| (*entry, Vec::new())).collect();
+        let tokens = match self.runner.step_each(&rows, behind) {
+            Ok(tokens) => tokens,
+            Err(RunError::Execute(error)) if self.runner.executor().faults().disarm() => {
+                return Err(error.into());
+            }
+            Err(error) if error.is_fatal() => return Err(error.into()),
+            Err(_) => {
+                self.refused += 1;
+                return Ok(());
+            }
+        };
+        for token in tokens {
+            token?;
+        }
+        if self.runner.is_ahead() {
+            self.ahead = behind.to_vec();
+        }
+        for talk in &mut self.running {
+            talk.said += usize::from(taken.contains(&talk.entry));
+        }
+        for talk in self
+            .running
+            .iter()
+            .filter(|talk| taken.contains(&talk.entry))
+        {
+            let alone = &self.alone[talk.conversation][talk.said];
+            let said = self.said(talk.entry);
+            if said != *alone {
+                let (conversation, at) = (talk.conversation, talk.said);
+                return Err(format!(
+                    "conversation {conversation}, token {at}, in rows of {taken:?}: {said:?}, alone {alone:?}"
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    fn said(&self, entry: usize) -> Step {
+        let scored = self.runner.scored(entry).iter();
+        let bits = scored.map(|one| (one.token, one.logprob.to_bits()));
+        (self.runner.state_of(entry).token, bits.collect())
+    }
+}
