@@ -183,7 +183,7 @@ fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Outcome<Pat
             Data,
             "no model is in {}: sudo ganglionctl pull MODEL, with one of:\n{}",
             folder.display(),
-            models::table()
+            models::table()?
         ),
         several => {
             let all: Vec<_> = several.iter().map(|file| file.to_string_lossy()).collect();
