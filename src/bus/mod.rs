@@ -54,6 +54,7 @@ mod unread;
 mod users;
 
 pub use address::Address;
+pub use argument::TEXT_BYTES;
 pub use config::BusConfig;
 pub use connect::{Bus, serve};
 pub use error::{ERRORS, Error, METHOD_ERRORS};
