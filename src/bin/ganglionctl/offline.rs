@@ -81,7 +81,7 @@ impl Setup {
         }
         let settings = Settings {
             backend: match self.backend {
-                // A CPU has none.
+                // A CPU has no multiprocessors.
                 Backend::Auto if self.sms.is_some() => Backend::Cuda,
                 backend => backend,
             },

@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let text = fs::read_to_string(file).or_fail(Exit::Data, &shown)?;
     let reference: Reference = serde_json::from_str(&text).or_fail(Exit::Data, &shown)?;
     let checked = reference.check(checkpoint.shape.vocabulary);
-    // Before the model is loaded, which may take long.
+    // It is checked before the model is loaded, which may take long.
     checked.or_fail(Exit::Data, &shown)?;
     let most = |of: fn(&Case) -> usize| reference.cases.iter().map(of).max().unwrap_or(0);
     let known = if arguments.compare {
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let kv = setup.kv;
     if !arguments.compare {
         scores.source = format!("{}, {} KV", scores.source, kv.name());
-        // One line, for it is mostly a long list of numbers.
+        // It is printed on one line, for it is mostly a long list of numbers.
         let text = serde_json::to_string(&scores).or_fail(Exit::Failed, "JSON")?;
         return output::print(&format!("{text}\n"));
     }

@@ -60,7 +60,7 @@ pub(super) fn run(bus: Option<String>, named: &str, paths: &Paths) -> Outcome {
     if folder.is_locked(&part) {
         bail!(Busy, "{shown} is being fetched by another ganglionctl");
     }
-    // First: what is left if this is interrupted is no model any more.
+    // The model goes first: what is left if this is interrupted is no model any more.
     let mut gone = vec![name.to_owned(), beside(&part, ".etag")];
     if !is_part {
         gone.extend([part, beside(name, RECORDED)]);
