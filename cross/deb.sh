@@ -51,6 +51,6 @@ sed -e "s/@VERSION@/$version/; s/@ARCH@/$arch/; s/@SIZE@/$size/; s/@RECOMMENDS@/
 # Not the time of this build, nor an order or a thread count of this machine's.
 find "$stage" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 deb=$out/ganglion_${version}_$arch.deb
-# dpkg of Debian 11 reads no zstd.
-DPKG_DEB_THREADS_MAX=1 dpkg-deb --root-owner-group -Zxz --build "$stage" "$deb" >&2
+# dpkg of Debian 11 reads no zstd. Both binaries have the same kernels: only a level that looks back so far sees that.
+DPKG_DEB_THREADS_MAX=1 dpkg-deb --root-owner-group -Zxz -z9 --build "$stage" "$deb" >&2
 echo "$deb"

@@ -8,7 +8,7 @@ use ganglion::graph::Mode;
 use ganglion::kv::{Owner, Reuse};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::{Mask, Parameters, Promise, Scored};
-use ganglion::tape::{Ending, KvType};
+use ganglion::tape::KvType;
 
 use crate::support::{joining, preempted, restored};
 
@@ -69,12 +69,7 @@ fn read(runner: &mut Runner, user: u32, length: u32, parameters: Parameters) -> 
     let cached = runner
         .begin(owner, user, &prompt, parameters)
         .expect("it begins");
-    let mut chunks = prompt[cached..].chunks(runner.prefill_chunk()).peekable();
-    while let Some(chunk) = chunks.next() {
-        let last = chunks.peek().is_none();
-        let ending = if last { Ending::Token } else { Ending::Kv };
-        runner.prefill(chunk, ending).expect("it is read");
-    }
+    runner.prefill_all(&prompt[cached..]).expect("it is read");
     runner.entry()
 }
 

@@ -11,7 +11,7 @@ use serde::de::{
 use zbus::{Signature, Type};
 
 /// Bytes of text in one call. It is held once for each request that waits; no context takes more.
-pub(super) const TEXT_BYTES: usize = 1 << 20;
+pub const TEXT_BYTES: usize = 1 << 20;
 /// Texts of one array: choices.
 pub(super) const TEXTS: usize = 256;
 

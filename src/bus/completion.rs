@@ -20,7 +20,7 @@ pub(super) async fn complete(
     options: Options,
 ) -> Result<(String, Info), Error> {
     let (shared, Owner { caller, client }) = (call.shared, &call.owner);
-    let _place = shared.admit(client)?;
+    let _permit = shared.admit(client)?;
     let limit = shared.config().await.complete_timeout;
     let deadline = Instant::now() + limit;
     let queue = shared.engine.generate(client.clone(), messages, options);

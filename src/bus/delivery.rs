@@ -13,7 +13,7 @@ use super::accounts::Load;
 use super::authorize::Owner;
 use super::options::Stream;
 use super::output::Output;
-use super::places::Place;
+use super::permits::Permit;
 use super::request::{Ended, Request, RequestSignals, Running};
 use super::shared::Shared;
 use super::stream::{self, Abandoned};
@@ -48,7 +48,7 @@ impl Call<'_> {
         queue: impl Future<Output = Result<Ticket, Refusal>>,
     ) -> Result<(Replied, zbus::OwnedFd), Error> {
         let shared = self.shared;
-        let place = shared.admit(&self.owner.client)?;
+        let permit = shared.admit(&self.owner.client)?;
         let caller = self.owner.caller.name();
         if shared.accounts.is_without_descriptors(caller) {
             return Err(undelivered::error());
@@ -67,7 +67,7 @@ impl Call<'_> {
             Stream::Pipe => Way::Pipe(pipe),
             Stream::Signals => Way::Signals,
         };
-        let reply = self.start(place, way, queue).await?;
+        let reply = self.start(permit, way, queue).await?;
         Ok((reply, OwnedFd::from(reader).into()))
     }
 
@@ -77,14 +77,14 @@ impl Call<'_> {
         signals: bool,
         queue: impl Future<Output = Result<Ticket, Refusal>>,
     ) -> Result<Replied, Error> {
-        let place = self.shared.admit(&self.owner.client)?;
+        let permit = self.shared.admit(&self.owner.client)?;
         let way = if signals { Way::Signals } else { Way::Calls };
-        self.start(place, way, queue).await
+        self.start(permit, way, queue).await
     }
 
     async fn start(
         self,
-        place: Place,
+        permit: Permit,
         way: Way,
         queue: impl Future<Output = Result<Ticket, Refusal>>,
     ) -> Result<Replied, Error> {
@@ -124,7 +124,7 @@ impl Call<'_> {
             running,
             events,
             replied,
-            place,
+            permit,
         };
         tokio::spawn(delivery.run(way));
         Ok(reply)
@@ -137,7 +137,7 @@ struct Delivery {
     running: Arc<Running>,
     events: UnboundedReceiver<Event>,
     replied: ResponseDispatchListener,
-    place: Place,
+    permit: Permit,
 }
 
 impl Delivery {
@@ -161,8 +161,8 @@ impl Delivery {
                 abandon(&self.shared, &self.running, self.events, abandoned).await;
             }
             self.replied.await;
-            // Its place is taken as long as there is something to read.
-            tokio::spawn(stream::drained(pipe, self.place));
+            // Its permit is taken as long as there is something to read.
+            tokio::spawn(stream::drained(pipe, self.permit));
         } else if let Some(output) = output {
             self.replied.await;
             let truncated = if let Way::Signals = way {

@@ -5,8 +5,8 @@
 //! bounded as it is decoded (`argument`, `entries`), an interface (`manager`, `session`) reads
 //! `options` and `messages`, `delivery` queues it and makes its object (`opening` a session's), `stream` writes its frames,
 //! `deltas` sends signals, `output` keeps what calls read; `undelivered` answers who can take no pipe. `registry` knows what
-//! each connection owns, and `departure` ends it when that leaves; `places` counts what each user has, whom `users` knows, and `realtime`
-//! knows who may come before all others.
+//! each connection owns, and `departure` ends it when that leaves; `permits` counts what each user has, whom `users` knows,
+//! and `realtime` knows who may come before all others.
 
 mod accounts;
 mod address;
@@ -36,7 +36,7 @@ mod option_table;
 mod options;
 mod output;
 mod own_name;
-mod places;
+mod permits;
 pub mod proxy;
 mod publish;
 mod realtime;
@@ -54,6 +54,7 @@ mod unread;
 mod users;
 
 pub use address::Address;
+pub use argument::TEXT_BYTES;
 pub use config::BusConfig;
 pub use connect::{Bus, serve};
 pub use error::{ERRORS, Error, METHOD_ERRORS};

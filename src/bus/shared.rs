@@ -11,7 +11,7 @@ use super::accounts::Accounts;
 use super::authorize::{Caller, Owner};
 use super::complaints::Complaints;
 use super::holds::Holds;
-use super::places::{Place, Places};
+use super::permits::{Permit, Permits};
 use super::registry::{Belongings, Registry};
 use super::reload::Reloads;
 use super::users::Users;
@@ -25,7 +25,7 @@ pub(super) struct Shared {
     config: Arc<watch::Sender<Option<Arc<BusConfig>>>>,
     pub(super) reloads: Arc<Reloads>,
     /// One a request, from its call until its reader has everything.
-    places: Places,
+    permits: Permits,
     complaints: Arc<Complaints>,
     // It belongs to one connection to the bus: on another the same names are others'.
     pub(super) registry: Registry,
@@ -40,7 +40,7 @@ impl Shared {
             engine,
             config: Arc::new(watch::Sender::new(None)),
             reloads: Arc::default(),
-            places: Places::default(),
+            permits: Permits::default(),
             complaints: Arc::default(),
             registry: Registry::new().0,
             users: Users::default(),
@@ -55,7 +55,7 @@ impl Shared {
             engine: self.engine.clone(),
             config: self.config.clone(),
             reloads: self.reloads.clone(),
-            places: self.places.clone(),
+            permits: self.permits.clone(),
             complaints: self.complaints.clone(),
             registry,
             users: Users::default(),
@@ -105,10 +105,10 @@ impl Shared {
         self.users.of(connection, caller).await
     }
 
-    /// A place for one more request. Asked first: refusing must cost next to nothing.
-    pub(super) fn admit(&self, client: &Client) -> Result<Place, Error> {
-        let place = self.places.take(client.user, &self.engine.limits());
-        place.map_err(|refusal| self.refused(client, refusal))
+    /// A permit for one more request. Asked first: refusing must cost next to nothing.
+    pub(super) fn admit(&self, client: &Client) -> Result<Permit, Error> {
+        let permit = self.permits.take(client.user, &self.engine.limits());
+        permit.map_err(|refusal| self.refused(client, refusal))
     }
 
     /// What the caller reads of a refusal; if it is one that operators should know of, the journal is told.
@@ -121,7 +121,7 @@ impl Shared {
 
     /// Returns when every request has been delivered.
     pub(super) async fn delivered(&self) {
-        self.places.empty().await;
+        self.permits.empty().await;
     }
 
     /// The bus is lost, and everyone with it.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::error;
 use super::frame::Frame;
-use super::places::Place;
+use super::permits::Permit;
 use crate::engine::{Event, Outcome};
 use crate::tools;
 
@@ -80,9 +80,9 @@ pub(super) async fn write(
     }
 }
 
-/// Returns when all that was written has been read, or nobody can read it any more; then gives `place` back. Until then
+/// Returns when all that was written has been read, or nobody can read it any more; then gives `permit` back. Until then
 /// the daemon keeps the memory of the pipe, and maybe the bus the reader's end.
-pub(super) async fn drained(pipe: Sender, place: Place) {
+pub(super) async fn drained(pipe: Sender, permit: Permit) {
     let mut pause = LOOKS[0];
     while fionread(&pipe).is_ok_and(|unread| unread > 0) {
         tokio::select! {
@@ -90,7 +90,7 @@ pub(super) async fn drained(pipe: Sender, place: Place) {
             _ = pipe.ready(Interest::ERROR) => break,
         }
     }
-    drop((pipe, place));
+    drop((pipe, permit));
 }
 
 /// Lines on their way. Bounded by the request's `max_tokens`.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::place::Place;
+use super::position::Position;
 use crate::tools::FormatError;
 
 /// Each names the file and what to do about it.
@@ -49,7 +49,7 @@ impl Fault {
 
     /// `text` is all of `file`.
     pub(super) fn locate(self, text: &str, file: &Path) -> ConfigError {
-        let Place { line, column, text } = Place::of(text, self.at);
+        let Position { line, column, text } = Position::of(text, self.at);
         let mut message = self.message;
         if self.quote && !text.is_empty() {
             message = format!("{message}; the line is: {text}");

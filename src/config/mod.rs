@@ -8,7 +8,7 @@ mod check;
 mod document;
 mod error;
 mod files;
-mod place;
+mod position;
 mod sections;
 
 use std::path::Path;

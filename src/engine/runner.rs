@@ -291,7 +291,21 @@ impl Runner {
         self.prefill_until(tokens, ending, None).map(drop)
     }
 
-    /// The same, but it may be left between two layers, as `Executor::run_until`; none of `tokens` is in the cache then.
+    /// Runs all that the cache lacks of a prompt, chunk after chunk, and chooses the token after it.
+    ///
+    /// # Errors
+    /// As `prefill`; the chunks before are in the cache.
+    pub fn prefill_all(&mut self, tokens: &[u32]) -> Result<(), RunError> {
+        let mut chunks = tokens.chunks(self.prefill_chunk()).peekable();
+        while let Some(chunk) = chunks.next() {
+            let is_last = chunks.peek().is_none();
+            self.prefill(chunk, if is_last { Ending::Token } else { Ending::Kv })?;
+        }
+        Ok(())
+    }
+
+    /// The same as `prefill`, but it may be left between two layers, as `Executor::run_until`; none of `tokens` is in the
+    /// cache then.
     ///
     /// # Errors
     /// As `prefill`.

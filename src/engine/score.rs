@@ -42,24 +42,87 @@ pub struct Case {
 /// Why a file could not be scored.
 #[derive(Debug, thiserror::Error)]
 pub enum ScoreError {
-    #[error("case {0} has no input_ids")]
+    #[error("cases is empty; give at least one with input_ids")]
+    NoCases,
+    #[error("cases[{0}]: input_ids is empty; give at least one id")]
     Empty(usize),
-    #[error("case {case}: {error}")]
+    #[error("cases[{case}]: {name} has {len} entries; {ids} input_ids need {needed}")]
+    Length {
+        case: usize,
+        name: &'static str,
+        len: usize,
+        ids: usize,
+        needed: usize,
+    },
+    #[error(
+        "cases[{case}]: id {id} is not in the model's vocabulary of {vocabulary}; was the file made for another model?"
+    )]
+    Unknown {
+        case: usize,
+        id: u32,
+        vocabulary: usize,
+    },
+    #[error("cases[{case}]: {error}")]
     Run { case: usize, error: RunError },
-    #[error("case {0}: the model's output is not finite")]
+    #[error("cases[{0}]: the model's output is not finite")]
     NonFinite(usize),
+}
+
+impl Reference {
+    /// Checks whatever would be compared wrongly with scores of a model that has so many tokens.
+    ///
+    /// # Errors
+    /// No cases, an empty one, figures that are not of its ids, or ids that the model has not.
+    pub fn check(&self, vocabulary: usize) -> Result<(), ScoreError> {
+        if self.cases.is_empty() {
+            return Err(ScoreError::NoCases);
+        }
+        let mut cases = self.cases.iter().enumerate();
+        cases.try_for_each(|(number, case)| case.check(number, vocabulary))
+    }
+}
+
+impl Case {
+    fn check(&self, case: usize, vocabulary: usize) -> Result<(), ScoreError> {
+        let ids = self.input_ids.len();
+        let pairs = ids.checked_sub(1).ok_or(ScoreError::Empty(case))?;
+        for (name, len, needed) in [
+            ("token_logprobs", self.token_logprobs.len(), pairs),
+            ("argmax", self.argmax.len(), ids),
+        ] {
+            if len != 0 && len != needed {
+                return Err(ScoreError::Length {
+                    case,
+                    name,
+                    len,
+                    ids,
+                    needed,
+                });
+            }
+        }
+        let top = self.last_top10.iter().map(|(id, _)| id);
+        let mut all = self.input_ids.iter().chain(&self.argmax).chain(top);
+        match all.find(|id| **id as usize >= vocabulary) {
+            Some(&id) => Err(ScoreError::Unknown {
+                case,
+                id,
+                vocabulary,
+            }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Scores every case of `reference`, with `greedy` tokens after each.
 ///
 /// # Errors
-/// An empty case, tokens outside the vocabulary, more tokens than the context holds, logits that are
-/// not finite.
+/// What `Reference::check` refuses, more tokens than the context holds, logits that are not finite.
 pub fn score(
     runner: &mut Runner,
     reference: &Reference,
     greedy: usize,
 ) -> Result<Reference, ScoreError> {
+    reference.check(runner.shape().vocabulary)?;
     let cases = reference.cases.iter().enumerate();
     let cases = cases
         .map(|(index, case)| score_case(runner, index, case, greedy))
@@ -82,9 +145,6 @@ fn score_case(
 ) -> Result<Case, ScoreError> {
     let run = |error| ScoreError::Run { case: index, error };
     let ids = &case.input_ids;
-    if ids.is_empty() {
-        return Err(ScoreError::Empty(index));
-    }
     let mut ours = Case {
         input_ids: ids.clone(),
         ..Case::default()

@@ -10,7 +10,7 @@ use std::hint::black_box;
 
 use super::layout::Layout;
 use super::plain::half;
-use super::rows::{Place, Rows};
+use super::rows::{Destination, Rows};
 use super::{About, random};
 
 /// Blocks whose halves are converted at once: one conversion alone takes as long as ten values.
@@ -31,7 +31,7 @@ pub(super) trait Block<const B: usize, const N: usize, const H: usize> {
     fn scales(block: &[u8; B], halves: [f32; H]) -> Scales;
 
     /// Takes a block's integers and scales apart.
-    fn take_apart(block: &[u8; B], to: &mut Place<'_, N>);
+    fn take_apart(block: &[u8; B], to: &mut Destination<'_, N>);
 }
 
 /// What integers of a group are multiplied by, and what is added to the product; of the most groups that a block has.
@@ -81,7 +81,7 @@ fn take_apart<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>
     let blocks = bytes.as_chunks::<B>().0;
     for (row, blocks) in blocks.chunks_exact(columns / N).enumerate() {
         for (index, block) in blocks.iter().enumerate() {
-            F::take_apart(block, &mut rows.place(row, index));
+            F::take_apart(block, &mut rows.destination(row, index));
         }
     }
 }

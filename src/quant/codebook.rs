@@ -4,7 +4,7 @@
 use super::block::{Block, Scales, nibbles, split};
 use super::layout::Layout;
 use super::random;
-use super::rows::Place;
+use super::rows::Destination;
 
 /// What the codes stand for.
 const VALUES: [i8; 16] = [
@@ -67,7 +67,7 @@ impl Block<18, 32, 1> for IQ4_NL {
         Scales::of_one(scale, 0.0)
     }
 
-    fn take_apart([d0, d1, codes @ ..]: &[u8; 18], to: &mut Place<'_, 32>) {
+    fn take_apart([d0, d1, codes @ ..]: &[u8; 18], to: &mut Destination<'_, 32>) {
         to.scale(0, &[*d0, *d1]);
         *to.quants = for_kernels(nibbles(codes));
     }
@@ -120,7 +120,7 @@ impl Block<136, 256, 1> for IQ4_XS {
         scales
     }
 
-    fn take_apart(block: &[u8; 136], to: &mut Place<'_, 256>) {
+    fn take_apart(block: &[u8; 136], to: &mut Destination<'_, 256>) {
         let ([d0, d1, scales @ ..], codes) = split::<8, 128, 136>(block);
         to.head(&[*d0, *d1]);
         for (group, scale) in group_scales(scales).into_iter().enumerate() {

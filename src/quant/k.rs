@@ -5,7 +5,7 @@ use super::block::{Block, Scales, less, nibbles, split};
 use super::layout::Layout;
 use super::plain::{F16, Number as _};
 use super::random;
-use super::rows::Place;
+use super::rows::Destination;
 
 /// Nibbles, of which 32 share a scale and a minimum of 6 bits.
 const OF_SIX_BITS: Layout = Layout {
@@ -40,7 +40,7 @@ fn group_scales(packed: &[u8; 12]) -> [(u8, u8); 8] {
 }
 
 /// Two halves, and what they multiply: packed 6-bit numbers become bytes.
-fn put_scales([d0, d1, m0, m1, packed @ ..]: &[u8; 16], to: &mut Place<'_, 256>) {
+fn put_scales([d0, d1, m0, m1, packed @ ..]: &[u8; 16], to: &mut Destination<'_, 256>) {
     to.head(&[*d0, *d1, *m0, *m1]);
     for (number, (scale, minimum)) in group_scales(packed).into_iter().enumerate() {
         to.scale(number, &[scale, minimum]);
@@ -73,7 +73,7 @@ impl Block<144, 256, 2> for Q4_K {
         of_six_bits(packed, halves)
     }
 
-    fn take_apart(block: &[u8; 144], to: &mut Place<'_, 256>) {
+    fn take_apart(block: &[u8; 144], to: &mut Destination<'_, 256>) {
         let (scales, low) = split::<16, 128, 144>(block);
         put_scales(scales, to);
         let parts = to.quants.as_chunks_mut::<64>().0;
@@ -116,7 +116,7 @@ impl Block<176, 256, 2> for Q5_K {
         of_six_bits(packed, halves)
     }
 
-    fn take_apart(block: &[u8; 176], to: &mut Place<'_, 256>) {
+    fn take_apart(block: &[u8; 176], to: &mut Destination<'_, 256>) {
         let (scales, rest) = split::<16, 160, 176>(block);
         let (high, low) = split::<32, 128, 160>(rest);
         put_scales(scales, to);
@@ -185,7 +185,7 @@ impl Block<210, 256, 0> for Q6_K {
         scales
     }
 
-    fn take_apart(block: &[u8; 210], to: &mut Place<'_, 256>) {
+    fn take_apart(block: &[u8; 210], to: &mut Destination<'_, 256>) {
         let (low, rest) = split::<128, 82, 210>(block);
         let (high, [scales @ .., d0, d1]) = split::<64, 18, 82>(rest);
         to.head(&[*d0, *d1]);

@@ -4,7 +4,7 @@
 use super::block::{Block, Scales, less, nibbles, split};
 use super::layout::Layout;
 use super::random;
-use super::rows::Place;
+use super::rows::Destination;
 
 /// Nibbles with a scale for each block.
 const OF_HALVES: Layout = Layout {
@@ -42,7 +42,7 @@ impl Block<34, 32, 1> for Q8_0 {
         Scales::of_one(scale, 0.0)
     }
 
-    fn take_apart(block: &[u8; 34], to: &mut Place<'_, 32>) {
+    fn take_apart(block: &[u8; 34], to: &mut Destination<'_, 32>) {
         to.scale(0, &block[..2]);
         for (quant, byte) in to.quants.iter_mut().zip(&block[2..]) {
             *quant = byte ^ 0x80;
@@ -80,7 +80,7 @@ impl Block<18, 32, 1> for Q4_0 {
         Scales::of_one(scale, 0.0)
     }
 
-    fn take_apart(block: &[u8; 18], to: &mut Place<'_, 32>) {
+    fn take_apart(block: &[u8; 18], to: &mut Destination<'_, 32>) {
         let (scale, quants) = split::<2, 16, 18>(block);
         to.scale(0, scale);
         *to.quants = nibbles(quants);
@@ -106,7 +106,7 @@ impl Block<20, 32, 2> for Q4_1 {
         Scales::of_one(scale, minimum)
     }
 
-    fn take_apart(block: &[u8; 20], to: &mut Place<'_, 32>) {
+    fn take_apart(block: &[u8; 20], to: &mut Destination<'_, 32>) {
         let (pair, quants) = split::<4, 16, 20>(block);
         to.scale(0, pair);
         *to.quants = nibbles(quants);
@@ -136,7 +136,7 @@ impl Block<22, 32, 1> for Q5_0 {
         Scales::of_one(scale, 0.0)
     }
 
-    fn take_apart(block: &[u8; 22], to: &mut Place<'_, 32>) {
+    fn take_apart(block: &[u8; 22], to: &mut Destination<'_, 32>) {
         let (scale, rest) = split::<2, 20, 22>(block);
         let (high, quants) = split::<4, 16, 20>(rest);
         to.scale(0, scale);
@@ -168,7 +168,7 @@ impl Block<24, 32, 2> for Q5_1 {
         Scales::of_one(scale, minimum)
     }
 
-    fn take_apart(block: &[u8; 24], to: &mut Place<'_, 32>) {
+    fn take_apart(block: &[u8; 24], to: &mut Destination<'_, 32>) {
         let (pair, rest) = split::<4, 20, 24>(block);
         let (high, quants) = split::<4, 16, 20>(rest);
         to.scale(0, pair);

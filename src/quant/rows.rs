@@ -16,7 +16,7 @@ pub(super) struct Rows {
 }
 
 /// Where a block's parts go.
-pub(super) struct Place<'a, const N: usize> {
+pub(super) struct Destination<'a, const N: usize> {
     pub(super) quants: &'a mut [u8; N],
     scales: &'a mut [u8],
     heads: &'a mut [u8],
@@ -39,9 +39,13 @@ impl Rows {
     }
 
     /// For block `index` of a row.
-    pub(super) fn place<const N: usize>(&mut self, row: usize, index: usize) -> Place<'_, N> {
+    pub(super) fn destination<const N: usize>(
+        &mut self,
+        row: usize,
+        index: usize,
+    ) -> Destination<'_, N> {
         let row_quants = &mut self.quants[row * self.columns..][..self.columns];
-        Place {
+        Destination {
             quants: &mut row_quants.as_chunks_mut().0[index],
             scales: &mut self.scales,
             heads: &mut self.heads,
@@ -52,7 +56,7 @@ impl Rows {
     }
 }
 
-impl<const N: usize> Place<'_, N> {
+impl<const N: usize> Destination<'_, N> {
     /// Puts the block's scale `number`, and what belongs to it.
     pub(super) fn scale(&mut self, number: usize, bytes: &[u8]) {
         let of_unit = UNIT / self.layout.block_columns.unwrap_or(UNIT);

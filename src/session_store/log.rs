@@ -12,7 +12,7 @@ use super::compact::compact;
 use super::entry::Entry;
 use super::error::StoreError;
 use super::past::Past;
-use super::record::{self, Place, Rest, Unreadable};
+use super::record::{self, Rest, Tail, Unreadable};
 use crate::files::{File, Files};
 
 /// A file of fewer bytes is not worth a look: it takes a few blocks of the disk.
@@ -28,9 +28,9 @@ pub(super) struct Log {
     /// Whether it is open only to be read, where the disk takes no writes.
     read_only: bool,
     /// After all that was written.
-    written: Place,
+    written: Tail,
     /// After all that is known to be on the disk.
-    synced: Place,
+    synced: Tail,
     /// Whether there may be more in the file than was written.
     overhangs: bool,
     /// What was written since the last sync.
@@ -64,11 +64,11 @@ impl Log {
     ) -> Result<Self, StoreError> {
         let new = fresh(path);
         let made = (|| {
-            let (bytes, place) = encode(std::slice::from_ref(opened))?;
+            let (bytes, tail) = encode(std::slice::from_ref(opened))?;
             let file = write(&**files, &new, &bytes)?;
             files.rename(&new, path)?;
             files.sync_folder(folder(path))?;
-            Ok(Self::new(files, path, file, place))
+            Ok(Self::new(files, path, file, tail))
         })();
         made.map_err(|error| {
             // Nobody was told of it; what is left of it goes when its folder is read.
@@ -78,20 +78,20 @@ impl Log {
     }
 
     /// One that is on the disk up to there.
-    fn new(files: &Arc<dyn Files>, path: &Path, file: Box<dyn File>, place: Place) -> Self {
+    fn new(files: &Arc<dyn Files>, path: &Path, file: Box<dyn File>, tail: Tail) -> Self {
         Self {
             files: files.clone(),
             path: path.to_owned(),
             file,
             read_only: false,
-            written: place,
-            synced: place,
+            written: tail,
+            synced: tail,
             overhangs: false,
             unsynced: Vec::new(),
             doubtful: false,
             misnamed: false,
             look_at: SMALL,
-            bytes: Arc::new(AtomicU64::new(place.length)),
+            bytes: Arc::new(AtomicU64::new(tail.length)),
         }
     }
 
@@ -133,14 +133,14 @@ impl Log {
         let (Some(past), Rest::Nothing | Rest::Torn) = (past, read.rest) else {
             return Ok(Found::Damaged);
         };
-        let mut log = Self::new(files, path, file, read.place);
+        let mut log = Self::new(files, path, file, read.tail);
         log.overhangs = read.rest == Rest::Torn;
         if read_only {
             // What is torn is cut off before anything follows it.
             log.read_only = true;
             return Ok(Found::Whole(log, past));
         }
-        let cut = bytes.len() as u64 - read.place.length;
+        let cut = bytes.len() as u64 - read.tail.length;
         // What was read may be in the system's memory alone, if the daemon was killed before it was synced.
         log.cut()
             .and_then(|()| log.file.sync())
@@ -170,7 +170,7 @@ impl Log {
         }
         let mut file = self.files.open(&self.path, false)?;
         let read = record::read(&file.read()?).ok();
-        if read.is_none_or(|read| read.place != self.written) {
+        if read.is_none_or(|read| read.tail != self.written) {
             let changed =
                 "something has changed it since it was opened; close the session and open it again";
             return Err(io::Error::new(io::ErrorKind::InvalidData, changed));
@@ -203,9 +203,9 @@ impl Log {
         Ok(())
     }
 
-    fn has_written(&mut self, place: Place) {
-        self.written = place;
-        self.bytes.store(place.length, Ordering::Relaxed);
+    fn has_written(&mut self, tail: Tail) {
+        self.written = tail;
+        self.bytes.store(tail.length, Ordering::Relaxed);
     }
 
     /// Returns when all that was written is on the disk. On an error nobody knows what of it is, and the next call writes it
@@ -248,14 +248,14 @@ impl Log {
         let bytes = self.file.read()?;
         let read = record::read(&bytes).ok();
         // What has changed since it was written is found when it is read the next time.
-        let read = read.filter(|read| read.place == self.written);
+        let read = read.filter(|read| read.tail == self.written);
         let live = read.and_then(|read| compact(entries(&bytes, read.texts)?));
         let Some(live) = live else {
             return Ok(());
         };
-        let (bytes, place) = encode(&live)?;
-        if 2 * place.length > self.written.length {
-            self.look_at = SMALL.max(2 * place.length);
+        let (bytes, tail) = encode(&live)?;
+        if 2 * tail.length > self.written.length {
+            self.look_at = SMALL.max(2 * tail.length);
             return Ok(());
         }
         let new = fresh(&self.path);
@@ -263,9 +263,9 @@ impl Log {
         let named = file.and_then(|file| self.files.rename(&new, &self.path).map(|()| file));
         let file = named.inspect_err(|_| drop(self.files.remove(&new)))?;
         self.file = file;
-        self.synced = place;
-        self.has_written(place);
-        self.look_at = SMALL.max(2 * place.length);
+        self.synced = tail;
+        self.has_written(tail);
+        self.look_at = SMALL.max(2 * tail.length);
         self.misnamed = true;
         self.keep_name()
     }
@@ -291,16 +291,16 @@ impl Log {
 }
 
 /// A whole file of these entries. Each record says of those before it that they are on the disk: none is ever seen without them.
-fn encode(entries: &[Entry]) -> io::Result<(Vec<u8>, Place)> {
-    let (mut all, mut place) = record::begin();
+fn encode(entries: &[Entry]) -> io::Result<(Vec<u8>, Tail)> {
+    let (mut all, mut tail) = record::begin();
     for entry in entries {
         let text = serde_json::to_vec(entry)?;
-        let after = place.record(&text, place.records);
+        let after = tail.record(&text, tail.records);
         let (bytes, after) = after.ok_or(io::ErrorKind::FileTooLarge)?;
         all.extend(bytes);
-        place = after;
+        tail = after;
     }
-    Ok((all, place))
+    Ok((all, tail))
 }
 
 /// Makes a file that has not its name yet, and returns when all of it is on the disk.

@@ -17,7 +17,7 @@ pub(super) const VERSION: u32 = 1;
 
 /// What the next record is written after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Tail {
     /// Bytes before it.
     pub(super) length: u64,
     /// Records before it.
@@ -27,20 +27,20 @@ pub(super) struct Place {
 }
 
 /// The head of a file, and what its first record is written after.
-pub(super) fn begin() -> (Vec<u8>, Place) {
+pub(super) fn begin() -> (Vec<u8>, Tail) {
     let mut head = [0; UNIT];
     head[..8].copy_from_slice(MAGIC);
     head[8..12].copy_from_slice(&VERSION.to_le_bytes());
     let chain = seal(&mut head);
-    let place = Place {
+    let tail = Tail {
         length: UNIT as u64,
         records: 0,
         chain,
     };
-    (head.to_vec(), place)
+    (head.to_vec(), tail)
 }
 
-impl Place {
+impl Tail {
     /// A record with this text, which holds no zeros; `synced` records are known to be on the disk. And what the next one
     /// is written after. `None` for a text of 4 GiB.
     pub(super) fn record(self, text: &[u8], synced: u32) -> Option<(Vec<u8>, Self)> {
@@ -74,7 +74,7 @@ pub(super) struct Read {
     /// Of each whole record, the text.
     pub(super) texts: Vec<Range<usize>>,
     /// After the last of them.
-    pub(super) place: Place,
+    pub(super) tail: Tail,
     pub(super) rest: Rest,
 }
 
@@ -106,24 +106,24 @@ pub(super) fn read(file: &[u8]) -> Result<Read, Unreadable> {
     if version != VERSION {
         return Err(Unreadable::Version(version));
     }
-    let mut place = Place {
+    let mut tail = Tail {
         length: UNIT as u64,
         records: 0,
         chain: number(head, 7),
     };
     let mut texts = Vec::new();
-    let mut rest = records(file, &mut place, &mut texts);
+    let mut rest = records(file, &mut tail, &mut texts);
     let whole = texts
         .last()
         .map_or(UNIT, |last| last.end.next_multiple_of(UNIT));
-    if rest == Rest::Torn && was_synced(&file[whole..], place.records) {
+    if rest == Rest::Torn && was_synced(&file[whole..], tail.records) {
         rest = Rest::Damaged;
     }
-    Ok(Read { texts, place, rest })
+    Ok(Read { texts, tail, rest })
 }
 
 /// Reads one after another until one is not whole.
-fn records(file: &[u8], place: &mut Place, texts: &mut Vec<Range<usize>>) -> Rest {
+fn records(file: &[u8], tail: &mut Tail, texts: &mut Vec<Range<usize>>) -> Rest {
     let mut at = UNIT;
     loop {
         let rest = &file[at..];
@@ -136,7 +136,7 @@ fn records(file: &[u8], place: &mut Place, texts: &mut Vec<Range<usize>>) -> Res
         if head.iter().all(|byte| *byte == 0) {
             return Rest::Torn;
         }
-        let follows = number(head, 1) == place.records && number(head, 3) == place.chain;
+        let follows = number(head, 1) == tail.records && number(head, 3) == tail.chain;
         if !is_sealed(head) || !follows {
             return Rest::Damaged;
         }
@@ -155,9 +155,9 @@ fn records(file: &[u8], place: &mut Place, texts: &mut Vec<Range<usize>>) -> Res
             };
         }
         texts.push(text);
-        *place = Place {
+        *tail = Tail {
             length: end as u64,
-            records: place.records + 1,
+            records: tail.records + 1,
             chain: number(head, 7),
         };
         at = end;

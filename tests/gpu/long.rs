@@ -12,7 +12,7 @@ use ganglion::engine::score::{self, Case, Reference};
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{DType, Ending, KvType};
+use ganglion::tape::{DType, KvType};
 
 /// Positions of a conversation, and how many of them make a mean.
 const LENGTHS: [(usize, usize); 2] = [(9_000, 1_000), (33_000, 3_000)];
@@ -191,18 +191,7 @@ fn generate(
 ) -> Result<Steps, Box<dyn Error>> {
     let user = u32::from(owner.is_some());
     let cached = runner.begin(owner, user, tokens, Parameters::default())?;
-    let chunks = tokens[cached..].chunks(runner.prefill_chunk());
-    let last = chunks.len() - 1;
-    for (at, chunk) in chunks.enumerate() {
-        runner.prefill(
-            chunk,
-            if at == last {
-                Ending::Token
-            } else {
-                Ending::Kv
-            },
-        )?;
-    }
+    runner.prefill_all(&tokens[cached..])?;
     let entry = runner.entry();
     let mut steps = Steps::new();
     for _ in 0..STEPS {

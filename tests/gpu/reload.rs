@@ -12,7 +12,6 @@ use ganglion::graph::InvalidationReason;
 use ganglion::kv::{Change, Owner, Wanted};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::tape::Ending;
 
 const ROUNDS: usize = 12;
 /// After so many the driver has taken what it keeps for itself.
@@ -149,18 +148,7 @@ pub(crate) fn say(runner: &mut Runner, owner: Owner, prompt: &[u32]) -> Result<V
             Parameters::default(),
         )
         .map_err(failed)?;
-    let chunk = runner.prefill_chunk();
-    let mut rest = &prompt[cached..];
-    while !rest.is_empty() {
-        let (now, later) = rest.split_at(rest.len().min(chunk));
-        let ending = if later.is_empty() {
-            Ending::Token
-        } else {
-            Ending::Kv
-        };
-        runner.prefill(now, ending).map_err(failed)?;
-        rest = later;
-    }
+    runner.prefill_all(&prompt[cached..]).map_err(failed)?;
     let mut tokens = vec![runner.token()];
     while tokens.len() < TOKENS {
         tokens.push(runner.step(tokens.len() + 1 < TOKENS).map_err(failed)?);

@@ -9,7 +9,7 @@ use ganglion::engine::runner::{Backend, Runner};
 use ganglion::graph::Mode;
 use ganglion::kv::{Owner, Wanted};
 use ganglion::sampler::{Mask, Parameters};
-use ganglion::tape::{Ending, STEP_ROWS};
+use ganglion::tape::STEP_ROWS;
 
 use super::Types;
 use super::modes::{load, load_with};
@@ -351,11 +351,7 @@ fn begin_one(
         parameters,
         runner.context(),
     )?;
-    let chunks: Vec<&[u32]> = prompt[cached..].chunks(runner.prefill_chunk()).collect();
-    for (at, chunk) in chunks.iter().enumerate() {
-        let last = at + 1 == chunks.len();
-        runner.prefill(chunk, if last { Ending::Token } else { Ending::Kv })?;
-    }
+    runner.prefill_all(&prompt[cached..])?;
     Ok(entry)
 }
 

@@ -17,7 +17,7 @@ use super::lives::{Act, Engine, Keep, Life, TOKENS, Turn, life};
 use super::model::{Model, Outcome};
 use super::told::Told;
 use super::{CONTEXT, SIZES, TINY, chunks, runner};
-use crate::support::refusals::{prefill, same};
+use crate::support::refusals::same;
 
 /// Random lives that are tried.
 const LIVES: u32 = 192;
@@ -218,7 +218,7 @@ fn plain(eager: &mut Runner, prompt: &[u32], parameters: Parameters, count: usiz
     eager.rewind(owner, 0);
     let cached = eager.begin(Some(owner), 0, prompt, parameters);
     assert_eq!(cached.expect("nothing fails here"), 0);
-    prefill(eager, prompt).expect("nothing fails here");
+    eager.prefill_all(prompt).expect("nothing fails here");
     let mut tokens = vec![eager.token()];
     while tokens.len() < count {
         tokens.push(eager.step(false).expect("nothing fails here"));

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# life.sh FOLDER: the life of the package, inside a Debian root as its root user: install, serve, upgrade, remove,
+# life.sh FOLDER [EVERY]: the life of the package, inside a Debian root as its root user: install, serve, upgrade, remove,
 # purge. FOLDER has three versions of it, 1.deb to 3.deb, whose shipped configurations differ, model.gguf, and golden/.
+# Of the self-test one of EVERY cases is run, 11 if none is named: each operation and each format is among them, and all of
+# them take a quarter of an hour under emulation.
 set -euo pipefail
-folder=$1
+folder=$1 every=${2:-11}
 # shellcheck source=tests/package/library.sh source-path=SCRIPTDIR/../..
 . "$folder/library.sh"
 
@@ -36,10 +38,6 @@ ganglionctl --version
 ganglionctl man ganglionctl.1 | cmp - <(zcat /usr/share/man/man1/ganglionctl.1.gz)
 refused root 'model' gangliond --check-config
 
-# Under emulation, where all of them take a quarter of an hour, every eleventh case: each operation and each format is among
-# them. Where it boots all are run.
-every=11
-! $booted || every=1
 gangliond --self-test=$every >/tmp/self-test &
 self_test=$!
 say 'goldens'

@@ -8,7 +8,6 @@ use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Counters, Mode, State};
 use ganglion::kv::{Owner, Wanted};
 use ganglion::sampler::Parameters;
-use ganglion::tape::Ending;
 
 /// Of each turn; the first is the prompt's.
 pub(crate) const TOKENS: usize = 6;
@@ -41,16 +40,6 @@ const HELD: [Held; 5] = [
 
 pub(crate) const HOW: [How; 3] = [How::Before, How::After, How::Synchronize];
 
-/// Runs what the cache lacks of a prompt, chunk after chunk.
-pub(crate) fn prefill(runner: &mut Runner, tokens: &[u32]) -> Result<(), RunError> {
-    let mut chunks = tokens.chunks(runner.prefill_chunk()).peekable();
-    while let Some(chunk) = chunks.next() {
-        let last = chunks.peek().is_none();
-        runner.prefill(chunk, if last { Ending::Token } else { Ending::Kv })?;
-    }
-    Ok(())
-}
-
 /// A turn from an empty entry, in the course of which `at` is called with the number of tokens so far. Steps are
 /// launched ahead where they can be, if `ahead`.
 pub(crate) fn turn(
@@ -76,7 +65,7 @@ fn turn_of(
     // Each owner is a user of its own: what one holds is not copied for the other.
     runner.begin(Some(owner), u32::from(owner == OTHER), &PROMPT, parameters)?;
     at(runner, 0);
-    prefill(runner, &PROMPT)?;
+    runner.prefill_all(&PROMPT)?;
     let mut tokens = vec![runner.token()];
     while tokens.len() < TOKENS {
         at(runner, tokens.len());

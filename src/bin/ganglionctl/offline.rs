@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::Args;
 use ganglion::engine::LoadError;
 use ganglion::engine::runner::{
-    Activations, Backend, CudaSettings, KvMemory, Placement, RunError, Runner, Settings,
+    Activations, Backend, CudaSettings, KvMemory, Placement, Runner, Settings,
 };
 use ganglion::graph::Mode;
 use ganglion::model::{Checkpoint, Defect, ModelError};
-use ganglion::tape::{Ending, GraphOptions, KvType};
+use ganglion::tape::{GraphOptions, KvType};
 
 use crate::failure::{Failure, Outcome, bail, failure};
 
@@ -81,7 +81,7 @@ impl Setup {
         }
         let settings = Settings {
             backend: match self.backend {
-                // A CPU has none.
+                // A CPU has no multiprocessors.
                 Backend::Auto if self.sms.is_some() => Backend::Cuda,
                 backend => backend,
             },
@@ -119,18 +119,6 @@ impl Setup {
     pub(crate) const fn may_use_gpu(&self) -> bool {
         !matches!(self.backend, Backend::Cpu)
     }
-}
-
-/// Reads the prompt of the turn that a stranger has begun, all of it, and chooses the first token after it.
-pub(crate) fn read(runner: &mut Runner, prompt: &[u32]) -> Result<(), RunError> {
-    let mut rest = prompt;
-    while !rest.is_empty() {
-        let (chunk, after) = rest.split_at(rest.len().min(runner.prefill_chunk()));
-        let last = after.is_empty();
-        runner.prefill(chunk, if last { Ending::Token } else { Ending::Kv })?;
-        rest = after;
-    }
-    Ok(())
 }
 
 /// A user who has said nothing before: nothing that the cache holds serves them.

@@ -93,7 +93,7 @@ fn damaged(told: &Object) -> impl Iterator<Item = &str> {
 /// What was said in a session. It is held meanwhile, by this connection.
 async fn read(connection: &Connection, name: &str) -> Outcome<Vec<Value>> {
     let manager = ManagerProxy::new(connection).await?;
-    // Looking makes none.
+    // Whoever only looks must not make a session.
     let listed = manager.list_sessions().await?;
     let Some(told) = listed.get(name).map(object) else {
         crate::failure::bail!(

@@ -100,7 +100,7 @@ async fn read(connection: &Connection) -> Outcome<Object> {
         .map(|(key, property)| (key.into(), value(property)))
         .into_iter()
         .collect();
-    // Which device that is, or why it is not another.
+    // The description tells which device that is, or why it is not another.
     let device = text(&part(&diagnostics, "Device"), "description");
     status.insert("device".into(), device.into());
     let state = text(&diagnostics, "GraphState");

@@ -122,7 +122,8 @@ pub(crate) fn named(rows: impl IntoIterator<Item = (String, String)>) -> String 
     columns(rows.map(|(name, value)| [name, value]))
 }
 
-fn aligned(text: &str) -> String {
+/// Its rows in columns.
+pub(crate) fn aligned(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
     let is_row = |line: &&str| line.contains('\t');
     let parts = lines.chunk_by(|one, next| is_row(one) == is_row(next));

@@ -6,7 +6,7 @@ use ganglion::graph::{Event, InvalidationReason, Mode, State};
 use ganglion::kv::Owner;
 use ganglion::sampler::Parameters;
 
-use super::refusals::{HOW, prefill, same, turn};
+use super::refusals::{HOW, same, turn};
 use super::spoilt::{eager, failed};
 use super::{Outcome, RECORDING, Subject};
 
@@ -114,7 +114,7 @@ pub(super) fn short_turn(runner: &mut Runner, owner: Owner, tokens: usize) -> Re
     runner.rewind(owner, 0);
     let begun = runner.begin(Some(owner), 0, &[3], Parameters::default());
     begun.map_err(failed)?;
-    prefill(runner, &[3]).map_err(failed)?;
+    runner.prefill_all(&[3]).map_err(failed)?;
     for left in (0..tokens - 1).rev() {
         runner.step(left > 0).map_err(failed)?;
     }

@@ -10,7 +10,7 @@ use ganglion::kv::Owner;
 use ganglion::sampler::Parameters;
 
 use super::changes::short_turn;
-use super::refusals::{prefill, same};
+use super::refusals::same;
 use super::spoilt::failed;
 use super::{Outcome, load};
 
@@ -110,7 +110,7 @@ fn first_token(runner: &mut Runner) -> Result<Duration, String> {
     let begun = Instant::now();
     let cached = runner.begin(Some(owner), 0, &prompt, Parameters::default());
     same("tokens kept", cached.map_err(failed)?, 0)?;
-    prefill(runner, &prompt).map_err(failed)?;
+    runner.prefill_all(&prompt).map_err(failed)?;
     Ok(begun.elapsed())
 }
 

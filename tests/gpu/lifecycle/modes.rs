@@ -5,7 +5,7 @@ use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::sampler::Parameters;
 
-use super::refusals::{prefill, same};
+use super::refusals::same;
 use super::{Outcome, RECORDING};
 
 const TOKENS: usize = 12;
@@ -54,7 +54,7 @@ fn generate(runner: &mut Runner, length: u32, temperature: f32) -> Result<Vec<u3
     };
     runner.rewind(owner, 0);
     runner.begin(Some(owner), 0, &prompt, parameters)?;
-    prefill(runner, &prompt)?;
+    runner.prefill_all(&prompt)?;
     let mut tokens = vec![runner.token()];
     while tokens.len() < TOKENS {
         tokens.push(runner.step(tokens.len() + 1 < TOKENS)?);

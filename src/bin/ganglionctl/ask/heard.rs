@@ -5,7 +5,7 @@ use ganglion::engine::Likelihood;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, OrFail as _, Outcome};
-use crate::view::columns;
+use crate::view;
 
 #[derive(Debug, Default)]
 pub(super) struct Heard {
@@ -50,15 +50,7 @@ impl Heard {
     }
 
     /// A line for each token: how probable it was, and the most probable ones in its place.
-    pub(super) fn likelihoods(&self) -> String {
-        let of = |one: &Likelihood| format!("{:?} {:.3}", one.text, one.logprob);
-        columns(self.logprobs.iter().map(|one| {
-            let best: Vec<_> = one.best.iter().map(of).collect();
-            [
-                format!("{:.3}", one.logprob),
-                format!("{:?}", one.text),
-                best.join("  "),
-            ]
-        }))
+    pub(super) fn likelihoods(&self) -> Outcome<String> {
+        view::text(include_str!("likelihoods.txt"), &self.logprobs)
     }
 }

@@ -172,7 +172,7 @@ async fn answer(
             output::print(&calls::lines(calls))?;
         }
         if arguments.logprobs.is_some() {
-            output::print(&heard.likelihoods())?;
+            output::print(&heard.likelihoods()?)?;
         }
     }
     if !arguments.quiet && !arguments.json {

@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use ganglion::bus::TEXT_BYTES;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -9,9 +10,6 @@ use tokio::process::Command;
 use crate::client::calls;
 use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::output;
-
-/// The daemon takes no more text in one call.
-const MOST: usize = 1 << 20;
 
 /// Runs `program` for a call; what it prints is for the model, and so is that it failed.
 pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<String> {
@@ -27,15 +25,15 @@ pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<Str
         .spawn()
         .or_fail(Exit::Failed, program)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // It need not read them.
+        // The program need not read them.
         let _ = stdin.write_all(arguments.as_bytes()).await;
     }
     let ended = child.wait_with_output().await;
     let ended = ended.or_fail(Exit::Failed, program)?;
     let mut said = String::from_utf8_lossy(&ended.stdout).into_owned();
-    // A message can hold neither more, nor that.
+    // A message can hold neither a NUL nor more bytes than one call takes.
     said = said.replace('\0', "\u{fffd}");
-    let end = (0..=MOST.min(said.len()))
+    let end = (0..=TEXT_BYTES.min(said.len()))
         .rev()
         .find(|end| said.is_char_boundary(*end));
     said.truncate(end.unwrap_or_default());

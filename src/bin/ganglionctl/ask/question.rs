@@ -9,13 +9,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use nix::errno::Errno;
+use ganglion::bus::TEXT_BYTES;
 
 use crate::failure::{Exit, OrFail as _, Outcome, bail, failure};
 use crate::output;
-
-/// The daemon takes no more text in one call.
-const MOST: u64 = 1 << 20;
 
 const STDIN: &str = "standard input";
 /// Stands for it.
@@ -29,8 +26,7 @@ pub(super) fn read(words: &[String], quiet: bool) -> Outcome<String> {
     let named = words.iter().any(|word| word == DASH);
     let typed = io::stdin().is_terminal();
     let input = if named || !typed {
-        // Where nobody asked for it, an input that is closed is as good as an empty one.
-        input(named || words.is_empty(), quiet || typed)?
+        input(quiet || typed)?
     } else {
         String::new()
     };
@@ -66,12 +62,15 @@ fn compose(words: &[String], input: &str) -> String {
     blocks.join("\n\n")
 }
 
-/// Reads standard input to its end.
-fn input(needed: bool, quiet: bool) -> Outcome<String> {
+/// Reads standard input to its end; one that is closed is as good as an empty one.
+fn input(quiet: bool) -> Outcome<String> {
     let (done, read) = mpsc::channel();
     let reading = thread::spawn(move || {
         let mut bytes = Vec::new();
-        let read = io::stdin().lock().take(MOST + 1).read_to_end(&mut bytes);
+        let read = io::stdin()
+            .lock()
+            .take(TEXT_BYTES as u64 + 1)
+            .read_to_end(&mut bytes);
         drop::<mpsc::Sender<()>>(done);
         read.map(|_| bytes)
     });
@@ -82,13 +81,10 @@ fn input(needed: bool, quiet: bool) -> Outcome<String> {
         );
     }
     let bytes = match reading.join() {
-        Ok(Err(error)) if !needed && error.raw_os_error() == Some(Errno::EBADF as i32) => {
-            Vec::new()
-        }
         Ok(read) => read.or_fail(Exit::Data, STDIN)?,
         Err(_) => bail!(Data, "{STDIN}: it cannot be read"),
     };
-    if bytes.len() as u64 > MOST {
+    if bytes.len() > TEXT_BYTES {
         bail!(
             Data,
             "{STDIN}: it is longer than 1 MiB, which is the most that a request may hold: give a part of it"

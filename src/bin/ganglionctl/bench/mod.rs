@@ -113,15 +113,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let disk = files.as_ref().and_then(Files::disk);
     let mut cached = None;
     if let Some(files) = &files {
-        // Two have no room everywhere.
+        // Two models have no room everywhere.
         drop(runner);
         let remembered = files.remember();
-        // Opened anew: it looks only once whether the page cache has it.
+        // It is opened anew: whether the page cache has a file is looked at only once.
         let (again, load) = load(&setup.open()?);
         runner = again?;
         cached = Some(load).filter(|_| remembered);
     }
-    // The same ids in every run and on every machine.
+    // The ids are the same in every run and on every machine.
     let mut random = fastrand::Rng::with_seed(0x9e37_79b9_7f4a_7c15);
     let vocabulary = u32::try_from(checkpoint.shape.vocabulary).unwrap_or(u32::MAX);
     let ids: Vec<_> = (0..longest).map(|_| random.u32(..vocabulary)).collect();

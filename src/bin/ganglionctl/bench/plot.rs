@@ -86,7 +86,7 @@ fn kinds(area: &Area, context: &Context) -> Drawn {
         .margin(8)
         .x_label_area_size(28)
         .y_label_area_size(NAMES)
-        // Room for the figures beside the longest bar.
+        // The figures beside the longest bar need room.
         .build_cartesian_2d(0.0..most * 1.3, (0..last).into_segmented())?;
     chart
         .configure_mesh()

@@ -46,7 +46,7 @@ impl Turn {
     pub(super) fn run(runner: &mut Runner, work: Workload<'_>) -> Result<Self, RunError> {
         let start = Instant::now();
         runner.begin(None, offline::stranger(), work.prompt, work.parameters)?;
-        offline::read(runner, work.prompt)?;
+        runner.prefill_all(work.prompt)?;
         let prompt = start.elapsed().as_secs_f64();
         let mut bytes = 0;
         let cpu = process_time();
@@ -120,7 +120,7 @@ pub(super) fn begin(
             work.parameters,
             prompt.len() + work.generate,
         )?;
-        offline::read(runner, &prompt)?;
+        runner.prefill_all(&prompt)?;
         Ok(entry)
     };
     (0..rows).map(conversation).collect()

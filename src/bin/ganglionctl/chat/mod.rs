@@ -1,6 +1,5 @@
 //! `ganglionctl chat`: a conversation, turn by turn. Errors are told, and it goes on.
 
-mod command;
 mod conversation;
 mod lines;
 mod transcript;
@@ -17,11 +16,16 @@ use crate::client::screen::Screen;
 use crate::client::thinking;
 use crate::client::waiting::Waiting;
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
-use crate::output;
-pub(crate) use command::{COMMANDS, REST};
-use command::{cut, help};
+use crate::{output, view};
 use conversation::Conversation;
 use lines::{Lines, Typed};
+
+/// The lines for this program, which /help and the manual list: each begins with a slash.
+pub(crate) const COMMANDS: &str = include_str!("commands.txt");
+
+/// What follows the list.
+pub(crate) const REST: &str =
+    "Ctrl-C cancels an answer; what there is of it stays. Any other line is sent to the model.\n";
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -81,6 +85,14 @@ async fn chat(bus: Option<String>, arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
+/// The first word, and what follows it.
+fn cut(text: &str) -> (&str, Option<&str>) {
+    match text.split_once(char::is_whitespace) {
+        Some((word, rest)) => (word, Some(rest.trim())),
+        None => (text, None),
+    }
+}
+
 /// Reads the next line while the connection stays alive.
 async fn next(mut lines: Lines) -> Outcome<(Lines, Typed)> {
     let reading = tokio::task::spawn_blocking(move || {
@@ -103,7 +115,7 @@ impl Chat {
     async fn obey(&mut self, command: &str, rest: Option<&str>) -> Outcome {
         let session = &self.conversation.session;
         match (command, rest) {
-            ("/help" | "/?", None) => output::print(&help())?,
+            ("/help" | "/?", None) => output::print(&(view::aligned(COMMANDS) + REST))?,
             ("/set", None) => output::print(&self.options.table())?,
             ("/set", Some(rest)) => {
                 let (name, value) = cut(rest);

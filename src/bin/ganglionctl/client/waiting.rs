@@ -93,7 +93,7 @@ impl Ask<'_> {
                     ("others", what)
                 }
             },
-            // A reload.
+            // A daemon that is ready and has something to tell is reloading.
             ("ready", detail) => ("state", format!("gangliond: {detail}")),
             (state, _) => ("state", format!("gangliond: {state}")),
         })

@@ -63,7 +63,7 @@ impl Board {
             power_mode(tree, found);
         }
         gpu_clock(tree, found);
-        // Only root may read it.
+        // Only root may read the memory's clock.
         let emc = |file| tree.number(format!("/sys/kernel/debug/bpmp/debug/clk/emc/{file}"));
         if let (Some(now), Some(most)) = (emc("rate"), emc("max_rate")) {
             found.ok("memory clock", clock(now, most));

@@ -63,7 +63,7 @@ fn refused(
     } else if caller.groups.contains("ganglion") || user == "root" {
         found.fail(CHECK, denied, message);
     } else {
-        // Others may be as they are meant to be.
+        // A user who is in no group may be meant to have no access.
         found.warn(CHECK, denied, message);
     }
 }

@@ -105,7 +105,7 @@ impl Machine {
                     model::read_inside(path, found);
                 }
             }
-            // What root may read the service may not, perhaps.
+            // Perhaps the service may not read what root may.
             Err(error @ (ConfigError::Unreadable { .. } | ConfigError::DropIn { .. })) => {
                 let what = format!("the service cannot read its configuration: {error}");
                 let remedy = "sudo chmod a+r it, and a+rx its folder";

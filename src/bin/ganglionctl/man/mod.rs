@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
             )
             .replace(
                 ".\\\" @exit-status\n",
-                &exit_codes(ganglion::service::EXIT_CODES),
+                &table(ganglion::service::EXIT_CODES, "  "),
             )
             .replace(".\\\" @fields\n", &list(ganglion::journal::FIELDS)),
         Page::Ganglionctl => include_str!("ganglionctl.1")
@@ -49,9 +49,9 @@ pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
             .replace(".\\\" @verbs\n", &verbs(command))
             .replace(
                 ".\\\" @chat\n",
-                &format!("{}.PP\n{}\n", list(chat::COMMANDS), text(chat::REST)),
+                &format!("{}.PP\n{}\n", table(chat::COMMANDS, "\t"), text(chat::REST)),
             )
-            .replace(".\\\" @exit-status\n", &exit_codes(&failure::exit_codes())),
+            .replace(".\\\" @exit-status\n", &table(&failure::exit_codes(), "  ")),
         Page::Configuration => {
             include_str!("gangliond.toml.5").replace(".\\\" @keys\n", &keys::sections())
         }
@@ -88,12 +88,11 @@ fn options(command: Command) -> String {
     entries.into()
 }
 
-/// The entries of a table whose lines are a number and what it means.
-fn exit_codes(table: &str) -> String {
-    let lines = table
-        .lines()
-        .filter_map(|line| line.trim().split_once("  "));
-    list(&lines.collect::<Vec<_>>())
+/// The entries of a table whose lines are a name, what stands `between`, and what it means.
+fn table(lines: &str, between: &str) -> String {
+    let lines = lines.lines();
+    let entries = lines.filter_map(|line| line.trim().split_once(between));
+    list(&entries.collect::<Vec<_>>())
 }
 
 fn list(entries: &[(&str, &str)]) -> String {

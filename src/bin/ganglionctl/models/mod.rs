@@ -1,34 +1,21 @@
-//! The models that suit each board, from `table.toml`: what they take, and the speed that a board's memory allows.
-//!
-//! Speeds are projections, not measurements: 70% of the memory's speed over the bytes that each token reads.
+//! The models that suit each board, from `table.toml`. People are shown what they take, and the speed that a board's memory
+//! allows, as `table.txt` has it: projections, not measurements.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::view::columns;
+use crate::failure::Outcome;
+use crate::view;
 
 const TABLE: &str = include_str!("table.toml");
 
 /// Where `pull` puts models, and `setup` looks for them.
 pub(crate) const FOLDER: &str = "/var/lib/ganglion/models";
 
-/// Boards, and the bytes a second of their memory.
-const BOARDS: &[(&str, f64)] = &[
-    ("Nano 8 GB", 102.4e9),
-    ("NX 16 GB", 102.4e9),
-    ("AGX 64 GB", 204.8e9),
-];
-
-/// What of a memory's speed decoding reaches.
-const REACHED: f64 = 0.7;
-
-/// Tokens of the conversation that the table counts memory for.
-const CONTEXT: u64 = 4096;
-
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Model {
     pub(crate) name: String,
@@ -45,16 +32,29 @@ pub(crate) struct Model {
     suits: String,
 }
 
-#[derive(Deserialize)]
+/// A board, and the bytes a second of its memory.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Board {
+    name: String,
+    bandwidth: f64,
+}
+
+#[derive(Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
+    board: Vec<Board>,
     model: Vec<Model>,
+}
+
+fn shipped() -> Table {
+    // A test reads it.
+    toml::from_str(TABLE).unwrap_or_default()
 }
 
 /// All of them, the smallest first.
 pub(crate) fn all() -> Vec<Model> {
-    // A test reads it.
-    toml::from_str::<Table>(TABLE).map_or_else(|_| Vec::new(), |table| table.model)
+    shipped().model
 }
 
 /// The one of that name.
@@ -76,44 +76,9 @@ pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-impl Model {
-    /// Bytes of the file and of a conversation of `CONTEXT` tokens.
-    fn memory(&self) -> u64 {
-        self.bytes + CONTEXT * self.kv
-    }
-
-    /// Tokens a second with a memory of that speed.
-    #[allow(clippy::cast_precision_loss)] // a projection
-    fn projection(&self, bandwidth: f64) -> f64 {
-        bandwidth * REACHED / self.bytes as f64
-    }
-}
-
 /// The table that people are shown.
-pub(crate) fn table() -> String {
-    let gigabytes =
-        |bytes: u64| format!("{}.{} GB", bytes / 1_000_000_000, bytes / 100_000_000 % 10);
-    let boards: Vec<_> = BOARDS.iter().map(|(board, _)| *board).collect();
-    let speeds = format!("projected tokens/s: {}", boards.join(", "));
-    let heading = ["name", "quantization", "file", "memory", &speeds, ""].map(str::to_owned);
-    let rows = all().into_iter().map(|model| {
-        let speeds = BOARDS.iter().map(|(_, speed)| model.projection(*speed));
-        let speeds: Vec<_> = speeds.map(|speed| format!("{speed:.0}")).collect();
-        let [file, memory] = [model.bytes, model.memory()].map(gigabytes);
-        [
-            model.name,
-            model.quantization,
-            file,
-            memory,
-            speeds.join(", "),
-            model.suits,
-        ]
-    });
-    format!(
-        "{}memory: the file and a conversation of {CONTEXT} tokens. Speeds are projections, not measured: 70% of the \
-         memory's speed over the bytes of the file.\n",
-        columns([heading].into_iter().chain(rows))
-    )
+pub(crate) fn table() -> Outcome<String> {
+    view::text(include_str!("table.txt"), &shipped())
 }
 
 #[cfg(test)]
@@ -130,9 +95,10 @@ mod tests {
             assert_eq!(checksum::parse(&model.sha256).as_ref(), Some(&model.sha256));
             assert_eq!(model.revision.len(), 40, "{}", model.name);
         }
-        let model = named("qwen3-4b").expect("a model");
-        let speed = model.projection(204.8e9);
-        assert!((57.0..58.0).contains(&speed), "{speed}");
-        assert_eq!(model.memory(), 2_497_280_256 + 4096 * 147_456);
+        // 70% of 204.8 GB/s over 2.497 GB; that file, and 4096 tokens of 147,456 bytes.
+        let shown = super::table().expect("it is filled");
+        let line = shown.lines().find(|line| line.starts_with("qwen3-4b "));
+        let line = line.expect("a model");
+        assert!(line.contains(" 2.4 GB  3.1 GB  29, 29, 57  "), "{line}");
     }
 }

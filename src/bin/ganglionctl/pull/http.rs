@@ -110,7 +110,7 @@ fn agent() -> Agent {
         .timeout_connect(Some(Duration::from_secs(30)))
         .timeout_per_read(Some(Duration::from_secs(60)))
         .tls_config(
-            // The system's certificates: a company's own proxy is among them.
+            // The system's certificates are trusted: that of a company's own proxy is among them.
             TlsConfig::builder()
                 .root_certs(RootCerts::PlatformVerifier)
                 .build(),
@@ -155,7 +155,7 @@ fn attempt(
             part.begin(strong.map(|strong| (url.as_str(), strong)))?;
             length
         }
-        // All of it is there, or more than all.
+        // All of it is there already.
         416 if range == format!("bytes */{}", part.length()) => return Ok(sha256),
         206 | 416 => {
             part.begin(None)?;

@@ -58,7 +58,7 @@ fn sha256(text: &str) -> Result<String, String> {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let Some(model) = arguments.model.as_deref().filter(|_| !arguments.list) else {
-        return output::print(&models::table());
+        return output::print(&models::table()?);
     };
     // A file here is opened before root gives up what lets it read.
     let mut address = Address::of(model)?;

@@ -111,7 +111,7 @@ impl Trusted {
 pub(super) fn source(path: &Path) -> Outcome<File> {
     let told = |error| failed(path, &error);
     let mut trusted = Trusted::default();
-    // Whose link was followed.
+    // The user whose link was followed is kept here.
     let mut by = None;
     let meet = |met: &FileStat| {
         let stranger = trusted.stranger(met);
@@ -131,6 +131,6 @@ pub(super) fn source(path: &Path) -> Outcome<File> {
     if !is(&stat, SFlag::S_IFREG) {
         bail!(Data, "{shown} is no file");
     }
-    // The same thing, whatever has its name now.
+    // It is the same thing, whatever has its name now.
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).map_err(told)
 }

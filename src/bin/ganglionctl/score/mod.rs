@@ -1,12 +1,12 @@
 //! `ganglionctl score`: what a model says of token ids, and how far that is from a reference.
 
 mod bounds;
-mod reference;
 
+use std::fs;
 use std::path::PathBuf;
 
 use clap::Parser;
-use ganglion::engine::score::{Case, compare, score};
+use ganglion::engine::score::{Case, Reference, compare, score};
 use ganglion::graph::Mode;
 
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
@@ -43,7 +43,12 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let Arguments { setup, file, .. } = arguments;
     let checkpoint = setup.open()?;
-    let reference = reference::read(file, checkpoint.shape.vocabulary)?;
+    let shown = file.display();
+    let text = fs::read_to_string(file).or_fail(Exit::Data, &shown)?;
+    let reference: Reference = serde_json::from_str(&text).or_fail(Exit::Data, &shown)?;
+    let checked = reference.check(checkpoint.shape.vocabulary);
+    // It is checked before the model is loaded, which may take long.
+    checked.or_fail(Exit::Data, &shown)?;
     let most = |of: fn(&Case) -> usize| reference.cases.iter().map(of).max().unwrap_or(0);
     let known = if arguments.compare {
         most(|case| case.greedy.len())
@@ -53,13 +58,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let greedy = arguments.greedy.unwrap_or(known);
     let context = most(|case| case.input_ids.len()).saturating_add(greedy);
     let mut runner = setup.load(&checkpoint, (context, 1), arguments.mode, &mut |_, _| ())?;
-    let shown = file.display();
     let mut scores = score(&mut runner, &reference, greedy).or_fail(Exit::Data, &shown)?;
 
     let kv = setup.kv;
     if !arguments.compare {
         scores.source = format!("{}, {} KV", scores.source, kv.name());
-        // One line, for it is mostly a long list of numbers.
+        // It is printed on one line, for it is mostly a long list of numbers.
         let text = serde_json::to_string(&scores).or_fail(Exit::Failed, "JSON")?;
         return output::print(&format!("{text}\n"));
     }

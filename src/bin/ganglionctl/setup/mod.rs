@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let machine = Machine::new(arguments.root.as_deref());
     let file = machine.path(Path::new(config::DEFAULT_FILE));
     let before = match Config::read(&file) {
-        // The drop-in stands without it.
+        // The drop-in is enough without that file.
         Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
             Config::default()
         }
@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         in_force(&file, &model, choice)
     });
     if acts && written.is_err() {
-        // What is there when it is let go is what it starts with.
+        // The service starts with what is there when it is let go.
         let _ = drop_in.restore();
     }
     drop(held);
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         if acts {
             reload_bus();
             unit::systemctl(&["--quiet", "enable", NAME])?;
-            // One that was held, and ran before, is about to.
+            // A service that was held, and ran before, is about to run.
             if ran {
                 unit::systemctl(&["start", NAME])?;
             } else {
@@ -183,7 +183,7 @@ fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Outcome<Pat
             Data,
             "no model is in {}: sudo ganglionctl pull MODEL, with one of:\n{}",
             folder.display(),
-            models::table()
+            models::table()?
         ),
         several => {
             let all: Vec<_> = several.iter().map(|file| file.to_string_lossy()).collect();

@@ -14,21 +14,21 @@ use crate::client::waiting::{Ask, Waiting};
 use crate::doctor::Machine;
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
 use crate::output;
-use crate::stored::{Place, find};
+use crate::stored::{Paths, find};
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
     /// A name that `ganglionctl models` lists, one that pull knows, or a path
     model: String,
     #[command(flatten)]
-    place: Place,
+    paths: Paths,
     /// Say what would be written, and do nothing
     #[arg(long)]
     dry_run: bool,
 }
 
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
-    let Place { dir, config } = &arguments.place;
+    let Paths { dir, config } = &arguments.paths;
     let config = std::path::absolute(config).or_fail(Exit::Usage, "--config")?;
     let machine = Machine::new(None);
     let model = find(&machine, dir, &arguments.model)?;

@@ -62,7 +62,7 @@ pub(super) fn restart() -> Outcome {
 
 /// Does so however often the service failed before.
 fn anew(arguments: &[&str]) -> Outcome {
-    // It has none to forget where it never ran.
+    // Where it never ran there is no failure to forget.
     let _ = systemctl(&["--quiet", "reset-failed", NAME]);
     systemctl(arguments)
 }

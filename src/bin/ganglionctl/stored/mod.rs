@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
-    place: Place,
+    paths: Paths,
     /// Print one JSON array
     #[arg(long)]
     json: bool,
@@ -39,12 +39,12 @@ struct Removal {
     /// As the list has it, or as `pull` knows it
     name: String,
     #[command(flatten)]
-    place: Place,
+    paths: Paths,
 }
 
 /// The folder and the configuration to look at.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Place {
+pub(crate) struct Paths {
     /// The folder that they are in
     #[arg(long, value_name = "DIR", default_value = models::FOLDER)]
     pub(crate) dir: PathBuf,
@@ -54,10 +54,10 @@ pub(crate) struct Place {
 }
 
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
-    if let Some(Verb::Remove(Removal { name, place })) = &arguments.verb {
-        return remove::run(bus, name, place);
+    if let Some(Verb::Remove(Removal { name, paths })) = &arguments.verb {
+        return remove::run(bus, name, paths);
     }
-    let Place { dir, config } = &arguments.place;
+    let Paths { dir, config } = &arguments.paths;
     let mut stored = list(dir)?;
     let in_force = InForce::ask(bus, config);
     if let Some(why) = &in_force.unknown {

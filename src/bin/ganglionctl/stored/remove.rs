@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
-use super::Place;
+use super::Paths;
 use super::listing::PART;
 use super::served::InForce;
 use crate::checksum::{RECORDED, beside};
@@ -14,7 +14,7 @@ use crate::failure::{Exit, OrFail as _, Outcome, bail};
 use crate::pull::folder::Folder;
 use crate::{models, output};
 
-pub(super) fn run(bus: Option<String>, named: &str, place: &Place) -> Outcome {
+pub(super) fn run(bus: Option<String>, named: &str, paths: &Paths) -> Outcome {
     let known = models::named(named).map(|model| model.file);
     let name = known.as_deref().unwrap_or(named);
     let mut parts = Path::new(name).components();
@@ -25,9 +25,9 @@ pub(super) fn run(bus: Option<String>, named: &str, place: &Place) -> Outcome {
             "{name:?} is no name in the folder: give one that ganglionctl models lists"
         );
     }
-    let dir = std::path::absolute(&place.dir).or_fail(Exit::Failed, place.dir.display())?;
+    let dir = std::path::absolute(&paths.dir).or_fail(Exit::Failed, paths.dir.display())?;
     // It is asked before root gives up what lets it ask.
-    let in_force = InForce::ask(bus, &place.config);
+    let in_force = InForce::ask(bus, &paths.config);
     let path = dir.join(name);
     let shown = path.display();
     if let Some(state) = in_force.of(&path) {
@@ -60,7 +60,7 @@ pub(super) fn run(bus: Option<String>, named: &str, place: &Place) -> Outcome {
     if folder.is_locked(&part) {
         bail!(Busy, "{shown} is being fetched by another ganglionctl");
     }
-    // First: what is left if this is interrupted is no model any more.
+    // The model goes first: what is left if this is interrupted is no model any more.
     let mut gone = vec![name.to_owned(), beside(&part, ".etag")];
     if !is_part {
         gone.extend([part, beside(name, RECORDED)]);

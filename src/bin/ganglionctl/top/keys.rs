@@ -1,18 +1,17 @@
 //! Keys as they are pressed, without Enter. The terminal is as it was before once this is dropped.
 
-use std::io::{self, IsTerminal as _, Read as _};
-use std::thread;
+use std::io::{self, IsTerminal as _};
 
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::{getpgrp, tcgetpgrp};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::io::AsyncReadExt as _;
 
 /// Ctrl-D, where it ends no line.
 const END: u8 = 4;
 
 /// Nothing where nobody sits at a keyboard.
 #[derive(Debug)]
-pub(super) struct Keys(Option<(Termios, UnboundedReceiver<u8>)>);
+pub(super) struct Keys(Option<Termios>);
 
 impl Keys {
     /// Opens none if this runs but `once`, or where another program has the keyboard: taking it away would stop this one.
@@ -32,18 +31,14 @@ impl Keys {
         if tcsetattr(&stdin, SetArg::TCSANOW, &raw).is_err() {
             return Self(None);
         }
-        let (press, pressed) = unbounded_channel();
-        thread::spawn(move || {
-            let mut key = [0];
-            while io::stdin().lock().read_exact(&mut key).is_ok() && press.send(key[0]).is_ok() {}
-        });
-        Self(Some((before, pressed)))
+        Self(Some(before))
     }
 
     /// Returns once one is pressed that means: enough.
-    pub(super) async fn quit(&mut self) {
-        if let Some((_, pressed)) = &mut self.0 {
-            while let Some(key) = pressed.recv().await {
+    pub(super) async fn quit(&self) {
+        if self.0.is_some() {
+            let mut keys = tokio::io::stdin();
+            while let Ok(key) = keys.read_u8().await {
                 if matches!(key, b'q' | b'Q' | END) {
                     return;
                 }
@@ -56,7 +51,7 @@ impl Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        if let Some((before, _)) = &self.0 {
+        if let Some(before) = &self.0 {
             let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, before);
         }
     }

@@ -41,8 +41,8 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
         let mut interrupt = listen(SignalKind::interrupt())?;
         // The terminal must be put back then, too.
         let mut terminate = listen(SignalKind::terminate())?;
-        let mut keys = Keys::open(arguments.once);
-        // These are how it is meant to end.
+        let keys = Keys::open(arguments.once);
+        // A key or a signal is how it is meant to end.
         tokio::select! {
             watched = watch(bus, arguments) => watched?,
             _ = interrupt.recv() => (),
@@ -116,7 +116,7 @@ impl Paper {
             lines => format!("\x1b[{lines}A"),
         };
         self.lines = text.lines().count();
-        // Cut at the edge: a line that went on would put those above it out of reach.
+        // Lines are cut at the edge: one that went on would put those above it out of reach.
         let text = text.replace('\n', "\x1b[K\n");
         output::draw(&format!("\x1b[?7l{up}\r{text}\x1b[J\x1b[?7h"))
     }

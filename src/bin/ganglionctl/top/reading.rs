@@ -21,7 +21,7 @@ pub(super) struct Reading {
 
 impl Reading {
     pub(super) async fn take(connection: &Connection) -> Outcome<Self> {
-        // Read by itself, it has steps timed.
+        // The property that is read by itself has steps timed.
         DiagnosticsProxy::new(connection).await?.timing().await?;
         Ok(Self {
             manager: client::properties(connection, MANAGER).await?,

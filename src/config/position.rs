@@ -2,15 +2,15 @@
 
 /// A line and a column, both from 1, and that line without its white space.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place<'a> {
+pub(super) struct Position<'a> {
     pub(super) line: usize,
     /// In characters.
     pub(super) column: usize,
     pub(super) text: &'a str,
 }
 
-impl<'a> Place<'a> {
-    /// The place of byte `at`; one past the end is the end of the last line.
+impl<'a> Position<'a> {
+    /// The position of byte `at`; one past the end is the end of the last line.
     pub(super) fn of(text: &'a str, at: usize) -> Self {
         let at = (0..=at.min(text.len()))
             .rev()
@@ -36,19 +36,19 @@ impl<'a> Place<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::Position;
 
     #[test]
-    fn places_count_lines_and_characters() {
+    fn positions_count_lines_and_characters() {
         let text = "a = 1\n  é = 2\nb = 3";
-        let place = |at| {
-            let Place { line, column, text } = Place::of(text, at);
+        let position = |at| {
+            let Position { line, column, text } = Position::of(text, at);
             (line, column, text)
         };
-        assert_eq!(place(0), (1, 1, "a = 1"));
-        assert_eq!(place(5), (1, 6, "a = 1"));
-        assert_eq!(place(11), (2, 5, "é = 2"));
-        assert_eq!(place(9), (2, 3, "é = 2"), "within a character");
-        assert_eq!(place(999), (3, 6, "b = 3"));
+        assert_eq!(position(0), (1, 1, "a = 1"));
+        assert_eq!(position(5), (1, 6, "a = 1"));
+        assert_eq!(position(11), (2, 5, "é = 2"));
+        assert_eq!(position(9), (2, 3, "é = 2"), "within a character");
+        assert_eq!(position(999), (3, 6, "b = 3"));
     }
 }

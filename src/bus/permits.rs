@@ -1,4 +1,4 @@
-//! Places for requests, from the call until the reader has everything: so many for all, so many for each user.
+//! Permits for requests, from the call until the reader has everything: so many for all, so many for each user.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::engine::{Limits, Refusal};
 
 /// Those that are taken.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places(Arc<Inner>);
+pub(super) struct Permits(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -25,16 +25,16 @@ struct Taken {
     by_user: HashMap<u32, usize>,
 }
 
-/// One place; dropping it gives it back.
+/// One permit; dropping it gives it back.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Places,
+pub(super) struct Permit {
+    permits: Permits,
     user: u32,
 }
 
-impl Places {
+impl Permits {
     /// One for `user`.
-    pub(super) fn take(&self, user: u32, limits: &Limits) -> Result<Place, Refusal> {
+    pub(super) fn take(&self, user: u32, limits: &Limits) -> Result<Permit, Refusal> {
         let mut taken = self.0.taken.lock();
         let theirs = taken.by_user.get(&user).copied().unwrap_or(0);
         let requests = limits.user.requests;
@@ -46,13 +46,13 @@ impl Places {
         }
         taken.all += 1;
         taken.by_user.insert(user, theirs + 1);
-        Ok(Place {
-            places: self.clone(),
+        Ok(Permit {
+            permits: self.clone(),
             user,
         })
     }
 
-    /// Returns when every place has been given back.
+    /// Returns when every permit has been given back.
     pub(super) async fn empty(&self) {
         loop {
             let given_back = self.0.empty.notified();
@@ -67,9 +67,9 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let mut taken = self.places.0.taken.lock();
+        let mut taken = self.permits.0.taken.lock();
         taken.all -= 1;
         if let Some(theirs) = taken.by_user.get_mut(&self.user) {
             *theirs -= 1;
@@ -78,7 +78,7 @@ impl Drop for Place {
             }
         }
         if taken.all == 0 {
-            self.places.0.empty.notify_waiters();
+            self.permits.0.empty.notify_waiters();
         }
     }
 }
