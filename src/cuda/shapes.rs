@@ -39,7 +39,7 @@ pub(super) const SHAPES: [Shape; 4] = [
         tiles: 8,
         threads: 128,
         stages: 3,
-        plain: Cost::of(0.7, 0.8),
+        plain: Cost::of(0.41, 0.53),
         blocks: Cost::of(0.5, 0.63),
     },
     Shape {
@@ -48,7 +48,7 @@ pub(super) const SHAPES: [Shape; 4] = [
         tiles: 4,
         threads: 128,
         stages: 4,
-        plain: Cost::of(0.44, 0.56),
+        plain: Cost::of(0.263, 0.32),
         blocks: Cost::of(0.288, 0.42),
     },
     Shape {
@@ -57,7 +57,7 @@ pub(super) const SHAPES: [Shape; 4] = [
         tiles: 4,
         threads: 128,
         stages: 6,
-        plain: Cost::of(0.245, 0.32),
+        plain: Cost::of(0.2, 0.22),
         blocks: Cost::of(0.166, 0.205),
     },
     Shape {
@@ -66,7 +66,7 @@ pub(super) const SHAPES: [Shape; 4] = [
         tiles: 2,
         threads: 64,
         stages: 8,
-        plain: Cost::of(0.115, 0.26),
+        plain: Cost::of(0.1, 0.17),
         blocks: Cost::of(0.06, 0.15),
     },
 ];
@@ -133,7 +133,8 @@ mod tests {
             SHAPES[quickest(storage, rows, weights / 16, multiprocessors)].name
         };
         assert_eq!(chosen(Format::F16, 2048, 19456, 132), "64x128");
-        assert_eq!(chosen(Format::F16, 512, 2560, 132), "32x64");
+        assert_eq!(chosen(Format::F16, 512, 2560, 132), "64x64");
+        assert_eq!(chosen(Format::F16, 64, 2560, 132), "32x64");
         assert_eq!(chosen(Format::F32, 2048, 19456, 132), "64x64");
         assert_eq!(chosen(Format::Q4_0, 2048, 19456, 132), "64x128");
         assert_eq!(chosen(Format::Q4_0, 512, 2560, 132), "32x64");

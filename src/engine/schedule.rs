@@ -2,6 +2,7 @@
 //! on. Plain functions of what is the case; nothing here waits, measures or runs.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use super::Priority;
 use super::service::Had;
@@ -130,15 +131,16 @@ pub(super) fn preempts(
 /// `realtime` does not wait for steps of `background`, and a short question for none that are due for prompts of others, unless
 /// who answers is more urgent.
 ///
-/// Of several prompts the most urgent is read on. Of those that are alike in this, the user is first who has had the least of
-/// the time, then the connection that has; of one connection the prompt that ends first. So a short question of a user who has
-/// not asked for much waits for nobody, however long the prompts of others are.
-pub(super) fn next(all: &[Standing], rows: usize, owed: bool) -> Next {
+/// Of several prompts the most urgent is read on. Of those that are alike in this, of each user the connection is first that has
+/// had the least of the time, and of one connection the prompt that ends first. Of users that one is next who has had the least;
+/// but of those who have had no more than a slice, `slack`, more, whose prompt ends first. So a short question of a user who
+/// has not asked for much waits for nobody, however long the prompts of others are.
+pub(super) fn next(all: &[Standing], rows: usize, owed: bool, slack: Duration) -> Next {
     let active = active(all, rows);
     let of = |stage| active.iter().filter(move |one| one.stage == stage);
     let answering: Vec<_> = of(Stage::Answering).collect();
-    let order = |one: &&Standing| (Reverse(one.priority), one.had, one.unread);
-    let reader = of(Stage::Reading).min_by_key(order);
+    let reading: Vec<_> = of(Stage::Reading).collect();
+    let reader = first(&reading, slack);
     let step = || Next::Step(answering.iter().map(|one| one.id).collect());
     let Some(reader) = reader else {
         return if answering.is_empty() {
@@ -157,16 +159,30 @@ pub(super) fn next(all: &[Standing], rows: usize, owed: bool) -> Next {
     if owed && answering.iter().any(|one| waits(&one)) {
         let urgent = answering.iter().map(|one| one.priority).max();
         let passing = |one: &&Standing| one.passes && Some(one.priority) >= urgent;
-        let passing = of(Stage::Reading).filter(passing).min_by_key(order);
-        return passing.map_or_else(step, read);
+        let passing: Vec<_> = reading.iter().copied().filter(passing).collect();
+        return first(&passing, slack).map_or_else(step, read);
     }
     read(reader)
 }
 
+/// Whose prompt is read on.
+fn first<'a>(reading: &[&'a Standing], slack: Duration) -> Option<&'a Standing> {
+    let urgent = reading.iter().map(|one| one.priority).max()?;
+    let all = || reading.iter().filter(|one| one.priority == urgent);
+    let least = all().map(|one| one.had.0).min()?;
+    let order = |one: &&&'a Standing| (one.had.1, one.unread);
+    let is_users_first = |one: &&&'a Standing| {
+        let theirs = all().filter(|other| other.user == one.user);
+        theirs
+            .min_by_key(order)
+            .is_some_and(|first| first.id == one.id)
+    };
+    let alike = all().filter(|one| one.had.0 <= least + slack && is_users_first(one));
+    alike.min_by_key(|one| (one.unread, one.had)).copied()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::collection::vec;
     use proptest::prelude::*;
     use proptest::sample::select;
@@ -220,21 +236,36 @@ mod tests {
             (Normal, Answering),
             (Realtime, Answering),
         ];
-        assert_eq!(next(&standing(&three), 2, false), Next::Step(vec![2, 1]));
-        assert_eq!(next(&standing(&three), 4, false), Next::Step(vec![2, 1, 0]));
+        assert_eq!(
+            next(&standing(&three), 2, false, Duration::ZERO),
+            Next::Step(vec![2, 1])
+        );
+        assert_eq!(
+            next(&standing(&three), 4, false, Duration::ZERO),
+            Next::Step(vec![2, 1, 0])
+        );
     }
 
     #[test]
     fn prompts_are_read_in_turn_with_steps_but_realtime_waits_for_no_background() {
         let both = |reader, other| standing(&[(other, Answering), (reader, Reading)]);
         let read = Next::Read { id: 1, others: 1 };
-        assert_eq!(next(&both(Normal, Normal), 8, false), read);
-        assert_eq!(next(&both(Normal, Normal), 8, true), Next::Step(vec![0]));
-        assert_eq!(next(&both(Realtime, Normal), 8, true), Next::Step(vec![0]));
-        assert_eq!(next(&both(Realtime, Background), 8, true), read);
+        assert_eq!(next(&both(Normal, Normal), 8, false, Duration::ZERO), read);
+        assert_eq!(
+            next(&both(Normal, Normal), 8, true, Duration::ZERO),
+            Next::Step(vec![0])
+        );
+        assert_eq!(
+            next(&both(Realtime, Normal), 8, true, Duration::ZERO),
+            Next::Step(vec![0])
+        );
+        assert_eq!(
+            next(&both(Realtime, Background), 8, true, Duration::ZERO),
+            read
+        );
         let readers = standing(&[(Background, Reading), (Normal, Reading), (Normal, Reading)]);
         let first = Next::Read { id: 1, others: 2 };
-        assert_eq!(next(&readers, 8, true), first);
+        assert_eq!(next(&readers, 8, true, Duration::ZERO), first);
     }
 
     #[test]
@@ -242,13 +273,33 @@ mod tests {
         let stages = [(Normal, Answering), (Normal, Reading), (Normal, Reading)];
         let mut all = standing(&stages);
         (all[1].had.0, all[2].had.0) = (ms(2), ms(3));
-        assert_eq!(next(&all, 8, true), Next::Step(vec![0]));
+        assert_eq!(next(&all, 8, true, Duration::ZERO), Next::Step(vec![0]));
         all[2].passes = true;
-        assert_eq!(next(&all, 8, true), Next::Read { id: 2, others: 2 });
-        assert_eq!(next(&all, 8, false), Next::Read { id: 1, others: 2 });
+        assert_eq!(
+            next(&all, 8, true, Duration::ZERO),
+            Next::Read { id: 2, others: 2 }
+        );
+        assert_eq!(
+            next(&all, 8, false, Duration::ZERO),
+            Next::Read { id: 1, others: 2 }
+        );
         // Whoever is answered and more urgent does not wait for it.
         all[0].priority = Realtime;
-        assert_eq!(next(&all, 8, true), Next::Step(vec![0]));
+        assert_eq!(next(&all, 8, true, Duration::ZERO), Next::Step(vec![0]));
+    }
+
+    #[test]
+    fn of_users_who_have_had_about_as_much_the_shortest_prompt_is_next() {
+        let mut all = standing(&[(Normal, Reading); 3]);
+        (all[0].had.0, all[1].had.0, all[2].had.0) = (ms(2), ms(0), ms(30));
+        (all[0].unread, all[1].unread, all[2].unread) = (1, 500, 1);
+        let first = |id| Next::Read { id, others: 2 };
+        assert_eq!(next(&all, 8, false, ms(20)), first(0));
+        assert_eq!(next(&all, 8, false, ms(1)), first(1));
+        // Of one user the connection counts that has had the least.
+        all[0].user = all[1].user;
+        all[0].had = (ms(0), ms(2));
+        assert_eq!(next(&all, 8, false, ms(20)), first(1));
     }
 
     #[test]
@@ -284,7 +335,7 @@ mod tests {
                 one.unread = unread[usize::try_from(one.id).expect("it is small")];
             }
             all.retain(|one| one.unread > 0);
-            let Next::Read { id, .. } = next(&all, 8, false) else {
+            let Next::Read { id, .. } = next(&all, 8, false, Duration::ZERO) else {
                 panic!("somebody reads");
             };
             let at = usize::try_from(id).expect("it is small");
@@ -302,7 +353,7 @@ mod tests {
         let mut urgent = standing(&urgent);
         (urgent[1].had, urgent[1].unread) = ((ms(9), ms(9)), 9000);
         let first = Next::Read { id: 1, others: 1 };
-        assert_eq!(next(&urgent, 8, false), first);
+        assert_eq!(next(&urgent, 8, false, Duration::ZERO), first);
     }
 
     /// Rows of 8 that users have, once one after another has asked for so many of such a priority.
@@ -381,7 +432,7 @@ mod tests {
                     prop_assert!(!alike || others <= theirs + 1, "{:?} rests: {:?}", rests, active);
                 }
             }
-            match next(&all, rows, owed) {
+            match next(&all, rows, owed, Duration::ZERO) {
                 Next::Rest => prop_assert!(all.is_empty()),
                 Next::Step(ids) => {
                     let answering = active.iter().filter(|one| one.stage == Answering);

@@ -2,7 +2,8 @@
 //!
 //! A tag grows by the time that was spent, and who has the least of all is next. Whoever asks for nothing saves nothing up: a
 //! tag counts as no less than the one that was served last had when it began. So whoever comes after a while is next, and a
-//! user who floods gets what others leave.
+//! user who floods gets what others leave. When nobody is left all begin anew: what one had while it was alone took nothing from
+//! anybody.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -36,6 +37,12 @@ impl Service {
         connections.serve(name.clone(), took);
         let users = &self.users;
         self.connections.retain(|user, _| users.knows(user));
+    }
+
+    /// Nobody is there.
+    pub(super) fn rest(&mut self) {
+        self.users.tags.clear();
+        self.connections.clear();
     }
 }
 
@@ -104,6 +111,16 @@ mod tests {
         // It has been away for 160 ms of the other's, and gets no more than its turn of them.
         service.serve(&other, ms(30));
         assert!(service.had(&one) < service.had(&other));
+    }
+
+    #[test]
+    fn what_one_had_alone_is_held_against_nobody() {
+        let mut service = Service::default();
+        let (one, other) = (client(1, 1), client(2, 2));
+        service.serve(&one, ms(20));
+        assert!(service.had(&other) < service.had(&one));
+        service.rest();
+        assert_eq!(service.had(&other), service.had(&one));
     }
 
     #[test]

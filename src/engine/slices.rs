@@ -1,7 +1,7 @@
 //! How many rows of a prompt are read between two steps, and how much of the time prompts have had: from what rows and steps
 //! have cost so far. Whoever reads a slice waits for its end, or until it is left, so each tells its cost.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::kv_store::Cost;
@@ -34,7 +34,8 @@ impl Default for Share {
 /// What has been measured. In seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slices {
-    row: Option<f64>,
+    /// By powers of two, what so many rows took. Reading takes time that rows share, so a few say little of many.
+    takes: BTreeMap<usize, f64>,
     step: Option<f64>,
     /// For whose prompts steps are due, and for how long: they are for the first of them first.
     owed: VecDeque<(u32, f64)>,
@@ -49,13 +50,21 @@ impl Slices {
         let parts = std::iter::successors(Some(chunk), |rows| Some(rows / 2));
         let mut parts = parts.take_while(|rows| *rows >= least);
         let fits = |rows: &usize| {
-            #[allow(clippy::cast_precision_loss)] // rows are few
-            let takes = self.row.map(|row| row * *rows as f64);
+            let takes = self.expected(*rows);
             takes.map_or(*rows <= 4 * LEAST, |takes| {
                 takes <= share.slice.as_secs_f64()
             })
         };
         parts.find(fits).unwrap_or(least)
+    }
+
+    /// What so many rows should take: as they did, or by what fewer did, or by what more did.
+    fn expected(&self, rows: usize) -> Option<f64> {
+        let rows = rows.next_power_of_two();
+        let mut fewer = self.takes.range(..=rows);
+        let nearest = fewer.next_back();
+        let (of, takes) = nearest.or_else(|| self.takes.range(rows..).next())?;
+        Some(takes * ratio(rows, *of))
     }
 
     /// Whether prompts have had their share for now.
@@ -75,17 +84,23 @@ impl Slices {
     pub(super) fn cost(&self, rows: usize) -> Cost {
         #[allow(clippy::cast_precision_loss)] // rows are few
         let said = self.step.map(|step| step / rows.max(1) as f64);
+        let most = self.takes.last_key_value();
         Cost {
-            read: self.row,
+            read: most.map(|(rows, takes)| takes * ratio(1, *rows)),
             said,
         }
     }
 
-    /// A slice has ended: so many rows were read, which took so long.
+    /// A slice has ended: so many rows were read, which took so long. More rows take no less time, and no more for each; so this
+    /// also says what others of before are worth now.
     pub(super) fn read(&mut self, rows: usize, took: Duration) {
-        #[allow(clippy::cast_precision_loss)] // rows are few
-        let row = took.as_secs_f64() / rows.max(1) as f64;
-        self.row = Some(mean(self.row, row));
+        let rows = rows.next_power_of_two();
+        let takes = mean(self.takes.get(&rows).copied(), took.as_secs_f64());
+        self.takes.insert(rows, takes);
+        for (other, known) in &mut self.takes {
+            let each = takes * ratio(*other, rows);
+            *known = known.clamp(each.min(takes), each.max(takes));
+        }
     }
 
     /// Tokens have come by a step that took so long.
@@ -124,6 +139,11 @@ fn due(share: Share, took: Duration) -> f64 {
     took.as_secs_f64() * (100.0 - percent) / percent
 }
 
+#[allow(clippy::cast_precision_loss)] // rows are few
+fn ratio(rows: usize, of: usize) -> f64 {
+    rows as f64 / of as f64
+}
+
 fn mean(before: Option<f64>, newest: f64) -> f64 {
     before.map_or(newest, |before| before + NEWEST * (newest - before))
 }
@@ -159,6 +179,31 @@ mod tests {
             assert!(rows as u64 <= fits.max(LEAST as u64) && rows as u64 * 2 > fits.min(511));
             last = rows;
         }
+    }
+
+    /// A question whose beginning is held is one row, which takes as long as sixteen.
+    #[test]
+    fn what_few_rows_cost_says_little_of_many() {
+        let mut slices = Slices::default();
+        let takes = |rows: usize| Duration::from_micros(3000 + 35 * rows as u64);
+        let read = |slices: &mut Slices, rows| {
+            slices.read(rows, takes(rows));
+            slices.rows(share(), 512)
+        };
+        assert_eq!(read(&mut slices, 1), LEAST);
+        assert_eq!(read(&mut slices, LEAST), 64);
+        assert_eq!(read(&mut slices, 64), 128);
+        assert_eq!(read(&mut slices, 128), 256);
+        (0..9).for_each(|_| assert_eq!(read(&mut slices, 1), 256));
+        let cost = slices.cost(8).read.expect("it is known");
+        assert!(cost < 60e-6, "{cost} s a position");
+        // One that took long for another reason is not remembered for ever.
+        slices.read(256, ms(90));
+        assert!(slices.rows(share(), 512) < 256);
+        for _ in 0..9 {
+            read(&mut slices, 128);
+        }
+        assert_eq!(slices.rows(share(), 512), 256);
     }
 
     #[test]

@@ -119,6 +119,7 @@ impl Worker<'_> {
             let more = self.look_after_pages()?;
             self.look_after_memory()?;
             let command = if self.has_nothing_to_do() {
+                self.service.rest();
                 self.show(&[], 0);
                 let due = self.saving_due().into_iter().chain(self.spare_due()).min();
                 match self.inbox.next_by(due) {

@@ -19,7 +19,8 @@ impl Worker<'_> {
         all.retain(|one| !self.is_restoring(one.id));
         let held = self.inbox.held();
         all.retain(|one| !held.rests(one.priority));
-        let next = schedule::next(&all, self.runner.rows(), self.slices.owed());
+        let slack = self.inbox.limits().prefill.slice;
+        let next = schedule::next(&all, self.runner.rows(), self.slices.owed(), slack);
         let rows = if let Next::Step(ids) = &next {
             ids.len()
         } else {
