@@ -94,6 +94,7 @@ impl Daemon {
                 rows: 8,
                 threads: 1,
                 prefill_chunk: 32,
+                launch_ahead: true,
                 witness: Some(seen.witness()),
                 ..runner::Settings::default()
             },
