@@ -197,7 +197,7 @@ impl Entry {
             Some(decoder) if self.answers.is_none() => {
                 return Some(Self::new(self.turn, prompt, encoder.clone(), decoder));
             }
-            Some(_) if same && prompt.len() + self.tokens.len() < context => {}
+            Some(_) if same && prompt.len() + self.tokens.len() <= context => {}
             Some(_) if same => {
                 self.finish(FinishReason::Context, 1);
                 return None;
