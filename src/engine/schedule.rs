@@ -170,7 +170,7 @@ fn first<'a>(reading: &[&'a Standing], slack: Duration) -> Option<&'a Standing> 
     let urgent = reading.iter().map(|one| one.priority).max()?;
     let all = || reading.iter().filter(|one| one.priority == urgent);
     let least = all().map(|one| one.had.0).min()?;
-    let order = |one: &&&'a Standing| (one.had.1, one.unread);
+    let order = |one: &&&'a Standing| (one.had, one.unread);
     let is_users_first = |one: &&&'a Standing| {
         let theirs = all().filter(|other| other.user == one.user);
         theirs
@@ -331,7 +331,7 @@ mod tests {
         while unread.iter().any(|unread| *unread > 0) {
             let mut all = standing(&[(Normal, Reading); 4]);
             for (one, (client, ..)) in all.iter_mut().zip(&prompts) {
-                one.had = service.had(client);
+                (one.user, one.had) = (client.user, service.had(client));
                 one.unread = unread[usize::try_from(one.id).expect("it is small")];
             }
             all.retain(|one| one.unread > 0);
@@ -404,8 +404,14 @@ mod tests {
         })
     }
 
+    /// What a user has had is the same whichever of its connections asks.
     fn numbered(mut all: Vec<Standing>) -> Vec<Standing> {
-        (0..).zip(&mut all).for_each(|(id, one)| one.id = id);
+        let had = all.clone();
+        for (id, one) in (0..).zip(&mut all) {
+            let of_user = had.iter().find(|other| other.user == one.user);
+            one.id = id;
+            one.had.0 = of_user.map_or(one.had.0, |first| first.had.0);
+        }
         all
     }
 
@@ -417,6 +423,7 @@ mod tests {
             all in vec(anyone(), 0..12).prop_map(numbered),
             rows in 1..9_usize,
             owed in any::<bool>(),
+            slack in (0..5_u64).prop_map(ms),
         ) {
             let active = active(&all, rows);
             prop_assert_eq!(active.len(), all.len().min(rows));
@@ -432,7 +439,7 @@ mod tests {
                     prop_assert!(!alike || others <= theirs + 1, "{:?} rests: {:?}", rests, active);
                 }
             }
-            match next(&all, rows, owed, Duration::ZERO) {
+            match next(&all, rows, owed, slack) {
                 Next::Rest => prop_assert!(all.is_empty()),
                 Next::Step(ids) => {
                     let answering = active.iter().filter(|one| one.stage == Answering);
@@ -448,12 +455,20 @@ mod tests {
                     let urgent = answering.map(|one| one.priority).max();
                     let waits = owed && urgent >= Some(if reads.priority == Realtime { Normal } else { Background });
                     prop_assert!(!waits || (reads.passes && Some(reads.priority) >= urgent));
-                    let mut readers = active.iter().filter(|one| one.stage == Reading);
-                    let first = readers.all(|other| {
-                        let order = (Reverse(other.priority), other.had);
-                        order >= (Reverse(reads.priority), reads.had) || (waits && !other.passes)
-                    });
-                    prop_assert!(first, "{} of {:?}", id, active);
+                    let may_read = |one: &&Standing| one.stage == Reading && (!waits || one.passes);
+                    let readers: Vec<_> = active.iter().filter(may_read).collect();
+                    prop_assert!(readers.iter().all(|other| other.priority <= reads.priority));
+                    let alike = || readers.iter().filter(|other| other.priority == reads.priority);
+                    prop_assert!(alike().all(|other| reads.had.0 <= other.had.0 + slack));
+                    let order = |one: &Standing| (one.had.1, one.unread);
+                    let mut theirs = alike().filter(|other| other.user == reads.user);
+                    prop_assert!(theirs.all(|other| order(reads) <= order(other)), "{} of {:?}", id, active);
+                    let shorter = |other: &Standing| other.unread < reads.unread && other.had.0 <= reads.had.0;
+                    let mut users = alike().filter(|other| shorter(other));
+                    let behind = |other: &Standing| {
+                        alike().any(|one| one.user == other.user && order(one) < order(other))
+                    };
+                    prop_assert!(users.all(|other| behind(other)), "{} of {:?}", id, active);
                 }
             }
         }
