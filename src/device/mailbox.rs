@@ -179,8 +179,6 @@ pub struct StepMailbox {
 }
 
 impl StepMailbox {
-    /// # Errors
-    /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>) -> Result<Self> {
         let memory = Pinned::new(context, COMMANDS as usize * STEP_ROWS * Command::BYTES)?;
         Ok(Self { memory })
@@ -212,9 +210,6 @@ pub struct PromptMailbox {
 
 impl PromptMailbox {
     /// For prompts of at most `rows` rows.
-    ///
-    /// # Errors
-    /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>, rows: usize, stream: &mut Stream) -> Result<Self> {
         let memory = Pinned::new(context, Self::bytes(rows))?;
         let mut copied = Event::new(context)?;
@@ -265,8 +260,6 @@ pub struct PageTables {
 }
 
 impl PageTables {
-    /// # Errors
-    /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>, addresses: usize) -> Result<Self> {
         let memory = Pinned::new(context, 8 * addresses)?;
         Ok(Self { memory })
@@ -294,8 +287,6 @@ pub struct TokenMailbox {
 }
 
 impl TokenMailbox {
-    /// # Errors
-    /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>) -> Result<Self> {
         Pinned::new(context, TOKENS as usize * STEP_ROWS * 8).map(|memory| Self { memory })
     }

@@ -124,7 +124,7 @@ fn use_unified(context: &std::rc::Rc<Context>) -> device::Result<()> {
     let mut plan = Plan::new();
     let region = plan.add(1 << 20)?;
     let mut stream = Stream::new(context)?;
-    let mut arena = Arena::new(context, device::Memory::Unified, &plan)?;
+    let mut arena = Arena::new(context, device::MemoryKind::Unified, &plan)?;
     arena.write(region, &vec![1; 1 << 20], &mut stream)?;
     arena.attach(&mut stream)?;
     arena.set(region, 0, &mut stream)?;
