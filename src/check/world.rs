@@ -61,9 +61,6 @@ impl World {
     }
 
     /// The reference.
-    ///
-    /// # Errors
-    /// If there are no threads or not enough memory.
     pub fn cpu(&self, threads: usize) -> Result<Cpu, WorldError> {
         Ok(Cpu::new(
             cpu::load(&self.infos, self, &mut |_| ())?,
@@ -75,9 +72,6 @@ impl World {
     }
 
     /// What is held against it.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     #[cfg(feature = "cuda")]
     pub fn cuda(&self, device: cuda::Device) -> Result<Cuda, WorldError> {
         let options = cuda::Options {

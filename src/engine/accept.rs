@@ -66,9 +66,6 @@ impl Handle {
     }
 
     /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
-    ///
-    /// # Errors
-    /// As `reply`.
     pub async fn send(
         &self,
         session: SessionId,

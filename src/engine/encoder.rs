@@ -142,9 +142,6 @@ impl Encoder {
 
     /// The tokens of a conversation. `last` is the turn before, whose tokens are kept as a prefix where they are
     /// this model's and the template allows it.
-    ///
-    /// # Errors
-    /// As `Codec::encode`.
     pub fn encode(
         &self,
         messages: &[Message],
@@ -189,9 +186,6 @@ impl Encoder {
     }
 
     /// All that a turn needs: the tokens of its conversation, as `encode`, what its answer goes along with, and how it calls.
-    ///
-    /// # Errors
-    /// As `prompt` and `guided`.
     pub(super) fn prepared(
         &self,
         messages: &[Message],
@@ -234,9 +228,6 @@ impl Encoder {
     }
 
     /// What the prompts have in common of all conversations whose last message begins like this one's.
-    ///
-    /// # Errors
-    /// As `prompt`.
     pub(super) fn beginning(
         &self,
         messages: &[Message],

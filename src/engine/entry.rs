@@ -362,9 +362,6 @@ impl Entry {
     }
 
     /// The same, but for what takes long.
-    ///
-    /// # Errors
-    /// As `allowed`.
     pub(super) fn follows(&self, vocabulary: usize) -> Result<Follows, GuideError> {
         let Some(guide) = self.guide.as_ref().filter(|_| self.has_caught_up()) else {
             return Ok(Follows::Anything);
@@ -389,9 +386,6 @@ impl Entry {
 
     /// Takes at most `most` of the tokens that must come now; what is chosen comes after them. The same number of tokens
     /// must be `take`n before anything else.
-    ///
-    /// # Errors
-    /// As `allowed`.
     pub(super) fn force(&mut self, most: usize) -> Result<Vec<u32>, GuideError> {
         if self.is_scored() {
             return Ok(Vec::new());

@@ -73,9 +73,6 @@ impl StatusReceiver {
     }
 
     /// Returns after the next change.
-    ///
-    /// # Errors
-    /// If the engine is gone.
     pub async fn changed(&mut self) -> Result<(), RecvError> {
         self.changes.changed().await
     }

@@ -34,9 +34,6 @@ use restoring::Restore;
 use saving::Saving;
 
 /// Loads the model and serves turns until the queue is closed. Everyone who waits is told if it fails.
-///
-/// # Errors
-/// If the model cannot be loaded, or its device is lost.
 pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
     let tell = |loading| {
         let detail = match loading {
@@ -109,9 +106,6 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     /// Answers until the queue is closed and everyone has an answer.
-    ///
-    /// # Errors
-    /// If the device is lost.
     fn serve(&mut self) -> Result<(), RunError> {
         loop {
             self.end_early();

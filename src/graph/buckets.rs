@@ -102,9 +102,6 @@ impl<E> Buckets<E> {
     }
 
     /// Runs a prompt of a recorded size: replayed, or recorded and replayed, or eagerly if the driver refuses.
-    ///
-    /// # Errors
-    /// What the prompt itself or the device fails with.
     pub fn run<S: Stepper<Exec = E>>(
         &mut self,
         key: Key,

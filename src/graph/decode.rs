@@ -144,9 +144,6 @@ impl<E> DecodeGraph<E> {
     }
 
     /// Runs one step operation by operation; what is recorded stays as it is.
-    ///
-    /// # Errors
-    /// What the step itself or the device fails with.
     pub fn step_eagerly<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<Ran, S::Error> {
         step.eager(0..step.operations())?;
         self.life.ran_eagerly();

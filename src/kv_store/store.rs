@@ -105,9 +105,6 @@ pub(super) struct Shared {
 
 impl Store {
     /// Keeps pages below `root`, in the folders of users. It looks at what there is before it returns.
-    ///
-    /// # Errors
-    /// If the system gives no thread.
     pub fn open(files: Arc<dyn Files>, root: PathBuf, rules: Rules) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             shelf: Mutex::new(Shelf::read(&*files, &root)),

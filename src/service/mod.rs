@@ -51,9 +51,6 @@ pub struct World {
 }
 
 /// Runs the service on a reactor of its own until it is told to stop.
-///
-/// # Errors
-/// As for `run`.
 pub fn start(world: World) -> Result<(), Failure> {
     raise_open_files();
     let panics = Panics::report();

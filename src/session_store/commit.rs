@@ -72,8 +72,6 @@ struct Shared {
 }
 
 impl Committer {
-    /// # Errors
-    /// If the system gives no thread.
     pub(super) fn start(durability: Durability) -> io::Result<Self> {
         let (jobs, received) = mpsc::channel();
         let took = Histogram::new_with_bounds(1, MOST, 2).map_err(io::Error::other)?;

@@ -96,9 +96,6 @@ pub struct Stored {
 
 impl Store {
     /// Keeps sessions below `root`, which is made with the first of them.
-    ///
-    /// # Errors
-    /// If the system gives no thread.
     pub fn new(
         files: Arc<dyn Files>,
         root: PathBuf,
@@ -137,9 +134,6 @@ impl Store {
     }
 
     /// What a user has.
-    ///
-    /// # Errors
-    /// If its folder cannot be read.
     pub fn list(&self, user: u32) -> Result<Vec<(Name, Summary)>, StoreError> {
         let path = self.folder(user);
         self.with(user, |folder| {
@@ -154,9 +148,6 @@ impl Store {
     }
 
     /// Opens a session of a user, which is open nowhere else; `None` if there is none.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     pub fn open(&self, user: u32, name: &Name) -> Result<Option<(Stored, Past)>, StoreError> {
         self.with(user, |folder| {
             match folder.sessions.get(name) {

@@ -80,9 +80,6 @@ pub enum FormatError {
 
 impl Formats {
     /// All `.toml` files of a folder, in the order of their names; none if there is no such folder.
-    ///
-    /// # Errors
-    /// If one cannot be read, or is no format.
     pub fn read(folder: &Path) -> Result<Self, FormatError> {
         let unread = |path: &Path, error| FormatError::Read {
             path: path.into(),

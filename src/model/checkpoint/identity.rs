@@ -32,8 +32,6 @@ struct One {
 }
 
 impl Identity {
-    /// # Errors
-    /// If something of it cannot be looked at.
     pub fn of(model: &Path) -> io::Result<Self> {
         if !fs::metadata(model)?.is_dir() {
             return Ok(Self(vec![One::of(model.to_owned())?]));
