@@ -9,12 +9,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "cuda")]
-use ganglion::device::{self, Arena, Context, Plan, Stream};
-use ganglion::engine;
 use serde::Serialize;
 
 use super::memory::available;
+#[cfg(feature = "cuda")]
+use crate::device::{self, Arena, Context, Plan, Stream};
+use crate::engine::MemoryUse;
 
 /// So long it waits between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -165,7 +165,7 @@ impl Loading {
         (load, watched): (Load, &Watched),
         disk: Option<f64>,
         cached: Option<Load>,
-        memory: engine::MemoryUse,
+        memory: MemoryUse,
     ) -> Self {
         let speed = load.gigabytes_per_second;
         let disk = disk.map(|bytes| bytes / 1e9);
