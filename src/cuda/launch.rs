@@ -1,4 +1,4 @@
-//! From operations to launches: one match, in the order of `op.rs`.
+//! This leads from operations to launches: one match, in the order of `op.rs`.
 
 use std::ops::Range;
 

@@ -112,7 +112,7 @@ pub(super) const fn storage(info: &WeightInfo, activation: DType) -> Storage {
     Storage::of(info.format, matches!(activation, DType::F16))
 }
 
-/// In which forms matrices lie, each once.
+/// The forms that matrices lie in, each once.
 pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> {
     let matrices = infos.iter().filter(|info| info.rows > 1);
     let storages: HashSet<_> = matrices.map(|info| storage(info, activation)).collect();
@@ -123,7 +123,7 @@ pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> 
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     pub(super) held: Vec<(Arena, Region, u64)>,
-    /// In the arena of the residual stream: those of prompts that were left.
+    /// Prompts that were left keep their rows here, in the arena of the residual stream.
     pub(super) left: Vec<Region>,
     /// Normed rows of a prompt, in the activations' type.
     pub(super) normed: Option<(Arena, Region, u64)>,

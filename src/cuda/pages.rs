@@ -26,7 +26,7 @@ pub(super) struct Pages {
     own: Vec<usize>,
     /// Pages on their way to the host, or from there.
     passing: Ring,
-    /// Of those to the host, how many positions are wanted of each.
+    /// So many positions are wanted of each that goes to the host.
     wanted: VecDeque<usize>,
 }
 

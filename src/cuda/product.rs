@@ -40,7 +40,7 @@ pub(super) fn runs(weights: &[Tiles; 3]) -> impl Iterator<Item = std::ops::Range
     })
 }
 
-/// Those of a run of three of a kind, first things first.
+/// Takes those of a run out of three of a kind, the first of the run first.
 pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize>) -> [T; 3] {
     std::array::from_fn(|index| {
         let at = run.start + index;

@@ -164,7 +164,7 @@ impl Tables {
         })
     }
 
-    /// Those that a tape's layers turn by.
+    /// The angles that a tape's layers turn by.
     pub(super) fn of_tape(tape: &Tape) -> Self {
         let turning = tape.ops.iter().filter_map(|op| match op {
             Op::RopeStore { rotation, .. } if rotation.dims > 0 => Some(rotation),

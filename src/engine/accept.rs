@@ -1,4 +1,4 @@
-//! From what a caller asks to a turn that waits: checked, encoded by the model in force, and queued. What is refused is
+//! This leads from what a caller asks to a turn that waits: checked, encoded by the model in force, and queued. What is refused is
 //! refused before it costs much.
 
 use std::io;
@@ -202,7 +202,7 @@ impl Handle {
         options: Options,
     ) -> Result<Ticket, Refusal> {
         let encoder = self.shared.encoder().clone();
-        // In this order: what costs the least first.
+        // The checks come in this order: what costs the least is asked first.
         if let Some(encoder) = &encoder {
             admit(encoder, &talk, &options)?;
         }
@@ -260,7 +260,7 @@ impl Handle {
         let deadline = options.deadline.map(|after| asked + after);
         let (sender, events) = mpsc::unbounded_channel();
         let reading = Reading::default();
-        // Counted before it is queued: the engine may finish it before this thread goes on.
+        // It is counted before it is queued: the engine may finish it before this thread goes on.
         registration.accept();
         let turn = Turn {
             id,

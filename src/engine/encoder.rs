@@ -26,9 +26,9 @@ pub struct Encoder {
 #[derive(Clone, Debug)]
 pub struct Encoded {
     pub prompt: Prompt,
-    /// Of its tokens, those that the model has said in this conversation.
+    /// The model has said these of its tokens in this conversation.
     pub(super) said: Vec<Range<usize>>,
-    /// Of its tokens, so many had been run at the end of the turn before: what of them is not in the cache any more is read again.
+    /// So many of its tokens had been run at the end of the turn before: what of them is not in the cache any more is read again.
     pub(super) past: usize,
     model: u64,
     /// Where it comes from a file, or from long ago: then it has only its tokens.
@@ -76,7 +76,7 @@ const NOBODYS: u64 = 0;
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) grammar: guide::Limits,
-    /// In which models call tools.
+    /// Models call tools in these formats.
     pub(super) formats: Arc<Formats>,
 }
 

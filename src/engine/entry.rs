@@ -39,11 +39,11 @@ pub(super) struct Entry {
     text: String,
     /// What it goes along with. Another thread has it while it works out what may follow.
     guide: Option<Arc<Mutex<Guide>>>,
-    /// Without the end-of-turn token.
+    /// The end-of-turn token is not among them.
     tokens: Vec<u32>,
     /// How many of them steps have run.
     ran: usize,
-    /// Of these, the ones whose choice stands; fewer while an answer that had to begin again catches up.
+    /// So many of them stand as they were chosen; fewer while an answer that had to begin again catches up.
     caught_up: usize,
     /// Whether a stop string ended `text` within the text of `tokens`.
     cut: bool,
@@ -83,7 +83,7 @@ pub(super) enum Follows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GoesOn {
     AtOnce,
-    /// Only what is known then says how.
+    /// How it goes on is said only by what is known then.
     Later,
     /// That one is its last.
     Ends,

@@ -1,4 +1,4 @@
-//! From a checked checkpoint to an executor that holds its weights.
+//! This leads from a checked checkpoint to an executor that holds its weights.
 
 #[cfg(feature = "cuda")]
 use super::admission::Pool;

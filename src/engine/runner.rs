@@ -42,7 +42,7 @@ pub struct Runner {
     kv: Kv,
     step: Tape,
     step_bytes: StepBytes,
-    /// Of several conversations, by rows: 1, 2, 4 or 8.
+    /// These step several conversations, by rows: 1, 2, 4 or 8.
     steps: HashMap<usize, Tape>,
     /// The most rows of a step, each of another conversation, but for one that tokens are given to.
     rows: usize,
