@@ -110,7 +110,7 @@ impl Chosen {
     }
 }
 
-/// Those of an operation, each once.
+/// The kernels of an operation, each once.
 fn kernels(all: &[(&str, String)], operation: &str) -> Vec<String> {
     let mut kernels: Vec<String> = Vec::new();
     for (_, kernel) in all.iter().filter(|(of, _)| *of == operation) {

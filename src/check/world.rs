@@ -158,7 +158,7 @@ impl Run {
 }
 
 impl Builder {
-    /// With a table of `vocabulary` rows as its first weight, as every model has one.
+    /// Makes one with a table of `vocabulary` rows as its first weight, as every model has one.
     pub(super) fn new(seed: u64, kv: KvInfo, table: (Format, usize, usize)) -> Self {
         let mut builder = Self {
             random: Random::new(seed),

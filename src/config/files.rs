@@ -10,7 +10,7 @@ use super::document::{Document, Lay};
 use super::error::{ConfigError, Fault};
 use super::{Config, check};
 
-/// In the order in which they are read.
+/// The files of a configuration, in the order in which they are read.
 #[derive(Debug)]
 pub(super) struct Files(Vec<Text>);
 

@@ -127,7 +127,7 @@ impl Command {
     /// Where a prompt's tokens begin behind its command, in device memory.
     pub const TOKENS_AT: u64 = Self::BYTES as u64;
 
-    /// In words: a row; what it says, pages and guide; a sampler; a pad.
+    /// A row takes so many words: what it says, pages and guide; a sampler; a pad.
     const WORDS: usize = 96;
     const BYTES: usize = 4 * Self::WORDS;
     const SEQUENCE_AT: usize = 5;
@@ -209,7 +209,7 @@ pub struct PromptMailbox {
 }
 
 impl PromptMailbox {
-    /// For prompts of at most `rows` rows.
+    /// Makes one for prompts of at most `rows` rows.
     pub fn new(context: &Rc<Context>, rows: usize, stream: &mut Stream) -> Result<Self> {
         let memory = Pinned::new(context, Self::bytes(rows))?;
         let mut copied = Event::new(context)?;

@@ -31,7 +31,7 @@ pub struct Key {
 pub struct Counts {
     /// Recorded prompts held now.
     pub held: u64,
-    /// Since the start.
+    /// So many were made since the start.
     pub recordings: u64,
     /// Prompts, or parts of them, that were replayed since the start.
     pub launches: u64,

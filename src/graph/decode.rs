@@ -22,7 +22,7 @@ pub enum Ran {
 #[derive(Debug)]
 pub struct DecodeGraph<E> {
     life: LifeCycle,
-    /// By the rows of a step, for each number that has come.
+    /// There is one for each number of rows that a step has had, by that number.
     sizes: Vec<Size<E>>,
     /// Whether each replay is checked against what was recorded.
     verify: bool,

@@ -25,7 +25,7 @@ use crate::model::Message;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     pub sessions: usize,
-    /// Of all files of the user.
+    /// All files of the user may have so many.
     pub bytes: u64,
 }
 
@@ -56,7 +56,7 @@ struct Folder {
 #[derive(Debug)]
 enum Kept {
     Known(Known),
-    /// Left as it is, with the reason.
+    /// It is left as it is; this is the reason.
     Unreadable(StoreError),
 }
 
@@ -64,7 +64,7 @@ enum Kept {
 #[derive(Clone, Debug)]
 struct Known {
     summary: Arc<Mutex<Summary>>,
-    /// Of its file.
+    /// Its file has so many.
     bytes: Arc<AtomicU64>,
     log: Weak<Mutex<Log>>,
 }
@@ -73,7 +73,7 @@ struct Known {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub turns: u32,
-    /// Of its file.
+    /// Its file has so many.
     pub bytes: u64,
     /// Seconds since 1970.
     pub began: u64,
@@ -117,7 +117,7 @@ impl Store {
         &self.root
     }
 
-    /// From now on.
+    /// Sets how writes last and what users may keep, from now on.
     pub fn configure(&self, durability: Durability, quota: Quota) {
         self.committer.set_durability(durability);
         *self.quota.lock().unwrap_or_else(PoisonError::into_inner) = quota;

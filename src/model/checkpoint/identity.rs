@@ -27,7 +27,7 @@ struct One {
     bytes: u64,
     /// Seconds and nanoseconds.
     modified: [i64; 2],
-    /// Of some of its blocks.
+    /// It is made of some of its blocks.
     hash: [u8; 32],
 }
 
