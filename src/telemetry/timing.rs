@@ -20,7 +20,7 @@ pub struct Timing {
     host: Histogram<u64>,
 }
 
-/// What half of the times, and all but one in a hundred, do not exceed, in microseconds.
+/// Percentiles of some times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Percentiles {
     pub p50: f64,
