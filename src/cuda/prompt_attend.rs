@@ -24,8 +24,8 @@ pub(super) struct Tiles {
 #[derive(Debug)]
 pub(super) struct PromptAttend {
     many: Tiles,
-    /// These are for rows that leave most of a device without a block: smaller tiles, whose keys and values are asked for a tile ahead. `None`
-    /// for wide heads.
+    /// These are for rows that leave most of a device without a block: smaller tiles, whose keys and values are asked for a
+    /// tile ahead. `None` for wide heads.
     few: Option<Tiles>,
 }
 

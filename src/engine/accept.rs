@@ -1,5 +1,5 @@
-//! This leads from what a caller asks to a turn that waits: checked, encoded by the model in force, and queued. What is refused is
-//! refused before it costs much.
+//! This leads from what a caller asks to a turn that waits: checked, encoded by the model in force, and queued. What is
+//! refused is refused before it costs much.
 
 use std::io;
 use std::time::Instant;

@@ -28,7 +28,8 @@ pub struct Encoded {
     pub prompt: Prompt,
     /// The model has said these of its tokens in this conversation.
     pub(super) said: Vec<Range<usize>>,
-    /// So many of its tokens had been run at the end of the turn before: what of them is not in the cache any more is read again.
+    /// So many of its tokens had been run at the end of the turn before: what of them is not in the cache any more is read
+    /// again.
     pub(super) past: usize,
     model: u64,
     /// Where it comes from a file, or from long ago: then it has only its tokens.

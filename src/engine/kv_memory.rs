@@ -18,7 +18,8 @@ pub struct LessThanAPage {
 /// How much memory the cache takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvMemory {
-    /// The cache has room for four conversations of the greatest length; for fewer where there is not enough memory, but always for one.
+    /// The cache has room for four conversations of the greatest length; for fewer where there is not enough memory, but
+    /// always for one.
     #[default]
     Auto,
     /// The cache has room for so many conversations of the greatest length.

@@ -34,7 +34,8 @@ impl Default for Share {
 /// What has been measured. In seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slices {
-    /// So many rows took so long; the numbers of rows are powers of two. Reading takes time that rows share, so a few say little of many.
+    /// So many rows took so long; the numbers of rows are powers of two. Reading takes time that rows share, so a few say
+    /// little of many.
     takes: BTreeMap<usize, f64>,
     step: Option<f64>,
     /// Steps are due for the prompts of these users, for so long each; they are for the first of them first.
