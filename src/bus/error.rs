@@ -39,7 +39,7 @@ errors! {
     OutOfMemory,
     /// The daemon stopped before the answer was whole.
     Cancelled,
-    /// Complete had no whole answer within 20 s.
+    /// Of Complete: there was no whole answer within 20 s.
     Timeout,
     /// The object belongs to another connection; one that is closed, or gone, is the standard UnknownObject.
     NotOwner,
