@@ -38,15 +38,9 @@ pub trait File: Debug + Send + Sync {
     fn owner(&self) -> io::Result<u32>;
 
     /// Its bytes, and when it was written or touched last.
-    ///
-    /// # Errors
-    /// As the system's.
     fn stat(&self) -> io::Result<(u64, SystemTime)>;
 
     /// It was of use now.
-    ///
-    /// # Errors
-    /// As the system's.
     fn touch(&mut self) -> io::Result<()>;
 
     /// All of it, from its first byte.

@@ -4,6 +4,7 @@
 //! never names D-Bus. A token's way: `bus::manager` queues a turn, `engine::worker` prefills it,
 //! `tape` computes one step, `model::tokenizer` turns the id into text, `bus::stream` writes it.
 
+pub mod bench;
 pub mod bus;
 pub mod check;
 pub mod config;

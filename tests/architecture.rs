@@ -50,6 +50,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         "kv_store",
         &["files", "journal", "kv", "session_store::Name"],
     ),
+    (
+        "bench",
+        &[
+            "device", "engine", "graph", "kv", "meminfo", "model", "sampler", "tape",
+        ],
+    ),
     ("files", &[]),
     ("tools", &["model::Call", "model::language"]),
     ("model", &["quant", "tape"]),

@@ -39,9 +39,6 @@ impl fmt::Display for Address {
 
 impl Address {
     /// Connects as a client would.
-    ///
-    /// # Errors
-    /// If there is no such bus, or it refuses the connection.
     pub async fn connect(&self) -> zbus::Result<Connection> {
         Builder::address(self.target()?).build().await
     }

@@ -67,9 +67,6 @@ impl Frame {
     }
 
     /// Reads one line of a stream, with or without its newline.
-    ///
-    /// # Errors
-    /// If the line is no frame.
     pub fn from_line(line: &str) -> serde_json::Result<Self> {
         serde_json::from_str(line)
     }

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::authorize::Caller;
 
-/// Those that last: each connection's, which ends when its sender is dropped.
+/// These are the holds that last: each connection has its own, which ends when its sender is dropped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holds(Arc<Mutex<HashMap<Caller, oneshot::Sender<()>>>>);
 

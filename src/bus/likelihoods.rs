@@ -10,7 +10,7 @@ const KEPT: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Likelihoods {
-    /// Without its end.
+    /// It is an array that still lacks its end.
     array: String,
     /// Whether there was no room for some.
     cut: bool,

@@ -26,15 +26,15 @@ pub struct OptionKey {
 /// Which calls take an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// All that ask.
+    /// All calls that ask take it.
     Requests,
-    /// Those that answer by a stream.
+    /// Calls that answer by a stream take it.
     Streams,
-    /// Those whose answer is read by calls.
+    /// Calls whose answer is read by calls take it.
     Submissions,
     /// `Complete`.
     Completions,
-    /// Those that begin a conversation: `OpenSession` and `Complete`.
+    /// Calls that begin a conversation take it: `OpenSession` and `Complete`.
     Beginnings,
     /// `OpenSession`.
     Sessions,

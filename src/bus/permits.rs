@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::engine::{Limits, Refusal};
 
-/// Those that are taken.
+/// This counts the permits that are taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Permits(Arc<Inner>);
 

@@ -9,9 +9,6 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 /// A file that holds `content` and is read from its start. `name` is for those who list descriptors.
-///
-/// # Errors
-/// If the system has no descriptor or no memory left.
 pub(super) fn file(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let mut file = File::from(memfd_create(CString::new(name)?.as_c_str(), flags)?);

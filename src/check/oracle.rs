@@ -41,7 +41,7 @@ impl World {
         turned
     }
 
-    /// By the angles that executors have, which are computed in f32.
+    /// Rotates by the angles that executors have, which are computed in f32.
     fn rotate(&self, head: &mut [f64], rotation: Rotation, position: usize) {
         let (first, second) = head[..rotation.dims].split_at_mut(rotation.dims / 2);
         let angles = self.angles[rotation.table].at(position);

@@ -13,9 +13,6 @@ use crate::cuda::Device;
 use crate::executor::Inspect;
 
 /// Runs one of so many cases, writes a table for each of them to `out`, and tells whether all of it is right.
-///
-/// # Errors
-/// If `out` takes no more.
 pub fn run(every: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
     let all_threads = |world: &World| Ok(Box::new(world.cpu(0)?) as Box<dyn Inspect>);
     let cpu = held(every, out, "CPU, all its threads", all_threads)?;

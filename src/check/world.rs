@@ -61,9 +61,6 @@ impl World {
     }
 
     /// The reference.
-    ///
-    /// # Errors
-    /// If there are no threads or not enough memory.
     pub fn cpu(&self, threads: usize) -> Result<Cpu, WorldError> {
         Ok(Cpu::new(
             cpu::load(&self.infos, self, &mut |_| ())?,
@@ -75,9 +72,6 @@ impl World {
     }
 
     /// What is held against it.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     #[cfg(feature = "cuda")]
     pub fn cuda(&self, device: cuda::Device) -> Result<Cuda, WorldError> {
         let options = cuda::Options {
@@ -164,7 +158,7 @@ impl Run {
 }
 
 impl Builder {
-    /// With a table of `vocabulary` rows as its first weight, as every model has one.
+    /// Makes one with a table of `vocabulary` rows as its first weight, as every model has one.
     pub(super) fn new(seed: u64, kv: KvInfo, table: (Format, usize, usize)) -> Self {
         let mut builder = Self {
             random: Random::new(seed),

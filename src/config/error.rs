@@ -16,9 +16,9 @@ pub enum ConfigError {
     #[error("{}:{line}:{column}: {message}", file.display())]
     Invalid {
         file: PathBuf,
-        /// From 1.
+        /// Lines are counted from 1.
         line: usize,
-        /// From 1, in characters.
+        /// Columns are counted from 1, in characters.
         column: usize,
         message: String,
     },

@@ -10,7 +10,7 @@ use super::document::{Document, Lay};
 use super::error::{ConfigError, Fault};
 use super::{Config, check};
 
-/// In the order in which they are read.
+/// The files of a configuration, in the order in which they are read.
 #[derive(Debug)]
 pub(super) struct Files(Vec<Text>);
 
@@ -89,9 +89,6 @@ fn length(text: &str) -> usize {
 
 /// The drop-ins of `file`: for `gangliond.toml`, the `*.toml` in `gangliond.toml.d` beside it, in the order of their
 /// names. Hidden files, as editors leave them, are none.
-///
-/// # Errors
-/// If the directory is there and cannot be read.
 pub fn drop_ins(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let mut directory = file.as_os_str().to_owned();
     directory.push(".d");

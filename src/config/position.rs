@@ -4,7 +4,7 @@
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Position<'a> {
     pub(super) line: usize,
-    /// In characters.
+    /// It is counted in characters.
     pub(super) column: usize,
     pub(super) text: &'a str,
 }

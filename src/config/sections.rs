@@ -39,15 +39,15 @@ pub struct Kv {
     pub element: KvType,
     /// Tokens of one conversation; 0 is what the model was trained for.
     pub context: usize,
-    /// Of the whole cache; 0: what there is room for, up to four conversations of that length.
+    /// The whole cache has so many; with 0 it takes what there is room for, up to four conversations of that length.
     pub memory_mib: u64,
     /// What of past turns serves others.
     pub reuse: Reuse,
-    /// Of the release before, where `memory_mib` is not set: room for so many conversations of that length.
+    /// The release before had this: where `memory_mib` is not set, there is room for so many conversations of that length.
     pub slots: Option<usize>,
-    /// Of all pages on the disk; 0: none are.
+    /// All pages on the disk take no more; with 0 there are none.
     pub disk_mib: u64,
-    /// Of them; `None`: none on what wears out, any number on other disks.
+    /// So much of them may be written a day; `None` is nothing on what wears out, and any amount on other disks.
     pub disk_writes_mib_per_day: Option<u64>,
     /// How long a session rests before its pages are written.
     #[serde(rename = "spill_after_seconds")]
@@ -85,7 +85,7 @@ pub struct GraphDebug {
 pub struct Memory {
     pub weights: Placement,
     pub kv: Placement,
-    /// Left to the rest of the system.
+    /// So much is left to the rest of the system.
     pub reserve_mib: u64,
 }
 
@@ -109,10 +109,10 @@ pub struct Engine {
     pub rows: usize,
     /// Rows of one prefill step; 0 is as many as suit the memory.
     pub prefill_chunk: usize,
-    /// What reading a prompt may take between two steps.
+    /// Reading a prompt takes no longer than this between two steps.
     #[serde(rename = "prefill_slice_ms")]
     pub prefill_slice: Duration,
-    /// Of the time while answers wait, in percent.
+    /// Prompts take so much of the time while answers wait, in percent.
     pub prefill_share: u32,
     /// How long a thread spins for a GPU's token before it sleeps.
     #[serde(rename = "spin_us")]
@@ -141,12 +141,12 @@ pub struct Queue {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// Being answered or read.
+    /// So many may be answered or read at once.
     pub requests: usize,
     pub requests_per_user: usize,
-    /// Of `queue.capacity`.
+    /// One user may have so much of `queue.capacity`.
     pub queue_percent_per_user: usize,
-    /// Of the cache's pages.
+    /// One user may have so much of the cache's pages.
     pub kv_percent_per_user: usize,
     pub sessions: usize,
     pub sessions_per_user: usize,
@@ -163,7 +163,7 @@ pub struct Limits {
 /// Conversations on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sessions {
-    /// Read at the start alone.
+    /// It is read at the start alone.
     pub directory: PathBuf,
     pub durability: Durability,
     /// What one user may keep.

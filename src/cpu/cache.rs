@@ -15,7 +15,7 @@ pub(super) struct Cache {
     pub(super) info: KvInfo,
     /// The pages of each, one after the other; empty where they were given back.
     chunks: Vec<Vec<u8>>,
-    /// Of each conversation, in the order of its positions.
+    /// Each conversation has the pages of its positions here, in their order.
     tables: Vec<Vec<usize>>,
 }
 

@@ -36,7 +36,7 @@ impl WithSimd for Dots<'_> {
 }
 
 impl Dots<'_> {
-    /// In tiles of `A` rows of the left and `B` of the right, each sum in `V` vectors.
+    /// Sums in tiles of `A` rows of the left and `B` of the right, each sum in `V` vectors.
     #[inline(always)]
     fn tiled<S: Simd, const V: usize, const A: usize, const B: usize>(self, simd: S) {
         let Self {

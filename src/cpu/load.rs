@@ -25,9 +25,6 @@ enum To<'m> {
 }
 
 /// Allocates and reads all weights; `read` hears of the bytes of each piece.
-///
-/// # Errors
-/// If there is not enough memory, or `source` fails.
 pub fn load<S: Source>(
     infos: &[WeightInfo],
     source: &S,

@@ -198,7 +198,7 @@ struct Outputs<'a> {
     /// The first of its outputs.
     first: usize,
     input: &'a [f32],
-    /// For as many decoded weight rows as there are outputs.
+    /// It holds as many decoded weight rows as there are outputs.
     buffer: &'a mut [f32],
     out: &'a mut [f32],
 }

@@ -61,8 +61,6 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// # Errors
-    /// If the threads cannot be started.
     pub fn new(
         weights: Vec<Weight>,
         angles: Vec<Angles>,

@@ -3,7 +3,7 @@
 use super::memory::stride;
 use super::narrow;
 use super::prompt_attend;
-use super::queue::Queue;
+use super::queue::LaunchQueue;
 use super::splits::splits;
 use super::work::{THREADS, Work};
 use crate::device::{AttendArgs, Cache, Error, Geometry, Places, RopeStoreArgs};
@@ -49,7 +49,7 @@ impl Work<'_> {
         &self,
         tape: &Tape,
         index: usize,
-        queue: &mut Queue<'_>,
+        queue: &mut LaunchQueue<'_>,
     ) -> Result<(), Error> {
         let Op::RopeStore {
             layer,
@@ -95,7 +95,7 @@ impl Work<'_> {
         tape: &Tape,
         index: usize,
         raw: Option<Raw>,
-        queue: &mut Queue<'_>,
+        queue: &mut LaunchQueue<'_>,
     ) -> Result<(), Error> {
         let Op::Attend {
             layer,

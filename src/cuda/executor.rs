@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::queue::Queue;
+use super::queue::LaunchQueue;
 use super::timestamps::Timestamps;
 use super::{AHEAD, Cuda, Launched};
 use crate::device::Modules;
@@ -373,9 +373,11 @@ impl Executor for Cuda {
         let mut names = Vec::new();
         let step = self.split(tape).0;
         // It launches nothing, so nothing can be refused.
-        let _ = step
-            .work
-            .run(tape, 0..tape.ops.len(), &mut Queue::naming(&mut names));
+        let _ = step.work.run(
+            tape,
+            0..tape.ops.len(),
+            &mut LaunchQueue::naming(&mut names),
+        );
         names
     }
 

@@ -42,7 +42,7 @@ pub(super) struct Kernels {
 pub(super) struct StepKernels {
     one: Kernel<StepArgs>,
     pub(super) several: Kernel<StepArgs>,
-    /// For several rows whose columns have no room together.
+    /// This one takes several rows whose columns have no room together.
     phased: Kernel<StepArgs>,
 }
 

@@ -3,7 +3,7 @@
 use super::{Cuda, Error};
 use crate::sampler::Promise;
 
-/// Of each, the entry and the number of the token that it is of.
+/// Each is told by its entry and the number of the token that it is for.
 #[derive(Debug, Default)]
 pub(super) struct Late(Vec<(usize, u32, Promise)>);
 

@@ -1,4 +1,4 @@
-//! From operations to launches: one match, in the order of `op.rs`.
+//! This leads from operations to launches: one match, in the order of `op.rs`.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use super::memory::{Part, stride};
 use super::narrow;
 use super::product::Outcome;
 use super::prompt::Prompt;
-use super::queue::Queue;
+use super::queue::LaunchQueue;
 use super::work::{SAMPLE_BLOCKS, THREADS, Work};
 use crate::device::{Command, EmbedArgs, Error, Geometry, Row, SampleArgs, StepArgs};
 use crate::tape::{Buffer, Ending, Input, Op, Projection, Tape, WeightId};
@@ -21,7 +21,7 @@ impl Work<'_> {
         &self,
         tape: &Tape,
         operations: Range<usize>,
-        queue: &mut Queue<'_>,
+        queue: &mut LaunchQueue<'_>,
     ) -> Result<(), Error> {
         let Range { start, end } = operations;
         (start..end).try_for_each(|index| {
@@ -41,7 +41,7 @@ impl Work<'_> {
         tape: &Tape,
         index: usize,
         raw: Option<Raw>,
-        queue: &mut Queue<'_>,
+        queue: &mut LaunchQueue<'_>,
     ) -> Result<(), Error> {
         let Self {
             kernels,
@@ -216,7 +216,7 @@ impl Work<'_> {
         &self,
         tape: &Tape,
         (x, norm, epsilon): (Buffer, WeightId, f32),
-        queue: &Queue<'_>,
+        queue: &LaunchQueue<'_>,
     ) -> StepArgs {
         let hidden = narrow(tape.buffer(x).columns);
         StepArgs {

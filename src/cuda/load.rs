@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::memory::{Part, Regions, Weight, plan, storage};
 use super::narrow;
-use crate::device::{Arena, Context, Error, Idle, Memory, Region, Staging, Stream, Tiles};
+use crate::device::{Arena, Context, Error, Idle, MemoryKind, Region, Staging, Stream, Tiles};
 use crate::quant::{TILE_ROWS, padded};
 use crate::tape::{
     DType, FLIGHT_BYTES, PIECE_BYTES, Source, WeightInfo, in_flight, pieces_at_once,
@@ -27,7 +27,7 @@ struct Piece {
 /// Allocates and fills all weights; `read` hears of the bytes of each piece.
 pub(super) fn load<S: Source>(
     context: &Rc<Context>,
-    memory: Memory,
+    memory: MemoryKind,
     (infos, activation): (&[WeightInfo], DType),
     stream: &mut Stream,
     (source, read): (&S, &mut dyn FnMut(usize)),
@@ -68,7 +68,7 @@ where
         read(piece.rows.len() * info.format.row_bytes(info.columns));
     };
     match memory {
-        Memory::Unified => {
+        MemoryKind::Unified => {
             let idle = stream.idle()?;
             let mut filled = in_place(&mut arena, pieces, &idle)?;
             filled.sort_by_key(|(piece, _)| source.place(piece.weight, piece.rows.start));
@@ -83,7 +83,7 @@ where
                 },
             )?;
         }
-        Memory::Device => {
+        MemoryKind::Device => {
             let mut pieces = pieces;
             pieces.sort_by_key(|piece| source.place(piece.weight, piece.rows.start));
             let mut staging = Staging::new(context, longest.max(PIECE_BYTES), threads)?;

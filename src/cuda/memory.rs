@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::prompt_attend;
 use super::splits;
 use crate::device::{
-    Arena, CHUNK_BYTES, Context, Error, Memory, Plan, Region, Rows, Stream, Tiles,
+    Arena, CHUNK_BYTES, Context, Error, MemoryKind, Plan, Region, Rows, Stream, Tiles,
 };
 use crate::executor::PREEMPTED;
 use crate::quant::{Storage, TILE_ROWS, padded};
@@ -16,25 +16,25 @@ use crate::tape::{Buffer, BufferInfo, DType, Input, Op, Tape, WeightInfo};
 /// Which memory to use; `None` is unified on an integrated device and the device's own on others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    pub weights: Option<Memory>,
-    pub kv: Option<Memory>,
+    pub weights: Option<MemoryKind>,
+    pub kv: Option<MemoryKind>,
 }
 
 impl Places {
-    pub(super) fn weights(self, integrated: bool) -> Memory {
+    pub(super) fn weights(self, integrated: bool) -> MemoryKind {
         self.weights.unwrap_or(natural(integrated))
     }
 
-    pub(super) fn kv(self, integrated: bool) -> Memory {
+    pub(super) fn kv(self, integrated: bool) -> MemoryKind {
         self.kv.unwrap_or(natural(integrated))
     }
 }
 
-const fn natural(integrated: bool) -> Memory {
+const fn natural(integrated: bool) -> MemoryKind {
     if integrated {
-        Memory::Unified
+        MemoryKind::Unified
     } else {
-        Memory::Device
+        MemoryKind::Device
     }
 }
 
@@ -112,7 +112,7 @@ pub(super) const fn storage(info: &WeightInfo, activation: DType) -> Storage {
     Storage::of(info.format, matches!(activation, DType::F16))
 }
 
-/// In which forms matrices lie, each once.
+/// The forms that matrices lie in, each once.
 pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> {
     let matrices = infos.iter().filter(|info| info.rows > 1);
     let storages: HashSet<_> = matrices.map(|info| storage(info, activation)).collect();
@@ -123,7 +123,7 @@ pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> 
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     pub(super) held: Vec<(Arena, Region, u64)>,
-    /// In the arena of the residual stream: those of prompts that were left.
+    /// Prompts that were left keep their rows here, in the arena of the residual stream.
     pub(super) left: Vec<Region>,
     /// Normed rows of a prompt, in the activations' type.
     pub(super) normed: Option<(Arena, Region, u64)>,
@@ -367,7 +367,7 @@ fn allocate_copies(
     let (plan, mut regions) = plan_copies(bytes, copies)?;
     let left = regions.split_off(1);
     let region = regions[0];
-    let mut arena = Arena::new(context, Memory::Device, &plan)?;
+    let mut arena = Arena::new(context, MemoryKind::Device, &plan)?;
     arena.set(region, 0, stream)?;
     let address = arena.address(region)?;
     Ok(((arena, region, address), left))

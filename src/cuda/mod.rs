@@ -49,7 +49,7 @@ use self::step::CudaStep;
 use self::timestamps::Timestamps;
 use self::work::Work;
 pub use crate::device::Error;
-pub use crate::device::Memory;
+pub use crate::device::MemoryKind;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
 use crate::executor::{Preempted, Rows};
 use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran};
@@ -157,9 +157,6 @@ pub struct Cuda {
 impl Cuda {
     /// Allocates everything but the buffers on a device, and fills the weights from `source`; `read` hears of the bytes of
     /// each piece.
-    ///
-    /// # Errors
-    /// If there is not enough memory, or `source` fails.
     pub fn new<S: Source>(
         Device { context, modules }: Device,
         infos: &[WeightInfo],

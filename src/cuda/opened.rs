@@ -42,6 +42,12 @@ impl Device {
         self.modules.kind()
     }
 
+    /// Whether these have to be compiled at each start, where a build could have had them ready.
+    #[must_use]
+    pub fn lacks_kernels_of_its_own(&self) -> bool {
+        self.modules.is_ptx() && self.context.properties().capability != (8, 7)
+    }
+
     /// Whether it shares its memory with the CPU.
     #[must_use]
     pub fn is_integrated(&self) -> bool {

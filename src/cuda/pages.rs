@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::device::{Arena, Context, Error, Memory, Plan, Region, Ring, Rows, Stream};
+use crate::device::{Arena, Context, Error, MemoryKind, Plan, Region, Ring, Rows, Stream};
 use crate::tape::{KvInfo, PAGE};
 
 /// Pages that are on their way at once, to the host or from there: one is copied while another is taken.
@@ -26,7 +26,7 @@ pub(super) struct Pages {
     own: Vec<usize>,
     /// Pages on their way to the host, or from there.
     passing: Ring,
-    /// Of those to the host, how many positions are wanted of each.
+    /// So many positions are wanted of each that goes to the host.
     wanted: VecDeque<usize>,
 }
 
@@ -46,7 +46,7 @@ impl Pages {
 
     pub(super) fn new(
         context: &Rc<Context>,
-        memory: Memory,
+        memory: MemoryKind,
         kv: KvInfo,
         stream: &mut Stream,
     ) -> Result<Self, Error> {

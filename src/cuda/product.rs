@@ -4,7 +4,7 @@
 //! that changes no bit.
 
 use super::narrow;
-use super::queue::Queue;
+use super::queue::LaunchQueue;
 use super::step_shared::{self, Fit};
 use super::work::Work;
 use crate::device::{Error, Geometry, StepArgs, Tiles};
@@ -40,7 +40,7 @@ pub(super) fn runs(weights: &[Tiles; 3]) -> impl Iterator<Item = std::ops::Range
     })
 }
 
-/// Those of a run of three of a kind, first things first.
+/// Takes those of a run out of three of a kind, the first of the run first.
 pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize>) -> [T; 3] {
     std::array::from_fn(|index| {
         let at = run.start + index;
@@ -50,7 +50,7 @@ pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize
 
 impl Work<'_> {
     /// Launches one for each run of weights of one form; `args` says of what and where to.
-    pub(super) fn product(&self, queue: &mut Queue<'_>, args: StepArgs) -> Result<(), Error> {
+    pub(super) fn product(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
         for run in runs(&[args.weight0, args.weight1, args.weight2]) {
             let [weight0, weight1, weight2] =
                 of_run([args.weight0, args.weight1, args.weight2], &run);
@@ -74,7 +74,7 @@ impl Work<'_> {
     }
 
     /// silu of gate times up.
-    pub(super) fn gated(&self, queue: &mut Queue<'_>, args: StepArgs) -> Result<(), Error> {
+    pub(super) fn gated(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
         if args.weight0.format == args.weight1.format {
             let outcome = Outcome::Gated as u32;
             return self.alike(queue, StepArgs { outcome, ..args });
@@ -98,7 +98,7 @@ impl Work<'_> {
     }
 
     /// Rows that do not fit shared memory together go one half after the other.
-    fn alike(&self, queue: &mut Queue<'_>, args: StepArgs) -> Result<(), Error> {
+    fn alike(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
         let storage = Storage::of_code(args.weight0.format);
         let missing = || Error::NoKernel {
             kernel: format!("step of format {}", args.weight0.format),

@@ -6,7 +6,7 @@
 use super::memory::stride;
 use super::narrow;
 use super::product::{Outcome, of_run, runs};
-use super::queue::Queue;
+use super::queue::LaunchQueue;
 use super::shapes::{self, SHAPES};
 use super::work::Work;
 use crate::device::{Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
@@ -33,7 +33,7 @@ impl Prompt<'_> {
     /// The normed rows of x, and their sums.
     pub(super) fn norm(
         &self,
-        queue: &mut Queue<'_>,
+        queue: &mut LaunchQueue<'_>,
         (x, norm, epsilon): (Buffer, WeightId, f32),
     ) -> Result<Inputs, Error> {
         let hidden = narrow(self.tape.buffer(x).columns);
@@ -60,7 +60,7 @@ impl Prompt<'_> {
     /// A buffer's rows, with their sums if the weight they are to meet needs them.
     pub(super) fn summed(
         &self,
-        queue: &mut Queue<'_>,
+        queue: &mut LaunchQueue<'_>,
         input: Buffer,
         weight: Tiles,
     ) -> Result<Inputs, Error> {
@@ -86,7 +86,7 @@ impl Prompt<'_> {
     /// `out[i] = weight[i] input + bias[i]`
     pub(super) fn linear(
         &self,
-        queue: &mut Queue<'_>,
+        queue: &mut LaunchQueue<'_>,
         input: Inputs,
         matrices: &[Tiles; 3],
         added: &[u64; 3],
@@ -117,7 +117,7 @@ impl Prompt<'_> {
     /// `x += weight input`
     pub(super) fn project(
         &self,
-        queue: &mut Queue<'_>,
+        queue: &mut LaunchQueue<'_>,
         input: Inputs,
         weight: Tiles,
         x: u64,
@@ -134,7 +134,7 @@ impl Prompt<'_> {
     /// `out = silu(gate input) * (up input)`, rounded; elements from one row of out to the next.
     pub(super) fn gate_up(
         &self,
-        queue: &mut Queue<'_>,
+        queue: &mut LaunchQueue<'_>,
         input: Inputs,
         [gate, up]: [Tiles; 2],
         (out0, out_stride): (u64, u32),
@@ -171,7 +171,7 @@ impl Prompt<'_> {
     /// Part of the logits of all rows.
     pub(super) fn head(
         &self,
-        queue: &mut Queue<'_>,
+        queue: &mut LaunchQueue<'_>,
         input: Inputs,
         weight: Tiles,
         (out0, out_stride): (u64, u32),
@@ -186,7 +186,12 @@ impl Prompt<'_> {
         self.launch(queue, input, args)
     }
 
-    fn launch(&self, queue: &mut Queue<'_>, input: Inputs, args: PromptArgs) -> Result<(), Error> {
+    fn launch(
+        &self,
+        queue: &mut LaunchQueue<'_>,
+        input: Inputs,
+        args: PromptArgs,
+    ) -> Result<(), Error> {
         let args = PromptArgs {
             input: input.address,
             sums: self.work.buffers.sums(),

@@ -24,8 +24,8 @@ pub(super) struct Tiles {
 #[derive(Debug)]
 pub(super) struct PromptAttend {
     many: Tiles,
-    /// For rows that leave most of a device without a block: smaller tiles, whose keys and values are asked for a tile ahead. `None`
-    /// for wide heads.
+    /// These are for rows that leave most of a device without a block: smaller tiles, whose keys and values are asked for a
+    /// tile ahead. `None` for wide heads.
     few: Option<Tiles>,
 }
 
@@ -52,7 +52,7 @@ impl PromptAttend {
         }))
     }
 
-    /// For so many query rows of a KV head, counted over tokens and the heads that share it.
+    /// Selects the tiles for so many query rows of a KV head, counted over tokens and the heads that share it.
     pub(super) fn select(&self, kv: KvInfo, rows: usize, multiprocessors: u32) -> &Tiles {
         let blocks = rows.div_ceil(FEW_ROWS) * kv.heads;
         let few = self.few.as_ref();

@@ -6,7 +6,7 @@ use crate::graph::Trace;
 
 /// Takes launches in their order.
 #[derive(Debug)]
-pub(super) struct Queue<'q> {
+pub(super) struct LaunchQueue<'q> {
     to: To<'q>,
     operation: &'static str,
     /// Operations leave their timestamps there, if anyone asks.
@@ -23,7 +23,7 @@ enum To<'q> {
     Template(&'q mut Template, &'q Trace, &'q mut Trace),
 }
 
-impl<'q> Queue<'q> {
+impl<'q> LaunchQueue<'q> {
     /// Launches.
     pub(super) fn launching(
         stream: &'q mut Stream,

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use super::work::{Addresses, SAMPLE_BLOCKS};
 use super::{narrow, splits};
 use crate::device::{
-    Arena, Context, Error, Masks, Memory, PageTables, Plan, PromptMailbox, Region, Row, STEP_ROWS,
-    SamplerState, Scores, StepMailbox, Stream, TokenMailbox,
+    Arena, Context, Error, Masks, MemoryKind, PageTables, Plan, PromptMailbox, Region, Row,
+    STEP_ROWS, SamplerState, Scores, StepMailbox, Stream, TokenMailbox,
 };
 use crate::sampler::Mask;
 use crate::tape::{Angles, KvInfo, Op, Tape};
@@ -85,7 +85,7 @@ impl Scratch {
     ) -> Result<Self, Error> {
         let tables = Tables::of(angles.iter().map(|table| table.frequencies.len()));
         let (plan, at) = Self::plan(kv, tables, (vocabulary, rows))?;
-        let mut arena = Arena::new(context, Memory::Device, &plan)?;
+        let mut arena = Arena::new(context, MemoryKind::Device, &plan)?;
         let mut bytes = Vec::with_capacity(at.angles.bytes());
         for (index, table) in angles.iter().enumerate() {
             let turns = (0..kv.context).flat_map(|position| table.at(position));
@@ -164,7 +164,7 @@ impl Tables {
         })
     }
 
-    /// Those that a tape's layers turn by.
+    /// The angles that a tape's layers turn by.
     pub(super) fn of_tape(tape: &Tape) -> Self {
         let turning = tape.ops.iter().filter_map(|op| match op {
             Op::RopeStore { rotation, .. } if rotation.dims > 0 => Some(rotation),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::queue::Queue;
+use super::queue::LaunchQueue;
 use super::timestamps::TimestampAddresses;
 use super::work::Work;
 use crate::device::{Captured, Error, Stream, TokenMailbox};
@@ -47,14 +47,14 @@ impl Stepper for CudaStep<'_> {
     fn trace(&mut self) -> Trace {
         let mut trace = Trace::default();
         self.work.places(self.tape, &mut trace);
-        let mut queue = Queue::tracing(&mut trace);
+        let mut queue = LaunchQueue::tracing(&mut trace);
         // It launches nothing, so nothing can be refused.
         let _ = self.work.run(self.tape, 0..self.operations(), &mut queue);
         trace
     }
 
     fn eager(&mut self, operations: Range<usize>) -> Result<(), Error> {
-        let mut queue = Queue::launching(self.stream, self.timestamps);
+        let mut queue = LaunchQueue::launching(self.stream, self.timestamps);
         self.work.run(self.tape, operations, &mut queue)
     }
 
@@ -62,7 +62,7 @@ impl Stepper for CudaStep<'_> {
         let (work, tape, timestamps) = (self.work, self.tape, self.timestamps);
         let mut trace = Trace::default();
         let captured = Recording::begin(self.stream)?.record(|stream| {
-            let mut queue = Queue::recording(stream, timestamps, &mut trace);
+            let mut queue = LaunchQueue::recording(stream, timestamps, &mut trace);
             work.run(tape, operations, &mut queue)
         })?;
         Ok((captured, trace))
@@ -81,7 +81,7 @@ impl Stepper for CudaStep<'_> {
     fn renew(&mut self, exec: &mut Graph, operations: Range<usize>) -> Result<Renewal, Error> {
         let (work, tape, timestamps) = (self.work, self.tape, self.timestamps);
         let rewritten = exec.rewrite(|template, were, are| {
-            let mut queue = Queue::rewriting(template, timestamps, were, are);
+            let mut queue = LaunchQueue::rewriting(template, timestamps, were, are);
             work.run(tape, operations.clone(), &mut queue)
         })?;
         if !rewritten {

@@ -71,7 +71,7 @@ impl Fit {
         }
     }
 
-    /// With what each tile of a team has summed kept from phase to phase.
+    /// A layout in which what each tile of a team has summed is kept from phase to phase.
     fn in_phases(problem: Problem, rows: u32, room: usize) -> Option<Self> {
         let choices = (1..=PHASED_TEAMS)
             .rev()

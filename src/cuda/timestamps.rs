@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::device::{Arena, Context, Error, Memory, Plan, Region, Stream};
+use crate::device::{Arena, Context, Error, MemoryKind, Plan, Region, Stream};
 use crate::tape::{Span, Timed};
 
 /// Words of one timestamp: a begin and ends, in nanoseconds, of which the latest counts; `common.cuh`.
@@ -45,7 +45,7 @@ impl Timestamps {
         let mut plan = Plan::new();
         let bytes = operations * BYTES;
         let begins_and_ends = plan.add(bytes)?;
-        let arena = Arena::new(context, Memory::Device, &plan)?;
+        let arena = Arena::new(context, MemoryKind::Device, &plan)?;
         let address = arena.address(begins_and_ends)?;
         Ok(Self {
             arena,

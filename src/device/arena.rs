@@ -10,12 +10,12 @@ use std::rc::Rc;
 use cudarc::driver::sys::{self, CUmemAttach_flags, CUresult, CUstream};
 
 use super::driver::{check, ignore};
-use super::{Context, Error, Idle, Memory, Pinned, Plan, Region, Result, Stream};
+use super::{Context, Error, Idle, MemoryKind, Pinned, Plan, Region, Result, Stream};
 
 /// What a plan asked for, allocated.
 #[derive(Debug)]
 pub struct Arena {
-    memory: Memory,
+    memory: MemoryKind,
     chunks: Vec<Chunk>,
     /// The one stream that may use unified memory, once it is attached.
     attached: Option<CUstream>,
@@ -42,10 +42,7 @@ pub struct Rows {
 impl Arena {
     /// Allocates all chunks of a plan, or none. Unified memory never exceeds what a discrete device has
     /// free: there it would be moved to and fro, or hang the device.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
-    pub fn new(context: &Rc<Context>, memory: Memory, plan: &Plan) -> Result<Self> {
+    pub fn new(context: &Rc<Context>, memory: MemoryKind, plan: &Plan) -> Result<Self> {
         ensure_free(context, plan.bytes())?;
         let mut arena = Self {
             memory,
@@ -80,9 +77,6 @@ impl Arena {
     }
 
     /// Allocates the chunk that a region lies in again, if it was given back.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     pub fn allocate(&mut self, region: Region, stream: &mut Stream) -> Result<()> {
         let Some(chunk) = self.chunks.get_mut(region.chunk) else {
             return Err(Error::Bounds {
@@ -106,7 +100,7 @@ impl Arena {
     }
 
     #[must_use]
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> MemoryKind {
         self.memory
     }
 
@@ -132,7 +126,7 @@ impl Arena {
 
     /// Gives unified memory over to a stream, once, before any capture of it. No effect on device memory.
     pub fn attach(&mut self, stream: &mut Stream) -> Result<()> {
-        if self.memory == Memory::Unified && self.attached.is_none() {
+        if self.memory == MemoryKind::Unified && self.attached.is_none() {
             for address in self.chunks.iter().filter_map(|chunk| chunk.address) {
                 attach(address, stream)?;
             }
@@ -181,7 +175,7 @@ impl Arena {
 
     /// Whether the CPU may touch unified memory: it is attached to no other stream than the idle one.
     fn reachable(&self, idle: &Idle<'_>) -> Result<()> {
-        if self.memory == Memory::Device {
+        if self.memory == MemoryKind::Device {
             return Err(Error::NotReachable("it is the device's own"));
         }
         if self.attached.is_some_and(|stream| stream != idle.handle()) {
@@ -195,7 +189,7 @@ impl Arena {
     /// # Errors
     /// If they are more than the region, or the driver fails.
     pub fn write(&mut self, region: Region, bytes: &[u8], stream: &mut Stream) -> Result<()> {
-        if self.memory == Memory::Unified && self.attached.is_none() {
+        if self.memory == MemoryKind::Unified && self.attached.is_none() {
             let idle = stream.idle()?;
             let host = self.host(region, &idle)?.get_mut(..bytes.len());
             host.ok_or(Error::Bounds { bytes: bytes.len() })?
@@ -277,9 +271,6 @@ impl Arena {
 
     /// Queues that pinned memory, from its byte `at` on, is copied to a region of so many bytes at most; nobody writes there before
     /// the copy has ended.
-    ///
-    /// # Errors
-    /// As `copy_to_pinned`.
     pub(super) fn copy_from_pinned(
         &mut self,
         region: Region,
@@ -403,14 +394,14 @@ fn ensure_free(context: &Context, need: u64) -> Result<()> {
 }
 
 /// A chunk, which the caller frees. The CPU alone may use unified memory until it is attached to a stream.
-fn allocate(context: &Context, memory: Memory, bytes: usize) -> Result<u64> {
+fn allocate(context: &Context, memory: MemoryKind, bytes: usize) -> Result<u64> {
     let mut address = 0;
     let (call, result) = match memory {
         // SAFETY: the context is current on this thread, and the driver writes the address.
-        Memory::Device => ("cuMemAlloc", unsafe {
+        MemoryKind::Device => ("cuMemAlloc", unsafe {
             sys::cuMemAlloc_v2(&raw mut address, bytes)
         }),
-        Memory::Unified => {
+        MemoryKind::Unified => {
             let flags = CUmemAttach_flags::CU_MEM_ATTACH_HOST as u32;
             // SAFETY: as above.
             let result = unsafe { sys::cuMemAllocManaged(&raw mut address, bytes, flags) };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use cudarc::driver::sys;
 
 use super::driver::check;
-use super::{Arena, Context, Event, Memory, Plan, Result, Stream};
+use super::{Arena, Context, Event, MemoryKind, Plan, Result, Stream};
 
 /// Far more than any cache keeps of it.
 const BYTES: usize = 256 << 20;
@@ -15,13 +15,10 @@ const PASSES: usize = 5;
 
 /// Bytes per second, read and written together, of the best of several copies from one part of the
 /// device's own memory to another.
-///
-/// # Errors
-/// If there is no memory for the two parts, or the driver refuses.
 pub fn copy_bandwidth(context: &Rc<Context>) -> Result<f64> {
     let mut plan = Plan::new();
     let (from, to) = (plan.add(BYTES)?, plan.add(BYTES)?);
-    let arena = Arena::new(context, Memory::Device, &plan)?;
+    let arena = Arena::new(context, MemoryKind::Device, &plan)?;
     let (from, to) = (arena.address(from)?, arena.address(to)?);
     let mut stream = Stream::new(context)?;
     let (mut begin, mut end) = (Event::new(context)?, Event::new(context)?);

@@ -43,9 +43,6 @@ static FIRST: AtomicI32 = AtomicI32::new(0);
 /// From now on the thread that a fatal signal hits tells stderr which one it was, and where it stood; then the process
 /// dies of it as before. No core is needed for that, which would hold weights and prompts. Of a thread whose stack is
 /// full nothing is told. `levels`: stderr is the journal, and each line is to begin with its level.
-///
-/// # Errors
-/// If the system refuses.
 pub fn report_crashes(levels: bool) -> Result<(), Errno> {
     LEVELS.store(levels, Ordering::Relaxed);
     for signal in SIGNALS {

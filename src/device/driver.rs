@@ -65,5 +65,5 @@ pub(super) fn attempt(
     }
 }
 
-/// For what is given back: nobody is left to hear of a failure, and a sticky one is met again.
+/// Takes what comes of giving something back: nobody is left to hear of a failure, and a sticky one is met again.
 pub(super) fn ignore(_: CUresult) {}

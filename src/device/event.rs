@@ -37,9 +37,6 @@ impl Event {
     }
 
     /// Waits until the device has come past the mark; the thread sleeps meanwhile.
-    ///
-    /// # Errors
-    /// If anything before the mark has failed.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event is ours.
         check("cuEventSynchronize", unsafe {
@@ -48,9 +45,6 @@ impl Event {
     }
 
     /// Whether the device has come past the mark.
-    ///
-    /// # Errors
-    /// If anything before the mark has failed.
     pub fn is_past(&self) -> Result<bool> {
         // SAFETY: the event is ours.
         match unsafe { sys::cuEventQuery(self.handle) } {

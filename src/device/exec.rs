@@ -35,9 +35,6 @@ impl Exec {
     }
 
     /// Makes it do what a template of as many kernels does; `false` if only a new one can.
-    ///
-    /// # Errors
-    /// If the driver fails otherwise.
     pub fn update(&mut self, template: &Template) -> Result<bool> {
         let mut info = sys::CUgraphExecUpdateResultInfo_st {
             result: sys::CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR,

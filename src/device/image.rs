@@ -107,6 +107,12 @@ impl Modules {
         IMAGES_HASH
     }
 
+    /// Whether the driver compiles them anew at each start.
+    #[must_use]
+    pub fn is_ptx(&self) -> bool {
+        self.kind == Kind::Ptx87
+    }
+
     /// Which of the images was loaded, for people.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -16,7 +16,7 @@ use crate::fault::Call;
 /// Shared memory that a block may have on sm_87, static and dynamic together.
 const SHARED_BYTES: usize = 163 << 10;
 
-/// For kernels that are launched with less where there is less: all that the device has.
+/// All shared memory that the device has, for kernels that are launched with less where there is less.
 pub const ALL_SHARED: usize = usize::MAX;
 /// What a kernel is launched among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

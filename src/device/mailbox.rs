@@ -127,7 +127,7 @@ impl Command {
     /// Where a prompt's tokens begin behind its command, in device memory.
     pub const TOKENS_AT: u64 = Self::BYTES as u64;
 
-    /// In words: a row; what it says, pages and guide; a sampler; a pad.
+    /// A row takes so many words: what it says, pages and guide; a sampler; a pad.
     const WORDS: usize = 96;
     const BYTES: usize = 4 * Self::WORDS;
     const SEQUENCE_AT: usize = 5;
@@ -179,8 +179,6 @@ pub struct StepMailbox {
 }
 
 impl StepMailbox {
-    /// # Errors
-    /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>) -> Result<Self> {
         let memory = Pinned::new(context, COMMANDS as usize * STEP_ROWS * Command::BYTES)?;
         Ok(Self { memory })
@@ -211,10 +209,7 @@ pub struct PromptMailbox {
 }
 
 impl PromptMailbox {
-    /// For prompts of at most `rows` rows.
-    ///
-    /// # Errors
-    /// If there is no memory left to pin.
+    /// Makes one for prompts of at most `rows` rows.
     pub fn new(context: &Rc<Context>, rows: usize, stream: &mut Stream) -> Result<Self> {
         let memory = Pinned::new(context, Self::bytes(rows))?;
         let mut copied = Event::new(context)?;
@@ -265,8 +260,6 @@ pub struct PageTables {
 }
 
 impl PageTables {
-    /// # Errors
-    /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>, addresses: usize) -> Result<Self> {
         let memory = Pinned::new(context, 8 * addresses)?;
         Ok(Self { memory })
@@ -294,8 +287,6 @@ pub struct TokenMailbox {
 }
 
 impl TokenMailbox {
-    /// # Errors
-    /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>) -> Result<Self> {
         Pinned::new(context, TOKENS as usize * STEP_ROWS * 8).map(|memory| Self { memory })
     }

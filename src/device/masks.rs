@@ -32,9 +32,6 @@ impl Masks {
     }
 
     /// Makes room for the masks of so many conversations and tokens.
-    ///
-    /// # Errors
-    /// If there is no memory left to pin, or the driver refuses.
     pub fn new(context: &Rc<Context>, conversations: usize, vocabulary: usize) -> Result<Self> {
         let words = Self::words(vocabulary);
         Ok(Self {

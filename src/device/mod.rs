@@ -47,7 +47,7 @@ pub use mailbox::{
 };
 pub use masks::Masks;
 pub use pinned::Pinned;
-pub use plan::{CHUNK_BYTES, Memory, Plan, Region};
+pub use plan::{CHUNK_BYTES, MemoryKind, Plan, Region};
 pub use ring::Ring;
 pub use scores::Scores;
 pub use staging::Staging;

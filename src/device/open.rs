@@ -28,7 +28,7 @@ pub(super) fn refused() -> Option<Error> {
 /// Where it is told that this is a Jetson, whatever nodes there are.
 const NVGPU: &str = "/sys/module/nvgpu";
 
-/// On a Jetson, the first node that is not there though CUDA needs it.
+/// The first node of a Jetson that is not there though CUDA needs it.
 pub(super) fn missing() -> Option<Error> {
     let exists = |path: &&str| Path::new(path).exists();
     if !exists(&NVGPU) && !JETSON[0].names.iter().any(exists) {

@@ -18,8 +18,6 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// # Errors
-    /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>, bytes: usize) -> Result<Self> {
         let mut host = std::ptr::null_mut();
         let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP;

@@ -9,7 +9,7 @@ const ALIGNMENT: usize = 256;
 
 /// Which memory holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
+pub enum MemoryKind {
     /// The GPU's own.
     Device,
     /// Managed: one copy that the CPU fills and the GPU then reads, on an integrated device in place.

@@ -25,8 +25,6 @@ struct Part {
 }
 
 impl Ring {
-    /// # Errors
-    /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>, part: usize, parts: usize) -> Result<Self> {
         let new = |_| {
             let end = Event::new(context)?;
@@ -60,9 +58,6 @@ impl Ring {
     }
 
     /// The oldest region that was read, once it is there.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn take(&mut self) -> Result<Option<Vec<u8>>> {
         let Some(&index) = self.read.front() else {
             return Ok(None);

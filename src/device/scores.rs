@@ -16,8 +16,6 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// # Errors
-    /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>) -> Result<Self> {
         Pinned::new(context, TOKENS as usize * STEP_ROWS * (1 + MOST) * 8)
             .map(|memory| Self { memory })

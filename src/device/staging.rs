@@ -13,8 +13,6 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// # Errors
-    /// If there is no memory left to pin.
     pub fn new(context: &Rc<Context>, part: usize, parts: usize) -> Result<Self> {
         Ok(Self {
             pinned: Pinned::new(context, part * parts)?,

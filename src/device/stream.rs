@@ -40,9 +40,6 @@ impl Stream {
     }
 
     /// Waits for all that is queued; the thread sleeps meanwhile.
-    ///
-    /// # Errors
-    /// If anything queued has failed.
     pub fn synchronize(&mut self) -> Result<()> {
         // SAFETY: the stream is ours.
         check("cuStreamSynchronize", unsafe {
@@ -51,9 +48,6 @@ impl Stream {
     }
 
     /// Whether all that was queued has ended.
-    ///
-    /// # Errors
-    /// If anything queued has failed.
     pub fn is_idle(&self) -> Result<bool> {
         // SAFETY: the stream is ours.
         match unsafe { sys::cuStreamQuery(self.handle) } {

@@ -18,7 +18,7 @@ use crate::fault::Call;
 #[derive(Debug)]
 pub struct Template {
     graph: Captured,
-    /// In the order of their launches.
+    /// They are in the order of their launches.
     kernels: Vec<CUgraphNode>,
 }
 

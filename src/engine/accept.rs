@@ -1,5 +1,5 @@
-//! From what a caller asks to a turn that waits: checked, encoded by the model in force, and queued. What is refused is
-//! refused before it costs much.
+//! This leads from what a caller asks to a turn that waits: checked, encoded by the model in force, and queued. What is
+//! refused is refused before it costs much.
 
 use std::io;
 use std::time::Instant;
@@ -66,9 +66,6 @@ impl Handle {
     }
 
     /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
-    ///
-    /// # Errors
-    /// As `reply`.
     pub async fn send(
         &self,
         session: SessionId,
@@ -205,7 +202,7 @@ impl Handle {
         options: Options,
     ) -> Result<Ticket, Refusal> {
         let encoder = self.shared.encoder().clone();
-        // In this order: what costs the least first.
+        // The checks come in this order: what costs the least is asked first.
         if let Some(encoder) = &encoder {
             admit(encoder, &talk, &options)?;
         }
@@ -263,7 +260,7 @@ impl Handle {
         let deadline = options.deadline.map(|after| asked + after);
         let (sender, events) = mpsc::unbounded_channel();
         let reading = Reading::default();
-        // Counted before it is queued: the engine may finish it before this thread goes on.
+        // It is counted before it is queued: the engine may finish it before this thread goes on.
         registration.accept();
         let turn = Turn {
             id,

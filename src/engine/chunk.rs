@@ -8,7 +8,7 @@ use super::runner::Settings;
 /// On a CPU more rows gain nothing: they no longer stay in its cache.
 pub(super) const CPU: usize = 64;
 
-/// On a GPU, by the bytes of its memory.
+/// A GPU takes so many rows, by the bytes of its memory.
 #[cfg(feature = "cuda")]
 pub(super) fn of_gpu(bytes: u64, integrated: bool) -> usize {
     const GIB: u64 = 1 << 30;

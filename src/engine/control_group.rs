@@ -34,13 +34,13 @@ pub(super) struct Left {
 
 /// The files of one version of the kernel's interface.
 struct Version {
-    /// In what stands before the path of a group.
+    /// The line of a group has this before its path.
     controllers: &'static str,
     /// Below where all are mounted.
     folder: &'static str,
     limits: &'static [&'static str],
     current: &'static str,
-    /// Of memory.stat: what the kernel takes back before it ends anybody.
+    /// This field of memory.stat counts what the kernel takes back before it ends anybody.
     reclaimable: &'static str,
 }
 

@@ -26,9 +26,10 @@ pub struct Encoder {
 #[derive(Clone, Debug)]
 pub struct Encoded {
     pub prompt: Prompt,
-    /// Of its tokens, those that the model has said in this conversation.
+    /// The model has said these of its tokens in this conversation.
     pub(super) said: Vec<Range<usize>>,
-    /// Of its tokens, so many had been run at the end of the turn before: what of them is not in the cache any more is read again.
+    /// So many of its tokens had been run at the end of the turn before: what of them is not in the cache any more is read
+    /// again.
     pub(super) past: usize,
     model: u64,
     /// Where it comes from a file, or from long ago: then it has only its tokens.
@@ -76,7 +77,7 @@ const NOBODYS: u64 = 0;
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) grammar: guide::Limits,
-    /// In which models call tools.
+    /// Models call tools in these formats.
     pub(super) formats: Arc<Formats>,
 }
 
@@ -142,9 +143,6 @@ impl Encoder {
 
     /// The tokens of a conversation. `last` is the turn before, whose tokens are kept as a prefix where they are
     /// this model's and the template allows it.
-    ///
-    /// # Errors
-    /// As `Codec::encode`.
     pub fn encode(
         &self,
         messages: &[Message],
@@ -189,9 +187,6 @@ impl Encoder {
     }
 
     /// All that a turn needs: the tokens of its conversation, as `encode`, what its answer goes along with, and how it calls.
-    ///
-    /// # Errors
-    /// As `prompt` and `guided`.
     pub(super) fn prepared(
         &self,
         messages: &[Message],
@@ -234,9 +229,6 @@ impl Encoder {
     }
 
     /// What the prompts have in common of all conversations whose last message begins like this one's.
-    ///
-    /// # Errors
-    /// As `prompt`.
     pub(super) fn beginning(
         &self,
         messages: &[Message],

@@ -13,7 +13,8 @@ use super::fair::{Fair, May, Waits};
 
 /// Prompts that are encoded at once: whoever has a hard one holds up nobody else.
 const AT_ONCE: usize = 2;
-/// Of the threads. With ten a thread gets a tenth of what one gets that computes, and all of what that leaves.
+/// The threads run with this priority. With ten a thread gets a tenth of what one gets that computes, and all of what that
+/// leaves.
 const NICE: i32 = 10;
 
 /// One prompt.
@@ -161,8 +162,8 @@ impl Drop for Encoders {
 
 /// What one of the threads does.
 fn encode(inner: &Inner) {
-    // Of this thread alone, as Linux has it. It may always be lowered; where a sandbox thinks otherwise, encoding is as
-    // right and only less modest.
+    // This changes the priority of this thread alone, as Linux has it. It may always be lowered; where a sandbox thinks
+    // otherwise, encoding is as right and only less modest.
     let _ = rustix::process::nice(NICE);
     let mut state = inner.lock();
     while !state.closed {

@@ -39,11 +39,11 @@ pub(super) struct Entry {
     text: String,
     /// What it goes along with. Another thread has it while it works out what may follow.
     guide: Option<Arc<Mutex<Guide>>>,
-    /// Without the end-of-turn token.
+    /// The end-of-turn token is not among them.
     tokens: Vec<u32>,
     /// How many of them steps have run.
     ran: usize,
-    /// Of these, the ones whose choice stands; fewer while an answer that had to begin again catches up.
+    /// So many of them stand as they were chosen; fewer while an answer that had to begin again catches up.
     caught_up: usize,
     /// Whether a stop string ended `text` within the text of `tokens`.
     cut: bool,
@@ -83,7 +83,7 @@ pub(super) enum Follows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GoesOn {
     AtOnce,
-    /// Only what is known then says how.
+    /// How it goes on is said only by what is known then.
     Later,
     /// That one is its last.
     Ends,
@@ -362,9 +362,6 @@ impl Entry {
     }
 
     /// The same, but for what takes long.
-    ///
-    /// # Errors
-    /// As `allowed`.
     pub(super) fn follows(&self, vocabulary: usize) -> Result<Follows, GuideError> {
         let Some(guide) = self.guide.as_ref().filter(|_| self.has_caught_up()) else {
             return Ok(Follows::Anything);
@@ -389,9 +386,6 @@ impl Entry {
 
     /// Takes at most `most` of the tokens that must come now; what is chosen comes after them. The same number of tokens
     /// must be `take`n before anything else.
-    ///
-    /// # Errors
-    /// As `allowed`.
     pub(super) fn force(&mut self, most: usize) -> Result<Vec<u32>, GuideError> {
         if self.is_scored() {
             return Ok(Vec::new());

@@ -28,7 +28,7 @@ pub(super) enum May {
     LacksRoom,
 }
 
-/// Those that wait.
+/// These are the turns that wait.
 #[derive(Debug)]
 pub(super) struct Fair<T> {
     /// As they came.
@@ -156,7 +156,7 @@ impl<T: Waits> Fair<T> {
         None
     }
 
-    /// Those that wait as they came, for whoever looks.
+    /// What whoever looks is shown of those that wait, in the order in which they came.
     pub(super) fn seen<S>(&self, see: impl Fn(&T) -> S) -> Vec<Seen<S>> {
         let seen = |one: &T| Seen {
             one: see(one),

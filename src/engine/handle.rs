@@ -46,7 +46,7 @@ impl Handle {
         self.shared.limits()
     }
 
-    /// From now on; what waits or is open already stays.
+    /// These limits hold from now on; what waits or is open already stays.
     pub fn set_limits(&self, limits: Limits) {
         self.shared.set_limits(limits);
     }
@@ -99,7 +99,7 @@ impl Handle {
         let id = {
             let mut sessions = self.shared.sessions();
             let id = sessions.branch(session, client, &limits)?;
-            // Before anything happens to either.
+            // The engine thread hears of it before anything happens to either.
             self.queue.branch(session, id);
             id
         };

@@ -18,10 +18,11 @@ pub struct LessThanAPage {
 /// How much memory the cache takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvMemory {
-    /// For four conversations of the greatest length; for fewer where there is no room, but for one.
+    /// The cache has room for four conversations of the greatest length; for fewer where there is not enough memory, but
+    /// always for one.
     #[default]
     Auto,
-    /// For so many conversations of the greatest length.
+    /// The cache has room for so many conversations of the greatest length.
     Conversations(usize),
     Mebibytes(u64),
 }

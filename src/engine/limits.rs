@@ -16,7 +16,7 @@ pub struct Limits {
     pub prefill: Share,
     /// What the grammar of an answer may cost.
     pub grammar: guide::Limits,
-    /// Of each user.
+    /// Each user has these beside those of all.
     pub user: UserLimits,
 }
 
@@ -25,9 +25,9 @@ pub struct Limits {
 pub struct UserLimits {
     pub requests: usize,
     pub sessions: usize,
-    /// Of the queue, in percent.
+    /// A user may take so much of the queue, in percent.
     pub queue_percent: usize,
-    /// Of the cache's pages, in percent, what its requests that run may take together.
+    /// The requests of a user that run may together take so much of the cache's pages, in percent.
     pub kv_percent: usize,
 }
 
@@ -38,7 +38,7 @@ impl Limits {
         (self.queue * self.user.queue_percent / 100).max(1)
     }
 
-    /// Of so many pages, those that running requests of one user may take.
+    /// How many of so many pages the running requests of one user may take.
     #[must_use]
     pub fn user_pages(&self, pages: usize) -> usize {
         (pages * self.user.kv_percent / 100).max(1)

@@ -169,7 +169,7 @@ impl Live {
             && passed(&self.timed).is_none_or(|ago| ago >= APART)
     }
 
-    /// In microseconds; never 0.
+    /// The microseconds since this was made; it is never 0.
     fn now(&self) -> u64 {
         u64::try_from(self.made.elapsed().as_micros())
             .unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! From a checked checkpoint to an executor that holds its weights.
+//! This leads from a checked checkpoint to an executor that holds its weights.
 
 #[cfg(feature = "cuda")]
 use super::admission::Pool;
@@ -237,8 +237,8 @@ impl Loader<'_> {
         admit_on_cuda(own, &mut forward, settings)?;
         let place = |placement| match placement {
             Placement::Auto => None,
-            Placement::Device => Some(cuda::Memory::Device),
-            Placement::Unified => Some(cuda::Memory::Unified),
+            Placement::Device => Some(cuda::MemoryKind::Device),
+            Placement::Unified => Some(cuda::MemoryKind::Unified),
         };
         let options = cuda::Options {
             places: cuda::Places {

@@ -57,7 +57,7 @@ impl Recipe {
         Some(key)
     }
 
-    /// From these to `next`.
+    /// What it takes to get from these settings to `next`.
     pub(super) fn transition_to(&self, next: &Self) -> Transition {
         let (is, to_be) = (&self.settings.runner, &next.settings.runner);
         let mut alike = next.settings.clone();

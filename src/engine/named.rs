@@ -44,7 +44,7 @@ pub struct Opened {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     pub turns: u32,
-    /// Of its file.
+    /// Its file has so many.
     pub bytes: u64,
     /// Seconds since 1970; 0 where nobody knows.
     pub began: u64,
@@ -169,7 +169,7 @@ impl Handle {
         true
     }
 
-    /// Of a session with a name: while it is held, no call of its user opens or deletes one.
+    /// The lock of a session with a name: while it is held, no call of its user opens or deletes one.
     pub async fn naming(&self, id: SessionId) -> Option<OwnedMutexGuard<()>> {
         let user = {
             let sessions = self.shared.sessions();

@@ -1,4 +1,4 @@
-//! After each step: the figures for those who look, the events for the journal. None of it waits for who looks.
+//! After each step this tells those who look the figures, and the journal the events. None of it waits for who looks.
 
 use std::time::{Duration, Instant};
 

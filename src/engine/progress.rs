@@ -29,7 +29,7 @@ impl Phase {
         Self::Between,
     ];
 
-    /// For people.
+    /// What people are shown of it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

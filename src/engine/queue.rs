@@ -23,7 +23,7 @@ use super::{EngineError, Limits, Priority, Refusal, Usage};
 pub(super) struct Place {
     queue: Arc<Queue>,
     user: u32,
-    /// Until a turn has taken it.
+    /// It is given back when this is dropped, until a turn has taken it.
     kept: bool,
 }
 
@@ -66,7 +66,7 @@ struct Waiting {
     controls: VecDeque<Control>,
     /// Sessions of which the engine thread has taken a turn, so that it may hold something of them.
     held: HashSet<SessionId>,
-    /// Each hold, what of, and why.
+    /// Each hold has a number, says what it holds, and why.
     holds: Vec<(u64, Held, String)>,
     closed: bool,
     /// Nobody is left to do anything.

@@ -24,9 +24,6 @@ use super::{Handle, Inbox, State};
 impl Handle {
     /// Puts other settings in force; returns when they are. A model is loaded only if they, or its files, differ; then those
     /// that run get so long to end with the one from before.
-    ///
-    /// # Errors
-    /// Why the old one stays.
     pub async fn replace(
         &self,
         settings: Settings,

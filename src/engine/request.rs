@@ -20,7 +20,7 @@ use crate::tools::{Piece, Tools};
 /// What a caller may choose for one request. Every field has been checked by who made it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// At least 1, but for a prompt that is only read ahead.
+    /// It is at least 1, but for a prompt that is only read ahead.
     pub max_tokens: usize,
     pub sampling: Parameters,
     /// Generation ends before the first of these; none is empty.
@@ -34,9 +34,9 @@ pub struct Options {
     /// What the model may call; it has no `stop` then.
     pub tools: Option<Arc<Tools>>,
     pub priority: Priority,
-    /// From acceptance on: the request ends then, with what there is.
+    /// So long after it was accepted the request ends, with what there is.
     pub deadline: Option<Duration>,
-    /// Of a turn of a session.
+    /// This says what becomes of a turn of a session that the context does not hold any more.
     pub overflow: Overflow,
 }
 
@@ -144,7 +144,7 @@ pub struct Outcome {
     pub usage: Usage,
     /// Whether it was to fit something, or to call tools, and is only the beginning of such an answer.
     pub incomplete: bool,
-    /// All that the model thought.
+    /// The model thought all this before it answered.
     pub reasoning: String,
     /// The calls that are whole.
     pub calls: Vec<Call>,
@@ -153,7 +153,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of a request that has said nothing but text.
+    /// The answer of a request that has said nothing but text.
     #[must_use]
     pub fn new(reason: FinishReason, usage: Usage, error: Option<RequestError>) -> Self {
         Self {
@@ -226,7 +226,7 @@ pub enum Refusal {
     SessionDiffers { name: String, what: &'static str },
     #[error("there is no session {0:?}; Manager.ListSessions has those that there are")]
     NoSession(String),
-    /// Of what one user may keep.
+    /// A limit of what one user may keep is reached.
     #[error("{why}")]
     Quota { key: &'static str, why: String },
     /// What was to be kept could not be, or not be read.

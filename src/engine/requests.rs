@@ -21,7 +21,7 @@ struct Request {
     accepted: bool,
 }
 
-/// All that have begun and not ended.
+/// This holds all requests that have begun and not ended.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     by_id: Mutex<HashMap<u64, Request>>,

@@ -12,7 +12,7 @@ mod timed;
 use std::collections::HashMap;
 
 pub use self::error::RunError;
-pub use self::rows::OpCost;
+pub(crate) use self::rows::OpCost;
 pub use self::timed::KindTime;
 pub use super::kv_memory::KvMemory;
 use super::load;
@@ -42,7 +42,7 @@ pub struct Runner {
     kv: Kv,
     step: Tape,
     step_bytes: StepBytes,
-    /// Of several conversations, by rows: 1, 2, 4 or 8.
+    /// These step several conversations, by rows: 1, 2, 4 or 8.
     steps: HashMap<usize, Tape>,
     /// The most rows of a step, each of another conversation, but for one that tokens are given to.
     rows: usize,
@@ -306,9 +306,6 @@ impl Runner {
 
     /// The same as `prefill`, but it may be left between two layers, as `Executor::run_until`; none of `tokens` is in the
     /// cache then.
-    ///
-    /// # Errors
-    /// As `prefill`.
     pub fn prefill_until(
         &mut self,
         tokens: &[u32],
@@ -338,9 +335,6 @@ impl Runner {
     }
 
     /// Has a device begin a prompt that `prefill` goes on with, where a step is ahead whose tokens are to be taken meanwhile.
-    ///
-    /// # Errors
-    /// As `prefill`.
     pub fn start(&mut self, tokens: &[u32], ending: Ending) -> Result<(), RunError> {
         if tokens.is_empty() || !self.executor.is_ahead() {
             return Ok(());
@@ -354,9 +348,6 @@ impl Runner {
     }
 
     /// Waits for what was launched last.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn finish(&mut self) -> Result<(), RunError> {
         Ok(self.executor.finish()?)
     }
@@ -424,7 +415,7 @@ impl Runner {
 
     /// How the last step spent its time.
     #[must_use]
-    pub fn step_times(&self) -> StepTimes {
+    pub(crate) fn step_times(&self) -> StepTimes {
         self.executor.step_times()
     }
 
@@ -457,14 +448,14 @@ impl Runner {
 
     /// How many kernels, or operations of the CPU's, a step takes, recorded or not.
     #[must_use]
-    pub fn step_launches(&mut self) -> usize {
+    pub(crate) fn step_launches(&mut self) -> usize {
         self.executor.launches(&self.step).len()
     }
 
     /// The kernels of a step of so many conversations, or of a part of a prompt of so many tokens, by operation; of what has run
     /// before.
     #[must_use]
-    pub fn kernels(&mut self, input: Input, rows: usize) -> Vec<(&'static str, String)> {
+    pub(crate) fn kernels(&mut self, input: Input, rows: usize) -> Vec<(&'static str, String)> {
         let tape = match input {
             Input::Step => self
                 .steps
@@ -482,23 +473,17 @@ impl Runner {
     }
 
     /// The decode graph in DOT.
-    ///
-    /// # Errors
-    /// If the driver refuses.
-    pub fn graph_dot(&self) -> Result<String, RunError> {
+    pub(crate) fn graph_dot(&self) -> Result<String, RunError> {
         Ok(self.executor.graph_dot()?)
     }
 
     /// Bytes that the next `step` must move.
     #[must_use]
-    pub fn step_bytes(&self) -> u64 {
+    pub(crate) fn step_bytes(&self) -> u64 {
         self.step_bytes.at(self.kv.len())
     }
 
     /// Runs `tokens` after what the cache holds, and calls `each` with every row's logits in order.
-    ///
-    /// # Errors
-    /// As `Executor::run`.
     pub fn logits(&mut self, tokens: &[u32], mut each: impl FnMut(&[f32])) -> Result<(), RunError> {
         for chunk in tokens.chunks(self.prefill_chunk.min(SCORED_ROWS)) {
             self.prefill(chunk, Ending::Logits)?;

@@ -99,8 +99,8 @@ pub(super) fn joins(
     Joins::NoPages
 }
 
-/// Those who are not suspended, the most urgent first: at most `rows`. Of those that are alike in this each user has a row before
-/// any has two, and so on; of one user who joined first comes first.
+/// Chooses those who are not suspended, the most urgent first, and at most `rows` of them. Of those that are alike in this
+/// each user has a row before any has two, and so on; of one user who joined first comes first.
 pub(super) fn active(all: &[Standing], rows: usize) -> Vec<Standing> {
     let nth = |at: usize, one: &Standing| {
         let theirs = all

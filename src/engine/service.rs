@@ -19,7 +19,7 @@ pub(super) type Had = (Duration, Duration);
 #[derive(Debug, Default)]
 pub(super) struct Service {
     users: Tags<u32>,
-    /// Of users who have had more than others.
+    /// Connections are told apart of users who have had more than others.
     connections: HashMap<u32, Tags<Arc<str>>>,
 }
 
@@ -48,9 +48,9 @@ impl Service {
 
 #[derive(Debug)]
 struct Tags<K> {
-    /// Those above the least.
+    /// Only tags above the least are kept.
     tags: HashMap<K, Duration>,
-    /// Of the one that was served last, before it was.
+    /// The one that was served last had this tag before it was.
     least: Duration,
 }
 

@@ -67,9 +67,9 @@ pub(super) struct Session {
     pub(super) origin: Option<Place>,
     /// Shared with branches until one of them goes on; whoever reads them all does so without holding the sessions.
     messages: Arc<Vec<Message>>,
-    /// Of these, the ones that it began with.
+    /// It began with so many of these.
     head: usize,
-    /// Those up to the end of the last turn; what comes after them was appended.
+    /// So many of them go up to the end of the last turn; what comes after them was appended.
     settled: usize,
     /// The turn that is being encoded, waits or is answered.
     pub(super) turn: Option<u64>,
@@ -91,11 +91,11 @@ struct Ended {
     /// What its prompt was rendered with.
     thinking: Option<bool>,
     tools: Option<Arc<str>>,
-    /// Only of the latest turns, which hold all text of their past; of another one the tokens are in the trail.
+    /// Only the latest turns have it, which hold all text of their past; of another one the tokens are in the trail.
     last: Option<Last>,
 }
 
-/// Of how many turns, beside the newest, more than the tokens is held.
+/// Beside the newest turn so many others are held with more than their tokens.
 const REMEMBERED: usize = 8;
 
 #[derive(Debug, Default)]
@@ -270,7 +270,7 @@ impl Sessions {
 }
 
 impl History {
-    /// All that was said, oldest first.
+    /// What was said so far, the oldest first.
     pub(super) fn said(&self) -> Vec<Said> {
         let said = |(at, message): (usize, &Message)| Said {
             message: message.clone(),

@@ -30,10 +30,10 @@ pub(super) struct Shared {
     store: Mutex<Option<Arc<Store>>>,
     /// Where what was computed of those is.
     pages: ArcSwapOption<kv_store::Store>,
-    /// Of each user: whoever opens or deletes a session by its name comes after the other.
+    /// Each user has one of these locks: whoever opens or deletes a session by its name waits for who does so already.
     naming: Mutex<HashMap<u32, Arc<tokio::sync::Mutex<()>>>>,
     limits: ArcSwap<Limits>,
-    /// In which models call tools.
+    /// Models call tools in these formats.
     formats: Mutex<Arc<Formats>>,
     pub(super) encoders: Encoders,
     /// Present once a model is loaded.
@@ -78,7 +78,7 @@ impl Shared {
         self.status.subscribe()
     }
 
-    /// All that are open, for one who may change them.
+    /// Locks the sessions that are open, for one who may change them.
     pub(super) fn sessions(&self) -> Locked<'_> {
         self.sessions.lock()
     }

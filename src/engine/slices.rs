@@ -16,9 +16,9 @@ const NEWEST: f64 = 0.3;
 /// What reading may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Of one slice.
+    /// One slice takes no longer than this.
     pub slice: Duration,
-    /// Of the time while answers wait, in percent: from 1 to 100.
+    /// Prompts take so much of the time while answers wait, in percent: from 1 to 100.
     pub percent: u32,
 }
 
@@ -34,10 +34,11 @@ impl Default for Share {
 /// What has been measured. In seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slices {
-    /// By powers of two, what so many rows took. Reading takes time that rows share, so a few say little of many.
+    /// So many rows took so long; the numbers of rows are powers of two. Reading takes time that rows share, so a few say
+    /// little of many.
     takes: BTreeMap<usize, f64>,
     step: Option<f64>,
-    /// For whose prompts steps are due, and for how long: they are for the first of them first.
+    /// Steps are due for the prompts of these users, for so long each; they are for the first of them first.
     owed: VecDeque<(u32, f64)>,
     /// Slices that did not wait for these since the last step.
     passed: u32,

@@ -58,19 +58,19 @@ pub struct MemoryUse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     pub state: State,
-    /// For people: the load's progress, the reason of a failure with its remedy, or empty.
+    /// People are shown this: the load's progress, or the reason of a failure with its remedy; it may be empty.
     pub detail: String,
     pub backend: String,
     /// Which device that is, or why it is not another; for people.
     pub device: String,
     pub model: ModelInfo,
     pub memory: MemoryUse,
-    /// Of the decode graph, by the name that callers see.
+    /// The decode graph is in this state, by the name that callers see.
     pub graph_state: &'static str,
     /// Requests waiting or running.
     pub queue_length: u32,
     pub sessions: u32,
-    /// Of the last finished request.
+    /// The last finished request cost this.
     pub receipt: Option<Receipt>,
 }
 

@@ -15,7 +15,7 @@ use super::status::Status;
 #[derive(Debug)]
 pub(super) struct StatusSender {
     status: Arc<ArcSwap<Status>>,
-    /// Only that something has changed: the value of this channel is never borrowed, which would lock it.
+    /// It says only that something has changed: the value of this channel is never borrowed, which would lock it.
     changes: watch::Sender<()>,
 }
 
@@ -73,9 +73,6 @@ impl StatusReceiver {
     }
 
     /// Returns after the next change.
-    ///
-    /// # Errors
-    /// If the engine is gone.
     pub async fn changed(&mut self) -> Result<(), RecvError> {
         self.changes.changed().await
     }

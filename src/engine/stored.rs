@@ -12,7 +12,7 @@ use crate::tape::Source;
 pub(super) struct Stored<'a> {
     checkpoint: &'a Checkpoint,
     tensors: Vec<&'a Tensor>,
-    /// Of threads that do not read at the moment.
+    /// Threads that do not read at the moment have left these.
     landings: Mutex<Vec<Landing>>,
 }
 

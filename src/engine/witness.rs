@@ -34,9 +34,6 @@ impl PartialEq for Witness {
 impl Eq for Witness {}
 
 /// Shows the logits that a tape has left in such rows, if somebody wants to see them.
-///
-/// # Errors
-/// If the device has failed.
 pub(super) fn show(
     witness: Option<&Witness>,
     executor: &mut dyn Executor,

@@ -34,9 +34,6 @@ use restoring::Restore;
 use saving::Saving;
 
 /// Loads the model and serves turns until the queue is closed. Everyone who waits is told if it fails.
-///
-/// # Errors
-/// If the model cannot be loaded, or its device is lost.
 pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
     let tell = |loading| {
         let detail = match loading {
@@ -89,7 +86,7 @@ struct Worker<'a> {
     encoder: Arc<Encoder>,
     /// Each has a place in the cache, in the order in which they joined.
     entries: Vec<Entry>,
-    /// Those that gave up their place in the cache to others, and wait for one.
+    /// These gave up their place in the cache to others, and wait for one.
     displaced: Vec<Entry>,
     /// The entries of the step that was launched ahead, if one was: some may have left since, and others have joined.
     ahead: Vec<usize>,
@@ -98,10 +95,10 @@ struct Worker<'a> {
     /// Whose prompts they were of.
     service: Service,
     observer: Observer<'a>,
-    /// Those that have joined and wait for the disk.
+    /// These have joined and wait for the disk.
     restores: Vec<Restore>,
     saving: Saving,
-    /// Since when, and after how many turns, there is memory that nobody needs.
+    /// There has been memory that nobody needs since then, after so many turns.
     spare_since: Option<(Instant, u64)>,
     /// Takes the place of this model when the last entry has ended, or when it is due; until then only `realtime` joins.
     replacement: Option<Box<Replacement>>,
@@ -109,9 +106,6 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     /// Answers until the queue is closed and everyone has an answer.
-    ///
-    /// # Errors
-    /// If the device is lost.
     fn serve(&mut self) -> Result<(), RunError> {
         loop {
             self.end_early();
@@ -297,7 +291,7 @@ impl Worker<'_> {
     }
 }
 
-/// Before whoever asked hears that it is done: the decode graph as it is, and what happened to it.
+/// Tells how the decode graph is and what happened to it, before whoever asked hears that it is done.
 fn tell(inbox: &Inbox, runner: &mut Runner) {
     observe::publish(inbox, runner);
     observe::graph(inbox, runner);

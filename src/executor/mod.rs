@@ -33,9 +33,6 @@ pub trait Executor: Debug + Send {
     }
 
     /// Makes room for a tape: after this, running it moves nothing.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     fn prepare(&mut self, tape: &Tape) -> Result<(), ExecuteError>;
 
     /// Bytes of activations, and of what kernels keep to themselves.
@@ -54,15 +51,9 @@ pub trait Executor: Debug + Send {
 
     /// Gives the memory of chunks of pages back to the system, which no turn that runs has a page of; it waits for what was
     /// launched first. A table that leads there ends before, and none may again until they are allocated.
-    ///
-    /// # Errors
-    /// If the device has failed.
     fn give_back(&mut self, chunks: &[usize]) -> Result<(), ExecuteError>;
 
     /// Allocates the memory of a chunk of pages that was given back; what they hold is unknown.
-    ///
-    /// # Errors
-    /// If there is not enough memory, or the device has failed.
     fn allocate(&mut self, chunk: usize) -> Result<(), ExecuteError>;
 
     /// Copies what a page of the cache holds to another.
@@ -73,15 +64,9 @@ pub trait Executor: Debug + Send {
 
     /// Has what a page of the cache holds of its first positions read, as it is after all that was run; nobody waits for that. False
     /// where as many are on their way as may be: those are to be taken first.
-    ///
-    /// # Errors
-    /// If the device has failed.
     fn send_page(&mut self, page: usize, positions: usize) -> Result<bool, ExecuteError>;
 
     /// The oldest page that was sent and not taken, once it is there. Zeros stand for the positions that were not asked for.
-    ///
-    /// # Errors
-    /// If the device has failed.
     fn take_sent(&mut self) -> Result<Option<Vec<u8>>, ExecuteError>;
 
     /// What was sent and not taken is nobody's any more.
@@ -142,9 +127,6 @@ pub trait Executor: Debug + Send {
     /// The same, but between two layers `preempts` is asked whether to leave it there. The same rows go on from where they were
     /// left, with the same bits, whatever has run meanwhile in other entries. What is recorded is never left, and no more than
     /// `PREEMPTED` are at once.
-    ///
-    /// # Errors
-    /// As `run`.
     fn run_until(
         &mut self,
         tape: &Tape,
@@ -157,9 +139,6 @@ pub trait Executor: Debug + Send {
 
     /// Has a device begin a prompt behind steps that are ahead, so that it does not idle while their tokens are taken; the same
     /// goes on from there when it is run. Others have nothing to gain.
-    ///
-    /// # Errors
-    /// As `run`.
     fn start(&mut self, _tape: &Tape, _tokens: &[u32]) -> Result<(), ExecuteError> {
         Ok(())
     }
@@ -190,9 +169,6 @@ pub trait Executor: Debug + Send {
     ) -> Result<(), ExecuteError>;
 
     /// Waits for what was launched, whose tokens are as before: a device may compute when a call has returned.
-    ///
-    /// # Errors
-    /// If the device has failed.
     fn finish(&mut self) -> Result<(), ExecuteError> {
         Ok(())
     }
@@ -204,9 +180,6 @@ pub trait Executor: Debug + Send {
     }
 
     /// Waits for steps that are ahead, whose tokens nobody wants: their conversations stand where they stood.
-    ///
-    /// # Errors
-    /// If the device has failed.
     fn abandon_ahead(&mut self) -> Result<(), ExecuteError> {
         Ok(())
     }
@@ -219,9 +192,6 @@ pub trait Executor: Debug + Send {
     fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError>;
 
     /// From now on operations of a step take timestamps. On a CPU that is quick: each of them does.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     fn measure(&mut self, step: &Tape, timed: Timed) -> Result<(), ExecuteError>;
 
     /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;

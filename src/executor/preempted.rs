@@ -27,7 +27,7 @@ pub struct Rows {
     pub ending: Ending,
 }
 
-/// Those that were left, each with a place for its residual stream.
+/// The prompts that were left, each with a place for its residual stream.
 #[derive(Debug, Default)]
 pub struct Preempted([Option<(Rows, usize)>; PREEMPTED]);
 

@@ -31,7 +31,7 @@ pub struct Key {
 pub struct Counts {
     /// Recorded prompts held now.
     pub held: u64,
-    /// Since the start.
+    /// So many were made since the start.
     pub recordings: u64,
     /// Prompts, or parts of them, that were replayed since the start.
     pub launches: u64,
@@ -102,9 +102,6 @@ impl<E> Buckets<E> {
     }
 
     /// Runs a prompt of a recorded size: replayed, or recorded and replayed, or eagerly if the driver refuses.
-    ///
-    /// # Errors
-    /// What the prompt itself or the device fails with.
     pub fn run<S: Stepper<Exec = E>>(
         &mut self,
         key: Key,

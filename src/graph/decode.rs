@@ -22,7 +22,7 @@ pub enum Ran {
 #[derive(Debug)]
 pub struct DecodeGraph<E> {
     life: LifeCycle,
-    /// By the rows of a step, for each number that has come.
+    /// There is one for each number of rows that a step has had, by that number.
     sizes: Vec<Size<E>>,
     /// Whether each replay is checked against what was recorded.
     verify: bool,
@@ -144,9 +144,6 @@ impl<E> DecodeGraph<E> {
     }
 
     /// Runs one step operation by operation; what is recorded stays as it is.
-    ///
-    /// # Errors
-    /// What the step itself or the device fails with.
     pub fn step_eagerly<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<Ran, S::Error> {
         step.eager(0..step.operations())?;
         self.life.ran_eagerly();

@@ -85,7 +85,7 @@ pub enum Renewal {
 /// A call that the driver has refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// For people.
+    /// People are shown this.
     pub text: String,
     /// The driver's own name of the error, if it has one.
     pub driver_error: Option<String>,

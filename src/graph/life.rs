@@ -21,7 +21,7 @@ pub struct LifeCycle {
     epoch: u64,
     /// Kernels of one replay.
     nodes: usize,
-    /// In a row.
+    /// So many came in a row.
     failures: u32,
     counters: Counters,
     last_error: Option<String>,

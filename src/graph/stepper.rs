@@ -61,9 +61,6 @@ pub trait Stepper {
     fn free_memory(&self) -> u64;
 
     /// After a refusal: waits until nothing runs, and tells whether the whole step ran all the same.
-    ///
-    /// # Errors
-    /// If what was queued has failed.
     fn settle(&mut self) -> Result<bool, Self::Error>;
 
     /// Whether the driver refused a call, so that the step can be run in another way; otherwise the step itself

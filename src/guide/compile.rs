@@ -49,10 +49,10 @@ impl Limits {
     };
 }
 
-/// Of the thread that compiles, for the deepest that the bytes of a grammar can be.
+/// The stack of the thread that compiles, for the deepest that the bytes of a grammar can be.
 const STACK: usize = 64 << 20;
 
-/// Of a part of a schema that is looked at for what is wrong.
+/// The least work that a part of a schema may take which is looked at for what is wrong.
 const LEAST_WORK: usize = 2000;
 
 /// What all grammars of a vocabulary share.
@@ -65,7 +65,7 @@ struct Shared {
 /// Compiles for one vocabulary.
 pub struct Grammars {
     words: Words,
-    /// Made when it is first needed, or before: of a vocabulary of 150,000 tokens that takes a fifth of a second.
+    /// It is made when it is first needed, or before: of a vocabulary of 150,000 tokens that takes a fifth of a second.
     shared: OnceLock<Option<Shared>>,
     compiled: Mutex<Compiled>,
 }

@@ -182,9 +182,6 @@ impl Guide {
     }
 
     /// What may follow, where that can be known without a look at the vocabulary; `None`: `allowed` has it.
-    ///
-    /// # Errors
-    /// As `follows`.
     pub fn follows_at_once(&mut self) -> Result<Option<Next>, GuideError> {
         if let Some(thinking) = &self.thinking
             && self.stage == Stage::Thinks
@@ -225,9 +222,6 @@ impl Guide {
     }
 
     /// The tokens that may follow, where `follows_at_once` does not know.
-    ///
-    /// # Errors
-    /// As `follows`.
     pub fn allowed(&mut self) -> Result<Mask, GuideError> {
         let Some(matcher) = &mut self.matcher else {
             return Err(self.fail("nothing bounds it"));

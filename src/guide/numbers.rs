@@ -19,7 +19,7 @@ const HELD: usize = 300;
 pub(super) struct Tokens {
     words: Words,
     specials: HashSet<u32>,
-    /// Those that may go on with a number to another digit.
+    /// These tokens may go on with a number to another digit.
     go_on: Vec<u32>,
 }
 

@@ -49,7 +49,7 @@ const ONE: u8 = b' ';
 /// Computes masks, by counting where that is enough.
 pub(super) struct Room {
     sliced: Arc<dyn BiasComputer>,
-    /// By how many characters have room: the plain tokens that fit.
+    /// These plain tokens fit, by how many characters have room.
     fits: Vec<SimpleVob>,
     /// Tokens that are not plain, among them parts of characters.
     others: TokTrie,

@@ -66,7 +66,7 @@ impl Journal {
     pub fn set_level(&self, level: Level) {
         queue::want(level.into());
         let filter = self.filter.clone();
-        // In its place among the events: those before it are told as they were reported.
+        // It takes its place among the events: those before it are told as they were reported.
         queue::change(Box::new(move || {
             // Fails only once the subscriber is gone, and it lives as long as the process.
             let _ = filter.reload(targets(level));

@@ -56,7 +56,7 @@ pub struct Copied {
 #[derive(Clone, Copy, Debug)]
 pub struct Resting<'a> {
     pub tokens: &'a [(u32, Family)],
-    /// Of these tokens.
+    /// These pages hold the tokens.
     pub pages: &'a [usize],
     /// Differs once a turn or a rewind has changed it.
     pub used: (u64, usize),

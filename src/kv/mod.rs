@@ -56,7 +56,7 @@ pub struct Kv {
     epoch: u64,
     /// Turns so far, each of which may have made a sequence.
     turns: u64,
-    /// Those whose pages went to others, or with a cache that was allocated anew.
+    /// The pages of these owners went to others, or with a cache that was allocated anew.
     lost: HashSet<Owner>,
     reuse: Reuse,
     /// No more memory can be had, until somebody leaves.
@@ -89,9 +89,9 @@ impl Seat {
 
 #[derive(Clone, Debug, Default)]
 struct Sequence {
-    /// Those whose K and V its pages hold, oldest first.
+    /// Its pages hold K and V of these, the oldest first.
     tokens: Vec<(u32, Family)>,
-    /// Of its tokens, and of those that the turn which runs may still say.
+    /// These are for its tokens, and for those that the turn which runs may still say.
     pages: Vec<usize>,
     owner: Option<Owner>,
     /// Whose tokens these are, also when the conversation has ended.

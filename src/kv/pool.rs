@@ -8,7 +8,7 @@ use std::ops::Range;
 pub(super) struct Pool {
     /// How many sequences have each page.
     holders: Vec<u32>,
-    /// Those that have memory. The lowest is taken first, so that the chunks of the highest empty.
+    /// These pages have memory and no holder. The lowest is taken first, so that the chunks of the highest empty.
     free: BTreeSet<usize>,
     /// Pages of a chunk; the last one may have fewer.
     chunk: usize,
@@ -32,7 +32,7 @@ impl Pool {
         self.holders.len()
     }
 
-    /// Those that have memory.
+    /// How many pages have memory.
     pub(super) fn allocated(&self) -> usize {
         let pages = |chunk: &usize| self.pages_of(*chunk).len();
         self.len() - self.given_back.iter().map(pages).sum::<usize>()

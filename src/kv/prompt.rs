@@ -21,7 +21,7 @@ pub enum Reuse {
     /// What has the same bits as if the conversation had never been interrupted.
     #[default]
     Exact,
-    /// All that has the same tokens.
+    /// All that has the same tokens serves.
     Fast,
 }
 
@@ -29,7 +29,7 @@ pub enum Reuse {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
     pub tokens: &'a [u32],
-    /// In their order.
+    /// They are in their order.
     pub said: &'a [Range<usize>],
 }
 

@@ -74,7 +74,7 @@ fn what_begins_alike_is_shared_and_copied_only_where_it_goes_on_apart() {
     assert_eq!((theirs.cached, theirs.copy), (0, None));
 }
 
-/// Of a prompt that nobody has.
+/// Whether there is room for a prompt of which nobody has anything.
 fn has_room(kv: &Kv, positions: usize, leaving: &[usize]) -> bool {
     kv.has_room((0, Wanted::default()), positions, leaving)
 }
@@ -273,7 +273,7 @@ fn what_is_kept_is_there_and_nobody_elses() {
         let mut kv = Kv::new(random.usize(1..5), (pages, chunk), Reuse::Fast);
         let mut held = Held::new(pages, chunk);
         let keep = random.usize(1..=pages);
-        // By entry, with all that it has said.
+        // Each entry that runs, with all that it has said.
         let mut running: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for _ in 0..60 {
             let user = random.u32(0..3);

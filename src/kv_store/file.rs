@@ -11,7 +11,7 @@ use crate::files::{File, Files};
 use crate::kv::{Family, PAGE};
 
 const MAGIC: &[u8; 8] = b"GNGLpage";
-/// Of the format of files; another one is not read.
+/// The version of the format of files; another one is not read.
 const VERSION: u32 = 1;
 const HEAD: usize = 512;
 const ALIGNMENT: usize = 4096;
@@ -63,7 +63,7 @@ impl Layout {
 pub(super) struct Writing {
     file: Box<dyn File>,
     layout: Layout,
-    /// Of the pages that are there.
+    /// These are the sums of the pages that are there.
     sums: Vec<u32>,
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 pub struct Key(String);
 
 impl Key {
-    /// With another line.
+    /// The same key with another line.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl std::fmt::Display) -> Self {
         // A value has no line break of its own, so that no two keys are written alike.

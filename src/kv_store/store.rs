@@ -33,7 +33,7 @@ pub struct Save {
     pub place: Place,
     pub key: Key,
     pub tokens: Vec<(u32, Family)>,
-    /// Of each page.
+    /// Each page has so many.
     pub page_bytes: usize,
     /// Its session was of use then: if it was deleted since, nothing is kept.
     pub used: Instant,
@@ -49,7 +49,7 @@ pub struct Load {
     pub tokens: Vec<u32>,
     pub said: Vec<Range<usize>>,
     pub reuse: Reuse,
-    /// Of each page.
+    /// Each page has so many.
     pub page_bytes: usize,
     /// Tokens that are there already.
     pub held: usize,
@@ -105,9 +105,6 @@ pub(super) struct Shared {
 
 impl Store {
     /// Keeps pages below `root`, in the folders of users. It looks at what there is before it returns.
-    ///
-    /// # Errors
-    /// If the system gives no thread.
     pub fn open(files: Arc<dyn Files>, root: PathBuf, rules: Rules) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             shelf: Mutex::new(Shelf::read(&*files, &root)),
@@ -127,7 +124,7 @@ impl Store {
         })
     }
 
-    /// From now on.
+    /// Sets the rules that hold from now on.
     pub fn configure(&self, rules: Rules) {
         *lock(&self.shared.rules) = rules;
     }

@@ -29,7 +29,7 @@ pub enum Defect {
     #[error("architecture \"{}\" is not known: {known} are", shown(name))]
     UnknownArchitecture {
         name: String,
-        /// Those that are, for people.
+        /// These are known; people are shown them.
         known: String,
     },
     #[error("{0} is missing")]

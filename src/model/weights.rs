@@ -128,9 +128,6 @@ impl Tensor {
 
 impl<T> Weights<T> {
     /// The same structure with each weight replaced by `f(weight)`, in the order of a forward pass.
-    ///
-    /// # Errors
-    /// The first error of `f`.
     pub fn try_map<'a, U, E>(
         &'a self,
         mut f: impl FnMut(&'a T) -> Result<U, E>,

@@ -20,7 +20,7 @@ const MOST_GROUPS: usize = 16;
 
 /// A format's blocks of `B` bytes, of `N` values each, which begin with `H` halves.
 pub(super) trait Block<const B: usize, const N: usize, const H: usize> {
-    /// In device memory.
+    /// Blocks lie so in device memory.
     const LAYOUT: Layout;
     const RANDOM: random::Scales;
 
@@ -127,8 +127,8 @@ pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H:
     some_blocks::<F, B, N, H>(rest, &mut sink);
 }
 
-/// At most as many as are converted at once. Loops, where arrays have a `map`: that, and functions as arguments, are not
-/// always inlined.
+/// It takes at most as many blocks as are converted at once. It has loops where arrays have a `map`: that, and functions as
+/// arguments, are not always inlined.
 #[inline(always)]
 fn some_blocks<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
     blocks: &[[u8; B]],

@@ -13,7 +13,7 @@ const OF_HALVES: Layout = Layout {
     ..Layout::NIBBLES
 };
 
-/// With a minimum too.
+/// The layout of formats that have a minimum too.
 const OF_PAIRS: Layout = Layout {
     scales: 128,
     has_minimum: true,

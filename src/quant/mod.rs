@@ -107,7 +107,7 @@ const UNKNOWN: &[(u32, &str)] = &[
 ];
 
 impl Format {
-    /// By its number in ggml's `enum ggml_type`.
+    /// The format that has this number in ggml's `enum ggml_type`.
     ///
     /// # Errors
     /// The name of one that is not known here.
@@ -119,7 +119,7 @@ impl Format {
         })
     }
 
-    /// In ggml's `enum ggml_type`; kernels know it by the same.
+    /// Its number in ggml's `enum ggml_type`; kernels know it by the same.
     #[must_use]
     pub const fn number(self) -> u32 {
         self as u32

@@ -48,7 +48,7 @@ impl Random {
         (self.bits() % n.max(1) as u64) as usize
     }
 
-    /// In 0..1.
+    /// A number in 0..1.
     #[allow(clippy::cast_precision_loss)] // 24 bits are exact
     pub fn uniform(&mut self) -> f32 {
         (self.bits() >> 40) as f32 / 16_777_216.0

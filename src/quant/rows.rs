@@ -38,7 +38,7 @@ impl Rows {
         }
     }
 
-    /// For block `index` of a row.
+    /// Where block `index` of a row lies.
     pub(super) fn destination<const N: usize>(
         &mut self,
         row: usize,

@@ -13,7 +13,7 @@ impl Mask {
         vocabulary.div_ceil(32)
     }
 
-    /// Of those bits. Tokens beyond them are not allowed.
+    /// Takes those bits. Tokens beyond them are not allowed.
     #[must_use]
     pub const fn new(words: Vec<u32>) -> Self {
         Self { words }

@@ -16,7 +16,7 @@ pub enum Failure {
     Model(String),
     #[error("its thread has ended; what it said is above")]
     Engine,
-    /// Told when it happened, with its backtrace.
+    /// It was told when it happened, with its backtrace.
     #[error("a thread panicked; what it said is above")]
     Panic,
     #[error(transparent)]

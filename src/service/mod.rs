@@ -42,7 +42,7 @@ use watchdog::Watchdog;
 /// A daemon that cannot serve stays for so long: whoever has read why may still ask for its state.
 const LINGER: Duration = Duration::from_millis(250);
 
-/// All that the daemon is made of.
+/// The parts that the daemon is made of.
 #[derive(Debug)]
 pub struct World {
     pub bus: Address,
@@ -51,9 +51,6 @@ pub struct World {
 }
 
 /// Runs the service on a reactor of its own until it is told to stop.
-///
-/// # Errors
-/// As for `run`.
 pub fn start(world: World) -> Result<(), Failure> {
     raise_open_files();
     let panics = Panics::report();

@@ -48,9 +48,6 @@ impl Origin {
     }
 
     /// The same, but the file must be there and right.
-    ///
-    /// # Errors
-    /// As for `read`.
     pub fn check(&self) -> Result<(Config, Source, Formats), ConfigError> {
         let file = self.file();
         let config = Config::read(file)?;

@@ -10,9 +10,6 @@ use crate::kv_store::{self, wears_out};
 use crate::session_store::{Quota, Store};
 
 /// The place of `sessions.directory`; nothing is written before there is a session.
-///
-/// # Errors
-/// If the system gives no thread.
 pub(super) fn open(config: &Config) -> io::Result<Arc<Store>> {
     let sessions = &config.sessions;
     let root = sessions.directory.clone();
@@ -30,9 +27,6 @@ pub(super) fn quota(config: &Config) -> Quota {
 }
 
 /// The place of their pages, beside them.
-///
-/// # Errors
-/// If the system gives no thread.
 pub(super) fn open_pages(config: &Config) -> io::Result<Arc<kv_store::Store>> {
     let root = config.sessions.directory.clone();
     kv_store::Store::open(Arc::new(Disk), root, page_rules(config)).map(Arc::new)

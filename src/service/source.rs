@@ -26,7 +26,7 @@ pub enum Source {
 /// The engine's thread.
 #[derive(Debug)]
 pub(super) struct Thread {
-    /// Never sent to: the other end is dropped when the thread ends, in order or by a panic.
+    /// Nothing is ever sent to it: the other end is dropped when the thread ends, in order or by a panic.
     end: oneshot::Receiver<()>,
 }
 

@@ -21,9 +21,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// What a stop may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
-    /// For requests that run.
+    /// Requests that run get so long.
     pub(super) grace: Duration,
-    /// For pages of sessions on their way to the disk.
+    /// Pages of sessions on their way to the disk get so long.
     pub(super) pages: Duration,
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn stop(
     Time { grace, pages }: Time,
     signals: &mut Signals,
 ) {
-    // After the grace, what follows here, the journal's last events, and a little: a stop that takes longer is stuck.
+    // After the grace comes what follows here, the journal's last events, and a little: a stop that takes longer is stuck.
     notify::stopping(grace + CANCEL + pages + 5 * FLUSH);
     journal::stopping(engine.status().borrow().queue_length);
     engine.begin_stop();

@@ -54,7 +54,7 @@ struct Job {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commits {
     pub count: u64,
-    /// In microseconds.
+    /// Half of them took no longer than so many microseconds.
     pub p50: u64,
     pub p99: u64,
 }
@@ -72,8 +72,6 @@ struct Shared {
 }
 
 impl Committer {
-    /// # Errors
-    /// If the system gives no thread.
     pub(super) fn start(durability: Durability) -> io::Result<Self> {
         let (jobs, received) = mpsc::channel();
         let took = Histogram::new_with_bounds(1, MOST, 2).map_err(io::Error::other)?;
@@ -197,7 +195,7 @@ impl Unsynced {
     }
 }
 
-/// Those who wait for a file to be synced.
+/// What was written to a file, with those who wait until it is synced.
 struct Written {
     user: u32,
     log: SharedLog,

@@ -20,7 +20,7 @@ pub enum Entry {
         /// What its turns start from, as the caller gave it.
         options: Map<String, Value>,
     },
-    /// From now on its turns start from this.
+    /// The turns of the session start from this from now on.
     Options { options: Map<String, Value> },
     /// A turn has ended with an answer.
     Turn(Box<Turn>),
@@ -58,9 +58,9 @@ pub struct Turn {
 pub struct Tokens {
     /// How many of the conversation's tokens before it the prompt begins with, each of the family that it was of.
     pub kept: usize,
-    /// Those that the prompt goes on with: P.
+    /// The prompt goes on with these tokens, which were read: P.
     pub prompt: Vec<u32>,
-    /// Those of the answer, without what ended it. `None` where its text was cut within a token.
+    /// The answer has these tokens, without what ended it. `None` where its text was cut within a token.
     pub answer: Option<Vec<u32>>,
     /// How many of these were decoded: D. One that was only chosen is read with what comes after it.
     pub said: usize,

@@ -14,7 +14,7 @@ pub enum StoreError {
         path: PathBuf,
         error: Arc<io::Error>,
     },
-    /// Left as it is.
+    /// It is left as it is.
     #[error(
         "{}: it was written in version {found} of the format, and this gangliond reads version {known}; use the gangliond that \
          wrote it, or delete the session",
@@ -25,7 +25,7 @@ pub enum StoreError {
         found: u32,
         known: u32,
     },
-    /// Left as it is: who owns a file can change it.
+    /// It is left as it is: who owns a file can change it.
     #[error(
         "{}: it belongs to user {owner}, and gangliond runs as user {expected}; chown it, or move it away",
         path.display()

@@ -27,9 +27,9 @@ pub(super) struct Log {
     file: Box<dyn File>,
     /// Whether it is open only to be read, where the disk takes no writes.
     read_only: bool,
-    /// After all that was written.
+    /// This is the end of all that was written.
     written: Tail,
-    /// After all that is known to be on the disk.
+    /// This is the end of all that is known to be on the disk.
     synced: Tail,
     /// Whether there may be more in the file than was written.
     overhangs: bool,

@@ -18,8 +18,6 @@ pub struct Name(Arc<str>);
 pub struct NameError;
 
 impl Name {
-    /// # Errors
-    /// If it is none.
     pub fn new(text: &str) -> Result<Self, NameError> {
         let allowed = |c: u8| c.is_ascii_alphanumeric() || b"-_.".contains(&c);
         let is_name = (1..=LONGEST).contains(&text.len())

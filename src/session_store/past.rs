@@ -36,7 +36,7 @@ pub struct PastTurn {
 }
 
 impl Past {
-    /// Of a file of this user and name.
+    /// Takes the entries of a file of this user and name.
     pub(super) fn of(entries: Vec<Entry>, user: u32, name: &str) -> Result<Self, Contradiction> {
         let mut entries = entries.into_iter();
         let Some(Entry::Opened {

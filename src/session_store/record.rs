@@ -12,7 +12,7 @@ use std::ops::Range;
 const UNIT: usize = 32;
 const SECTOR: usize = 512;
 const MAGIC: &[u8; 8] = b"GNGLsess";
-/// Of the format of files; another one is not read.
+/// The version of the format of files; another one is not read.
 pub(super) const VERSION: u32 = 1;
 
 /// What the next record is written after.
@@ -71,9 +71,9 @@ impl Tail {
 /// What a file holds.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Read {
-    /// Of each whole record, the text.
+    /// Each whole record has its text here.
     pub(super) texts: Vec<Range<usize>>,
-    /// After the last of them.
+    /// The next record comes here, after the last of them.
     pub(super) tail: Tail,
     pub(super) rest: Rest,
 }

@@ -25,7 +25,7 @@ use crate::model::Message;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     pub sessions: usize,
-    /// Of all files of the user.
+    /// All files of the user may have so many.
     pub bytes: u64,
 }
 
@@ -56,7 +56,7 @@ struct Folder {
 #[derive(Debug)]
 enum Kept {
     Known(Known),
-    /// Left as it is, with the reason.
+    /// It is left as it is; this is the reason.
     Unreadable(StoreError),
 }
 
@@ -64,7 +64,7 @@ enum Kept {
 #[derive(Clone, Debug)]
 struct Known {
     summary: Arc<Mutex<Summary>>,
-    /// Of its file.
+    /// Its file has so many.
     bytes: Arc<AtomicU64>,
     log: Weak<Mutex<Log>>,
 }
@@ -73,7 +73,7 @@ struct Known {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub turns: u32,
-    /// Of its file.
+    /// Its file has so many.
     pub bytes: u64,
     /// Seconds since 1970.
     pub began: u64,
@@ -96,9 +96,6 @@ pub struct Stored {
 
 impl Store {
     /// Keeps sessions below `root`, which is made with the first of them.
-    ///
-    /// # Errors
-    /// If the system gives no thread.
     pub fn new(
         files: Arc<dyn Files>,
         root: PathBuf,
@@ -120,7 +117,7 @@ impl Store {
         &self.root
     }
 
-    /// From now on.
+    /// Sets how writes last and what users may keep, from now on.
     pub fn configure(&self, durability: Durability, quota: Quota) {
         self.committer.set_durability(durability);
         *self.quota.lock().unwrap_or_else(PoisonError::into_inner) = quota;
@@ -137,9 +134,6 @@ impl Store {
     }
 
     /// What a user has.
-    ///
-    /// # Errors
-    /// If its folder cannot be read.
     pub fn list(&self, user: u32) -> Result<Vec<(Name, Summary)>, StoreError> {
         let path = self.folder(user);
         self.with(user, |folder| {
@@ -154,9 +148,6 @@ impl Store {
     }
 
     /// Opens a session of a user, which is open nowhere else; `None` if there is none.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     pub fn open(&self, user: u32, name: &Name) -> Result<Option<(Stored, Past)>, StoreError> {
         self.with(user, |folder| {
             match folder.sessions.get(name) {

@@ -18,7 +18,7 @@ pub struct Trail {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Context {
     pub tokens: Vec<u32>,
-    /// Those that were decoded (D), in their order; the others were read as prompts (P).
+    /// These tokens were decoded (D), in their order; the others were read as prompts (P).
     pub decoded: Vec<Range<usize>>,
 }
 
@@ -111,13 +111,13 @@ impl Trail {
 }
 
 impl Tokens {
-    /// Of the conversation up to the turn's end.
+    /// The tokens of the conversation up to the turn's end.
     #[must_use]
     pub fn length(&self) -> usize {
         self.asked() + self.answer.as_ref().map_or(0, Vec::len)
     }
 
-    /// Of its prompt.
+    /// The tokens of its prompt.
     #[must_use]
     pub fn asked(&self) -> usize {
         self.kept + self.prompt.len()

@@ -49,7 +49,7 @@ impl Op {
 /// again for it.
 #[derive(Clone, Debug)]
 pub struct StepBytes {
-    /// Those that no position changes.
+    /// No position changes these.
     fixed: u64,
     /// Layers that see equally far, how many they are, and what each reads of a position.
     layers: Vec<(Attention, u64)>,
@@ -57,7 +57,7 @@ pub struct StepBytes {
 }
 
 impl StepBytes {
-    /// Of a step of one conversation.
+    /// The bytes of a step of one conversation.
     #[must_use]
     pub fn of(tape: &Tape) -> Self {
         let mut layers: Vec<(Attention, u64)> = Vec::new();
@@ -81,7 +81,7 @@ impl StepBytes {
         bytes
     }
 
-    /// Those of a step that starts at `position`.
+    /// The bytes of a step that starts at `position`.
     #[must_use]
     pub fn at(&self, position: usize) -> u64 {
         self.fixed + self.cache_at(position)

@@ -34,7 +34,7 @@ pub struct GraphOptions {
     pub mode: Mode,
     /// Rows to which short prompts are padded (`Mode::Full`).
     pub capture_sizes: Vec<usize>,
-    /// For recorded prompts.
+    /// Recorded prompts may take so much.
     pub budget: Budget,
     /// Whether prompts are recorded when the model has been loaded, rather than on their first use.
     pub record_at_start: bool,

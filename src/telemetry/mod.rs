@@ -57,7 +57,7 @@ impl FinishReason {
 pub struct Usage {
     /// Tokens of the whole prompt, history included.
     pub prompt_tokens: u32,
-    /// Of these, the tokens whose KV was still there.
+    /// So many of them had their KV still there.
     pub cached_tokens: u32,
     /// Tokens whose KV came back from the disk.
     #[serde(default, skip_serializing_if = "is_zero")]

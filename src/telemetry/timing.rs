@@ -20,7 +20,7 @@ pub struct Timing {
     host: Histogram<u64>,
 }
 
-/// In microseconds.
+/// Percentiles of some times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Percentiles {
     pub p50: f64,
@@ -60,7 +60,7 @@ impl Timing {
         self.step.len()
     }
 
-    /// By name, in the order step, gap, host.
+    /// The percentiles by name, in the order step, gap, host.
     #[must_use]
     pub fn percentiles(&self) -> [(&'static str, Percentiles); 3] {
         [

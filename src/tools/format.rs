@@ -33,19 +33,19 @@ pub struct Format {
     without: Vec<String>,
     /// What the calls begin with; text is before it. Without one an answer calls if it begins as a call does.
     pub(super) trigger: Option<String>,
-    /// Before the first call.
+    /// This stands before the first call.
     pub(super) begin: String,
-    /// Before the name of each.
+    /// This stands before the name of each.
     pub(super) open: String,
     /// Between name and id, if the model gives its calls ids.
     pub(super) id: Option<String>,
-    /// Before the arguments.
+    /// This stands before the arguments.
     pub(super) middle: String,
-    /// After the arguments.
+    /// This stands after the arguments.
     pub(super) close: String,
     /// Between two calls.
     pub(super) separator: String,
-    /// After the last.
+    /// This stands after the last.
     pub(super) end: String,
     pub(super) parallel: bool,
 }
@@ -80,9 +80,6 @@ pub enum FormatError {
 
 impl Formats {
     /// All `.toml` files of a folder, in the order of their names; none if there is no such folder.
-    ///
-    /// # Errors
-    /// If one cannot be read, or is no format.
     pub fn read(folder: &Path) -> Result<Self, FormatError> {
         let unread = |path: &Path, error| FormatError::Read {
             path: path.into(),

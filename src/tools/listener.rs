@@ -8,7 +8,7 @@ use crate::model::language::{Decoder, Part};
 /// What a token made of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Never empty.
+    /// It is never empty.
     Text(String),
     Call(Piece),
 }
@@ -34,16 +34,16 @@ enum Symbol {
 
 #[derive(Clone, Debug)]
 enum Place {
-    /// Before all calls.
+    /// No call has begun.
     Text,
-    /// Within what is fixed, so many symbols of which have come.
+    /// It is within what is fixed, of which so many symbols have come.
     Fixed(Fixed, usize),
     Name,
     Id,
     Arguments(Nesting),
-    /// After a call.
+    /// A call has ended, and another may come.
     Between,
-    /// After all of them.
+    /// All calls have ended.
     Over,
 }
 
@@ -86,7 +86,7 @@ impl Nesting {
 pub struct Listener {
     /// What calls begin with; `None` where the beginning of the answer says whether it calls.
     trigger: Option<Vec<Symbol>>,
-    /// By `Fixed`.
+    /// They are in the order of `Fixed`.
     fixed: [Vec<Symbol>; 6],
     salt: u64,
     place: Place,
@@ -258,7 +258,7 @@ impl Listener {
         };
     }
 
-    /// Before the calls; they may begin here.
+    /// Hears text before the calls, which may begin here.
     fn hear_text(&mut self, symbol: Symbol, heard: &mut Vec<Heard>) {
         if let Symbol::Char(c) = symbol {
             self.held.push(c);

@@ -25,7 +25,7 @@ impl Writing {
         Self { format, words }
     }
 
-    /// In Lark's syntax: text, then calls, as far as `tools` want or allow either. `spaced` has a schema say how JSON is
+    /// Writes in Lark's syntax: text, then calls, as far as `tools` want or allow either. `spaced` has a schema say how JSON is
     /// written.
     #[must_use]
     pub fn grammar(&self, tools: &Tools, spaced: impl Fn(Value) -> Value) -> String {

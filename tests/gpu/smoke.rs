@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ganglion::device::{
-    Arena, Command, Context, Error, Family, Geometry, Memory, Modules, Plan, Region, Result, Row,
-    SmokeArgs, Staging, StepMailbox, Stream, TokenMailbox,
+    Arena, Command, Context, Error, Family, Geometry, MemoryKind, Modules, Plan, Region, Result,
+    Row, SmokeArgs, Staging, StepMailbox, Stream, TokenMailbox,
 };
 use ganglion::graph::{Graph, Recording, Renewal, Trace};
 
@@ -46,8 +46,8 @@ type Part = fn(&Rc<Context>) -> Result<()>;
 
 const PARTS: &[(&str, Part)] = &[
     ("lookups", lookups),
-    ("device", |context| memory(context, Memory::Device)),
-    ("unified", |context| memory(context, Memory::Unified)),
+    ("device", |context| memory(context, MemoryKind::Device)),
+    ("unified", |context| memory(context, MemoryKind::Unified)),
     ("too-much", too_much),
     ("graph", graph),
     ("sticky", sticky),
@@ -95,7 +95,7 @@ fn fill(arena: &mut Arena, regions: &[Region], stream: &mut Stream) -> Result<()
         }
     };
     match arena.memory() {
-        Memory::Unified => {
+        MemoryKind::Unified => {
             let idle = stream.idle()?;
             let hosts = arena.hosts(regions, &idle)?;
             hosts.into_iter().for_each(|host| count_up(0, host));
@@ -103,7 +103,7 @@ fn fill(arena: &mut Arena, regions: &[Region], stream: &mut Stream) -> Result<()
             let backwards: Vec<Region> = regions.iter().rev().copied().collect();
             assert!(arena.hosts(&backwards, &idle).is_err());
         }
-        Memory::Device => {
+        MemoryKind::Device => {
             let mut staging = Staging::new(stream.context(), 12 << 10, 4)?;
             for &region in regions {
                 let mut parts = staging.parts();
@@ -121,7 +121,7 @@ fn fill(arena: &mut Arena, regions: &[Region], stream: &mut Stream) -> Result<()
 }
 
 /// Fills chunks, has a kernel change them, and gets them back, by copies and by the borrow.
-fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
+fn memory(context: &Rc<Context>, memory: MemoryKind) -> Result<()> {
     let modules = Modules::load(context)?;
     let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
     let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0, Family::Prompt)?;
@@ -176,8 +176,8 @@ fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
     stream.synchronize()?;
     let idle = stream.idle()?;
     match (memory, arena.host(small, &idle)) {
-        (Memory::Device, Err(Error::NotReachable(_))) => {}
-        (Memory::Unified, Ok(host)) => {
+        (MemoryKind::Device, Err(Error::NotReachable(_))) => {}
+        (MemoryKind::Unified, Ok(host)) => {
             assert!(
                 host.chunks_exact(4)
                     .zip(0..)
@@ -188,7 +188,7 @@ fn memory(context: &Rc<Context>, memory: Memory) -> Result<()> {
         }
         (_, other) => panic!("{memory:?}: {other:?}"),
     }
-    if memory == Memory::Unified {
+    if memory == MemoryKind::Unified {
         let mut other = Stream::new(context)?;
         let elsewhere = arena.host(small, &other.idle()?).map(|_| ());
         assert!(
@@ -225,7 +225,7 @@ fn too_much(context: &Rc<Context>) -> Result<()> {
     while plan.bytes() <= context.free_memory()? {
         plan.add(512 << 20)?;
     }
-    for memory in [Memory::Device, Memory::Unified] {
+    for memory in [MemoryKind::Device, MemoryKind::Unified] {
         let refused = Arena::new(context, memory, &plan).map(|_| ());
         let need = plan.bytes();
         assert!(
@@ -246,7 +246,7 @@ fn graph(context: &Rc<Context>) -> Result<()> {
     let tokens = TokenMailbox::new(context)?;
     let mut plan = Plan::new();
     let (state, data) = (plan.add(16)?, plan.add(4096)?);
-    let mut arena = Arena::new(context, Memory::Device, &plan)?;
+    let mut arena = Arena::new(context, MemoryKind::Device, &plan)?;
     arena.set(state, 0, &mut stream)?;
     let args = SmokeArgs {
         step_mailbox: mailbox.address(),

@@ -1,17 +1,13 @@
 //! The side of `ganglionctl` that opens a model itself: no daemon, no D-Bus, no tokenizer.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use clap::Args;
 use ganglion::engine::LoadError;
-use ganglion::engine::runner::{
-    Activations, Backend, CudaSettings, KvMemory, Placement, Runner, Settings,
-};
-use ganglion::graph::Mode;
+use ganglion::engine::runner::{Activations, Backend, CudaSettings, Placement, Settings};
 use ganglion::model::{Checkpoint, Defect, ModelError};
-use ganglion::tape::{GraphOptions, KvType};
+use ganglion::tape::KvType;
 
 use crate::failure::{Failure, Outcome, bail, failure};
 
@@ -29,7 +25,7 @@ pub(crate) struct Setup {
     pub(crate) kv: KvType,
     /// Threads of the CPU backend; 0 is one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) threads: usize,
+    threads: usize,
     /// Rows of a prompt that run at once; 0 is as many as suit the memory
     #[arg(long, value_name = "N", default_value_t = 0)]
     prefill_chunk: usize,
@@ -50,7 +46,7 @@ pub(crate) struct Setup {
     emulate_tegra: bool,
     /// Run on a partition of at least so many of the GPU's multiprocessors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) sms: Option<u32>,
+    sms: Option<u32>,
 }
 
 impl Setup {
@@ -59,40 +55,18 @@ impl Setup {
         Checkpoint::open(&self.model).map_err(|error| bad_model(&error))
     }
 
-    /// Loads the weights, for so many conversations of `context` positions each; `progress` hears of the bytes that have
-    /// been read, and of all.
-    pub(crate) fn load(
-        &self,
-        checkpoint: &Checkpoint,
-        (context, slots): (usize, usize),
-        mode: Mode,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Outcome<Runner> {
-        let trained = checkpoint.shape.context;
-        if context > trained {
-            bail!(
-                Data,
-                "this takes {context} positions and the model was trained for {trained}; \
-                     shorten the prompt, or generate less"
-            );
-        }
+    /// How it is to run; what a verb needs of memory is for the verb to say.
+    pub(crate) fn settings(&self) -> Outcome<Settings> {
         if self.sms.is_some() && matches!(self.backend, Backend::Cpu) {
             bail!(Usage, "--sms is a GPU's: leave it out, or --backend cpu");
         }
-        let settings = Settings {
+        Ok(Settings {
             backend: match self.backend {
                 // A CPU has no multiprocessors.
                 Backend::Auto if self.sms.is_some() => Backend::Cuda,
                 backend => backend,
             },
             kv_type: self.kv,
-            context,
-            kv_memory: KvMemory::Conversations(slots),
-            rows: slots,
-            graph: GraphOptions {
-                mode,
-                ..GraphOptions::default()
-            },
             threads: self.threads,
             prefill_chunk: self.prefill_chunk,
             cuda: CudaSettings {
@@ -105,26 +79,23 @@ impl Setup {
             },
             reserve: self.reserve_mib << 20,
             ..Settings::default()
-        };
-        Runner::load(checkpoint, &settings, progress).map_err(|error| match error {
-            LoadError::Model(error) => bad_model(&error),
-            #[cfg(feature = "cuda")]
-            LoadError::Device(_) | LoadError::Unsuited(_) => failure!(Unavailable, "{error}"),
-            LoadError::Memory(_) => failure!(Unavailable, "{error}"),
-            error => failure!(Failed, "{error}"),
         })
-    }
-
-    /// Whether loading may open a GPU.
-    pub(crate) const fn may_use_gpu(&self) -> bool {
-        !matches!(self.backend, Backend::Cpu)
     }
 }
 
-/// A user who has said nothing before: nothing that the cache holds serves them.
-pub(crate) fn stranger() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+/// Why a model was not loaded, as whoever typed the command line can help it.
+pub(crate) fn not_loaded(error: LoadError) -> Failure {
+    match error {
+        LoadError::Model(error) => bad_model(&error),
+        LoadError::Context { asked, trained } => failure!(
+            Data,
+            "this takes {asked} positions and the model was trained for {trained}; shorten the prompt, or generate less"
+        ),
+        #[cfg(feature = "cuda")]
+        LoadError::Device(_) | LoadError::Unsuited(_) => failure!(Unavailable, "{error}"),
+        LoadError::Memory(_) => failure!(Unavailable, "{error}"),
+        error => failure!(Failed, "{error}"),
+    }
 }
 
 /// Files that no model can be made of. It is the option that named them, not a key of the configuration.

@@ -20,7 +20,7 @@ pub(super) enum Whose {
 /// Messages that wait.
 #[derive(Debug)]
 pub(super) struct Turns<T> {
-    /// Those who have something waiting; the first is next.
+    /// These have something waiting; the first is next.
     round: VecDeque<Whose>,
     /// The connections of each of them; the first is next.
     connections: HashMap<Whose, VecDeque<Arc<str>>>,

@@ -51,9 +51,6 @@ impl Runner {
 
     /// Gives the memory back that no turn and no conversation needs, and that nobody has used after so many turns, but for that
     /// of the longest turn: whoever comes next waits for nobody's memory. No step is ahead.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn give_back(&mut self, rested: u64) -> Result<(), RunError> {
         let chunks = self.kv.give_back(self.kept_pages(), rested);
         let given = self.executor.give_back(&chunks);
@@ -63,9 +60,6 @@ impl Runner {
 
     /// Allocates what a turn of so many positions lacks. Where there is not enough for that, it begins in the place of what
     /// rests, or waits for others that run.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub(super) fn allocate(
         &mut self,
         owner: Option<Owner>,

@@ -18,17 +18,11 @@ impl Runner {
     }
 
     /// Has what a page holds of its first positions read; false where it is to be asked again.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn send_page(&mut self, page: usize, positions: usize) -> Result<bool, RunError> {
         Ok(self.executor.send_page(page, positions.min(PAGE))?)
     }
 
     /// The oldest page that was sent, once it is there.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn take_sent(&mut self) -> Result<Option<Vec<u8>>, RunError> {
         Ok(self.executor.take_sent()?)
     }
@@ -39,9 +33,6 @@ impl Runner {
     }
 
     /// Has a page of the turn in an entry, which no other has, hold what was taken of one; false where it is to be asked again.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn write_page(
         &mut self,
         entry: usize,
@@ -60,9 +51,6 @@ impl Runner {
 
     /// The pages of the turn in an entry hold these tokens of its prompt now. It goes on from there as `join` left it, and what
     /// may come next is to be said anew.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn restore(
         &mut self,
         entry: usize,

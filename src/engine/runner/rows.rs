@@ -9,9 +9,9 @@ use crate::tape::{Ending, ExecuteError, Input, Op, StepState};
 
 /// An operation of a step: what it does, and what it must read and write once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpCost {
-    pub kind: String,
-    pub bytes: u64,
+pub(crate) struct OpCost {
+    pub(crate) kind: String,
+    pub(crate) bytes: u64,
 }
 
 impl Runner {
@@ -23,9 +23,6 @@ impl Runner {
 
     /// Starts a turn of at most so many positions beside others that run, as `begin`, and has it keep its entry and pages until
     /// `leave`. Returns the entry, and how many tokens of the prompt its pages hold.
-    ///
-    /// # Errors
-    /// As `begin`.
     pub fn join(
         &mut self,
         owner: Option<Owner>,
@@ -170,9 +167,6 @@ impl Runner {
     }
 
     /// The same without tokens to go on with, for those who give up if one of them fails; of one that waits, its token again.
-    ///
-    /// # Errors
-    /// As `step`.
     pub fn step_rows(&mut self, entries: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
         let conversations: Vec<_> = entries.iter().map(|at| (*at, Vec::new())).collect();
         let behind = if more { entries } else { &[] };
@@ -186,9 +180,6 @@ impl Runner {
 
     /// Has the conversation in an entry go on with `tokens` after the one that was chosen last, all in one
     /// step, and returns what is chosen after them.
-    ///
-    /// # Errors
-    /// As `step`.
     pub fn step_forced(&mut self, entry: usize, tokens: &[u32]) -> Result<u32, RunError> {
         let ran = self.run_rows(&vec![entry; 1 + tokens.len()], tokens, &[]);
         self.tried(ran)?;
@@ -198,9 +189,6 @@ impl Runner {
 
     /// Runs tokens that the turn in an entry has said before, by steps, as they were run then: at most `rows`. It goes on from there
     /// as `join` left it; `prompt` is all of its prompt, and what may come next is to be said anew.
-    ///
-    /// # Errors
-    /// As `step`.
     pub fn read_said(
         &mut self,
         entry: usize,
@@ -229,9 +217,6 @@ impl Runner {
     }
 
     /// What the conversation in an entry may say next, as `Executor::guide`.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), RunError> {
         self.executor.guide(entry, mask)?;
         self.lift_quarantine();
@@ -239,9 +224,6 @@ impl Runner {
     }
 
     /// The same with a mask that is still being made, as `Executor::guide_later`.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn guide_later(&mut self, entry: usize, mask: Promise) -> Result<(), RunError> {
         self.executor.guide_later(entry, mask)?;
         self.lift_quarantine();
@@ -305,9 +287,6 @@ impl Runner {
     }
 
     /// The logits of each row of the last `step_rows` of so many conversations.
-    ///
-    /// # Errors
-    /// If the device has failed.
     pub fn row_logits(&mut self, conversations: usize) -> Result<Vec<f32>, RunError> {
         let tape = &self.steps[&conversations.next_power_of_two()];
         Ok(self.executor.left_logits(tape)?)
@@ -315,7 +294,7 @@ impl Runner {
 
     /// What each operation of a next step of so many conversations must move, each as long as the turn that runs.
     #[must_use]
-    pub fn step_costs(&self, conversations: usize) -> Vec<OpCost> {
+    pub(crate) fn step_costs(&self, conversations: usize) -> Vec<OpCost> {
         let rows = conversations.next_power_of_two();
         let step = self.steps.get(&rows).unwrap_or(&self.step);
         let cost = |op: &Op| OpCost {

@@ -18,9 +18,6 @@ impl Runner {
 
     /// The same where the model's files, and whatever else its cache depends on, are those from before: what pages hold comes along,
     /// with the bits that it has, if the same computes it. Returns whether it does.
-    ///
-    /// # Errors
-    /// As `succeed`.
     pub fn inherit(&mut self, before: &mut Self) -> Result<bool, RunError> {
         let is_alike = self.executor.identity() == before.executor.identity()
             && self.page_bytes() == before.page_bytes();

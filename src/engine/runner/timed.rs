@@ -20,7 +20,7 @@ pub struct KindTime {
 impl KindTime {
     /// The operations of a step by kind, in the order in which the kinds first run.
     #[must_use]
-    pub fn sums(costs: &[OpCost], spans: &[Option<Span>]) -> Vec<Self> {
+    pub(crate) fn sums(costs: &[OpCost], spans: &[Option<Span>]) -> Vec<Self> {
         let mut kinds: Vec<Self> = Vec::new();
         for (cost, span) in costs.iter().zip(spans) {
             let time = span.map_or(0, |(begin, end)| end.saturating_sub(begin));
@@ -45,16 +45,13 @@ impl KindTime {
 
 impl Runner {
     /// From now on operations of a step take timestamps.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
-    pub fn measure(&mut self, timed: Timed) -> Result<(), RunError> {
+    pub(crate) fn measure(&mut self, timed: Timed) -> Result<(), RunError> {
         Ok(self.executor.measure(&self.step, timed)?)
     }
 
     /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;
     /// empty where nothing was measured. Meant for steps that are run one at a time, not ahead.
-    pub fn take_spans(&mut self) -> Result<Vec<Option<Span>>, RunError> {
+    pub(crate) fn take_spans(&mut self) -> Result<Vec<Option<Span>>, RunError> {
         Ok(self.executor.take_spans()?)
     }
 

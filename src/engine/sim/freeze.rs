@@ -1,6 +1,6 @@
 //! Scripted standstills: what a hung driver or a blocked task looks like from outside.
 
-/// Never returns.
+/// It never returns.
 pub(super) fn this_thread() -> ! {
     loop {
         std::thread::park();

@@ -215,7 +215,7 @@ enum Then {
 }
 
 enum Interrupted {
-    /// By its caller, or its deadline.
+    /// Its caller, or its deadline, has ended it.
     Ended(FinishReason),
     Failed(String),
     Lost,

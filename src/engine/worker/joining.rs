@@ -87,7 +87,7 @@ impl Worker<'_> {
         }
         let entry = Entry::new(turn, prompt, self.encoder.clone(), decoder);
         if matches!(joins, Joins::NoRow | Joins::NoPages) {
-            // Of another model than it was encoded for it is longer.
+            // With another model than it was encoded for it is longer.
             self.displaced.push(entry);
             return Ok(());
         }

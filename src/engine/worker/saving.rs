@@ -192,7 +192,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Before the end: what there is time for.
+    /// Saves what there is time for before the end.
     pub(super) fn save_all(&mut self) -> Result<(), RunError> {
         let Some(pages) = self.inbox.pages() else {
             return Ok(());
@@ -218,7 +218,7 @@ impl Worker<'_> {
             self.saving.rest_again(resting);
             return;
         }
-        // Of one that was given up.
+        // This has come from one that was given up.
         self.runner.forget_sent();
         let current = self.sending(&resting);
         match current {

@@ -12,7 +12,7 @@ mod smollm3;
 
 use super::{Defect, Shape};
 
-/// All that are known.
+/// All architectures that are known.
 pub const ALL: [&Architecture; 6] = [
     &llama::LLAMA,
     &qwen2::QWEN2,

@@ -20,7 +20,7 @@ struct Config {
     max_position_embeddings: usize,
     rms_norm_eps: f64,
     rope_theta: Option<f64>,
-    /// Since transformers 5; before, `rope_theta` and `rope_scaling`.
+    /// Files since transformers 5 have it; those before have `rope_theta` and `rope_scaling`.
     rope_parameters: Option<RopeParameters>,
     rope_scaling: Option<RopeParameters>,
     partial_rotary_factor: Option<f64>,

@@ -3,7 +3,8 @@
 //! Weights are read around the page cache where the file system allows it: that costs less, and takes nobody else's
 //! pages. What lies in the page cache already is taken from there and leaves it, so that no weight is in memory twice.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -24,6 +25,21 @@ const REMEMBERED: u64 = 32 << 20;
 
 /// Places of a file that are looked for in the page cache.
 const PROBES: u64 = 16;
+
+/// The files that hold a model: itself, or what lies in its folder.
+#[must_use]
+pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(path) else {
+        return vec![path.into()];
+    };
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| {
+        let extension = file.extension().and_then(OsStr::to_str);
+        matches!(extension, Some("safetensors" | "json" | "gguf"))
+    });
+    files.sort();
+    files
+}
 
 /// A regular file that weights are read from. Threads may read at once.
 #[derive(Debug)]

@@ -27,13 +27,11 @@ struct One {
     bytes: u64,
     /// Seconds and nanoseconds.
     modified: [i64; 2],
-    /// Of some of its blocks.
+    /// It is made of some of its blocks.
     hash: [u8; 32],
 }
 
 impl Identity {
-    /// # Errors
-    /// If something of it cannot be looked at.
     pub fn of(model: &Path) -> io::Result<Self> {
         if !fs::metadata(model)?.is_dir() {
             return Ok(Self(vec![One::of(model.to_owned())?]));

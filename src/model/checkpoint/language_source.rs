@@ -38,7 +38,7 @@ pub struct HuggingFaceFiles {
     pub tokenizer: PathBuf,
     pub tokenizer_config: Option<PathBuf>,
     pub generation_config: Option<PathBuf>,
-    /// Of `chat_template.jinja`, or else of `tokenizer_config.json`.
+    /// It comes from `chat_template.jinja`, or else from `tokenizer_config.json`.
     pub chat_template: Option<String>,
     /// Rows of the embedding: every id must be below it.
     pub vocabulary: usize,

@@ -15,6 +15,7 @@ mod plan;
 mod safetensors;
 mod stored;
 
+pub use files::files_of;
 pub use identity::Identity;
 pub use landing::Landing;
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
@@ -55,9 +56,6 @@ impl Checkpoint {
     /// Reads `rows` of a tensor, in the model's order and the file's format (`rows.len() * tensor.row_bytes()`).
     /// Threads may read at once, each with a landing of its own.
     ///
-    /// # Errors
-    /// If the file cannot be read.
-    ///
     /// # Panics
     /// If `rows` are not of the tensor.
     pub fn rows<'l>(
@@ -74,9 +72,6 @@ impl Checkpoint {
     }
 
     /// A vector (a norm's weight or a bias) as f32.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
     pub fn vector(&self, tensor: &Tensor, landing: &mut Landing) -> Result<Vec<f32>, ModelError> {
         let source = &self.files[tensor.file];
         source

@@ -40,7 +40,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Those under which the embedding is there; if none is, the first.
+    /// The prefixes under which the embedding is there; if it is under none, the first.
     fn prefixes(&self) -> [&'static str; 2] {
         let is_there = |[prefix, _]: &&[&str; 2]| {
             let embedding = format!("{prefix}{}", self.names.embedding);

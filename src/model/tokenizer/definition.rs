@@ -5,7 +5,7 @@ use tokenizers::pipeline::{PipelineNormalizer, PipelinePreTokenizer};
 /// A byte-level BPE tokenizer.
 #[derive(Debug)]
 pub(super) struct Definition {
-    /// By id; `None` where an id stands for nothing.
+    /// They are in the order of their ids; `None` is where an id stands for nothing.
     pub(super) tokens: Vec<Option<Token>>,
     /// Pairs of spellings, the most frequent first.
     pub(super) merges: Vec<(String, String)>,

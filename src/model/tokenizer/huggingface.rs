@@ -51,7 +51,7 @@ pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageErr
     })
 }
 
-/// Of `model.vocab` and `added_tokens`, by id.
+/// The tokens of `model.vocab` and `added_tokens`, by id.
 fn tokens(
     file: &File,
     model: &serde_json::Map<String, Value>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub(in crate::model) struct Special {
     pub(in crate::model) id: u32,
     pub(in crate::model) spelling: Arc<str>,
-    /// Never shown, and never what an assistant's text means.
+    /// It is never shown, and never what an assistant's text means.
     pub(in crate::model) control: bool,
 }
 
@@ -27,7 +27,7 @@ const LONGEST: usize = 256;
 /// from text. Nor is one that is too long to look for.
 #[derive(Debug)]
 pub(in crate::model) struct Specials {
-    /// In the order of their spellings' bytes.
+    /// They are in the order of their spellings' bytes.
     sorted: Vec<Special>,
     /// Bytes of the longest spelling.
     longest: usize,

@@ -28,7 +28,7 @@ const USUAL_ENDS: [&str; 5] = [
 
 #[derive(Debug)]
 pub(super) struct Vocabulary {
-    /// By id.
+    /// They are in the order of their ids.
     tokens: Vec<Option<Token>>,
     /// Ordinary tokens by spelling.
     ordinary: HashMap<String, u32>,

@@ -1,14 +1,11 @@
 //! A bench as a picture: the time of each kind of operation beside the least that its bytes would take, and the speeds
 //! against the length of the prompt.
 
+use ganglion::bench::{Context, Kind, Report};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-
-use super::context::Context;
-use super::kinds::Kind;
-use super::report::Report;
 
 const WIDTH: u32 = 960;
 const TITLE: u32 = 40;

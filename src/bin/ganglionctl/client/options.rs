@@ -87,7 +87,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Those that were given, by their names on the bus.
+    /// The options that were given, by their names on the bus.
     fn given(&self) -> Object {
         let all = serde_json::to_value(self).unwrap_or_default();
         let mut given = all.as_object().cloned().unwrap_or_default();

@@ -52,7 +52,7 @@ pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Op
     found.ok(DRIVER, what);
     let kernels = device.kernels();
     let what = format!("the {kernels} was loaded");
-    if kernels.contains("PTX") && (major, minor) != (8, 7) {
+    if device.lacks_kernels_of_its_own() {
         let remedy =
             "the driver compiles it at each start: a build with kernels for this GPU starts faster";
         found.warn("kernels", what, remedy);

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ganglion::config::Config;
 use ganglion::engine::{Site, admit};
+use ganglion::model::checkpoint::files_of;
 use ganglion::model::{Checkpoint, Language};
 use ganglion::service;
 
@@ -13,7 +14,7 @@ use super::finding::Findings;
 use super::machine::Machine;
 use super::tree::Tree;
 use super::unit::reveal;
-use crate::{checksum, models};
+use crate::checksum;
 
 /// Opens it, and says what is wrong with it.
 pub(super) fn open(tree: &Tree, path: &Path, found: &mut Findings) -> Option<Checkpoint> {
@@ -49,7 +50,7 @@ fn speaks(checkpoint: &Checkpoint) -> Result<(), String> {
 pub(super) fn read_inside(path: &Path, found: &mut Findings) {
     const CHECK: &str = "sandbox";
     let shown = path.display();
-    let opened = models::files(path).into_iter();
+    let opened = files_of(path).into_iter();
     let mut refused = opened.filter_map(|file| Some((fs::File::open(&file).err()?, file)));
     let Some((error, file)) = refused.next() else {
         return found.ok(CHECK, format!("the service can read {shown}"));
@@ -67,7 +68,7 @@ pub(super) fn read_inside(path: &Path, found: &mut Findings) {
 /// Holds the files against the checksums beside them: `FILE.sha256`, as `pull` and sha256sum write them.
 pub(super) fn checksums(tree: &Tree, path: &Path, found: &mut Findings) {
     const CHECK: &str = "checksum";
-    let files = models::files(&tree.path(path));
+    let files = files_of(&tree.path(path));
     let recorded = files.iter();
     let recorded = recorded.filter_map(|file| Some((file, checksum::recorded(file)?)));
     let mut known = 0;

@@ -1,10 +1,6 @@
 //! The models that suit each board, from `table.toml`. People are shown what they take, and the speed that a board's memory
 //! allows, as `table.txt` has it: projections, not measurements.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Outcome;
@@ -60,20 +56,6 @@ pub(crate) fn all() -> Vec<Model> {
 /// The one of that name.
 pub(crate) fn named(name: &str) -> Option<Model> {
     all().into_iter().find(|model| model.name == name)
-}
-
-/// The files that hold a model: itself, or what lies in its folder.
-pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(path) else {
-        return vec![path.into()];
-    };
-    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-    files.retain(|file| {
-        let extension = file.extension().and_then(OsStr::to_str);
-        matches!(extension, Some("safetensors" | "json" | "gguf"))
-    });
-    files.sort();
-    files
 }
 
 /// The table that people are shown.

@@ -29,7 +29,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Those of tiny models, unless others are `given`.
+    /// The bounds of tiny models, unless others are `given`.
     pub(super) fn new(given: &Given, backend: &str, kv: KvType) -> Self {
         let (mean, p99) = match (backend, kv) {
             ("cpu", KvType::F32) => (1e-4, 1e-4),

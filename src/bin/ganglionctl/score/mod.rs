@@ -6,11 +6,12 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Parser;
+use ganglion::engine::runner::Runner;
 use ganglion::engine::score::{Case, Reference, compare, score};
 use ganglion::graph::Mode;
 
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
-use crate::offline::Setup;
+use crate::offline::{Setup, not_loaded};
 use crate::output;
 use bounds::{Bounds, Given};
 
@@ -57,7 +58,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let greedy = arguments.greedy.unwrap_or(known);
     let context = most(|case| case.input_ids.len()).saturating_add(greedy);
-    let mut runner = setup.load(&checkpoint, (context, 1), arguments.mode, &mut |_, _| ())?;
+    let mut settings = setup.settings()?;
+    settings.context = context;
+    settings.graph.mode = arguments.mode;
+    let loaded = Runner::load(&checkpoint, &settings, &mut |_, _| ());
+    let mut runner = loaded.map_err(not_loaded)?;
     let mut scores = score(&mut runner, &reference, greedy).or_fail(Exit::Data, &shown)?;
 
     let kv = setup.kv;

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use ganglion::config::{self, Config, ConfigError};
 use ganglion::model::Checkpoint;
+use ganglion::model::checkpoint::files_of;
 use nix::unistd::Uid;
 use zbus::fdo::DBusProxy;
 
@@ -175,7 +176,7 @@ fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Outcome<Pat
     if let Some(path) = configured.filter(|path| machine.outside(path).exists()) {
         return Ok(path.into());
     }
-    let mut found = models::files(&machine.path(folder));
+    let mut found = files_of(&machine.path(folder));
     found.retain(|file| file.extension().is_some_and(|end| end == "gguf"));
     match &found[..] {
         [only] => Ok(folder.join(only.file_name().unwrap_or_default())),

@@ -30,7 +30,7 @@ impl Reading {
         })
     }
 
-    /// Made since the daemon's start.
+    /// Tokens that were made since the daemon's start.
     pub(super) fn tokens(&self) -> u64 {
         let timing = self.diagnostics.get("Timing");
         let tokens = timing.and_then(|timing| timing.get("tokens"));

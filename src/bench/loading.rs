@@ -9,12 +9,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "cuda")]
-use ganglion::device::{self, Arena, Context, Plan, Stream};
-use ganglion::engine;
 use serde::Serialize;
 
 use super::memory::available;
+#[cfg(feature = "cuda")]
+use crate::device::{self, Arena, Context, Plan, Stream};
+use crate::engine::MemoryUse;
 
 /// So long it waits between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -124,7 +124,7 @@ fn use_unified(context: &std::rc::Rc<Context>) -> device::Result<()> {
     let mut plan = Plan::new();
     let region = plan.add(1 << 20)?;
     let mut stream = Stream::new(context)?;
-    let mut arena = Arena::new(context, device::Memory::Unified, &plan)?;
+    let mut arena = Arena::new(context, device::MemoryKind::Unified, &plan)?;
     arena.write(region, &vec![1; 1 << 20], &mut stream)?;
     arena.attach(&mut stream)?;
     arena.set(region, 0, &mut stream)?;
@@ -165,7 +165,7 @@ impl Loading {
         (load, watched): (Load, &Watched),
         disk: Option<f64>,
         cached: Option<Load>,
-        memory: engine::MemoryUse,
+        memory: MemoryUse,
     ) -> Self {
         let speed = load.gigabytes_per_second;
         let disk = disk.map(|bytes| bytes / 1e9);

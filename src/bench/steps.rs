@@ -1,15 +1,15 @@
 //! Turns and steps as they run in earnest, and what each of them took.
 
 use std::mem;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::{RunError, Runner};
-use ganglion::kv::{Owner, Wanted};
-use ganglion::sampler::Parameters;
-use ganglion::tape::{Span, Timed};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::offline;
+use crate::engine::runner::{RunError, Runner};
+use crate::kv::{Owner, Wanted};
+use crate::sampler::Parameters;
+use crate::tape::{Span, Timed};
 
 /// Steps whose operations take timestamps, at most.
 const MEASURED: usize = 50;
@@ -45,7 +45,7 @@ impl Turn {
     /// Reads a prompt, then runs step after step, one ahead of the host.
     pub(super) fn run(runner: &mut Runner, work: Workload<'_>) -> Result<Self, RunError> {
         let start = Instant::now();
-        runner.begin(None, offline::stranger(), work.prompt, work.parameters)?;
+        runner.begin(None, stranger(), work.prompt, work.parameters)?;
         runner.prefill_all(work.prompt)?;
         let prompt = start.elapsed().as_secs_f64();
         let mut bytes = 0;
@@ -115,7 +115,7 @@ pub(super) fn begin(
         prompt.rotate_left(by);
         let (entry, _) = runner.join(
             Some(Owner(number as u64)),
-            offline::stranger(),
+            stranger(),
             Wanted::read(&prompt),
             work.parameters,
             prompt.len() + work.generate,
@@ -149,6 +149,12 @@ pub(super) fn timed_steps(
     let steps: Result<Vec<_>, _> = (0..work.generate.min(MEASURED)).map(step).collect();
     end(runner, &entries);
     Ok(steady(&steps?).to_vec())
+}
+
+/// A user who has said nothing before: nothing that the cache holds serves them.
+fn stranger() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 fn process_time() -> Duration {

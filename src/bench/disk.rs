@@ -11,7 +11,7 @@ use std::time::Instant;
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 
 use super::memory::available;
-use crate::models;
+use crate::model::checkpoint;
 
 /// No more bytes of a file are read: a slow disk is to take seconds and no minutes.
 const LONGEST: u64 = 1 << 30;
@@ -26,7 +26,7 @@ pub(super) struct Files(Vec<(PathBuf, u64)>);
 
 impl Files {
     pub(super) fn of(model: &Path) -> io::Result<Self> {
-        let mut files = models::files(model);
+        let mut files = checkpoint::files_of(model);
         files.retain(|file| file.extension().is_none_or(|end| end != "json"));
         let lengths = files.into_iter().map(|file| {
             let length = fs::metadata(&file)?.len();

@@ -1,24 +1,24 @@
 //! What was measured after prompts of one length: turns, conversations that step together, and where a step's time goes.
 
-use ganglion::engine::runner::{RunError, Runner};
-use ganglion::tape::Input;
 use serde::Serialize;
 
-use super::Arguments;
+use super::Plan;
 use super::anatomy::Anatomy;
 use super::ceiling::Ceiling;
 use super::kinds::{self, Kind};
 use super::steps::{Turn, Workload, begin, end, laps, median, steady};
+use crate::engine::runner::{RunError, Runner};
+use crate::tape::Input;
 
 /// What one repetition reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Speed {
+pub struct Speed {
     /// The prompt's tokens are read at so many a second.
     #[serde(rename = "prefill_tokens_per_second")]
-    pub(super) prefill: f64,
+    pub prefill: f64,
     /// Tokens are generated at so many a second.
     #[serde(rename = "decode_tokens_per_second")]
-    pub(super) decode: f64,
+    pub decode: f64,
     /// The steps had to move so many bytes a second, in 10^9.
     #[serde(rename = "decode_gigabytes_per_second")]
     moved: f64,
@@ -110,7 +110,7 @@ impl Chosen {
     }
 }
 
-/// Those of an operation, each once.
+/// The kernels of an operation, each once.
 fn kernels(all: &[(&str, String)], operation: &str) -> Vec<String> {
     let mut kernels: Vec<String> = Vec::new();
     for (_, kernel) in all.iter().filter(|(of, _)| *of == operation) {
@@ -121,22 +121,22 @@ fn kernels(all: &[(&str, String)], operation: &str) -> Vec<String> {
     kernels
 }
 
-/// The keys are stable: scripts read them.
+/// What was measured after prompts of one length. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Context {
+pub struct Context {
     /// It has so many tokens.
-    pub(super) prompt: usize,
+    pub prompt: usize,
     /// Kernels, or operations of the CPU's, that a replayed step launches; `None` where none is replayed.
     step_nodes: Option<usize>,
     /// They ran in the first mode.
     repetitions: Vec<Speed>,
-    pub(super) best: Speed,
+    pub best: Speed,
     median: Speed,
     modes: Vec<Anatomy>,
     /// Several conversations ran at once, for each number of rows that was asked for.
     rows: Vec<Together>,
     /// A step of one conversation spends its time on these.
-    pub(super) operations: Vec<Kind>,
+    pub operations: Vec<Kind>,
     /// Kernels that were chosen, of a GPU's.
     kernels: Vec<Chosen>,
     /// The best decode moves so much of what this machine reads (CPU backend).
@@ -147,18 +147,14 @@ pub(super) struct Context {
 
 impl Context {
     /// Times turns in each mode, and steps of several conversations.
-    pub(super) fn time(
-        runner: &mut Runner,
-        prompt: &[u32],
-        arguments: &Arguments,
-    ) -> Result<Self, RunError> {
-        let work = arguments.workload(prompt);
+    pub(super) fn time(runner: &mut Runner, prompt: &[u32], plan: &Plan) -> Result<Self, RunError> {
+        let work = plan.workload(prompt);
         let mut repetitions = Vec::new();
         let mut step_nodes = None;
         let mut modes = Vec::new();
-        for &mode in &arguments.modes {
+        for &mode in &plan.modes {
             runner.set_graph_mode(mode);
-            let turns = (0..arguments.reps).map(|_| Turn::run(runner, work));
+            let turns = (0..plan.reps).map(|_| Turn::run(runner, work));
             let turns = turns.collect::<Result<Vec<_>, _>>()?;
             if modes.is_empty() {
                 let speeds = turns.iter().map(|turn| Speed::of(turn, prompt.len()));
@@ -167,9 +163,9 @@ impl Context {
             }
             modes.push(Anatomy::new(mode, &turns, runner));
         }
-        runner.set_graph_mode(arguments.modes[0]);
+        runner.set_graph_mode(plan.modes[0]);
         let mut rows: Vec<Together> = Vec::new();
-        for number in &arguments.rows {
+        for number in &plan.rows {
             let number = usize::from(*number);
             rows.push(Together::time(runner, number, work, rows.first())?);
         }
@@ -193,19 +189,19 @@ impl Context {
         &mut self,
         runner: &mut Runner,
         prompt: &[u32],
-        arguments: &Arguments,
+        plan: &Plan,
     ) -> Result<(), RunError> {
-        let work = arguments.workload(prompt);
+        let work = plan.workload(prompt);
         // A CPU has no clock but the one that has timed the steps.
         if runner.executor().multiprocessors().is_some() {
-            for (&mode, row) in arguments.modes.iter().zip(&mut self.modes) {
+            for (&mode, row) in plan.modes.iter().zip(&mut self.modes) {
                 runner.set_graph_mode(mode);
                 row.look_inside(runner, work)?;
             }
             let of_a_prompt = runner.kernels(Input::Prompt, prompt.len());
             self.kernels = Chosen::of(&of_a_prompt, &runner.kernels(Input::Step, 1));
         }
-        runner.set_graph_mode(arguments.modes[0]);
+        runner.set_graph_mode(plan.modes[0]);
         self.operations = kinds::measure(runner, 1, work)?;
         for row in self.rows.iter_mut().filter(|row| row.rows > 1) {
             row.operations = kinds::measure(runner, row.rows, work)?;

@@ -3,25 +3,25 @@
 //! A timestamp takes time of its own after each operation, so these are the times of operations alone, not of what lies
 //! between them.
 
-use ganglion::engine::runner::{KindTime, OpCost, RunError, Runner};
-use ganglion::tape::Timed;
 use serde::Serialize;
 
 use super::steps::{Spans, Workload, median, timed_steps};
+use crate::engine::runner::{KindTime, OpCost, RunError, Runner};
+use crate::tape::Timed;
 
 /// All operations of a kind in one step. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Kind {
-    pub(super) name: String,
+pub struct Kind {
+    pub name: String,
     /// A step has so many of them.
     count: usize,
     /// They take so long together; it is the median of the steps.
-    pub(super) microseconds: f64,
+    pub microseconds: f64,
     /// That is so much of the time that all operations take.
     percent: f64,
     bytes: u64,
     /// Moving the bytes would take so long at the speed that this machine's memory was measured at.
-    pub(super) floor_microseconds: Option<f64>,
+    pub floor_microseconds: Option<f64>,
 }
 
 /// Runs steps of so many conversations one at a time, each after a prompt.

@@ -1,4 +1,4 @@
-//! The figures of a bench, for people and for programs.
+//! The figures of a bench, as programs read them.
 
 use serde::Serialize;
 
@@ -6,9 +6,9 @@ use super::context::Context;
 use super::loading::Loading;
 use super::memory::Resident;
 
-/// The keys are stable: scripts read them.
+/// All that was measured. The keys are stable: scripts read them.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub struct Report {
     pub(super) version: &'static str,
     pub(super) model: String,
     /// The weights' files have so many.
@@ -27,7 +27,7 @@ pub(super) struct Report {
     #[serde(flatten)]
     pub(super) first: Option<Context>,
     /// Each length of the prompt is told, in the order that was asked for.
-    pub(super) contexts: Vec<Context>,
+    pub contexts: Vec<Context>,
     #[serde(flatten)]
     pub(super) loading: Loading,
     /// This machine reads so much sequentially with as many threads, in 10^9 bytes per second (CPU backend).

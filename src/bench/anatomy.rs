@@ -5,12 +5,12 @@
 //! What lies between operations is then the length of the former without what the latter were busy, for a timestamp takes time
 //! of its own between two operations.
 
-use ganglion::engine::runner::{RunError, Runner};
-use ganglion::graph::Mode;
-use ganglion::tape::Timed;
 use serde::Serialize;
 
 use super::steps::{Spans, Turn, Workload, median, percentile, timed_steps};
+use crate::engine::runner::{RunError, Runner};
+use crate::graph::Mode;
+use crate::tape::Timed;
 
 /// The device's times in a mode, as medians of its steps; `None` where it has no clock.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -2,7 +2,7 @@
 
 use std::fs::read_to_string;
 
-use ganglion::meminfo::bytes;
+use crate::meminfo::bytes;
 
 /// Bytes that this process holds.
 #[derive(Clone, Copy, Debug, serde::Serialize)]

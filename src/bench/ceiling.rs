@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use ganglion::engine::runner::Runner;
+use crate::engine::runner::Runner;
 
 /// The buffer has so many bytes: far more than any cache keeps of it between two passes.
 const BYTES: usize = 512 << 20;
@@ -63,7 +63,7 @@ fn read_bandwidth(threads: usize) -> Option<f64> {
 /// together: reading alone is somewhat faster. `None` if it will not.
 #[cfg(feature = "cuda")]
 fn copy_bandwidth(multiprocessors: Option<u32>) -> Option<f64> {
-    use ganglion::device::{Context, copy_bandwidth};
+    use crate::device::{Context, copy_bandwidth};
     copy_bandwidth(&Context::open_part(false, multiprocessors).ok()?).ok()
 }
 
