@@ -13,7 +13,7 @@ use super::queue::Queue;
 use super::session::SessionId;
 use super::shared::Shared;
 use super::status::{State, Status};
-use super::{Codec, Command, Limits, MemoryUse, Priority, Refusal, RequestError, Turn, Usage};
+use super::{Codec, Command, Limits, MemoryUse, Refusal, RequestError, Turn, Usage};
 use crate::kv_store::{Key, Place, Store, Wake};
 
 /// The engine thread's end of the queue. Dropping it tells those who wait that nobody is left.
@@ -67,8 +67,8 @@ impl Inbox {
         self.queue.poll(may)
     }
 
-    /// Whether turns have come since this was asked or the queue was polled, one of which is such: of a user, of a priority.
-    pub(super) fn has_come(&self, is_it: impl Fn((u32, Priority)) -> bool) -> bool {
+    /// Whether turns have come since this was asked or the queue was polled, one of which is such.
+    pub(super) fn has_come(&self, is_it: impl Fn(&Turn) -> bool) -> bool {
         self.queue.has_come(is_it)
     }
 

@@ -127,7 +127,7 @@ impl Worker<'_> {
                     None => return Ok(()),
                 }
             } else {
-                let all = self.standings();
+                let all = self.standings(&self.slices);
                 self.inbox.poll(|turn| self.may_join(&all, turn))
             };
             match command {
@@ -229,9 +229,10 @@ impl Worker<'_> {
         }
     }
 
-    fn standings(&self) -> Vec<Standing> {
+    /// Those that have joined, where so much is known of slices.
+    fn standings(&self, slices: &Slices) -> Vec<Standing> {
         let (share, chunk) = (self.inbox.limits().prefill, self.runner.prefill_chunk());
-        let passes = |user, unread| self.slices.passes(share, chunk, user, unread);
+        let passes = |user, unread| slices.passes(share, chunk, user, unread);
         let standing = |entry: &Entry| entry.standing(&self.service, passes);
         self.entries.iter().map(standing).collect()
     }
