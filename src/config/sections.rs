@@ -45,6 +45,8 @@ pub struct Kv {
     pub reuse: Reuse,
     /// Of the release before, where `memory_mib` is not set: room for so many conversations of that length.
     pub slots: Option<usize>,
+    /// Of pages in the host's memory; `None`: some where a GPU has memory of its own, none elsewhere.
+    pub host_mib: Option<u64>,
     /// Of all pages on the disk; 0: none are.
     pub disk_mib: u64,
     /// Of them; `None`: none on what wears out, any number on other disks.
@@ -242,6 +244,7 @@ impl Default for Kv {
             memory_mib: 0,
             reuse: Reuse::default(),
             slots: None,
+            host_mib: None,
             disk_mib: 1024,
             disk_writes_mib_per_day: None,
             spill_after: Duration::from_secs(60),

@@ -14,7 +14,7 @@ use super::session::SessionId;
 use super::shared::Shared;
 use super::status::{State, Status};
 use super::{Codec, Command, Limits, MemoryUse, Refusal, RequestError, Turn, Usage};
-use crate::kv_store::{Key, Place, Store, Wake};
+use crate::kv_store::{HostRules, Key, Place, Store, Wake, Whose};
 
 /// The engine thread's end of the queue. Dropping it tells those who wait that nobody is left.
 #[derive(Debug)]
@@ -40,15 +40,20 @@ impl Inbox {
         self.shared.pages()
     }
 
+    /// How many pages may be kept in the host's memory.
+    pub(super) fn host(&self) -> HostRules {
+        self.shared.host()
+    }
+
     /// What tells the engine thread that pages have moved.
     pub(super) fn wake(&self) -> Wake {
         let queue = self.queue.clone();
         Arc::new(move || queue.moved())
     }
 
-    /// Where pages of a session are kept; `None` of one that ends with the daemon, or has ended.
-    pub(super) fn place(&self, session: SessionId) -> Option<Place> {
-        self.shared.sessions().place(session)
+    /// Whose pages are those of a session, and which user's that is; `None` of one that has ended.
+    pub(super) fn whose(&self, session: SessionId) -> Option<(Whose, u32)> {
+        self.shared.sessions().whose(session)
     }
 
     /// Where pages are kept that a session may begin with: its own, or those of the one that it was branched from.

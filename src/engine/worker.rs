@@ -29,6 +29,7 @@ use super::slices::Slices;
 use super::{Command, Control, EngineError, Inbox, RequestError, SessionId};
 use crate::journal;
 use crate::kv::Owner;
+use crate::kv_store::Host;
 use masks::Masks;
 use restoring::Restore;
 use saving::Saving;
@@ -66,6 +67,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         observer: Observer::new(inbox),
         restores: Vec::new(),
         saving: Saving::default(),
+        host: Host::default(),
         spare_since: None,
         replacement: None,
     };
@@ -101,6 +103,8 @@ struct Worker<'a> {
     /// Those that have joined and wait for the disk.
     restores: Vec<Restore>,
     saving: Saving,
+    /// Pages of sessions that rest, where a GPU has memory of its own.
+    host: Host,
     /// Since when, and after how many turns, there is memory that nobody needs.
     spare_since: Option<(Instant, u64)>,
     /// Takes the place of this model when the last entry has ended, or when it is due; until then only `realtime` joins.
@@ -132,7 +136,7 @@ impl Worker<'_> {
             };
             match command {
                 Some(Command::Turn(turn)) => self.join(*turn)?,
-                Some(Command::Control(Control::Pages)) => {}
+                Some(Command::Control(Control::Pages)) => self.shrink_host(),
                 Some(Command::Control(control)) => self.obey(control)?,
                 None if self.let_back()? => {}
                 None if self.is_alone() => self.settle()?,
@@ -146,10 +150,8 @@ impl Worker<'_> {
         if !self.restores.is_empty() {
             return self.take_arrived();
         }
-        if !self.saving.is_empty()
-            && let Some(pages) = self.inbox.pages()
-        {
-            self.save(pages.rules().rest)?;
+        if !self.saving.is_empty() {
+            self.save()?;
         }
         Ok(false)
     }
@@ -222,6 +224,8 @@ impl Worker<'_> {
             if !keeps {
                 self.saving.clear();
             }
+            let key = self.pages_key();
+            self.host.retain(key.as_ref());
             let context = self.runner.context();
             let all = std::mem::take(&mut self.displaced).into_iter();
             let go_on = all.filter_map(|entry| entry.go_on_with(&self.encoder, context));

@@ -1,4 +1,4 @@
-//! Random programs of sessions whose pages are evicted, written to the disk and read back, branched and taken back. On any
+//! Random programs of sessions whose pages are evicted, written to the disk or kept in the host's memory and read back, branched and taken back. On any
 //! executor, with a model that has a vocabulary; it knows nothing of which tests run it.
 
 use std::hash::{DefaultHasher, Hasher as _};
@@ -15,7 +15,7 @@ use ganglion::engine::{
 };
 use ganglion::files::Disk;
 use ganglion::kv::{PAGE, Reuse};
-use ganglion::kv_store::{self, Rules, Store as Pages};
+use ganglion::kv_store::{self, HostRules, Rules, Store as Pages};
 use ganglion::model::Message;
 use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
@@ -42,6 +42,13 @@ pub(crate) const AT_ONCE: Rules = Rules {
     rest: Duration::ZERO,
     stop: Duration::from_secs(60),
     // How long things take decides nothing here.
+    measured: false,
+};
+/// The same of the host's memory, wherever the cache lies.
+pub(crate) const IN_HOST: HostRules = HostRules {
+    bytes: 1 << 30,
+    discrete: false,
+    rest: Duration::ZERO,
     measured: false,
 };
 const NOWHERE: Rules = Rules {
@@ -208,6 +215,13 @@ fn keep(handle: &Handle, root: &Path, rules: Rules) -> Arc<Pages> {
     let pages = Arc::new(pages.expect("a thread"));
     handle.set_pages(pages.clone());
     pages
+}
+
+/// Has an engine keep pages in the host's memory from now on, or not.
+fn keep_in_host(daemon: &Daemon, is_kept: bool) {
+    let none = HostRules::default();
+    let rules = if is_kept { IN_HOST } else { none };
+    daemon.handle.keep_in_host(rules);
 }
 
 /// Sessions below a folder.
@@ -377,6 +391,8 @@ impl Cold {
 pub(crate) struct Counts {
     answers: u32,
     evicted: u32,
+    /// Of these, what could come back from the host's memory alone.
+    pub(crate) from_host: u32,
     restarted: u32,
     restored: u32,
     positions: u32,
@@ -390,6 +406,7 @@ impl Counts {
     pub(crate) fn add(&mut self, other: Self) {
         self.answers += other.answers;
         self.evicted += other.evicted;
+        self.from_host += other.from_host;
         self.restarted += other.restarted;
         self.restored += other.restored;
         self.positions += other.positions;
@@ -425,11 +442,15 @@ struct Sequence<'a> {
     session: SessionId,
     random: fastrand::Rng,
     counts: Counts,
+    /// Whether pages are kept in the host's memory too.
+    in_host: bool,
 }
 
 impl<'a> Sequence<'a> {
     async fn begin(seed: u64, mut daemon: Daemon, place: Place, cold: &'a Cold) -> Self {
         daemon.pages = keep(&daemon.handle, place.root.path(), AT_ONCE);
+        let in_host = seed % 2 == 1;
+        keep_in_host(&daemon, in_host);
         let session = daemon.open().await;
         Self {
             cold,
@@ -438,6 +459,7 @@ impl<'a> Sequence<'a> {
             session,
             random: fastrand::Rng::with_seed(seed),
             counts: Counts::default(),
+            in_host,
         }
     }
 
@@ -504,6 +526,7 @@ impl<'a> Sequence<'a> {
         self.grow().await;
         self.daemon.stop().await;
         self.daemon = self.place.start(AT_ONCE).await;
+        keep_in_host(&self.daemon, self.in_host);
         self.session = self.daemon.open().await;
         self.counts.restarted += 1;
     }
@@ -562,6 +585,11 @@ impl<'a> Sequence<'a> {
                 self.daemon.pages.delete(&place);
                 self.say(1..4).await;
                 self.daemon.has(&place).await;
+                if self.in_host {
+                    // It was in the host's memory before it was on the disk.
+                    self.daemon.pages.delete(&place);
+                    self.counts.from_host += 1;
+                }
                 self.daemon.evict().await;
                 let usage = self.say(1..12).await;
                 self.counts.evicted += 1;
@@ -584,6 +612,7 @@ impl<'a> Sequence<'a> {
                 self.grow().await;
                 self.daemon.stop().await;
                 self.daemon = Daemon::begin(self.place.root.path(), &self.place.model, AT_ONCE);
+                keep_in_host(&self.daemon, self.in_host);
                 self.session = self.daemon.open().await;
                 let said = Said::some(&mut self.random, 1..12);
                 let cold = self.cold.answer(&self.place, &said).await;
@@ -645,6 +674,47 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
     assert!(counts.evicted > 0 && counts.restored > 0 && counts.branched > 0);
     daemon.delete(session).await;
     (daemon, counts)
+}
+
+/// What a session without a name answers, which loses its pages between two turns if `evicts`: once they are in the host's memory,
+/// which is seen by what comes back.
+pub(crate) async fn of_a_connection(model: &Model, evicts: bool) -> Vec<(String, Vec<u64>)> {
+    let mut daemon = Place::new(model).start(NOWHERE).await;
+    keep_in_host(&daemon, evicts);
+    let opened = daemon.handle.open_session(client(USER), Vec::new());
+    let session = opened.expect("there is room");
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut answers = Vec::new();
+    for _ in 0..5 {
+        let said = Said::some(&mut random, 16..24);
+        let answer = daemon.say(session, &said).await;
+        answers.push((answer.text, answer.logits));
+    }
+    let said = Said {
+        tokens: 2,
+        ..Said::some(&mut random, 1..4)
+    };
+    loop {
+        if evicts {
+            // There is no telling when pages are there but by asking.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            daemon.evict().await;
+        }
+        let Answer {
+            text,
+            logits,
+            usage,
+        } = daemon.say(session, &said).await;
+        if !evicts || usage.restored as usize >= PAGE {
+            answers.push((text, logits));
+            break;
+        }
+        let rewound = daemon.handle.rewind(session, 1).await;
+        rewound.expect("it has more");
+    }
+    daemon.handle.close_session(session);
+    daemon.stop().await;
+    answers
 }
 
 /// Says which sequence it was that has failed.
