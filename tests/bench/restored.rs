@@ -107,7 +107,7 @@ impl Bench {
         let (restored, read) = all.swap_remove(TIMES - 1);
         let rate = alone(&file);
         let size = std::fs::metadata(&file).expect("it is there").len();
-        let from_memory = self.from_memory(session).await;
+        let from_memory = self.again_from_memory(session).await;
         self.pages.delete(&ganglion::kv_store::Place {
             user: USER,
             name: name.clone(),
@@ -167,7 +167,7 @@ impl Bench {
     }
 
     /// The same, where pages are in the host's memory and nowhere else. They are there once they come back.
-    async fn from_memory(&self, session: SessionId) -> Outcome {
+    async fn again_from_memory(&self, session: SessionId) -> Outcome {
         self.handle.keep_in_host(IN_HOST);
         self.pages.configure(NOWHERE);
         let outcome = loop {

@@ -51,7 +51,7 @@ pub(crate) const IN_HOST: HostRules = HostRules {
     rest: Duration::ZERO,
     measured: false,
 };
-const NOWHERE: Rules = Rules {
+pub(crate) const NOWHERE: Rules = Rules {
     bytes: 0,
     ..AT_ONCE
 };
@@ -177,7 +177,7 @@ impl Daemon {
     }
 
     /// Another user takes all pages of the cache.
-    async fn evict(&self) {
+    pub(crate) async fn evict(&self) {
         let options = Options::new(CONTEXT, Parameters::default());
         let messages = vec![Message::new(Role::User, "hello")];
         let generated = self.handle.generate(client(OTHER), messages, options);
@@ -218,7 +218,7 @@ fn keep(handle: &Handle, root: &Path, rules: Rules) -> Arc<Pages> {
 }
 
 /// Has an engine keep pages in the host's memory from now on, or not.
-fn keep_in_host(daemon: &Daemon, is_kept: bool) {
+pub(crate) fn keep_in_host(daemon: &Daemon, is_kept: bool) {
     let none = HostRules::default();
     let rules = if is_kept { IN_HOST } else { none };
     daemon.handle.keep_in_host(rules);
@@ -674,47 +674,6 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
     assert!(counts.evicted > 0 && counts.restored > 0 && counts.branched > 0);
     daemon.delete(session).await;
     (daemon, counts)
-}
-
-/// What a session without a name answers, which loses its pages between two turns if `evicts`: once they are in the host's memory,
-/// which is seen by what comes back.
-pub(crate) async fn of_a_connection(model: &Model, evicts: bool) -> Vec<(String, Vec<u64>)> {
-    let mut daemon = Place::new(model).start(NOWHERE).await;
-    keep_in_host(&daemon, evicts);
-    let opened = daemon.handle.open_session(client(USER), Vec::new());
-    let session = opened.expect("there is room");
-    let mut random = fastrand::Rng::with_seed(1);
-    let mut answers = Vec::new();
-    for _ in 0..5 {
-        let said = Said::some(&mut random, 16..24);
-        let answer = daemon.say(session, &said).await;
-        answers.push((answer.text, answer.logits));
-    }
-    let said = Said {
-        tokens: 2,
-        ..Said::some(&mut random, 1..4)
-    };
-    loop {
-        if evicts {
-            // There is no telling when pages are there but by asking.
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            daemon.evict().await;
-        }
-        let Answer {
-            text,
-            logits,
-            usage,
-        } = daemon.say(session, &said).await;
-        if !evicts || usage.restored as usize >= PAGE {
-            answers.push((text, logits));
-            break;
-        }
-        let rewound = daemon.handle.rewind(session, 1).await;
-        rewound.expect("it has more");
-    }
-    daemon.handle.close_session(session);
-    daemon.stop().await;
-    answers
 }
 
 /// Says which sequence it was that has failed.
