@@ -38,6 +38,7 @@ fn every_key_is_documented_with_its_default() {
     assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
     assert!(config.sampling.seed.take().is_some() && config.kv.slots.take().is_some());
     assert!(config.kv.disk_writes_mib_per_day.take().is_some());
+    assert!(config.kv.host_mib.take().is_some());
     assert!(config.limits.realtime_group.take().is_some());
     assert_eq!(config, Config::default());
 
@@ -149,7 +150,7 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
     let cases = [
         (
             "[kv]\ncontxt = 1\n",
-            "2:1: unknown key `contxt`, expected one of `type`, `context`, `memory_mib`, `reuse`, `slots`, `disk_mib`, `disk_writes_mib_per_day`, `spill_after_seconds`, `stop_seconds`; the line is: contxt = 1",
+            "2:1: unknown key `contxt`, expected one of `type`, `context`, `memory_mib`, `reuse`, `slots`, `host_mib`, `disk_mib`, `disk_writes_mib_per_day`, `spill_after_seconds`, `stop_seconds`; the line is: contxt = 1",
         ),
         (
             "[kvv]\n",

@@ -54,6 +54,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         kv.memory_mib: whole(0..=MOST_MIB);
         kv.reuse: choice;
         kv.slots: whole_or_unset(1..=64);
+        kv.host_mib: whole_or_unset(0..=MOST_MIB);
         kv.disk_mib: whole(0..=MOST_MIB);
         kv.disk_writes_mib_per_day: whole_or_unset(0..=MOST_MIB);
         kv.spill_after_seconds => kv.spill_after: seconds(0.0..=MOST_SECONDS);

@@ -45,6 +45,8 @@ pub struct Kv {
     pub reuse: Reuse,
     /// The release before had this: where `memory_mib` is not set, there is room for so many conversations of that length.
     pub slots: Option<usize>,
+    /// Pages in the host's memory take no more; `None` is some where a GPU has memory of its own, and none elsewhere.
+    pub host_mib: Option<u64>,
     /// All pages on the disk take no more; with 0 there are none.
     pub disk_mib: u64,
     /// So much of them may be written a day; `None` is nothing on what wears out, and any amount on other disks.
@@ -242,6 +244,7 @@ impl Default for Kv {
             memory_mib: 0,
             reuse: Reuse::default(),
             slots: None,
+            host_mib: None,
             disk_mib: 1024,
             disk_writes_mib_per_day: None,
             spill_after: Duration::from_secs(60),

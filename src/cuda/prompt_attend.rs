@@ -112,12 +112,54 @@ fn apart(kv: KvInfo, rows: usize) -> usize {
     if blocks * splits <= APART { splits } else { 1 }
 }
 
-/// Bytes that blocks leave of splits before they are merged: of each query row of a KV head its maximum, sum and output.
+/// Bytes that blocks leave of splits before they are merged, of so many query rows of a KV head or of any fewer: of each a maximum,
+/// a sum and an output. Only few rows have splits of their own, and so may leave more than many do; no prompt is to find that
+/// there is too little for it, for what moves then makes all that was recorded invalid.
 pub(super) fn partial_bytes(kv: KvInfo, rows: usize) -> usize {
     if splits(kv) == 1 {
         return 0;
     }
     let of_block = most_rows(kv.head_dim);
-    let blocks = rows.div_ceil(of_block) * kv.heads * apart(kv, rows);
-    blocks * of_block * (kv.head_dim + 8) * 4
+    let left = |blocks: usize| blocks * kv.heads * apart(kv, blocks * of_block);
+    let most = (1..=rows.div_ceil(of_block)).map(left).max();
+    most.unwrap_or(0) * of_block * (kv.head_dim + 8) * 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is allocated for the most rows of a prompt, at the start, serves all others.
+    #[test]
+    fn no_prompt_of_fewer_rows_leaves_more() {
+        for (heads, context, element) in [
+            (8, 21_000, KvType::F16),
+            (8, 2048, KvType::Q8_0),
+            (2, 131_072, KvType::F16),
+            (1, 600, KvType::BF16),
+        ] {
+            let kv = KvInfo {
+                layers: 1,
+                heads,
+                head_dim: 128,
+                context,
+                entries: 1,
+                pages: 1,
+                chunk: 1,
+                element,
+            };
+            let of_block = most_rows(kv.head_dim);
+            let each = |rows: usize| {
+                let blocks = rows.div_ceil(of_block) * kv.heads * apart(kv, rows);
+                blocks * of_block * (kv.head_dim + 8) * 4
+            };
+            let all = partial_bytes(kv, 2048);
+            assert!((1..=2048).all(|rows| each(rows) <= partial_bytes(kv, rows)));
+            assert!(
+                (1..=2048).all(|rows| partial_bytes(kv, rows) <= all),
+                "{kv:?}"
+            );
+            assert!((1..=2048).any(|rows| each(rows) == all), "{kv:?}");
+        }
+    }
 }

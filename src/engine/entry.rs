@@ -265,6 +265,11 @@ impl Entry {
         (common > self.read).then_some(common)
     }
 
+    /// Tokens of its prompt that are in the cache.
+    pub(super) fn read(&self) -> usize {
+        self.read
+    }
+
     /// Whether all of its prompt is in the cache.
     pub(super) fn has_read(&self) -> bool {
         self.read == self.prompt.len()

@@ -13,8 +13,8 @@ use super::queue::Queue;
 use super::session::SessionId;
 use super::shared::Shared;
 use super::status::{State, Status};
-use super::{Codec, Command, Limits, MemoryUse, Priority, Refusal, RequestError, Turn, Usage};
-use crate::kv_store::{Key, Place, Store, Wake};
+use super::{Codec, Command, Limits, MemoryUse, Refusal, RequestError, Turn, Usage};
+use crate::kv_store::{HostRules, Key, Place, Store, Wake, Whose};
 
 /// The engine thread's end of the queue. Dropping it tells those who wait that nobody is left.
 #[derive(Debug)]
@@ -40,15 +40,20 @@ impl Inbox {
         self.shared.pages()
     }
 
+    /// How many pages may be kept in the host's memory.
+    pub(super) fn host(&self) -> HostRules {
+        self.shared.host()
+    }
+
     /// What tells the engine thread that pages have moved.
     pub(super) fn wake(&self) -> Wake {
         let queue = self.queue.clone();
         Arc::new(move || queue.moved())
     }
 
-    /// Where pages of a session are kept; `None` of one that ends with the daemon, or has ended.
-    pub(super) fn place(&self, session: SessionId) -> Option<Place> {
-        self.shared.sessions().place(session)
+    /// Whose pages are those of a session, and which user's that is; `None` of one that has ended.
+    pub(super) fn whose(&self, session: SessionId) -> Option<(Whose, u32)> {
+        self.shared.sessions().whose(session)
     }
 
     /// Where pages are kept that a session may begin with: its own, or those of the one that it was branched from.
@@ -67,8 +72,8 @@ impl Inbox {
         self.queue.poll(may)
     }
 
-    /// Whether turns have come since this was asked or the queue was polled, one of which is such: of a user, of a priority.
-    pub(super) fn has_come(&self, is_it: impl Fn((u32, Priority)) -> bool) -> bool {
+    /// Whether turns have come since this was asked or the queue was polled, one of which is such.
+    pub(super) fn has_come(&self, is_it: impl Fn(&Turn) -> bool) -> bool {
         self.queue.has_come(is_it)
     }
 

@@ -12,7 +12,7 @@ use super::control::Control;
 use super::kept::{Kept, Named, blocking};
 use super::session::{Session, Sessions};
 use super::{Client, Handle, Message, Refusal, SessionId};
-use crate::kv_store::{self, Place};
+use crate::kv_store::{self, Place, Whose};
 use crate::session_store::{Commits, Durability, Entry, Name, Quota, Store, StoreError};
 
 /// What is asked of a session with a name.
@@ -83,6 +83,13 @@ impl Handle {
         if let Some(pages) = self.shared.pages() {
             pages.configure(rules);
         }
+    }
+
+    /// How much of what was computed of sessions, with a name or without, is kept in the host's memory, from now on.
+    pub fn keep_in_host(&self, rules: kv_store::HostRules) {
+        self.shared.keep_in_host(rules);
+        // What is kept beyond that goes at once.
+        self.queue.moved();
     }
 
     /// How durable turns are, and what one user may keep, from now on.
@@ -506,6 +513,13 @@ impl Sessions {
             user: session.client.user,
             name: named.name.clone(),
         })
+    }
+
+    /// Whose pages those of a session are, and which user's that is; `None` of one that has ended.
+    pub(super) fn whose(&self, id: SessionId) -> Option<(Whose, u32)> {
+        let user = self.open.get(&id)?.client.user;
+        let named = self.place(id).map(Whose::Named);
+        Some((named.unwrap_or(Whose::Open(id.0)), user))
     }
 
     /// The same, or else where that is kept of the session which it was branched from.

@@ -192,9 +192,9 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether turns have come since the engine thread looked last, one of which is such: of a user, of a priority. Where somebody
-    /// changes the queue at that moment, whoever asks again hears of it.
-    pub(super) fn has_come(&self, is_it: impl Fn((u32, Priority)) -> bool) -> bool {
+    /// Whether turns have come since the engine thread looked last, one of which is such. Where somebody changes the queue at that
+    /// moment, whoever asks again hears of it.
+    pub(super) fn has_come(&self, is_it: impl Fn(&Turn) -> bool) -> bool {
         if self.arrivals.load(Ordering::Acquire) == self.looked.load(Ordering::Relaxed) {
             return false;
         }
@@ -202,8 +202,7 @@ impl Queue {
             return false;
         };
         self.look(&waiting);
-        let mut turns = waiting.turns.iter();
-        turns.any(|turn| is_it((turn.client.user, turn.options.priority)))
+        waiting.turns.iter().any(is_it)
     }
 
     /// The engine thread has seen who waits.

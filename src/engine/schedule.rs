@@ -1,7 +1,7 @@
 //! What the engine does next: who may join those that are answered, which of them step together, and whose prompt is read
 //! on. Plain functions of what is the case; nothing here waits, measures or runs.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
 
 use super::Priority;
@@ -118,13 +118,26 @@ pub(super) fn active(all: &[Standing], rows: usize) -> Vec<Standing> {
     active.into_iter().map(|(_, one)| *one).collect()
 }
 
-/// Whether a slice of somebody's prompt is left for one of a user, of such a priority, who has just come. Which of them goes on
-/// then is what `next` says.
-pub(super) fn preempts(
-    (user, priority): (u32, Priority),
-    (reader, of_reader): (u32, Priority),
-) -> bool {
-    priority > of_reader || (priority == of_reader && user != reader)
+/// One who has a prompt, as far as it is known before it has joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asks {
+    pub(super) user: u32,
+    pub(super) priority: Priority,
+    /// How much of the time of prompts its user has had.
+    pub(super) had: Duration,
+    /// Tokens of its prompt, at most: of what has not joined nobody knows how much is held.
+    pub(super) unread: usize,
+}
+
+/// Whether a slice of somebody's prompt is left for one who has just come; `ends` says that the prompt ends with it, `slack` is
+/// that of `next`. Which of them goes on then is what `next` says: nothing is left for who would be read after it.
+pub(super) fn preempts(comes: Asks, reads: Asks, ends: bool, slack: Duration) -> bool {
+    let is_before = reads.unread <= comes.unread && reads.had <= comes.had + slack;
+    match comes.priority.cmp(&reads.priority) {
+        Ordering::Greater => true,
+        Ordering::Equal => comes.user != reads.user && !(ends && is_before),
+        Ordering::Less => false,
+    }
 }
 
 /// What to do with those who have joined. `owed` says that prompts have had their share of the time for now. Whoever is
@@ -304,10 +317,24 @@ mod tests {
 
     #[test]
     fn a_slice_is_left_for_who_is_more_urgent_and_for_another_user() {
-        assert!(preempts((2, Normal), (1, Normal)));
-        assert!(!preempts((1, Normal), (1, Normal)));
-        assert!(preempts((1, Realtime), (1, Normal)));
-        assert!(!preempts((2, Background), (1, Normal)));
+        let asks = |user, priority, unread| Asks {
+            user,
+            priority,
+            had: ms(0),
+            unread,
+        };
+        let reads = asks(1, Normal, 30);
+        let left = |comes| [false, true].map(|ends| preempts(comes, reads, ends, ms(20)));
+        assert_eq!(left(asks(2, Normal, 29)), [true, true]);
+        assert_eq!(left(asks(2, Normal, 30)), [true, false], "it ends first");
+        assert_eq!(left(asks(1, Normal, 1)), [false, false]);
+        assert_eq!(left(asks(1, Realtime, 9000)), [true, true]);
+        assert_eq!(left(asks(2, Background, 1)), [false, false]);
+        let served = Asks {
+            had: ms(21),
+            ..reads
+        };
+        assert!(preempts(asks(2, Normal, 9000), served, true, ms(20)));
     }
 
     /// Whoever reads: who has had the least, of a user which connection, then what ends first.

@@ -18,7 +18,7 @@ use super::status::{MemoryUse, State, Status};
 use super::status_watch::{StatusReceiver, StatusSender};
 use super::waits::TurnTimes;
 use super::{Limits, Refusal};
-use crate::kv_store;
+use crate::kv_store::{self, HostRules};
 use crate::session_store::Store;
 use crate::tools::Formats;
 
@@ -30,6 +30,8 @@ pub(super) struct Shared {
     store: Mutex<Option<Arc<Store>>>,
     /// Where what was computed of those is.
     pages: ArcSwapOption<kv_store::Store>,
+    /// How much of what was computed of any is kept in the host's memory.
+    host: ArcSwap<HostRules>,
     /// Each user has one of these locks: whoever opens or deletes a session by its name waits for who does so already.
     naming: Mutex<HashMap<u32, Arc<tokio::sync::Mutex<()>>>>,
     limits: ArcSwap<Limits>,
@@ -53,6 +55,7 @@ impl Shared {
             sessions: OpenSessions::default(),
             store: Mutex::default(),
             pages: ArcSwapOption::default(),
+            host: ArcSwap::default(),
             naming: Mutex::default(),
             limits: ArcSwap::from_pointee(limits),
             formats: Mutex::default(),
@@ -99,6 +102,15 @@ impl Shared {
     /// From now on pages are kept there.
     pub(super) fn keep_pages(&self, pages: Arc<kv_store::Store>) {
         self.pages.store(Some(pages));
+    }
+
+    pub(super) fn host(&self) -> HostRules {
+        **self.host.load()
+    }
+
+    /// From now on so much is kept in the host's memory.
+    pub(super) fn keep_in_host(&self, rules: HostRules) {
+        self.host.store(Arc::new(rules));
     }
 
     pub(super) fn naming(&self, user: u32) -> Arc<tokio::sync::Mutex<()>> {

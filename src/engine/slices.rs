@@ -8,8 +8,6 @@ use crate::kv_store::Cost;
 
 /// The fewest rows that are worth a slice.
 const LEAST: usize = 16;
-/// So many slices may come before steps that are due, between two of these.
-const MOST_PASSES: u32 = 2;
 /// How much the newest measure counts.
 const NEWEST: f64 = 0.3;
 
@@ -40,8 +38,8 @@ pub(super) struct Slices {
     step: Option<f64>,
     /// Steps are due for the prompts of these users, for so long each; they are for the first of them first.
     owed: VecDeque<(u32, f64)>,
-    /// Slices that did not wait for these since the last step.
-    passed: u32,
+    /// What slices took that did not wait for these since the last step.
+    passed: f64,
 }
 
 impl Slices {
@@ -74,11 +72,20 @@ impl Slices {
     }
 
     /// Whether a user's prompt, of which so much is unread, need not wait for steps that are due: they are so for others'
-    /// prompts, and it ends with the next slice. Answers wait for it then, but for few such slices before the next step.
+    /// prompts, and it ends with the next slice. Answers wait for it then, but for no longer than for one slice with all that
+    /// passes before the next step: of those who come together nobody begins late, and the steps are of all of them.
     pub(super) fn passes(&self, share: Share, chunk: usize, user: u32, unread: usize) -> bool {
-        self.passed < MOST_PASSES
+        let takes = self.expected(unread).unwrap_or_default();
+        self.passed + takes <= share.slice.as_secs_f64()
             && self.owed.iter().all(|(owing, _)| *owing != user)
             && unread <= self.rows(share, chunk)
+    }
+
+    /// The same after another step, as far as it can be foreseen.
+    pub(super) fn after_step(&self) -> Self {
+        let mut after = self.clone();
+        after.stepped(Duration::from_secs_f64(self.step.unwrap_or_default()));
+        after
     }
 
     /// What a position takes to be read again, where it is known; steps of tokens that were said run so many at once.
@@ -106,7 +113,7 @@ impl Slices {
 
     /// Tokens have come by a step that took so long.
     pub(super) fn stepped(&mut self, took: Duration) {
-        self.passed = 0;
+        self.passed = 0.0;
         let mut took = took.as_secs_f64();
         self.step = Some(mean(self.step, took));
         while let Some((_, owed)) = self.owed.front_mut() {
@@ -123,7 +130,9 @@ impl Slices {
     /// share of it is.
     pub(super) fn owe(&mut self, share: Share, user: u32, took: Duration, others: bool) {
         let due = due(share, took);
-        self.passed += u32::from(self.owed());
+        if self.owed() {
+            self.passed += took.as_secs_f64();
+        }
         if !others {
             self.owed.clear();
         } else if let Some((_, owed)) = self.owed.iter_mut().find(|(owing, _)| *owing == user) {
@@ -237,14 +246,36 @@ mod tests {
         assert!(!passes(&slices, 2, 300), "it is long");
         slices.owe(share(), 2, ms(10), true);
         assert!(passes(&slices, 3, 30) && !passes(&slices, 2, 30));
-        slices.owe(share(), 3, ms(20), true);
-        assert!(!passes(&slices, 4, 30), "answers have waited for long");
+        slices.owe(share(), 3, ms(8), true);
+        assert!(
+            !passes(&slices, 4, 30),
+            "answers would wait for longer than a slice"
+        );
         slices.stepped(Duration::ZERO);
         assert!(passes(&slices, 4, 30));
         // The first who owes is the first who does no more.
         slices.stepped(ms(15));
         assert!(passes(&slices, 1, 30) && !passes(&slices, 2, 30));
-        (0..6).for_each(|_| slices.stepped(ms(5)));
-        assert!(!slices.owed(), "45 ms of prompts have had 45 of steps");
+        (0..4).for_each(|_| slices.stepped(ms(5)));
+        assert!(!slices.owed(), "33 ms of prompts have had 35 of steps");
+    }
+
+    #[test]
+    fn what_comes_together_begins_before_a_step_as_far_as_a_slice_lasts() {
+        let mut slices = Slices::default();
+        slices.read(32, ms(3));
+        slices.stepped(ms(2));
+        slices.owe(share(), 0, ms(3), true);
+        let together = (1..20).take_while(|user| {
+            let passes = slices.passes(share(), 512, *user, 30);
+            if passes {
+                slices.owe(share(), *user, ms(3), true);
+            }
+            passes
+        });
+        assert_eq!(together.count(), 6, "of 3 ms each");
+        // What will be the case after a step is foreseen, and changes nothing.
+        assert!(slices.after_step().passes(share(), 512, 20, 30));
+        assert!(!slices.passes(share(), 512, 20, 30));
     }
 }

@@ -29,6 +29,7 @@ use super::slices::Slices;
 use super::{Command, Control, EngineError, Inbox, RequestError, SessionId};
 use crate::journal;
 use crate::kv::Owner;
+use crate::kv_store::Host;
 use masks::Masks;
 use restoring::Restore;
 use saving::Saving;
@@ -63,6 +64,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         observer: Observer::new(inbox),
         restores: Vec::new(),
         saving: Saving::default(),
+        host: Host::default(),
         spare_since: None,
         replacement: None,
     };
@@ -98,6 +100,8 @@ struct Worker<'a> {
     /// These have joined and wait for the disk.
     restores: Vec<Restore>,
     saving: Saving,
+    /// Pages of sessions that rest, where a GPU has memory of its own.
+    host: Host,
     /// There has been memory that nobody needs since then, after so many turns.
     spare_since: Option<(Instant, u64)>,
     /// Takes the place of this model when the last entry has ended, or when it is due; until then only `realtime` joins.
@@ -121,12 +125,12 @@ impl Worker<'_> {
                     None => return Ok(()),
                 }
             } else {
-                let all = self.standings();
+                let all = self.standings(&self.slices);
                 self.inbox.poll(|turn| self.may_join(&all, turn))
             };
             match command {
                 Some(Command::Turn(turn)) => self.join(*turn)?,
-                Some(Command::Control(Control::Pages)) => {}
+                Some(Command::Control(Control::Pages)) => self.shrink_host(),
                 Some(Command::Control(control)) => self.obey(control)?,
                 None if self.let_back()? => {}
                 None if self.is_alone() => self.settle()?,
@@ -140,10 +144,8 @@ impl Worker<'_> {
         if !self.restores.is_empty() {
             return self.take_arrived();
         }
-        if !self.saving.is_empty()
-            && let Some(pages) = self.inbox.pages()
-        {
-            self.save(pages.rules().rest)?;
+        if !self.saving.is_empty() {
+            self.save()?;
         }
         Ok(false)
     }
@@ -216,6 +218,8 @@ impl Worker<'_> {
             if !keeps {
                 self.saving.clear();
             }
+            let key = self.pages_key();
+            self.host.retain(key.as_ref());
             let context = self.runner.context();
             let all = std::mem::take(&mut self.displaced).into_iter();
             let go_on = all.filter_map(|entry| entry.go_on_with(&self.encoder, context));
@@ -223,9 +227,10 @@ impl Worker<'_> {
         }
     }
 
-    fn standings(&self) -> Vec<Standing> {
+    /// Those that have joined, where so much is known of slices.
+    fn standings(&self, slices: &Slices) -> Vec<Standing> {
         let (share, chunk) = (self.inbox.limits().prefill, self.runner.prefill_chunk());
-        let passes = |user, unread| self.slices.passes(share, chunk, user, unread);
+        let passes = |user, unread| slices.passes(share, chunk, user, unread);
         let standing = |entry: &Entry| entry.standing(&self.service, passes);
         self.entries.iter().map(standing).collect()
     }

@@ -44,6 +44,7 @@ impl Reloader {
         engine.set_limits(limits(&config));
         engine.keep_sessions(config.sessions.durability, sessions::quota(&config));
         engine.keep_pages(sessions::page_rules(&config));
+        engine.keep_in_host(sessions::host_rules(&config));
         bus.configure(bus_config(&config));
         self.config = config;
     }

@@ -3,10 +3,11 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config::Config;
 use crate::files::Disk;
-use crate::kv_store::{self, wears_out};
+use crate::kv_store::{self, HostRules, wears_out};
 use crate::session_store::{Quota, Store};
 
 /// The place of `sessions.directory`; nothing is written before there is a session.
@@ -30,6 +31,22 @@ pub(super) fn quota(config: &Config) -> Quota {
 pub(super) fn open_pages(config: &Config) -> io::Result<Arc<kv_store::Store>> {
     let root = config.sessions.directory.clone();
     kv_store::Store::open(Arc::new(Disk), root, page_rules(config)).map(Arc::new)
+}
+
+/// MiB of pages in the host's memory where a GPU has memory of its own and nobody says more.
+const HOST_MIB: u64 = 1024;
+/// How long a session rests before its pages go there: of one that goes on soon, they need not.
+const HOST_REST: Duration = Duration::from_secs(1);
+
+/// How much of what was computed of sessions is kept in the host's memory.
+pub(super) fn host_rules(config: &Config) -> HostRules {
+    let host_mib = config.kv.host_mib;
+    HostRules {
+        bytes: host_mib.unwrap_or(HOST_MIB) << 20,
+        discrete: host_mib.is_none(),
+        rest: HOST_REST,
+        measured: true,
+    }
 }
 
 /// How much of them is kept.

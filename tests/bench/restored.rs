@@ -1,5 +1,5 @@
-//! What it takes to have a session again whose pages are gone: from the disk, and by reading its text again; which of both the
-//! daemon chooses by what it has measured; and what a branch takes. How fast pages come back is held against what one reader gets
+//! What it takes to have a session again whose pages are gone: from the disk, from the host's memory, and by reading its text
+//! again; which of the first and the last the daemon chooses by what it has measured; and what a branch takes. How fast pages come back is held against what one reader gets
 //! of the same file in its order, with or without the page cache, whichever is faster.
 //!
 //! `cargo run --release --example restored -- MODEL FOLDER [cpu|cuda] [TOKENS...]`: pages are written below the folder, whose
@@ -18,7 +18,7 @@ use ganglion::engine::{
     Share, State, UserLimits, channel, worker,
 };
 use ganglion::files::Disk;
-use ganglion::kv_store::{Rules, Store as Pages};
+use ganglion::kv_store::{HostRules, Rules, Store as Pages};
 use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
 
@@ -58,7 +58,7 @@ async fn measure(model: PathBuf, folder: &Path, backend: Backend, lengths: &[usi
         context,
     };
     println!(
-        "tokens  restored  first token, ms: restored  read again   times  chosen      file, MiB  read, MB/s  disk alone   share  \
+        "tokens  restored  first token, ms: restored  from memory  read again   times  chosen      file, MiB  read, MB/s  disk alone   share  \
          branch, us"
     );
     for length in lengths {
@@ -107,6 +107,7 @@ impl Bench {
         let (restored, read) = all.swap_remove(TIMES - 1);
         let rate = alone(&file);
         let size = std::fs::metadata(&file).expect("it is there").len();
+        let from_memory = self.again_from_memory(session).await;
         self.pages.delete(&ganglion::kv_store::Place {
             user: USER,
             name: name.clone(),
@@ -129,9 +130,10 @@ impl Bench {
         #[allow(clippy::cast_precision_loss)] // for people
         let ms = |outcome: &Outcome| outcome.usage.first_token_us as f64 / 1e3;
         format!(
-            "{:>8}  {:>25.1}  {:>10.1}  {:>6.1}  {:<10}  {:>9}  {read:>10.0}  {rate:>10.0}  {:>5.0}%  {:>10.1}",
+            "{:>8}  {:>25.1}  {:>11.1}  {:>10.1}  {:>6.1}  {:<10}  {:>9}  {read:>10.0}  {rate:>10.0}  {:>5.0}%  {:>10.1}",
             restored.usage.restored,
             ms(&restored),
+            ms(&from_memory),
             ms(&again),
             ms(&again) / ms(&restored),
             if chosen.usage.restored > 0 {
@@ -164,6 +166,27 @@ impl Bench {
         )
     }
 
+    /// The same, where pages are in the host's memory and nowhere else. They are there once they come back.
+    async fn again_from_memory(&self, session: SessionId) -> Outcome {
+        self.handle.keep_in_host(IN_HOST);
+        self.pages.configure(NOWHERE);
+        let outcome = loop {
+            say(&self.handle, session, "a").await;
+            self.handle.rewind(session, 1).await.expect("it has two");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            evict(&self.handle, self.context).await;
+            let outcome = say(&self.handle, session, "a").await;
+            if outcome.usage.restored > 0 {
+                break outcome;
+            }
+            self.handle.rewind(session, 1).await.expect("it has two");
+        };
+        self.handle.rewind(session, 1).await.expect("it has two");
+        self.handle.keep_in_host(HostRules::default());
+        self.pages.configure(RULES);
+        outcome
+    }
+
     /// Returns when so many files have been written.
     async fn written(&self, files: u64) {
         while self.pages.counts().saved < files {
@@ -178,6 +201,16 @@ const RULES: Rules = Rules {
     writes: None,
     rest: Duration::ZERO,
     stop: Duration::ZERO,
+    measured: false,
+};
+
+const NOWHERE: Rules = Rules { bytes: 0, ..RULES };
+
+/// The same of the host's memory, wherever the cache lies.
+const IN_HOST: HostRules = HostRules {
+    bytes: 1 << 40,
+    discrete: false,
+    rest: Duration::ZERO,
     measured: false,
 };
 

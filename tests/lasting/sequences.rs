@@ -1,4 +1,4 @@
-//! Random programs of sessions whose pages are evicted, written to the disk and read back, branched and taken back. On any
+//! Random programs of sessions whose pages are evicted, written to the disk or kept in the host's memory and read back, branched and taken back. On any
 //! executor, with a model that has a vocabulary; it knows nothing of which tests run it.
 
 use std::hash::{DefaultHasher, Hasher as _};
@@ -15,7 +15,7 @@ use ganglion::engine::{
 };
 use ganglion::files::Disk;
 use ganglion::kv::{PAGE, Reuse};
-use ganglion::kv_store::{self, Rules, Store as Pages};
+use ganglion::kv_store::{self, HostRules, Rules, Store as Pages};
 use ganglion::model::Message;
 use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
@@ -44,7 +44,14 @@ pub(crate) const AT_ONCE: Rules = Rules {
     // How long things take decides nothing here.
     measured: false,
 };
-const NOWHERE: Rules = Rules {
+/// The same of the host's memory, wherever the cache lies.
+pub(crate) const IN_HOST: HostRules = HostRules {
+    bytes: 1 << 30,
+    discrete: false,
+    rest: Duration::ZERO,
+    measured: false,
+};
+pub(crate) const NOWHERE: Rules = Rules {
     bytes: 0,
     ..AT_ONCE
 };
@@ -170,7 +177,7 @@ impl Daemon {
     }
 
     /// Another user takes all pages of the cache.
-    async fn evict(&self) {
+    pub(crate) async fn evict(&self) {
         let options = Options::new(CONTEXT, Parameters::default());
         let messages = vec![Message::new(Role::User, "hello")];
         let generated = self.handle.generate(client(OTHER), messages, options);
@@ -208,6 +215,13 @@ fn keep(handle: &Handle, root: &Path, rules: Rules) -> Arc<Pages> {
     let pages = Arc::new(pages.expect("a thread"));
     handle.set_pages(pages.clone());
     pages
+}
+
+/// Has an engine keep pages in the host's memory from now on, or not.
+pub(crate) fn keep_in_host(daemon: &Daemon, is_kept: bool) {
+    let none = HostRules::default();
+    let rules = if is_kept { IN_HOST } else { none };
+    daemon.handle.keep_in_host(rules);
 }
 
 /// Sessions below a folder.
@@ -377,6 +391,8 @@ impl Cold {
 pub(crate) struct Counts {
     answers: u32,
     evicted: u32,
+    /// Of these, what could come back from the host's memory alone.
+    pub(crate) from_host: u32,
     restarted: u32,
     restored: u32,
     positions: u32,
@@ -390,6 +406,7 @@ impl Counts {
     pub(crate) fn add(&mut self, other: Self) {
         self.answers += other.answers;
         self.evicted += other.evicted;
+        self.from_host += other.from_host;
         self.restarted += other.restarted;
         self.restored += other.restored;
         self.positions += other.positions;
@@ -425,11 +442,15 @@ struct Sequence<'a> {
     session: SessionId,
     random: fastrand::Rng,
     counts: Counts,
+    /// Whether pages are kept in the host's memory too.
+    in_host: bool,
 }
 
 impl<'a> Sequence<'a> {
     async fn begin(seed: u64, mut daemon: Daemon, place: Place, cold: &'a Cold) -> Self {
         daemon.pages = keep(&daemon.handle, place.root.path(), AT_ONCE);
+        let in_host = seed % 2 == 1;
+        keep_in_host(&daemon, in_host);
         let session = daemon.open().await;
         Self {
             cold,
@@ -438,6 +459,7 @@ impl<'a> Sequence<'a> {
             session,
             random: fastrand::Rng::with_seed(seed),
             counts: Counts::default(),
+            in_host,
         }
     }
 
@@ -504,6 +526,7 @@ impl<'a> Sequence<'a> {
         self.grow().await;
         self.daemon.stop().await;
         self.daemon = self.place.start(AT_ONCE).await;
+        keep_in_host(&self.daemon, self.in_host);
         self.session = self.daemon.open().await;
         self.counts.restarted += 1;
     }
@@ -562,6 +585,11 @@ impl<'a> Sequence<'a> {
                 self.daemon.pages.delete(&place);
                 self.say(1..4).await;
                 self.daemon.has(&place).await;
+                if self.in_host {
+                    // It was in the host's memory before it was on the disk.
+                    self.daemon.pages.delete(&place);
+                    self.counts.from_host += 1;
+                }
                 self.daemon.evict().await;
                 let usage = self.say(1..12).await;
                 self.counts.evicted += 1;
@@ -584,6 +612,7 @@ impl<'a> Sequence<'a> {
                 self.grow().await;
                 self.daemon.stop().await;
                 self.daemon = Daemon::begin(self.place.root.path(), &self.place.model, AT_ONCE);
+                keep_in_host(&self.daemon, self.in_host);
                 self.session = self.daemon.open().await;
                 let said = Said::some(&mut self.random, 1..12);
                 let cold = self.cold.answer(&self.place, &said).await;

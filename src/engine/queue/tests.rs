@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 
 use super::*;
+use crate::engine::schedule::{Asks, preempts};
 use crate::engine::{Answer, Role};
 use crate::engine::{
     Client, Codec, Event, FinishReason, Handle, Inbox, Message, Options, Share, Ticket, UserLimits,
@@ -347,8 +348,18 @@ async fn a_turn_that_comes_is_heard_of_while_another_is_read() {
         let asked = engine.generate(client, asked, options).await;
         asked.expect("it is accepted")
     };
-    let is_read = (1, Priority::Normal);
-    let heard = || inbox.has_come(|one| crate::engine::schedule::preempts(one, is_read));
+    let asks = |user, priority| Asks {
+        user,
+        priority,
+        had: Duration::ZERO,
+        unread: 9,
+    };
+    let is_read = asks(1, Priority::Normal);
+    let comes = |turn: &Turn| {
+        let comes = asks(turn.client.user, turn.options.priority);
+        preempts(comes, is_read, false, Duration::ZERO)
+    };
+    let heard = || inbox.has_come(comes);
     assert!(!heard());
     let mut tickets = vec![ask(1, Priority::Normal).await];
     assert!(!heard(), "it is the same user's");

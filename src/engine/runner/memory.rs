@@ -83,8 +83,19 @@ impl Runner {
     /// likes. A GPU's own says so itself.
     fn has_room_for(&self, chunk: usize) -> bool {
         let bytes = self.forward.kv.pages_of(chunk).len() * self.page_bytes();
-        let holds = |budget: Budget| budget.holds(bytes as u64);
-        !self.uses_system_memory || Budget::of_system(&self.settings).is_ok_and(holds)
+        !self.uses_system_memory || self.has_system_memory(bytes as u64)
+    }
+
+    /// Whether the cache lies in the system's memory, rather than in a GPU's own.
+    #[must_use]
+    pub fn uses_system_memory(&self) -> bool {
+        self.uses_system_memory
+    }
+
+    /// Whether the system has so many bytes besides what is to be left to others.
+    #[must_use]
+    pub fn has_system_memory(&self, bytes: u64) -> bool {
+        Budget::of_system(&self.settings).is_ok_and(|budget| budget.holds(bytes))
     }
 
     /// Pages of the longest turn.

@@ -75,7 +75,7 @@ impl Worker<'_> {
             turn.fail(EngineError::NoVocabulary.into(), Usage::default());
             return Ok(());
         };
-        let joins = self.joins(&self.standings(), &turn);
+        let joins = self.joins(&self.standings(&self.slices), &turn);
         if let Joins::InPlaceOf(ids) = &joins {
             self.settle()?;
             for id in ids {
@@ -116,7 +116,7 @@ impl Worker<'_> {
         if self.displaced.is_empty() {
             return Ok(false);
         }
-        let (all, held) = (self.standings(), self.inbox.held());
+        let (all, held) = (self.standings(&self.slices), self.inbox.held());
         let may = |entry: &Entry| {
             !held.rests(entry.priority())
                 && self.is_within_share(entry.turn())

@@ -1,13 +1,14 @@
-//! What is on the disk of a session comes back to its pages, one between two steps, when it is asked again. Its turn has joined
-//! meanwhile and runs no step.
+//! What is kept of a session in the host's memory, or on the disk, comes back to its pages, one between two steps, when it is asked
+//! again. Its turn has joined meanwhile and runs no step.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::Worker;
 use crate::engine::runner::RunError;
-use crate::kv::{Family, PAGE};
-use crate::kv_store::{Arrived, Key, Load};
+use crate::kv::{Family, PAGE, Wanted};
+use crate::kv_store::{Arrived, Asked, Key, Load, Page, Whose};
 
 /// A disk that gives nothing for so long is not waited for: its text is read again.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -16,14 +17,44 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Restore {
     pub(super) id: u64,
-    arrived: Receiver<Arrived>,
+    from: Source,
     /// What all of its pages will hold.
     tokens: Vec<(u32, Family)>,
     /// The next page that comes.
     next: usize,
     /// That page, where too many are on their way into the cache.
-    waits: Option<Vec<u8>>,
+    waits: Option<Page>,
     since: Instant,
+}
+
+/// Where pages come from.
+#[derive(Debug)]
+enum Source {
+    /// All of them, in their order, with the bytes of all and when they were asked for.
+    Host(VecDeque<Page>, u64, Instant),
+    Disk(Receiver<Arrived>),
+}
+
+impl Restore {
+    /// The next page, if there is one yet. The tokens of all come before the first.
+    fn next(&mut self) -> Result<Option<Page>, TryRecvError> {
+        if let Some(page) = self.waits.take() {
+            return Ok(Some(page));
+        }
+        match &mut self.from {
+            Source::Host(pages, ..) => {
+                let next = pages.pop_front().ok_or(TryRecvError::Disconnected);
+                next.map(Some)
+            }
+            Source::Disk(arrived) => Ok(match arrived.try_recv()? {
+                Arrived::Tokens(tokens) => {
+                    self.tokens = tokens;
+                    None
+                }
+                Arrived::Page(bytes) => Some(bytes.into()),
+            }),
+        }
+    }
 }
 
 impl Worker<'_> {
@@ -33,8 +64,62 @@ impl Worker<'_> {
         Some(self.inbox.key()?.with("backend", identity))
     }
 
-    /// Asks the disk for what the cache lacks of a turn that has joined.
+    /// Asks for what the cache lacks of a turn that has joined: the host's memory first, then the disk.
     pub(super) fn begin_restore(&mut self, at: usize) {
+        if !self.restores_from_host(at) {
+            self.restore_from_disk(at);
+        }
+    }
+
+    /// Tells whether something comes back from there.
+    fn restores_from_host(&mut self, at: usize) -> bool {
+        let entry = &self.entries[at];
+        let Some(session) = entry.turn().session.filter(|_| self.host.bytes() > 0) else {
+            return false;
+        };
+        let own = self.inbox.whose(session).map(|(whose, _)| whose);
+        let origin = self.inbox.origin(session).map(Whose::Named);
+        let whose = own.into_iter().chain(origin);
+        let (Some(whose), Some(key)) = (
+            whose.into_iter().find(|one| self.host.has(one)),
+            self.pages_key(),
+        ) else {
+            return false;
+        };
+        let held = self.runner.len_of(entry.place());
+        let wanted = entry.prompt().len().saturating_sub(1);
+        let asked = Asked {
+            user: entry.turn().client.user,
+            key: &key,
+            prompt: Wanted {
+                tokens: &entry.prompt()[..wanted],
+                said: entry.said(),
+            },
+            reuse: self.runner.reuse(),
+            page_bytes: self.runner.page_bytes(),
+            held,
+            again: self.slices.cost(self.runner.rows()),
+        };
+        let measured = self.inbox.host().measured;
+        let Some(found) = self.host.find(&whose, &asked, measured) else {
+            return false;
+        };
+        let id = entry.id();
+        // Pages that are on their way there would be in the way.
+        self.interrupt_saving();
+        let bytes = (found.pages.len() * self.runner.page_bytes()) as u64;
+        self.restores.push(Restore {
+            id,
+            from: Source::Host(found.pages.into(), bytes, Instant::now()),
+            tokens: found.tokens,
+            next: held / PAGE,
+            waits: None,
+            since: Instant::now(),
+        });
+        true
+    }
+
+    fn restore_from_disk(&mut self, at: usize) {
         let entry = &self.entries[at];
         let session = entry.turn().session;
         let Some(place) = session.and_then(|session| self.inbox.origin(session)) else {
@@ -65,7 +150,7 @@ impl Worker<'_> {
         });
         self.restores.push(Restore {
             id: entry.id(),
-            arrived,
+            from: Source::Disk(arrived),
             tokens: Vec::new(),
             next: held / PAGE,
             waits: None,
@@ -82,13 +167,9 @@ impl Worker<'_> {
         let mut more = false;
         for index in (0..self.restores.len()).rev() {
             let restore = &mut self.restores[index];
-            let waits = restore.waits.take().map(Arrived::Page);
-            match waits.map_or_else(|| restore.arrived.try_recv(), Ok) {
-                Ok(Arrived::Tokens(tokens)) => {
-                    restore.tokens = tokens;
-                    more = true;
-                }
-                Ok(Arrived::Page(bytes)) => {
+            match restore.next() {
+                Ok(None) => more = true,
+                Ok(Some(bytes)) => {
                     let (id, next) = (restore.id, restore.next);
                     let entry = self.entries.iter().find(|entry| entry.id() == id);
                     let written = match entry.map(super::Entry::place) {
@@ -120,6 +201,9 @@ impl Worker<'_> {
         let Some(at) = self.entries.iter().position(of) else {
             return Ok(());
         };
+        if let Source::Host(_, bytes, begun) = restore.from {
+            self.host.measure(bytes, begun.elapsed());
+        }
         let whole = restore.tokens.len().min(restore.next * PAGE);
         let entry = &mut self.entries[at];
         let at_entry = entry.place();

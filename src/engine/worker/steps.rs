@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use super::{Worker, fail};
 use crate::engine::entry::{After, Entry, GoesOn, Taken};
 use crate::engine::runner::RunError;
-use crate::engine::schedule::{self, Next, Stage, Standing};
-use crate::engine::{EngineError, FinishReason, Phase, Priority, RequestError, Work};
+use crate::engine::schedule::{self, Asks, Next, Stage, Standing};
+use crate::engine::slices::Slices;
+use crate::engine::{EngineError, FinishReason, Phase, Priority, RequestError, Turn, Work};
 use crate::executor::Pass;
 use crate::journal;
 use crate::kv::{Family, Owner};
@@ -15,12 +16,8 @@ use crate::tape::Ending;
 impl Worker<'_> {
     /// Runs what is next of those that have joined; `more` says that there is something else to do, so that nobody rests.
     pub(super) fn advance(&mut self, more: bool) -> Result<(), RunError> {
-        let mut all = self.standings();
-        all.retain(|one| !self.is_restoring(one.id));
-        let held = self.inbox.held();
-        all.retain(|one| !held.rests(one.priority));
-        let slack = self.inbox.limits().prefill.slice;
-        let next = schedule::next(&all, self.runner.rows(), self.slices.owed(), slack);
+        let all = self.going_on(&self.slices);
+        let next = self.next(&all, &self.slices);
         let rows = if let Next::Step(ids) = &next {
             ids.len()
         } else {
@@ -28,8 +25,14 @@ impl Worker<'_> {
         };
         self.show(&all, rows);
         match next {
-            Next::Read { id, others } => self.read(id, others),
-            Next::Step(ids) => self.step(&ids),
+            Next::Read { id, others } => {
+                let answers = all.iter().any(|one| one.stage == Stage::Answering);
+                self.read(id, others, answers)
+            }
+            Next::Step(ids) => {
+                let may = !self.is_read_after_step(&all);
+                self.step(&ids, may)
+            }
             Next::Rest => {
                 self.settle()?;
                 if !more {
@@ -38,6 +41,32 @@ impl Worker<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Those that have joined and may get on, where so much is known of slices.
+    fn going_on(&self, slices: &Slices) -> Vec<Standing> {
+        let mut all = self.standings(slices);
+        all.retain(|one| !self.is_restoring(one.id));
+        let held = self.inbox.held();
+        all.retain(|one| !held.rests(one.priority));
+        all
+    }
+
+    fn next(&self, all: &[Standing], slices: &Slices) -> Next {
+        let slack = self.inbox.limits().prefill.slice;
+        schedule::next(all, self.runner.rows(), slices.owed(), slack)
+    }
+
+    /// Whether somebody's prompt is read on after the step that is next: it would wait for one that is launched behind that.
+    fn is_read_after_step(&self, all: &[Standing]) -> bool {
+        if all.iter().all(|one| one.stage == Stage::Answering) {
+            return false;
+        }
+        let slices = self.slices.after_step();
+        matches!(
+            self.next(&self.going_on(&slices), &slices),
+            Next::Read { .. }
+        )
     }
 
     /// Shows whom it answers: of those that may get on so many step together.
@@ -73,8 +102,9 @@ impl Worker<'_> {
 
     /// Reads a slice of an entry's prompt, and waits for its end; it is left between two layers, to go on there later, if somebody
     /// comes who could be next, if others have waited for as long as they may have to, or its caller wants no more. All that fits a device at once is read where nobody more urgent can
-    /// come, and nobody else could go on. Where a step is ahead the slice begins behind it, before its tokens are told.
-    fn read(&mut self, id: u64, others: usize) -> Result<(), RunError> {
+    /// come, and nobody else could go on. Where a step is ahead the slice begins behind it, before its tokens are told. `answers` says
+    /// that somebody waits for steps meanwhile.
+    fn read(&mut self, id: u64, others: usize, answers: bool) -> Result<(), RunError> {
         self.observer.interrupted();
         let inbox = self.inbox;
         let (share, chunk) = (inbox.limits().prefill, self.runner.prefill_chunk());
@@ -84,7 +114,7 @@ impl Worker<'_> {
         let (family, unread) = entry.unread();
         if family == Family::Step {
             self.settle()?;
-            return self.read_said(id, others > 0);
+            return self.read_said(id, answers);
         }
         let (rows, before) = entry.slice().unwrap_or_else(|| {
             let rows = match (others, entry.priority()) {
@@ -109,14 +139,25 @@ impl Worker<'_> {
         self.runner.turn_to(place);
         let entry = &mut self.entries[at];
         let (turn, begun) = (entry.turn(), Instant::now());
-        let asks = (turn.client.user, turn.options.priority);
+        let service = &self.service;
+        let asks = |turn: &Turn, unread| Asks {
+            user: turn.client.user,
+            priority: turn.options.priority,
+            had: service.had(&turn.client).0,
+            unread,
+        };
+        let reads = asks(turn, entry.prompt().len() - entry.read());
+        let comes = |turn: &Turn| {
+            let (_, wanted) = turn.wanted();
+            schedule::preempts(asks(turn, wanted.tokens.len()), reads, last, share.slice)
+        };
         let mut preempts = || {
             // As few rows as are worth it may take longer than a slice is to.
             let is_over = others > 0 && begun.elapsed() >= share.slice;
             is_over
                 || turn.ends().is_some()
-                || inbox.held().rests(asks.1)
-                || inbox.has_come(|one| schedule::preempts(one, asks))
+                || inbox.held().rests(reads.priority)
+                || inbox.has_come(comes)
         };
         let ran = self
             .runner
@@ -130,7 +171,7 @@ impl Worker<'_> {
         };
         let took = begun.elapsed();
         self.service.serve(&turn.client, took);
-        self.slices.owe(share, asks.0, took, others > 0);
+        self.slices.owe(share, reads.user, took, answers);
         inbox.progress().advance();
         if pass == Pass::Preempted {
             entry.left(rows, before + took);
@@ -150,7 +191,7 @@ impl Worker<'_> {
     }
 
     /// Runs tokens of an entry's prompt that it has said before, as many as a step has rows.
-    fn read_said(&mut self, id: u64, others: bool) -> Result<(), RunError> {
+    fn read_said(&mut self, id: u64, answers: bool) -> Result<(), RunError> {
         let Some(at) = self.position(id) else {
             return Ok(());
         };
@@ -172,7 +213,7 @@ impl Worker<'_> {
         let client = &entry.turn().client;
         self.service.serve(client, took);
         self.slices.stepped(took);
-        self.slices.owe(share, client.user, took, others);
+        self.slices.owe(share, client.user, took, answers);
         entry.advance(self.runner.len_of(cache_entry));
         self.inbox.progress().advance();
         self.bound(at).map(drop)
@@ -226,8 +267,8 @@ impl Worker<'_> {
         Ok(rows)
     }
 
-    /// Runs a step of these entries; where one was launched ahead, that one, and has one of these come behind it.
-    fn step(&mut self, ids: &[u64]) -> Result<(), RunError> {
+    /// Runs a step of these entries; where one was launched ahead, that one, and has one of these come behind it if it `may`.
+    fn step(&mut self, ids: &[u64], may: bool) -> Result<(), RunError> {
         let of = |id: &u64| self.entry(*id).map(Entry::place);
         let mut cache_entries: Vec<usize> = ids.iter().filter_map(of).collect();
         // An entry keeps its row, whoever else comes or goes, as far as may be.
@@ -237,7 +278,7 @@ impl Worker<'_> {
             && self.observer.wants_times()
             && !self.entries.iter().any(Entry::is_guided);
         if self.runner.is_ahead() {
-            let behind = if is_timed {
+            let behind = if is_timed || !may {
                 Vec::new()
             } else {
                 self.behind(&self.ahead, &cache_entries)
@@ -256,7 +297,7 @@ impl Worker<'_> {
             return Ok(());
         }
         let current: Vec<_> = rows.iter().map(|(cache_entry, _)| *cache_entry).collect();
-        let behind = if rows.iter().all(|(_, forced)| forced.is_empty()) {
+        let behind = if may && rows.iter().all(|(_, forced)| forced.is_empty()) {
             self.behind(&current, &current)
         } else {
             Vec::new()

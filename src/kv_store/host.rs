@@ -1,0 +1,372 @@
+//! Pages of the cache in the host's memory, where a GPU has memory of its own: what was computed of a session that rests, which
+//! comes back quicker from there than its text is read again.
+//!
+//! It is a cache of whoever owns it, who moves the pages: nothing here waits, and nothing outlives the process. Pages whose
+//! tokens are the same as before are kept, so that of a session that has gone on only what is new is copied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cost::{Cost, Rate};
+use super::key::Key;
+use super::place::Place;
+use crate::kv::{Family, PAGE, Reuse, Wanted, common_prefix};
+
+/// What is in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostRules {
+    /// Bytes of all pages; 0: none are kept.
+    pub bytes: u64,
+    /// Only where the cache has memory of its own: elsewhere its pages would lie in the same memory twice.
+    pub discrete: bool,
+    /// How long a session rests before its pages are copied.
+    pub rest: Duration,
+    /// Whether what was measured decides between these pages and reading again; else what is here always comes back.
+    pub measured: bool,
+}
+
+/// Of which session pages are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    /// One of a connection, by its number.
+    Open(u64),
+    Named(Place),
+}
+
+/// A page as it was in the cache.
+pub type Page = Arc<Vec<u8>>;
+
+/// A sequence whose pages are being copied, one after another.
+#[derive(Debug)]
+pub struct Filling {
+    whose: Whose,
+    user: u32,
+    key: Key,
+    tokens: Vec<(u32, Family)>,
+    pages: Vec<Page>,
+    page_bytes: usize,
+}
+
+impl Filling {
+    /// Pages that are there.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The next one.
+    pub fn push(&mut self, page: Vec<u8>) {
+        self.pages.push(Arc::new(page));
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.pages.len() * self.page_bytes) as u64
+    }
+}
+
+/// What is wanted of a session for a prompt.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    pub user: u32,
+    pub key: &'a Key,
+    /// The prompt, without what is to be run in any case.
+    pub prompt: Wanted<'a>,
+    pub reuse: Reuse,
+    pub page_bytes: usize,
+    /// Tokens that are there already.
+    pub held: usize,
+    /// What it would take without these pages.
+    pub again: Cost,
+}
+
+/// What serves a prompt.
+#[derive(Debug)]
+pub struct Found {
+    /// All tokens that its pages will hold.
+    pub tokens: Vec<(u32, Family)>,
+    /// The pages from the first on that is not there yet as a whole.
+    pub pages: Vec<Page>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    filling: Filling,
+    /// Later ones have greater numbers.
+    used: u64,
+}
+
+/// All that is kept.
+#[derive(Debug, Default)]
+pub struct Host {
+    kept: BTreeMap<Whose, Kept>,
+    rate: Rate,
+    uses: u64,
+}
+
+impl Host {
+    /// Begins to keep a sequence of a user, of which pages are there already as far as it is as it was; `None` if at most `most` bytes
+    /// may be kept and it has more.
+    #[must_use]
+    pub fn fill(
+        &self,
+        (whose, user): (Whose, u32),
+        key: Key,
+        tokens: &[(u32, Family)],
+        page_bytes: usize,
+        most: u64,
+    ) -> Option<Filling> {
+        let needed = tokens.len().div_ceil(PAGE) * page_bytes;
+        if needed as u64 > most {
+            return None;
+        }
+        let before = self.kept.get(&whose).map(|kept| &kept.filling);
+        let before = before.filter(|one| (&one.key, one.page_bytes) == (&key, page_bytes));
+        let pages = before.map_or(&[][..], |one| {
+            let equal = one.tokens.iter().zip(tokens);
+            let equal = equal.take_while(|(before, now)| before == now).count();
+            // One that is not full may hold more by now.
+            &one.pages[..equal / PAGE]
+        });
+        Some(Filling {
+            whose,
+            user,
+            key,
+            tokens: tokens.to_vec(),
+            pages: pages.to_vec(),
+            page_bytes,
+        })
+    }
+
+    /// Keeps a sequence whose pages are all there, in the place of what was kept of its session, and of others where there is no room
+    /// for all within `most` bytes: first of users who have more than an equal share, and of these what was used least lately.
+    pub fn keep(&mut self, filling: Filling, most: u64) {
+        self.kept.remove(&filling.whose);
+        let room = most.saturating_sub(filling.bytes());
+        self.shrink(room, Some((filling.user, filling.bytes())));
+        self.uses += 1;
+        let used = self.uses;
+        self.kept
+            .insert(filling.whose.clone(), Kept { filling, used });
+    }
+
+    /// Keeps no more than so many bytes.
+    pub fn shrink(&mut self, most: u64, wanted: Option<(u32, u64)>) {
+        while self.bytes() > most {
+            let mut of_users = BTreeMap::from_iter(wanted);
+            for kept in self.kept.values() {
+                *of_users.entry(kept.filling.user).or_default() += kept.filling.bytes();
+            }
+            let share = of_users.values().sum::<u64>() / of_users.len().max(1) as u64;
+            let order = |kept: &Kept| (of_users[&kept.filling.user] <= share, kept.used);
+            let first = self.kept.iter().min_by_key(|(_, kept)| order(kept));
+            let Some(whose) = first.map(|(whose, _)| whose.clone()) else {
+                return;
+            };
+            self.kept.remove(&whose);
+        }
+    }
+
+    /// Bytes of all pages.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.kept.values().map(|kept| kept.filling.bytes()).sum()
+    }
+
+    /// Whether something is kept of a session.
+    #[must_use]
+    pub fn has(&self, whose: &Whose) -> bool {
+        self.kept.contains_key(whose)
+    }
+
+    /// What is kept of a session that serves a prompt: a page at least, and where that is `measured`, only if it is quicker than
+    /// reading again.
+    pub fn find(&mut self, whose: &Whose, asked: &Asked<'_>, measured: bool) -> Option<Found> {
+        let Kept { filling, used } = self.kept.get_mut(whose)?;
+        let made_with = (filling.user, &filling.key, filling.page_bytes);
+        if made_with != (asked.user, asked.key, asked.page_bytes) {
+            return None;
+        }
+        let shared = common_prefix(&filling.tokens, asked.prompt, asked.reuse);
+        if shared < asked.held + PAGE {
+            return None;
+        }
+        let pages = &filling.pages[asked.held / PAGE..shared.div_ceil(PAGE)];
+        let bytes = (pages.len() * filling.page_bytes) as u64;
+        let missing = filling.tokens[asked.held..shared].iter();
+        let missing = missing.map(|(_, family)| *family);
+        if measured && !self.rate.pays(bytes, &asked.again, missing) {
+            return None;
+        }
+        self.uses += 1;
+        *used = self.uses;
+        Some(Found {
+            tokens: filling.tokens[..shared].to_vec(),
+            pages: pages.to_vec(),
+        })
+    }
+
+    /// So many bytes have come back, which took so long.
+    pub fn measure(&mut self, bytes: u64, took: Duration) {
+        self.rate.measure(bytes, took);
+    }
+
+    /// A session has ended, or was deleted.
+    pub fn delete(&mut self, whose: &Whose) {
+        self.kept.remove(whose);
+    }
+
+    /// Only what was made with this key is of use from now on.
+    pub fn retain(&mut self, key: Option<&Key>) {
+        self.kept.retain(|_, kept| Some(&kept.filling.key) == key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = 8;
+
+    fn key(value: u32) -> Key {
+        Key::default().with("model", value)
+    }
+
+    fn said(tokens: std::ops::Range<u32>) -> Vec<(u32, Family)> {
+        tokens.map(|token| (token, Family::Step)).collect()
+    }
+
+    /// Keeps so many tokens, and tells how many pages were copied.
+    fn keep(host: &mut Host, whose: u64, user: u32, tokens: &[(u32, Family)], most: u64) -> usize {
+        let whose = (Whose::Open(whose), user);
+        let Some(mut filling) = host.fill(whose, key(1), tokens, BYTES, most) else {
+            return 0;
+        };
+        let there = filling.pages();
+        for page in there..tokens.len().div_ceil(PAGE) {
+            filling.push(vec![u8::try_from(page).expect("they are few"); BYTES]);
+        }
+        let copied = filling.pages() - there;
+        host.keep(filling, most);
+        copied
+    }
+
+    fn find(
+        host: &mut Host,
+        of: u64,
+        user: u32,
+        made_with: u32,
+        tokens: usize,
+        held: usize,
+    ) -> Option<Found> {
+        let prompt: Vec<_> = (0..tokens)
+            .map(|token| u32::try_from(token).expect("small"))
+            .collect();
+        let all = 0..prompt.len();
+        let asked = Asked {
+            user,
+            key: &key(made_with),
+            prompt: Wanted {
+                tokens: &prompt,
+                said: std::slice::from_ref(&all),
+            },
+            reuse: Reuse::Exact,
+            page_bytes: BYTES,
+            held,
+            again: Cost::default(),
+        };
+        host.find(&Whose::Open(of), &asked, true)
+    }
+
+    #[test]
+    fn what_is_kept_comes_back_for_its_user_and_model_alone_and_only_what_is_new_is_copied() {
+        let mut host = Host::default();
+        assert_eq!(keep(&mut host, 1, 7, &said(0..130), 1000), 3);
+        let found = find(&mut host, 1, 7, 1, 129, 10).expect("it is kept");
+        assert_eq!((found.tokens.len(), found.pages.len()), (129, 3));
+        let found = find(&mut host, 1, 7, 1, 500, 64).expect("it is kept");
+        assert_eq!(found.tokens, said(0..130));
+        assert_eq!(
+            found.pages.iter().map(|page| page[0]).collect::<Vec<_>>(),
+            [1, 2]
+        );
+        assert!(
+            find(&mut host, 1, 7, 1, 500, 67).is_none(),
+            "less than a page"
+        );
+        assert!(find(&mut host, 1, 8, 1, 500, 0).is_none(), "another user");
+        assert!(find(&mut host, 1, 7, 2, 500, 0).is_none(), "another model");
+        assert!(
+            find(&mut host, 2, 7, 1, 500, 0).is_none(),
+            "another session"
+        );
+        // It goes on, and is taken back.
+        assert_eq!(keep(&mut host, 1, 7, &said(0..200), 1000), 2);
+        assert_eq!(keep(&mut host, 1, 7, &said(0..100), 1000), 1);
+        host.retain(Some(&key(1)));
+        assert!(host.has(&Whose::Open(1)));
+        host.retain(Some(&key(2)));
+        assert_eq!(host.bytes(), 0);
+        keep(&mut host, 1, 7, &said(0..100), 1000);
+        host.delete(&Whose::Open(1));
+        assert_eq!(host.bytes(), 0);
+    }
+
+    #[test]
+    fn what_reading_again_is_quicker_than_does_not_come_back() {
+        let mut host = Host::default();
+        keep(&mut host, 1, 7, &said(0..128), 1000);
+        let prompt: Vec<u32> = (0..128).collect();
+        let all = 0..prompt.len();
+        let find = |host: &mut Host, measured| {
+            let asked = Asked {
+                user: 7,
+                key: &key(1),
+                prompt: Wanted {
+                    tokens: &prompt,
+                    said: std::slice::from_ref(&all),
+                },
+                reuse: Reuse::Exact,
+                page_bytes: BYTES,
+                held: 0,
+                again: Cost {
+                    read: None,
+                    said: Some(1.0),
+                },
+            };
+            host.find(&Whose::Open(1), &asked, measured).is_some()
+        };
+        assert!(find(&mut host, true), "nobody knows how long it takes");
+        host.measure(16, Duration::from_secs(127));
+        assert!(find(&mut host, true));
+        host.measure(16, Duration::from_secs(1000));
+        assert!(!find(&mut host, true) && find(&mut host, false));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_who_has_the_most_of_it_loses_first() {
+        let mut host = Host::default();
+        let most = 6 * BYTES as u64;
+        assert_eq!(
+            keep(&mut host, 0, 7, &said(0..1000), most),
+            0,
+            "it is too long"
+        );
+        for session in 1..4 {
+            keep(&mut host, session, 7, &said(0..64), most);
+        }
+        for session in 4..6 {
+            keep(&mut host, session, 8, &said(0..64), most);
+        }
+        find(&mut host, 1, 7, 1, 500, 0).expect("it is kept");
+        keep(&mut host, 6, 9, &said(0..128), most);
+        let left = |host: &Host| {
+            (1..7)
+                .filter(|one| host.has(&Whose::Open(*one)))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(left(&host), [1, 3, 4, 5, 6], "the oldest of user 7");
+        host.shrink(0, None);
+        assert_eq!(host.bytes(), 0);
+    }
+}

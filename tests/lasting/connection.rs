@@ -1,0 +1,46 @@
+//! A session of a connection, which ends with that: nothing of it is on the disk, and what it has lost comes back from the host's
+//! memory.
+
+use std::time::Duration;
+
+use ganglion::kv::PAGE;
+
+use super::sequences::{Answer, Model, NOWHERE, Place, Said, USER, client, keep_in_host};
+
+/// What a session without a name answers, which loses its pages between two turns if `evicts`: once they are in the host's memory,
+/// which is seen by what comes back.
+pub(crate) async fn of_a_connection(model: &Model, evicts: bool) -> Vec<(String, Vec<u64>)> {
+    let mut daemon = Place::new(model).start(NOWHERE).await;
+    keep_in_host(&daemon, evicts);
+    let opened = daemon.handle.open_session(client(USER), Vec::new());
+    let session = opened.expect("there is room");
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut answers = Vec::new();
+    for _ in 0..5 {
+        let said = Said::some(&mut random, 16..24);
+        let answer = daemon.say(session, &said).await;
+        answers.push((answer.text, answer.logits));
+    }
+    let said = Said::some(&mut random, 1..4);
+    loop {
+        if evicts {
+            // There is no telling when pages are there but by asking.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            daemon.evict().await;
+        }
+        let Answer {
+            text,
+            logits,
+            usage,
+        } = daemon.say(session, &said).await;
+        if !evicts || usage.restored as usize >= PAGE {
+            answers.push((text, logits));
+            break;
+        }
+        let rewound = daemon.handle.rewind(session, 1).await;
+        rewound.expect("it has more");
+    }
+    daemon.handle.close_session(session);
+    daemon.stop().await;
+    answers
+}
