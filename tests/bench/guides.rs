@@ -140,8 +140,8 @@ fn show(cases: &[Case], masks: &[Took]) {
             println!(
                 "{:<28}{:>9.1}{:>9.1}{callers:>9}{:>11.1}{:>8.1}%{:>9.1} to {:>5.1}%{repeats:>7} of {tokens}",
                 case.name,
-                known.mask[0],
-                known.mask[1],
+                known[0],
+                known[1],
                 quantile(&rates, 50),
                 quantile(&lost, 50),
                 quantile(&lost, 25),

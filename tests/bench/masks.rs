@@ -17,14 +17,12 @@ const TOKENS: usize = 96;
 /// The tokens that texts are mostly of: a vocabulary has those first that are found most often.
 const COMMON: u32 = 20_000;
 
-/// Masks of a case, and what is done for each token on the engine's own thread: the p50 and the p99 of both, in microseconds.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Took {
-    pub(crate) mask: [f64; 2],
-    pub(crate) at_once: [f64; 2],
-}
+/// The p50 and the p99, in microseconds.
+pub(crate) type Took = [f64; 2];
 
-/// Random answers: of what may come next, anything comes next, or anything that texts are mostly of.
+/// Random answers: of what may come next, anything comes next, or anything that texts are mostly of; without what another answer has
+/// found out, and with that. Beside the masks there is what the engine's own thread does for each token. It returns the masks of
+/// texts as most answers have them.
 pub(crate) fn measure(model: &Path) -> (Words, Vec<Took>) {
     let checkpoint = Checkpoint::open(model).expect("a model");
     let source = checkpoint.language_source().expect("it has a tokenizer");
@@ -49,9 +47,8 @@ pub(crate) fn measure(model: &Path) -> (Words, Vec<Took>) {
     );
     let mut told = Vec::new();
     for (name, grammar) in guided(&language.words(), SHORT) {
-        let ours = Grammars::guide;
         let guide = |grammar: &Grammar| {
-            let guide = ours(&grammars, grammar, Limits::USUAL, &[], Thoughts::NONE);
+            let guide = grammars.guide(grammar, Limits::USUAL, &[], Thoughts::NONE);
             guide.expect("it is allowed")
         };
         let mut took = Took::default();
@@ -159,11 +156,7 @@ impl<'a> Times<'a> {
             micros_at(at_once, 100),
             100 * self.forced / self.tokens.max(1)
         );
-        let both = |times| [50, 99].map(|share| micros_at(times, share));
-        Took {
-            mask: both(masks),
-            at_once: both(at_once),
-        }
+        [50, 99].map(|share| micros_at(masks, share))
     }
 }
 
