@@ -96,30 +96,30 @@ pub(super) struct Lesson {
 impl Kept {
     /// A grammar, for one answer; `None` if it is not there.
     pub(super) fn get(&self, grammar: &Grammar) -> Option<(Matcher, Lesson)> {
-        let mut shelf = self.lock();
-        let at = shelf.each.iter().position(|one| one.grammar == *grammar)?;
-        let one = shelf.each.remove(at)?;
+        let mut all = self.lock();
+        let at = all.each.iter().position(|one| one.grammar == *grammar)?;
+        let one = all.each.remove(at)?;
         let lent = self.lend(&one);
-        shelf.each.push_back(one);
+        all.each.push_back(one);
         Some(lent)
     }
 
     /// Keeps a grammar, for which what was not asked for in the longest time goes as far as it must, and lends it for one answer.
     pub(super) fn put(&self, grammar: Grammar, compiled: Compiled) -> (Matcher, Lesson) {
-        let mut shelf = self.lock();
-        shelf.number += 1;
+        let mut all = self.lock();
+        all.number += 1;
         let one = One {
-            number: shelf.number,
+            number: all.number,
             grammar,
             most: compiled.lexer + FOUND,
             compiled,
         };
         let lent = self.lend(&one);
         let known = |kept: &One| kept.grammar == one.grammar;
-        if one.compiled.bytes() <= KEPT && !shelf.each.iter().any(known) {
-            shelf.bytes += one.compiled.bytes();
-            shelf.each.push_back(one);
-            shelf.shrink();
+        if one.compiled.bytes() <= KEPT && !all.each.iter().any(known) {
+            all.bytes += one.compiled.bytes();
+            all.each.push_back(one);
+            all.shrink();
         }
         lent
     }
@@ -168,12 +168,12 @@ impl Drop for Lesson {
             return;
         }
         // Whoever ends an answer has no time to wait, and the next one may tell as much.
-        let Ok(mut shelf) = self.kept.0.try_lock() else {
+        let Ok(mut all) = self.kept.0.try_lock() else {
             return;
         };
         self.compiled.lexer = self.compiled.parser.parser.lexer_stats().num_bytes;
         let found = self.compiled.lexer;
-        let mut each = shelf.each.iter_mut();
+        let mut each = all.each.iter_mut();
         let of = |one: &&mut One| {
             one.number == self.number && found > one.compiled.lexer && found <= one.most
         };
@@ -183,8 +183,8 @@ impl Drop for Lesson {
         // What it was goes with the lesson.
         std::mem::swap(&mut one.compiled, &mut self.compiled);
         let more = found - self.compiled.lexer;
-        shelf.bytes += more;
-        shelf.shrink();
+        all.bytes += more;
+        all.shrink();
     }
 }
 
