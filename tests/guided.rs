@@ -206,6 +206,10 @@ async fn what_cannot_be_asked_for_is_refused_with_its_option() {
         assert_eq!(*named, option);
         assert!(error.to_string().len() < 2_000, "{error}");
     }
+    let no_json = Grammar::JsonSchema("an object, please".into());
+    let refused = ask(&engine.handle, 1, options(no_json, 0)).await;
+    let refused = refused.expect_err("it is no JSON").to_string();
+    assert!(refused.contains("it is not JSON: "), "{refused}");
     for (schema, pointer) in [
         (
             r#"{"type": "object", "properties": {"a": {}, "b/c": {"items": {"not": {}}}}}"#,

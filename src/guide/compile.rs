@@ -1,14 +1,15 @@
 //! Grammars become guides: for one model's vocabulary, within limits, and once for each that is asked for again.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
 
 use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::{Logger, Matcher, ParserFactory};
 use toktrie::InferenceCapabilities;
 
+use super::kept::{Compiled, Kept, Lesson};
 use super::numbers::{Numbers, Tokens};
 use super::room::{self, Room};
 use super::{Grammar, GrammarError, Guide, Stage, Thinking, Thoughts, place, vocabulary};
@@ -19,17 +20,13 @@ use crate::sampler::Mask;
 const LAST: &str = "\n";
 const APART: &str = "\n\n";
 
-/// Bytes, about, of compiled grammars that are kept for whoever asks again.
-const KEPT: usize = 64 << 20;
-
 /// What one mask may cost: nodes of regular expressions, 14 a microsecond, and items of the parser, 20 a microsecond. Masks of the
 /// largest schemas in use take a tenth of it.
 pub(super) const MASK_NODES: u64 = 50_000;
 const MASK_ITEMS: usize = 50_000;
 /// States of the lexer, 0.5 to 1 KiB each.
 const STATES: usize = 32_000;
-/// Bytes, about, that a node takes with what is remembered of it, and those that a byte of a grammar becomes.
-const NODE: usize = 100;
+/// Bytes, about, that a byte of a grammar becomes.
 const GRAMMAR: usize = 30;
 
 /// What a grammar may cost.
@@ -67,45 +64,7 @@ pub struct Grammars {
     words: Words,
     /// It is made when it is first needed, or before: of a vocabulary of 150,000 tokens that takes a fifth of a second.
     shared: OnceLock<Option<Shared>>,
-    compiled: Mutex<Compiled>,
-}
-
-/// Compiled grammars, those that were asked for last at the end.
-#[derive(Default)]
-struct Compiled {
-    each: VecDeque<(Grammar, Weighed)>,
-    bytes: usize,
-}
-
-/// A compiled grammar, and about how many bytes it takes.
-struct Weighed {
-    matcher: Matcher,
-    bytes: usize,
-}
-
-impl Compiled {
-    fn get(&mut self, grammar: &Grammar) -> Option<Matcher> {
-        let at = self.each.iter().position(|(known, _)| known == grammar)?;
-        let known = self.each.remove(at)?;
-        let matcher = known.1.matcher.deep_clone();
-        self.each.push_back(known);
-        Some(matcher)
-    }
-
-    /// What was not asked for in the longest time goes, as far as it must.
-    fn put(&mut self, grammar: Grammar, weighed: Weighed) {
-        let bytes = weighed.bytes;
-        if bytes > KEPT || self.each.iter().any(|(known, _)| *known == grammar) {
-            return;
-        }
-        while self.bytes + bytes > KEPT
-            && let Some((_, gone)) = self.each.pop_front()
-        {
-            self.bytes -= gone.bytes;
-        }
-        self.bytes += bytes;
-        self.each.push_back((grammar, weighed));
-    }
+    kept: Kept,
 }
 
 impl Grammars {
@@ -114,7 +73,7 @@ impl Grammars {
         Self {
             words,
             shared: OnceLock::new(),
-            compiled: Mutex::default(),
+            kept: Kept::default(),
         }
     }
 
@@ -134,10 +93,11 @@ impl Grammars {
         prompt: &[u32],
         thoughts: Thoughts,
     ) -> Result<Guide, GrammarError> {
-        let matcher = self.matcher(grammar, limits)?;
+        let (matcher, lesson) = self.matcher(grammar, limits)?;
         let thinking = self.thinking(thoughts);
         let stage = self.stage(prompt, thoughts);
         Ok(Guide {
+            lesson: Some(Arc::new(lesson)),
             numbers: self.numbers(grammar),
             ..Guide::new(Some(matcher), thinking, stage)
         })
@@ -201,7 +161,11 @@ impl Grammars {
         self.compile(grammar, limits).map(drop)
     }
 
-    fn matcher(&self, grammar: &Grammar, limits: Limits) -> Result<Matcher, GrammarError> {
+    fn matcher(
+        &self,
+        grammar: &Grammar,
+        limits: Limits,
+    ) -> Result<(Matcher, Lesson), GrammarError> {
         let bytes = grammar.bytes();
         if bytes > limits.bytes {
             return Err(GrammarError::TooLong {
@@ -210,18 +174,15 @@ impl Grammars {
                 limit: limits.bytes,
             });
         }
-        let known = self.compiled().get(grammar);
-        if let Some(matcher) = known {
-            return Ok(matcher);
+        if let Some(known) = self.kept.get(grammar) {
+            return Ok(known);
         }
-        let weighed = self.compile(grammar, limits)?;
-        let matcher = weighed.matcher.deep_clone();
-        self.compiled().put(grammar.clone(), weighed);
-        Ok(matcher)
+        let compiled = self.compile(grammar, limits)?;
+        Ok(self.kept.put(grammar.clone(), compiled))
     }
 
     /// Makes what can be made of a grammar, and says of a schema where what is wrong lies.
-    fn compile(&self, grammar: &Grammar, limits: Limits) -> Result<Weighed, GrammarError> {
+    fn compile(&self, grammar: &Grammar, limits: Limits) -> Result<Compiled, GrammarError> {
         // llguidance goes as deep as a grammar has members or references in a row, and an overflow is nobody's error: it
         // ends the process. What is not touched of a stack takes no memory.
         let compile = || match (self.compile_here(grammar, limits), grammar) {
@@ -265,7 +226,7 @@ impl Grammars {
         }
     }
 
-    fn compile_here(&self, grammar: &Grammar, limits: Limits) -> Result<Weighed, GrammarError> {
+    fn compile_here(&self, grammar: &Grammar, limits: Limits) -> Result<Compiled, GrammarError> {
         let shared = self.shared().ok_or(GrammarError::NoVocabulary)?;
         let limits = ParserLimits {
             initial_lexer_fuel: limits.work as u64,
@@ -283,22 +244,17 @@ impl Grammars {
             capabilities(),
             limits,
         );
-        let mut bytes = GRAMMAR * grammar.bytes().max(64);
-        let mut matcher = Matcher::new(parser.map(|mut parser| {
-            parser.bias_computer = shared.room.clone();
-            bytes += parser.parser.lexer_stats().num_bytes;
-            parser
-        }));
+        let parser = parser.map_err(|why| grammar.wrong(&why.to_string()))?;
+        let others = GRAMMAR * grammar.bytes().max(64);
+        let compiled = Compiled::new(parser, shared.room.clone(), others);
         // What cannot even begin is refused here, where its caller still waits.
+        let mut matcher = compiled.matcher();
         if matcher.compute_ff_tokens().is_empty() && !matcher.is_stopped() {
             let _ = matcher.compute_mask();
-            // The first mask tells of compiling, too, which is weighed already.
-            let nodes = matcher.last_step_stats().map_or(0, |step| step.lexer_cost);
-            bytes += NODE * usize::try_from(nodes.min(MASK_NODES)).unwrap_or(usize::MAX);
         }
         match matcher.get_error() {
             Some(why) => Err(grammar.wrong(&why)),
-            None => Ok(Weighed { matcher, bytes }),
+            None => Ok(compiled),
         }
     }
 
@@ -318,10 +274,6 @@ impl Grammars {
         };
         self.shared.get_or_init(make).as_ref()
     }
-
-    fn compiled(&self) -> MutexGuard<'_, Compiled> {
-        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The first of the keywords that an error names.
@@ -339,7 +291,7 @@ fn capabilities() -> InferenceCapabilities {
 
 impl fmt::Debug for Grammars {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let compiled = self.compiled().each.len();
+        let compiled = self.kept.count();
         formatter
             .debug_struct("Grammars")
             .field("compiled", &compiled)

@@ -103,7 +103,9 @@ impl Grammar {
         }
         Ok(match self {
             Self::JsonSchema(text) => {
-                let schema = serde_json::from_str(text).map_err(|error| self.wrong(&error))?;
+                let not_json =
+                    |error: serde_json::Error| self.wrong(&format!("it is not JSON: {error}"));
+                let schema = serde_json::from_str(text).map_err(not_json)?;
                 self.admit(&schema)?;
                 TopLevelGrammar::from_json_schema(spaced(schema))
             }

@@ -6,6 +6,7 @@
 
 mod compile;
 mod grammar;
+mod kept;
 mod numbers;
 mod place;
 mod room;
@@ -13,6 +14,7 @@ mod vocabulary;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 use llguidance::Matcher;
 
@@ -20,6 +22,7 @@ pub use compile::{Grammars, Limits};
 pub use grammar::{Grammar, GrammarError, spaced};
 
 use crate::sampler::Mask;
+use kept::Lesson;
 use numbers::Numbers;
 
 /// What may follow the tokens of an answer so far.
@@ -78,6 +81,8 @@ impl Thoughts {
 pub struct Guide {
     /// `None` if only thoughts are bounded.
     matcher: Option<Matcher>,
+    /// What it finds out, for those that come after it.
+    lesson: Option<Arc<Lesson>>,
     /// `None` if it says no JSON.
     numbers: Option<Numbers>,
     thinking: Option<Thinking>,
@@ -123,6 +128,7 @@ impl Guide {
     fn new(matcher: Option<Matcher>, thinking: Option<Thinking>, stage: Stage) -> Self {
         Self {
             matcher,
+            lesson: None,
             numbers: None,
             thinking,
             stage,
@@ -213,6 +219,9 @@ impl Guide {
         }
         if self.forced.is_empty() && self.stage != Stage::Begins {
             self.forced = matcher.compute_ff_tokens().into();
+            if let Some(why) = matcher.get_error() {
+                return Err(self.fail(&why));
+            }
         }
         if !self.forced.is_empty() {
             let forced = self.forced.iter().copied().collect();
@@ -297,6 +306,9 @@ impl Guide {
             GuideError::TooComplex(what)
         });
         self.failed = Some(error.clone());
+        if let Some(lesson) = &self.lesson {
+            lesson.spoil();
+        }
         error
     }
 }

@@ -3,35 +3,29 @@
 //! by one, as a control; of one answer and of eight together.
 //!
 //! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example guides -- MODEL
-//! [cpu|cuda] [ROUNDS]`, with a model of any vocabulary that has words. Grammars are compiled before anything is timed, and the
+//! [cpu|cuda] [ROUNDS]`, with a model of any vocabulary that has words; without rounds only masks are timed. Grammars are compiled before anything is timed, and the
 //! cases take turns. It prints figures; it judges nothing.
 
+mod cases;
 mod engine;
+mod masks;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ganglion::engine::runner::Backend;
 use ganglion::engine::{Client, Event, Handle, Message, Options, Outcome, Role};
-use ganglion::guide::{self, Grammar, Grammars, Limits, Next, Thoughts};
+use ganglion::guide::Grammar;
 use ganglion::model::language::Words;
-use ganglion::model::{Checkpoint, Language};
 use ganglion::sampler::Parameters;
-use ganglion::tools::{Format, Tools, Writing};
-use nix::time::{ClockId, clock_gettime};
 
-/// Of a text, in characters: short ones, for masks of all kinds; and such that every answer is as long as it may be, for speeds.
-const SHORT: &str = r#""maxLength": 60"#;
-const LONG: &str = r#""minLength": 2500"#;
-const TOOLS: usize = 260;
-/// The case of which most must come as it does.
-const BRIEF: &str = "260 tools, brief calls";
+use cases::{BRIEF, LONG, guided};
+use masks::{Took, micros};
+
 const ONE_BY_ONE: &str = "the same, one by one";
 /// How often each case is measured, one after the other.
 const ROUNDS: usize = 9;
-/// Tokens of an answer, at most.
-const TOKENS: usize = 96;
-/// The same, where speeds are measured: so many that the prompt hardly counts.
+/// Tokens of an answer, at most: so many that the prompt hardly counts.
 const ANSWER: u32 = 256;
 
 fn main() {
@@ -45,154 +39,13 @@ fn main() {
         _ => Backend::Cpu,
     };
     let rounds = arguments.next().and_then(|rounds| rounds.parse().ok());
-    let rounds = rounds.unwrap_or(ROUNDS).max(1);
-    let (words, masks) = masks(&model);
+    let rounds = rounds.unwrap_or(ROUNDS);
+    let (words, masks) = masks::measure(&model);
+    if rounds == 0 {
+        return;
+    }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(answers(model, backend, rounds, &words, &masks));
-}
-
-/// A small schema, the same tools as JSON alone and as calls in the format of Hermes and Qwen, with texts of that length, and
-/// calls without texts.
-fn guided(words: &Words, length: &str) -> [(&'static str, Grammar); 4] {
-    let small = format!(
-        r#"{{"type": "object", "properties": {{"action": {{"enum": ["go", "stop", "turn"]}}, "why": {{"type": "string", {length}}},
-        "metres": {{"type": "number"}}}}, "required": ["action", "why", "metres"], "additionalProperties": false}}"#
-    );
-    let tool = |at| {
-        format!(
-            r#"{{"type": "object", "properties": {{"name": {{"const": "tool_{at}_of_the_robot"}}, "arguments": {{"type": "object",
-            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", {length}}}}}, "required": ["x{at}", "note"],
-            "additionalProperties": false}}}}, "required": ["name", "arguments"], "additionalProperties": false}}"#
-        )
-    };
-    let tools: Vec<_> = (0..TOOLS).map(tool).collect();
-    let function = |at| {
-        format!(
-            r#"{{"type": "function", "function": {{"name": "tool_{at}_of_the_robot", "parameters": {{"type": "object",
-            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", {length}}}}}, "required": ["x{at}", "note"]}}}}}}"#
-        )
-    };
-    let brief = |at| {
-        format!(
-            r#"{{"type": "function", "function": {{"name": "tool_{at}_of_the_robot", "parameters": {{"type": "object",
-            "properties": {{"distance_in_metres": {{"type": "integer", "minimum": 0, "maximum": 99}},
-            "direction_of_travel": {{"enum": ["forwards", "backwards"]}}}}, "required": ["distance_in_metres", "direction_of_travel"]}}}}}}"#
-        )
-    };
-    let offer = |functions: Vec<String>| {
-        let offer = format!("[{}]", functions.join(", "));
-        Tools::read(&offer, Some("required"), true).expect("they are tools")
-    };
-    let brief = offer((0..TOOLS).map(brief).collect());
-    let offer = offer((0..TOOLS).map(function).collect());
-    let hermes = include_str!("../../config/tools/hermes.toml");
-    let hermes = Format::parse("hermes", hermes).expect("it is a format");
-    let writing = Writing::new(hermes.into(), words.clone());
-    [
-        ("a small schema", Grammar::JsonSchema(small)),
-        (
-            "260 tools",
-            Grammar::JsonSchema(format!(r#"{{"anyOf": [{}]}}"#, tools.join(", "))),
-        ),
-        (
-            "260 tools, called",
-            Grammar::Tools {
-                lark: writing.grammar(&offer, guide::spaced),
-                bytes: 0,
-            },
-        ),
-        (
-            BRIEF,
-            Grammar::Tools {
-                lark: writing.grammar(&brief, guide::spaced),
-                bytes: 0,
-            },
-        ),
-    ]
-}
-
-/// Random answers: of what may come next, anything comes next. A mask's time is that of the processor.
-fn masks(model: &Path) -> (Words, Vec<[f64; 2]>) {
-    let checkpoint = Checkpoint::open(model).expect("a model");
-    let source = checkpoint.language_source().expect("it has a tokenizer");
-    let language = Language::load(source).expect("it is known");
-    let vocabulary = u32::try_from(language.vocabulary()).expect("it is small");
-    let begun = Instant::now();
-    let grammars = Grammars::new(language.words());
-    grammars.prepare();
-    println!(
-        "{vocabulary} tokens, made ready in {:.0} ms",
-        1e3 * begun.elapsed().as_secs_f64()
-    );
-    println!(
-        "\nwhat may come next, us        compiled    masks      p50      p99     most   forced"
-    );
-    let mut random = fastrand::Rng::with_seed(17);
-    let mut told = Vec::new();
-    for (name, grammar) in guided(&language.words(), SHORT) {
-        let begun = Instant::now();
-        let guide = || {
-            let guide = grammars.guide(&grammar, Limits::USUAL, &[], Thoughts::NONE);
-            guide.expect("it is allowed")
-        };
-        drop(guide());
-        let compiled = begun.elapsed();
-        let (mut times, mut forced, mut tokens) = (Vec::new(), 0, 0);
-        for _ in 0..200 {
-            // As each request has it: what its lexer finds, no other knows.
-            let mut guide = guide();
-            for _ in 0..TOKENS {
-                let begun = thread_time();
-                let follows = guide.follows().expect("it goes on");
-                let token = match follows {
-                    Next::Allowed(mask) => {
-                        times.push(thread_time().saturating_sub(begun));
-                        let may: Vec<_> = (0..vocabulary)
-                            .filter(|token| mask.allows(*token))
-                            .collect();
-                        may[random.usize(0..may.len())]
-                    }
-                    Next::Forced(all) => {
-                        forced += 1;
-                        all[0]
-                    }
-                    Next::Anything | Next::Nothing => break,
-                };
-                tokens += 1;
-                if language.is_end(token) {
-                    break;
-                }
-                guide.take(token).expect("it was allowed");
-            }
-        }
-        times.sort_unstable();
-        told.push([micros_at(&times, 50), micros_at(&times, 99)]);
-        println!(
-            "{name:<28}{:>10.0}{:>9}{:>9.1}{:>9.1}{:>9.1}{:>8}%",
-            micros(compiled),
-            times.len(),
-            micros_at(&times, 50),
-            micros_at(&times, 99),
-            micros_at(&times, 100),
-            100 * forced / tokens.max(1)
-        );
-    }
-    (language.words(), told)
-}
-
-/// Of sorted times, the one that so many in a hundred are below.
-fn micros_at(times: &[Duration], share: usize) -> f64 {
-    micros(times[(times.len() * share / 100).min(times.len() - 1)])
-}
-
-/// What others run meanwhile does not count.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
-    time.expect("there is one").into()
-}
-
-fn micros(time: Duration) -> f64 {
-    1e6 * time.as_secs_f64()
 }
 
 /// What answers fit, if anything.
@@ -219,13 +72,7 @@ struct Burst {
 /// Callers that ask at once.
 const CALLERS: [u32; 2] = [1, 8];
 
-async fn answers(
-    model: PathBuf,
-    backend: Backend,
-    rounds: usize,
-    words: &Words,
-    masks: &[[f64; 2]],
-) {
+async fn answers(model: PathBuf, backend: Backend, rounds: usize, words: &Words, masks: &[Took]) {
     let engine = engine::start(model, backend, 2048).await;
     let mut cases = vec![("no guide", None, true)];
     for (name, grammar) in guided(words, LONG) {
@@ -264,7 +111,7 @@ async fn answers(
 
 /// A table: medians of all rounds, and how much less than without a guide in the same round, with the quarter that lost least and
 /// the one that lost most.
-fn show(cases: &[Case], masks: &[[f64; 2]]) {
+fn show(cases: &[Case], masks: &[Took]) {
     println!("\n{:<28}accepted, ms: first, again", "");
     for case in cases {
         let [first, again] = case.accepted.map(|time| micros(time) / 1e3);
@@ -274,7 +121,7 @@ fn show(cases: &[Case], masks: &[[f64; 2]]) {
         return;
     };
     let mut masks = masks.iter();
-    let mut known = [0.0; 2];
+    let mut known = Took::default();
     println!(
         "\n{:<28}{:>9}{:>9}{:>9}{:>11}{:>9}{:>19}{:>14}",
         "", "mask p50", "p99 us", "answers", "tokens/s", "lost", "quarters", "steps again"

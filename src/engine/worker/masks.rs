@@ -12,8 +12,8 @@ use crate::engine::runner::RunError;
 use crate::guide::Guide;
 use crate::sampler::Promise;
 
-/// Threads, at most: a mask takes a small part of the time of a step.
-const MOST: usize = 4;
+/// Threads, at most: one for each row of a step, so that no mask waits for another.
+const MOST: usize = 8;
 
 /// The threads. They are as urgent as the engine's own, which makes them.
 pub(super) struct Masks(Option<rayon::ThreadPool>);

@@ -1,0 +1,84 @@
+//! What answers have to fit where that is measured: a small schema, many tools, and a list of what a robot does.
+
+use ganglion::guide::{self, Grammar};
+use ganglion::model::language::Words;
+use ganglion::tools::{Format, Tools, Writing};
+
+/// Of a text, in characters: short ones, for masks of all kinds; and such that every answer is as long as it may be, for speeds.
+pub(crate) const SHORT: &str = r#""maxLength": 60"#;
+pub(crate) const LONG: &str = r#""minLength": 2500"#;
+const TOOLS: usize = 260;
+/// The case of which most must come as it does.
+pub(crate) const BRIEF: &str = "260 tools, brief calls";
+
+/// A small schema, a list of actions that is as long as an answer may be, the same tools as JSON alone and as calls in the format
+/// of Hermes and Qwen, with texts of that length, and calls without texts.
+pub(crate) fn guided(words: &Words, length: &str) -> [(&'static str, Grammar); 5] {
+    let action = |length| {
+        format!(
+            r#"{{"type": "object", "properties": {{"action": {{"enum": ["go", "stop", "turn"]}}, "why": {{"type": "string", {length}}},
+        "metres": {{"type": "number"}}}}, "required": ["action", "why", "metres"], "additionalProperties": false}}"#
+        )
+    };
+    let actions = format!(
+        r#"{{"type": "array", "minItems": 100, "items": {}}}"#,
+        action(SHORT)
+    );
+    let tool = |at| {
+        format!(
+            r#"{{"type": "object", "properties": {{"name": {{"const": "tool_{at}_of_the_robot"}}, "arguments": {{"type": "object",
+            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", {length}}}}}, "required": ["x{at}", "note"],
+            "additionalProperties": false}}}}, "required": ["name", "arguments"], "additionalProperties": false}}"#
+        )
+    };
+    let tools: Vec<_> = (0..TOOLS).map(tool).collect();
+    let function = |at| {
+        format!(
+            r#"{{"type": "function", "function": {{"name": "tool_{at}_of_the_robot", "parameters": {{"type": "object",
+            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", {length}}}}}, "required": ["x{at}", "note"]}}}}}}"#
+        )
+    };
+    let brief = |at| {
+        format!(
+            r#"{{"type": "function", "function": {{"name": "tool_{at}_of_the_robot", "parameters": {{"type": "object",
+            "properties": {{"distance_in_metres": {{"type": "integer", "minimum": 0, "maximum": 99}},
+            "direction_of_travel": {{"enum": ["forwards", "backwards"]}}}}, "required": ["distance_in_metres", "direction_of_travel"]}}}}}}"#
+        )
+    };
+    let offer = |functions: Vec<String>| {
+        let offer = format!("[{}]", functions.join(", "));
+        Tools::read(&offer, Some("required"), true).expect("they are tools")
+    };
+    let brief = offer((0..TOOLS).map(brief).collect());
+    let offer = offer((0..TOOLS).map(function).collect());
+    let hermes = include_str!("../../config/tools/hermes.toml");
+    let hermes = Format::parse("hermes", hermes).expect("it is a format");
+    let writing = Writing::new(hermes.into(), words.clone());
+    let called = |offer| Grammar::Tools {
+        lark: writing.grammar(offer, guide::spaced),
+        bytes: 0,
+    };
+    [
+        ("a small schema", Grammar::JsonSchema(action(length))),
+        ("a list of actions", Grammar::JsonSchema(actions)),
+        (
+            "260 tools",
+            Grammar::JsonSchema(format!(r#"{{"anyOf": [{}]}}"#, tools.join(", "))),
+        ),
+        ("260 tools, called", called(&offer)),
+        (BRIEF, called(&brief)),
+    ]
+}
+
+/// The same as a grammar that nobody has asked for.
+pub(crate) fn anew(grammar: &Grammar, time: usize) -> Grammar {
+    let blanks = " ".repeat(time);
+    match grammar {
+        Grammar::JsonSchema(schema) => Grammar::JsonSchema(blanks + schema),
+        Grammar::Tools { lark, bytes } => Grammar::Tools {
+            lark: format!("{lark}\n{blanks}"),
+            bytes: *bytes,
+        },
+        grammar => grammar.clone(),
+    }
+}
