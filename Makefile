@@ -17,8 +17,8 @@ export ASK
 
 # What `make gpu` packs for a machine with a GPU; run.sh in it checks the CUDA backend there.
 GPU      := target/gpu-pack
-# The example in it that checks kernels and the graph.
-CHECK    := gpu-check
+# The examples in it: what checks kernels and the graph, and what measures how programs are served.
+CHECKS   := gpu-check callers guides restored
 
 # Left to `make test`: what a real model computes, without much optimisation here, and what hostile users do for seconds each.
 SLOW     := bus::window service::reload golden::smollm2 bus::hostile_wire bus::flood bus::leaks hostile::templates \
@@ -54,8 +54,8 @@ clients: deps-test
 	@tests/clients/run.sh
 
 gpu: deps-test
-	cargo build --release --locked --bins --example $(CHECK)
-	tests/gpu/pack.sh $(or $(CARGO_TARGET_DIR),target)/release $(GPU) $(CHECK)
+	cargo build --release --locked --bins $(CHECKS:%=--example %)
+	tests/gpu/pack.sh $(or $(CARGO_TARGET_DIR),target)/release $(GPU) $(CHECKS)
 
 cross: deps-build
 	@cross/build.sh $(ARCH)

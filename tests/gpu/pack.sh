@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# pack.sh BIN OUT EXAMPLE: what a GPU machine without Rust, network or D-Bus needs to check the CUDA
+# pack.sh BIN OUT EXAMPLE...: what a GPU machine without Rust, network or D-Bus needs to check the CUDA
 # backend, in one folder. The real model travels apart: put it beside run.sh.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-bin=$1 out=$2 example=$3
+bin=$1 out=$2
+shift 2
 rm -rf "$out"
 mkdir -p "$out/dbus"
-cp "$bin/ganglionctl" "$bin/gangliond" "$bin/examples/$example" "$out"
-strip "$out/ganglionctl" "$out/gangliond" "$out/$example"
+for program in ganglionctl gangliond "${@/#/examples/}"; do
+    strip -o "$out/$(basename "$program")" "$bin/$program"
+done
 cp -r tests/golden "$out/golden"
-cp tests/gpu/run.sh tests/gpu/*.py tests/gpu/peer.cpp tests/support/daemon.sh tests/support/bus.conf \
+# The words of the models that are made there.
+cp target/templates/ggml-vocab-qwen2.gguf "$out/vocabulary.gguf"
+cp tests/gpu/run.sh tests/gpu/*.py tests/gpu/peer.cpp tests/gpu/peer.sh tests/support/daemon.sh tests/support/bus.conf \
     config/org.ganglion.Llm1.conf "$out"
 
 # Debian's message bus with all that it loads, C library and loader included: started through that loader it

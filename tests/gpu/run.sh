@@ -3,6 +3,8 @@
 # prints one table; needs nothing that `make gpu` did not pack beside it. A check that cannot run says NOT
 # RUN and is never a pass. Exit: 0 all passed, 1 a check failed, 77 something could not run.
 # run.sh figures MODEL...: speeds of each, beside the peer's if PEER names its program; figures.py says the rest.
+# run.sh programs [SIZE-TYPE]: what programs see that ask such a model of random blocks at once, ask for answers that fit
+# something, or have a session again; QUESTIONS, ROUNDS and TOKENS say how much is asked.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
@@ -446,9 +448,24 @@ stage_lifecycle() {
     with_synthetic
 }
 
+# programs SIZE-TYPE: figures of examples, which judge nothing. One after the other: each wants the device for itself.
+programs() {
+    local backend=${BACKEND:-cuda} model=$folder/programs.gguf status=0
+    read -ra lengths <<<"${TOKENS:-500 4000 16000}"
+    PYTHONPATH=$PWD/gguf.whl python3 synthesize.py "${1%%-*}" "${1#*-}" "$model" vocabulary.gguf >/dev/null || return
+    ./callers "$model" "$backend" "${CONTEXT:-21000}" "${QUESTIONS:-100}" || status=1
+    ./guides "$model" "$backend" "${ROUNDS:-3}" || status=1
+    ./restored "$model" "$folder" "$backend" "${lengths[@]}" || status=1
+    return $status
+}
+
 if [ "${1:-}" = figures ] && [ $# -gt 1 ] && [[ " ${stages[*]} " != *" $2 "* ]]; then
     shift
     exec python3 figures.py "$@"
+fi
+if [ "${1:-}" = programs ]; then
+    programs "${2:-4b-q4_0}"
+    exit
 fi
 [ $# -gt 0 ] || set -- "${stages[@]}"
 for stage in "$@"; do

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# peer.sh SOURCE OUT: builds peer.cpp and the llama.cpp that it measures, whose source is SOURCE: the folder llama.cpp of crate
+# llama-cpp-sys-2, which `cargo vendor` fetches. For the GPU at hand where there is nvcc, else for this CPU. OUT/peer is the
+# program. Needs cmake and a C++ compiler.
+set -euo pipefail
+source=$(realpath "$1") out=$2
+here=$(dirname "$(realpath "$0")")
+mkdir -p "$out"
+
+options=(-DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF)
+for part in TOOLS APP SERVER TESTS EXAMPLES COMMON; do options+=("-DLLAMA_BUILD_$part=OFF"); done
+
+if command -v nvcc >/dev/null; then
+    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
+    options+=(-DGGML_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$capability" -DGGML_CUDA_FA_QUANTS=f16-f16)
+fi
+
+# What this processor has, by name: "native" takes AMX where a virtual machine announces it and refuses it.
+options+=(-DGGML_NATIVE=OFF)
+if [ "$(uname -m)" = x86_64 ]; then
+    has() { grep -qw -m 1 "$1" /proc/cpuinfo && echo ON || echo OFF; }
+    while read -r option flag; do
+        options+=("-DGGML_$option=$(has "$flag")")
+    done <<<'AVX2 avx2
+FMA fma
+F16C f16c
+BMI2 bmi2
+AVX512 avx512f
+AVX512_VBMI avx512vbmi
+AVX512_VNNI avx512_vnni
+AVX512_BF16 avx512_bf16'
+fi
+
+cmake -S "$source" -B "$out/build" "${options[@]}" >"$out/cmake.log"
+cmake --build "$out/build" --target llama -j "$(nproc)" >"$out/build.log"
+"${CXX:-g++}" -O2 -std=c++17 "$here/peer.cpp" -I"$source/include" -I"$source/ggml/include" -L"$out/build/bin" -lllama -lggml \
+    -lggml-base -Wl,-rpath,"$(realpath "$out")/build/bin" -o "$out/peer"
+echo "$out/peer"
