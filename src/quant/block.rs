@@ -8,13 +8,13 @@
 
 use std::hint::black_box;
 
+use super::halves::{VECTOR, vector};
 use super::layout::Layout;
-use super::plain::half;
 use super::rows::{Destination, Rows};
 use super::{About, random};
 
 /// Blocks whose halves are converted at once: one conversion alone takes as long as ten values.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = VECTOR / 2;
 /// A block has 256 values, by sixteens.
 const MOST_GROUPS: usize = 16;
 
@@ -122,39 +122,57 @@ pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H:
 ) {
     let (several, rest) = bytes.as_chunks::<B>().0.as_chunks::<AT_ONCE>();
     for blocks in several {
-        some_blocks::<F, B, N, H>(blocks, &mut sink);
+        some_blocks::<F, B, N, H, AT_ONCE>(blocks, &mut sink);
     }
-    some_blocks::<F, B, N, H>(rest, &mut sink);
+    // Known numbers of them, of which vectors are made without a detour.
+    let (pairs, rest) = rest.as_chunks();
+    for blocks in pairs {
+        some_blocks::<F, B, N, H, 2>(blocks, &mut sink);
+    }
+    for block in rest {
+        some_blocks::<F, B, N, H, 1>(&[*block], &mut sink);
+    }
 }
 
-/// It takes at most as many blocks as are converted at once. It has loops where arrays have a `map`: that, and functions as
+/// At most as many blocks as are converted at once. It has loops where arrays have a `map`: that, and functions as
 /// arguments, are not always inlined.
 #[inline(always)]
-fn some_blocks<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
-    blocks: &[[u8; B]],
+fn some_blocks<
+    F: Block<B, N, H>,
+    const B: usize,
+    const N: usize,
+    const H: usize,
+    const BLOCKS: usize,
+>(
+    blocks: &[[u8; B]; BLOCKS],
     sink: &mut impl FnMut(&[i8], f32, f32),
 ) {
     let group = match F::LAYOUT.block_columns {
         Some(columns) => columns,
         None => N,
     };
-    let mut heads = [0; AT_ONCE];
+    let mut heads = [0; BLOCKS];
     for (head, block) in heads.iter_mut().zip(blocks) {
         *head = u32::from_le_bytes([block[0], block[1], block[2], block[3]]);
     }
-    let mut halves = [[0.0; AT_ONCE]; H];
-    for (i, halves) in halves.iter_mut().enumerate() {
-        for (value, head) in halves.iter_mut().zip(heads) {
-            *value = half(head >> (16 * i) & 0xffff);
+    let mut halves = [0; VECTOR];
+    #[allow(clippy::cast_possible_truncation)] // the halves of a head
+    for (at, head) in heads.into_iter().enumerate() {
+        if H > 0 {
+            halves[H * at] = head as u16;
+        }
+        if H > 1 {
+            halves[H * at + 1] = (head >> 16) as u16;
         }
     }
     // A block's bytes lie side by side and those of several blocks do not: the empty barriers keep the compiler from
     // vectorizing across blocks, which would gather single bytes (three times slower).
-    let halves = black_box(halves);
-    for (at, block) in blocks.iter().enumerate() {
+    let halves = black_box(vector(halves));
+    // Some formats' blocks begin with none.
+    for (block, halves) in blocks.iter().zip(halves.chunks_exact(H.max(1))) {
         let mut own = [0.0; H];
-        for (own, halves) in own.iter_mut().zip(&halves) {
-            *own = halves[at];
+        for (own, half) in own.iter_mut().zip(halves) {
+            *own = *half;
         }
         let (integers, scales) = (F::integers(block), F::scales(block, own));
         for (index, integers) in integers.chunks_exact(group).enumerate() {

@@ -7,6 +7,7 @@
 
 mod block;
 mod codebook;
+mod halves;
 mod k;
 mod layout;
 mod legacy;
@@ -16,8 +17,8 @@ mod rows;
 mod storage;
 mod tile;
 
+pub(crate) use halves::half;
 pub use layout::{Layout, TILE_ROWS, UNIT, padded};
-pub(crate) use plain::half;
 pub use storage::Storage;
 
 /// What one format is, apart from its values.

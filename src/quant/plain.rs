@@ -4,6 +4,7 @@
 use half::{bf16, f16};
 
 use super::About;
+use super::halves::{VECTOR, half, vector};
 use super::layout::Layout;
 use super::random::Block;
 
@@ -13,6 +14,16 @@ const PIECE: usize = 32;
 /// A number of `B` bytes.
 pub(super) trait Number<const B: usize> {
     fn value(bytes: [u8; B]) -> f32;
+
+    #[inline(always)]
+    fn values(numbers: &[[u8; B]; PIECE]) -> [f32; PIECE] {
+        let mut values = [0.0; PIECE];
+        for (value, number) in values.iter_mut().zip(numbers) {
+            *value = Self::value(*number);
+        }
+        values
+    }
+
     fn nearest(value: f32) -> [u8; B];
 }
 
@@ -35,11 +46,7 @@ pub(super) fn decode<F: Number<B>, const B: usize>(
 ) {
     let (pieces, rest) = bytes.as_chunks::<B>().0.as_chunks::<PIECE>();
     for piece in pieces {
-        let mut values = [0.0; PIECE];
-        for (value, number) in values.iter_mut().zip(piece) {
-            *value = F::value(*number);
-        }
-        sink(&values);
+        sink(&F::values(piece));
     }
     let mut values = [0.0; PIECE];
     for (value, number) in values.iter_mut().zip(rest) {
@@ -51,24 +58,6 @@ pub(super) fn decode<F: Number<B>, const B: usize>(
 /// Numbers share nothing.
 #[inline(always)]
 pub(super) fn groups<F>(_: &F, _: &[u8], _: impl FnMut(&[i8], f32, f32)) {}
-
-/// The value of an IEEE 754 half, subnormals, infinities and NaN included, without a branch or a table.
-#[inline(always)]
-pub(crate) fn half(bits: u32) -> f32 {
-    const REBIAS: u32 = (127 - 15) << 23;
-    const ONE_EXPONENT: u32 = 1 << 23;
-    let (sign, magnitude) = ((bits & 0x8000) << 16, bits & 0x7fff);
-    let normal = (magnitude << 13) + REBIAS;
-    // A subnormal has no leading one: give it one, at the lowest exponent, and take it away again.
-    let subnormal = f32::from_bits(normal + ONE_EXPONENT) - f32::from_bits(REBIAS + ONE_EXPONENT);
-    let special = normal + REBIAS;
-    let finite = if magnitude < 0x0400 {
-        subnormal.to_bits()
-    } else {
-        normal
-    };
-    f32::from_bits(sign | if magnitude >= 0x7c00 { special } else { finite })
-}
 
 pub(super) struct F32;
 impl Number<4> for F32 {
@@ -87,6 +76,20 @@ impl Number<2> for F16 {
     #[inline(always)]
     fn value(bytes: [u8; 2]) -> f32 {
         half(u32::from(u16::from_le_bytes(bytes)))
+    }
+
+    #[inline(always)]
+    fn values(numbers: &[[u8; 2]; PIECE]) -> [f32; PIECE] {
+        let mut values = [0.0; PIECE];
+        let vectors = numbers.as_chunks::<VECTOR>().0;
+        for (values, numbers) in values.as_chunks_mut::<VECTOR>().0.iter_mut().zip(vectors) {
+            let mut halves = [0; VECTOR];
+            for (half, number) in halves.iter_mut().zip(numbers) {
+                *half = u16::from_le_bytes(*number);
+            }
+            *values = vector(halves);
+        }
+        values
     }
 
     fn nearest(value: f32) -> [u8; 2] {
