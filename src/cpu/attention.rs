@@ -7,10 +7,11 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use pulp::{Simd, WithSimd};
+use pulp::{NullaryFnOnce, Simd, WithSimd};
 
 use super::cache::Cache;
 use super::dots::Dots;
+use super::prefetch::prefetch;
 use super::softmax::{Softmax, TILE, Weighted};
 use super::threads::each;
 use crate::tape::{Attention, DType, KvInfo};
@@ -147,18 +148,56 @@ pub(super) fn attend_step(
             });
         },
     );
-    let of_heads = partials.chunks_exact_mut(splits * part);
-    for (head, (parts, out)) in of_heads.zip(out.chunks_exact_mut(width)).enumerate() {
-        for (query, out) in out.chunks_exact_mut(head_dim).enumerate() {
-            let (merged, others) = parts[query * (head_dim + 2)..].split_at_mut(head_dim + 2);
-            let (sums, softmax) = merged.split_at_mut(head_dim);
-            let mut softmax = Softmax::of([softmax[0], softmax[1]]);
-            for split in 1..splits {
-                let other = &others[split * part - (head_dim + 2)..][..head_dim + 2];
-                softmax.merge(sums, other);
+    arch.dispatch(Merge {
+        head_dim,
+        group,
+        splits,
+        sinks: heads.sinks,
+        partials,
+        out,
+    });
+}
+
+/// What the splits of all heads have left becomes a row of output.
+struct Merge<'a> {
+    head_dim: usize,
+    /// Query heads that share a head of the cache.
+    group: usize,
+    splits: usize,
+    sinks: Option<&'a [f32]>,
+    /// (heads of the cache, splits, group, head_dim + 2)
+    partials: &'a mut [f32],
+    out: &'a mut [f32],
+}
+
+impl NullaryFnOnce for Merge<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self {
+            head_dim,
+            group,
+            splits,
+            sinks,
+            partials,
+            out,
+        } = self;
+        let part = group * (head_dim + 2);
+        let of_heads = partials.chunks_exact_mut(splits * part);
+        let outs = out.chunks_exact_mut(group * head_dim);
+        for (head, (parts, out)) in of_heads.zip(outs).enumerate() {
+            for (query, out) in out.chunks_exact_mut(head_dim).enumerate() {
+                let (merged, others) = parts[query * (head_dim + 2)..].split_at_mut(head_dim + 2);
+                let (sums, softmax) = merged.split_at_mut(head_dim);
+                let mut softmax = Softmax::of([softmax[0], softmax[1]]);
+                for split in 1..splits {
+                    let other = &others[split * part - (head_dim + 2)..][..head_dim + 2];
+                    softmax.merge(sums, other);
+                }
+                let sink = sinks.map(|sinks| sinks[head * group + query]);
+                softmax.share(sink, sums, out);
             }
-            let sink = heads.sinks.map(|sinks| sinks[head * group + query]);
-            softmax.share(sink, sums, out);
         }
     }
 }
@@ -259,6 +298,13 @@ impl WithSimd for Queries<'_> {
         let first = range.start.max(attention.seen_from(position) / TILE);
         for index in first..range.end.min(end.div_ceil(TILE)) {
             let [k, v] = cache.tile(place, index, end);
+            // On its way while this one is multiplied; that of another run often comes next.
+            if (index + 1) * TILE < end {
+                cache
+                    .tile(place, index + 1, end)
+                    .into_iter()
+                    .for_each(prefetch);
+            }
             decode(cache.info, activation, k, &mut scratch.tile);
             Dots {
                 left: &scratch.q[..queries * head_dim],

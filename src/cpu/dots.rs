@@ -25,20 +25,43 @@ impl WithSimd for Dots<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // As many products at once as there are registers for: 32 with AVX-512, 16 with AVX2, 32 with NEON.
-        match S::F32_LANES {
-            16 => self.tiled::<S, 1, 4, 4>(simd),
-            8 => self.tiled::<S, 2, 2, 3>(simd),
-            4 => self.tiled::<S, 4, 2, 3>(simd),
-            _ => self.tiled::<S, SUMS, 1, 1>(simd),
+        // The usual widths of heads: of what is known beforehand the addresses are.
+        match self.columns {
+            64 => Self {
+                columns: 64,
+                ..self
+            }
+            .all(simd),
+            128 => Self {
+                columns: 128,
+                ..self
+            }
+            .all(simd),
+            _ => self.all(simd),
         }
     }
 }
 
 impl Dots<'_> {
-    /// Sums in tiles of `A` rows of the left and `B` of the right, each sum in `V` vectors.
     #[inline(always)]
-    fn tiled<S: Simd, const V: usize, const A: usize, const B: usize>(self, simd: S) {
+    fn all<S: Simd>(self, simd: S) {
+        // As many products at once as there are registers for: 32 with AVX-512, 16 with AVX2, 32 with NEON; of one row as
+        // many as hide how long a sum waits for itself.
+        match S::F32_LANES {
+            16 => self.tiled::<S, 1, 4, 4, 8>(simd),
+            8 => self.tiled::<S, 2, 2, 3, 4>(simd),
+            4 => self.tiled::<S, 4, 2, 3, 4>(simd),
+            _ => self.tiled::<S, SUMS, 1, 1, 1>(simd),
+        }
+    }
+
+    /// Sums in tiles of `A` rows of the left and `B` of the right, each sum in `V` vectors; of what is left of the left in tiles
+    /// of one row and `C`.
+    #[inline(always)]
+    fn tiled<S: Simd, const V: usize, const A: usize, const B: usize, const C: usize>(
+        self,
+        simd: S,
+    ) {
         let Self {
             left,
             right,
@@ -46,34 +69,45 @@ impl Dots<'_> {
             out,
         } = self;
         let rows = right.len() / columns;
-        let whole = rows / B * B;
         let (lefts, left_rest) = left.split_at(left.len() / (A * columns) * A * columns);
         let (outs, out_rest) = out.split_at_mut(lefts.len() / columns * rows);
         for (left, out) in lefts
             .chunks_exact(A * columns)
             .zip(outs.chunks_exact_mut(A * rows))
         {
-            for row in (0..whole).step_by(B) {
-                let right = &right[row * columns..][..B * columns];
-                tile::<S, V, A, B>(simd, left, right, columns, |a, b, sum| {
-                    out[a * rows + row + b] = sum;
-                });
-            }
-            for row in whole..rows {
-                let right = &right[row * columns..][..columns];
-                tile::<S, V, A, 1>(simd, left, right, columns, |a, _, sum| {
-                    out[a * rows + row] = sum;
-                });
-            }
+            band::<S, V, A, B>(simd, left, right, columns, out);
         }
         for (left, out) in left_rest
             .chunks_exact(columns)
             .zip(out_rest.chunks_exact_mut(rows))
         {
-            for (right, out) in right.chunks_exact(columns).zip(out) {
-                tile::<S, V, 1, 1>(simd, left, right, columns, |_, _, sum| *out = sum);
-            }
+            band::<S, V, 1, C>(simd, left, right, columns, out);
         }
+    }
+}
+
+/// The products of `A` rows of the left with all of the right.
+#[inline(always)]
+fn band<S: Simd, const V: usize, const A: usize, const B: usize>(
+    simd: S,
+    left: &[f32],
+    right: &[f32],
+    columns: usize,
+    out: &mut [f32],
+) {
+    let rows = right.len() / columns;
+    let whole = rows / B * B;
+    for row in (0..whole).step_by(B) {
+        let right = &right[row * columns..][..B * columns];
+        tile::<S, V, A, B>(simd, left, right, columns, |a, b, sum| {
+            out[a * rows + row + b] = sum;
+        });
+    }
+    for row in whole..rows {
+        let right = &right[row * columns..][..columns];
+        tile::<S, V, A, 1>(simd, left, right, columns, |a, _, sum| {
+            out[a * rows + row] = sum;
+        });
     }
 }
 
@@ -127,7 +161,7 @@ fn stored_dot<S: Simd, const V: usize>(simd: S, weight: &Matrix, row: usize, inp
     for (part, (value, input)) in parts.iter_mut().zip(tail.iter().zip(input_tail)) {
         *part = value.mul_add(*input, *part);
     }
-    in_pairs(&mut parts)
+    sixteen_in_pairs(&parts)
 }
 
 /// The dot product of two rows of the same length.
@@ -173,14 +207,21 @@ fn tile<S: Simd, const V: usize, const A: usize, const B: usize>(
             S::as_mut_simd_f32s(parts).0.copy_from_slice(sums);
         }
     }
-    for (a, parts) in parts.iter_mut().enumerate() {
-        for (b, parts) in parts.iter_mut().enumerate() {
-            let left = &left[a * columns..][..columns][whole * SUMS..];
-            let right = &right[b * columns..][..columns][whole * SUMS..];
-            for ((part, left), right) in parts.iter_mut().zip(left).zip(right) {
-                *part = left.mul_add(*right, *part);
+    let rest = whole * SUMS..columns;
+    if !rest.is_empty() {
+        for (a, parts) in parts.iter_mut().enumerate() {
+            for (b, parts) in parts.iter_mut().enumerate() {
+                let left = &left[a * columns..][rest.clone()];
+                let right = &right[b * columns..][rest.clone()];
+                for ((part, left), right) in parts.iter_mut().zip(left).zip(right) {
+                    *part = left.mul_add(*right, *part);
+                }
             }
-            put(a, b, in_pairs(parts));
+        }
+    }
+    for (a, parts) in parts.iter().enumerate() {
+        for (b, parts) in parts.iter().enumerate() {
+            put(a, b, sixteen_in_pairs(parts));
         }
     }
 }
@@ -191,14 +232,23 @@ fn vectors<S: Simd, const V: usize>(row: &[f32], whole: usize) -> &[[S::f32s; V]
     &S::as_simd_f32s(row).0.as_chunks().0[..whole]
 }
 
+/// Added in pairs, each with the one that is half of all behind it, until one is left.
 #[inline(always)]
-pub(super) fn in_pairs<const N: usize>(parts: &mut [f32; N]) -> f32 {
-    let mut width = N;
-    while width > 1 {
-        width /= 2;
-        for i in 0..width {
-            parts[i] += parts[i + width];
-        }
-    }
-    parts[0]
+pub(super) fn sixteen_in_pairs(parts: &[f32; SUMS]) -> f32 {
+    eight_in_pairs(&halve(parts))
+}
+
+#[inline(always)]
+pub(super) fn eight_in_pairs(parts: &[f32; SUMS / 2]) -> f32 {
+    let [left, right] = halve::<4, 2>(&halve(parts));
+    left + right
+}
+
+/// Not in place: what is never in memory stays in vectors.
+#[inline(always)]
+fn halve<const ALL: usize, const HALF: usize>(parts: &[f32; ALL]) -> [f32; HALF] {
+    std::array::from_fn(
+        #[inline(always)]
+        |i| parts[i] + parts[i + HALF],
+    )
 }

@@ -14,6 +14,7 @@ mod load;
 mod matmul;
 mod memory_estimate;
 mod norm;
+mod prefetch;
 mod rope;
 mod softmax;
 mod step;

@@ -72,6 +72,7 @@ impl Softmax {
     }
 
     /// `out = sums / (the sum of all weights)`, that of a sink's logit among them.
+    #[inline(always)]
     pub(super) fn share(self, sink: Option<f32>, sums: &[f32], out: &mut [f32]) {
         let all = self.sum + sink.map_or(0.0, |sink| (sink - self.greatest).exp());
         for (out, sum) in out.iter_mut().zip(sums) {
@@ -89,6 +90,7 @@ impl Softmax {
     }
 
     /// Takes in what another has summed, its parts behind its sums.
+    #[inline(always)]
     pub(super) fn merge(&mut self, sums: &mut [f32], other: &[f32]) {
         let (others, parts) = other.split_at(sums.len());
         let greatest = greater(self.greatest, parts[0]);
@@ -159,9 +161,20 @@ impl Weighted<'_> {
             let sums = &mut sums[query * head_dim..][..Q * head_dim];
             add::<S, V, Q>(simd, &weights[query..][..Q], values, head_dim, sums);
         }
-        for query in whole..weights.len() {
-            let sums = &mut sums[query * head_dim..][..head_dim];
-            add::<S, V, 1>(simd, &weights[query..][..1], values, head_dim, sums);
+        // A sum waits for itself, so the others of a few go on beside it: as many as powers of two have.
+        let (mut weights, mut sums) = (&weights[whole..], &mut sums[whole * head_dim..]);
+        for queries in [4, 2, 1] {
+            if weights.len() < queries {
+                continue;
+            }
+            let (these, others) = weights.split_at(queries);
+            let (of_these, of_others) = sums.split_at_mut(queries * head_dim);
+            match queries {
+                4 => add::<S, V, 4>(simd, these, values, head_dim, of_these),
+                2 => add::<S, V, 2>(simd, these, values, head_dim, of_these),
+                _ => add::<S, V, 1>(simd, these, values, head_dim, of_these),
+            }
+            (weights, sums) = (others, of_others);
         }
     }
 }

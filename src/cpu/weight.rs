@@ -92,8 +92,9 @@ impl Matrix {
         self.format.groups(self.row(row), sink);
     }
 
+    /// As its format stores it.
     #[inline(always)]
-    fn row(&self, row: usize) -> &[u8] {
+    pub(super) fn row(&self, row: usize) -> &[u8] {
         let stride = self.format.row_bytes(self.columns);
         &self.map[self.bytes.clone()][row * stride..][..stride]
     }

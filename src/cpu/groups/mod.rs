@@ -5,12 +5,16 @@
 //! integers, which loses nothing, and scaled once. There are eight partial sums, of two neighbouring columns in sixteen each:
 //! so the bits of a product depend neither on the number of rows nor on the machine.
 
+mod machine;
+
 use std::array;
 
 use pulp::NullaryFnOnce;
 
+use self::machine::{Machine, Portable};
 use super::Matrix;
-use super::dots::in_pairs;
+use super::dots::{eight_in_pairs, sixteen_in_pairs};
+use super::prefetch::prefetch;
 
 /// Columns that are multiplied at once; a group has them once or twice.
 const COLUMNS: usize = 16;
@@ -23,28 +27,36 @@ const HALF: i32 = 1 << 15;
 /// The greatest integer: both halves of it are 16 bits with their sign.
 #[allow(clippy::cast_precision_loss)] // fifteen bits and zeros
 const MOST: f32 = (32_767 * HALF) as f32;
+/// 1.5 times 2^52: a whole number that is added to it is in its low bits.
+const ROUNDER: f64 = 6_755_399_441_055_744.0;
+/// Bytes of weights that are asked for before they are multiplied.
+const AHEAD: usize = 2048;
 /// Rows of the input that are multiplied with a group while it is in registers.
 const TOGETHER: usize = 4;
 
 /// `out[a][b] = weight[first + a] . input[b]`: the weight has groups, out is (_, rows).
 pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut [f32]) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(machine) = pulp::x86::V3::try_new() {
-        return machine.vectorize(Products {
-            machine,
-            weight,
-            first,
-            inputs,
-            out,
-        });
+    macro_rules! products {
+        ($machine:expr) => {
+            Products {
+                machine: $machine,
+                weight,
+                first,
+                inputs,
+                out,
+            }
+        };
     }
-    pulp::Arch::new().dispatch(Products {
-        machine: Portable,
-        weight,
-        first,
-        inputs,
-        out,
-    });
+    #[cfg(target_arch = "x86_64")]
+    {
+        if let Some(machine) = pulp::x86::V4::try_new() {
+            return machine.vectorize(products!(machine));
+        }
+        if let Some(machine) = pulp::x86::V3::try_new() {
+            return machine.vectorize(products!(machine));
+        }
+    }
+    pulp::Arch::new().dispatch(products!(Portable));
 }
 
 /// Rows of the input as integers.
@@ -118,8 +130,10 @@ impl NullaryFnOnce for Filling<'_> {
                     .zip(low.as_flattened_mut());
                 for ((high, low), x) in both.zip(group) {
                     let integer = if finite { x * by } else { 0.0 };
+                    // Rounded by what it is added to, and found in the low bits: vectors have no other way that
+                    // checks nothing.
                     #[allow(clippy::cast_possible_truncation)] // at most `MOST`
-                    let integer = integer.round_ties_even() as i32;
+                    let integer = (f64::from(integer) + ROUNDER).to_bits() as i32;
                     let upper = (integer + HALF / 2) >> 15;
                     #[allow(clippy::cast_possible_truncation)] // fifteen bits and a sign
                     {
@@ -131,134 +145,9 @@ impl NullaryFnOnce for Filling<'_> {
                 for (i, part) in parts.iter_mut().enumerate() {
                     *part = group[i] + group[i + GROUP / 2];
                 }
-                *sum = in_pairs(&mut parts);
+                *sum = sixteen_in_pairs(&parts);
             }
         }
-    }
-}
-
-/// What multiplies integers. All machines give the same.
-trait Machine: Copy {
-    /// Sixteen weights, as they are multiplied.
-    type Weights: Copy;
-    /// Eight partial sums.
-    type Sums: Copy;
-
-    fn zeros(self) -> Self::Sums;
-
-    fn weights(self, integers: &[i8; COLUMNS]) -> Self::Weights;
-
-    /// `sums + scale * (weights . inputs)`, of as many sixteens of columns as there are weights; the products of a half are
-    /// less than 2^24, which f32 holds exactly.
-    fn add<const N: usize>(
-        self,
-        weights: [Self::Weights; N],
-        high: &[[i16; COLUMNS]; N],
-        low: &[[i16; COLUMNS]; N],
-        scale: f32,
-        sums: Self::Sums,
-    ) -> Self::Sums;
-
-    fn numbers(self, sums: Self::Sums) -> [f32; SUMS];
-}
-
-/// Whatever the compiler makes of it.
-#[derive(Clone, Copy, Debug)]
-struct Portable;
-
-impl Machine for Portable {
-    type Weights = [i8; COLUMNS];
-    type Sums = [f32; SUMS];
-
-    #[inline(always)]
-    fn zeros(self) -> Self::Sums {
-        [0.0; SUMS]
-    }
-
-    #[inline(always)]
-    fn weights(self, integers: &[i8; COLUMNS]) -> Self::Weights {
-        *integers
-    }
-
-    #[inline(always)]
-    fn add<const N: usize>(
-        self,
-        weights: [Self::Weights; N],
-        high: &[[i16; COLUMNS]; N],
-        low: &[[i16; COLUMNS]; N],
-        scale: f32,
-        mut sums: Self::Sums,
-    ) -> Self::Sums {
-        let products = |inputs: &[[i16; COLUMNS]; N]| {
-            let mut products = [0; SUMS];
-            for (weights, inputs) in weights.iter().zip(inputs) {
-                for (i, product) in products.iter_mut().enumerate() {
-                    *product += i32::from(weights[2 * i]) * i32::from(inputs[2 * i])
-                        + i32::from(weights[2 * i + 1]) * i32::from(inputs[2 * i + 1]);
-                }
-            }
-            products
-        };
-        let both = products(high).into_iter().zip(products(low));
-        for (sum, (high, low)) in sums.iter_mut().zip(both) {
-            #[allow(clippy::cast_precision_loss)] // less than 2^24
-            let product = (high as f32).mul_add(HALF as f32, low as f32);
-            *sum = scale.mul_add(product, *sum);
-        }
-        sums
-    }
-
-    #[inline(always)]
-    fn numbers(self, sums: Self::Sums) -> [f32; SUMS] {
-        sums
-    }
-}
-
-/// AVX2.
-#[cfg(target_arch = "x86_64")]
-impl Machine for pulp::x86::V3 {
-    type Weights = pulp::i16x16;
-    type Sums = pulp::f32x8;
-
-    #[inline(always)]
-    fn zeros(self) -> Self::Sums {
-        self.splat_f32x8(0.0)
-    }
-
-    #[inline(always)]
-    fn weights(self, integers: &[i8; COLUMNS]) -> Self::Weights {
-        self.convert_i8x16_to_i16x16(pulp::cast(*integers))
-    }
-
-    #[inline(always)]
-    fn add<const N: usize>(
-        self,
-        weights: [Self::Weights; N],
-        high: &[[i16; COLUMNS]; N],
-        low: &[[i16; COLUMNS]; N],
-        scale: f32,
-        sums: Self::Sums,
-    ) -> Self::Sums {
-        let two = |a: pulp::i32x8, b: pulp::i32x8| -> pulp::i32x8 {
-            pulp::cast(self.avx2._mm256_add_epi32(pulp::cast(a), pulp::cast(b)))
-        };
-        let times = |i: usize, inputs: &[[i16; COLUMNS]; N]| {
-            self.multiply_wrapping_add_adjacent_i16x16(weights[i], pulp::cast(inputs[i]))
-        };
-        let (mut upper, mut lower) = (times(0, high), times(0, low));
-        for i in 1..N {
-            (upper, lower) = (two(upper, times(i, high)), two(lower, times(i, low)));
-        }
-        #[allow(clippy::cast_precision_loss)] // 2^15
-        let half = self.splat_f32x8(HALF as f32);
-        let [upper, lower] = [upper, lower].map(|products| self.convert_i32x8_to_f32x8(products));
-        let product = self.mul_add_f32x8(upper, half, lower);
-        self.mul_add_f32x8(self.splat_f32x8(scale), product, sums)
-    }
-
-    #[inline(always)]
-    fn numbers(self, sums: Self::Sums) -> [f32; SUMS] {
-        pulp::cast(sums)
     }
 }
 
@@ -284,7 +173,11 @@ impl<M: Machine> NullaryFnOnce for Products<'_, M> {
             inputs,
             out,
         } = self;
+        let (all, ahead) = (weight.rows(), AHEAD.div_ceil(weight.row(first).len()));
         for (row, out) in (first..).zip(out.chunks_exact_mut(rows)) {
+            if row + ahead < all {
+                prefetch(weight.row(row + ahead));
+            }
             let (several, others) = out.as_chunks_mut::<TOGETHER>();
             let alone = several.len() * TOGETHER;
             for (index, out) in several.iter_mut().enumerate() {
@@ -313,22 +206,21 @@ fn products<M: Machine, const R: usize>(
     weight.groups(
         row,
         #[inline(always)]
-        |integers, scale, minimum| match integers.as_chunks::<COLUMNS>().0 {
-            [one, two] => {
-                let weights = [machine.weights(one), machine.weights(two)];
+        |integers, scale, minimum| {
+            if let Ok(integers) = integers.try_into() {
+                let weights = machine.whole(integers);
                 for r in 0..R {
                     if let Some(of) = groups[r].next() {
-                        totals[r] = machine.add(weights, &of.high, &of.low, scale, totals[r]);
+                        totals[r] = machine.add(weights, (&of.high, &of.low), scale, totals[r]);
                         least[r] = minimum.mul_add(of.sum, least[r]);
                     }
                 }
-            }
-            [one] => {
-                let weights = [machine.weights(one)];
+            } else if let [half_of_a_group] = integers.as_chunks().0 {
+                let weights = machine.half(half_of_a_group);
                 for r in 0..R {
                     if let Some(of) = groups[r].as_slice().first() {
-                        let (high, low) = (&[of.high[half]], &[of.low[half]]);
-                        totals[r] = machine.add(weights, high, low, scale, totals[r]);
+                        let inputs = (&of.high[half], &of.low[half]);
+                        totals[r] = machine.add_half(weights, inputs, scale, totals[r]);
                     }
                     if half == 1 {
                         groups[r].next();
@@ -336,52 +228,17 @@ fn products<M: Machine, const R: usize>(
                 }
                 half = 1 - half;
             }
-            _ => {}
         },
     );
     array::from_fn(|r| {
-        let mut parts = machine.numbers(totals[r]);
-        inputs.units[first + r].mul_add(in_pairs(&mut parts), least[r])
+        let parts = machine.numbers(totals[r]);
+        inputs.units[first + r].mul_add(eight_in_pairs(&parts), least[r])
     })
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-
-    fn sums<M: Machine>(machine: M, random: &mut fastrand::Rng) -> [f32; SUMS] {
-        let mut sums = machine.zeros();
-        let mut inputs = |most: i16| array::from_fn(|_| random.i16(-most..=most));
-        for extreme in [false, true] {
-            let [high, low] = [
-                [inputs(32_767), inputs(32_767)],
-                [inputs(16_384), inputs(16_384)],
-            ];
-            let weights: [i8; COLUMNS] = array::from_fn(|at| match (extreme, at % 2) {
-                (true, _) => -128,
-                (_, 0) => 7,
-                _ => -3,
-            });
-            let two = [machine.weights(&weights), machine.weights(&weights)];
-            sums = machine.add(two, &high, &low, 0.37, sums);
-            let one = [machine.weights(&weights)];
-            sums = machine.add(one, &[high[1]], &[low[0]], -1.9, sums);
-        }
-        machine.numbers(sums)
-    }
-
-    #[test]
-    fn all_machines_give_the_same_bits() {
-        let Some(machine) = pulp::x86::V3::try_new() else {
-            println!("NOT RUN: this machine has no AVX2");
-            return;
-        };
-        for seed in 0..100 {
-            let portable = sums(Portable, &mut fastrand::Rng::with_seed(seed));
-            let avx2 = sums(machine, &mut fastrand::Rng::with_seed(seed));
-            assert_eq!(portable.map(f32::to_bits), avx2.map(f32::to_bits));
-        }
-    }
 
     #[test]
     fn each_row_has_the_integers_that_it_has_alone() {
