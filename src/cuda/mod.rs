@@ -76,9 +76,9 @@ pub struct Options {
 /// Steps that may be launched before the first one's token has been taken.
 const AHEAD: usize = 2;
 
-/// Layers of a prompt that are queued, where it may be left between two: few enough to wait for, enough that the device never
-/// waits.
-const LAYERS_AHEAD: usize = 4;
+/// Layers of a prompt that are queued, where it may be left between two: one runs, and the next is launched meanwhile. Whoever comes
+/// waits for what is queued.
+const LAYERS_AHEAD: usize = 2;
 
 /// Layers of a prompt that are queued behind steps, while the tokens of these are taken.
 const LAYERS_BEHIND: usize = 2;
@@ -189,12 +189,7 @@ impl Cuda {
             prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
             pending: VecDeque::with_capacity(AHEAD),
             ends: [Event::new(&context)?, Event::new(&context)?],
-            layers: [
-                Event::new(&context)?,
-                Event::new(&context)?,
-                Event::new(&context)?,
-                Event::new(&context)?,
-            ],
+            layers: [Event::new(&context)?, Event::new(&context)?],
             preempted: Preempted::default(),
             started: None,
             kernels,
