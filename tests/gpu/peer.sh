@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # peer.sh SOURCE OUT: builds peer.cpp and the llama.cpp that it measures, whose source is SOURCE: the folder llama.cpp of crate
-# llama-cpp-sys-2, which `cargo vendor` fetches. For the GPU at hand where there is nvcc, else for this CPU. OUT/peer is the
+# llama-cpp-sys-2, all of it, which `cargo vendor` fetches. For the GPU at hand where there is nvcc, else for this CPU. OUT/peer is the
 # program. Needs cmake and a C++ compiler.
 set -euo pipefail
 source=$(realpath "$1") out=$2
@@ -31,8 +31,18 @@ AVX512_VNNI avx512_vnni
 AVX512_BF16 avx512_bf16'
 fi
 
-cmake -S "$source" -B "$out/build" "${options[@]}" >"$out/cmake.log"
-cmake --build "$out/build" --target llama -j "$(nproc)" >"$out/build.log"
+# logged NAME COMMAND...: a compiler's thousand warnings are not for who runs this, but the end of what fails is.
+logged() {
+    local log=$out/$1.log
+    shift
+    "$@" >"$log" 2>&1 || {
+        tail -n 20 "$log" >&2
+        return 1
+    }
+}
+
+logged cmake cmake -S "$source" -B "$out/build" "${options[@]}"
+logged build cmake --build "$out/build" --target llama -j "$(nproc)"
 "${CXX:-g++}" -O2 -std=c++17 "$here/peer.cpp" -I"$source/include" -I"$source/ggml/include" -L"$out/build/bin" -lllama -lggml \
     -lggml-base -Wl,-rpath,"$(realpath "$out")/build/bin" -o "$out/peer"
 echo "$out/peer"
