@@ -25,26 +25,6 @@ impl WithSimd for Dots<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // The usual widths of heads: of what is known beforehand the addresses are.
-        match self.columns {
-            64 => Self {
-                columns: 64,
-                ..self
-            }
-            .all(simd),
-            128 => Self {
-                columns: 128,
-                ..self
-            }
-            .all(simd),
-            _ => self.all(simd),
-        }
-    }
-}
-
-impl Dots<'_> {
-    #[inline(always)]
-    fn all<S: Simd>(self, simd: S) {
         // As many products at once as there are registers for: 32 with AVX-512, 16 with AVX2, 32 with NEON; of one row as
         // many as hide how long a sum waits for itself.
         match S::F32_LANES {
@@ -54,7 +34,9 @@ impl Dots<'_> {
             _ => self.tiled::<S, SUMS, 1, 1, 1>(simd),
         }
     }
+}
 
+impl Dots<'_> {
     /// Sums in tiles of `A` rows of the left and `B` of the right, each sum in `V` vectors; of what is left of the left in tiles
     /// of one row and `C`.
     #[inline(always)]
