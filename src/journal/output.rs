@@ -1,6 +1,7 @@
 //! Where events go: to the journal's socket under systemd, else to stderr.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use std::{io, thread};
 
 use nix::sys::stat::fstat;
@@ -17,6 +18,9 @@ use super::libraries::Libraries;
 use super::line::Line;
 use super::queue::{self, EventQueue, Summaries};
 use super::{TARGET, events};
+
+/// How long a start waits for the journal's socket, which a journal that stands still may keep it from.
+const OPENS: Duration = Duration::from_millis(500);
 
 /// The way to the journal, once it is open.
 #[derive(Clone, Debug)]
@@ -35,11 +39,14 @@ pub fn init(level: Level) -> io::Result<Journal> {
         dropped: events::events_dropped,
     }));
     let told = queue.clone();
+    let (opened, opens) = mpsc::channel();
     thread::Builder::new()
         .name("journal".into())
         .spawn(move || {
             // It is this thread's alone; it also opens the socket, which may wait.
             let output = tracing_subscriber::registry().with(output().with_filter(filter));
+            // Whoever started it may have waited long enough.
+            let _ = opened.send(());
             tracing::subscriber::with_default(output, || told.serve());
         })?;
     tracing_subscriber::registry()
@@ -48,6 +55,8 @@ pub fn init(level: Level) -> io::Result<Journal> {
         .map_err(io::Error::other)?;
     queue::want(level.into());
     queue::open(queue);
+    // What comes next takes descriptors: where they are few, the socket's must be among them, or nobody is told that in fields.
+    let _ = opens.recv_timeout(OPENS);
     Ok(Journal { filter: handle })
 }
 

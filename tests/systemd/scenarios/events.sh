@@ -55,12 +55,8 @@ start_in_vain
 configure 'model.path = "/missing"'
 start_in_vain
 
-# With so few descriptors the journal's own socket may find none either; then it is told without fields, and once more.
 drop_in "${unlimited[@]}" '[Service]' ExecStart= 'ExecStart=/bin/sh -c "ulimit -n 5 && exec /usr/bin/gangliond"'
-for _ in 1 2 3 4 5; do
-    start_in_vain
-    journal --output=json | $check fields cuda_error largest_context | grep -x system_error >/dev/null || break
-done
+start_in_vain
 
 # A decode graph that is refused until it is given up.
 configure 'graph.debug.refuse_launches = 3'
