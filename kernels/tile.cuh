@@ -3,8 +3,8 @@
 // A matrix is cut into tiles of 16 rows, a tile into units of 64 columns. A unit holds its values in
 // the order in which the 32 lanes of a warp feed them to mma.sync m16n8k16 (PTX ISA, "Matrix Fragments
 // for mma.m16n8k16"), so that every load is 16 bytes a lane, side by side. A unit is four steps of 16
-// columns. In a step, lane 4 g + t holds the columns 4 t .. 4 t + 3 of the rows g and g + 8, as four
-// pairs: a0 = (g; 0, 1), a1 = (g + 8; 0, 1), a2 = (g; 2, 3), a3 = (g + 8; 2, 3).
+// columns. In a step, lane 4 g + t holds the columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of the rows g and
+// g + 8, as four pairs: a0 = (g; 2 t), a1 = (g + 8; 2 t), a2 = (g; 2 t + 8), a3 = (g + 8; 2 t + 8).
 //
 // Quants stay integers, which both number types hold exactly; products are summed in f32 over each
 // block of the format and scaled then. A column of the input never meets another, so a row's bits do
@@ -35,6 +35,11 @@ template <int F> __device__ __forceinline__ float row_scale(const Tiles &w, u32 
 }
 
 // ---- fragments ----
+
+// Four matrices of eight rows of 16 bytes, of which lane l says where row l % 8 of matrix l / 8 lies.
+__device__ __forceinline__ void matrices(u32 (&to)[4], u32 from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
+}
 
 // d += a b, of sixteen columns of a and of eight.
 template <typename T> struct Mma;

@@ -26,10 +26,6 @@ __device__ __forceinline__ void copy_16_if(u32 to, const void *from, bool there)
 __device__ __forceinline__ void copy_16_or_zero(u32 to, const void *from, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
 }
-// Four matrices of eight rows of 16 bytes, of which lane l says where row l % 8 of matrix l / 8 lies.
-__device__ __forceinline__ void matrices(u32 (&to)[4], u32 from) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
-}
 __device__ __forceinline__ void copies_end() { asm volatile("cp.async.commit_group;"); }
 template <int LEFT> __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT)); }
 

@@ -57,13 +57,13 @@ template <u32 R> struct Team {
 template <u32 R> struct BlockSums { typedef float2 type; };
 template <> struct BlockSums<1> { typedef float4 type; };
 
-// The rows in shared memory, in T. In 64 columns, lane 4 g + t of a warp takes the columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of
-// each of four steps: two steps in 16 bytes. Behind them lie what goes off each block's sums, what the warps have summed, and the
-// warps' rings. R: 1, or as many as there may be, of which a power of two are there.
+// The rows in shared memory, in T: several as they come, one so that a lane finds what it multiplies by side by side. Of 16 columns
+// lane 4 g + t of a warp takes 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, of 32 that is 16 bytes. Behind them lie what goes off each block's
+// sums, what the warps have summed, and the warps' rings. R: 1, or as many as there may be, of which a power of two are there.
 template <int F, typename T, u32 R> struct Rows {
-    // Rows lie apart by half of all banks, so that two are read at once.
-    static constexpr u32 APART = R == 1 ? 0 : 32;
-    // Columns of a block, and fours of numbers that a block has.
+    // Rows lie apart by 16 bytes, so that eight rows' pieces of that size are in all banks.
+    static constexpr u32 APART = R == 1 ? 0 : 8;
+    // Columns of a block, and sums or fours of numbers that a block has.
     static constexpr u32 BLOCK = Layout<F>::block ? Layout<F>::block : 32, EACH = R == 1 ? 1 : R / 2;
     T *values;
     u32 pitch, rows;
@@ -72,7 +72,8 @@ template <int F, typename T, u32 R> struct Rows {
     // rows there is no room for that, and it is made of the sums.
     typedef typename BlockSums<R>::type Sums;
     Sums *excess;
-    // (teams, WARPS, R, 16); of one row twice, by turns, so that its block waits once a tile.
+    // (teams, WARPS, R, 16); of one row twice, by turns, so that its block waits once a tile. Before there is anything to sum, what
+    // norms are made of: (slices of 256 columns, R).
     static constexpr u32 PARTS = (R == 1 ? 2 : 1) * WARPS * R * 16;
     float *parts;
     // (teams, WARPS, Ring)
@@ -90,29 +91,71 @@ template <int F, typename T, u32 R> struct Rows {
         return make_float4(low * sums.x, low * sums.y, high * sums.x, high * sums.y);
     }
 
-    // Eight columns side by side, as four pairs, if there are any; by all lanes of a warp, of which four at a time are of one
-    // row and lie side by side too.
-    __device__ __forceinline__ void put_if(bool there, u32 row, u32 column, const uint4 &four) const {
-        u32 within = column % 64, step = within / 16;
-        u32 *to = reinterpret_cast<u32 *>(values + row * pitch + column - within + step / 2 * 32 + step % 2 * 4 + within % 16 / 8 * 2);
-        if (there) to[0] = four.x, to[4] = four.y, to[8] = four.z, to[12] = four.w;
-        if (!Layout<F>::scaled) return;
-        const T *each = reinterpret_cast<const T *>(&four);
-        float sum = 0.0f;
-#pragma unroll
-        for (int i = 0; i < 8; i += 2) sum += widen(each[i]) + widen(each[i + 1]);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        if (BLOCK == 32) sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        if (!there || column % BLOCK != 0) return;
-        float low = -Excess<F, T>::low * sum, high = -Excess<F, T>::high * sum;
-        Sums *of = excess + column / BLOCK * EACH + (R == 1 ? 0 : row / 2);
-        if constexpr (R == 1) *of = make_float4(low, low, high, high);
-        else reinterpret_cast<float *>(of)[row % 2] = sum;
+    // A slice of 256 columns, by a warp: eight of them a lane, side by side.
+    __device__ __forceinline__ void put(u32 row, u32 begin, const uint4 &eight, u32 columns, u32 lane) const {
+        u32 column = begin + 8 * lane;
+        if constexpr (R == 1) {
+            u32 *to = reinterpret_cast<u32 *>(values + column / 32 * 32) + column % 32 / 8;
+            if (column < columns) to[0] = eight.x, to[4] = eight.y, to[8] = eight.z, to[12] = eight.w;
+            if constexpr (!Layout<F>::scaled) return;
+            // As mma's columns, the slice's pieces of 32 columns.
+            __syncwarp();
+            float sums[EACH_32][4];
+            sum(column < columns ? read(values + column) : make_uint4(0, 0, 0, 0), sums);
+            // All lanes have them: of eight pieces two each.
+            u32 i = lane / 4 % 2, b = lane / 8 % EACH_32, block = (begin / 32 + lane % 4 * 2 + i) * EACH_32 + b;
+            float of = i ? sums[0][1] : sums[0][0];
+            if (b) of = i ? sums[EACH_32 - 1][1] : sums[EACH_32 - 1][0];
+            float low = -Excess<F, T>::low * of, high = -Excess<F, T>::high * of;
+            if (lane < 8 * EACH_32 && block * BLOCK < columns) excess[block] = make_float4(low, low, high, high);
+        } else if (column < columns) {
+            *reinterpret_cast<uint4 *>(values + row * pitch + column) = eight;
+        }
     }
 
-    // Where the row of mma's column lane / 4 begins for this lane; where there are fewer, some come again.
-    __device__ __forceinline__ const uint4 *of(u32 lane) const {
-        return reinterpret_cast<const uint4 *>(values + (R == 1 ? 0 : lane / 4 % rows * pitch)) + lane % 4;
+    // Of several rows that are here, the sums of the blocks of some units' columns.
+    __device__ __forceinline__ void sum_blocks(u32 first, u32 apart, u32 units, u32 lane) const {
+        if constexpr (Layout<F>::scaled && R > 1) {
+            const T *from = of(lane);
+            Sums *to = excess + lane % EACH;
+#pragma unroll 2
+            for (u32 unit = first; unit < units; unit += apart) {
+                // Both halves at once, so that neither waits for the other.
+                float sums[2][EACH_32][4];
+#pragma unroll
+                for (u32 p = 0; p < 2; ++p) sum(read(from + unit * 64 + p * 32), sums[p]);
+#pragma unroll
+                for (u32 p = 0; p < 2; ++p)
+#pragma unroll
+                    for (u32 b = 0; b < EACH_32; ++b)
+                        if (lane < EACH) to[((2 * unit + p) * EACH_32 + b) * EACH] = make_float2(sums[p][b][0], sums[p][b][1]);
+            }
+        }
+    }
+
+    // Where this lane reads its part of the first 32 columns; where there are fewer rows, some come again.
+    __device__ __forceinline__ const T *of(u32 lane) const { return values + (R == 1 ? lane % 4 * 8 : (lane % 8 & (rows - 1)) * pitch + lane / 8 * 8); }
+    // A lane's part of 32 columns, for mma.
+    static __device__ __forceinline__ uint4 read(const T *from) {
+        if constexpr (R == 1) return *reinterpret_cast<const uint4 *>(from);
+        u32 part[4];
+        matrices(part, (u32)__cvta_generic_to_shared(from));
+        return make_uint4(part[0], part[1], part[2], part[3]);
+    }
+
+  private:
+    // Blocks of 32 columns.
+    static constexpr u32 EACH_32 = 32 / BLOCK;
+
+    // Products of 32 columns with ones: the sums of their blocks.
+    static __device__ __forceinline__ void sum(const uint4 &part, float (&sums)[EACH_32][4]) {
+        const u32 ones[4] = {Mma<T>::one, Mma<T>::one, Mma<T>::one, Mma<T>::one};
+#pragma unroll
+        for (u32 b = 0; b < EACH_32; ++b)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) sums[b][i] = 0.0f;
+        Mma<T>::run(sums[0], ones, part.x, part.y);
+        Mma<T>::run(sums[EACH_32 - 1], ones, part.z, part.w);
     }
 };
 
@@ -124,8 +167,8 @@ template <int F, typename T, u32 R> struct Columns {
     uint4 two_steps[2];
     typename Rows<F, T, R>::Sums excess[BLOCKS];
 
-    __device__ __forceinline__ void read(const uint4 *row, const typename Rows<F, T, R>::Sums *of) {
-        two_steps[0] = row[0], two_steps[1] = row[4];
+    __device__ __forceinline__ void read(const T *row, const typename Rows<F, T, R>::Sums *of) {
+        two_steps[0] = Rows<F, T, R>::read(row), two_steps[1] = Rows<F, T, R>::read(row + 32);
         if constexpr (Layout<F>::scaled)
 #pragma unroll
             for (u32 b = 0; b < BLOCKS; ++b) excess[b] = of[b * EACH];
@@ -207,7 +250,7 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, const Phases<PHASED> &
 #pragma unroll 1
     for (u32 d = 0; d < D - 1; ++d) fetch();
     prepare(0);
-    const uint4 *row = rows.of(lane) + warp * 8;
+    const T *row = rows.of(lane) + warp * 64;
     const auto *excess = rows.excess + warp * UNIT_EXCESS + (R == 1 ? 0 : lane % 4);
     bool finishes = thread < 16 * rows.rows;
     u32 from = 0;
@@ -222,13 +265,13 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, const Phases<PHASED> &
                 float4 before = summed[i * team.teams * THREADS];
                 sums[0] = before.x, sums[1] = before.y, sums[2] = before.z, sums[3] = before.w;
             }
-            const uint4 *x = row;
+            const T *x = row;
             const auto *e = excess;
 #pragma unroll 1
             for (u32 k = 0; k < mine; k += N) {
                 Columns<F, T, R> by, by_next;
                 auto read_by = [&]() { by.read(x, e); };
-                auto read_next = [&]() { by_next.read(x + WARPS * 8, e + WARPS * UNIT_EXCESS); };
+                auto read_next = [&]() { by_next.read(x + WARPS * 64, e + WARPS * UNIT_EXCESS); };
                 if (by.early) {
                     read_by();
                     if (N == 2) read_next();
@@ -245,7 +288,7 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, const Phases<PHASED> &
                     if (!by.early) read_next();
                     multiply<F, T, R>(second, by_next, sums);
                 }
-                x += N * WARPS * 8, e += N * WARPS * UNIT_EXCESS;
+                x += N * WARPS * 64, e += N * WARPS * UNIT_EXCESS;
             }
             if (!last) {
                 summed[i * team.teams * THREADS] = make_float4(sums[0], sums[1], sums[2], sums[3]);
@@ -296,26 +339,30 @@ template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void
         u64 data = matrix == 0 ? a.weight0.data : matrix == 1 ? a.weight1.data : a.weight2.data;
         return at<const u8>(data + tile * tile_bytes<F>(a.weight0.columns));
     };
-    // Eight columns a thread, as many at once as registers allow: whatever is waited for is waited for once.
-    constexpr u32 KEPT = 2, COPIED = 4;
-    const u32 EACH = 8 * (R == 1 ? THREADS : blockDim.x);
+    // Eight columns a lane, slices of 256 a warp, as many at once as registers allow: whatever is waited for is waited for once. Of several
+    // rows, of which there is a power of two, a warp has slices of one.
+    constexpr u32 KEPT = 2, COPIED = R == 1 ? 3 : 6, SLICE = 8 * 32;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = R == 1 ? WARPS : blockDim.x / 32;
+    // Made anew where it is needed, which leaves the loop its registers.
+    auto slices_of = [&]() { return (a.stride + SLICE - 1) / SLICE; };
     auto copy = [&](u32 phase) {
-        u32 begin = phase * phases.units * 64, columns = PHASED ? phases.of(phase) * 64 : a.stride;
-        const T *input = at<const T>(a.input) + begin;
-        u32 all = rows.rows * columns;
-        for (u32 first = 0; first < all; first += COPIED * EACH) {
+        const u32 log = R == 1 ? 0 : 31 - __clz(rows.rows), row = R == 1 ? 0 : warp & (rows.rows - 1), apart = (warps >> log) * SLICE;
+        const u32 columns = PHASED ? phases.of(phase) * 64 : a.stride;
+        u32 column = (warp >> log) * SLICE + 8 * lane;
+        const T *input = at<const T>(a.input) + row * a.stride + phase * phases.units * 64 + column;
+        if (phase == 0) stopwatch.our_turn();
+        // What is there has been multiplied.
+        else __syncthreads();
+#pragma unroll 1
+        for (; column - 8 * lane < columns; column += COPIED * apart, input += COPIED * apart) {
             uint4 bits[COPIED];
 #pragma unroll
             for (u32 c = 0; c < COPIED; ++c) {
-                u32 element = first + c * EACH + 8 * threadIdx.x;
-                bits[c] = make_uint4(0, 0, 0, 0);
-                if (element < all) bits[c] = *reinterpret_cast<const uint4 *>(input + (PHASED ? element + element / columns * (a.stride - columns) : element));
+                if (column + c * apart < columns) bits[c] = *reinterpret_cast<const uint4 *>(input + c * apart);
             }
 #pragma unroll
-            for (u32 c = 0; c < COPIED; ++c) {
-                u32 element = first + c * EACH + 8 * threadIdx.x, row = R == 1 ? 0 : element / columns;
-                rows.put_if(element < all, row, element - row * columns, bits[c]);
-            }
+            for (u32 c = 0; c < COPIED; ++c)
+                if (R > 1 || column - 8 * lane + c * apart < columns) rows.put(row, column - 8 * lane + c * apart, bits[c], columns, lane);
         }
     };
     const float *weight = at<const float>(a.norm);
@@ -328,118 +375,102 @@ template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void
 #pragma unroll
         for (int i = 0; i < 8; ++i) eight[i] = column + i < a.hidden ? from[column + i] : 0.0f;
     };
-    auto square = [&](const float(&eight)[8], float &sum) {
+    auto square = [&](const float(&eight)[8]) {
+        float sum = 0.0f;
 #pragma unroll
         for (int i = 0; i < 8; ++i) sum = fmaf(eight[i], eight[i], sum);
+        return warp_sum(sum);
     };
-    auto put = [&](u32 row, u32 column, float scale, float(&eight)[8], const float(&by)[8]) {
+    auto put = [&](u32 row, u32 slice, float scale, const float(&eight)[8], const float(&by)[8]) {
         uint4 bits;
         u32 *pairs = &bits.x;
 #pragma unroll
         for (int i = 0; i < 4; ++i) pairs[i] = Mma<T>::pack(eight[2 * i] * scale * by[2 * i], eight[2 * i + 1] * scale * by[2 * i + 1]);
-        rows.put_if(column < a.stride, row, column, bits);
+        rows.put(row, slice * SLICE, bits, a.stride, lane);
+    };
+    // What a row is multiplied by: of its slices' sums, in their order.
+    auto scale_by = [&](u32 row) {
+        float sum = 0.0f;
+#pragma unroll 1
+        for (u32 first = 0; first < slices_of(); first += 8)
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i) sum += first + i < slices_of() ? rows.parts[(first + i) * R + row] : 0.0f;
+        return 1.0f / sqrtf(sum / (float)a.hidden + a.epsilon);
     };
     // One row.
     auto normalize = [&]() {
-        // Of a prompt's rows the last real one.
-        float kept[KEPT][8], weights[KEPT][8], sum = 0.0f;
+        float kept[KEPT][8], weights[KEPT][8];
+        auto place = [&](u32 slice) { return slice * SLICE + 8 * lane; };
 #pragma unroll
-        for (u32 c = 0; c < KEPT; ++c) read(weight, c * EACH + 8 * threadIdx.x, weights[c]);
+        for (u32 c = 0; c < KEPT; ++c) read(weight, place(warp + c * WARPS), weights[c]);
         stopwatch.our_turn();
+        // Of a prompt's rows the last real one.
         const float *x = at<const float>(a.x) + (a.count ? (u64)a.hidden * (*at<const u32>(a.count) - 1) : 0);
 #pragma unroll
-        for (u32 c = 0; c < KEPT; ++c) read(x, c * EACH + 8 * threadIdx.x, kept[c]);
+        for (u32 c = 0; c < KEPT; ++c) read(x, place(warp + c * WARPS), kept[c]);
 #pragma unroll
-        for (u32 c = 0; c < KEPT; ++c) square(kept[c], sum);
-        for (u32 first = KEPT * EACH; first < a.hidden; first += EACH) {
+        for (u32 c = 0; c < KEPT; ++c) {
+            float sum = square(kept[c]);
+            if (lane == 0) rows.parts[warp + c * WARPS] = sum;
+        }
+        for (u32 slice = warp + KEPT * WARPS; slice < slices_of(); slice += WARPS) {
             float eight[8];
-            read(x, first + 8 * threadIdx.x, eight);
-            square(eight, sum);
-        }
-        float scale = 1.0f / sqrtf(block_sum(sum, rows.parts) / (float)a.hidden + a.epsilon);
-#pragma unroll
-        for (u32 c = 0; c < KEPT; ++c)
-            if (c * EACH < a.stride) put(0, c * EACH + 8 * threadIdx.x, scale, kept[c], weights[c]);
-        for (u32 first = KEPT * EACH; first < a.stride; first += EACH) {
-            float eight[8], by[8];
-            read(x, first + 8 * threadIdx.x, eight);
-            read(weight, first + 8 * threadIdx.x, by);
-            put(0, first + 8 * threadIdx.x, scale, eight, by);
-        }
-    };
-    // Several, in the same order: what one row has of eight warps some warps of the row's own do one after the other. As many
-    // columns are kept as a block of all teams has for a thread, of those that the eight begin with.
-    auto normalize_all = [&]() {
-        constexpr u32 SLICE = 8 * 32, CHUNK = WARPS * SLICE, MINE = (WARPS + TEAMS - 1) / TEAMS;
-        const u32 lane = threadIdx.x % 32, warps = blockDim.x / 32 / rows.rows, row = threadIdx.x / 32 / warps, first = threadIdx.x / 32 % warps;
-        const u32 end = row < rows.rows ? WARPS : 0;
-        // Where slice `of` of the columns from `chunk` on begins for this lane; where there is none, where nothing is.
-        auto place = [&](u32 of, u32 chunk) { return of < end ? chunk + of * SLICE + 8 * lane : a.hidden; };
-        stopwatch.our_turn();
-        const float *x = at<const float>(a.x) + (u64)a.hidden * (end ? row : 0);
-        // All that a row of 2,816 columns has is asked for at once.
-        float kept[MINE][8], further[8], sums[MINE] = {};
-#pragma unroll
-        for (u32 i = 0; i < MINE; ++i) read(x, place(first + i * warps, 0), kept[i]);
-        read(x, place(first, CHUNK), further);
-#pragma unroll
-        for (u32 i = 0; i < MINE; ++i) square(kept[i], sums[i]);
-        square(further, sums[0]);
-#pragma unroll 1
-        for (u32 chunk = CHUNK; chunk < a.hidden; chunk += CHUNK)
-#pragma unroll
-            for (u32 i = 0; i < MINE; ++i) {
-                if ((i == 0 && chunk == CHUNK) || place(first + i * warps, chunk) >= a.hidden) continue;
-                float eight[8];
-                read(x, place(first + i * warps, chunk), eight);
-                square(eight, sums[i]);
-            }
-#pragma unroll
-        for (u32 i = 0; i < MINE; ++i) {
-            sums[i] = warp_sum(sums[i]);
-            if (lane == 0 && first + i * warps < end) rows.parts[row * WARPS + first + i * warps] = sums[i];
-        }
-#pragma unroll 1
-        for (u32 of = first + MINE * warps; of < end; of += warps) {
-            float sum = 0.0f;
-#pragma unroll 1
-            for (u32 chunk = 0; chunk + of * SLICE < a.hidden; chunk += CHUNK) {
-                float eight[8];
-                read(x, place(of, chunk), eight);
-                square(eight, sum);
-            }
-            sum = warp_sum(sum);
-            if (lane == 0) rows.parts[row * WARPS + of] = sum;
+            read(x, place(slice), eight);
+            float sum = square(eight);
+            if (lane == 0) rows.parts[slice] = sum;
         }
         __syncthreads();
-        if (!end) return;
-        float sum = 0.0f;
+        float scale = scale_by(0);
 #pragma unroll
-        for (u32 warp = 0; warp < WARPS; ++warp) sum += rows.parts[row * WARPS + warp];
-        float scale = 1.0f / sqrtf(sum / (float)a.hidden + a.epsilon);
-        auto put_scaled = [&](u32 of, u32 chunk, float(&eight)[8]) {
-            float by[8];
-            read(weight, place(of, chunk), by);
-            put(row, place(of, chunk), scale, eight, by);
+        for (u32 c = 0; c < KEPT; ++c)
+            if (warp + c * WARPS < slices_of()) put(0, warp + c * WARPS, scale, kept[c], weights[c]);
+        for (u32 slice = warp + KEPT * WARPS; slice < slices_of(); slice += WARPS) {
+            float eight[8], by[8];
+            read(x, place(slice), eight);
+            read(weight, place(slice), by);
+            put(0, slice, scale, eight, by);
+        }
+    };
+    // Several, four at once, which are multiplied by what is read once. A warp keeps what it has read last.
+    auto normalize_all = [&]() {
+        constexpr u32 AT_ONCE = 4;
+        const u32 log = rows.rows > AT_ONCE ? 1 : 0, all = slices_of() << log;
+        u32 last = warp;
+        while (last + warps < all) last += warps;
+        float kept[AT_ONCE][8], by[8];
+        auto column_of = [&](u32 item) { return item < all ? (item >> log) * SLICE + 8 * lane : a.hidden; };
+        auto read_rows = [&](u32 item) {
+            u32 row = (item & log) * AT_ONCE;
+            const float *x = at<const float>(a.x) + (u64)a.hidden * row;
+#pragma unroll
+            for (u32 r = 0; r < AT_ONCE; ++r) read(x + r * a.hidden, row + r < rows.rows ? column_of(item) : a.hidden, kept[r]);
         };
+        read(weight, column_of(last), by);
+        stopwatch.our_turn();
+#pragma unroll 1
+        for (u32 item = warp; item < all; item += warps) {
+            read_rows(item);
+            float sums[AT_ONCE];
 #pragma unroll
-        for (u32 i = 0; i < MINE; ++i)
-            if (first + i * warps < end && (first + i * warps) * SLICE < a.stride) put_scaled(first + i * warps, 0, kept[i]);
-        if (first < end && CHUNK + first * SLICE < a.stride) put_scaled(first, CHUNK, further);
+            for (u32 r = 0; r < AT_ONCE; ++r) sums[r] = square(kept[r]);
+            float sum = lane == 0 ? sums[0] : lane == 1 ? sums[1] : lane == 2 ? sums[2] : sums[3];
+            if (lane < AT_ONCE) rows.parts[(item >> log) * R + (item & log) * AT_ONCE + lane] = sum;
+        }
+        __syncthreads();
 #pragma unroll 1
-        for (u32 of = first; of < end; of += warps)
-#pragma unroll 1
-            for (u32 chunk = of >= first + MINE * warps ? 0 : of == first ? 2 * CHUNK : CHUNK; chunk + of * SLICE < a.stride; chunk += CHUNK) {
-                float eight[8];
-                read(x, place(of, chunk), eight);
-                put_scaled(of, chunk, eight);
+        for (u32 item = last; item < all; item -= warps) {
+            u32 row = (item & log) * AT_ONCE;
+            if (item != last) read(weight, column_of(item), by), read_rows(item);
+            float scale = scale_by(row + lane % AT_ONCE);
+#pragma unroll
+            for (u32 r = 0; r < AT_ONCE; ++r) {
+                float of_row = __shfl_sync(0xffffffffu, scale, r);
+                if (row + r < rows.rows) put(row + r, item >> log, of_row, kept[r], by);
             }
+        }
     };
     auto prepare = [&](u32 phase) {
         if (a.input) {
-            if (phase == 0) stopwatch.our_turn();
-            // What is there has been multiplied.
-            else __syncthreads();
             copy(phase);
         } else if constexpr (R == 1) {
             normalize();
@@ -447,6 +478,10 @@ template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void
             normalize_all();
         }
         __syncthreads();
+        if constexpr (R > 1 && Layout<F>::scaled) {
+            rows.sum_blocks(warp, warps, (PHASED ? phases.of(phase) * 64 : a.stride) / 64, lane);
+            __syncthreads();
+        }
     };
     auto scale_of = [&](u32 i, u32 within) {
         if (F != SCALED_F16) return 1.0f;

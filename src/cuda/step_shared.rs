@@ -121,7 +121,7 @@ pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> u
         columns / block * if one { 16 } else { 8 * STEP_ROWS / 2 }
     });
     let parts = if one { 2 * 8 * 16 } else { 8 * STEP_ROWS * 16 };
-    let apart = if one { 0 } else { 32 };
+    let apart = if one { 0 } else { 8 };
     2 * (columns + apart) * rows + excess + teams * (4 * parts + 8 * depth * together)
 }
 
