@@ -318,12 +318,13 @@ impl Entry {
     }
 
     /// Whether it has a row of a step that is launched before what is before it has ended, which may be a step that it has a row
-    /// of too. Of tokens that must come, several are run in one step, before which nothing is ahead.
-    pub(super) fn goes_on(&self, steps: bool) -> GoesOn {
+    /// of too. Of tokens that must come, several are run in one step where that has rows to spare, before which nothing is ahead.
+    pub(super) fn goes_on(&self, steps: bool, spare: usize) -> GoesOn {
         // Where another thread has it, nothing must come.
         let guide = self.guide.as_ref().and_then(|guide| guide.try_lock().ok());
         let forced = guide.map_or(0, |guide| guide.forced());
-        let forced = if self.is_scored() { 0 } else { forced };
+        let runs_several = spare > 0 && !self.is_scored();
+        let forced = if runs_several { forced } else { 0 };
         if forced >= 2 || (steps && !self.has_caught_up()) {
             GoesOn::Later
         } else if steps && self.may_say() <= 1 {

@@ -4,30 +4,33 @@ use ganglion::guide::{self, Grammar};
 use ganglion::model::language::Words;
 use ganglion::tools::{Format, Tools, Writing};
 
-/// Of a text, in characters: short ones, for masks of all kinds; and such that every answer is as long as it may be, for speeds.
-pub(crate) const SHORT: &str = r#""maxLength": 60"#;
-pub(crate) const LONG: &str = r#""minLength": 2500"#;
+/// What a robot says: one short text, for masks of all kinds; and so many that every answer is as long as it may be, for speeds.
+pub(crate) const TEXT: &str = r#"{"type": "string", "maxLength": 60}"#;
+pub(crate) const TEXTS: &str =
+    r#"{"type": "array", "minItems": 100, "items": {"type": "string", "maxLength": 60}}"#;
+/// A text in which each character leads to states of the lexer that no answer has met.
+const LONG: &str = r#"{"type": "string", "minLength": 2500}"#;
 const TOOLS: usize = 260;
 /// The case of which most must come as it does.
 pub(crate) const BRIEF: &str = "260 tools, brief calls";
 
 /// A small schema, a list of actions that is as long as an answer may be, the same tools as JSON alone and as calls in the format
-/// of Hermes and Qwen, with texts of that length, and calls without texts.
-pub(crate) fn guided(words: &Words, length: &str) -> [(&'static str, Grammar); 5] {
-    let action = |length| {
+/// of Hermes and Qwen, with such texts, calls without texts, and the small schema with a long one.
+pub(crate) fn guided(words: &Words, texts: &str) -> [(&'static str, Grammar); 6] {
+    let action = |text| {
         format!(
-            r#"{{"type": "object", "properties": {{"action": {{"enum": ["go", "stop", "turn"]}}, "why": {{"type": "string", {length}}},
+            r#"{{"type": "object", "properties": {{"action": {{"enum": ["go", "stop", "turn"]}}, "why": {text},
         "metres": {{"type": "number"}}}}, "required": ["action", "why", "metres"], "additionalProperties": false}}"#
         )
     };
     let actions = format!(
         r#"{{"type": "array", "minItems": 100, "items": {}}}"#,
-        action(SHORT)
+        action(TEXT)
     );
     let tool = |at| {
         format!(
             r#"{{"type": "object", "properties": {{"name": {{"const": "tool_{at}_of_the_robot"}}, "arguments": {{"type": "object",
-            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", {length}}}}}, "required": ["x{at}", "note"],
+            "properties": {{"x{at}": {{"type": "number"}}, "note": {texts}}}, "required": ["x{at}", "note"],
             "additionalProperties": false}}}}, "required": ["name", "arguments"], "additionalProperties": false}}"#
         )
     };
@@ -35,7 +38,7 @@ pub(crate) fn guided(words: &Words, length: &str) -> [(&'static str, Grammar); 5
     let function = |at| {
         format!(
             r#"{{"type": "function", "function": {{"name": "tool_{at}_of_the_robot", "parameters": {{"type": "object",
-            "properties": {{"x{at}": {{"type": "number"}}, "note": {{"type": "string", {length}}}}}, "required": ["x{at}", "note"]}}}}}}"#
+            "properties": {{"x{at}": {{"type": "number"}}, "note": {texts}}}, "required": ["x{at}", "note"]}}}}}}"#
         )
     };
     let brief = |at| {
@@ -59,7 +62,7 @@ pub(crate) fn guided(words: &Words, length: &str) -> [(&'static str, Grammar); 5
         bytes: 0,
     };
     [
-        ("a small schema", Grammar::JsonSchema(action(length))),
+        ("a small schema", Grammar::JsonSchema(action(texts))),
         ("a list of actions", Grammar::JsonSchema(actions)),
         (
             "260 tools",
@@ -67,6 +70,7 @@ pub(crate) fn guided(words: &Words, length: &str) -> [(&'static str, Grammar); 5
         ),
         ("260 tools, called", called(&offer)),
         (BRIEF, called(&brief)),
+        ("a text of 2,500", Grammar::JsonSchema(action(LONG))),
     ]
 }
 

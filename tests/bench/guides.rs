@@ -19,7 +19,7 @@ use ganglion::guide::Grammar;
 use ganglion::model::language::Words;
 use ganglion::sampler::Parameters;
 
-use cases::{BRIEF, LONG, guided};
+use cases::{BRIEF, TEXTS, guided};
 use masks::{Took, micros};
 
 const ONE_BY_ONE: &str = "the same, one by one";
@@ -75,7 +75,7 @@ const CALLERS: [u32; 2] = [1, 8];
 async fn answers(model: PathBuf, backend: Backend, rounds: usize, words: &Words, masks: &[Took]) {
     let engine = engine::start(model, backend, 2048).await;
     let mut cases = vec![("no guide", None, true)];
-    for (name, grammar) in guided(words, LONG) {
+    for (name, grammar) in guided(words, TEXTS) {
         cases.push((name, Some(grammar.clone()), true));
         if name == BRIEF {
             cases.push((ONE_BY_ONE, Some(grammar), false));

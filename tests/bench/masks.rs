@@ -8,7 +8,7 @@ use ganglion::model::language::Words;
 use ganglion::model::{Checkpoint, Language};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::cases::{SHORT, anew, guided};
+use crate::cases::{TEXT, anew, guided};
 
 /// Answers to a grammar that nobody has asked for, and to one that others have had.
 const ANSWERS: [usize; 2] = [20, 200];
@@ -46,7 +46,7 @@ pub(crate) fn measure(model: &Path) -> (Words, Vec<Took>) {
         "forced"
     );
     let mut told = Vec::new();
-    for (name, grammar) in guided(&language.words(), SHORT) {
+    for (name, grammar) in guided(&language.words(), TEXT) {
         let guide = |grammar: &Grammar| {
             let guide = grammars.guide(grammar, Limits::USUAL, &[], Thoughts::NONE);
             guide.expect("it is allowed")

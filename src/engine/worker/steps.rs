@@ -309,11 +309,12 @@ impl Worker<'_> {
     /// where one of them can go on only once it is known what came of it.
     fn behind(&self, current: &[usize], cache_entries: &[usize]) -> Vec<usize> {
         let mut behind = Vec::with_capacity(cache_entries.len());
+        let spare = self.runner.rows().saturating_sub(cache_entries.len());
         for cache_entry in cache_entries {
             let steps = current.contains(cache_entry);
             let mut entries = self.entries.iter();
             let entry = entries.find(|entry| entry.place() == *cache_entry);
-            match entry.map(|entry| entry.goes_on(steps)) {
+            match entry.map(|entry| entry.goes_on(steps, spare)) {
                 Some(GoesOn::AtOnce) if self.has_position(*cache_entry, steps) => {
                     behind.push(*cache_entry);
                 }
