@@ -2,7 +2,7 @@
 
 use super::change::{Change, Resting};
 use super::prompt::Family;
-use super::{Kv, Owner, PAGE, SEQUENCES, Sequence};
+use super::{Kv, Owner, PAGE, Sequence};
 
 impl Kv {
     /// The sequence of a conversation whose turn has ended, or `None` if it has none, or one that runs.
@@ -81,9 +81,7 @@ impl Kv {
         self.turns += 1;
         let (id, user) = (self.turns, branch.user);
         self.sequences.insert(id, branch);
-        if self.sequences.len() > SEQUENCES {
-            self.evict((user, 0), |least, _| least != id);
-        }
+        self.bound(id, user);
         self.moved = true;
     }
 

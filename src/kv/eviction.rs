@@ -14,16 +14,16 @@ pub(super) struct Resting {
     pub(super) used: u64,
 }
 
-/// The first to go, where each user holds so many of all pages: whoever has more than an equal share of them comes before
-/// all others; of those that are alike in this, what is nobody's any more; then what was used least lately.
+/// The first to go, where each user holds so many of all pages, or of whatever there are too few of: whoever has more than an
+/// equal share of them comes before all others; of those that are alike in this, what is nobody's any more; then what was used least lately.
 pub(super) fn first(
     resting: impl Iterator<Item = Resting>,
     held: &BTreeMap<u32, usize>,
-    pages: usize,
+    all: usize,
 ) -> Option<Resting> {
     let above = |user: &u32| {
         held.get(user)
-            .is_some_and(|theirs| *theirs > pages / held.len())
+            .is_some_and(|theirs| *theirs > all / held.len())
     };
     resting.min_by_key(|one| (Reverse(above(&one.user)), one.owned, one.used))
 }

@@ -51,9 +51,7 @@ impl Kv {
         }
         debug_assert!(taken.len() >= pages, "pages were counted before");
         self.sequences.entry(id).or_default().pages = taken;
-        if self.sequences.len() > SEQUENCES {
-            self.evict((user, 0), |least, _| least != id);
-        }
+        self.bound(id, user);
         copy
     }
 
@@ -81,16 +79,28 @@ impl Kv {
             self.trim(id);
             return true;
         }
-        self.evict(wanted, |id, sequence| {
+        let share = (self.held(wanted), self.pool.len());
+        self.evict(share, |id, sequence| {
             id != but && !sequence.pages.is_empty()
         })
     }
 
-    /// Forgets the first to go, of those that may be forgotten and that no turn needs, where a user wants so many pages besides
-    /// what each has. Returns whether there was one.
-    pub(super) fn evict(
+    /// Forgets a sequence other than this one, which is a user's, where there are too many, however many pages each has.
+    pub(super) fn bound(&mut self, id: u64, user: u32) {
+        if self.sequences.len() > SEQUENCES {
+            let mut each = BTreeMap::from([(user, 1)]);
+            for (_, other) in self.sequences.iter().filter(|(other, _)| **other != id) {
+                *each.entry(other.user).or_default() += 1;
+            }
+            self.evict((each, SEQUENCES), |other, _| other != id);
+        }
+    }
+
+    /// Forgets the first to go, of those that may be forgotten and that no turn needs, where each user holds so much of all
+    /// that there is. Returns whether there was one.
+    fn evict(
         &mut self,
-        wanted: (u32, usize),
+        (held, all_there_is): (BTreeMap<u32, usize>, usize),
         may: impl Fn(u64, &Sequence) -> bool,
     ) -> bool {
         let all = self.sequences.iter();
@@ -101,7 +111,7 @@ impl Kv {
             owned: one.owner.is_some(),
             used: one.used,
         });
-        let first = eviction::first(resting, &self.held(wanted), self.pool.len());
+        let first = eviction::first(resting, &held, all_there_is);
         let Some(id) = first.map(|one| one.id) else {
             return false;
         };

@@ -564,3 +564,24 @@ fn sequences_are_bounded() {
     }
     assert_eq!(kv.sequences.len(), SEQUENCES);
 }
+
+/// Where there are too many sequences, a long one that was used just now stays: its user has many pages, which others do not lack,
+/// and one sequence like each of them.
+#[test]
+fn among_many_short_sequences_a_long_one_stays() {
+    let mut kv = Kv::new(1, (2 * SEQUENCES, 64), Reuse::Fast);
+    let mut cached = |user, prompt: &[u32]| {
+        let turn = kv.begin(None, user, Wanted::read(prompt), prompt.len() + 1);
+        let cached = turn.expect("there is room").cached;
+        kv.extend(&prompt[cached..]);
+        cached
+    };
+    let most = u32::try_from(SEQUENCES).expect("few");
+    for user in 1..=most {
+        assert_eq!(cached(user, &[user, 1]), 0);
+    }
+    let long = tokens(1, 16, 0);
+    assert_eq!(cached(0, &long), 0);
+    assert_eq!(cached(most + 1, &[0, 1]), 0);
+    assert_eq!(cached(0, &[&long[..], &[5]].concat()), long.len());
+}
