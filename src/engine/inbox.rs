@@ -56,6 +56,11 @@ impl Inbox {
         self.shared.sessions().whose(session)
     }
 
+    /// Whose pages a session may begin with, the best of them first.
+    pub(super) fn sources(&self, session: SessionId) -> Vec<Whose> {
+        self.shared.sessions().sources(session)
+    }
+
     /// Where pages are kept that a session may begin with: its own, or those of the one that it was branched from.
     pub(super) fn origin(&self, session: SessionId) -> Option<Place> {
         self.shared.sessions().origin(session)

@@ -522,7 +522,15 @@ impl Sessions {
         Some((named.unwrap_or(Whose::Open(id.0)), user))
     }
 
-    /// The same, or else where that is kept of the session which it was branched from.
+    /// Whose pages a session may begin with: its own, or those of the session which it was branched from, with a name or without.
+    pub(super) fn sources(&self, id: SessionId) -> Vec<Whose> {
+        let parent = self.open.get(&id).and_then(|session| session.parent);
+        let open = [Some(id), parent].into_iter().flatten();
+        let open = open.filter_map(|id| self.whose(id)).map(|(whose, _)| whose);
+        open.chain(self.origin(id).map(Whose::Named)).collect()
+    }
+
+    /// Where what was computed of a session is kept, or else of the one which it was branched from.
     pub(super) fn origin(&self, id: SessionId) -> Option<Place> {
         let origin = || self.open.get(&id)?.origin.clone();
         self.place(id).or_else(origin)

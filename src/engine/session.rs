@@ -65,6 +65,8 @@ pub(super) struct Session {
     pub(super) named: Option<Named>,
     /// Where pages of the session are kept that it was branched from: they begin as its own would.
     pub(super) origin: Option<Place>,
+    /// The session that it was branched from, which may have ended.
+    pub(super) parent: Option<SessionId>,
     /// Shared with branches until one of them goes on; whoever reads them all does so without holding the sessions.
     messages: Arc<Vec<Message>>,
     /// It began with so many of these.
@@ -154,6 +156,7 @@ impl Sessions {
             client,
             named: None,
             origin,
+            parent: Some(id),
             messages: other.messages.clone(),
             head: other.head,
             settled: other.settled,
@@ -286,6 +289,7 @@ impl Session {
             client,
             named,
             origin: None,
+            parent: None,
             head: messages.len(),
             settled: messages.len(),
             messages: Arc::new(messages),

@@ -40,6 +40,17 @@ pub(crate) async fn of_a_connection(model: &Model, evicts: bool) -> Vec<(String,
         let rewound = daemon.handle.rewind(session, 1).await;
         rewound.expect("it has more");
     }
+    // What was branched from it has nothing there yet but what it began with.
+    let branch = daemon.handle.branch(session, client(USER)).await;
+    let branch = branch.expect("there is room");
+    if evicts {
+        daemon.evict().await;
+    }
+    let said = Said::some(&mut random, 1..4);
+    let answer = daemon.say(branch, &said).await;
+    assert!(!evicts || answer.usage.restored as usize >= PAGE);
+    answers.push((answer.text, answer.logits));
+    daemon.handle.close_session(branch);
     daemon.handle.close_session(session);
     daemon.stop().await;
     answers

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::Worker;
 use crate::engine::runner::RunError;
 use crate::kv::{Family, PAGE, Wanted};
-use crate::kv_store::{Arrived, Asked, Key, Load, Page, Whose};
+use crate::kv_store::{Arrived, Asked, Key, Load, Page};
 
 /// A disk that gives nothing for so long is not waited for: its text is read again.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -77,11 +77,9 @@ impl Worker<'_> {
         let Some(session) = entry.turn().session.filter(|_| self.host.bytes() > 0) else {
             return false;
         };
-        let own = self.inbox.whose(session).map(|(whose, _)| whose);
-        let origin = self.inbox.origin(session).map(Whose::Named);
-        let whose = own.into_iter().chain(origin);
+        let sources = self.inbox.sources(session);
         let (Some(whose), Some(key)) = (
-            whose.into_iter().find(|one| self.host.has(one)),
+            sources.into_iter().find(|one| self.host.has(one)),
             self.pages_key(),
         ) else {
             return false;
