@@ -6,58 +6,47 @@
 
 mod keys;
 
-use clap::{Command, CommandFactory as _, Parser, ValueEnum};
+use clap::{Command, CommandFactory as _, Parser};
 use clap_mangen::Man;
+use ganglion::{journal, service};
 
-use crate::chat;
 use crate::failure::{self, Outcome};
-use crate::output;
+use crate::{chat, output};
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
     /// Which one
-    page: Page,
+    #[arg(value_parser = PAGES.map(|(name, _)| name))]
+    page: String,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Page {
-    #[value(name = "gangliond.8")]
-    Gangliond,
-    #[value(name = "ganglionctl.1")]
-    Ganglionctl,
-    #[value(name = "gangliond.toml.5")]
-    Configuration,
-    #[value(name = "org.ganglion.Llm1.5")]
-    Interfaces,
-}
+const PAGES: [(&str, &str); 4] = [
+    ("gangliond.8", include_str!("gangliond.8")),
+    ("ganglionctl.1", include_str!("ganglionctl.1")),
+    ("gangliond.toml.5", include_str!("gangliond.toml.5")),
+    ("org.ganglion.Llm1.5", include_str!("org.ganglion.Llm1.5")),
+];
 
 /// `command` is the whole command line.
 pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
-    let page = match arguments.page {
-        Page::Gangliond => include_str!("gangliond.8")
-            .replace(
-                ".\\\" @options\n",
-                &options(ganglion::service::Arguments::command()),
-            )
-            .replace(
-                ".\\\" @exit-status\n",
-                &table(ganglion::service::EXIT_CODES, "  "),
-            )
-            .replace(".\\\" @fields\n", &list(ganglion::journal::FIELDS)),
-        Page::Ganglionctl => include_str!("ganglionctl.1")
-            .replace(".\\\" @options\n", &options(command.clone()))
-            .replace(".\\\" @verbs\n", &verbs(command))
-            .replace(
-                ".\\\" @chat\n",
-                &format!("{}.PP\n{}\n", table(chat::COMMANDS, "\t"), text(chat::REST)),
-            )
-            .replace(".\\\" @exit-status\n", &table(&failure::exit_codes(), "  ")),
-        Page::Configuration => {
-            include_str!("gangliond.toml.5").replace(".\\\" @keys\n", &keys::sections())
-        }
-        Page::Interfaces => include_str!("org.ganglion.Llm1.5").into(),
-    };
-    output::print(&page.replace("@VERSION@", env!("CARGO_PKG_VERSION")))
+    let chat = table(chat::COMMANDS, "\t") + &format!(".PP\n{}\n", text(chat::REST));
+    let parts = [
+        ("daemon-options", options(service::Arguments::command())),
+        ("daemon-exit-status", table(service::EXIT_CODES, "  ")),
+        ("fields", list(journal::FIELDS)),
+        ("keys", keys::sections()),
+        ("options", options(command.clone())),
+        ("verbs", verbs(command)),
+        ("chat", chat),
+        ("exit-status", table(&failure::exit_codes(), "  ")),
+    ];
+    let page = PAGES.iter().find(|(name, _)| *name == arguments.page);
+    let page = page.map_or("", |(_, text)| text);
+    let mut page = page.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    for (name, part) in parts {
+        page = page.replace(&format!(".\\\" @{name}\n"), &part);
+    }
+    output::print(&page)
 }
 
 fn verbs(command: &Command) -> String {
