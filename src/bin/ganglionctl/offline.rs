@@ -58,7 +58,7 @@ impl Setup {
     /// How it is to run; what a verb needs of memory is for the verb to say.
     pub(crate) fn settings(&self) -> Outcome<Settings> {
         if self.sms.is_some() && matches!(self.backend, Backend::Cpu) {
-            bail!(Usage, "--sms is a GPU's: leave it out, or --backend cpu");
+            bail!(Usage: "--sms is a GPU's: leave it out, or --backend cpu");
         }
         Ok(Settings {
             backend: match self.backend {
@@ -88,20 +88,19 @@ pub(crate) fn not_loaded(error: LoadError) -> Failure {
     match error {
         LoadError::Model(error) => bad_model(&error),
         LoadError::Context { asked, trained } => failure!(
-            Data,
-            "this takes {asked} positions and the model was trained for {trained}; shorten the prompt, or generate less"
+            Data: "this takes {asked} positions and the model was trained for {trained}; shorten the prompt, or generate less"
         ),
         #[cfg(feature = "cuda")]
-        LoadError::Device(_) | LoadError::Unsuited(_) => failure!(Unavailable, "{error}"),
-        LoadError::Memory(_) => failure!(Unavailable, "{error}"),
-        error => failure!(Failed, "{error}"),
+        LoadError::Device(_) | LoadError::Unsuited(_) => failure!(Unavailable: "{error}"),
+        LoadError::Memory(_) => failure!(Unavailable: "{error}"),
+        error => failure!(Failed: "{error}"),
     }
 }
 
 /// Files that no model can be made of. It is the option that named them, not a key of the configuration.
 pub(crate) fn bad_model(error: &ModelError) -> Failure {
     match &error.defect {
-        Defect::Io(why) => failure!(Data, "--model {}: {why}", error.path.display()),
-        _ => failure!(Data, "--model {error}"),
+        Defect::Io(why) => failure!(Data: "--model {}: {why}", error.path.display()),
+        _ => failure!(Data: "--model {error}"),
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ganglion::bus::TEXT_BYTES;
 
-use crate::failure::{Exit, OrFail as _, Outcome, bail, failure};
+use crate::failure::{Exit, OrFail as _, Outcome, bail, ensure, failure};
 use crate::output;
 
 const STDIN: &str = "standard input";
@@ -31,18 +31,8 @@ pub(super) fn read(words: &[String], quiet: bool) -> Outcome<String> {
         String::new()
     };
     let text = compose(words, &input);
-    if text.is_empty() {
-        bail!(
-            Usage,
-            "there is no question: give one, or pipe one into standard input"
-        );
-    }
-    if text.contains('\0') {
-        bail!(
-            Data,
-            "the question holds a NUL character, which D-Bus cannot carry"
-        );
-    }
+    ensure!(!text.is_empty(), Usage: "there is no question: give one, or pipe one into standard input");
+    ensure!(!text.contains('\0'), Data: "the question holds a NUL character, which D-Bus cannot carry");
     Ok(text)
 }
 
@@ -82,17 +72,15 @@ fn input(quiet: bool) -> Outcome<String> {
     }
     let bytes = match reading.join() {
         Ok(read) => read.or_fail(Exit::Data, STDIN)?,
-        Err(_) => bail!(Data, "{STDIN}: it cannot be read"),
+        Err(_) => bail!(Data: "{STDIN}: it cannot be read"),
     };
-    if bytes.len() > TEXT_BYTES {
-        bail!(
-            Data,
-            "{STDIN}: it is longer than 1 MiB, which is the most that a request may hold: give a part of it"
-        );
-    }
+    ensure!(
+        bytes.len() <= TEXT_BYTES,
+        Data: "{STDIN}: it is longer than 1 MiB, which is the most that a request may hold: give a part of it"
+    );
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        failure!(Data, "{STDIN}: it is no UTF-8 text from byte {at} on")
+        failure!(Data: "{STDIN}: it is no UTF-8 text from byte {at} on")
     })?;
     text.truncate(text.trim_end_matches(['\r', '\n']).len());
     Ok(text)

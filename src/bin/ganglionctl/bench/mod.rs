@@ -53,6 +53,6 @@ fn failed(error: BenchError) -> Failure {
     match error {
         BenchError::Model(error) => offline::bad_model(&error),
         BenchError::Load(error) => offline::not_loaded(error),
-        BenchError::Run(error) => failure!(Data, "{error}"),
+        BenchError::Run(error) => failure!(Data: "{error}"),
     }
 }

@@ -6,8 +6,7 @@ use zbus::fdo::{self, DBusProxy};
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Variant};
 
-use crate::client;
-use crate::client::answer::Answer;
+use crate::client::{self, Answer};
 use crate::failure::Outcome;
 
 /// A session, and the daemon that holds it.
@@ -62,17 +61,15 @@ impl Conversation {
         text: &str,
         options: Fields<'_>,
     ) -> Outcome<Option<Answer>> {
-        let error = match self.session.send(text, options).await {
-            Ok(accepted) => return Answer::new(&self.connection, accepted).await.map(Some),
-            Err(error) => error,
-        };
+        let returned = self.session.send(text, options).await;
         // Another daemon answers by the same name, and may even have such a session.
-        let restarted = daemon(&self.connection).await != self.daemon;
-        if !restarted && !is_unknown(&error) {
-            return Err(client::not_accepted(&self.connection, error).await);
+        if let Err(error) = &returned
+            && (is_unknown(error) || daemon(&self.connection).await != self.daemon)
+        {
+            self.begin_anew().await?;
+            return Ok(None);
         }
-        self.begin_anew().await?;
-        Ok(None)
+        Answer::new(&self.connection, returned).await.map(Some)
     }
 }
 

@@ -1,28 +1,33 @@
 //! The side of `ganglionctl` that talks to the daemon. It knows no model: everything comes over D-Bus.
 
-pub(crate) mod answer;
+mod answer;
 pub(crate) mod calls;
-pub(crate) mod info;
+mod info;
 pub(crate) mod membership;
-pub(crate) mod options;
+mod options;
 mod refusal;
-pub(crate) mod screen;
+mod screen;
 pub(crate) mod thinking;
-pub(crate) mod waiting;
+mod waiting;
 
 use std::future::Future;
 use std::time::Duration;
 
 use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
+use serde_json::Value;
+use tokio::time::timeout;
 use zbus::Connection;
 use zbus::fdo::{DBusProxy, PropertiesProxy};
 use zbus::names::{BusName, InterfaceName};
 
-use self::info::{Object, object};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
 
-pub(crate) use refusal::exit_of;
+pub(crate) use answer::Answer;
+pub(crate) use info::{megabytes, object, plain, text};
+pub(crate) use options::Options;
+pub(crate) use screen::Screen;
+pub(crate) use waiting::{Ask, Waiting};
 
 pub(crate) const MANAGER: &str = "org.ganglion.Llm1.Manager";
 pub(crate) const DIAGNOSTICS: &str = "org.ganglion.Llm1.Diagnostics";
@@ -46,15 +51,17 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T
 const ANSWERED: Duration = Duration::from_secs(10);
 
 /// The result of calls that a daemon answers at once, whatever it computes.
-pub(crate) async fn at_once<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-    let Ok(answered) = tokio::time::timeout(ANSWERED, future).await else {
-        bail!(
-            Unavailable,
-            "gangliond has not answered for {} s: systemctl status gangliond, or sudo systemctl restart gangliond",
+pub(crate) async fn at_once<T, E>(future: impl Future<Output = Result<T, E>>) -> Outcome<T>
+where
+    Failure: From<E>,
+{
+    match timeout(ANSWERED, future).await {
+        Ok(answered) => Ok(answered?),
+        Err(_) => bail!(
+            Unavailable: "gangliond has not answered for {} s: systemctl status gangliond, or sudo systemctl restart gangliond",
             ANSWERED.as_secs()
-        );
-    };
-    answered
+        ),
+    }
 }
 
 /// Connects to the bus that `--bus`, or else the environment, names.
@@ -68,21 +75,14 @@ pub(crate) async fn connect(bus: Option<String>) -> Outcome<Connection> {
     let Ok(address) = bus.parse::<bus::Address>();
     address.connect().await.map_err(|error| match error {
         zbus::Error::Address(why) => failure!(
-            Usage,
-            "--bus {bus}: {why}; give system, session, or an address such as unix:path=/run/bus"
+            Usage: "--bus {bus}: {why}; give system, session, or an address such as unix:path=/run/bus"
         ),
-        error => failure!(
-            Unavailable,
-            "bus {bus:?}: {error}; is dbus running, and is this the right --bus?"
-        ),
+        error => failure!(Unavailable: "bus {bus:?}: {error}; is dbus running, and is this the right --bus?"),
     })
 }
 
 /// All properties of one of the daemon's interfaces, as they are now.
-pub(crate) async fn properties(
-    connection: &Connection,
-    interface: &'static str,
-) -> Outcome<Object> {
+pub(crate) async fn properties(connection: &Connection, interface: &'static str) -> Outcome<Value> {
     let proxy = PropertiesProxy::new(connection, bus::NAME, bus::PATH).await?;
     let interface = InterfaceName::from_static_str_unchecked(interface);
     Ok(object(&proxy.get_all(interface).await?))
@@ -109,13 +109,10 @@ pub(crate) async fn running(bus: Option<String>) -> Outcome<Option<Connection>> 
 /// person, any other one only for time.
 pub(crate) async fn not_accepted(connection: &Connection, error: bus::Error) -> Failure {
     let not_ready = matches!(error, bus::Error::NotReady(_));
-    let failure = Failure::from(error);
+    let mut failure = Failure::from(error);
     let state = async { ManagerProxy::new(connection).await.ok()?.state().await.ok() };
     if not_ready && state.await.is_some_and(|state| state == "failed") {
-        return Failure {
-            exit: Exit::Config,
-            ..failure
-        };
+        failure.exit = Exit::Config;
     }
     failure
 }

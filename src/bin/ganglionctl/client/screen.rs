@@ -6,20 +6,13 @@ use crate::failure::Outcome;
 use crate::output;
 
 /// Standard output, on which an answer grows; what was thought before it goes to standard error.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Screen {
     line_open: bool,
     thinks: bool,
 }
 
 impl Screen {
-    pub(crate) fn new() -> Self {
-        Self {
-            line_open: false,
-            thinks: false,
-        }
-    }
-
     /// Shows what a frame says; `quiet` leaves thoughts out.
     pub(crate) fn show_frame(&mut self, frame: &Frame, quiet: bool) -> Outcome {
         match frame {

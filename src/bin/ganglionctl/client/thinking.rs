@@ -11,17 +11,13 @@ use crate::output;
 pub(crate) async fn tell_if_impossible(manager: &ManagerProxy<'_>) -> bool {
     let model = manager.model().await.map(|model| object(&model));
     let model = model.unwrap_or_default();
-    let name = text(&model, "name");
-    // Until it is loaded, and of a daemon that is older, nothing is known.
-    match model.get("thinking").and_then(serde_json::Value::as_bool) {
-        Some(thinks) if !name.is_empty() => {
-            if !thinks {
-                output::tell(&format!(
-                    "ganglionctl: {name} cannot think before it answers: thinking changes nothing"
-                ));
-            }
-            true
-        }
-        _ => false,
+    match (text(&model["name"]), model["thinking"].as_bool()) {
+        // Until it is loaded, and of a daemon that is older, nothing is known.
+        ("", _) | (_, None) => return false,
+        (name, Some(false)) => output::tell(&format!(
+            "ganglionctl: {name} cannot think before it answers: thinking changes nothing"
+        )),
+        (_, Some(true)) => {}
     }
+    true
 }

@@ -4,13 +4,11 @@ use std::collections::HashMap;
 
 use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
+use serde_json::{Map, Value};
 use zbus::Connection;
 
-use super::account::Account;
-use super::finding::Findings;
-use super::tree::Tree;
-use crate::client::info::text;
-use crate::client::{self, MANAGER};
+use super::{Account, Findings, Tree};
+use crate::client::{self, MANAGER, text};
 use crate::failure::{Exit, Failure, Outcome};
 
 const CHECK: &str = "bus";
@@ -80,10 +78,10 @@ async fn ask(
     }
     let properties = client::properties(connection, MANAGER).await?;
     let [state, detail, version] =
-        ["State", "StateDetail", "Version"].map(|key| text(&properties, key));
+        ["State", "StateDetail", "Version"].map(|key| text(&properties[key]));
     let colon = if detail.is_empty() { "" } else { ": " };
     let what = format!("gangliond {version} is {state}{colon}{detail}");
-    match state.as_str() {
+    match state {
         "ready" => found.ok(CHECK, what),
         "failed" => {
             let remedy = "mend that, then sudo systemctl restart gangliond";
@@ -103,7 +101,7 @@ async fn ask(
         Err(bus::Error::Bus(error)) => refused(caller, "a call fails: ", error.into(), found),
         _ => found.ok(CHECK, format!("{} may ask it", caller.user)),
     }
-    let memory = client::info::part(&properties, "Memory");
-    let bytes = memory.values().filter_map(serde_json::Value::as_u64);
+    let memory = properties["Memory"].as_object().into_iter();
+    let bytes = memory.flat_map(Map::values).filter_map(Value::as_u64);
     Ok((state == "ready").then(|| bytes.sum()))
 }

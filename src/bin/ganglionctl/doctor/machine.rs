@@ -11,10 +11,8 @@ use ganglion::meminfo;
 use nix::unistd::{Uid, User};
 
 use super::board::Board;
-use super::driver;
-use super::finding::Findings;
-use super::tree::Tree;
 use super::unit::Unit;
+use super::{Findings, Tree, driver};
 use crate::failure::{Outcome, failure};
 
 #[derive(Debug)]
@@ -49,7 +47,7 @@ impl Machine {
     }
 
     /// The service as systemd has it, asked once.
-    pub(super) fn unit(&self) -> &Unit {
+    pub(crate) fn unit(&self) -> &Unit {
         self.unit.get_or_init(|| Unit::read(&self.tree))
     }
 
@@ -101,7 +99,7 @@ impl Machine {
         let mut found = Findings::default();
         driver::open(backend, !self.nodes().is_empty(), &mut found).ok_or_else(|| {
             let why = found.failed().unwrap_or_default();
-            failure!(Unavailable, "{why}; sudo ganglionctl doctor says more")
+            failure!(Unavailable: "{why}; sudo ganglionctl doctor says more")
         })
     }
 

@@ -27,9 +27,12 @@ use ganglion::engine::runner::Backend;
 use crate::failure::{Exit, Failure, OrFail as _, Outcome};
 use crate::view;
 use account::Account;
-use finding::{Findings, TEMPLATE};
+use finding::Findings;
 pub(crate) use machine::Machine;
 use tree::Tree;
+
+/// What findings show to people.
+const TEMPLATE: &str = include_str!("findings.txt");
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -69,10 +72,9 @@ pub(crate) fn run(address: Option<String>, arguments: &Arguments) -> Outcome {
         let report = report(&machine.tree, &found)?;
         write_private(file, &report).or_fail(Exit::Failed, file.display())?;
     }
-    match found.failed() {
-        Some(_) => Err(Failure::quiet(Exit::Failed)),
-        None => Ok(()),
-    }
+    found
+        .failed()
+        .map_or(Ok(()), |_| Err(Failure::quiet(Exit::Failed)))
 }
 
 fn read(tree: &Tree, file: &Path) -> Result<Config, ConfigError> {

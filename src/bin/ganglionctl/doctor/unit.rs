@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::account::Account;
-use super::finding::{Finding, Findings};
-use super::tree::Tree;
+use super::finding::Finding;
+use super::{Account, Findings, Tree};
 
 pub(crate) const NAME: &str = "gangliond.service";
 const CHECK: &str = "unit";
+
+const MISCONFIGURED: &str =
+    "the configuration or the model cannot be used: see below, and journalctl -xeu gangliond";
+const FAILED: &str =
+    "journalctl -xeu gangliond says why; then sudo systemctl reset-failed gangliond and start it";
 
 /// What `systemctl show` is asked for.
 const PROPERTIES: &str = "LoadState,ActiveState,SubState,UnitFileState,Result,ExecMainStatus,NRestarts,StatusText,\
@@ -30,7 +34,7 @@ const LIMITS: &str = "User Group SupplementaryGroups UMask Environment Device Pr
 
 /// The properties of the unit; none where systemd does not run or does not know it.
 #[derive(Debug, Default)]
-pub(super) struct Unit(BTreeMap<String, String>);
+pub(crate) struct Unit(BTreeMap<String, String>);
 
 impl Unit {
     pub(super) fn read(tree: &Tree) -> Self {
@@ -43,6 +47,11 @@ impl Unit {
 
     fn get(&self, key: &str) -> &str {
         self.0.get(key).map_or("", String::as_str)
+    }
+
+    /// Whether it runs, or is about to.
+    pub(crate) fn runs(&self) -> bool {
+        !matches!(self.get("ActiveState"), "" | "inactive" | "failed")
     }
 
     /// Whether systemd has it.
@@ -122,14 +131,12 @@ impl Unit {
         for file in format!("{drop_ins} {}", self.get("FragmentPath")).split_whitespace() {
             let _ = tree.read(file);
         }
-        found.ok(
-            "drop-ins",
-            if drop_ins.is_empty() {
-                "none"
-            } else {
-                drop_ins
-            },
-        );
+        let shown = if drop_ins.is_empty() {
+            "none"
+        } else {
+            drop_ins
+        };
+        found.ok("drop-ins", shown);
         if self.account(tree).is_none() {
             let what = format!("there is no user {}", self.user());
             found.fail(CHECK, what, "sudo systemd-sysusers");
@@ -155,14 +162,7 @@ impl Unit {
             "active" | "reloading" => found.ok(CHECK, status),
             "failed" => {
                 let (result, code) = (self.get("Result"), self.get("ExecMainStatus"));
-                let remedy = match code {
-                    "78" => {
-                        "the configuration or the model cannot be used: see below, and journalctl -xeu gangliond"
-                    }
-                    _ => {
-                        "journalctl -xeu gangliond says why; then sudo systemctl reset-failed gangliond and start it"
-                    }
-                };
+                let remedy = if code == "78" { MISCONFIGURED } else { FAILED };
                 let what = format!("{what}, result {result}, exit status {code}");
                 found.fail(CHECK, what, remedy);
             }

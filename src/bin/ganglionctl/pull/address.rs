@@ -41,9 +41,7 @@ impl Address {
         }
         let known: Vec<_> = models::all().into_iter().map(|model| model.name).collect();
         Err(failure!(
-            Usage,
-            "{typed:?} is no file here, no URL, no OWNER/REPOSITORY:FILE and none of {}",
-            known.join(", ")
+            Usage: "{typed:?} is no file here, no URL, no OWNER/REPOSITORY:FILE and none of {}", known.join(", ")
         ))
     }
 
@@ -55,7 +53,7 @@ impl Address {
         };
         let name = path.rsplit('/').next().unwrap_or_default();
         if name.starts_with('.') || !name.to_lowercase().ends_with(".gguf") {
-            bail!(Usage, "{path:?} ends in no name of a GGUF file");
+            bail!(Usage: "{path:?} ends in no name of a GGUF file");
         }
         Ok(name.to_owned())
     }
@@ -135,17 +133,8 @@ mod tests {
         );
         assert_eq!(name("Owner/Repo:sub/x.gguf").as_deref(), Some("x.gguf"));
         assert_eq!(name("qwen3-0.6b").as_deref(), Some("Qwen3-0.6B-Q8_0.gguf"));
-        for wrong in [
-            "https://host/",
-            "https://host",
-            "https://host/a.zip",
-            "https://host/.gguf",
-            "nonsense",
-            "a:b",
-            "a/b/c:d",
-            "/a:b",
-            "a/b:",
-        ] {
+        let wrong = "https://host/ https://host https://host/a.zip https://host/.gguf nonsense a:b a/b/c:d /a:b a/b:";
+        for wrong in wrong.split(' ') {
             assert_eq!(name(wrong), None, "{wrong}");
         }
     }

@@ -9,7 +9,6 @@ use std::io::ErrorKind;
 use std::thread;
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use nix::unistd::geteuid;
 use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
@@ -19,7 +18,6 @@ use super::address::{Url, follow, is_https, is_hugging_face};
 use super::part::{Part, Stopped};
 use crate::checksum;
 use crate::failure::{Failure, Outcome, bail, failure};
-use crate::output;
 
 const REDIRECTS: usize = 10;
 
@@ -39,40 +37,31 @@ const CERTIFICATES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// A server's answer at the end of its redirects, and the SHA-256 and the bytes that the file should have, as far as it told.
 type Answer = (Response<Body>, Option<String>, Option<u64>);
 
-/// Brings what is at `url` into `part`, whole, and tells the SHA-256 that it should have if the server does; not if that
-/// is another than `wanted`. Gives up when more than `retries` attempts in a row bring nothing.
+/// Brings what is at `url` into `part`, whole. Gives up when more than `retries` attempts in a row bring nothing.
 ///
 /// # Errors
 /// What the server or the disk refuses; what came stays for the next run.
-pub(super) fn fetch(
-    url: &Url,
-    wanted: Option<&str>,
-    part: &mut Part<'_>,
-    bar: &ProgressBar,
-    retries: u32,
-) -> Outcome<Option<String>> {
+pub(super) fn fetch(url: &Url, part: &mut Part<'_>, retries: u32) -> Outcome {
     certificates(url)?;
     let agent = agent();
     let mut fruitless = 0;
     loop {
-        let before = part.length();
-        let error = match attempt(&agent, url, wanted, part, bar) {
-            Ok(sha256) => return Ok(sha256),
+        let before = part.length;
+        let error = match attempt(&agent, url, part) {
+            Ok(()) => return Ok(()),
             Err(Stopped::Final(failure)) => return Err(failure),
             Err(Stopped::Cut(error)) => error,
         };
-        let came = part.length();
+        let came = part.length;
         fruitless = if came > before { 0 } else { fruitless + 1 };
-        if fruitless > retries && came == 0 {
-            bail!(Unavailable, "{url}: {error}; nothing came");
-        }
         if fruitless > retries {
-            bail!(
-                Unavailable,
-                "{url}: {error}; {came} bytes came and are kept: run it again to go on"
-            );
+            let failure = failure!(Unavailable: "{url}: {error}");
+            return Err(failure.and(match came {
+                0 => "nothing came".into(),
+                _ => format!("{came} bytes came and are kept: run it again to go on"),
+            }));
         }
-        bar.println(output::harmless(&format!("{error}; trying again")));
+        part.say(&format!("{error}; trying again"));
         // It waits longer each time.
         thread::sleep(Duration::from_millis(100 << fruitless.min(8)));
     }
@@ -91,10 +80,8 @@ fn certificates(url: &Url) -> Outcome {
                 && error.kind() == ErrorKind::PermissionDenied
             {
                 bail!(
-                    Failed,
-                    "{variable}={}: {error}: user {}, as whom this is fetched, must be able to read it",
-                    path.display(),
-                    geteuid()
+                    Failed: "{variable}={}: {error}: user {}, as whom this is fetched, must be able to read it",
+                    path.display(), geteuid()
                 );
             }
         }
@@ -121,42 +108,24 @@ fn agent() -> Agent {
 }
 
 /// Asks once, for what is still missing.
-fn attempt(
-    agent: &Agent,
-    url: &Url,
-    wanted: Option<&str>,
-    part: &mut Part<'_>,
-    bar: &ProgressBar,
-) -> Result<Option<String>, Stopped> {
+fn attempt(agent: &Agent, url: &Url, part: &mut Part<'_>) -> Result<(), Stopped> {
     // Without the name of its version, what came may be of another.
-    let version = part.version(url.as_str()).filter(|_| part.length() > 0);
-    let answer = ask(agent, url, part.length(), version.as_deref())?;
-    let (response, sha256, bytes) = answer;
-    if let (Some(told), Some(wanted)) = (sha256.as_deref(), wanted)
-        && told != wanted
-    {
-        return Err(Stopped::Final(failure!(
-            Data,
-            "{url}: the server has a file with the SHA-256 {told}, and {wanted} was expected: it was not fetched"
-        )));
-    }
-    if let Some(bytes) = bytes {
-        part.make_sure_of(bytes)?;
-        part.expect(bytes);
-    }
+    let version = part.version(url.as_str()).filter(|_| part.length > 0);
+    let (response, sha256, bytes) = ask(agent, url, part.length, version.as_deref())?;
+    part.hear(url, sha256, bytes)?;
     let length = text(&response, "content-length").and_then(|value| value.parse::<u64>().ok());
     let range = text(&response, "content-range").unwrap_or_default();
     let strong = text(&response, "etag").filter(|version| !version.starts_with("W/"));
-    let continues = range.starts_with(&format!("bytes {}-", part.length()))
+    let continues = range.starts_with(&format!("bytes {}-", part.length))
         && strong.is_none_or(|strong| Some(strong) == version.as_deref());
     let total = match response.status().as_u16() {
-        206 if continues => length.map(|more| part.length().saturating_add(more)),
+        206 if continues => length.map(|more| part.length.saturating_add(more)),
         200 => {
             part.begin(strong.map(|strong| (url.as_str(), strong)))?;
             length
         }
         // All of it is there already.
-        416 if range == format!("bytes */{}", part.length()) => return Ok(sha256),
+        416 if range == format!("bytes */{}", part.length) => return Ok(()),
         206 | 416 => {
             part.begin(None)?;
             return Err(cut("the server sends another part than was asked for"));
@@ -166,17 +135,13 @@ fn attempt(
         }
         status => return Err(refused(url, status).into()),
     };
-    bar.set_length(total.unwrap_or(0));
-    if let Some(total) = total {
-        part.make_sure_of(total)?;
-    }
-    part.append(&mut response.into_body().into_reader(), bar)?;
-    let came = part.length();
+    part.append(&mut response.into_body().into_reader(), total)?;
+    let came = part.length;
     match total.filter(|total| came != *total) {
         Some(total) => Err(cut(&format!(
             "the connection was cut after {came} of {total} bytes"
         ))),
-        None => Ok(sha256),
+        None => Ok(()),
     }
 }
 
@@ -193,7 +158,7 @@ fn refused(url: &Url, status: u16) -> Failure {
         404 => "is there such a file? its name is told apart by upper and lower case",
         _ => "the server refuses it",
     };
-    failure!(Unavailable, "{url}: the server answers {status}; {helps}")
+    failure!(Unavailable: "{url}: the server answers {status}; {helps}")
 }
 
 /// What it means that no answer came.
@@ -205,7 +170,7 @@ fn unanswered(url: &Url, error: ureq::Error) -> Stopped {
         ureq::Error::Io(error) if error.kind() == ErrorKind::InvalidData => UNTRUSTED,
         _ => return Stopped::Cut(error.into_io()),
     };
-    failure!(Unavailable, "{url}: {error}{helps}").into()
+    failure!(Unavailable: "{url}: {error}{helps}").into()
 }
 
 fn cut(why: &str) -> Stopped {
@@ -233,7 +198,7 @@ fn ask(agent: &Agent, url: &Url, from: u64, version: Option<&str>) -> Result<Ans
         let Some(location) = text(&response, "location").filter(|_| leads) else {
             return Ok((response, sha256, bytes));
         };
-        at = follow(&at, location).map_err(|why| failure!(Unavailable, "{at}: {why}"))?;
+        at = follow(&at, location).map_err(|why| failure!(Unavailable: "{at}: {why}"))?;
     }
-    Err(failure!(Unavailable, "{url}: more than {REDIRECTS} redirects").into())
+    bail!(Unavailable: "{url}: more than {REDIRECTS} redirects")
 }

@@ -10,10 +10,10 @@ use ganglion::engine::runner::Runner;
 use ganglion::engine::score::{Case, Reference, compare, score};
 use ganglion::graph::Mode;
 
-use crate::failure::{Exit, OrFail as _, Outcome, bail};
+use crate::failure::{Exit, OrFail as _, Outcome, ensure};
 use crate::offline::{Setup, not_loaded};
 use crate::output;
-use bounds::{Bounds, Given};
+use bounds::Bounds;
 
 /// Scores token ids; loads no tokenizer
 ///
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     compare: bool,
     #[command(flatten)]
-    bounds: Given,
+    bounds: Bounds,
     /// Token ids, and with --compare what a reference said of them
     file: PathBuf,
 }
@@ -73,16 +73,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return output::print(&format!("{text}\n"));
     }
     let comparison = compare(&scores, &reference);
-    if comparison.positions == 0 {
-        bail!(
-            Data,
-            "{shown}: no case has token_logprobs or last_top10 to compare with"
-        );
-    }
+    ensure!(comparison.positions > 0, Data: "{shown}: no case has token_logprobs or last_top10 to compare with");
     output::print(&comparison.to_string())?;
-    let exceeded = Bounds::new(&arguments.bounds, runner.backend(), kv).exceeded(&comparison);
-    if !exceeded.is_empty() {
-        bail!(Failed, "{}", exceeded.join("; "));
-    }
+    let bounds = &arguments.bounds;
+    let exceeded = bounds.exceeded(&comparison, runner.backend(), kv);
+    ensure!(exceeded.is_empty(), Failed: "{}", exceeded.join("; "));
     Ok(())
 }

@@ -59,12 +59,8 @@ pub(super) fn choose(
         }
     }
     settings.kv_memory = KvMemory::Conversations(1);
-    largest(checkpoint, &settings, site).map_err(|error| {
-        failure!(
-            Unavailable,
-            "{error}; a smaller model: ganglionctl pull --list"
-        )
-    })
+    largest(checkpoint, &settings, site)
+        .map_err(|error| failure!(Unavailable: "{error}; a smaller model: ganglionctl pull --list"))
 }
 
 /// The longest conversations that fit, up to what `settings` ask for.

@@ -31,15 +31,12 @@ pub(crate) struct Arguments {
 enum Verb {
     /// Remove one that is not served, with its checksum and what an interrupted download has left. Root does it as
     /// the folder's owner
-    Remove(Removal),
-}
-
-#[derive(Debug, Parser)]
-struct Removal {
-    /// As the list has it, or as `pull` knows it
-    name: String,
-    #[command(flatten)]
-    paths: Paths,
+    Remove {
+        /// As the list has it, or as `pull` knows it
+        name: String,
+        #[command(flatten)]
+        paths: Paths,
+    },
 }
 
 /// The folder and the configuration to look at.
@@ -54,7 +51,7 @@ pub(crate) struct Paths {
 }
 
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
-    if let Some(Verb::Remove(Removal { name, paths })) = &arguments.verb {
+    if let Some(Verb::Remove { name, paths }) = &arguments.verb {
         return remove::run(bus, name, paths);
     }
     let Paths { dir, config } = &arguments.paths;

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ganglion::config::Config;
 
-use crate::client::info::{part, text};
-use crate::client::{self, MANAGER};
+use crate::client::{self, MANAGER, text};
 use crate::doctor::Machine;
 use crate::failure::Outcome;
 
@@ -63,6 +62,6 @@ async fn served(bus: Option<String>) -> Outcome<Option<PathBuf>> {
         return Ok(None);
     };
     let manager = client::properties(&connection, MANAGER).await?;
-    let path = text(&part(&manager, "Model"), "path");
+    let path = text(&manager["Model"]["path"]);
     Ok((!path.is_empty()).then(|| path.into()))
 }
