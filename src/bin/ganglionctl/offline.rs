@@ -52,7 +52,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// Opens the files and checks them.
     pub(crate) fn open(&self) -> Outcome<Checkpoint> {
-        Checkpoint::open(&self.model).map_err(|error| bad_model(&error))
+        Checkpoint::open(&self.model).map_err(bad_model)
     }
 
     /// How it is to run; what a verb needs of memory is for the verb to say.
@@ -86,7 +86,7 @@ impl Setup {
 /// Why a model was not loaded, as whoever typed the command line can help it.
 pub(crate) fn not_loaded(error: LoadError) -> Failure {
     match error {
-        LoadError::Model(error) => bad_model(&error),
+        LoadError::Model(error) => bad_model(error),
         LoadError::Context { asked, trained } => failure!(
             Data: "this takes {asked} positions and the model was trained for {trained}; shorten the prompt, or generate less"
         ),
@@ -98,7 +98,8 @@ pub(crate) fn not_loaded(error: LoadError) -> Failure {
 }
 
 /// Files that no model can be made of. It is the option that named them, not a key of the configuration.
-pub(crate) fn bad_model(error: &ModelError) -> Failure {
+#[allow(clippy::needless_pass_by_value)] // as errors are mapped
+pub(crate) fn bad_model(error: ModelError) -> Failure {
     match &error.defect {
         Defect::Io(why) => failure!(Data: "--model {}: {why}", error.path.display()),
         _ => failure!(Data: "--model {error}"),

@@ -20,9 +20,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let checkpoint = Checkpoint::open(&arguments.model).map_err(|error| bad_model(&error))?;
+    let checkpoint = Checkpoint::open(&arguments.model).map_err(bad_model)?;
     let source = checkpoint.language_source();
-    let language = Language::load(source.map_err(|error| bad_model(&error))?);
+    let language = Language::load(source.map_err(bad_model)?);
     let ids = language
         .or_exit(Exit::Data)?
         .encode_plain(&arguments.text.join(" "));

@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 fn failed(error: BenchError) -> Failure {
     match error {
-        BenchError::Model(error) => offline::bad_model(&error),
+        BenchError::Model(error) => offline::bad_model(error),
         BenchError::Load(error) => offline::not_loaded(error),
         BenchError::Run(error) => failure!(Data: "{error}"),
     }

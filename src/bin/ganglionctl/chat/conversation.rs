@@ -31,18 +31,15 @@ impl Conversation {
         })
     }
 
-    /// Begins another conversation, with that system message.
-    pub(super) async fn begin_with(&mut self, system: Option<String>) -> Outcome {
-        let before = std::mem::replace(&mut self.system, system);
-        self.begin_anew().await.inspect_err(|_| {
-            // The session of before is still open.
-            self.system = before;
-        })
+    /// Begins another conversation with the same system message.
+    pub(super) async fn begin_anew(&mut self) -> Outcome {
+        self.begin_with(self.system.clone()).await
     }
 
-    /// Opens another session, and closes this one.
-    pub(super) async fn begin_anew(&mut self) -> Outcome {
-        let session = open(&self.connection, self.system.as_deref()).await?;
+    /// Opens another session with that system message, and closes this one.
+    pub(super) async fn begin_with(&mut self, system: Option<String>) -> Outcome {
+        let session = open(&self.connection, system.as_deref()).await?;
+        self.system = system;
         let old = std::mem::replace(&mut self.session, session);
         let daemon = daemon(&self.connection).await;
         if daemon == self.daemon {

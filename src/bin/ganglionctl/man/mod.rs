@@ -4,7 +4,7 @@
 //! codes, the journal's fields, the keys of the shipped configuration. The page of the interfaces has no such line; a test
 //! holds it against their XML and the tables of the bus.
 
-mod keys;
+use std::fmt::Write as _;
 
 use clap::{Command, CommandFactory as _, Parser};
 use clap_mangen::Man;
@@ -27,6 +27,9 @@ const PAGES: [(&str, &str); 4] = [
     ("org.ganglion.Llm1.5", include_str!("org.ganglion.Llm1.5")),
 ];
 
+/// Its comments say what each key does.
+const CONFIGURATION: &str = include_str!("../../../../config/gangliond.toml");
+
 /// `command` is the whole command line.
 pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
     let chat = table(chat::COMMANDS, "\t") + &format!(".PP\n{}\n", text(chat::REST));
@@ -34,9 +37,9 @@ pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
         ("daemon-options", options(service::Arguments::command())),
         ("daemon-exit-status", table(service::EXIT_CODES, "  ")),
         ("fields", list(journal::FIELDS)),
-        ("keys", keys::sections()),
+        ("keys", keys()),
         ("options", options(command.clone())),
-        ("verbs", verbs(command)),
+        ("verbs", verbs("ganglionctl", command)),
         ("chat", chat),
         ("exit-status", table(&failure::exit_codes(), "  ")),
     ];
@@ -49,22 +52,63 @@ pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
     output::print(&page)
 }
 
-fn verbs(command: &Command) -> String {
-    fn describe(name: &str, command: &Command) -> String {
-        let about = command.get_long_about().or(command.get_about());
-        let about = about.map(ToString::to_string).unwrap_or_default();
-        let own = format!(
-            ".SS \"{name}\"\n.PP\n{}.\n{}",
-            text(about.trim_end_matches('.')),
-            options(command.clone().disable_help_flag(true))
-        );
-        let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
-        let below = verbs.map(|verb| describe(&format!("{name} {}", verb.get_name()), verb));
-        own + &below.collect::<String>()
+/// Paragraphs for what comes before the first key, then a section for each of the file's, with an entry for each key.
+fn keys() -> String {
+    let mut page = String::new();
+    let mut section = "";
+    let mut comment = String::new();
+    for line in CONFIGURATION.lines() {
+        // Writing to memory does not fail.
+        let _ = if let Some(text) = line.strip_prefix("# ") {
+            write!(comment, "{text} ")
+        } else if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+            write!(
+                page,
+                ".SH \"SECTION [{section}]\"\n{}",
+                paragraph(&mut comment)
+            )
+        } else if let Some((key, value)) = line.trim_start_matches('#').split_once(" = ") {
+            if section.is_empty() {
+                page.push_str(".SH \"KEYS OUTSIDE OF SECTIONS\"\n");
+            }
+            let dot = if section.is_empty() { "" } else { "." };
+            let name = text(&format!("{section}{dot}{key}"));
+            let (value, what) = (text(value), text(&std::mem::take(&mut comment)));
+            write!(page, ".TP\n\\fB{name}\\fR = {value}\n{what}\n")
+        } else {
+            // Before the first key stands what holds for all; elsewhere a comment belongs to what follows it.
+            let before_keys = !page.contains(".SH");
+            let said = before_keys.then(|| paragraph(&mut comment));
+            write!(page, "{}", said.unwrap_or_default())
+        };
     }
-    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
-    let verbs = verbs.map(|verb| describe(&format!("ganglionctl {}", verb.get_name()), verb));
-    verbs.collect()
+    page
+}
+
+fn paragraph(comment: &mut String) -> String {
+    let said = text(&std::mem::take(comment));
+    if said.is_empty() {
+        return said;
+    }
+    format!(".PP\n{said}\n")
+}
+
+/// A section for each verb of `command`, which is called `name`, and for those below it.
+fn verbs(name: &str, command: &Command) -> String {
+    let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let sections = visible.map(|verb| {
+        let name = format!("{name} {}", verb.get_name());
+        let about = verb.get_long_about().or(verb.get_about());
+        let about = about.map(ToString::to_string).unwrap_or_default();
+        let about = text(about.trim_end_matches('.'));
+        let options = options(verb.clone().disable_help_flag(true));
+        format!(
+            ".SS \"{name}\"\n.PP\n{about}.\n{options}{}",
+            verbs(&name, verb)
+        )
+    });
+    sections.collect()
 }
 
 /// Options and arguments of a command, without their heading.

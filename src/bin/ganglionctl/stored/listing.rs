@@ -107,10 +107,8 @@ pub(crate) fn find(machine: &Machine, folder: &Path, named: &str) -> Outcome<Pat
     if named.contains('/') {
         places.rotate_right(1);
     }
-    if let Some(path) = places
-        .into_iter()
-        .find(|path| machine.outside(path).exists())
-    {
+    let mut places = places.into_iter();
+    if let Some(path) = places.find(|path| machine.outside(path).exists()) {
         return Ok(path);
     }
     let here = list(&machine.path(&folder))?.into_iter();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use ganglion::config;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::{models, output, view};
 pub(crate) use listing::find;
 use listing::list;
@@ -57,8 +57,8 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let Paths { dir, config } = &arguments.paths;
     let mut stored = list(dir)?;
     let in_force = InForce::ask(bus, config);
-    if let Some(why) = &in_force.unknown {
-        output::tell(&format!("ganglionctl: which one is served: {why}"));
+    if let Err(Failure { message, .. }) = &in_force.served {
+        output::tell(&format!("ganglionctl: which one is served: {message}"));
     }
     for one in &mut stored {
         one.state = in_force.of(&one.path);

@@ -10,7 +10,7 @@ use super::Paths;
 use super::listing::PART;
 use super::served::InForce;
 use crate::checksum::{RECORDED, beside};
-use crate::failure::{Exit, OrFail as _, Outcome, bail, ensure};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, ensure};
 use crate::pull::folder::Folder;
 use crate::{models, output};
 
@@ -31,8 +31,8 @@ pub(super) fn run(bus: Option<String>, named: &str, paths: &Paths) -> Outcome {
     if let Some(state) = in_force.of(&path) {
         bail!(Failed: "{shown} is {state}: sudo ganglionctl use ANOTHER, then remove it");
     }
-    if let Some(why) = in_force.unknown {
-        bail!(Unavailable: "{shown}: nobody knows whether it is served: {why}");
+    if let Err(Failure { message, .. }) = in_force.served {
+        bail!(Unavailable: "{shown}: nobody knows whether it is served: {message}");
     }
 
     let folder = Folder::existing(&dir)?;
