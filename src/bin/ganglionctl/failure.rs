@@ -58,7 +58,7 @@ macro_rules! failure {
 /// Returns such a failure.
 macro_rules! bail {
     ($($failure:tt)+) => {
-        return Err($crate::failure::failure!($($failure)+).into())
+        return Err($crate::failure::failure!($($failure)+))
     };
 }
 

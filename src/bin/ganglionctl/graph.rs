@@ -36,10 +36,9 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     }
     let graph = object(&client::at_once(diagnostics.decode_graph()).await?);
     if arguments.json {
-        output::print_json(&graph)
-    } else {
-        output::print(&rows(&graph))
+        return output::print_json(&graph);
     }
+    output::print(&rows(&graph))
 }
 
 async fn save(diagnostics: &DiagnosticsProxy<'_>, file: &Path) -> Outcome {

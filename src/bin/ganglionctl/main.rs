@@ -51,9 +51,9 @@ fn main() -> ExitCode {
 
 fn run(Cli { bus, verb }: Cli) -> Outcome {
     match verb {
-        Verb::Ask(arguments) => ask::run(bus, &arguments),
+        Verb::Ask(arguments) => client::block_on(ask::run(bus, &arguments)),
         Verb::Chat(arguments) => client::block_on(chat::run(bus, &arguments)),
-        Verb::Status(arguments) => status::run(bus, &arguments),
+        Verb::Status(arguments) => client::block_on(status::run(bus, &arguments)),
         Verb::Graph(arguments) => client::block_on(graph::run(bus, &arguments)),
         Verb::Sessions(arguments) => client::block_on(sessions::run(bus, &arguments)),
         Verb::Reload => client::block_on(reload::run(bus)),

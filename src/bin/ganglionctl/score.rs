@@ -49,15 +49,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     // It is checked before the model is loaded, which may take long.
     checked.or_fail(Exit::Data, &shown)?;
     let most = |of: fn(&Case) -> usize| reference.cases.iter().map(of).max().unwrap_or(0);
-    let known = if arguments.compare {
-        most(|case| case.greedy.len())
-    } else {
-        0
-    };
-    let greedy = arguments.greedy.unwrap_or(known);
-    let context = most(|case| case.input_ids.len()).saturating_add(greedy);
+    let known = most(|case| case.greedy.len());
+    let compared = if arguments.compare { known } else { 0 };
+    let greedy = arguments.greedy.unwrap_or(compared);
     let mut settings = setup.settings()?;
-    settings.context = context;
+    settings.context = most(|case| case.input_ids.len()).saturating_add(greedy);
     settings.graph.mode = arguments.mode;
     let loaded = Runner::load(&checkpoint, &settings, &mut |_, _| ());
     let mut runner = loaded.map_err(not_loaded)?;

@@ -53,11 +53,8 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
 
 /// A message, for people.
 fn line(message: &Value) -> String {
-    let cut = if message["partial"] == true {
-        " (cut short)"
-    } else {
-        ""
-    };
+    let is_cut = message["partial"] == true;
+    let cut = if is_cut { " (cut short)" } else { "" };
     format!(
         "{}{cut}: {}\n",
         text(&message["role"]),

@@ -36,14 +36,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
-    let status = client::block_on(async {
-        let connection = client::connect(bus).await?;
-        if let Some(limit) = arguments.wait {
-            wait(&connection, limit).await?;
-        }
-        client::at_once(read(&connection)).await
-    })?;
+pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
+    let connection = client::connect(bus).await?;
+    if let Some(limit) = arguments.wait {
+        wait(&connection, limit).await?;
+    }
+    let status = client::at_once(read(&connection)).await?;
     view::print(arguments.json, include_str!("status.txt"), &status)?;
     Err(Failure::quiet(match text(&status["state"]) {
         "ready" => return Ok(()),

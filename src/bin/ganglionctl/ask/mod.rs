@@ -10,7 +10,7 @@ use ganglion::bus::proxy::{Fields, ManagerProxy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use zbus::Connection;
 
-use crate::client::{self, Answer, Ask, Options, Screen, Waiting, calls, text, thinking};
+use crate::client::{self, Answer, Ask, Options, Screen, Waiting, calls, text};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
 use crate::output;
 use heard::Heard;
@@ -49,12 +49,8 @@ pub(crate) struct Arguments {
 /// A role, and fields of texts.
 type Message = (&'static str, Fields<'static>);
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
+pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let question = question::read(&arguments.text, arguments.quiet)?;
-    client::block_on(ask(bus, arguments, question))
-}
-
-async fn ask(bus: Option<String>, arguments: &Arguments, question: String) -> Outcome {
     // It comes before the request: no Ctrl-C may fall between the two.
     let mut interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
     let mut waiting = Waiting::new(arguments.quiet);
@@ -112,7 +108,7 @@ async fn answer(
 ) -> Outcome<Heard> {
     let manager = ManagerProxy::new(connection).await?;
     let asked = async {
-        let known = !options.wants_thinking() || thinking::tell_if_impossible(&manager).await;
+        let known = !options.wants_thinking() || client::tell_if_it_cannot_think(&manager).await;
         let mut options = options.fields();
         if let Some(logprobs) = arguments.logprobs {
             options.insert("logprobs", logprobs.into());
@@ -147,7 +143,7 @@ async fn answer(
     screen.end_line()?;
     if !known {
         // It was being loaded when it was asked.
-        thinking::tell_if_impossible(&manager).await;
+        client::tell_if_it_cannot_think(&manager).await;
     }
     let receipt = answered?;
     if !arguments.json && !arguments.frames {

@@ -25,12 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) fn read(words: &[String], quiet: bool) -> Outcome<String> {
     let named = words.iter().any(|word| word == DASH);
     let typed = io::stdin().is_terminal();
-    let input = if named || !typed {
-        input(quiet || typed)?
-    } else {
-        String::new()
-    };
-    let text = compose(words, &input);
+    let input = (named || !typed).then(|| input(quiet || typed));
+    let text = compose(words, &input.transpose()?.unwrap_or_default());
     ensure!(!text.is_empty(), Usage: "there is no question: give one, or pipe one into standard input");
     ensure!(!text.contains('\0'), Data: "the question holds a NUL character, which D-Bus cannot carry");
     Ok(text)

@@ -32,15 +32,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let Arguments {
-        setup,
-        plan,
-        json,
-        plot,
-    } = arguments;
+    let Arguments { setup, plan, .. } = arguments;
     let report = plan.run(&setup.model, &setup.settings()?).map_err(failed)?;
-    view::print(*json, REPORT, &report)?;
-    let Some(file) = plot else {
+    view::print(arguments.json, REPORT, &report)?;
+    let Some(file) = &arguments.plot else {
         return Ok(());
     };
     let what = format!("--plot {}", file.display());

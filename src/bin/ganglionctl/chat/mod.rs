@@ -9,7 +9,7 @@ use ganglion::bus::Frame;
 use ganglion::bus::proxy::ManagerProxy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::client::{self, Options, Screen, Waiting, calls, thinking};
+use crate::client::{self, Options, Screen, Waiting, calls};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
 use crate::{output, view};
 use conversation::Conversation;
@@ -142,7 +142,7 @@ impl Chat {
     /// Whether the model can think at all.
     async fn wonder(&self) -> Outcome {
         let manager = ManagerProxy::new(&self.conversation.connection).await?;
-        thinking::tell_if_impossible(&manager).await;
+        client::tell_if_it_cannot_think(&manager).await;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ganglion::bus::proxy::Info;
-use serde_json::Value;
+use serde_json::{Value, json};
 use zbus::Variant;
 
 /// Text as it is, anything else as in JSON.
@@ -27,11 +27,8 @@ pub(crate) fn megabytes(bytes: u64) -> String {
 
 /// A dictionary of the daemon's as JSON, in the order of its keys.
 pub(crate) fn object(info: &Info) -> Value {
-    let entries: BTreeMap<_, _> = info.iter().collect();
-    let entries = entries.into_iter();
-    entries
-        .map(|(key, value)| (key.as_str(), json(value)))
-        .collect()
+    let entries: BTreeMap<_, _> = info.iter().map(|(key, value)| (key, json(value))).collect();
+    json!(entries)
 }
 
 /// Numbers, strings, lists and dictionaries of them; what D-Bus has beyond JSON is shown as text.

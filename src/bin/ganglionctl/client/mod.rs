@@ -7,7 +7,6 @@ pub(crate) mod membership;
 mod options;
 mod refusal;
 mod screen;
-pub(crate) mod thinking;
 mod waiting;
 
 use std::future::Future;
@@ -22,6 +21,7 @@ use zbus::fdo::{DBusProxy, PropertiesProxy};
 use zbus::names::{BusName, InterfaceName};
 
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
+use crate::output;
 
 pub(crate) use answer::Answer;
 pub(crate) use info::{megabytes, object, plain, text};
@@ -115,4 +115,21 @@ pub(crate) async fn not_accepted(connection: &Connection, error: bus::Error) -> 
         failure.exit = Exit::Config;
     }
     failure
+}
+
+/// Says on standard error that a model cannot think which is asked to, once the daemon knows its model.
+///
+/// Whether that is known.
+pub(crate) async fn tell_if_it_cannot_think(manager: &ManagerProxy<'_>) -> bool {
+    let model = manager.model().await.map(|model| object(&model));
+    let model = model.unwrap_or_default();
+    match (text(&model["name"]), model["thinking"].as_bool()) {
+        // Until it is loaded, and of a daemon that is older, nothing is known.
+        ("", _) | (_, None) => return false,
+        (name, Some(false)) => output::tell(&format!(
+            "ganglionctl: {name} cannot think before it answers: thinking changes nothing"
+        )),
+        (_, Some(true)) => {}
+    }
+    true
 }

@@ -14,10 +14,8 @@ pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Op
     use ganglion::cuda::{Device, Error};
 
     if backend == Backend::Cpu {
-        found.ok(
-            DRIVER,
-            "not asked: the configuration says backend = \"cpu\"",
-        );
+        let what = "not asked: the configuration says backend = \"cpu\"";
+        found.ok(DRIVER, what);
         return Some(Site::Cpu);
     }
     let needed = expected || backend == Backend::Cuda;

@@ -82,13 +82,8 @@ impl Machine {
     }
 
     /// A field of /proc/meminfo, in bytes.
-    pub(super) fn meminfo(&self, field: &str) -> Option<u64> {
+    pub(crate) fn meminfo(&self, field: &str) -> Option<u64> {
         meminfo::bytes(&self.tree.text("/proc/meminfo"), field)
-    }
-
-    /// Bytes of memory that are available.
-    pub(crate) fn available(&self) -> u64 {
-        self.meminfo("MemAvailable:").unwrap_or(0)
     }
 
     /// Where a model will lie.

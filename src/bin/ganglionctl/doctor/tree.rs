@@ -112,9 +112,9 @@ impl Tree {
         let metadata = fs::metadata(self.path(path)).ok()?;
         let named = |file: &str, id: u32| {
             let id = id.to_string();
-            let records = self.records(file).into_iter();
-            let mut named = records.filter(|fields| fields.get(2) == Some(&id));
-            named.next().map_or(id.clone(), |fields| fields[0].clone())
+            let mut records = self.records(file).into_iter();
+            let named = records.find(|fields| fields.get(2) == Some(&id));
+            named.map_or(id, |fields| fields[0].clone())
         };
         let rights = Rights {
             mode: metadata.mode() & 0o7777,

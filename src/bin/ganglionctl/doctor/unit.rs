@@ -126,16 +126,12 @@ impl Unit {
             let what = "files have changed since systemd read them";
             found.warn(CHECK, what, "sudo systemctl daemon-reload");
         }
-        let drop_ins = self.get("DropInPaths");
+        let files = self.get("DropInPaths");
         // The report has whatever was read.
-        for file in format!("{drop_ins} {}", self.get("FragmentPath")).split_whitespace() {
+        for file in format!("{files} {}", self.get("FragmentPath")).split_whitespace() {
             let _ = tree.read(file);
         }
-        let shown = if drop_ins.is_empty() {
-            "none"
-        } else {
-            drop_ins
-        };
+        let shown = if files.is_empty() { "none" } else { files };
         found.ok("drop-ins", shown);
         if self.account(tree).is_none() {
             let what = format!("there is no user {}", self.user());

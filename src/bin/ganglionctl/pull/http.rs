@@ -14,10 +14,10 @@ use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
+use super::Part;
 use super::address::{Url, follow, is_https, is_hugging_face};
-use super::part::{Part, Stopped};
 use crate::checksum;
-use crate::failure::{Failure, Outcome, bail, failure};
+use crate::failure::{Exit, Failure, Outcome, bail, ensure, failure};
 
 const REDIRECTS: usize = 10;
 
@@ -34,9 +34,6 @@ const UNTRUSTED: &str =
 /// Files of certificates that are trusted instead of the system's, if these variables are set.
 const CERTIFICATES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// A server's answer at the end of its redirects, and the SHA-256 and the bytes that the file should have, as far as it told.
-type Answer = (Response<Body>, Option<String>, Option<u64>);
-
 /// Brings what is at `url` into `part`, whole. Gives up when more than `retries` attempts in a row bring nothing.
 ///
 /// # Errors
@@ -47,21 +44,23 @@ pub(super) fn fetch(url: &Url, part: &mut Part<'_>, retries: u32) -> Outcome {
     let mut fruitless = 0;
     loop {
         let before = part.length;
-        let error = match attempt(&agent, url, part) {
-            Ok(()) => return Ok(()),
-            Err(Stopped::Final(failure)) => return Err(failure),
-            Err(Stopped::Cut(error)) => error,
+        let why = match attempt(&agent, url, part) {
+            Err(Failure {
+                exit: Exit::Busy,
+                message,
+            }) => message,
+            done => return done,
         };
         let came = part.length;
         fruitless = if came > before { 0 } else { fruitless + 1 };
         if fruitless > retries {
-            let failure = failure!(Unavailable: "{url}: {error}");
+            let failure = failure!(Unavailable: "{url}: {why}");
             return Err(failure.and(match came {
                 0 => "nothing came".into(),
                 _ => format!("{came} bytes came and are kept: run it again to go on"),
             }));
         }
-        part.say(&format!("{error}; trying again"));
+        part.say(&format!("{why}; trying again"));
         // It waits longer each time.
         thread::sleep(Duration::from_millis(100 << fruitless.min(8)));
     }
@@ -107,12 +106,11 @@ fn agent() -> Agent {
         .into()
 }
 
-/// Asks once, for what is still missing.
-fn attempt(agent: &Agent, url: &Url, part: &mut Part<'_>) -> Result<(), Stopped> {
+/// Asks once, for what is still missing. It is busy where the other side may do better the next time.
+fn attempt(agent: &Agent, url: &Url, part: &mut Part<'_>) -> Outcome {
     // Without the name of its version, what came may be of another.
     let version = part.version(url.as_str()).filter(|_| part.length > 0);
-    let (response, sha256, bytes) = ask(agent, url, part.length, version.as_deref())?;
-    part.hear(url, sha256, bytes)?;
+    let response = ask(agent, url, part, version.as_deref())?;
     let length = text(&response, "content-length").and_then(|value| value.parse::<u64>().ok());
     let range = text(&response, "content-range").unwrap_or_default();
     let strong = text(&response, "etag").filter(|version| !version.starts_with("W/"));
@@ -128,21 +126,17 @@ fn attempt(agent: &Agent, url: &Url, part: &mut Part<'_>) -> Result<(), Stopped>
         416 if range == format!("bytes */{}", part.length) => return Ok(()),
         206 | 416 => {
             part.begin(None)?;
-            return Err(cut("the server sends another part than was asked for"));
+            bail!(Busy: "the server sends another part than was asked for");
         }
-        500..600 | 408 | 429 => {
-            return Err(cut(&format!("the server answers {}", response.status())));
-        }
-        status => return Err(refused(url, status).into()),
+        500..600 | 408 | 429 => bail!(Busy: "the server answers {}", response.status()),
+        status => return Err(refused(url, status)),
     };
-    part.append(&mut response.into_body().into_reader(), total)?;
+    let cut = |error| failure!(Busy: "{error}");
+    part.append(&mut response.into_body().into_reader(), total, cut)?;
     let came = part.length;
-    match total.filter(|total| came != *total) {
-        Some(total) => Err(cut(&format!(
-            "the connection was cut after {came} of {total} bytes"
-        ))),
-        None => Ok(()),
-    }
+    let total = total.unwrap_or(came);
+    ensure!(came == total, Busy: "the connection was cut after {came} of {total} bytes");
+    Ok(())
 }
 
 fn text<'a>(response: &'a Response<Body>, header: &str) -> Option<&'a str> {
@@ -162,23 +156,25 @@ fn refused(url: &Url, status: u16) -> Failure {
 }
 
 /// What it means that no answer came.
-fn unanswered(url: &Url, error: ureq::Error) -> Stopped {
+fn unanswered(url: &Url, error: ureq::Error) -> Failure {
     let helps = match &error {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::HostNotFound => "",
         // A board without a battery for its clock starts in the past, where no certificate is valid yet.
         ureq::Error::Rustls(_) => UNTRUSTED,
         ureq::Error::Io(error) if error.kind() == ErrorKind::InvalidData => UNTRUSTED,
-        _ => return Stopped::Cut(error.into_io()),
+        _ => return failure!(Busy: "{}", error.into_io()),
     };
-    failure!(Unavailable: "{url}: {error}{helps}").into()
+    failure!(Unavailable: "{url}: {error}{helps}")
 }
 
-fn cut(why: &str) -> Stopped {
-    Stopped::Cut(std::io::Error::other(why.to_owned()))
-}
-
-/// Follows redirects itself: the first answer of Hugging Face tells the checksum, and a token is for it alone.
-fn ask(agent: &Agent, url: &Url, from: u64, version: Option<&str>) -> Result<Answer, Stopped> {
+/// The answer at the end of the redirects, which are followed here: the first one of Hugging Face tells the checksum, and a
+/// token is for it alone.
+fn ask(
+    agent: &Agent,
+    url: &Url,
+    part: &mut Part<'_>,
+    version: Option<&str>,
+) -> Outcome<Response<Body>> {
     let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let (mut at, mut sha256, mut bytes) = (url.to_owned(), None, None);
     for _ in 0..=REDIRECTS {
@@ -187,7 +183,7 @@ fn ask(agent: &Agent, url: &Url, from: u64, version: Option<&str>) -> Result<Ans
             request = request.header("authorization", format!("Bearer {token}"));
         }
         if let Some(version) = version {
-            request = request.header("range", format!("bytes={from}-"));
+            request = request.header("range", format!("bytes={}-", part.length));
             request = request.header("if-range", version);
         }
         let response = request.call().map_err(|error| unanswered(&at, error))?;
@@ -196,7 +192,8 @@ fn ask(agent: &Agent, url: &Url, from: u64, version: Option<&str>) -> Result<Ans
         bytes = bytes.or_else(|| text(&response, LINKED_SIZE)?.parse().ok());
         let leads = response.status().is_redirection();
         let Some(location) = text(&response, "location").filter(|_| leads) else {
-            return Ok((response, sha256, bytes));
+            part.hear(url, sha256, bytes)?;
+            return Ok(response);
         };
         at = follow(&at, location).map_err(|why| failure!(Unavailable: "{at}: {why}"))?;
     }

@@ -22,21 +22,6 @@ const PIECE: usize = 1 << 18;
 /// Bytes of `FILE.part.etag`: a longer one is not ours.
 const ETAG: u64 = 4096;
 
-/// Why writing stopped.
-#[derive(Debug)]
-pub(super) enum Stopped {
-    /// The other side: it can be tried again.
-    Cut(io::Error),
-    /// Trying again would not help.
-    Final(Failure),
-}
-
-impl From<Failure> for Stopped {
-    fn from(failure: Failure) -> Self {
-        Self::Final(failure)
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Part<'a> {
     folder: &'a Folder,
@@ -147,11 +132,13 @@ impl<'a> Part<'a> {
     }
 
     /// Appends all that comes of a whole of so many bytes, up to what may come in all: what goes on beyond that is not kept.
+    /// What it means that no more can be read is for `cut` to say.
     pub(super) fn append(
         &mut self,
         from: &mut impl Read,
         total: Option<u64>,
-    ) -> Result<(), Stopped> {
+        cut: impl Fn(io::Error) -> Failure,
+    ) -> Outcome {
         self.bar.set_length(total.unwrap_or(0));
         if let Some(total) = total {
             self.make_sure_of(total)?;
@@ -163,7 +150,7 @@ impl<'a> Part<'a> {
                 Ok(0) => return Ok(()),
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Stopped::Cut(error)),
+                Err(error) => return Err(cut(error)),
             };
             if read as u64 > self.most.saturating_sub(self.length) {
                 self.begin(None)?;
@@ -188,11 +175,7 @@ impl<'a> Part<'a> {
         let told = |error| failed(path, &error);
         let bytes = file.metadata().map_err(told)?.len();
         self.begin(None)?;
-        match self.append(file, Some(bytes)) {
-            Err(Stopped::Cut(error)) => Err(told(error)),
-            Err(Stopped::Final(failure)) => Err(failure),
-            Ok(()) => Ok(()),
-        }
+        self.append(file, Some(bytes), told)
     }
 
     /// Its SHA-256, once it is as expected; otherwise it is not kept.

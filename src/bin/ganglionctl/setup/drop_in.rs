@@ -38,15 +38,11 @@ impl DropIn {
         let mut said = said.or_fail(Exit::Config, self.file.display())?;
         let section = said.entry("model").or_insert(toml::Table::new().into());
         let Some(section) = section.as_table_mut() else {
-            let file = self.file.display();
-            bail!(Config: "{file}: model must be a section");
+            bail!(Config: "{}: model must be a section", self.file.display());
         };
         section.insert("path".into(), model.display().to_string().into());
-        Ok(written(
-            "`ganglionctl use`",
-            "that or `ganglionctl setup`",
-            &said.to_string(),
-        ))
+        let again = "that or `ganglionctl setup`";
+        Ok(written("`ganglionctl use`", again, &said.to_string()))
     }
 
     pub(super) fn write(&self, text: &str) -> Outcome {

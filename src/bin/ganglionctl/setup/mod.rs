@@ -55,11 +55,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let would = if arguments.dry_run { "would: " } else { "" };
     let does = |what: &str| output::print(&format!("{would}{what}\n"));
     does(&format!("board: {}", machine.name()))?;
-    let mib = checkpoint.weight_bytes() >> 20;
-    does(&format!(
-        "model: {} ({mib} MiB of weights)",
-        model.display()
-    ))?;
+    let (shown, mib) = (model.display(), checkpoint.weight_bytes() >> 20);
+    does(&format!("model: {shown} ({mib} MiB of weights)"))?;
 
     if let Some(why) = machine.hides(&model) {
         bail!(Data: "{why}");

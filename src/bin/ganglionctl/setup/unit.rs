@@ -31,12 +31,8 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let unmasked = systemctl(&["--quiet", "--runtime", "unmask", NAME]);
-        let queued = unmasked.and_then(|()| {
-            if self.ran {
-                return anew(&["--no-block", "restart", NAME]);
-            }
-            Ok(())
-        });
+        let again = || anew(&["--no-block", "restart", NAME]);
+        let queued = unmasked.and_then(|()| if self.ran { again() } else { Ok(()) });
         if let Err(failure) = queued {
             output::tell_failure(&failure);
         }

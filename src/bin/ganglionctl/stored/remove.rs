@@ -38,11 +38,7 @@ pub(super) fn run(bus: Option<String>, named: &str, paths: &Paths) -> Outcome {
     let folder = Folder::existing(&dir)?;
     let is_part = name.ends_with(PART);
     let name = OsStr::new(name);
-    let part = if is_part {
-        name.to_owned()
-    } else {
-        beside(name, PART)
-    };
+    let part = beside(name, if is_part { "" } else { PART });
     ensure!(folder.has(name) || folder.has(&part), Data: "{shown} is not there: ganglionctl models lists what is");
     ensure!(!folder.is_locked(&part), Busy: "{shown} is being fetched by another ganglionctl");
     // The model goes first: what is left if this is interrupted is no model any more.
