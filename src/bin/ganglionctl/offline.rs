@@ -57,7 +57,7 @@ impl Setup {
 
     /// How it is to run; what a verb needs of memory is for the verb to say.
     pub(crate) fn settings(&self) -> Outcome<Settings> {
-        if self.sms.is_some() && matches!(self.backend, Backend::Cpu) {
+        if self.sms.is_some() && self.backend == Backend::Cpu {
             bail!(Usage: "--sms is a GPU's: leave it out, or --backend cpu");
         }
         Ok(Settings {

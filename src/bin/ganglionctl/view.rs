@@ -93,11 +93,8 @@ fn figures(state: &State, rows: Vec<Value>, columns: Value) -> Result<Value, Err
         }
         lines[0].push(heading.to_string());
         for (line, cell) in lines[1..].iter_mut().zip(cells) {
-            line.push(if has_none(&cell) {
-                "-".into()
-            } else {
-                cell.to_string()
-            });
+            let told = Some(cell).filter(|cell| !has_none(cell));
+            line.push(told.map_or("-".into(), |cell| cell.to_string()));
         }
     }
     let table = table(lines, CellAlignment::Right);

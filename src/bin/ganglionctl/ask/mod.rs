@@ -12,7 +12,7 @@ use zbus::Connection;
 
 use crate::client::{self, Answer, Ask, Options, Screen, Waiting, calls, text};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
-use crate::output;
+use crate::{output, view};
 use heard::Heard;
 
 #[derive(Debug, Parser)]
@@ -106,19 +106,20 @@ async fn answer(
     arguments: &Arguments,
     interrupt: &mut Signal,
 ) -> Outcome<Heard> {
-    let manager = ManagerProxy::new(connection).await?;
     let asked = async {
+        let manager = ManagerProxy::new(connection).await?;
         let known = !options.wants_thinking() || client::tell_if_it_cannot_think(&manager).await;
         let mut options = options.fields();
         if let Some(logprobs) = arguments.logprobs {
             options.insert("logprobs", logprobs.into());
         }
         let returned = manager.generate(messages, options).await;
-        Ok((Answer::new(connection, returned).await?, known))
+        let answer = Answer::new(connection, returned).await?;
+        Ok((answer, (!known).then_some(manager)))
     };
     let mut waiting = Waiting::new(arguments.quiet);
     let asking = waiting.during(Ask::Nobody, asked);
-    let (answer, known) = unless_interrupted(interrupt, asking).await?;
+    let (answer, wonders) = unless_interrupted(interrupt, asking).await?;
 
     let mut screen = Screen::default();
     let mut heard = Heard::default();
@@ -141,7 +142,7 @@ async fn answer(
         })
         .await;
     screen.end_line()?;
-    if !known {
+    if let Some(manager) = wonders {
         // It was being loaded when it was asked.
         client::tell_if_it_cannot_think(&manager).await;
     }
@@ -151,7 +152,8 @@ async fn answer(
             output::print(&calls::lines(calls))?;
         }
         if arguments.logprobs.is_some() {
-            output::print(&heard.likelihoods()?)?;
+            // A line for each token: how probable it was, and the most probable ones in its place.
+            view::print(false, include_str!("likelihoods.txt"), &heard.logprobs)?;
         }
     }
     if !arguments.quiet && !arguments.json {

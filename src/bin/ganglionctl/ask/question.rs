@@ -53,10 +53,8 @@ fn input(quiet: bool) -> Outcome<String> {
     let (done, read) = mpsc::channel();
     let reading = thread::spawn(move || {
         let mut bytes = Vec::new();
-        let read = io::stdin()
-            .lock()
-            .take(TEXT_BYTES as u64 + 1)
-            .read_to_end(&mut bytes);
+        let mut input = io::stdin().lock().take(TEXT_BYTES as u64 + 1);
+        let read = input.read_to_end(&mut bytes);
         drop::<mpsc::Sender<()>>(done);
         read.map(|_| bytes)
     });

@@ -137,10 +137,8 @@ fn speeds(area: &Area, caption: &str, contexts: &[Context], of: fn(&Context) -> 
         .x_label_formatter(&|length| format!("{length:.0}"))
         .y_label_formatter(&|speed| format!("{speed:.0}"))
         .draw()?;
-    let dots: Vec<_> = points
-        .iter()
-        .map(|point| Circle::new(*point, 3, TIME.filled()))
-        .collect();
+    let dot = |point: &(f64, f64)| Circle::new(*point, 3, TIME.filled());
+    let dots: Vec<_> = points.iter().map(dot).collect();
     chart.draw_series(LineSeries::new(points, TIME.stroke_width(2)))?;
     chart.draw_series(dots)?;
     Ok(())

@@ -38,10 +38,8 @@ impl Answer {
         };
         let request = RequestProxy::new(connection, request).await?;
         let pipe = Receiver::from_owned_fd(pipe.into()).or_fail(Exit::Unavailable, "the stream")?;
-        Ok(Self {
-            request,
-            lines: BufReader::new(pipe).lines(),
-        })
+        let lines = BufReader::new(pipe).lines();
+        Ok(Self { request, lines })
     }
 
     /// Hands every line and its frame to `show` until the answer ends, or `interrupt` cancels it. An

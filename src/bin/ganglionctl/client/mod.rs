@@ -15,6 +15,7 @@ use std::time::Duration;
 use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
 use serde_json::Value;
+use tokio::runtime::Builder;
 use tokio::time::timeout;
 use zbus::Connection;
 use zbus::fdo::{DBusProxy, PropertiesProxy};
@@ -37,10 +38,8 @@ const VARIABLE: &str = "GANGLION_BUS";
 
 /// Runs `future` on this thread.
 pub(crate) fn block_on<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .or_fail(Exit::Failed, "cannot start")?;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.or_fail(Exit::Failed, "cannot start")?;
     let result = runtime.block_on(future);
     // A thread may still wait for a line that nobody will type.
     runtime.shutdown_background();
@@ -69,9 +68,8 @@ where
 /// # Errors
 /// `Exit::Usage` if the address is none, `Exit::Unavailable` if nobody answers there.
 pub(crate) async fn connect(bus: Option<String>) -> Outcome<Connection> {
-    let bus = bus
-        .or_else(|| std::env::var(VARIABLE).ok().filter(|bus| !bus.is_empty()))
-        .unwrap_or_else(|| "system".into());
+    let set = || std::env::var(VARIABLE).ok().filter(|bus| !bus.is_empty());
+    let bus = bus.or_else(set).unwrap_or_else(|| "system".into());
     let Ok(address) = bus.parse::<bus::Address>();
     address.connect().await.map_err(|error| match error {
         zbus::Error::Address(why) => failure!(

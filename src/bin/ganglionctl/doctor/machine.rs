@@ -59,10 +59,8 @@ impl Machine {
     /// Why the service cannot read a file or a folder that is there, and what to do.
     pub(crate) fn hides(&self, path: &Path) -> Option<String> {
         let unit = self.unit();
-        let mut found = Findings::default();
-        unit.reach(path, &mut found);
-        if let Some(hidden) = found.failed() {
-            return Some(hidden);
+        if let Some((what, remedy)) = unit.hides(path) {
+            return Some(format!("{what}; {remedy}"));
         }
         // Only root can tell for another. What is shown to it elsewhere it reaches another way.
         if !self.is_live() || !Uid::effective().is_root() || unit.outside(path) != path {

@@ -179,7 +179,9 @@ impl Machine {
             }
         };
         found.ok("configuration", file.display());
-        self.unit().reach(path, found);
+        if let Some((what, remedy)) = self.unit().hides(path) {
+            found.fail("sandbox", what, remedy);
+        }
         let path = &self.unit().outside(path);
         if let Some(checkpoint) = model::open(&self.tree, path, found) {
             model::checksums(&self.tree, path, found);
@@ -201,7 +203,7 @@ fn report(tree: &Tree, found: &Findings) -> Outcome<String> {
         jiff::Timestamp::now()
     );
     let found = [("findings".to_owned(), view::text(TEMPLATE, &found.0)?)];
-    let parts = found.into_iter().chain(tree.seen());
+    let parts = found.into_iter().chain(tree.seen.take());
     let parts = parts.map(|(name, content)| {
         let content = content.trim_matches(|c: char| c.is_whitespace() || c == '\0');
         format!("\n==> {name}\n{content}\n")

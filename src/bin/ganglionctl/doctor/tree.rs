@@ -22,7 +22,8 @@ pub(super) struct Rights {
 #[derive(Debug)]
 pub(super) struct Tree {
     root: PathBuf,
-    seen: RefCell<BTreeMap<String, String>>,
+    /// All that was read, by where it was read.
+    pub(super) seen: RefCell<BTreeMap<String, String>>,
 }
 
 impl Tree {
@@ -133,10 +134,5 @@ impl Tree {
         let text = fs::read_to_string(self.path(file)).unwrap_or_default();
         let fields = |line: &str| line.split(':').map(str::to_owned).collect();
         text.lines().map(fields).collect()
-    }
-
-    /// All that was read, by where it was read.
-    pub(super) fn seen(&self) -> BTreeMap<String, String> {
-        self.seen.borrow().clone()
     }
 }

@@ -92,10 +92,10 @@ impl Unit {
         bound.unwrap_or_else(|| path.into())
     }
 
-    /// Whether its settings keep the service from a path.
-    pub(super) fn reach(&self, path: &Path, found: &mut Findings) {
+    /// Why its settings keep the service from a path, and what opens it.
+    pub(super) fn hides(&self, path: &Path) -> Option<(String, String)> {
         if self.binds().any(|(_, inside)| path.starts_with(inside)) {
-            return;
+            return None;
         }
         let hiding = HIDDEN_BY.iter().find(|(key, folders)| {
             let open = ["", "no", "read-only"].contains(&self.get(key));
@@ -104,11 +104,10 @@ impl Unit {
         let mut listed = self.get("InaccessiblePaths").split_whitespace();
         let listed = listed.any(|one| path.starts_with(one.trim_start_matches(['-', '+'])));
         let hiding = hiding.map(|(key, _)| *key);
-        if let Some(setting) = hiding.or(listed.then_some("InaccessiblePaths")) {
-            let shown = path.display();
-            let what = format!("{setting}= of the unit hides {shown} from the service");
-            found.fail("sandbox", what, reveal(path));
-        }
+        let setting = hiding.or(listed.then_some("InaccessiblePaths"))?;
+        let shown = path.display();
+        let what = format!("{setting}= of the unit hides {shown} from the service");
+        Some((what, reveal(path)))
     }
 
     pub(super) fn check(&self, tree: &Tree, found: &mut Findings) {

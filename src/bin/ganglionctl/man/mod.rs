@@ -63,11 +63,8 @@ fn keys() -> String {
             write!(comment, "{text} ")
         } else if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']');
-            write!(
-                page,
-                ".SH \"SECTION [{section}]\"\n{}",
-                paragraph(&mut comment)
-            )
+            let said = paragraph(&mut comment);
+            write!(page, ".SH \"SECTION [{section}]\"\n{said}")
         } else if let Some((key, value)) = line.trim_start_matches('#').split_once(" = ") {
             if section.is_empty() {
                 page.push_str(".SH \"KEYS OUTSIDE OF SECTIONS\"\n");
@@ -103,10 +100,8 @@ fn verbs(name: &str, command: &Command) -> String {
         let about = about.map(ToString::to_string).unwrap_or_default();
         let about = text(about.trim_end_matches('.'));
         let options = options(verb.clone().disable_help_flag(true));
-        format!(
-            ".SS \"{name}\"\n.PP\n{about}.\n{options}{}",
-            verbs(&name, verb)
-        )
+        let below = verbs(&name, verb);
+        format!(".SS \"{name}\"\n.PP\n{about}.\n{options}{below}")
     });
     sections.collect()
 }

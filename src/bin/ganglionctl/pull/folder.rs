@@ -30,7 +30,7 @@ const ATTEMPTS: usize = 10;
 
 #[derive(Debug)]
 pub(crate) struct Folder {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     held: File,
     /// Who root has become.
     became: Option<String>,
@@ -110,18 +110,10 @@ impl Folder {
             make,
         );
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        match found.and_then(|found| Ok(openat(&found, ".", flags, Mode::empty())?)) {
-            Ok(held) => Ok(Self {
-                path: path.into(),
-                held: held.into(),
-                became,
-            }),
-            Err(error) => Err(told(failed(path, &error), path, became.as_deref())),
-        }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+        let held = found.and_then(|found| Ok(openat(&found, ".", flags, Mode::empty())?));
+        let held = held.map_err(|error| told(failed(path, &error), path, became.as_deref()))?;
+        let (path, held) = (path.into(), held.into());
+        Ok(Self { path, held, became })
     }
 
     /// The path that people are shown: nothing is ever opened by it.

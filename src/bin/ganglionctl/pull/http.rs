@@ -19,6 +19,8 @@ use super::address::{Url, follow, is_https, is_hugging_face};
 use crate::checksum;
 use crate::failure::{Exit, Failure, Outcome, bail, ensure, failure};
 
+type Answer = Response<Body>;
+
 const REDIRECTS: usize = 10;
 
 /// The header by which Hugging Face tells a large file's SHA-256.
@@ -39,16 +41,15 @@ const CERTIFICATES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// # Errors
 /// What the server or the disk refuses; what came stays for the next run.
 pub(super) fn fetch(url: &Url, part: &mut Part<'_>, retries: u32) -> Outcome {
-    certificates(url)?;
+    if is_https(url) {
+        certificates()?;
+    }
     let agent = agent();
     let mut fruitless = 0;
     loop {
         let before = part.length;
         let why = match attempt(&agent, url, part) {
-            Err(Failure {
-                exit: Exit::Busy,
-                message,
-            }) => message,
+            Err(busy) if busy.exit == Exit::Busy => busy.message,
             done => return done,
         };
         let came = part.length;
@@ -68,10 +69,7 @@ pub(super) fn fetch(url: &Url, part: &mut Part<'_>, retries: u32) -> Outcome {
 
 /// Makes sure that the certificates which are named can be read: without them nothing would be trusted, and nobody would
 /// say why.
-fn certificates(url: &Url) -> Outcome {
-    if !is_https(url) {
-        return Ok(());
-    }
+fn certificates() -> Outcome {
     for variable in CERTIFICATES {
         let named = std::env::var_os(variable).unwrap_or_default();
         for path in std::env::split_paths(&named) {
@@ -139,7 +137,7 @@ fn attempt(agent: &Agent, url: &Url, part: &mut Part<'_>) -> Outcome {
     Ok(())
 }
 
-fn text<'a>(response: &'a Response<Body>, header: &str) -> Option<&'a str> {
+fn text<'a>(response: &'a Answer, header: &str) -> Option<&'a str> {
     response.headers().get(header)?.to_str().ok()
 }
 
@@ -169,12 +167,7 @@ fn unanswered(url: &Url, error: ureq::Error) -> Failure {
 
 /// The answer at the end of the redirects, which are followed here: the first one of Hugging Face tells the checksum, and a
 /// token is for it alone.
-fn ask(
-    agent: &Agent,
-    url: &Url,
-    part: &mut Part<'_>,
-    version: Option<&str>,
-) -> Outcome<Response<Body>> {
+fn ask(agent: &Agent, url: &Url, part: &mut Part<'_>, version: Option<&str>) -> Outcome<Answer> {
     let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let (mut at, mut sha256, mut bytes) = (url.to_owned(), None, None);
     for _ in 0..=REDIRECTS {
@@ -192,7 +185,13 @@ fn ask(
         bytes = bytes.or_else(|| text(&response, LINKED_SIZE)?.parse().ok());
         let leads = response.status().is_redirection();
         let Some(location) = text(&response, "location").filter(|_| leads) else {
-            part.hear(url, sha256, bytes)?;
+            if let (Some(told), Some(wanted)) = (&sha256, &part.wanted) {
+                ensure!(
+                    told == wanted,
+                    Data: "{url}: the server has a file with the SHA-256 {told}, and {wanted} was expected: it was not fetched"
+                );
+            }
+            part.hear(sha256, bytes)?;
             return Ok(response);
         };
         at = follow(&at, location).map_err(|why| failure!(Unavailable: "{at}: {why}"))?;

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressStyle};
 use sha2::{Digest as _, Sha256};
 
-use super::address::Url;
 use super::{Folder, failed};
 use crate::checksum::{self, beside};
 use crate::failure::{Failure, Outcome, bail, ensure};
@@ -33,7 +32,7 @@ pub(super) struct Part<'a> {
     /// Bytes that it may have.
     most: u64,
     /// The SHA-256 that it must have, if somebody said so, and that which a server tells.
-    wanted: Option<String>,
+    pub(super) wanted: Option<String>,
     told: Option<String>,
     /// The digest of what is in it.
     digest: Sha256,
@@ -105,24 +104,13 @@ impl<'a> Part<'a> {
         ensure!(
             more <= free,
             Failed: "{}: {} MiB are still to come and {} MiB are free: make room, or name another disk with --dir",
-            self.folder.path().display(), more.div_ceil(1 << 20), free >> 20
+            self.folder.path.display(), more.div_ceil(1 << 20), free >> 20
         );
         Ok(())
     }
 
-    /// Hears what a server tells of the whole, which must be what is wanted.
-    pub(super) fn hear(
-        &mut self,
-        url: &Url,
-        sha256: Option<String>,
-        bytes: Option<u64>,
-    ) -> Outcome {
-        if let (Some(told), Some(wanted)) = (&sha256, &self.wanted) {
-            ensure!(
-                told == wanted,
-                Data: "{url}: the server has a file with the SHA-256 {told}, and {wanted} was expected: it was not fetched"
-            );
-        }
+    /// Hears what a server tells of the whole.
+    pub(super) fn hear(&mut self, sha256: Option<String>, bytes: Option<u64>) -> Outcome {
         self.told = sha256;
         if let Some(bytes) = bytes {
             self.make_sure_of(bytes)?;

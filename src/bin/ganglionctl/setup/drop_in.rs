@@ -12,7 +12,7 @@ use crate::failure::{Exit, OrFail as _, Outcome, bail, failure};
 const NAME: &str = "50-setup.toml";
 
 pub(super) struct DropIn {
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// What it said before, if it was there.
     before: Option<Vec<u8>>,
 }
@@ -25,10 +25,6 @@ impl DropIn {
         let file = PathBuf::from(folder).join(NAME);
         let before = fs::read(&file).ok();
         Self { file, before }
-    }
-
-    pub(super) fn file(&self) -> &Path {
-        &self.file
     }
 
     /// What it says, but for its comments, with another model.

@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             "kv.context = {}, kv.memory_mib = {}: {} MiB in all, and a quarter of the memory left to others",
             choice.context, choice.memory_mib, choice.takes
         ))?;
-        does(&format!("write {}", drop_in.file().display()))?;
+        does(&format!("write {}", drop_in.file.display()))?;
         let text = drop_in::text(machine.name(), &model, choice);
         if arguments.dry_run {
             return output::print(&text);

@@ -15,8 +15,6 @@ use crate::models;
 /// How the name of a download ends that is not whole.
 pub(super) const PART: &str = ".part";
 
-const INCOMPLETE: &str = "incomplete";
-
 /// The keys are stable: scripts read them.
 #[derive(Debug, Serialize)]
 pub(super) struct Stored {
@@ -52,7 +50,7 @@ impl Stored {
             _ if name.starts_with('.') => return None,
             Some(Ok(format)) => (Some(format), None),
             Some(Err(why)) => (None, Some(why)),
-            None if is_part => (None, Some(INCOMPLETE.into())),
+            None if is_part => (None, Some("incomplete".into())),
             None => return None,
         };
         Some(Self {

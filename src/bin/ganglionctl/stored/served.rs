@@ -22,11 +22,10 @@ impl InForce {
         let machine = Machine::new(None);
         let outside = |path: PathBuf| machine.outside(&path);
         let served = client::block_on(client::at_once(served(bus)));
+        let served = served.map(|path| path.map(outside));
         let configured = Config::read(config).ok().and_then(|it| it.model.path);
-        Self {
-            served: served.map(|path| path.map(outside)),
-            configured: configured.map(outside),
-        }
+        let configured = configured.map(outside);
+        Self { served, configured }
     }
 
     /// What the model at `path` is to the daemon.
