@@ -115,7 +115,7 @@ pub(crate) async fn not_accepted(connection: &Connection, error: bus::Error) -> 
     failure
 }
 
-/// Says on standard error that a model cannot think which is asked to, once the daemon knows its model.
+/// Says on standard error, once the daemon knows its model, that a model which is asked to think cannot.
 ///
 /// Whether that is known.
 pub(crate) async fn tell_if_it_cannot_think(manager: &ManagerProxy<'_>) -> bool {

@@ -74,13 +74,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = whole::<u32>)]
     deadline_ms: Option<u32>,
     /// Let a model that can think do so before it answers
-    #[arg(
-        long,
-        overrides_with = "no_thinking",
-        num_args = 0,
-        default_missing_value = "true"
-    )]
-    thinking: Option<bool>,
+    #[arg(long, overrides_with = "no_thinking")]
+    #[serde(skip)]
+    thinking: bool,
     /// End its thoughts after so many tokens
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
     thinking_tokens: Option<u32>,
@@ -96,8 +92,8 @@ impl Options {
         let Ok(Value::Object(mut given)) = serde_json::to_value(self) else {
             return Map::new();
         };
-        if self.no_thinking {
-            given.insert("thinking".into(), false.into());
+        if self.thinking || self.no_thinking {
+            given.insert("thinking".into(), self.thinking.into());
         }
         given.retain(|_, value| !value.is_null() && value.as_array() != Some(&Vec::new()));
         given
@@ -113,8 +109,8 @@ impl Options {
     }
 
     /// Whether the answer is to begin with thoughts.
-    pub(crate) fn wants_thinking(&self) -> bool {
-        self.thinking == Some(true)
+    pub(crate) const fn wants_thinking(&self) -> bool {
+        self.thinking
     }
 
     /// Leaves the choice to the model, who has called what it was to call.
@@ -157,7 +153,10 @@ impl Options {
         if let Some(value) = value.transpose()? {
             given.insert(name.into(), value);
         }
+        let thinking = given.remove("thinking");
         *self = serde_json::from_value(given.into()).map_err(|error| error.to_string())?;
+        self.thinking = thinking == Some(true.into());
+        self.no_thinking = thinking == Some(false.into());
         Ok(())
     }
 }

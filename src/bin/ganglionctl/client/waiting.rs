@@ -84,11 +84,8 @@ impl Ask<'_> {
                 0 | 1 => told("reading", "the prompt is being read"),
                 2 => told("others", "another request is under way"),
                 more => {
-                    let others = more - 1;
-                    told(
-                        "others",
-                        &format!("{others} other requests wait or are under way"),
-                    )
+                    let what = format!("{} other requests wait or are under way", more - 1);
+                    told("others", &what)
                 }
             },
             // A daemon that is ready and has something to tell is reloading.

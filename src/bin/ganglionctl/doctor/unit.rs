@@ -11,6 +11,7 @@ use super::{Account, Findings, Tree};
 pub(crate) const NAME: &str = "gangliond.service";
 const CHECK: &str = "unit";
 
+/// What helps a service that has failed: by exit code 78, or by another.
 const MISCONFIGURED: &str =
     "the configuration or the model cannot be used: see below, and journalctl -xeu gangliond";
 const FAILED: &str =

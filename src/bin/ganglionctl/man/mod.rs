@@ -20,6 +20,7 @@ pub(crate) struct Arguments {
     page: String,
 }
 
+/// Their names, and their texts as people write them.
 const PAGES: [(&str, &str); 4] = [
     ("gangliond.8", include_str!("gangliond.8")),
     ("ganglionctl.1", include_str!("ganglionctl.1")),
@@ -27,7 +28,7 @@ const PAGES: [(&str, &str); 4] = [
     ("org.ganglion.Llm1.5", include_str!("org.ganglion.Llm1.5")),
 ];
 
-/// Its comments say what each key does.
+/// The shipped configuration, whose comments say what each key does.
 const CONFIGURATION: &str = include_str!("../../../../config/gangliond.toml");
 
 /// `command` is the whole command line.
