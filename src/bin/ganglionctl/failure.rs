@@ -50,11 +50,8 @@ pub(crate) struct Failure {
 
 /// A failure with that exit code, and a message as `format!` takes it.
 macro_rules! failure {
-    ($exit:ident, $($message:tt)+) => {
-        $crate::failure::Failure {
-            exit: $crate::failure::Exit::$exit,
-            message: format!($($message)+),
-        }
+    ($exit:ident: $($message:tt)+) => {
+        $crate::failure::Failure::new($crate::failure::Exit::$exit, format_args!($($message)+))
     };
 }
 
@@ -65,7 +62,16 @@ macro_rules! bail {
     };
 }
 
-pub(crate) use {bail, failure};
+/// Returns such a failure where what comes first does not hold.
+macro_rules! ensure {
+    ($holds:expr, $($failure:tt)+) => {
+        if !$holds {
+            $crate::failure::bail!($($failure)+);
+        }
+    };
+}
+
+pub(crate) use {bail, ensure, failure};
 
 /// Says of an error what it was about.
 pub(crate) trait OrFail<T> {
@@ -80,26 +86,27 @@ pub(crate) trait OrFail<T> {
 
 impl<T, E: Display> OrFail<T> for Result<T, E> {
     fn or_fail(self, exit: Exit, what: impl Display) -> Outcome<T> {
-        self.map_err(|error| Failure {
-            exit,
-            message: format!("{what}: {error}"),
-        })
+        self.map_err(|error| Failure::new(exit, format_args!("{what}: {error}")))
     }
 
     fn or_exit(self, exit: Exit) -> Outcome<T> {
-        self.map_err(|error| Failure {
-            exit,
-            message: error.to_string(),
-        })
+        self.map_err(|error| Failure::new(exit, error))
     }
 }
 
 impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Display) -> Self {
+        let message = message.to_string();
+        Self { exit, message }
+    }
+
+    /// The same, with more to say of it.
+    pub(crate) fn and(self, more: impl Display) -> Self {
+        Self::new(self.exit, format_args!("{}; {more}", self.message))
+    }
+
     /// Nobody needs to be told: the reader left, the user pressed Ctrl-C, or what was printed says it.
-    pub(crate) const fn quiet(exit: Exit) -> Self {
-        Self {
-            exit,
-            message: String::new(),
-        }
+    pub(crate) fn quiet(exit: Exit) -> Self {
+        Self::new(exit, "")
     }
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ganglion::bus::{self, proxy::DiagnosticsProxy};
+use serde_json::{Map, Value};
 
-use crate::client;
-use crate::client::info::{Object, object, text};
-use crate::failure::{Exit, OrFail as _, Outcome, bail};
+use crate::client::{self, object, plain};
+use crate::failure::{Exit, OrFail as _, Outcome, ensure};
 use crate::{output, view};
 
 #[derive(Debug, Parser)]
@@ -25,24 +25,20 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
-    client::block_on(async {
-        let connection = client::connect(bus).await?;
-        let diagnostics = DiagnosticsProxy::new(&connection).await?;
-        if let Some(file) = &arguments.dot {
-            return save(&diagnostics, file).await;
-        }
-        if arguments.reset {
-            diagnostics.reset_graph().await?;
-        }
-        let graph = async { Ok(diagnostics.decode_graph().await?) };
-        let graph = object(&client::at_once(graph).await?);
-        if arguments.json {
-            output::print_json(&graph)
-        } else {
-            output::print(&rows(&graph))
-        }
-    })
+pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
+    let connection = client::connect(bus).await?;
+    let diagnostics = DiagnosticsProxy::new(&connection).await?;
+    if let Some(file) = &arguments.dot {
+        return save(&diagnostics, file).await;
+    }
+    if arguments.reset {
+        diagnostics.reset_graph().await?;
+    }
+    let graph = object(&client::at_once(diagnostics.decode_graph()).await?);
+    if arguments.json {
+        return output::print_json(&graph);
+    }
+    output::print(&rows(&graph))
 }
 
 async fn save(diagnostics: &DiagnosticsProxy<'_>, file: &Path) -> Outcome {
@@ -50,23 +46,22 @@ async fn save(diagnostics: &DiagnosticsProxy<'_>, file: &Path) -> Outcome {
     let mut dot = File::from(dot);
     let read = dot.rewind().and_then(|()| io::read_to_string(dot));
     let text = read.or_fail(Exit::Unavailable, "the daemon's graph")?;
-    if text.is_empty() {
-        bail!(
-            Unavailable,
-            "nothing is recorded: ask something first, and see that graph.mode is not \"none\""
-        );
-    }
+    ensure!(
+        !text.is_empty(),
+        Unavailable: "nothing is recorded: ask something first, and see that graph.mode is not \"none\""
+    );
     if file == Path::new("-") {
         return output::print(&text);
     }
     fs::write(file, text).or_fail(Exit::Failed, file.display())
 }
 
-fn rows(graph: &Object) -> String {
+fn rows(graph: &Value) -> String {
     let known: Vec<&str> = bus::graph_keys().collect();
     // What a newer daemon tells besides follows.
-    let more = graph.keys().map(String::as_str);
-    let more = more.filter(|key| !known.contains(key));
+    let told = graph.as_object().into_iter().flat_map(Map::keys);
+    let more = told.map(String::as_str).filter(|key| !known.contains(key));
     let keys = known.iter().copied().chain(more);
-    view::named(keys.map(|key| (key.replace('_', " "), text(graph, key))))
+    let value = |key| graph.get(key).map(plain).unwrap_or_default();
+    view::named(keys.map(|key| (key.replace('_', " "), value(key))))
 }

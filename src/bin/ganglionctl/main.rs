@@ -51,13 +51,13 @@ fn main() -> ExitCode {
 
 fn run(Cli { bus, verb }: Cli) -> Outcome {
     match verb {
-        Verb::Ask(arguments) => ask::run(bus, &arguments),
-        Verb::Chat(arguments) => chat::run(bus, &arguments),
-        Verb::Status(arguments) => status::run(bus, &arguments),
-        Verb::Graph(arguments) => graph::run(bus, &arguments),
-        Verb::Sessions(arguments) => sessions::run(bus, &arguments),
-        Verb::Reload => reload::run(bus),
-        Verb::Top(arguments) => top::run(bus, &arguments),
+        Verb::Ask(arguments) => client::block_on(ask::run(bus, &arguments)),
+        Verb::Chat(arguments) => client::block_on(chat::run(bus, &arguments)),
+        Verb::Status(arguments) => client::block_on(status::run(bus, &arguments)),
+        Verb::Graph(arguments) => client::block_on(graph::run(bus, &arguments)),
+        Verb::Sessions(arguments) => client::block_on(sessions::run(bus, &arguments)),
+        Verb::Reload => client::block_on(reload::run(bus)),
+        Verb::Top(arguments) => client::block_on(top::run(bus, &arguments)),
         Verb::Pull(arguments) => pull::run(&arguments),
         Verb::Setup(arguments) => setup::run(&arguments),
         Verb::Models(arguments) => stored::run(bus, &arguments),

@@ -52,13 +52,13 @@ pub(crate) struct Setup {
 impl Setup {
     /// Opens the files and checks them.
     pub(crate) fn open(&self) -> Outcome<Checkpoint> {
-        Checkpoint::open(&self.model).map_err(|error| bad_model(&error))
+        Checkpoint::open(&self.model).map_err(bad_model)
     }
 
     /// How it is to run; what a verb needs of memory is for the verb to say.
     pub(crate) fn settings(&self) -> Outcome<Settings> {
-        if self.sms.is_some() && matches!(self.backend, Backend::Cpu) {
-            bail!(Usage, "--sms is a GPU's: leave it out, or --backend cpu");
+        if self.sms.is_some() && self.backend == Backend::Cpu {
+            bail!(Usage: "--sms is a GPU's: leave it out, or --backend cpu");
         }
         Ok(Settings {
             backend: match self.backend {
@@ -86,22 +86,22 @@ impl Setup {
 /// Why a model was not loaded, as whoever typed the command line can help it.
 pub(crate) fn not_loaded(error: LoadError) -> Failure {
     match error {
-        LoadError::Model(error) => bad_model(&error),
+        LoadError::Model(error) => bad_model(error),
         LoadError::Context { asked, trained } => failure!(
-            Data,
-            "this takes {asked} positions and the model was trained for {trained}; shorten the prompt, or generate less"
+            Data: "this takes {asked} positions and the model was trained for {trained}; shorten the prompt, or generate less"
         ),
         #[cfg(feature = "cuda")]
-        LoadError::Device(_) | LoadError::Unsuited(_) => failure!(Unavailable, "{error}"),
-        LoadError::Memory(_) => failure!(Unavailable, "{error}"),
-        error => failure!(Failed, "{error}"),
+        LoadError::Device(_) | LoadError::Unsuited(_) => failure!(Unavailable: "{error}"),
+        LoadError::Memory(_) => failure!(Unavailable: "{error}"),
+        error => failure!(Failed: "{error}"),
     }
 }
 
 /// Files that no model can be made of. It is the option that named them, not a key of the configuration.
-pub(crate) fn bad_model(error: &ModelError) -> Failure {
+#[allow(clippy::needless_pass_by_value)] // as errors are mapped
+pub(crate) fn bad_model(error: ModelError) -> Failure {
     match &error.defect {
-        Defect::Io(why) => failure!(Data, "--model {}: {why}", error.path.display()),
-        _ => failure!(Data, "--model {error}"),
+        Defect::Io(why) => failure!(Data: "--model {}: {why}", error.path.display()),
+        _ => failure!(Data: "--model {error}"),
     }
 }

@@ -4,20 +4,15 @@ use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
 
 use crate::client;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Outcome, failure};
 
 /// Waits as long as a model takes to load: a call on this connection has no time limit of its own.
-pub(crate) fn run(bus: Option<String>) -> Outcome {
-    client::block_on(async {
-        let connection = client::connect(bus).await?;
-        let reloaded = ManagerProxy::new(&connection).await?.reload().await;
-        reloaded.map_err(|error| match error {
-            // What is wrong with a configuration is no fault of the command line.
-            bus::Error::InvalidOption(message) => Failure {
-                exit: Exit::Config,
-                message,
-            },
-            error => error.into(),
-        })
+pub(crate) async fn run(bus: Option<String>) -> Outcome {
+    let connection = client::connect(bus).await?;
+    let reloaded = ManagerProxy::new(&connection).await?.reload().await;
+    reloaded.map_err(|error| match error {
+        // What is wrong with a configuration is no fault of the command line.
+        bus::Error::InvalidOption(why) => failure!(Config: "{why}"),
+        error => error.into(),
     })
 }

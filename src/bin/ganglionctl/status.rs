@@ -1,14 +1,14 @@
 //! `ganglionctl status`: what the daemon tells about itself, and by the exit code whether it is ready.
 
+use std::mem::take;
 use std::time::Duration;
 
 use clap::Parser;
+use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use zbus::Connection;
 
-use crate::client::info::{Object, part, text};
-use crate::client::waiting::{Ask, Waiting};
-use crate::client::{self, DIAGNOSTICS, MANAGER};
+use crate::client::{self, Ask, DIAGNOSTICS, MANAGER, Waiting, text};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::view;
 
@@ -36,29 +36,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Keys of the object, which are stable: scripts read them. Each is a property of the daemon's.
-const KEYS: [(&str, &str); 9] = [
-    ("state", "State"),
-    ("detail", "StateDetail"),
-    ("version", "Version"),
-    ("backend", "Backend"),
-    ("model", "Model"),
-    ("memory", "Memory"),
-    ("queue_length", "QueueLength"),
-    ("sessions", "Sessions"),
-    ("features", "Features"),
-];
-
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
-    let status = client::block_on(async {
-        let connection = client::connect(bus).await?;
-        if let Some(limit) = arguments.wait {
-            wait(&connection, limit).await?;
-        }
-        client::at_once(read(&connection)).await
-    })?;
+pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
+    let connection = client::connect(bus).await?;
+    if let Some(limit) = arguments.wait {
+        wait(&connection, limit).await?;
+    }
+    let status = client::at_once(read(&connection)).await?;
     view::print(arguments.json, include_str!("status.txt"), &status)?;
-    Err(Failure::quiet(match text(&status, "state").as_str() {
+    Err(Failure::quiet(match text(&status["state"]) {
         "ready" => return Ok(()),
         "loading" => Exit::Busy,
         "failed" => Exit::Config,
@@ -71,14 +56,12 @@ async fn wait(connection: &Connection, limit: Duration) -> Outcome {
     let settled = async {
         let mut may_start = true;
         loop {
-            if may_start || client::is_there(connection).await? {
-                may_start = false;
+            if take(&mut may_start) || client::is_there(connection).await? {
                 let manager = client::properties(connection, MANAGER);
-                match client::at_once(manager)
-                    .await
-                    .map(|all| text(&all, "State"))
-                {
-                    Ok(state) if ["ready", "failed"].contains(&state.as_str()) => return Ok(()),
+                match client::at_once(manager).await {
+                    Ok(manager) if ["ready", "failed"].contains(&text(&manager["State"])) => {
+                        return Ok(());
+                    }
                     Err(failure) if failure.exit != Exit::Unavailable => return Err(failure),
                     _ => {}
                 }
@@ -92,21 +75,24 @@ async fn wait(connection: &Connection, limit: Duration) -> Outcome {
     waited.await.unwrap_or(Ok(()))
 }
 
-async fn read(connection: &Connection) -> Outcome<Object> {
+/// An object whose keys are stable: scripts read them.
+async fn read(connection: &Connection) -> Outcome<Value> {
     let manager = client::properties(connection, MANAGER).await?;
     let diagnostics = client::properties(connection, DIAGNOSTICS).await?;
-    let value = |property| manager.get(property).cloned().unwrap_or_default();
-    let mut status: Object = KEYS
-        .map(|(key, property)| (key.into(), value(property)))
-        .into_iter()
-        .collect();
-    // The description tells which device that is, or why it is not another.
-    let device = text(&part(&diagnostics, "Device"), "description");
-    status.insert("device".into(), device.into());
-    let state = text(&diagnostics, "GraphState");
-    status.insert("graph_state".into(), state.into());
-    // It is as `ganglionctl graph --json` prints it.
-    let graph = part(&diagnostics, "DecodeGraph");
-    status.insert("graph".into(), graph.into());
-    Ok(status)
+    Ok(json!({
+        "state": manager["State"],
+        "detail": manager["StateDetail"],
+        "version": manager["Version"],
+        "backend": manager["Backend"],
+        "model": manager["Model"],
+        "memory": manager["Memory"],
+        "queue_length": manager["QueueLength"],
+        "sessions": manager["Sessions"],
+        "features": manager["Features"],
+        // The description tells which device that is, or why it is not another.
+        "device": text(&diagnostics["Device"]["description"]),
+        "graph_state": text(&diagnostics["GraphState"]),
+        // It is as `ganglionctl graph --json` prints it.
+        "graph": diagnostics.get("DecodeGraph").unwrap_or(&json!({})),
+    }))
 }

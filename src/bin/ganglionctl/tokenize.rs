@@ -20,12 +20,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let checkpoint = Checkpoint::open(&arguments.model).map_err(|error| bad_model(&error))?;
+    let checkpoint = Checkpoint::open(&arguments.model).map_err(bad_model)?;
     let source = checkpoint.language_source();
-    let language = Language::load(source.map_err(|error| bad_model(&error))?);
-    let ids = language
-        .or_exit(Exit::Data)?
-        .encode_plain(&arguments.text.join(" "));
+    let language = Language::load(source.map_err(bad_model)?).or_exit(Exit::Data)?;
+    let ids = language.encode_plain(&arguments.text.join(" "));
     let ids: Vec<_> = ids.iter().map(u32::to_string).collect();
     output::print(&format!("{}\n", ids.join(" ")))
 }

@@ -1,6 +1,6 @@
 //! What people are shown: templates beside the code, filled with the values that `--json` prints.
 //!
-//! Templates are Jinja's; a list fills them as `rows`. In what they make, lines with tabs are rows: those that follow one
+//! Templates are Jinja's; what fills them is `rows` as a whole, too. In what they make, lines with tabs are rows: those that follow one
 //! another become columns as wide as the widest in them, with two spaces between. A row that has nothing but a name is left
 //! out: there is nothing to tell, or a daemon of another version does not tell it.
 
@@ -15,7 +15,7 @@ use minijinja::{
 };
 use serde::Serialize;
 
-use crate::client::info::megabytes;
+use crate::client::megabytes;
 use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::output;
 
@@ -47,12 +47,8 @@ fn fill(template: &str, values: &impl Serialize) -> Outcome<String> {
     environment.add_filter("megabytes", megabytes);
     environment.add_filter("quoted", |text: &str| format!("{text:?}"));
     environment.add_function("figures", figures);
-    let values = Value::from(Serde(values));
-    let values = match values.kind() {
-        ValueKind::Seq => context! { rows => values },
-        _ => values,
-    };
-    let filled = environment.render_str(template, values);
+    let rows = Value::from(Serde(values));
+    let filled = environment.render_str(template, context! { rows => rows.clone(), ..rows });
     filled.or_fail(Exit::Failed, "a template")
 }
 
@@ -97,29 +93,18 @@ fn figures(state: &State, rows: Vec<Value>, columns: Value) -> Result<Value, Err
         }
         lines[0].push(heading.to_string());
         for (line, cell) in lines[1..].iter_mut().zip(cells) {
-            line.push(if has_none(&cell) {
-                "-".into()
-            } else {
-                cell.to_string()
-            });
+            let told = Some(cell).filter(|cell| !has_none(cell));
+            line.push(told.map_or("-".into(), |cell| cell.to_string()));
         }
     }
     let table = table(lines, CellAlignment::Right);
     Ok(Value::from_safe_string(table))
 }
 
-/// A line for each row; all columns begin at their left ends.
-pub(crate) fn columns<R>(rows: impl IntoIterator<Item = R>) -> String
-where
-    R: IntoIterator<Item = String>,
-{
-    table(rows, CellAlignment::Left)
-}
-
 /// Names and values in two columns; what is empty is left out.
 pub(crate) fn named(rows: impl IntoIterator<Item = (String, String)>) -> String {
     let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
-    columns(rows.map(|(name, value)| [name, value]))
+    table(rows.map(|(name, value)| [name, value]), CellAlignment::Left)
 }
 
 /// Its rows in columns.
@@ -130,7 +115,8 @@ pub(crate) fn aligned(text: &str) -> String {
     let shown = parts.map(|lines| {
         let rows = lines.iter().map(|line| line.split('\t').map(str::to_owned));
         if lines.iter().any(is_row) {
-            columns(rows.filter(|row| row.clone().skip(1).any(|cell| !cell.is_empty())))
+            let told = rows.filter(|row| row.clone().skip(1).any(|cell| !cell.is_empty()));
+            table(told, CellAlignment::Left)
         } else {
             lines.join("\n") + "\n"
         }
@@ -138,6 +124,7 @@ pub(crate) fn aligned(text: &str) -> String {
     shown.collect()
 }
 
+/// A line for each row: the first column from the left, `others` as they say.
 fn table<R>(rows: impl IntoIterator<Item = R>, others: CellAlignment) -> String
 where
     R: IntoIterator<Item = String>,

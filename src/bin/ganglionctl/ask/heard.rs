@@ -5,7 +5,6 @@ use ganglion::engine::Likelihood;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, OrFail as _, Outcome};
-use crate::view;
 
 #[derive(Debug, Default)]
 pub(super) struct Heard {
@@ -13,7 +12,7 @@ pub(super) struct Heard {
     pub(super) reasoning: String,
     /// The calls of tools, as `Request.Result` has them.
     pub(super) calls: Option<Value>,
-    logprobs: Vec<Likelihood>,
+    pub(super) logprobs: Vec<Likelihood>,
 }
 
 impl Heard {
@@ -47,10 +46,5 @@ impl Heard {
             whole["logprobs"] = json!(self.logprobs);
         }
         Ok(whole)
-    }
-
-    /// A line for each token: how probable it was, and the most probable ones in its place.
-    pub(super) fn likelihoods(&self) -> Outcome<String> {
-        view::text(include_str!("likelihoods.txt"), &self.logprobs)
     }
 }

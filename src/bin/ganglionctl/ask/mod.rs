@@ -8,17 +8,11 @@ use clap::Parser;
 use ganglion::bus::Frame;
 use ganglion::bus::proxy::{Fields, ManagerProxy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use zbus::{Connection, Variant};
+use zbus::Connection;
 
-use crate::client;
-use crate::client::answer::Answer;
-use crate::client::calls;
-use crate::client::options::Options;
-use crate::client::screen::Screen;
-use crate::client::thinking;
-use crate::client::waiting::{Ask, Waiting};
+use crate::client::{self, Answer, Ask, Options, Screen, Waiting, calls, text};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
-use crate::output;
+use crate::{output, view};
 use heard::Heard;
 
 #[derive(Debug, Parser)]
@@ -53,95 +47,81 @@ pub(crate) struct Arguments {
 }
 
 /// A role, and fields of texts.
-type Message = (&'static str, Vec<(&'static str, String)>);
+type Message = (&'static str, Fields<'static>);
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
+pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let question = question::read(&arguments.text, arguments.quiet)?;
-    client::block_on(ask(bus, arguments, question))
-}
-
-async fn ask(bus: Option<String>, arguments: &Arguments, question: String) -> Outcome {
     // It comes before the request: no Ctrl-C may fall between the two.
     let mut interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
-    let system = arguments.system.clone().map(|text| ("system", text));
-    let messages = system.into_iter().chain([("user", question)]);
+    let mut waiting = Waiting::new(arguments.quiet);
+    let connecting = waiting.during(Ask::Nobody, client::connect(bus));
+    let connection = unless_interrupted(&mut interrupt, connecting).await?;
+    let system = arguments.system.iter().map(|text| ("system", text.clone()));
+    let messages = system.chain([("user", question)]);
     let mut messages: Vec<Message> = messages
-        .map(|(role, text)| (role, vec![("content", text)]))
+        .map(|(role, text)| (role, Fields::from([("content", text.into())])))
         .collect();
     let mut options = arguments.options.clone();
-    let mut connection = None;
     for _ in 0..arguments.rounds.max(1) {
-        let whom = (bus.clone(), connection.take());
         let asked = (&messages[..], &options);
-        let (at, heard) = answer(whom, asked, arguments, &mut interrupt).await?;
+        let heard = answer(&connection, asked, arguments, &mut interrupt).await?;
         let (Some(program), Some(made)) = (&arguments.call, &heard.calls) else {
             return Ok(());
         };
-        let mut said = vec![("content", heard.text), ("tool_calls", made.to_string())];
+        let calls = made.to_string();
+        let mut said = Fields::from([("content", heard.text.into()), ("tool_calls", calls.into())]);
         if !heard.reasoning.is_empty() {
-            said.push(("reasoning", heard.reasoning));
+            said.insert("reasoning", heard.reasoning.into());
         }
         messages.push(("assistant", said));
         for call in made.as_array().into_iter().flatten() {
-            let result = tokio::select! {
-                result = program::run(program, call, arguments.quiet) => result?,
-                _ = interrupt.recv() => return Err(Failure::quiet(Exit::Interrupted)),
-            };
-            let id = call["id"].as_str().unwrap_or_default().to_owned();
-            messages.push(("tool", vec![("content", result), ("tool_call_id", id)]));
+            let running = program::run(program, call, arguments.quiet);
+            let result = unless_interrupted(&mut interrupt, running).await?;
+            let id = text(&call["id"]).to_owned();
+            let said = [("content", result.into()), ("tool_call_id", id.into())];
+            messages.push(("tool", said.into()));
         }
         options.choose_freely();
-        connection = Some(at);
     }
     bail!(
-        Failed,
-        "the model still calls tools after {} answers: give more --rounds, or a clearer question",
-        arguments.rounds
+        Failed: "the model still calls tools after {} answers: give more --rounds, or a clearer question", arguments.rounds
     )
 }
 
-/// Shows one answer as it comes, over the connection, or one that it makes to that bus.
+/// What comes of `future`, unless Ctrl-C comes first.
+async fn unless_interrupted<T>(
+    interrupt: &mut Signal,
+    future: impl Future<Output = Outcome<T>>,
+) -> Outcome<T> {
+    tokio::select! {
+        done = future => done,
+        _ = interrupt.recv() => Err(Failure::quiet(Exit::Interrupted)),
+    }
+}
+
+/// Shows one answer as it comes.
 async fn answer(
-    (bus, connection): (Option<String>, Option<Connection>),
+    connection: &Connection,
     (messages, options): (&[Message], &Options),
     arguments: &Arguments,
     interrupt: &mut Signal,
-) -> Outcome<(Connection, Heard)> {
-    let messages: Vec<_> = messages
-        .iter()
-        .map(|(role, fields)| {
-            let fields = fields.iter();
-            let fields = fields.map(|(name, text)| (*name, Variant::from(text.as_str())));
-            (*role, fields.collect::<Fields<'_>>())
-        })
-        .collect();
-    let wonders = options.wants_thinking();
+) -> Outcome<Heard> {
     let asked = async {
-        let connection = match connection {
-            Some(connection) => connection,
-            None => client::connect(bus).await?,
-        };
-        let manager = ManagerProxy::new(&connection).await?;
-        let known = !wonders || thinking::tell_if_impossible(&manager).await;
+        let manager = ManagerProxy::new(connection).await?;
+        let known = !options.wants_thinking() || client::tell_if_it_cannot_think(&manager).await;
         let mut options = options.fields();
         if let Some(logprobs) = arguments.logprobs {
             options.insert("logprobs", logprobs.into());
         }
-        match manager.generate(&messages, options).await {
-            Ok(accepted) => {
-                let answer = Answer::new(&connection, accepted).await?;
-                Ok((connection, answer, (!known).then_some(manager)))
-            }
-            Err(error) => Err(client::not_accepted(&connection, error).await),
-        }
+        let returned = manager.generate(messages, options).await;
+        let answer = Answer::new(connection, returned).await?;
+        Ok((answer, (!known).then_some(manager)))
     };
     let mut waiting = Waiting::new(arguments.quiet);
-    let (connection, answer, wonders) = tokio::select! {
-        answer = waiting.during(Ask::Nobody, asked) => answer?,
-        _ = interrupt.recv() => return Err(Failure::quiet(Exit::Interrupted)),
-    };
+    let asking = waiting.during(Ask::Nobody, asked);
+    let (answer, wonders) = unless_interrupted(interrupt, asking).await?;
 
-    let mut screen = Screen::new();
+    let mut screen = Screen::default();
     let mut heard = Heard::default();
     let answered = answer
         .follow(waiting, interrupt, |line, frame| {
@@ -164,7 +144,7 @@ async fn answer(
     screen.end_line()?;
     if let Some(manager) = wonders {
         // It was being loaded when it was asked.
-        thinking::tell_if_impossible(&manager).await;
+        client::tell_if_it_cannot_think(&manager).await;
     }
     let receipt = answered?;
     if !arguments.json && !arguments.frames {
@@ -172,11 +152,12 @@ async fn answer(
             output::print(&calls::lines(calls))?;
         }
         if arguments.logprobs.is_some() {
-            output::print(&heard.likelihoods()?)?;
+            // A line for each token: how probable it was, and the most probable ones in its place.
+            view::print(false, include_str!("likelihoods.txt"), &heard.logprobs)?;
         }
     }
     if !arguments.quiet && !arguments.json {
         output::tell(&receipt.to_string());
     }
-    Ok((connection, heard))
+    Ok(heard)
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ganglion::bus::TEXT_BYTES;
 
-use crate::failure::{Exit, OrFail as _, Outcome, bail, failure};
+use crate::failure::{Exit, OrFail as _, Outcome, bail, ensure, failure};
 use crate::output;
 
 const STDIN: &str = "standard input";
@@ -25,24 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) fn read(words: &[String], quiet: bool) -> Outcome<String> {
     let named = words.iter().any(|word| word == DASH);
     let typed = io::stdin().is_terminal();
-    let input = if named || !typed {
-        input(quiet || typed)?
-    } else {
-        String::new()
-    };
-    let text = compose(words, &input);
-    if text.is_empty() {
-        bail!(
-            Usage,
-            "there is no question: give one, or pipe one into standard input"
-        );
-    }
-    if text.contains('\0') {
-        bail!(
-            Data,
-            "the question holds a NUL character, which D-Bus cannot carry"
-        );
-    }
+    let input = (named || !typed).then(|| input(quiet || typed));
+    let text = compose(words, &input.transpose()?.unwrap_or_default());
+    ensure!(!text.is_empty(), Usage: "there is no question: give one, or pipe one into standard input");
+    ensure!(!text.contains('\0'), Data: "the question holds a NUL character, which D-Bus cannot carry");
     Ok(text)
 }
 
@@ -67,10 +53,8 @@ fn input(quiet: bool) -> Outcome<String> {
     let (done, read) = mpsc::channel();
     let reading = thread::spawn(move || {
         let mut bytes = Vec::new();
-        let read = io::stdin()
-            .lock()
-            .take(TEXT_BYTES as u64 + 1)
-            .read_to_end(&mut bytes);
+        let mut input = io::stdin().lock().take(TEXT_BYTES as u64 + 1);
+        let read = input.read_to_end(&mut bytes);
         drop::<mpsc::Sender<()>>(done);
         read.map(|_| bytes)
     });
@@ -82,17 +66,15 @@ fn input(quiet: bool) -> Outcome<String> {
     }
     let bytes = match reading.join() {
         Ok(read) => read.or_fail(Exit::Data, STDIN)?,
-        Err(_) => bail!(Data, "{STDIN}: it cannot be read"),
+        Err(_) => bail!(Data: "{STDIN}: it cannot be read"),
     };
-    if bytes.len() > TEXT_BYTES {
-        bail!(
-            Data,
-            "{STDIN}: it is longer than 1 MiB, which is the most that a request may hold: give a part of it"
-        );
-    }
+    ensure!(
+        bytes.len() <= TEXT_BYTES,
+        Data: "{STDIN}: it is longer than 1 MiB, which is the most that a request may hold: give a part of it"
+    );
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        failure!(Data, "{STDIN}: it is no UTF-8 text from byte {at} on")
+        failure!(Data: "{STDIN}: it is no UTF-8 text from byte {at} on")
     })?;
     text.truncate(text.trim_end_matches(['\r', '\n']).len());
     Ok(text)

@@ -32,15 +32,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let Arguments {
-        setup,
-        plan,
-        json,
-        plot,
-    } = arguments;
+    let Arguments { setup, plan, .. } = arguments;
     let report = plan.run(&setup.model, &setup.settings()?).map_err(failed)?;
-    view::print(*json, REPORT, &report)?;
-    let Some(file) = plot else {
+    view::print(arguments.json, REPORT, &report)?;
+    let Some(file) = &arguments.plot else {
         return Ok(());
     };
     let what = format!("--plot {}", file.display());
@@ -51,8 +46,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 fn failed(error: BenchError) -> Failure {
     match error {
-        BenchError::Model(error) => offline::bad_model(&error),
+        BenchError::Model(error) => offline::bad_model(error),
         BenchError::Load(error) => offline::not_loaded(error),
-        BenchError::Run(error) => failure!(Data, "{error}"),
+        BenchError::Run(error) => failure!(Data: "{error}"),
     }
 }

@@ -26,13 +26,10 @@ const TIME: RGBColor = RGBColor(0x2b, 0x6c, 0xb0);
 const FLOOR: RGBColor = RGBColor(0xb0, 0xb8, 0xc4);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+type Drawn<T = ()> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 
 /// The picture, as SVG, under a title.
-pub(super) fn svg(
-    report: &Report,
-    title: &str,
-) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
+pub(super) fn svg(report: &Report, title: &str) -> Drawn<String> {
     let contexts = &report.contexts;
     let has_kinds = |context: &&Context| !context.operations.is_empty();
     let shown: Vec<_> = contexts.iter().filter(has_kinds).collect();
@@ -140,10 +137,8 @@ fn speeds(area: &Area, caption: &str, contexts: &[Context], of: fn(&Context) -> 
         .x_label_formatter(&|length| format!("{length:.0}"))
         .y_label_formatter(&|speed| format!("{speed:.0}"))
         .draw()?;
-    let dots: Vec<_> = points
-        .iter()
-        .map(|point| Circle::new(*point, 3, TIME.filled()))
-        .collect();
+    let dot = |point: &(f64, f64)| Circle::new(*point, 3, TIME.filled());
+    let dots: Vec<_> = points.iter().map(dot).collect();
     chart.draw_series(LineSeries::new(points, TIME.stroke_width(2)))?;
     chart.draw_series(dots)?;
     Ok(())

@@ -6,8 +6,7 @@ use zbus::fdo::{self, DBusProxy};
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Variant};
 
-use crate::client;
-use crate::client::answer::Answer;
+use crate::client::{self, Answer};
 use crate::failure::Outcome;
 
 /// A session, and the daemon that holds it.
@@ -32,18 +31,15 @@ impl Conversation {
         })
     }
 
-    /// Begins another conversation, with that system message.
-    pub(super) async fn begin_with(&mut self, system: Option<String>) -> Outcome {
-        let before = std::mem::replace(&mut self.system, system);
-        self.begin_anew().await.inspect_err(|_| {
-            // The session of before is still open.
-            self.system = before;
-        })
+    /// Begins another conversation with the same system message.
+    pub(super) async fn begin_anew(&mut self) -> Outcome {
+        self.begin_with(self.system.clone()).await
     }
 
-    /// Opens another session, and closes this one.
-    pub(super) async fn begin_anew(&mut self) -> Outcome {
-        let session = open(&self.connection, self.system.as_deref()).await?;
+    /// Opens another session with that system message, and closes this one.
+    pub(super) async fn begin_with(&mut self, system: Option<String>) -> Outcome {
+        let session = open(&self.connection, system.as_deref()).await?;
+        self.system = system;
         let old = std::mem::replace(&mut self.session, session);
         let daemon = daemon(&self.connection).await;
         if daemon == self.daemon {
@@ -62,17 +58,15 @@ impl Conversation {
         text: &str,
         options: Fields<'_>,
     ) -> Outcome<Option<Answer>> {
-        let error = match self.session.send(text, options).await {
-            Ok(accepted) => return Answer::new(&self.connection, accepted).await.map(Some),
-            Err(error) => error,
-        };
+        let returned = self.session.send(text, options).await;
         // Another daemon answers by the same name, and may even have such a session.
-        let restarted = daemon(&self.connection).await != self.daemon;
-        if !restarted && !is_unknown(&error) {
-            return Err(client::not_accepted(&self.connection, error).await);
+        if let Err(error) = &returned
+            && (is_unknown(error) || daemon(&self.connection).await != self.daemon)
+        {
+            self.begin_anew().await?;
+            return Ok(None);
         }
-        self.begin_anew().await?;
-        Ok(None)
+        Answer::new(&self.connection, returned).await.map(Some)
     }
 }
 

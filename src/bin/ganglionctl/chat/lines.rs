@@ -62,7 +62,7 @@ impl Lines {
                 Typed::Line(line) => text = format!("{text}\n{line}"),
                 Typed::End => {
                     let open =
-                        failure!(Data, "the text after {QUOTES} did not end: it was not sent");
+                        failure!(Data: "the text after {QUOTES} did not end: it was not sent");
                     if !self.interactive() {
                         return Err(open);
                     }
@@ -83,16 +83,15 @@ impl Lines {
     }
 
     fn line(&mut self, prompt: &str) -> Outcome<Typed> {
-        if let Some(editor) = &mut self.0 {
-            return match editor.readline(prompt) {
-                Err(ReadlineError::Eof) => Ok(Typed::End),
-                Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
-                line => line.map(Typed::Line).or_fail(Exit::Data, "standard input"),
-            };
-        }
-        match io::stdin().lines().next() {
-            None => Ok(Typed::End),
-            Some(line) => line.map(Typed::Line).or_fail(Exit::Data, "standard input"),
+        let piped = || io::stdin().lines().next().ok_or(ReadlineError::Eof);
+        let line = match &mut self.0 {
+            Some(editor) => editor.readline(prompt),
+            None => piped().and_then(|line| Ok(line?)),
+        };
+        match line {
+            Err(ReadlineError::Eof) => Ok(Typed::End),
+            Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
+            line => line.map(Typed::Line).or_fail(Exit::Data, "standard input"),
         }
     }
 }

@@ -9,12 +9,7 @@ use ganglion::bus::Frame;
 use ganglion::bus::proxy::ManagerProxy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::client;
-use crate::client::calls;
-use crate::client::options::Options;
-use crate::client::screen::Screen;
-use crate::client::thinking;
-use crate::client::waiting::Waiting;
+use crate::client::{self, Options, Screen, Waiting, calls};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
 use crate::{output, view};
 use conversation::Conversation;
@@ -36,11 +31,7 @@ pub(crate) struct Arguments {
     options: Options,
 }
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
-    client::block_on(chat(bus, arguments))
-}
-
-async fn chat(bus: Option<String>, arguments: &Arguments) -> Outcome {
+pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
     let connection = client::connect(bus).await?;
     let mut lines = Lines::open()?;
@@ -120,7 +111,7 @@ impl Chat {
             ("/set", Some(rest)) => {
                 let (name, value) = cut(rest);
                 let set = self.options.set(name, value);
-                set.map_err(|why| failure!(Usage, "/set {name}: {why}"))?;
+                set.map_err(|why| failure!(Usage: "/set {name}: {why}"))?;
                 if name == "thinking" && self.options.wants_thinking() {
                     self.wonder().await?;
                 }
@@ -135,14 +126,14 @@ impl Chat {
                 let path = transcript::save(file, &session.history().await?)?;
                 output::print(&format!("{}\n", path.display()))?;
             }
-            ("/save", None) => bail!(Usage, "/save: name a file"),
+            ("/save", None) => bail!(Usage: "/save: name a file"),
             ("/history", None) => output::print(&transcript::text(&session.history().await?))?,
             ("/undo", None) => session.rewind(1).await?,
             ("/clear", None) => session.clear().await?,
             ("/new", None) => self.conversation.begin_anew().await?,
             _ => {
                 let rest = rest.map(|rest| format!(" {rest}")).unwrap_or_default();
-                bail!(Usage, "{command}{rest}: no such command; /help lists them");
+                bail!(Usage: "{command}{rest}: no such command; /help lists them");
             }
         }
         Ok(())
@@ -151,7 +142,7 @@ impl Chat {
     /// Whether the model can think at all.
     async fn wonder(&self) -> Outcome {
         let manager = ManagerProxy::new(&self.conversation.connection).await?;
-        thinking::tell_if_impossible(&manager).await;
+        client::tell_if_it_cannot_think(&manager).await;
         Ok(())
     }
 
@@ -167,12 +158,9 @@ impl Chat {
             answer = conversation.send(text, self.options.fields()).await?;
         }
         let Some(answer) = answer else {
-            bail!(
-                Unavailable,
-                "the daemon keeps restarting; see journalctl -u gangliond"
-            );
+            bail!(Unavailable: "the daemon keeps restarting; see journalctl -u gangliond");
         };
-        let mut screen = Screen::new();
+        let mut screen = Screen::default();
         let waiting = Waiting::new(!self.watched);
         let answered = answer
             .follow(waiting, &mut self.interrupt, |_, frame| {

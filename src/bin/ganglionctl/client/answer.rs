@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ganglion::bus::Frame;
 use ganglion::bus::proxy::RequestProxy;
+use ganglion::bus::{self, Frame};
 use ganglion::telemetry::{FinishReason, Receipt};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::net::unix::pipe::Receiver;
@@ -11,7 +11,8 @@ use tokio::signal::unix::Signal;
 use tokio::time::timeout;
 use zbus::{Connection, OwnedFd, OwnedObjectPath};
 
-use super::exit_of;
+use super::not_accepted;
+use super::refusal::exit_of;
 use super::waiting::{Ask, Waiting};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
 
@@ -29,14 +30,16 @@ impl Answer {
     /// Takes what `Generate` or `Send` returned.
     pub(crate) async fn new(
         connection: &Connection,
-        (request, pipe): (OwnedObjectPath, OwnedFd),
+        returned: Result<(OwnedObjectPath, OwnedFd), bus::Error>,
     ) -> Outcome<Self> {
+        let (request, pipe) = match returned {
+            Ok(accepted) => accepted,
+            Err(error) => return Err(not_accepted(connection, error).await),
+        };
         let request = RequestProxy::new(connection, request).await?;
         let pipe = Receiver::from_owned_fd(pipe.into()).or_fail(Exit::Unavailable, "the stream")?;
-        Ok(Self {
-            request,
-            lines: BufReader::new(pipe).lines(),
-        })
+        let lines = BufReader::new(pipe).lines();
+        Ok(Self { request, lines })
     }
 
     /// Hands every line and its frame to `show` until the answer ends, or `interrupt` cancels it. An
@@ -63,18 +66,14 @@ impl Answer {
             let (line, frame) = parse(line)?;
             show(&line, &frame)?;
             if let Frame::Done {
-                finish_reason,
+                finish_reason: reason,
                 usage,
                 error,
                 message,
                 ..
             } = frame
             {
-                let receipt = Receipt {
-                    reason: finish_reason,
-                    usage,
-                };
-                return end(receipt, error.as_deref(), message);
+                return end(Receipt { reason, usage }, error.as_deref(), message);
             }
         }
     }
@@ -108,16 +107,10 @@ impl Answer {
 
 fn parse(line: std::io::Result<Option<String>>) -> Outcome<(String, Frame)> {
     let Some(line) = line.or_fail(Exit::Unavailable, "the stream")? else {
-        bail!(
-            Unavailable,
-            "the daemon died while it answered; see journalctl -u gangliond"
-        );
+        bail!(Unavailable: "the daemon died while it answered; see journalctl -u gangliond");
     };
     let frame = Frame::from_line(&line).map_err(|error| {
-        failure!(
-            Unavailable,
-            "the stream: {error}; are ganglionctl and gangliond of the same version?"
-        )
+        failure!(Unavailable: "the stream: {error}; are ganglionctl and gangliond of the same version?")
     })?;
     Ok((line, frame))
 }
@@ -131,8 +124,7 @@ fn end(receipt: Receipt, error: Option<&str>, message: Option<String>) -> Outcom
         // Who gave it wants what there is by then.
         | FinishReason::Deadline => Ok(receipt),
         FinishReason::Cancelled => bail!(
-            Failed,
-            "the answer was cancelled by the daemon: it is stopping, or this reader stalled"
+            Failed: "the answer was cancelled by the daemon: it is stopping, or this reader stalled"
         ),
         FinishReason::Error => Err(Failure {
             exit: match error {

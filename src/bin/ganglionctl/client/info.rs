@@ -1,10 +1,10 @@
 //! Dictionaries of the daemon, as JSON and as tables for people.
 
-use ganglion::bus::proxy::Info;
-use serde_json::{Map, Value};
-use zbus::Variant;
+use std::collections::BTreeMap;
 
-pub(crate) type Object = Map<String, Value>;
+use ganglion::bus::proxy::Info;
+use serde_json::{Value, json};
+use zbus::Variant;
 
 /// Text as it is, anything else as in JSON.
 pub(crate) fn plain(value: &Value) -> String {
@@ -14,15 +14,9 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
-/// What `object` has at `key`, as `plain` shows it; empty if it has nothing there.
-pub(crate) fn text(object: &Object, key: &str) -> String {
-    object.get(key).map(plain).unwrap_or_default()
-}
-
-/// A dictionary in another; empty if it is not there.
-pub(crate) fn part(object: &Object, key: &str) -> Object {
-    let part = object.get(key).and_then(Value::as_object);
-    part.cloned().unwrap_or_default()
+/// A text; empty if there is none.
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 pub(crate) fn megabytes(bytes: u64) -> String {
@@ -32,13 +26,9 @@ pub(crate) fn megabytes(bytes: u64) -> String {
 }
 
 /// A dictionary of the daemon's as JSON, in the order of its keys.
-pub(crate) fn object(info: &Info) -> Object {
-    let entries = info.iter();
-    let mut object: Object = entries
-        .map(|(key, value)| (key.clone(), json(value)))
-        .collect();
-    object.sort_keys();
-    object
+pub(crate) fn object(info: &Info) -> Value {
+    let entries: BTreeMap<_, _> = info.iter().map(|(key, value)| (key, json(value))).collect();
+    json!(entries)
 }
 
 /// Numbers, strings, lists and dictionaries of them; what D-Bus has beyond JSON is shown as text.

@@ -18,10 +18,8 @@ pub(super) fn remedy() -> String {
         return joins(&user, ASKS);
     };
     if is_in(group.gid) {
-        return format!(
-            "{user} may ask, and not operate: {}",
-            joins(&user, OPERATES)
-        );
+        let helps = joins(&user, OPERATES);
+        return format!("{user} may ask, and not operate: {helps}");
     }
     if group.mem.contains(&user) {
         return format!(

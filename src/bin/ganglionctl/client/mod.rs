@@ -1,28 +1,34 @@
 //! The side of `ganglionctl` that talks to the daemon. It knows no model: everything comes over D-Bus.
 
-pub(crate) mod answer;
+mod answer;
 pub(crate) mod calls;
-pub(crate) mod info;
+mod info;
 pub(crate) mod membership;
-pub(crate) mod options;
+mod options;
 mod refusal;
-pub(crate) mod screen;
-pub(crate) mod thinking;
-pub(crate) mod waiting;
+mod screen;
+mod waiting;
 
 use std::future::Future;
 use std::time::Duration;
 
 use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
+use serde_json::Value;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
 use zbus::Connection;
 use zbus::fdo::{DBusProxy, PropertiesProxy};
 use zbus::names::{BusName, InterfaceName};
 
-use self::info::{Object, object};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
+use crate::output;
 
-pub(crate) use refusal::exit_of;
+pub(crate) use answer::Answer;
+pub(crate) use info::{megabytes, object, plain, text};
+pub(crate) use options::Options;
+pub(crate) use screen::Screen;
+pub(crate) use waiting::{Ask, Waiting};
 
 pub(crate) const MANAGER: &str = "org.ganglion.Llm1.Manager";
 pub(crate) const DIAGNOSTICS: &str = "org.ganglion.Llm1.Diagnostics";
@@ -32,10 +38,8 @@ const VARIABLE: &str = "GANGLION_BUS";
 
 /// Runs `future` on this thread.
 pub(crate) fn block_on<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .or_fail(Exit::Failed, "cannot start")?;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.or_fail(Exit::Failed, "cannot start")?;
     let result = runtime.block_on(future);
     // A thread may still wait for a line that nobody will type.
     runtime.shutdown_background();
@@ -46,15 +50,17 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T
 const ANSWERED: Duration = Duration::from_secs(10);
 
 /// The result of calls that a daemon answers at once, whatever it computes.
-pub(crate) async fn at_once<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-    let Ok(answered) = tokio::time::timeout(ANSWERED, future).await else {
-        bail!(
-            Unavailable,
-            "gangliond has not answered for {} s: systemctl status gangliond, or sudo systemctl restart gangliond",
+pub(crate) async fn at_once<T, E>(future: impl Future<Output = Result<T, E>>) -> Outcome<T>
+where
+    Failure: From<E>,
+{
+    match timeout(ANSWERED, future).await {
+        Ok(answered) => Ok(answered?),
+        Err(_) => bail!(
+            Unavailable: "gangliond has not answered for {} s: systemctl status gangliond, or sudo systemctl restart gangliond",
             ANSWERED.as_secs()
-        );
-    };
-    answered
+        ),
+    }
 }
 
 /// Connects to the bus that `--bus`, or else the environment, names.
@@ -62,27 +68,19 @@ pub(crate) async fn at_once<T>(future: impl Future<Output = Outcome<T>>) -> Outc
 /// # Errors
 /// `Exit::Usage` if the address is none, `Exit::Unavailable` if nobody answers there.
 pub(crate) async fn connect(bus: Option<String>) -> Outcome<Connection> {
-    let bus = bus
-        .or_else(|| std::env::var(VARIABLE).ok().filter(|bus| !bus.is_empty()))
-        .unwrap_or_else(|| "system".into());
+    let set = || std::env::var(VARIABLE).ok().filter(|bus| !bus.is_empty());
+    let bus = bus.or_else(set).unwrap_or_else(|| "system".into());
     let Ok(address) = bus.parse::<bus::Address>();
     address.connect().await.map_err(|error| match error {
         zbus::Error::Address(why) => failure!(
-            Usage,
-            "--bus {bus}: {why}; give system, session, or an address such as unix:path=/run/bus"
+            Usage: "--bus {bus}: {why}; give system, session, or an address such as unix:path=/run/bus"
         ),
-        error => failure!(
-            Unavailable,
-            "bus {bus:?}: {error}; is dbus running, and is this the right --bus?"
-        ),
+        error => failure!(Unavailable: "bus {bus:?}: {error}; is dbus running, and is this the right --bus?"),
     })
 }
 
 /// All properties of one of the daemon's interfaces, as they are now.
-pub(crate) async fn properties(
-    connection: &Connection,
-    interface: &'static str,
-) -> Outcome<Object> {
+pub(crate) async fn properties(connection: &Connection, interface: &'static str) -> Outcome<Value> {
     let proxy = PropertiesProxy::new(connection, bus::NAME, bus::PATH).await?;
     let interface = InterfaceName::from_static_str_unchecked(interface);
     Ok(object(&proxy.get_all(interface).await?))
@@ -109,13 +107,27 @@ pub(crate) async fn running(bus: Option<String>) -> Outcome<Option<Connection>> 
 /// person, any other one only for time.
 pub(crate) async fn not_accepted(connection: &Connection, error: bus::Error) -> Failure {
     let not_ready = matches!(error, bus::Error::NotReady(_));
-    let failure = Failure::from(error);
+    let mut failure = Failure::from(error);
     let state = async { ManagerProxy::new(connection).await.ok()?.state().await.ok() };
     if not_ready && state.await.is_some_and(|state| state == "failed") {
-        return Failure {
-            exit: Exit::Config,
-            ..failure
-        };
+        failure.exit = Exit::Config;
     }
     failure
+}
+
+/// Says on standard error, once the daemon knows its model, that a model which is asked to think cannot.
+///
+/// Whether that is known.
+pub(crate) async fn tell_if_it_cannot_think(manager: &ManagerProxy<'_>) -> bool {
+    let model = manager.model().await.map(|model| object(&model));
+    let model = model.unwrap_or_default();
+    match (text(&model["name"]), model["thinking"].as_bool()) {
+        // Until it is loaded, and of a daemon that is older, nothing is known.
+        ("", _) | (_, None) => return false,
+        (name, Some(false)) => output::tell(&format!(
+            "ganglionctl: {name} cannot think before it answers: thinking changes nothing"
+        )),
+        (_, Some(true)) => {}
+    }
+    true
 }

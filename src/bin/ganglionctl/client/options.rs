@@ -7,10 +7,10 @@ use clap::Args;
 use ganglion::bus::proxy::Fields;
 use ganglion::bus::{OPTIONS, Of, OptionKey};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use zbus::Variant;
 
-use super::info::{Object, plain};
+use super::info::plain;
 use crate::view;
 
 /// What is not given is left to the daemon's configuration; the daemon checks every value.
@@ -88,9 +88,10 @@ pub(crate) struct Options {
 
 impl Options {
     /// The options that were given, by their names on the bus.
-    fn given(&self) -> Object {
-        let all = serde_json::to_value(self).unwrap_or_default();
-        let mut given = all.as_object().cloned().unwrap_or_default();
+    fn given(&self) -> Map<String, Value> {
+        let Ok(Value::Object(mut given)) = serde_json::to_value(self) else {
+            return Map::new();
+        };
         if self.thinking || self.no_thinking {
             given.insert("thinking".into(), self.thinking.into());
         }

@@ -26,13 +26,13 @@ impl From<bus::Error> for Failure {
         match error {
             bus::Error::Bus(zbus::Error::FDO(error)) => (*error).into(),
             bus::Error::Bus(zbus::Error::InputOutput(error)) => {
-                failure!(Unavailable, "the bus is gone: {error}")
+                failure!(Unavailable: "the bus is gone: {error}")
             }
             error => {
-                let said = error.description().filter(|said| !said.is_empty());
-                Self {
-                    exit: exit_of(&error.name()),
-                    message: said.map_or_else(|| error.to_string(), str::to_owned),
+                let exit = exit_of(&error.name());
+                match error.description().filter(|said| !said.is_empty()) {
+                    Some(said) => Self::new(exit, said),
+                    None => Self::new(exit, error),
                 }
             }
         }
@@ -67,9 +67,6 @@ impl From<fdo::Error> for Failure {
             }
             _ => why.to_owned(),
         };
-        Self {
-            exit: exit_of(&error.name()),
-            message,
-        }
+        Self::new(exit_of(&error.name()), message)
     }
 }

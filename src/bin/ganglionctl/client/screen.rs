@@ -6,52 +6,35 @@ use crate::failure::Outcome;
 use crate::output;
 
 /// Standard output, on which an answer grows; what was thought before it goes to standard error.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Screen {
     line_open: bool,
     thinks: bool,
 }
 
 impl Screen {
-    pub(crate) fn new() -> Self {
-        Self {
-            line_open: false,
-            thinks: false,
-        }
-    }
-
     /// Shows what a frame says; `quiet` leaves thoughts out.
     pub(crate) fn show_frame(&mut self, frame: &Frame, quiet: bool) -> Outcome {
         match frame {
             Frame::Reasoning { reasoning, .. } if !quiet => {
                 self.thinks = true;
                 output::think(reasoning);
-                Ok(())
             }
             Frame::Text { text, .. } if !text.is_empty() => {
                 self.end_thoughts();
-                self.show(text)
+                self.line_open = !text.ends_with('\n');
+                output::print(text)?;
             }
-            Frame::Done { .. } => {
-                self.end_thoughts();
-                Ok(())
-            }
-            Frame::Reasoning { .. } | Frame::Text { .. } | Frame::ToolCall { .. } => Ok(()),
+            Frame::Done { .. } => self.end_thoughts(),
+            Frame::Reasoning { .. } | Frame::Text { .. } | Frame::ToolCall { .. } => {}
         }
+        Ok(())
     }
 
     fn end_thoughts(&mut self) {
         if std::mem::take(&mut self.thinks) {
             output::tell("");
         }
-    }
-
-    /// Shows `text` at once.
-    pub(crate) fn show(&mut self, text: &str) -> Outcome {
-        if let Some(last) = text.chars().next_back() {
-            self.line_open = last != '\n';
-        }
-        output::print(text)
     }
 
     /// Ends the line that an answer left open.

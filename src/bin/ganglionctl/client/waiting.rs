@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use ganglion::bus::proxy::RequestProxy;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
 use tokio::time::sleep;
 use zbus::Connection;
 
@@ -53,50 +52,46 @@ impl Ask<'_> {
 
     /// The kind of thing that is waited for, and what is said of it.
     async fn situation(self) -> Option<(&'static str, String)> {
+        let told = |kind, what: &str| Some((kind, what.to_owned()));
         let connection = match self {
-            Self::Nobody => {
-                let what = "waiting for gangliond to take the request";
-                return Some(("acceptance", what.into()));
-            }
+            Self::Nobody => return told("acceptance", "waiting for gangliond to take the request"),
             Self::Daemon(connection) => connection,
             Self::Request(request) => request.inner().connection(),
         };
         // A look must not start it.
         if !is_there(connection).await.ok()? {
-            let what = "waiting for gangliond, which does not run";
-            return Some(("no daemon", what.into()));
+            return told("no daemon", "waiting for gangliond, which does not run");
         }
         if let Self::Request(request) = self
             && let Ok((read, of)) = request.reading().await
             && read < of
         {
-            return Some(("reading", format!("reading: {read} of {of} tokens")));
+            return told("reading", &format!("reading: {read} of {of} tokens"));
         }
         let manager = properties(connection, MANAGER).await.ok()?;
-        let waiting = manager.get("QueueLength").and_then(Value::as_u64);
-        let detail = text(&manager, "StateDetail");
+        let waiting = manager["QueueLength"].as_u64();
+        let detail = text(&manager["StateDetail"]);
         if waiting > Some(1)
             && detail.is_empty()
             && let Some(behind) = self.behind().await
         {
-            return Some(("behind", behind));
+            return told("behind", &behind);
         }
-        Some(match (text(&manager, "State").as_str(), detail.as_str()) {
-            ("loading", "") => ("loading", "the model is being loaded".into()),
-            ("loading", detail) => ("loading", format!("the model is being loaded: {detail}")),
+        match (text(&manager["State"]), detail) {
+            ("loading", "") => told("loading", "the model is being loaded"),
+            ("loading", detail) => told("loading", &format!("the model is being loaded: {detail}")),
             ("ready", "") => match waiting.unwrap_or_default() {
-                0 | 1 => ("reading", "the prompt is being read".into()),
-                2 => ("others", "another request is under way".into()),
+                0 | 1 => told("reading", "the prompt is being read"),
+                2 => told("others", "another request is under way"),
                 more => {
-                    let others = more - 1;
-                    let what = format!("{others} other requests wait or are under way");
-                    ("others", what)
+                    let what = format!("{} other requests wait or are under way", more - 1);
+                    told("others", &what)
                 }
             },
             // A daemon that is ready and has something to tell is reloading.
-            ("ready", detail) => ("state", format!("gangliond: {detail}")),
-            (state, _) => ("state", format!("gangliond: {state}")),
-        })
+            ("ready", detail) => told("state", &format!("gangliond: {detail}")),
+            (state, _) => told("state", &format!("gangliond: {state}")),
+        }
     }
 }
 
@@ -125,7 +120,8 @@ impl Waiting {
             result = future => result,
             never = self.say(ask) => match never {},
         };
-        self.clear();
+        // Dropped, it vanishes.
+        self.spinner = None;
         result
     }
 
@@ -150,12 +146,6 @@ impl Waiting {
             sleep(LOOK).await;
         }
     }
-
-    fn clear(&mut self) {
-        if let Some(spinner) = self.spinner.take() {
-            spinner.finish_and_clear();
-        }
-    }
 }
 
 fn spinner() -> ProgressBar {
@@ -165,10 +155,4 @@ fn spinner() -> ProgressBar {
     }
     spinner.enable_steady_tick(TURN);
     spinner
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.clear();
-    }
 }

@@ -28,10 +28,8 @@ impl Account {
                 groups.insert(name.clone());
             }
         }
-        Some(Self {
-            user: user.into(),
-            groups,
-        })
+        let user = user.into();
+        Some(Self { user, groups })
     }
 
     /// Whoever runs this.

@@ -1,7 +1,6 @@
 //! Which board this is, and what it tells of its power mode, its clocks, its temperatures and its supply.
 
-use super::finding::Findings;
-use super::tree::Tree;
+use super::{Findings, Tree};
 
 const COOL: &str = "improve the cooling (is the fan turning? sudo systemctl status nvfancontrol), or take a lower power mode";
 
@@ -92,15 +91,17 @@ fn power_mode(tree: &Tree, found: &mut Findings) {
         value(line, key)?.parse().ok()
     }
     let listed = tree.text("/etc/nvpmodel.conf");
-    let lines = || listed.lines().map(str::trim);
-    let modes = lines().filter(|line| line.starts_with("< POWER_MODEL "));
-    let modes: Vec<_> = modes
+    let lines = |start| {
+        let lines = listed.lines().map(str::trim);
+        lines.filter(move |line| line.starts_with(start))
+    };
+    let modes: Vec<_> = lines("< POWER_MODEL ")
         .filter_map(|line| Some((number(line, "ID=")?, value(line, "NAME=")?)))
         .collect();
     // What nvpmodel has written, else the default.
     let written = number(&tree.text("/var/lib/nvpmodel/status"), "pmode:");
-    let mut configs = lines().filter(|line| line.starts_with("< PM_CONFIG "));
-    let Some(id) = written.or_else(|| configs.find_map(|line| number(line, "DEFAULT="))) else {
+    let default = lines("< PM_CONFIG ").find_map(|line| number(line, "DEFAULT="));
+    let Some(id) = written.or(default) else {
         let remedy = "install nvidia-l4t-nvpmodel, or ask sudo nvpmodel -q";
         return found.warn(CHECK, "nvpmodel does not tell it", remedy);
     };
@@ -156,11 +157,9 @@ fn heat(tree: &Tree, found: &mut Findings) {
     const FOLDER: &str = "/sys/class/thermal";
     let entries = tree.entries(FOLDER);
     let file = |of: &str, name: &str| format!("{FOLDER}/{of}/{name}");
-    let zones = entries
-        .iter()
-        .filter(|name| name.starts_with("thermal_zone"));
+    let named = |start| entries.iter().filter(move |name| name.starts_with(start));
     // The temperature of a zone that is asleep cannot be read.
-    let zones = zones.filter_map(|zone| {
+    let zones = named("thermal_zone").filter_map(|zone| {
         let temperature = tree.number(file(zone, "temp"))?;
         Some((zone, tree.text(file(zone, "type")), temperature))
     });
@@ -169,10 +168,7 @@ fn heat(tree: &Tree, found: &mut Findings) {
         return;
     };
     let mut slowed = Vec::new();
-    for alert in entries
-        .iter()
-        .filter(|name| name.starts_with("cooling_device"))
-    {
+    for alert in named("cooling_device") {
         let kind = tree.text(file(alert, "type"));
         // Others are fans, and limits that also apply without heat.
         if kind.ends_with("-alert") && tree.number(file(alert, "cur_state")) > Some(0) {
@@ -181,13 +177,8 @@ fn heat(tree: &Tree, found: &mut Findings) {
     }
     for (zone, name, now) in &zones {
         let trips = (0..16).map_while(|at| {
-            let kind = tree
-                .read(file(zone, &format!("trip_point_{at}_type")))
-                .ok()?;
-            Some((
-                kind,
-                tree.number(file(zone, &format!("trip_point_{at}_temp"))),
-            ))
+            let of = |what| file(zone, &format!("trip_point_{at}_{what}"));
+            Some((tree.read(of("type")).ok()?, tree.number(of("temp"))))
         });
         let slowing = trips.filter(|(kind, _)| ["passive", "hot", "critical"].contains(&&**kind));
         // The kernel begins to slow down at the lowest of them.

@@ -4,13 +4,11 @@ use std::collections::HashMap;
 
 use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
+use serde_json::{Map, Value};
 use zbus::Connection;
 
-use super::account::Account;
-use super::finding::Findings;
-use super::tree::Tree;
-use crate::client::info::text;
-use crate::client::{self, MANAGER};
+use super::{Account, Findings, Tree};
+use crate::client::{self, MANAGER, text};
 use crate::failure::{Exit, Failure, Outcome};
 
 const CHECK: &str = "bus";
@@ -50,12 +48,8 @@ pub(super) fn call(address: Option<String>, caller: &Account, found: &mut Findin
 }
 
 /// What came of asking, where nothing came of it.
-fn refused(
-    caller: &Account,
-    asked: &str,
-    Failure { exit, message }: Failure,
-    found: &mut Findings,
-) {
+fn refused(caller: &Account, asked: &str, failure: Failure, found: &mut Findings) {
+    let Failure { exit, message } = failure;
     let user = &caller.user;
     let denied = format!("{user} may not ask the daemon");
     if exit != Exit::Forbidden {
@@ -68,22 +62,18 @@ fn refused(
     }
 }
 
-async fn ask(
-    connection: &Connection,
-    caller: &Account,
-    found: &mut Findings,
-) -> Outcome<Option<u64>> {
-    if !client::is_there(connection).await? {
+async fn ask(bus: &Connection, caller: &Account, found: &mut Findings) -> Outcome<Option<u64>> {
+    if !client::is_there(bus).await? {
         let what = format!("nobody owns {}: the daemon does not run", bus::NAME);
         found.warn(CHECK, what, "sudo systemctl start gangliond");
         return Ok(None);
     }
-    let properties = client::properties(connection, MANAGER).await?;
+    let properties = client::properties(bus, MANAGER).await?;
     let [state, detail, version] =
-        ["State", "StateDetail", "Version"].map(|key| text(&properties, key));
+        ["State", "StateDetail", "Version"].map(|key| text(&properties[key]));
     let colon = if detail.is_empty() { "" } else { ": " };
     let what = format!("gangliond {version} is {state}{colon}{detail}");
-    match state.as_str() {
+    match state {
         "ready" => found.ok(CHECK, what),
         "failed" => {
             let remedy = "mend that, then sudo systemctl restart gangliond";
@@ -98,12 +88,12 @@ async fn ask(
     }
     // The daemon refuses this call whatever its state, once the bus has let it through.
     let options = HashMap::from([("doctor", true.into())]);
-    let manager = ManagerProxy::new(connection).await?;
+    let manager = ManagerProxy::new(bus).await?;
     match manager.open_session(options).await {
         Err(bus::Error::Bus(error)) => refused(caller, "a call fails: ", error.into(), found),
         _ => found.ok(CHECK, format!("{} may ask it", caller.user)),
     }
-    let memory = client::info::part(&properties, "Memory");
-    let bytes = memory.values().filter_map(serde_json::Value::as_u64);
+    let memory = properties["Memory"].as_object().into_iter();
+    let bytes = memory.flat_map(Map::values).filter_map(Value::as_u64);
     Ok((state == "ready").then(|| bytes.sum()))
 }

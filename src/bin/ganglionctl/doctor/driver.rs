@@ -14,10 +14,8 @@ pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Op
     use ganglion::cuda::{Device, Error};
 
     if backend == Backend::Cpu {
-        found.ok(
-            DRIVER,
-            "not asked: the configuration says backend = \"cpu\"",
-        );
+        let what = "not asked: the configuration says backend = \"cpu\"";
+        found.ok(DRIVER, what);
         return Some(Site::Cpu);
     }
     let needed = expected || backend == Backend::Cuda;
@@ -63,9 +61,8 @@ pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Op
         return Some(Site::Integrated);
     }
     let free = device.free_memory();
-    free.map(Site::Discrete)
-        .map_err(|error| found.error(DRIVER, error))
-        .ok()
+    let free = free.map_err(|error| found.error(DRIVER, error));
+    free.ok().map(Site::Discrete)
 }
 
 #[cfg(not(feature = "cuda"))]

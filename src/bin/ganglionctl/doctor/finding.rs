@@ -26,9 +26,6 @@ pub(super) struct Finding {
     remedy: Option<String>,
 }
 
-/// What they show to people.
-pub(super) const TEMPLATE: &str = include_str!("findings.txt");
-
 /// All lines, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(super) struct Findings(pub(super) Vec<Finding>);
@@ -62,16 +59,10 @@ impl Findings {
 
     /// The first thing that does not work, and what to do.
     pub(super) fn failed(&self) -> Option<String> {
-        let mut failed = self.0.iter().filter(|one| one.mark == Mark::Fail);
-        failed.next().map(Finding::told)
-    }
-}
-
-impl Finding {
-    fn told(&self) -> String {
-        match &self.remedy {
-            Some(remedy) => format!("{}; {remedy}", self.what),
-            None => self.what.clone(),
-        }
+        let failed = self.0.iter().find(|one| one.mark == Mark::Fail)?;
+        Some(match &failed.remedy {
+            Some(remedy) => format!("{}; {remedy}", failed.what),
+            None => failed.what.clone(),
+        })
     }
 }

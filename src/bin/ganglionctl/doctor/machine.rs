@@ -11,10 +11,8 @@ use ganglion::meminfo;
 use nix::unistd::{Uid, User};
 
 use super::board::Board;
-use super::driver;
-use super::finding::Findings;
-use super::tree::Tree;
 use super::unit::Unit;
+use super::{Findings, Tree, driver};
 use crate::failure::{Outcome, failure};
 
 #[derive(Debug)]
@@ -49,7 +47,7 @@ impl Machine {
     }
 
     /// The service as systemd has it, asked once.
-    pub(super) fn unit(&self) -> &Unit {
+    pub(crate) fn unit(&self) -> &Unit {
         self.unit.get_or_init(|| Unit::read(&self.tree))
     }
 
@@ -61,10 +59,8 @@ impl Machine {
     /// Why the service cannot read a file or a folder that is there, and what to do.
     pub(crate) fn hides(&self, path: &Path) -> Option<String> {
         let unit = self.unit();
-        let mut found = Findings::default();
-        unit.reach(path, &mut found);
-        if let Some(hidden) = found.failed() {
-            return Some(hidden);
+        if let Some((what, remedy)) = unit.hides(path) {
+            return Some(format!("{what}; {remedy}"));
         }
         // Only root can tell for another. What is shown to it elsewhere it reaches another way.
         if !self.is_live() || !Uid::effective().is_root() || unit.outside(path) != path {
@@ -84,13 +80,8 @@ impl Machine {
     }
 
     /// A field of /proc/meminfo, in bytes.
-    pub(super) fn meminfo(&self, field: &str) -> Option<u64> {
+    pub(crate) fn meminfo(&self, field: &str) -> Option<u64> {
         meminfo::bytes(&self.tree.text("/proc/meminfo"), field)
-    }
-
-    /// Bytes of memory that are available.
-    pub(crate) fn available(&self) -> u64 {
-        self.meminfo("MemAvailable:").unwrap_or(0)
     }
 
     /// Where a model will lie.
@@ -101,7 +92,7 @@ impl Machine {
         let mut found = Findings::default();
         driver::open(backend, !self.nodes().is_empty(), &mut found).ok_or_else(|| {
             let why = found.failed().unwrap_or_default();
-            failure!(Unavailable, "{why}; sudo ganglionctl doctor says more")
+            failure!(Unavailable: "{why}; sudo ganglionctl doctor says more")
         })
     }
 

@@ -27,9 +27,12 @@ use ganglion::engine::runner::Backend;
 use crate::failure::{Exit, Failure, OrFail as _, Outcome};
 use crate::view;
 use account::Account;
-use finding::{Findings, TEMPLATE};
+use finding::Findings;
 pub(crate) use machine::Machine;
 use tree::Tree;
+
+/// What findings show to people.
+const TEMPLATE: &str = include_str!("findings.txt");
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -69,10 +72,9 @@ pub(crate) fn run(address: Option<String>, arguments: &Arguments) -> Outcome {
         let report = report(&machine.tree, &found)?;
         write_private(file, &report).or_fail(Exit::Failed, file.display())?;
     }
-    match found.failed() {
-        Some(_) => Err(Failure::quiet(Exit::Failed)),
-        None => Ok(()),
-    }
+    found
+        .failed()
+        .map_or(Ok(()), |_| Err(Failure::quiet(Exit::Failed)))
 }
 
 fn read(tree: &Tree, file: &Path) -> Result<Config, ConfigError> {
@@ -177,7 +179,9 @@ impl Machine {
             }
         };
         found.ok("configuration", file.display());
-        self.unit().reach(path, found);
+        if let Some((what, remedy)) = self.unit().hides(path) {
+            found.fail("sandbox", what, remedy);
+        }
         let path = &self.unit().outside(path);
         if let Some(checkpoint) = model::open(&self.tree, path, found) {
             model::checksums(&self.tree, path, found);
@@ -199,7 +203,7 @@ fn report(tree: &Tree, found: &Findings) -> Outcome<String> {
         jiff::Timestamp::now()
     );
     let found = [("findings".to_owned(), view::text(TEMPLATE, &found.0)?)];
-    let parts = found.into_iter().chain(tree.seen());
+    let parts = found.into_iter().chain(tree.seen.take());
     let parts = parts.map(|(name, content)| {
         let content = content.trim_matches(|c: char| c.is_whitespace() || c == '\0');
         format!("\n==> {name}\n{content}\n")

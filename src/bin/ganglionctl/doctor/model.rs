@@ -10,10 +10,8 @@ use ganglion::model::checkpoint::files_of;
 use ganglion::model::{Checkpoint, Language};
 use ganglion::service;
 
-use super::finding::Findings;
-use super::machine::Machine;
-use super::tree::Tree;
 use super::unit::reveal;
+use super::{Findings, Machine, Tree};
 use crate::checksum;
 
 /// Opens it, and says what is wrong with it.

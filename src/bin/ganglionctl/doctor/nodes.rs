@@ -5,9 +5,7 @@ use std::fs::OpenOptions;
 use ganglion::nodes::{DISCRETE, JETSON, Node, needed};
 use nix::errno::Errno;
 
-use super::account::Account;
-use super::finding::Findings;
-use super::machine::Machine;
+use super::{Account, Findings, Machine};
 
 const NODES: &str = "device nodes";
 

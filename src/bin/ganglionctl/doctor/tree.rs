@@ -22,7 +22,8 @@ pub(super) struct Rights {
 #[derive(Debug)]
 pub(super) struct Tree {
     root: PathBuf,
-    seen: RefCell<BTreeMap<String, String>>,
+    /// All that was read, by where it was read.
+    pub(super) seen: RefCell<BTreeMap<String, String>>,
 }
 
 impl Tree {
@@ -112,9 +113,9 @@ impl Tree {
         let metadata = fs::metadata(self.path(path)).ok()?;
         let named = |file: &str, id: u32| {
             let id = id.to_string();
-            let records = self.records(file).into_iter();
-            let mut named = records.filter(|fields| fields.get(2) == Some(&id));
-            named.next().map_or(id.clone(), |fields| fields[0].clone())
+            let mut records = self.records(file).into_iter();
+            let named = records.find(|fields| fields.get(2) == Some(&id));
+            named.map_or(id, |fields| fields[0].clone())
         };
         let rights = Rights {
             mode: metadata.mode() & 0o7777,
@@ -133,10 +134,5 @@ impl Tree {
         let text = fs::read_to_string(self.path(file)).unwrap_or_default();
         let fields = |line: &str| line.split(':').map(str::to_owned).collect();
         text.lines().map(fields).collect()
-    }
-
-    /// All that was read, by where it was read.
-    pub(super) fn seen(&self) -> BTreeMap<String, String> {
-        self.seen.borrow().clone()
     }
 }

@@ -5,12 +5,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::account::Account;
-use super::finding::{Finding, Findings};
-use super::tree::Tree;
+use super::finding::Finding;
+use super::{Account, Findings, Tree};
 
 pub(crate) const NAME: &str = "gangliond.service";
 const CHECK: &str = "unit";
+
+/// What helps a service that has failed: by exit code 78, or by another.
+const MISCONFIGURED: &str =
+    "the configuration or the model cannot be used: see below, and journalctl -xeu gangliond";
+const FAILED: &str =
+    "journalctl -xeu gangliond says why; then sudo systemctl reset-failed gangliond and start it";
 
 /// What `systemctl show` is asked for.
 const PROPERTIES: &str = "LoadState,ActiveState,SubState,UnitFileState,Result,ExecMainStatus,NRestarts,StatusText,\
@@ -30,7 +35,7 @@ const LIMITS: &str = "User Group SupplementaryGroups UMask Environment Device Pr
 
 /// The properties of the unit; none where systemd does not run or does not know it.
 #[derive(Debug, Default)]
-pub(super) struct Unit(BTreeMap<String, String>);
+pub(crate) struct Unit(BTreeMap<String, String>);
 
 impl Unit {
     pub(super) fn read(tree: &Tree) -> Self {
@@ -43,6 +48,11 @@ impl Unit {
 
     fn get(&self, key: &str) -> &str {
         self.0.get(key).map_or("", String::as_str)
+    }
+
+    /// Whether it runs, or is about to.
+    pub(crate) fn runs(&self) -> bool {
+        !matches!(self.get("ActiveState"), "" | "inactive" | "failed")
     }
 
     /// Whether systemd has it.
@@ -83,10 +93,10 @@ impl Unit {
         bound.unwrap_or_else(|| path.into())
     }
 
-    /// Whether its settings keep the service from a path.
-    pub(super) fn reach(&self, path: &Path, found: &mut Findings) {
+    /// Why its settings keep the service from a path, and what opens it.
+    pub(super) fn hides(&self, path: &Path) -> Option<(String, String)> {
         if self.binds().any(|(_, inside)| path.starts_with(inside)) {
-            return;
+            return None;
         }
         let hiding = HIDDEN_BY.iter().find(|(key, folders)| {
             let open = ["", "no", "read-only"].contains(&self.get(key));
@@ -95,11 +105,10 @@ impl Unit {
         let mut listed = self.get("InaccessiblePaths").split_whitespace();
         let listed = listed.any(|one| path.starts_with(one.trim_start_matches(['-', '+'])));
         let hiding = hiding.map(|(key, _)| *key);
-        if let Some(setting) = hiding.or(listed.then_some("InaccessiblePaths")) {
-            let shown = path.display();
-            let what = format!("{setting}= of the unit hides {shown} from the service");
-            found.fail("sandbox", what, reveal(path));
-        }
+        let setting = hiding.or(listed.then_some("InaccessiblePaths"))?;
+        let shown = path.display();
+        let what = format!("{setting}= of the unit hides {shown} from the service");
+        Some((what, reveal(path)))
     }
 
     pub(super) fn check(&self, tree: &Tree, found: &mut Findings) {
@@ -117,19 +126,13 @@ impl Unit {
             let what = "files have changed since systemd read them";
             found.warn(CHECK, what, "sudo systemctl daemon-reload");
         }
-        let drop_ins = self.get("DropInPaths");
+        let files = self.get("DropInPaths");
         // The report has whatever was read.
-        for file in format!("{drop_ins} {}", self.get("FragmentPath")).split_whitespace() {
+        for file in format!("{files} {}", self.get("FragmentPath")).split_whitespace() {
             let _ = tree.read(file);
         }
-        found.ok(
-            "drop-ins",
-            if drop_ins.is_empty() {
-                "none"
-            } else {
-                drop_ins
-            },
-        );
+        let shown = if files.is_empty() { "none" } else { files };
+        found.ok("drop-ins", shown);
         if self.account(tree).is_none() {
             let what = format!("there is no user {}", self.user());
             found.fail(CHECK, what, "sudo systemd-sysusers");
@@ -155,14 +158,7 @@ impl Unit {
             "active" | "reloading" => found.ok(CHECK, status),
             "failed" => {
                 let (result, code) = (self.get("Result"), self.get("ExecMainStatus"));
-                let remedy = match code {
-                    "78" => {
-                        "the configuration or the model cannot be used: see below, and journalctl -xeu gangliond"
-                    }
-                    _ => {
-                        "journalctl -xeu gangliond says why; then sudo systemctl reset-failed gangliond and start it"
-                    }
-                };
+                let remedy = if code == "78" { MISCONFIGURED } else { FAILED };
                 let what = format!("{what}, result {result}, exit status {code}");
                 found.fail(CHECK, what, remedy);
             }

@@ -4,78 +4,107 @@
 //! codes, the journal's fields, the keys of the shipped configuration. The page of the interfaces has no such line; a test
 //! holds it against their XML and the tables of the bus.
 
-mod keys;
+use std::fmt::Write as _;
 
-use clap::{Command, CommandFactory as _, Parser, ValueEnum};
+use clap::{Command, CommandFactory as _, Parser};
 use clap_mangen::Man;
+use ganglion::{journal, service};
 
-use crate::chat;
 use crate::failure::{self, Outcome};
-use crate::output;
+use crate::{chat, output};
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
     /// Which one
-    page: Page,
+    #[arg(value_parser = PAGES.map(|(name, _)| name))]
+    page: String,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Page {
-    #[value(name = "gangliond.8")]
-    Gangliond,
-    #[value(name = "ganglionctl.1")]
-    Ganglionctl,
-    #[value(name = "gangliond.toml.5")]
-    Configuration,
-    #[value(name = "org.ganglion.Llm1.5")]
-    Interfaces,
-}
+/// Their names, and their texts as people write them.
+const PAGES: [(&str, &str); 4] = [
+    ("gangliond.8", include_str!("gangliond.8")),
+    ("ganglionctl.1", include_str!("ganglionctl.1")),
+    ("gangliond.toml.5", include_str!("gangliond.toml.5")),
+    ("org.ganglion.Llm1.5", include_str!("org.ganglion.Llm1.5")),
+];
+
+/// The shipped configuration, whose comments say what each key does.
+const CONFIGURATION: &str = include_str!("../../../../config/gangliond.toml");
 
 /// `command` is the whole command line.
 pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
-    let page = match arguments.page {
-        Page::Gangliond => include_str!("gangliond.8")
-            .replace(
-                ".\\\" @options\n",
-                &options(ganglion::service::Arguments::command()),
-            )
-            .replace(
-                ".\\\" @exit-status\n",
-                &table(ganglion::service::EXIT_CODES, "  "),
-            )
-            .replace(".\\\" @fields\n", &list(ganglion::journal::FIELDS)),
-        Page::Ganglionctl => include_str!("ganglionctl.1")
-            .replace(".\\\" @options\n", &options(command.clone()))
-            .replace(".\\\" @verbs\n", &verbs(command))
-            .replace(
-                ".\\\" @chat\n",
-                &format!("{}.PP\n{}\n", table(chat::COMMANDS, "\t"), text(chat::REST)),
-            )
-            .replace(".\\\" @exit-status\n", &table(&failure::exit_codes(), "  ")),
-        Page::Configuration => {
-            include_str!("gangliond.toml.5").replace(".\\\" @keys\n", &keys::sections())
-        }
-        Page::Interfaces => include_str!("org.ganglion.Llm1.5").into(),
-    };
-    output::print(&page.replace("@VERSION@", env!("CARGO_PKG_VERSION")))
+    let chat = table(chat::COMMANDS, "\t") + &format!(".PP\n{}\n", text(chat::REST));
+    let parts = [
+        ("daemon-options", options(service::Arguments::command())),
+        ("daemon-exit-status", table(service::EXIT_CODES, "  ")),
+        ("fields", list(journal::FIELDS)),
+        ("keys", keys()),
+        ("options", options(command.clone())),
+        ("verbs", verbs("ganglionctl", command)),
+        ("chat", chat),
+        ("exit-status", table(&failure::exit_codes(), "  ")),
+    ];
+    let page = PAGES.iter().find(|(name, _)| *name == arguments.page);
+    let page = page.map_or("", |(_, text)| text);
+    let mut page = page.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    for (name, part) in parts {
+        page = page.replace(&format!(".\\\" @{name}\n"), &part);
+    }
+    output::print(&page)
 }
 
-fn verbs(command: &Command) -> String {
-    fn describe(name: &str, command: &Command) -> String {
-        let about = command.get_long_about().or(command.get_about());
-        let about = about.map(ToString::to_string).unwrap_or_default();
-        let own = format!(
-            ".SS \"{name}\"\n.PP\n{}.\n{}",
-            text(about.trim_end_matches('.')),
-            options(command.clone().disable_help_flag(true))
-        );
-        let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
-        let below = verbs.map(|verb| describe(&format!("{name} {}", verb.get_name()), verb));
-        own + &below.collect::<String>()
+/// Paragraphs for what comes before the first key, then a section for each of the file's, with an entry for each key.
+fn keys() -> String {
+    let mut page = String::new();
+    let mut section = "";
+    let mut comment = String::new();
+    for line in CONFIGURATION.lines() {
+        // Writing to memory does not fail.
+        let _ = if let Some(text) = line.strip_prefix("# ") {
+            write!(comment, "{text} ")
+        } else if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+            let said = paragraph(&mut comment);
+            write!(page, ".SH \"SECTION [{section}]\"\n{said}")
+        } else if let Some((key, value)) = line.trim_start_matches('#').split_once(" = ") {
+            if section.is_empty() {
+                page.push_str(".SH \"KEYS OUTSIDE OF SECTIONS\"\n");
+            }
+            let dot = if section.is_empty() { "" } else { "." };
+            let name = text(&format!("{section}{dot}{key}"));
+            let (value, what) = (text(value), text(&std::mem::take(&mut comment)));
+            write!(page, ".TP\n\\fB{name}\\fR = {value}\n{what}\n")
+        } else {
+            // Before the first key stands what holds for all; elsewhere a comment belongs to what follows it.
+            let before_keys = !page.contains(".SH");
+            let said = before_keys.then(|| paragraph(&mut comment));
+            write!(page, "{}", said.unwrap_or_default())
+        };
     }
-    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
-    let verbs = verbs.map(|verb| describe(&format!("ganglionctl {}", verb.get_name()), verb));
-    verbs.collect()
+    page
+}
+
+fn paragraph(comment: &mut String) -> String {
+    let said = text(&std::mem::take(comment));
+    if said.is_empty() {
+        return said;
+    }
+    format!(".PP\n{said}\n")
+}
+
+/// A section for each verb of `command`, which is called `name`, and for those below it.
+fn verbs(name: &str, command: &Command) -> String {
+    let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let sections = visible.map(|verb| {
+        let name = format!("{name} {}", verb.get_name());
+        let about = verb.get_long_about().or(verb.get_about());
+        let about = about.map(ToString::to_string).unwrap_or_default();
+        let about = text(about.trim_end_matches('.'));
+        let options = options(verb.clone().disable_help_flag(true));
+        let below = verbs(&name, verb);
+        format!(".SS \"{name}\"\n.PP\n{about}.\n{options}{below}")
+    });
+    sections.collect()
 }
 
 /// Options and arguments of a command, without their heading.

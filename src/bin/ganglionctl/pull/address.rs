@@ -41,9 +41,7 @@ impl Address {
         }
         let known: Vec<_> = models::all().into_iter().map(|model| model.name).collect();
         Err(failure!(
-            Usage,
-            "{typed:?} is no file here, no URL, no OWNER/REPOSITORY:FILE and none of {}",
-            known.join(", ")
+            Usage: "{typed:?} is no file here, no URL, no OWNER/REPOSITORY:FILE and none of {}", known.join(", ")
         ))
     }
 
@@ -55,7 +53,7 @@ impl Address {
         };
         let name = path.rsplit('/').next().unwrap_or_default();
         if name.starts_with('.') || !name.to_lowercase().ends_with(".gguf") {
-            bail!(Usage, "{path:?} ends in no name of a GGUF file");
+            bail!(Usage: "{path:?} ends in no name of a GGUF file");
         }
         Ok(name.to_owned())
     }
@@ -124,29 +122,17 @@ mod tests {
 
     #[test]
     fn what_is_typed_is_told_apart() {
-        let name = |typed: &str| {
-            Address::of(typed)
-                .and_then(|address| address.file_name())
-                .ok()
-        };
-        assert_eq!(
-            name("https://host/a/b.gguf?download=true").as_deref(),
-            Some("b.gguf")
-        );
-        assert_eq!(name("Owner/Repo:sub/x.gguf").as_deref(), Some("x.gguf"));
-        assert_eq!(name("qwen3-0.6b").as_deref(), Some("Qwen3-0.6B-Q8_0.gguf"));
-        for wrong in [
-            "https://host/",
-            "https://host",
-            "https://host/a.zip",
-            "https://host/.gguf",
-            "nonsense",
-            "a:b",
-            "a/b/c:d",
-            "/a:b",
-            "a/b:",
+        let name = |typed| Address::of(typed).and_then(|address| address.file_name());
+        for (typed, expected) in [
+            ("https://host/a/b.gguf?download=true", "b.gguf"),
+            ("Owner/Repo:sub/x.gguf", "x.gguf"),
+            ("qwen3-0.6b", "Qwen3-0.6B-Q8_0.gguf"),
         ] {
-            assert_eq!(name(wrong), None, "{wrong}");
+            assert_eq!(name(typed).ok().as_deref(), Some(expected));
+        }
+        let wrong = "https://host/ https://host https://host/a.zip https://host/.gguf nonsense a:b a/b/c:d /a:b a/b:";
+        for wrong in wrong.split(' ') {
+            assert!(name(wrong).is_err(), "{wrong}");
         }
     }
 

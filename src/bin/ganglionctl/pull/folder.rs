@@ -18,7 +18,7 @@ use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Gid, Uid, User, geteuid, setgroups, setresgid, setresuid};
 
 use super::failed;
-use super::walk::{Trusted, walk};
+use super::walk::walk;
 use crate::checksum;
 use crate::failure::{Failure, Outcome};
 
@@ -30,7 +30,7 @@ const ATTEMPTS: usize = 10;
 
 #[derive(Debug)]
 pub(crate) struct Folder {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     held: File,
     /// Who root has become.
     became: Option<String>,
@@ -53,25 +53,28 @@ fn hand_over(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
 }
 
 /// Becomes that user for good, as no id is left to return with, and tells its name.
-fn become_user(owner: Uid, group: Gid) -> Result<String, Errno> {
+fn become_user(owner: Uid, group: Gid) -> io::Result<String> {
     let user = User::from_uid(owner).ok().flatten();
     let group = user.as_ref().map_or(group, |user| user.gid);
-    setgroups(&[])?;
-    setresgid(group, group, group)?;
-    setresuid(owner, owner, owner)?;
+    let became = setgroups(&[])
+        .and_then(|()| setresgid(group, group, group))
+        .and_then(|()| setresuid(owner, owner, owner));
+    became.map_err(|error| {
+        let why = format!("root cannot become user {owner}, whose folder is on the way: {error}");
+        io::Error::other(why)
+    })?;
     Ok(user.map_or_else(|| owner.to_string(), |user| user.name))
 }
 
 /// Who it was that the disk refused, where that is not whoever runs this.
-fn told(mut failure: Failure, path: &Path, became: Option<&str>) -> Failure {
-    if let Some(user) = became {
-        failure.message = format!(
-            "{}; this is done as user {user}, whose folder it is in: sudo chown -R {user}: {} where it must be that user's",
-            failure.message,
-            path.display()
-        );
-    }
-    failure
+fn told(failure: Failure, path: &Path, became: Option<&str>) -> Failure {
+    let Some(user) = became else {
+        return failure;
+    };
+    failure.and(format_args!(
+        "this is done as user {user}, whose folder it is in: sudo chown -R {user}: {} where it must be that user's",
+        path.display()
+    ))
 }
 
 impl Folder {
@@ -95,36 +98,22 @@ impl Folder {
     fn open(path: &Path, make: impl Fn(&OwnedFd, &OsStr, bool) -> io::Result<()>) -> Outcome<Self> {
         // The service passes through all that is made here, whatever the umask of whoever runs this.
         umask(Mode::from_bits_truncate(0o022));
-        let mut trusted = Trusted::default();
         let mut became = None;
         let found = walk(
             path,
-            |met| {
-                if let Some(owner) = trusted.stranger(met) {
-                    let user = become_user(owner, Gid::from_raw(met.st_gid));
-                    became = Some(user.map_err(|error| {
-                        io::Error::other(format!(
-                            "root cannot become user {owner}, whose folder is on the way: {error}"
-                        ))
-                    })?);
+            |met, stranger| {
+                if let Some(owner) = stranger {
+                    became = Some(become_user(owner, Gid::from_raw(met.st_gid))?);
                 }
                 Ok(())
             },
             make,
         );
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        match found.and_then(|found| Ok(openat(&found, ".", flags, Mode::empty())?)) {
-            Ok(held) => Ok(Self {
-                path: path.into(),
-                held: held.into(),
-                became,
-            }),
-            Err(error) => Err(told(failed(path, &error), path, became.as_deref())),
-        }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+        let held = found.and_then(|found| Ok(openat(&found, ".", flags, Mode::empty())?));
+        let held = held.map_err(|error| told(failed(path, &error), path, became.as_deref()))?;
+        let (path, held) = (path.into(), held.into());
+        Ok(Self { path, held, became })
     }
 
     /// The path that people are shown: nothing is ever opened by it.
@@ -138,17 +127,13 @@ impl Folder {
         Path::new(&held).join(name)
     }
 
-    /// An error of the disk about a file in it, with what helps.
-    pub(crate) fn failed(&self, name: &OsStr, error: &io::Error) -> Failure {
-        let failure = failed(&self.at(name), error);
-        let denied = error.kind() == io::ErrorKind::PermissionDenied;
-        let became = self.became.as_deref().filter(|_| denied);
-        told(failure, &self.path, became)
-    }
-
-    /// The same of what was done with it.
+    /// What was done with a file in it, or why the disk did not do it, with what helps.
     pub(crate) fn told<T>(&self, name: &OsStr, done: io::Result<T>) -> Outcome<T> {
-        done.map_err(|error| self.failed(name, &error))
+        done.map_err(|error| {
+            let denied = error.kind() == io::ErrorKind::PermissionDenied;
+            let became = self.became.as_deref().filter(|_| denied);
+            told(failed(&self.at(name), &error), &self.path, became)
+        })
     }
 
     /// Whether anything has that name.

@@ -9,17 +9,17 @@ use std::io::ErrorKind;
 use std::thread;
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use nix::unistd::geteuid;
 use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
+use super::Part;
 use super::address::{Url, follow, is_https, is_hugging_face};
-use super::part::{Part, Stopped};
 use crate::checksum;
-use crate::failure::{Failure, Outcome, bail, failure};
-use crate::output;
+use crate::failure::{Exit, Failure, Outcome, bail, ensure, failure};
+
+type Answer = Response<Body>;
 
 const REDIRECTS: usize = 10;
 
@@ -36,43 +36,32 @@ const UNTRUSTED: &str =
 /// Files of certificates that are trusted instead of the system's, if these variables are set.
 const CERTIFICATES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// A server's answer at the end of its redirects, and the SHA-256 and the bytes that the file should have, as far as it told.
-type Answer = (Response<Body>, Option<String>, Option<u64>);
-
-/// Brings what is at `url` into `part`, whole, and tells the SHA-256 that it should have if the server does; not if that
-/// is another than `wanted`. Gives up when more than `retries` attempts in a row bring nothing.
+/// Brings what is at `url` into `part`, whole. Gives up when more than `retries` attempts in a row bring nothing.
 ///
 /// # Errors
 /// What the server or the disk refuses; what came stays for the next run.
-pub(super) fn fetch(
-    url: &Url,
-    wanted: Option<&str>,
-    part: &mut Part<'_>,
-    bar: &ProgressBar,
-    retries: u32,
-) -> Outcome<Option<String>> {
-    certificates(url)?;
+pub(super) fn fetch(url: &Url, part: &mut Part<'_>, retries: u32) -> Outcome {
+    if is_https(url) {
+        certificates()?;
+    }
     let agent = agent();
     let mut fruitless = 0;
     loop {
-        let before = part.length();
-        let error = match attempt(&agent, url, wanted, part, bar) {
-            Ok(sha256) => return Ok(sha256),
-            Err(Stopped::Final(failure)) => return Err(failure),
-            Err(Stopped::Cut(error)) => error,
+        let before = part.length;
+        let why = match attempt(&agent, url, part) {
+            Err(busy) if busy.exit == Exit::Busy => busy.message,
+            done => return done,
         };
-        let came = part.length();
+        let came = part.length;
         fruitless = if came > before { 0 } else { fruitless + 1 };
-        if fruitless > retries && came == 0 {
-            bail!(Unavailable, "{url}: {error}; nothing came");
-        }
         if fruitless > retries {
-            bail!(
-                Unavailable,
-                "{url}: {error}; {came} bytes came and are kept: run it again to go on"
-            );
+            let failure = failure!(Unavailable: "{url}: {why}");
+            return Err(failure.and(match came {
+                0 => "nothing came".into(),
+                _ => format!("{came} bytes came and are kept: run it again to go on"),
+            }));
         }
-        bar.println(output::harmless(&format!("{error}; trying again")));
+        part.say(&format!("{why}; trying again"));
         // It waits longer each time.
         thread::sleep(Duration::from_millis(100 << fruitless.min(8)));
     }
@@ -80,10 +69,7 @@ pub(super) fn fetch(
 
 /// Makes sure that the certificates which are named can be read: without them nothing would be trusted, and nobody would
 /// say why.
-fn certificates(url: &Url) -> Outcome {
-    if !is_https(url) {
-        return Ok(());
-    }
+fn certificates() -> Outcome {
     for variable in CERTIFICATES {
         let named = std::env::var_os(variable).unwrap_or_default();
         for path in std::env::split_paths(&named) {
@@ -91,10 +77,8 @@ fn certificates(url: &Url) -> Outcome {
                 && error.kind() == ErrorKind::PermissionDenied
             {
                 bail!(
-                    Failed,
-                    "{variable}={}: {error}: user {}, as whom this is fetched, must be able to read it",
-                    path.display(),
-                    geteuid()
+                    Failed: "{variable}={}: {error}: user {}, as whom this is fetched, must be able to read it",
+                    path.display(), geteuid()
                 );
             }
         }
@@ -120,67 +104,40 @@ fn agent() -> Agent {
         .into()
 }
 
-/// Asks once, for what is still missing.
-fn attempt(
-    agent: &Agent,
-    url: &Url,
-    wanted: Option<&str>,
-    part: &mut Part<'_>,
-    bar: &ProgressBar,
-) -> Result<Option<String>, Stopped> {
+/// Asks once, for what is still missing. It is busy where the other side may do better the next time.
+fn attempt(agent: &Agent, url: &Url, part: &mut Part<'_>) -> Outcome {
     // Without the name of its version, what came may be of another.
-    let version = part.version(url.as_str()).filter(|_| part.length() > 0);
-    let answer = ask(agent, url, part.length(), version.as_deref())?;
-    let (response, sha256, bytes) = answer;
-    if let (Some(told), Some(wanted)) = (sha256.as_deref(), wanted)
-        && told != wanted
-    {
-        return Err(Stopped::Final(failure!(
-            Data,
-            "{url}: the server has a file with the SHA-256 {told}, and {wanted} was expected: it was not fetched"
-        )));
-    }
-    if let Some(bytes) = bytes {
-        part.make_sure_of(bytes)?;
-        part.expect(bytes);
-    }
+    let version = part.version(url.as_str()).filter(|_| part.length > 0);
+    let response = ask(agent, url, part, version.as_deref())?;
     let length = text(&response, "content-length").and_then(|value| value.parse::<u64>().ok());
     let range = text(&response, "content-range").unwrap_or_default();
     let strong = text(&response, "etag").filter(|version| !version.starts_with("W/"));
-    let continues = range.starts_with(&format!("bytes {}-", part.length()))
+    let continues = range.starts_with(&format!("bytes {}-", part.length))
         && strong.is_none_or(|strong| Some(strong) == version.as_deref());
     let total = match response.status().as_u16() {
-        206 if continues => length.map(|more| part.length().saturating_add(more)),
+        206 if continues => length.map(|more| part.length.saturating_add(more)),
         200 => {
             part.begin(strong.map(|strong| (url.as_str(), strong)))?;
             length
         }
         // All of it is there already.
-        416 if range == format!("bytes */{}", part.length()) => return Ok(sha256),
+        416 if range == format!("bytes */{}", part.length) => return Ok(()),
         206 | 416 => {
             part.begin(None)?;
-            return Err(cut("the server sends another part than was asked for"));
+            bail!(Busy: "the server sends another part than was asked for");
         }
-        500..600 | 408 | 429 => {
-            return Err(cut(&format!("the server answers {}", response.status())));
-        }
-        status => return Err(refused(url, status).into()),
+        500..600 | 408 | 429 => bail!(Busy: "the server answers {}", response.status()),
+        status => return Err(refused(url, status)),
     };
-    bar.set_length(total.unwrap_or(0));
-    if let Some(total) = total {
-        part.make_sure_of(total)?;
-    }
-    part.append(&mut response.into_body().into_reader(), bar)?;
-    let came = part.length();
-    match total.filter(|total| came != *total) {
-        Some(total) => Err(cut(&format!(
-            "the connection was cut after {came} of {total} bytes"
-        ))),
-        None => Ok(sha256),
-    }
+    let cut = |error| failure!(Busy: "{error}");
+    part.append(&mut response.into_body().into_reader(), total, cut)?;
+    let came = part.length;
+    let total = total.unwrap_or(came);
+    ensure!(came == total, Busy: "the connection was cut after {came} of {total} bytes");
+    Ok(())
 }
 
-fn text<'a>(response: &'a Response<Body>, header: &str) -> Option<&'a str> {
+fn text<'a>(response: &'a Answer, header: &str) -> Option<&'a str> {
     response.headers().get(header)?.to_str().ok()
 }
 
@@ -193,27 +150,24 @@ fn refused(url: &Url, status: u16) -> Failure {
         404 => "is there such a file? its name is told apart by upper and lower case",
         _ => "the server refuses it",
     };
-    failure!(Unavailable, "{url}: the server answers {status}; {helps}")
+    failure!(Unavailable: "{url}: the server answers {status}; {helps}")
 }
 
 /// What it means that no answer came.
-fn unanswered(url: &Url, error: ureq::Error) -> Stopped {
+fn unanswered(url: &Url, error: ureq::Error) -> Failure {
     let helps = match &error {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::HostNotFound => "",
         // A board without a battery for its clock starts in the past, where no certificate is valid yet.
         ureq::Error::Rustls(_) => UNTRUSTED,
         ureq::Error::Io(error) if error.kind() == ErrorKind::InvalidData => UNTRUSTED,
-        _ => return Stopped::Cut(error.into_io()),
+        _ => return failure!(Busy: "{}", error.into_io()),
     };
-    failure!(Unavailable, "{url}: {error}{helps}").into()
+    failure!(Unavailable: "{url}: {error}{helps}")
 }
 
-fn cut(why: &str) -> Stopped {
-    Stopped::Cut(std::io::Error::other(why.to_owned()))
-}
-
-/// Follows redirects itself: the first answer of Hugging Face tells the checksum, and a token is for it alone.
-fn ask(agent: &Agent, url: &Url, from: u64, version: Option<&str>) -> Result<Answer, Stopped> {
+/// The answer at the end of the redirects, which are followed here: the first one of Hugging Face tells the checksum, and a
+/// token is for it alone.
+fn ask(agent: &Agent, url: &Url, part: &mut Part<'_>, version: Option<&str>) -> Outcome<Answer> {
     let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let (mut at, mut sha256, mut bytes) = (url.to_owned(), None, None);
     for _ in 0..=REDIRECTS {
@@ -222,7 +176,7 @@ fn ask(agent: &Agent, url: &Url, from: u64, version: Option<&str>) -> Result<Ans
             request = request.header("authorization", format!("Bearer {token}"));
         }
         if let Some(version) = version {
-            request = request.header("range", format!("bytes={from}-"));
+            request = request.header("range", format!("bytes={}-", part.length));
             request = request.header("if-range", version);
         }
         let response = request.call().map_err(|error| unanswered(&at, error))?;
@@ -231,9 +185,16 @@ fn ask(agent: &Agent, url: &Url, from: u64, version: Option<&str>) -> Result<Ans
         bytes = bytes.or_else(|| text(&response, LINKED_SIZE)?.parse().ok());
         let leads = response.status().is_redirection();
         let Some(location) = text(&response, "location").filter(|_| leads) else {
-            return Ok((response, sha256, bytes));
+            if let (Some(told), Some(wanted)) = (&sha256, &part.wanted) {
+                ensure!(
+                    told == wanted,
+                    Data: "{url}: the server has a file with the SHA-256 {told}, and {wanted} was expected: it was not fetched"
+                );
+            }
+            part.hear(sha256, bytes)?;
+            return Ok(response);
         };
-        at = follow(&at, location).map_err(|why| failure!(Unavailable, "{at}: {why}"))?;
+        at = follow(&at, location).map_err(|why| failure!(Unavailable: "{at}: {why}"))?;
     }
-    Err(failure!(Unavailable, "{url}: more than {REDIRECTS} redirects").into())
+    bail!(Unavailable: "{url}: more than {REDIRECTS} redirects")
 }

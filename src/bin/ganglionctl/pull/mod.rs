@@ -13,15 +13,14 @@ mod part;
 mod walk;
 
 use std::ffi::{OsStr, OsString};
-use std::io::{ErrorKind, IsTerminal as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ganglion::model::Checkpoint;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::doctor::Machine;
-use crate::failure::{Failure, Outcome, bail, failure};
+use crate::failure::{Failure, Outcome, bail, ensure, failure};
 use crate::{checksum, models, output};
 use address::Address;
 use folder::Folder;
@@ -61,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return output::print(&models::table()?);
     };
     // A file here is opened before root gives up what lets it read.
-    let mut address = Address::of(model)?;
+    let address = Address::of(model)?;
     let name = OsString::from(address.file_name()?);
     // The service, and setup, look for it from elsewhere.
     let path = std::path::absolute(&arguments.dir);
@@ -76,35 +75,27 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let file = folder.at(&name);
     let shown = file.display();
-    let mut part = Part::open(&folder, &name, bytes.unwrap_or(LARGEST))?;
-    let bar = progress(&file);
-    let told = match &mut address {
-        Address::File(path, file) => part.copy(path, file, &bar).map(|()| None),
-        Address::Remote(url) => {
-            http::fetch(url, wanted.as_deref(), &mut part, &bar, arguments.retries)
-        }
+    let mut part = Part::open(&folder, &name, bytes.unwrap_or(LARGEST), wanted)?;
+    let came = match address {
+        Address::File(path, mut file) => part.copy(&path, &mut file),
+        Address::Remote(url) => http::fetch(&url, &mut part, arguments.retries),
     };
-    let told = told.inspect_err(|_| {
-        if part.length() == 0 {
+    came.inspect_err(|_| {
+        if part.length == 0 {
             part.discard();
         }
     })?;
-    bar.finish_and_clear();
-    let expected = wanted.or(told);
-    let found = part.check(expected.as_deref())?;
+    let found = part.check()?;
     if let Err(error) = Checkpoint::open(&part.path()) {
         part.discard();
         let why = error.defect;
-        bail!(
-            Data,
-            "what came is no model that this release can run, and was not kept: {why}"
-        );
+        bail!(Data: "what came is no model that this release can run, and was not kept: {why}");
     }
-    part.finish(&found)?;
-    let checked = match expected {
+    let checked = match part.expected() {
         Some(_) => "its SHA-256 is as expected",
         None => "its SHA-256 is now recorded; nobody told what it should be",
     };
+    part.finish(&found)?;
     output::tell(&format!("{shown}: {checked} ({found})"));
     if let Some(why) = Machine::new(None).hides(&file) {
         output::tell(&format!(
@@ -122,10 +113,7 @@ fn there(folder: &Folder, name: &OsStr, expected: Option<&str>) -> Outcome {
     let file = folder.at(name);
     let shown = file.display();
     let mut there = folder.read(name).map_err(|error| {
-        failure!(
-            Data,
-            "{shown} is there, but: {error}: --force puts the model in its place"
-        )
+        failure!(Data: "{shown} is there, but: {error}: --force puts the model in its place")
     })?;
     let recorded = || {
         let record = folder.read(&checksum::beside(name, checksum::RECORDED));
@@ -133,12 +121,10 @@ fn there(folder: &Folder, name: &OsStr, expected: Option<&str>) -> Outcome {
     };
     if let Some(expected) = expected.map(str::to_owned).or_else(recorded) {
         let found = folder.told(name, checksum::of(&mut there))?;
-        if found != expected {
-            bail!(
-                Data,
-                "{shown} is there with the SHA-256 {found}, not {expected}: --force fetches it again"
-            );
-        }
+        ensure!(
+            found == expected,
+            Data: "{shown} is there with the SHA-256 {found}, not {expected}: --force fetches it again"
+        );
     }
     output::tell(&format!("{shown} is there already"));
     output::print(&format!("{shown}\n"))
@@ -146,30 +132,14 @@ fn there(folder: &Folder, name: &OsStr, expected: Option<&str>) -> Outcome {
 
 /// An error of the disk, with what helps.
 fn failed(file: &Path, error: &std::io::Error) -> Failure {
-    let shown = file.display();
-    let helps = match error.kind() {
+    let failure = failure!(Failed: "{}: {error}", file.display());
+    match error.kind() {
         ErrorKind::PermissionDenied => {
-            "; run it with sudo, or name a folder of your own with --dir"
+            failure.and("run it with sudo, or name a folder of your own with --dir")
         }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "; make room, or name another disk with --dir: a second run goes on where this one stopped"
-        }
-        _ => "",
-    };
-    failure!(Failed, "{shown}: {error}{helps}")
-}
-
-/// The bar that shows how much has come, on standard error where that is a terminal.
-fn progress(file: &Path) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => failure.and(
+            "make room, or name another disk with --dir: a second run goes on where this one stopped",
+        ),
+        _ => failure,
     }
-    let bar = ProgressBar::no_length();
-    let style = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-    if let Ok(style) = ProgressStyle::with_template(style) {
-        bar.set_style(style);
-    }
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    bar.set_message(output::harmless(&name));
-    bar
 }

@@ -16,7 +16,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::unistd::{Uid, geteuid};
 
 use super::failed;
-use crate::failure::{Outcome, bail};
+use crate::failure::{Outcome, bail, ensure};
 
 /// The kernel follows so many links.
 const LINKS: usize = 40;
@@ -27,15 +27,17 @@ const FOUND: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 /// What `path`, an absolute one, names.
 ///
 /// `meet` looks at each thing on the way before anything in it is touched: the root folder first, a link before what it
-/// names. `make` makes what is missing in a folder; it hears whether that is the last name.
+/// names. It hears who owns that, if it is somebody whom root must not follow. `make` makes what is missing in a folder; it hears whether that is the last name.
 pub(super) fn walk(
     path: &Path,
-    mut meet: impl FnMut(&FileStat) -> io::Result<()>,
+    mut meet: impl FnMut(&FileStat, Option<Uid>) -> io::Result<()>,
     make: impl Fn(&OwnedFd, &OsStr, bool) -> io::Result<()>,
 ) -> io::Result<OwnedFd> {
     let root = || open("/", FOUND | OFlag::O_DIRECTORY, Mode::empty());
     let mut at = root()?;
-    meet(&fstat(&at)?)?;
+    let root_folder = fstat(&at)?;
+    let mut meet = |met: &FileStat| meet(met, stranger(met, &root_folder));
+    meet(&root_folder)?;
     let mut names: VecDeque<_> = names(path).collect();
     let mut links = 0;
     while let Some(name) = names.pop_front() {
@@ -88,20 +90,12 @@ fn is(stat: &FileStat, kind: SFlag) -> bool {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == kind
 }
 
-/// Whose things root follows without a thought: root's, and those of whoever owns the root folder. In a user namespace
-/// these are two.
-#[derive(Debug, Default)]
-pub(super) struct Trusted {
-    root_folder: Option<Uid>,
-}
-
-impl Trusted {
-    /// The owner of what is met, if that is somebody whom root must not follow.
-    pub(super) fn stranger(&mut self, met: &FileStat) -> Option<Uid> {
-        let owner = Uid::from_raw(met.st_uid);
-        let root_folder = *self.root_folder.get_or_insert(owner);
-        (geteuid().is_root() && !owner.is_root() && owner != root_folder).then_some(owner)
-    }
+/// The owner of what is met, if that is somebody whom root must not follow. It follows without a thought what is root's, and
+/// what is of whoever owns the root folder: in a user namespace these are two.
+fn stranger(met: &FileStat, root_folder: &FileStat) -> Option<Uid> {
+    let owner = Uid::from_raw(met.st_uid);
+    let is_trusted = owner.is_root() || met.st_uid == root_folder.st_uid;
+    (geteuid().is_root() && !is_trusted).then_some(owner)
 }
 
 /// Opens a file of this machine that is to be copied; `pull` may then become a user that cannot read it.
@@ -110,11 +104,9 @@ impl Trusted {
 /// may read to where others can.
 pub(super) fn source(path: &Path) -> Outcome<File> {
     let told = |error| failed(path, &error);
-    let mut trusted = Trusted::default();
     // The user whose link was followed is kept here.
     let mut by = None;
-    let meet = |met: &FileStat| {
-        let stranger = trusted.stranger(met);
+    let meet = |met: &FileStat, stranger: Option<Uid>| {
         by = by.or(stranger.filter(|_| is(met, SFlag::S_IFLNK)));
         Ok(())
     };
@@ -123,14 +115,9 @@ pub(super) fn source(path: &Path) -> Outcome<File> {
     let stat = fstat(&found).map_err(|error| told(error.into()))?;
     let shown = path.display();
     if let Some(user) = by.filter(|user| user.as_raw() != stat.st_uid) {
-        bail!(
-            Forbidden,
-            "{shown}: a link of user {user} leads to what is another's: name the file itself"
-        );
+        bail!(Forbidden: "{shown}: a link of user {user} leads to what is another's: name the file itself");
     }
-    if !is(&stat, SFlag::S_IFREG) {
-        bail!(Data, "{shown} is no file");
-    }
+    ensure!(is(&stat, SFlag::S_IFREG), Data: "{shown} is no file");
     // It is the same thing, whatever has its name now.
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).map_err(told)
 }

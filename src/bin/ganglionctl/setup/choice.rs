@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::engine::runner::{Backend, KvMemory, Settings};
+use ganglion::engine::runner::{KvMemory, Settings};
 use ganglion::engine::{LoadError, MemoryRefusal, Site, admit};
 use ganglion::model::Checkpoint;
 use ganglion::service;
@@ -38,15 +38,12 @@ pub(super) fn choose(
     checkpoint: &Checkpoint,
     config: &Config,
 ) -> Outcome<Choice> {
-    let site = match config.backend {
-        Backend::Cpu => Site::Cpu,
-        backend => machine.site(backend)?,
-    };
+    let site = machine.site(config.backend)?;
     let mut settings = service::settings(&machine.outside(model), config).runner;
     settings.meminfo = machine.path(Path::new("/proc/meminfo"));
     let have = match site {
         Site::Discrete(free) => free,
-        Site::Cpu | Site::Integrated => machine.available(),
+        Site::Cpu | Site::Integrated => machine.meminfo("MemAvailable:").unwrap_or(0),
     };
     settings.reserve = settings.reserve.max(have / LEFT);
     settings.context = checkpoint.shape.context.min(MOST);
@@ -59,21 +56,15 @@ pub(super) fn choose(
         }
     }
     settings.kv_memory = KvMemory::Conversations(1);
-    largest(checkpoint, &settings, site).map_err(|error| {
-        failure!(
-            Unavailable,
-            "{error}; a smaller model: ganglionctl pull --list"
-        )
-    })
+    largest(checkpoint, &settings, site)
+        .map_err(|error| failure!(Unavailable: "{error}; a smaller model: ganglionctl pull --list"))
 }
 
 /// The longest conversations that fit, up to what `settings` ask for.
 fn largest(checkpoint: &Checkpoint, settings: &Settings, site: Site) -> Result<Choice, LoadError> {
     let with = |context| {
-        let settings = Settings {
-            context,
-            ..settings.clone()
-        };
+        let mut settings = settings.clone();
+        settings.context = context;
         let admitted = admit(checkpoint, &settings, site)?;
         Ok(Choice {
             context,

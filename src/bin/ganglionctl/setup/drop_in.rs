@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use nix::sys::stat::{Mode, umask};
 
 use super::choice::Choice;
-use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
+use crate::failure::{Exit, OrFail as _, Outcome, bail, failure};
 
 const NAME: &str = "50-setup.toml";
 
 pub(super) struct DropIn {
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// What it said before, if it was there.
     before: Option<Vec<u8>>,
 }
@@ -27,10 +27,6 @@ impl DropIn {
         Self { file, before }
     }
 
-    pub(super) fn file(&self) -> &Path {
-        &self.file
-    }
-
     /// What it says, but for its comments, with another model.
     pub(super) fn with_model(&self, model: &Path) -> Outcome<String> {
         let before = String::from_utf8_lossy(self.before.as_deref().unwrap_or_default());
@@ -38,32 +34,37 @@ impl DropIn {
         let mut said = said.or_fail(Exit::Config, self.file.display())?;
         let section = said.entry("model").or_insert(toml::Table::new().into());
         let Some(section) = section.as_table_mut() else {
-            let file = self.file.display();
-            bail!(Config, "{file}: model must be a section");
+            bail!(Config: "{}: model must be a section", self.file.display());
         };
         section.insert("path".into(), model.display().to_string().into());
-        Ok(written(
-            "`ganglionctl use`",
-            "that or `ganglionctl setup`",
-            &said.to_string(),
-        ))
+        let again = "that or `ganglionctl setup`";
+        Ok(written("`ganglionctl use`", again, &said.to_string()))
     }
 
     pub(super) fn write(&self, text: &str) -> Outcome {
-        self.replace(text.as_bytes())
-            .map_err(|error| self.failed(&error))
+        self.put(Some(text.as_bytes()))
     }
 
     /// Puts back what was there before.
     pub(super) fn restore(&self) -> Outcome {
-        let restored = match &self.before {
-            Some(before) => self.replace(before),
-            None => match fs::remove_file(&self.file) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                removed => removed,
-            },
+        self.put(self.before.as_deref())
+    }
+
+    /// Has it say that, or removes it.
+    fn put(&self, text: Option<&[u8]>) -> Outcome {
+        let put = match text {
+            Some(text) => self.replace(text),
+            None => fs::remove_file(&self.file),
         };
-        restored.map_err(|error| self.failed(&error))
+        let Err(error) = put else {
+            return Ok(());
+        };
+        let failure = failure!(Failed: "{}: {error}", self.file.display());
+        match error.kind() {
+            io::ErrorKind::NotFound if text.is_none() => Ok(()),
+            io::ErrorKind::PermissionDenied => Err(failure.and("run it with sudo")),
+            _ => Err(failure),
+        }
     }
 
     /// The service reads it, whatever the umask of whoever runs this.
@@ -77,26 +78,13 @@ impl DropIn {
         file.sync_all()?;
         fs::rename(&part, &self.file)
     }
-
-    fn failed(&self, error: &io::Error) -> Failure {
-        let helps = match error.kind() {
-            io::ErrorKind::PermissionDenied => "; run it with sudo",
-            _ => "",
-        };
-        failure!(Failed, "{}: {error}{helps}", self.file.display())
-    }
 }
 
 /// What `setup` writes.
 pub(super) fn text(board: &str, model: &Path, choice: Choice) -> String {
-    let Choice {
-        context,
-        memory_mib,
-        ..
-    } = choice;
+    let (context, mib) = (choice.context, choice.memory_mib);
     let path = toml::Value::String(model.display().to_string());
-    let said =
-        format!("[model]\npath = {path}\n\n[kv]\ncontext = {context}\nmemory_mib = {memory_mib}\n");
+    let said = format!("[model]\npath = {path}\n\n[kv]\ncontext = {context}\nmemory_mib = {mib}\n");
     written(&format!("`ganglionctl setup` for {board}"), "that", &said)
 }
 

@@ -23,7 +23,7 @@ use self::drop_in::DropIn;
 use self::unit::Held;
 use crate::doctor::Machine;
 use crate::doctor::unit::NAME;
-use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, ensure};
 use crate::stored::find;
 use crate::{client, models, output};
 
@@ -55,39 +55,30 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let would = if arguments.dry_run { "would: " } else { "" };
     let does = |what: &str| output::print(&format!("{would}{what}\n"));
     does(&format!("board: {}", machine.name()))?;
-    let mib = checkpoint.weight_bytes() >> 20;
-    does(&format!(
-        "model: {} ({mib} MiB of weights)",
-        model.display()
-    ))?;
+    let (shown, mib) = (model.display(), checkpoint.weight_bytes() >> 20);
+    does(&format!("model: {shown} ({mib} MiB of weights)"))?;
 
     if let Some(why) = machine.hides(&model) {
-        bail!(Data, "{why}");
+        bail!(Data: "{why}");
     }
 
     let acts = machine.is_live() && !arguments.dry_run;
-    if acts && !Uid::effective().is_root() {
-        bail!(
-            Forbidden,
-            "it writes below /etc and starts the service: run it with sudo"
-        );
-    }
-    let ran = machine.is_live() && unit::runs();
+    ensure!(
+        !acts || Uid::effective().is_root(),
+        Forbidden: "it writes below /etc and starts the service: run it with sudo"
+    );
+    let ran = machine.is_live() && machine.unit().runs();
     if ran {
         does("stop gangliond: what its model takes would count as used")?;
     }
     let drop_in = DropIn::of(&file);
     let held = acts.then(|| Held::still(ran)).transpose()?;
     let written = choose(&machine, &model, &checkpoint, &before).and_then(|choice| {
-        let Choice {
-            context,
-            memory_mib,
-            takes,
-        } = choice;
         does(&format!(
-            "kv.context = {context}, kv.memory_mib = {memory_mib}: {takes} MiB in all, and a quarter of the memory left to others"
+            "kv.context = {}, kv.memory_mib = {}: {} MiB in all, and a quarter of the memory left to others",
+            choice.context, choice.memory_mib, choice.takes
         ))?;
-        does(&format!("write {}", drop_in.file().display()))?;
+        does(&format!("write {}", drop_in.file.display()))?;
         let text = drop_in::text(machine.name(), &model, choice);
         if arguments.dry_run {
             return output::print(&text);
@@ -118,13 +109,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
         Ok(())
     });
-    started.map_err(|failure| {
-        if acts && ran {
-            back(&drop_in, failure)
-        } else {
-            failure
-        }
-    })
+    match started {
+        Err(failure) if acts && ran => Err(back(&drop_in, failure)),
+        started => started,
+    }
 }
 
 /// Whether the configuration now says what was written: a file that comes later may say otherwise.
@@ -145,8 +133,7 @@ fn named_in_force(file: &Path, model: &Path) -> Outcome<Config> {
     let config = Config::read(file).or_exit(Exit::Config)?;
     if let Some(path) = config.model.path.as_deref().filter(|path| *path != model) {
         bail!(
-            Config,
-            "a file in gangliond.toml.d that comes after 50-setup.toml says model.path = {}: remove that line, or name that \
+            Config: "a file in gangliond.toml.d that comes after 50-setup.toml says model.path = {}: remove that line, or name that \
              model",
             path.display()
         );
@@ -155,14 +142,10 @@ fn named_in_force(file: &Path, model: &Path) -> Outcome<Config> {
 }
 
 /// Lets the service run again as it did before, and adds that to why it must.
-fn back(drop_in: &DropIn, Failure { exit, message }: Failure) -> Failure {
-    let how = match drop_in.restore().and_then(|()| unit::restart()) {
-        Ok(()) => "gangliond runs again as it was configured before".into(),
-        Err(failure) => failure.message,
-    };
-    Failure {
-        exit,
-        message: format!("{message}; {how}"),
+fn back(drop_in: &DropIn, failure: Failure) -> Failure {
+    match drop_in.restore().and_then(|()| unit::restart()) {
+        Ok(()) => failure.and("gangliond runs again as it was configured before"),
+        Err(worse) => failure.and(worse.message),
     }
 }
 
@@ -181,18 +164,11 @@ fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Outcome<Pat
     match &found[..] {
         [only] => Ok(folder.join(only.file_name().unwrap_or_default())),
         [] => bail!(
-            Data,
-            "no model is in {}: sudo ganglionctl pull MODEL, with one of:\n{}",
-            folder.display(),
-            models::table()?
+            Data: "no model is in {}: sudo ganglionctl pull MODEL, with one of:\n{}", folder.display(), models::table()?
         ),
         several => {
             let all: Vec<_> = several.iter().map(|file| file.to_string_lossy()).collect();
-            bail!(
-                Usage,
-                "there are several models: name one with --model, of {}",
-                all.join(", ")
-            )
+            bail!(Usage: "there are several models: name one with --model, of {}", all.join(", "))
         }
     }
 }
@@ -204,6 +180,6 @@ fn reload_bus() {
     let _ = client::block_on(async {
         let connection = client::connect(None).await?;
         let driver = DBusProxy::new(&connection).await?;
-        client::at_once(async { Ok(driver.reload_config().await?) }).await
+        client::at_once(driver.reload_config()).await
     });
 }

@@ -9,8 +9,7 @@ use ganglion::model::Checkpoint;
 
 use super::drop_in::DropIn;
 use super::named_in_force;
-use crate::client;
-use crate::client::waiting::{Ask, Waiting};
+use crate::client::{self, Ask, Waiting};
 use crate::doctor::Machine;
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
 use crate::output;
@@ -34,7 +33,7 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let model = find(&machine, dir, &arguments.model)?;
     Checkpoint::open(&machine.outside(&model)).or_exit(Exit::Data)?;
     if let Some(why) = machine.hides(&model) {
-        bail!(Data, "{why}");
+        bail!(Data: "{why}");
     }
     let drop_in = DropIn::of(&config);
     let text = drop_in.with_model(&model)?;
@@ -65,12 +64,10 @@ async fn reload(bus: Option<String>, named: &str) -> Outcome<bool> {
     let mut waiting = Waiting::new(false);
     let reloading = waiting.during(Ask::Daemon(&connection), manager.reload());
     reloading.await.map_err(|error| {
-        let Failure { exit, message } = error.into();
-        let message = format!(
-            "{message}; gangliond goes on with the model from before. sudo ganglionctl setup --model {named} finds \
-             conversations that fit, if it is memory that is short"
-        );
-        Failure { exit, message }
+        Failure::from(error).and(format_args!(
+            "gangliond goes on with the model from before. sudo ganglionctl setup --model {named} finds conversations that \
+             fit, if it is memory that is short"
+        ))
     })?;
     Ok(true)
 }

@@ -5,19 +5,8 @@ use std::process::Command;
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::doctor::unit::NAME;
-use crate::failure::{Exit, OrFail as _, Outcome, bail};
+use crate::failure::{Exit, OrFail as _, Outcome, ensure};
 use crate::output;
-
-/// Whether it runs, or is about to.
-pub(super) fn runs() -> bool {
-    let shown = Command::new("systemctl")
-        .args(["show", "--property=ActiveState", "--value", NAME])
-        .output();
-    shown.is_ok_and(|shown| {
-        let state = String::from_utf8_lossy(&shown.stdout);
-        !matches!(state.trim(), "" | "inactive" | "failed")
-    })
-}
 
 /// A service that no call starts: without this a client would, between the stop and the start.
 ///
@@ -42,12 +31,8 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let unmasked = systemctl(&["--quiet", "--runtime", "unmask", NAME]);
-        let queued = unmasked.and_then(|()| {
-            if self.ran {
-                return anew(&["--no-block", "restart", NAME]);
-            }
-            Ok(())
-        });
+        let again = || anew(&["--no-block", "restart", NAME]);
+        let queued = unmasked.and_then(|()| if self.ran { again() } else { Ok(()) });
         if let Err(failure) = queued {
             output::tell_failure(&failure);
         }
@@ -71,11 +56,6 @@ pub(super) fn systemctl(arguments: &[&str]) -> Outcome {
     let asked = format!("systemctl {}", arguments.join(" "));
     let status = Command::new("systemctl").args(arguments).status();
     let status = status.or_fail(Exit::Failed, &asked)?;
-    if !status.success() {
-        bail!(
-            Failed,
-            "{asked}: {status}; sudo ganglionctl doctor says more"
-        );
-    }
+    ensure!(status.success(), Failed: "{asked}: {status}; sudo ganglionctl doctor says more");
     Ok(())
 }

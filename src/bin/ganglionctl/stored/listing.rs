@@ -15,8 +15,6 @@ use crate::models;
 /// How the name of a download ends that is not whole.
 pub(super) const PART: &str = ".part";
 
-const INCOMPLETE: &str = "incomplete";
-
 /// The keys are stable: scripts read them.
 #[derive(Debug, Serialize)]
 pub(super) struct Stored {
@@ -52,7 +50,7 @@ impl Stored {
             _ if name.starts_with('.') => return None,
             Some(Ok(format)) => (Some(format), None),
             Some(Err(why)) => (None, Some(why)),
-            None if is_part => (None, Some(INCOMPLETE.into())),
+            None if is_part => (None, Some("incomplete".into())),
             None => return None,
         };
         Some(Self {
@@ -107,10 +105,8 @@ pub(crate) fn find(machine: &Machine, folder: &Path, named: &str) -> Outcome<Pat
     if named.contains('/') {
         places.rotate_right(1);
     }
-    if let Some(path) = places
-        .into_iter()
-        .find(|path| machine.outside(path).exists())
-    {
+    let mut places = places.into_iter();
+    if let Some(path) = places.find(|path| machine.outside(path).exists()) {
         return Ok(path);
     }
     let here = list(&machine.path(&folder))?.into_iter();
@@ -119,9 +115,7 @@ pub(crate) fn find(machine: &Machine, folder: &Path, named: &str) -> Outcome<Pat
         here.push("nothing".into());
     }
     bail!(
-        Data,
-        "{named:?} is no model here: {} holds {}; sudo ganglionctl pull {fetch} fetches one",
-        folder.display(),
-        here.join(", ")
+        Data: "{named:?} is no model here: {} holds {}; sudo ganglionctl pull {fetch} fetches one",
+        folder.display(), here.join(", ")
     )
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use ganglion::config;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::{models, output, view};
 pub(crate) use listing::find;
 use listing::list;
@@ -31,15 +31,12 @@ pub(crate) struct Arguments {
 enum Verb {
     /// Remove one that is not served, with its checksum and what an interrupted download has left. Root does it as
     /// the folder's owner
-    Remove(Removal),
-}
-
-#[derive(Debug, Parser)]
-struct Removal {
-    /// As the list has it, or as `pull` knows it
-    name: String,
-    #[command(flatten)]
-    paths: Paths,
+    Remove {
+        /// As the list has it, or as `pull` knows it
+        name: String,
+        #[command(flatten)]
+        paths: Paths,
+    },
 }
 
 /// The folder and the configuration to look at.
@@ -54,14 +51,14 @@ pub(crate) struct Paths {
 }
 
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
-    if let Some(Verb::Remove(Removal { name, paths })) = &arguments.verb {
+    if let Some(Verb::Remove { name, paths }) = &arguments.verb {
         return remove::run(bus, name, paths);
     }
     let Paths { dir, config } = &arguments.paths;
     let mut stored = list(dir)?;
     let in_force = InForce::ask(bus, config);
-    if let Some(why) = &in_force.unknown {
-        output::tell(&format!("ganglionctl: which one is served: {why}"));
+    if let Err(Failure { message, .. }) = &in_force.served {
+        output::tell(&format!("ganglionctl: which one is served: {message}"));
     }
     for one in &mut stored {
         one.state = in_force.of(&one.path);

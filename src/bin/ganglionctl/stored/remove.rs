@@ -10,7 +10,7 @@ use super::Paths;
 use super::listing::PART;
 use super::served::InForce;
 use crate::checksum::{RECORDED, beside};
-use crate::failure::{Exit, OrFail as _, Outcome, bail};
+use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, ensure};
 use crate::pull::folder::Folder;
 use crate::{models, output};
 
@@ -19,47 +19,28 @@ pub(super) fn run(bus: Option<String>, named: &str, paths: &Paths) -> Outcome {
     let name = known.as_deref().unwrap_or(named);
     let mut parts = Path::new(name).components();
     let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name);
-    if !is_name || name.starts_with('.') {
-        bail!(
-            Usage,
-            "{name:?} is no name in the folder: give one that ganglionctl models lists"
-        );
-    }
+    ensure!(
+        is_name && !name.starts_with('.'),
+        Usage: "{name:?} is no name in the folder: give one that ganglionctl models lists"
+    );
     let dir = std::path::absolute(&paths.dir).or_fail(Exit::Failed, paths.dir.display())?;
     // It is asked before root gives up what lets it ask.
     let in_force = InForce::ask(bus, &paths.config);
     let path = dir.join(name);
     let shown = path.display();
     if let Some(state) = in_force.of(&path) {
-        bail!(
-            Failed,
-            "{shown} is {state}: sudo ganglionctl use ANOTHER, then remove it"
-        );
+        bail!(Failed: "{shown} is {state}: sudo ganglionctl use ANOTHER, then remove it");
     }
-    if let Some(why) = in_force.unknown {
-        bail!(
-            Unavailable,
-            "{shown}: nobody knows whether it is served: {why}"
-        );
+    if let Err(Failure { message, .. }) = in_force.served {
+        bail!(Unavailable: "{shown}: nobody knows whether it is served: {message}");
     }
 
     let folder = Folder::existing(&dir)?;
     let is_part = name.ends_with(PART);
     let name = OsStr::new(name);
-    let part = if is_part {
-        name.to_owned()
-    } else {
-        beside(name, PART)
-    };
-    if !folder.has(name) && !folder.has(&part) {
-        bail!(
-            Data,
-            "{shown} is not there: ganglionctl models lists what is"
-        );
-    }
-    if folder.is_locked(&part) {
-        bail!(Busy, "{shown} is being fetched by another ganglionctl");
-    }
+    let part = beside(name, if is_part { "" } else { PART });
+    ensure!(folder.has(name) || folder.has(&part), Data: "{shown} is not there: ganglionctl models lists what is");
+    ensure!(!folder.is_locked(&part), Busy: "{shown} is being fetched by another ganglionctl");
     // The model goes first: what is left if this is interrupted is no model any more.
     let mut gone = vec![name.to_owned(), beside(&part, ".etag")];
     if !is_part {

@@ -6,45 +6,39 @@ use std::path::{Path, PathBuf};
 
 use ganglion::config::Config;
 
-use crate::client::info::{part, text};
-use crate::client::{self, MANAGER};
+use crate::client::{self, MANAGER, text};
 use crate::doctor::Machine;
 use crate::failure::Outcome;
 
-#[derive(Debug, Default)]
 pub(super) struct InForce {
-    served: Option<PathBuf>,
+    /// What the daemon serves, or why it could not be asked.
+    pub(super) served: Outcome<Option<PathBuf>>,
     configured: Option<PathBuf>,
-    /// Why the daemon could not be asked.
-    pub(super) unknown: Option<String>,
 }
 
 impl InForce {
     /// Asks the daemon, if it runs, and the configuration.
     pub(super) fn ask(bus: Option<String>, config: &Path) -> Self {
         let machine = Machine::new(None);
-        let (served, unknown) = match client::block_on(client::at_once(served(bus))) {
-            Ok(served) => (served, None),
-            Err(failure) => (None, Some(failure.message)),
-        };
+        let outside = |path: PathBuf| machine.outside(&path);
+        let served = client::block_on(client::at_once(served(bus)));
+        let served = served.map(|path| path.map(outside));
         let configured = Config::read(config).ok().and_then(|it| it.model.path);
-        Self {
-            served: served.map(|path| machine.outside(&path)),
-            configured: configured.map(|path| machine.outside(&path)),
-            unknown,
-        }
+        let configured = configured.map(outside);
+        Self { served, configured }
     }
 
     /// What the model at `path` is to the daemon.
     pub(super) fn of(&self, path: &Path) -> Option<&'static str> {
-        let is = |one: &Option<PathBuf>| one.as_deref().is_some_and(|one| is_same(one, path));
-        if is(&self.served) {
-            Some("served")
-        } else if is(&self.configured) {
-            Some("configured")
-        } else {
-            None
-        }
+        let served = self.served.as_ref().ok().and_then(Option::as_deref);
+        let known = [
+            ("served", served),
+            ("configured", self.configured.as_deref()),
+        ];
+        let is = |one: Option<&Path>| one.is_some_and(|one| is_same(one, path));
+        known
+            .into_iter()
+            .find_map(|(state, one)| is(one).then_some(state))
     }
 }
 
@@ -63,6 +57,6 @@ async fn served(bus: Option<String>) -> Outcome<Option<PathBuf>> {
         return Ok(None);
     };
     let manager = client::properties(&connection, MANAGER).await?;
-    let path = text(&part(&manager, "Model"), "path");
+    let path = text(&manager["Model"]["path"]);
     Ok((!path.is_empty()).then(|| path.into()))
 }

@@ -17,21 +17,16 @@ impl Keys {
     /// Opens none if this runs but `once`, or where another program has the keyboard: taking it away would stop this one.
     pub(super) fn open(once: bool) -> Self {
         let stdin = io::stdin();
-        let is_ours = || tcgetpgrp(&stdin).ok() == Some(getpgrp());
-        if once || !stdin.is_terminal() || !io::stdout().is_terminal() || !is_ours() {
-            return Self(None);
-        }
-        let Ok(before) = tcgetattr(&stdin) else {
-            return Self(None);
-        };
-        let mut raw = before.clone();
-        // Ctrl-C stays a signal.
-        let line = LocalFlags::ICANON | LocalFlags::ECHO;
-        raw.local_flags.remove(line);
-        if tcsetattr(&stdin, SetArg::TCSANOW, &raw).is_err() {
-            return Self(None);
-        }
-        Self(Some(before))
+        let is_typed = !once && stdin.is_terminal() && io::stdout().is_terminal();
+        let is_ours = is_typed && tcgetpgrp(&stdin).ok() == Some(getpgrp());
+        let before = tcgetattr(&stdin).ok().filter(|_| is_ours);
+        Self(before.filter(|before| {
+            let mut raw = before.clone();
+            // Ctrl-C stays a signal.
+            raw.local_flags
+                .remove(LocalFlags::ICANON | LocalFlags::ECHO);
+            tcsetattr(&stdin, SetArg::TCSANOW, &raw).is_ok()
+        }))
     }
 
     /// Returns once one is pressed that means: enough.

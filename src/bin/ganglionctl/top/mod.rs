@@ -1,20 +1,21 @@
 //! `ganglionctl top`: the daemon at work, reading after reading.
 
 mod keys;
-mod reading;
 
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use ganglion::bus::proxy::DiagnosticsProxy;
+use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
+use zbus::Connection;
 
-use crate::client;
+use crate::client::{self, DIAGNOSTICS, MANAGER};
 use crate::failure::{Exit, OrFail as _, Outcome};
-use crate::output;
+use crate::{output, view};
 use keys::Keys;
-use reading::Reading;
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -35,42 +36,41 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
-    client::block_on(async {
-        let listen = |kind| signal(kind).or_fail(Exit::Failed, "Ctrl-C");
-        let mut interrupt = listen(SignalKind::interrupt())?;
-        // The terminal must be put back then, too.
-        let mut terminate = listen(SignalKind::terminate())?;
-        let keys = Keys::open(arguments.once);
-        // A key or a signal is how it is meant to end.
-        tokio::select! {
-            watched = watch(bus, arguments) => watched?,
-            _ = interrupt.recv() => (),
-            _ = terminate.recv() => (),
-            () = keys.quit() => (),
-        }
-        Ok(())
-    })
+pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
+    let listen = |kind| signal(kind).or_fail(Exit::Failed, "Ctrl-C");
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    // The terminal must be put back then, too.
+    let mut terminate = listen(SignalKind::terminate())?;
+    let keys = Keys::open(arguments.once);
+    // A key or a signal is how it is meant to end.
+    tokio::select! {
+        watched = watch(bus, arguments) => watched?,
+        _ = interrupt.recv() => (),
+        _ = terminate.recv() => (),
+        () = keys.quit() => (),
+    }
+    Ok(())
 }
 
 async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let connection = client::connect(bus).await?;
     let mut paper = Paper::new();
-    let mut before = Some((Instant::now(), Reading::take(&connection).await?));
+    let mut before = Some((Instant::now(), read(&connection).await?));
     let mut ticks = interval(arguments.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        match Reading::take(&connection).await {
+        match read(&connection).await {
             Ok(mut now) => {
                 let at = Instant::now();
-                now.rate = before.as_ref().and_then(|(then, before)| {
-                    let made = now.tokens().checked_sub(before.tokens())?;
+                // Tokens per second since the reading before, if there was one.
+                now["rate"] = json!(before.and_then(|(then, before)| {
+                    let made = tokens(&now).checked_sub(tokens(&before))?;
                     #[allow(clippy::cast_precision_loss)] // shown to a tenth
-                    Some(made as f64 / (at - *then).as_secs_f64().max(1e-3))
-                });
-                paper.show(&now.text(paper.terminal)?)?;
+                    Some(made as f64 / (at - then).as_secs_f64().max(1e-3))
+                }));
+                paper.show(&view::text(paper.template(), &now)?)?;
                 before = Some((at, now));
             }
             // The daemon may come back, with all its counters at 0.
@@ -79,7 +79,12 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
                     && !arguments.once
                     && !connection.is_closed() =>
             {
-                paper.show(&reading::away(&failure.message, paper.terminal))?;
+                let why = failure.message;
+                paper.show(&if paper.terminal {
+                    format!("state  away: {why}\n")
+                } else {
+                    format!("state=away why={why:?}\n")
+                })?;
                 before = None;
             }
             Err(failure) => return Err(failure),
@@ -88,6 +93,21 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
             return Ok(());
         }
     }
+}
+
+/// What the daemon tells at one moment: the properties of both interfaces.
+async fn read(connection: &Connection) -> Outcome<Value> {
+    // The property that is read by itself has steps timed.
+    DiagnosticsProxy::new(connection).await?.timing().await?;
+    let manager = client::properties(connection, MANAGER).await?;
+    let diagnostics = client::properties(connection, DIAGNOSTICS).await?;
+    Ok(json!({ "manager": manager, "diagnostics": diagnostics }))
+}
+
+/// Tokens that were made since the daemon's start.
+fn tokens(reading: &Value) -> u64 {
+    let tokens = reading["diagnostics"]["Timing"]["tokens"].as_u64();
+    tokens.unwrap_or_default()
 }
 
 /// Where readings are shown.
@@ -102,6 +122,15 @@ impl Paper {
         Self {
             terminal: io::stdout().is_terminal(),
             lines: 0,
+        }
+    }
+
+    /// What people read, or in one line what programs read: names and values.
+    fn template(&self) -> &'static str {
+        if self.terminal {
+            include_str!("table.txt")
+        } else {
+            include_str!("line.txt")
         }
     }
 

@@ -1,0 +1,122 @@
+//! `ganglionctl score`: what a model says of token ids, and how far that is from a reference.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Args, Parser};
+use ganglion::engine::runner::Runner;
+use ganglion::engine::score::{Case, Comparison, Reference, compare, score};
+use ganglion::graph::Mode;
+use ganglion::tape::KvType;
+
+use crate::failure::{Exit, OrFail as _, Outcome, ensure};
+use crate::offline::{Setup, not_loaded};
+use crate::output;
+
+/// Scores token ids; loads no tokenizer
+///
+/// FILE holds `{"cases": [{"input_ids": [...]}, ...]}`. The scores are printed in the same form, with
+/// `token_logprobs`, argmax, `last_top10` and greedy in each case; all logarithms are natural.
+#[derive(Debug, Parser)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    setup: Setup,
+    /// What of the work is recorded and replayed
+    #[arg(long, value_enum, default_value_t)]
+    mode: Mode,
+    /// Greedy tokens after each case [default: 0, or with --compare as many as FILE has]
+    #[arg(long, value_name = "N")]
+    greedy: Option<usize>,
+    /// Print how far the scores are from those in FILE, and fail if that is too far
+    ///
+    /// The default bounds are those of tiny models, by backend and type of the cache. On the CPU with an
+    /// f32 cache every greedy token must be equal too, unless a bound is given.
+    #[arg(long)]
+    compare: bool,
+    #[command(flatten)]
+    bounds: Bounds,
+    /// Token ids, and with --compare what a reference said of them
+    file: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let Arguments { setup, file, .. } = arguments;
+    let checkpoint = setup.open()?;
+    let shown = file.display();
+    let text = fs::read_to_string(file).or_fail(Exit::Data, &shown)?;
+    let reference: Reference = serde_json::from_str(&text).or_fail(Exit::Data, &shown)?;
+    let checked = reference.check(checkpoint.shape.vocabulary);
+    // It is checked before the model is loaded, which may take long.
+    checked.or_fail(Exit::Data, &shown)?;
+    let most = |of: fn(&Case) -> usize| reference.cases.iter().map(of).max().unwrap_or(0);
+    let known = most(|case| case.greedy.len());
+    let compared = if arguments.compare { known } else { 0 };
+    let greedy = arguments.greedy.unwrap_or(compared);
+    let mut settings = setup.settings()?;
+    settings.context = most(|case| case.input_ids.len()).saturating_add(greedy);
+    settings.graph.mode = arguments.mode;
+    let loaded = Runner::load(&checkpoint, &settings, &mut |_, _| ());
+    let mut runner = loaded.map_err(not_loaded)?;
+    let mut scores = score(&mut runner, &reference, greedy).or_fail(Exit::Data, &shown)?;
+
+    let kv = setup.kv;
+    if !arguments.compare {
+        scores.source = format!("{}, {} KV", scores.source, kv.name());
+        // It is printed on one line, for it is mostly a long list of numbers.
+        let text = serde_json::to_string(&scores).or_fail(Exit::Failed, "JSON")?;
+        return output::print(&format!("{text}\n"));
+    }
+    let comparison = compare(&scores, &reference);
+    ensure!(comparison.positions > 0, Data: "{shown}: no case has token_logprobs or last_top10 to compare with");
+    output::print(&comparison.to_string())?;
+    let bounds = &arguments.bounds;
+    let exceeded = bounds.exceeded(&comparison, runner.backend(), kv);
+    ensure!(exceeded.is_empty(), Failed: "{}", exceeded.join("; "));
+    Ok(())
+}
+
+/// How far scores may be from a reference's: as far as those of tiny models, unless it is said.
+#[derive(Debug, Args)]
+struct Bounds {
+    /// Bound of the mean |delta logprob|
+    #[arg(long, value_name = "X", requires = "compare")]
+    mean: Option<f64>,
+    /// Bound of the 99th percentile of |delta logprob|
+    #[arg(long, value_name = "Y", requires = "compare")]
+    p99: Option<f64>,
+    /// Bound of the mean regret: our logprob of our argmax minus that of the reference's
+    #[arg(long, value_name = "Z", requires = "compare")]
+    regret: Option<f64>,
+}
+
+impl Bounds {
+    /// What `comparison` exceeds, in words; empty if nothing.
+    fn exceeded(&self, comparison: &Comparison, backend: &str, kv: KvType) -> Vec<String> {
+        let (mean, p99) = match (backend, kv) {
+            ("cpu", KvType::F32) => (1e-4, 1e-4),
+            ("cpu", KvType::F16) => (1e-3, 1e-3),
+            ("cpu", KvType::Q8_0) => (6e-3, 2e-2),
+            (_, KvType::F32 | KvType::F16) => (5e-3, 5e-2),
+            (_, KvType::BF16 | KvType::Q8_0) => (1e-2, 5e-2),
+        };
+        let mut exceeded = Vec::new();
+        for (name, value, given, bound) in [
+            ("mean |delta logprob|", comparison.mean, self.mean, mean),
+            ("p99 |delta logprob|", comparison.p99, self.p99, p99),
+            ("mean regret", comparison.mean_regret, self.regret, mean),
+        ] {
+            let bound = given.unwrap_or(bound);
+            // A NaN exceeds every bound.
+            if value.is_nan() || value > bound {
+                exceeded.push(format!("{name} {value:.2e} exceeds {bound:.2e}"));
+            }
+        }
+        // A real model has near-ties that rounding may turn: who sets bounds wants statistics.
+        let is_exact = self.mean.or(self.p99).or(self.regret).is_none();
+        let (equal, total) = (comparison.greedy_equal, comparison.greedy_total);
+        if is_exact && backend == "cpu" && kv == KvType::F32 && equal != total {
+            exceeded.push(format!("only {equal} of {total} greedy tokens are equal"));
+        }
+        exceeded
+    }
+}
