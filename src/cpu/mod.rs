@@ -45,7 +45,7 @@ pub struct Cpu {
     core: Core,
     graph: DecodeGraph<Living>,
     prompts: Buckets<Living>,
-    /// Prompts that were left between two layers.
+    /// Prompts that were left between two half layers.
     preempted: Preempted,
     kv: KvInfo,
     /// How often the memory of a buffer has moved.
@@ -126,9 +126,7 @@ impl Cpu {
             self.core.resume(tape, place);
             next = left;
         }
-        let ends = tape
-            .layer_ends()
-            .filter(|end| (next + 1..all).contains(end));
+        let ends = tape.pauses().filter(|end| (next + 1..all).contains(end));
         for end in ends.collect::<Vec<_>>() {
             self.split(tape).0.eager(next..end)?;
             next = end;

@@ -76,12 +76,12 @@ pub struct Options {
 /// Steps that may be launched before the first one's token has been taken.
 const AHEAD: usize = 2;
 
-/// Layers of a prompt that are queued, where it may be left between two: one runs, and the next is launched meanwhile. Whoever comes
-/// waits for what is queued.
-const LAYERS_AHEAD: usize = 2;
+/// Halves of a prompt's layers that are queued, where it may be left between two: one runs, and the next is launched meanwhile.
+/// Whoever comes waits for what is queued.
+const HALVES_AHEAD: usize = 2;
 
-/// Layers of a prompt that are queued behind steps, while the tokens of these are taken.
-const LAYERS_BEHIND: usize = 2;
+/// Halves of a prompt's layers that are queued behind steps, while the tokens of these are taken.
+const HALVES_BEHIND: usize = 2;
 
 /// A step whose tokens have not been taken. It is made for every token, so it lies in place.
 #[derive(Clone, Copy, Debug)]
@@ -115,9 +115,9 @@ pub struct Cuda {
     pending: VecDeque<Launched>,
     /// The end of step n is marked in place n % AHEAD.
     ends: [Event; AHEAD],
-    /// The ends of a prompt's layers, in turn.
-    layers: [Event; LAYERS_AHEAD],
-    /// Prompts that were left between two.
+    /// The ends of halves of a prompt's layers, in turn.
+    halves: [Event; HALVES_AHEAD],
+    /// Prompts that were left between two halves.
     preempted: Preempted,
     /// The prompt that was begun behind steps whose tokens were not taken then, and its first operation that was not launched.
     started: Option<(Rows, usize)>,
@@ -189,7 +189,7 @@ impl Cuda {
             prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
             pending: VecDeque::with_capacity(AHEAD),
             ends: [Event::new(&context)?, Event::new(&context)?],
-            layers: [Event::new(&context)?, Event::new(&context)?],
+            halves: [Event::new(&context)?, Event::new(&context)?],
             preempted: Preempted::default(),
             started: None,
             kernels,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::timestamps::{TimestampAddresses, Timestamps};
-use super::{AHEAD, Cuda, Error, LAYERS_AHEAD, LAYERS_BEHIND, Launched, narrow, state};
+use super::{AHEAD, Cuda, Error, HALVES_AHEAD, HALVES_BEHIND, Launched, narrow, state};
 use crate::executor::{Behind, Pass, Preempts, Rows};
 use crate::graph::{Ran, Stepper as _};
 use crate::sampler::Scored;
@@ -149,14 +149,14 @@ impl Cuda {
     pub(super) fn begin_layers(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), Error> {
         let rows = self.rows(tape, tokens);
         let from = self.resume(tape, &rows)?;
-        let ends = tape.layer_ends().filter(|end| *end > from);
-        let until = ends.take(LAYERS_BEHIND).last().unwrap_or(from);
+        let ends = tape.pauses().filter(|end| *end > from);
+        let until = ends.take(HALVES_BEHIND).last().unwrap_or(from);
         self.split(tape).0.eager(from..until)?;
         self.started = Some((rows, until));
         Ok(())
     }
 
-    /// Launches a prompt's layers from where it stands on. Where it may be left, few of its layers are queued at once.
+    /// Launches a prompt's layers from where it stands on. Where it may be left, little of it is queued at once.
     pub(super) fn eager_until(
         &mut self,
         tape: &Tape,
@@ -171,14 +171,14 @@ impl Cuda {
             None => self.resume(tape, &rows)?,
         };
         let may = preempts.is_some();
-        let ends = tape.layer_ends();
+        let ends = tape.pauses();
         let ends = ends.filter(|end| may && (next + 1..all).contains(end));
-        for (layer, end) in ends.collect::<Vec<_>>().into_iter().enumerate() {
+        for (half, end) in ends.collect::<Vec<_>>().into_iter().enumerate() {
             self.split(tape).0.eager(next..end)?;
             next = end;
-            self.layers[layer % LAYERS_AHEAD].record(&mut self.stream)?;
-            if layer + 1 >= LAYERS_AHEAD {
-                self.layers[(layer + 1) % LAYERS_AHEAD].synchronize()?;
+            self.halves[half % HALVES_AHEAD].record(&mut self.stream)?;
+            if half + 1 >= HALVES_AHEAD {
+                self.halves[(half + 1) % HALVES_AHEAD].synchronize()?;
             }
             if let Some(place) = self.preempted.place()
                 && preempts.as_mut().is_some_and(|preempts| preempts())

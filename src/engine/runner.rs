@@ -304,7 +304,7 @@ impl Runner {
         Ok(())
     }
 
-    /// The same as `prefill`, but it may be left between two layers, as `Executor::run_until`; none of `tokens` is in the
+    /// The same as `prefill`, but it may be left between two half layers, as `Executor::run_until`; none of `tokens` is in the
     /// cache then.
     pub fn prefill_until(
         &mut self,

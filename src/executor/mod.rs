@@ -124,9 +124,9 @@ pub trait Executor: Debug + Send {
         self.run_until(tape, tokens, None).map(drop)
     }
 
-    /// The same, but between two layers `preempts` is asked whether to leave it there. The same rows go on from where they were
-    /// left, with the same bits, whatever has run meanwhile in other entries. What is recorded is never left, and no more than
-    /// `PREEMPTED` are at once.
+    /// The same, but between two half layers `preempts` is asked whether to leave it there. The same rows go on from where they
+    /// were left, with the same bits, whatever has run meanwhile in other entries. What is recorded is never left, and no more
+    /// than `PREEMPTED` are at once.
     fn run_until(
         &mut self,
         tape: &Tape,

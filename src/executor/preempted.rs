@@ -1,4 +1,4 @@
-//! Prompts that were left between two layers, and what is needed to go on with them: nothing but the residual stream, for
+//! Prompts that were left between two half layers, and what is needed to go on with them: nothing but the residual stream, for
 //! what their layers have written to the cache stays there. It knows not where that lies.
 
 use crate::tape::Ending;
@@ -15,7 +15,7 @@ pub enum Pass {
     Preempted,
 }
 
-/// Asked between two layers whether a prompt is to be left there.
+/// Asked between two half layers whether a prompt is to be left there.
 pub type Preempts<'a> = Option<&'a mut dyn FnMut() -> bool>;
 
 /// What a prompt runs: what is left goes on only as the same.

@@ -197,12 +197,12 @@ impl Tape {
         logits.map_or(0, |logits| self.buffer(logits).rows)
     }
 
-    /// The ends of layers, as places in the list of operations: whoever goes on from one needs the residual stream and the cache,
-    /// and nothing else.
-    pub fn layer_ends(&self) -> impl Iterator<Item = usize> {
-        let pairs = self.ops.windows(2).enumerate();
-        let ends = pairs.filter(|(_, pair)| Op::end_layer(pair));
-        ends.map(|(at, _)| at + 2)
+    /// Where a prompt may be left, as places in the list of operations: whoever goes on from one needs the residual stream and the
+    /// cache, and nothing else. That is so in the middle of each layer, behind attention, and at its end.
+    pub fn pauses(&self) -> impl Iterator<Item = usize> {
+        let ops = self.ops.iter().enumerate();
+        let added = ops.filter(|(_, op)| matches!(op, Op::Project { .. }));
+        added.map(|(at, _)| at + 1)
     }
 
     /// The residual stream, which embeddings begin.

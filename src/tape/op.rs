@@ -70,11 +70,6 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether these are the last two of a layer.
-    pub(super) const fn end_layer(pair: &[Self]) -> bool {
-        matches!(pair, [Self::GateUp { .. }, Self::Project { .. }])
-    }
-
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -100,10 +100,10 @@ impl Worker<'_> {
         self.position(id).map(|at| &self.entries[at])
     }
 
-    /// Reads a slice of an entry's prompt, and waits for its end; it is left between two layers, to go on there later, if somebody
-    /// comes who could be next, if others have waited for as long as they may have to, or its caller wants no more. All that fits a device at once is read where nobody more urgent can
-    /// come, and nobody else could go on. Where a step is ahead the slice begins behind it, before its tokens are told. `answers` says
-    /// that somebody waits for steps meanwhile.
+    /// Reads a slice of an entry's prompt, and waits for its end; it is left between two half layers, to go on there later, if
+    /// somebody comes who could be next, if others have waited for as long as they may have to, or its caller wants no more. All
+    /// that fits a device at once is read where nobody more urgent can come, and nobody else could go on. Where a step is ahead the
+    /// slice begins behind it, before its tokens are told. `answers` says that somebody waits for steps meanwhile.
     fn read(&mut self, id: u64, others: usize, answers: bool) -> Result<(), RunError> {
         self.observer.interrupted();
         let inbox = self.inbox;
