@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# lint.sh RUSTC ARGUMENTS...: as cargo's RUSTC_WRAPPER has clippy read the project's own code beside the compiler, and compiles it
+# with what the compiler is told in any case, so that nothing differs in what is made. A warning is an error. For trees in which
+# nothing is compiled yet: what cargo does not compile is not linted, and what others depend on would be read by `cargo clippy`
+# for minutes before anything is compiled.
+set -euo pipefail
+[ -n "${CARGO_PRIMARY_PACKAGE:-}" ] || exec "$@"
+folder=$(mktemp -d -t ganglion-lint.XXXXXX)
+trap 'rm -rf "$folder"' EXIT
+
+# The same, but that what it finds is all that it makes, and that it tells of nothing made.
+arguments=("${@:2}")
+for at in "${!arguments[@]}"; do
+    case ${arguments[at]} in
+    --emit=*) arguments[at]=--emit=metadata ;;
+    --json=*) arguments[at]=${arguments[at]//artifacts,/} ;;
+    --out-dir) arguments[at + 1]=$folder ;;
+    esac
+done
+CLIPPY_ARGS='-D__CLIPPY_HACKERY__warnings' clippy-driver "${arguments[@]}" 2>"$folder/said" &
+clippy=$!
+status=0
+"$@" || status=$?
+wait "$clippy" || status=$?
+cat "$folder/said" >&2
+exit "$status"
