@@ -105,15 +105,15 @@ check:
 	$(call stage,tests,cargo test -- $(SLOW:%=--skip %))
 	@printf '\n==> all checks passed, but for those that say NOT RUN, and: %s\n' '$(SLOW)'
 
-# In CI nothing is compiled yet, and what is compiled is linted beside that. Elsewhere libraries may be there that clippy has read.
+# Where nothing is compiled yet, as in CI, what is compiled is linted beside that; elsewhere what is there already would not be.
 # This machine's computing is left to the self-test of the package, which is the same. Without CUDA what is slow computes the
 # same. The demo runs the binaries that are packed and booted afterwards.
-LINTED := $(if $(CI),RUSTC_WRAPPER=$(CURDIR)/tests/support/lint.sh)
+LINTED := $(if $(wildcard $(RELEASE)/deps),,RUSTC_WRAPPER=$(CURDIR)/tests/support/lint.sh)
 test:
 	$(call stage,dependencies,$(MAKE) deps)
 	$(call stage,format,cargo fmt --check)
-	$(if $(CI),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
-	$(if $(CI),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
+	$(if $(LINTED),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
+	$(if $(LINTED),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
 	$(call stage,tests$(comma) examples and the arm64 build,$(call beside,$(LINTED) $(CARGO) zigbuild --examples && $(MAKE) cross ARCH=arm64,$(LINTED) $(CARGO) test --tests -- --skip this_machine_computes_as_it_should))
 	$(call stage,tests without CUDA,$(LINTED) $(CARGO) test --no-default-features --lib --bins -- $(SLOW:%=--skip %) --skip check::tests)
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')

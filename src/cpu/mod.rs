@@ -126,10 +126,11 @@ impl Cpu {
             self.core.resume(tape, place);
             next = left;
         }
-        let ends = tape.pauses().filter(|end| (next + 1..all).contains(end));
-        for end in ends.collect::<Vec<_>>() {
-            self.split(tape).0.eager(next..end)?;
-            next = end;
+        let pauses = tape.pauses();
+        let pauses = pauses.filter(|pause| (next + 1..all).contains(pause));
+        for pause in pauses.collect::<Vec<_>>() {
+            self.split(tape).0.eager(next..pause)?;
+            next = pause;
             if let Some(place) = self.preempted.place()
                 && preempts.as_mut().is_some_and(|preempts| preempts())
             {

@@ -145,12 +145,12 @@ impl Cuda {
         Ok(left)
     }
 
-    /// Launches a few of a prompt's layers, from where it was left on.
+    /// Launches as much of a prompt's layers as may be queued behind steps, from where it was left on.
     pub(super) fn begin_layers(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), Error> {
         let rows = self.rows(tape, tokens);
         let from = self.resume(tape, &rows)?;
-        let ends = tape.pauses().filter(|end| *end > from);
-        let until = ends.take(HALVES_BEHIND).last().unwrap_or(from);
+        let pauses = tape.pauses().filter(|pause| *pause > from);
+        let until = pauses.take(HALVES_BEHIND).last().unwrap_or(from);
         self.split(tape).0.eager(from..until)?;
         self.started = Some((rows, until));
         Ok(())
@@ -171,11 +171,11 @@ impl Cuda {
             None => self.resume(tape, &rows)?,
         };
         let may = preempts.is_some();
-        let ends = tape.pauses();
-        let ends = ends.filter(|end| may && (next + 1..all).contains(end));
-        for (half, end) in ends.collect::<Vec<_>>().into_iter().enumerate() {
-            self.split(tape).0.eager(next..end)?;
-            next = end;
+        let pauses = tape.pauses();
+        let pauses = pauses.filter(|pause| may && (next + 1..all).contains(pause));
+        for (half, pause) in pauses.collect::<Vec<_>>().into_iter().enumerate() {
+            self.split(tape).0.eager(next..pause)?;
+            next = pause;
             self.halves[half % HALVES_AHEAD].record(&mut self.stream)?;
             if half + 1 >= HALVES_AHEAD {
                 self.halves[(half + 1) % HALVES_AHEAD].synchronize()?;

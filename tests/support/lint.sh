@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # lint.sh RUSTC ARGUMENTS...: as cargo's RUSTC_WRAPPER has clippy read the project's own code beside the compiler, and compiles it
 # with what the compiler is told in any case, so that nothing differs in what is made. A warning is an error. For trees in which
-# nothing is compiled yet: what cargo does not compile is not linted, and what others depend on would be read by `cargo clippy`
-# for minutes before anything is compiled.
+# nothing is compiled yet: what cargo finds compiled is not linted, and there `cargo clippy` would first read all that the project
+# depends on, for minutes.
 set -euo pipefail
 [ -n "${CARGO_PRIMARY_PACKAGE:-}" ] || exec "$@"
 folder=$(mktemp -d -t ganglion-lint.XXXXXX)

@@ -1,4 +1,4 @@
-//! Prompts that are left between two layers, for others that are read and stepped meanwhile, have the bits that each has where it
+//! Prompts that are left between two half layers, for others that are read and stepped meanwhile, have the bits that each has where it
 //! is read at once. On any executor whose cache holds four conversations of 160 positions.
 
 use ganglion::engine::runner::{RunError, Runner};
