@@ -86,7 +86,7 @@ impl Diagnostics {
     /// priority), waiting, waiting_realtime, waiting_normal, waiting_background (those that are not yet) (u), waiting_users
     /// (au): whose these are; held (s): "background" or "all", whose requests rest by Manager.Hold or HoldAll, and holds (as),
     /// why; pages, pages_free, pages_allocated (u): of the cache, 64 tokens each, those of them that nothing is kept in, and
-    /// those that have memory now.
+    /// those that have memory now; pages_in_host (u): of sessions that rest, those that the host's memory has too (kv.host_mib).
     #[zbus(property(emits_changed_signal = "false"))]
     fn work(&self) -> Info {
         let engine = &self.shared.engine;

@@ -167,6 +167,7 @@ pub(super) fn work(
         ("pages", work.pages[0].into()),
         ("pages_free", work.pages[1].into()),
         ("pages_allocated", work.pages[2].into()),
+        ("pages_in_host", work.pages_in_host.into()),
         ("reading", work.reading.into()),
         ("suspended", work.suspended.into()),
         ("held", text(held.name())),

@@ -47,6 +47,8 @@ pub struct Work {
     pub of: [u32; 3],
     /// Pages of the cache, those of them that nothing is kept in, and those that have memory.
     pub pages: [u32; 3],
+    /// Pages of sessions that rest which the host's memory has.
+    pub pages_in_host: u32,
 }
 
 /// All of it.

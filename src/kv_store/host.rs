@@ -167,6 +167,12 @@ impl Host {
         }
     }
 
+    /// All pages; those that two sessions share count for each.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.kept.values().map(|kept| kept.filling.pages()).sum()
+    }
+
     /// Bytes of all pages.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! What it costs that answers fit something, in one table: how long it takes to know what may come next, and tokens a second
 //! without a guide, with a small schema, with 260 tools, and with calls of which most must come so, which are also chosen one
-//! by one, as a control; of one answer and of eight together.
+//! by one, as a control, and held against answers without a guide that are as brief; of one answer and of eight together.
 //!
 //! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example guides -- MODEL
 //! [cpu|cuda] [ROUNDS]`, with a model of any vocabulary that has words; without rounds only masks are timed. Grammars are compiled before anything is timed, and the
@@ -23,6 +23,8 @@ use cases::{BRIEF, TEXTS, guided};
 use masks::{Took, micros};
 
 const ONE_BY_ONE: &str = "the same, one by one";
+/// Answers of as many tokens as those calls have, without a guide: prompts are read as often.
+const AS_BRIEF: &str = "no guide, as brief";
 /// How often each case is measured, one after the other.
 const ROUNDS: usize = 9;
 /// Tokens of an answer, at most: so many that the prompt hardly counts.
@@ -51,13 +53,34 @@ fn main() {
 /// What answers fit, if anything.
 struct Case {
     name: &'static str,
+    asked: Asked,
+    /// The case without a guide that it is held against.
+    free: usize,
+    /// Until the first request was accepted, and another; and the tokens of their answers.
+    accepted: [Duration; 2],
+    tokens: [u32; 2],
+    /// In each round, by how many callers.
+    bursts: [Vec<Burst>; 2],
+}
+
+/// What is asked for each time.
+#[derive(Clone)]
+struct Asked {
     grammar: Option<Grammar>,
     /// Whether tokens that must come are run several in a step.
     forces: bool,
-    /// Until the first request was accepted, and another.
-    accepted: [Duration; 2],
-    /// In each round, by how many callers.
-    bursts: [Vec<Burst>; 2],
+    /// Tokens of an answer, at most.
+    most: u32,
+}
+
+impl Asked {
+    const fn new(grammar: Option<Grammar>) -> Self {
+        Self {
+            grammar,
+            forces: true,
+            most: ANSWER,
+        }
+    }
 }
 
 /// Answers that were asked for together.
@@ -72,27 +95,44 @@ struct Burst {
 /// Callers that ask at once.
 const CALLERS: [u32; 2] = [1, 8];
 
-async fn answers(model: PathBuf, backend: Backend, rounds: usize, words: &Words, masks: &[Took]) {
-    let engine = engine::start(model, backend, 2048).await;
-    let mut cases = vec![("no guide", None, true)];
-    for (name, grammar) in guided(words, TEXTS) {
-        cases.push((name, Some(grammar.clone()), true));
-        if name == BRIEF {
-            cases.push((ONE_BY_ONE, Some(grammar), false));
+impl Case {
+    /// Asked for twice: what is compiled once is not of each answer.
+    async fn new(engine: &Handle, name: &'static str, asked: Asked, free: usize) -> Self {
+        let first = say(engine, 0, 0, &asked).await;
+        let again = say(engine, 0, 0, &asked).await;
+        Self {
+            name,
+            asked,
+            free,
+            accepted: [first.0, again.0],
+            tokens: [first, again].map(|(_, outcome)| outcome.usage.completion_tokens),
+            bursts: [Vec::new(), Vec::new()],
         }
     }
-    let mut measured = Vec::new();
-    for (name, grammar, forces) in cases {
-        // What is compiled once is not of each answer.
-        let (first, _) = say(&engine, 0, 0, grammar.clone(), forces).await;
-        let (again, _) = say(&engine, 0, 0, grammar.clone(), forces).await;
-        measured.push(Case {
-            name,
-            grammar,
-            forces,
-            accepted: [first, again],
-            bursts: [Vec::new(), Vec::new()],
-        });
+}
+
+async fn answers(model: PathBuf, backend: Backend, rounds: usize, words: &Words, masks: &[Took]) {
+    let engine = engine::start(model, backend, 2048).await;
+    let mut measured = vec![Case::new(&engine, "no guide", Asked::new(None), 0).await];
+    for (name, grammar) in guided(words, TEXTS) {
+        let asked = Asked::new(Some(grammar));
+        let mut case = Case::new(&engine, name, asked.clone(), 0).await;
+        if name == BRIEF {
+            let as_brief = Asked {
+                most: case.tokens.iter().sum::<u32>() / 2,
+                ..Asked::new(None)
+            };
+            let one_by_one = Asked {
+                forces: false,
+                ..asked
+            };
+            case.free = measured.len();
+            let free = Case::new(&engine, AS_BRIEF, as_brief, case.free).await;
+            let control = Case::new(&engine, ONE_BY_ONE, one_by_one, case.free).await;
+            measured.extend([free, case, control]);
+        } else {
+            measured.push(case);
+        }
     }
     // Whatever else the machine does meanwhile, it does to all of them.
     for round in 0..rounds {
@@ -100,8 +140,7 @@ async fn answers(model: PathBuf, backend: Backend, rounds: usize, words: &Words,
             let of = measured.len();
             let case = &mut measured[(at + round) % of];
             for (bursts, callers) in case.bursts.iter_mut().zip(CALLERS) {
-                bursts
-                    .push(burst(&engine, callers, round, case.grammar.as_ref(), case.forces).await);
+                bursts.push(burst(&engine, callers, round, &case.asked).await);
             }
         }
     }
@@ -117,9 +156,6 @@ fn show(cases: &[Case], masks: &[Took]) {
         let [first, again] = case.accepted.map(|time| micros(time) / 1e3);
         println!("{:<28}{first:>20.1}{again:>7.1}", case.name);
     }
-    let [unguided, ..] = cases else {
-        return;
-    };
     let mut masks = masks.iter();
     let mut known = Took::default();
     println!(
@@ -127,13 +163,13 @@ fn show(cases: &[Case], masks: &[Took]) {
         "", "mask p50", "p99 us", "answers", "tokens/s", "lost", "quarters", "steps again"
     );
     for case in cases {
-        if case.grammar.is_some() && case.name != ONE_BY_ONE {
+        if case.asked.grammar.is_some() && case.name != ONE_BY_ONE {
             known = *masks.next().unwrap_or(&known);
         }
         for (at, callers) in CALLERS.into_iter().enumerate() {
             let bursts = &case.bursts[at];
             let rates = sorted(bursts.iter().map(|burst| burst.rate));
-            let lost = bursts.iter().zip(&unguided.bursts[at]);
+            let lost = bursts.iter().zip(&cases[case.free].bursts[at]);
             let lost = sorted(lost.map(|(burst, free)| 100.0 * (1.0 - burst.rate / free.rate)));
             let repeats: u32 = bursts.iter().map(|burst| burst.repeats).sum();
             let tokens: u32 = bursts.iter().map(|burst| burst.tokens).sum();
@@ -162,18 +198,12 @@ fn quantile(sorted: &[f64], percent: usize) -> f64 {
 }
 
 /// So many callers ask at once.
-async fn burst(
-    engine: &Handle,
-    callers: u32,
-    round: usize,
-    grammar: Option<&Grammar>,
-    forces: bool,
-) -> Burst {
+async fn burst(engine: &Handle, callers: u32, round: usize, asked: &Asked) -> Burst {
     let begun = Instant::now();
     let talks: Vec<_> = (0..callers)
         .map(|user| {
-            let (engine, grammar) = (engine.clone(), grammar.cloned());
-            tokio::spawn(async move { talk(&engine, user, round, grammar, forces).await })
+            let (engine, asked) = (engine.clone(), asked.clone());
+            tokio::spawn(async move { talk(&engine, user, round, &asked).await })
         })
         .collect();
     let (mut tokens, mut repeats) = (0, 0);
@@ -190,32 +220,20 @@ async fn burst(
 }
 
 /// Asks until there are tokens enough; returns how many, and how many steps ran again.
-async fn talk(
-    engine: &Handle,
-    user: u32,
-    round: usize,
-    grammar: Option<Grammar>,
-    forces: bool,
-) -> (u32, u32) {
-    let (mut tokens, mut repeats, mut asked) = (0, 0, 0);
+async fn talk(engine: &Handle, user: u32, round: usize, asked: &Asked) -> (u32, u32) {
+    let (mut tokens, mut repeats, mut times) = (0, 0, 0);
     while tokens < ANSWER {
-        let seed = u64::from(user) << 32 | (round as u64) << 16 | asked;
-        let (_, outcome) = say(engine, user, seed, grammar.clone(), forces).await;
+        let seed = u64::from(user) << 32 | (round as u64) << 16 | times;
+        let (_, outcome) = say(engine, user, seed, asked).await;
         tokens += outcome.usage.completion_tokens;
         repeats += outcome.usage.repeated_steps;
-        asked += 1;
+        times += 1;
     }
     (tokens, repeats)
 }
 
 /// Returns how long it took until the request was accepted, too.
-async fn say(
-    engine: &Handle,
-    user: u32,
-    seed: u64,
-    grammar: Option<Grammar>,
-    forces: bool,
-) -> (Duration, Outcome) {
+async fn say(engine: &Handle, user: u32, seed: u64, asked: &Asked) -> (Duration, Outcome) {
     let client = Client {
         name: format!(":1.{user}").into(),
         user,
@@ -228,16 +246,16 @@ async fn say(
         temperature: 0.8,
         seed,
         // Each token of which that is told is chosen in a step of its own.
-        logprobs: (!forces).then_some(0),
+        logprobs: (!asked.forces).then_some(0),
         ..Parameters::default()
     };
     let options = Options {
-        grammar,
-        ..Options::new(ANSWER as usize, sampling)
+        grammar: asked.grammar.clone(),
+        ..Options::new(asked.most as usize, sampling)
     };
     let begun = Instant::now();
-    let asked = engine.generate(client, vec![message], options).await;
-    let mut ticket = asked.expect("it is accepted");
+    let ticket = engine.generate(client, vec![message], options).await;
+    let mut ticket = ticket.expect("it is accepted");
     let accepted = begun.elapsed();
     loop {
         if let Event::Done(outcome) = ticket.events.recv().await.expect("it ends") {

@@ -7,8 +7,7 @@ use ganglion::kv::PAGE;
 
 use super::sequences::{Answer, Model, NOWHERE, Place, Said, USER, client, keep_in_host};
 
-/// What a session without a name answers, which loses its pages between two turns if `evicts`: once they are in the host's memory,
-/// which is seen by what comes back.
+/// What a session without a name answers, which loses its pages between two turns if `evicts`: once they are in the host's memory.
 pub(crate) async fn of_a_connection(model: &Model, evicts: bool) -> Vec<(String, Vec<u64>)> {
     let mut daemon = Place::new(model).start(NOWHERE).await;
     keep_in_host(&daemon, evicts);
@@ -21,25 +20,20 @@ pub(crate) async fn of_a_connection(model: &Model, evicts: bool) -> Vec<(String,
         let answer = daemon.say(session, &said).await;
         answers.push((answer.text, answer.logits));
     }
-    let said = Said::some(&mut random, 1..4);
-    loop {
-        if evicts {
-            // There is no telling when pages are there but by asking.
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            daemon.evict().await;
+    if evicts {
+        while daemon.handle.live().work.pages_in_host == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let Answer {
-            text,
-            logits,
-            usage,
-        } = daemon.say(session, &said).await;
-        if !evicts || usage.restored as usize >= PAGE {
-            answers.push((text, logits));
-            break;
-        }
-        let rewound = daemon.handle.rewind(session, 1).await;
-        rewound.expect("it has more");
+        daemon.evict().await;
     }
+    let said = Said::some(&mut random, 1..4);
+    let Answer {
+        text,
+        logits,
+        usage,
+    } = daemon.say(session, &said).await;
+    assert!(!evicts || usage.restored as usize >= PAGE);
+    answers.push((text, logits));
     // What was branched from it has nothing there yet but what it began with.
     let branch = daemon.handle.branch(session, client(USER)).await;
     let branch = branch.expect("there is room");

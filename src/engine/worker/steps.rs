@@ -88,6 +88,7 @@ impl Worker<'_> {
             suspended: count(everyone.len() - active.len()),
             of: Priority::ALL.map(of).map(count),
             pages: self.runner.pages().map(count),
+            pages_in_host: count(self.host.pages()),
         };
         self.observer.show(work);
     }
