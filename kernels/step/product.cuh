@@ -53,24 +53,6 @@ template <u32 R> struct Team {
     }
 };
 
-// Who adds up what the warps of one row's block have summed of a tile: one warp after the other, and only that one waits for the rest,
-// which go on to their next tiles. Each waits once in so many groups as there are warps, and so none is farther ahead of another: what
-// has as many places is read before it is written again. A group is a tile, or gate and up.
-struct Turns {
-    // Of the tiles in a group.
-    u32 log;
-
-    __device__ __forceinline__ u32 group(u32 i) const { return i >> log; }
-    __device__ __forceinline__ u32 tiles() const { return 1 << log; }
-    __device__ __forceinline__ bool is_of(u32 i, u32 warp) const { return group(i) % WARPS == warp; }
-    __device__ __forceinline__ bool ends(u32 i) const { return (i + 1) % tiles() == 0; }
-    // Where a tile's sums lie.
-    __device__ __forceinline__ u32 place(u32 i) const { return i % (WARPS << log) * (WARPS * 16); }
-    // Barrier 0 is the whole block's.
-    __device__ __forceinline__ void arrive(u32 i) const { asm volatile("bar.arrive %0, %1;" ::"r"(1 + group(i) % WARPS), "n"(THREADS) : "memory"); }
-    __device__ __forceinline__ void wait(u32 i) const { asm volatile("bar.sync %0, %1;" ::"r"(1 + group(i) % WARPS), "n"(THREADS) : "memory"); }
-};
-
 // What an input's columns of a block of the format have: of one row what mma begins with, of several the sums of two rows.
 template <u32 R> struct BlockSums { typedef float2 type; };
 template <> struct BlockSums<1> { typedef float4 type; };
@@ -90,9 +72,9 @@ template <int F, typename T, u32 R> struct Rows {
     // rows there is no room for that, and it is made of the sums.
     typedef typename BlockSums<R>::type Sums;
     Sums *excess;
-    // (teams, WARPS, R, 16); of one row for as many tiles as `Turns` says. Before there is anything to sum, what norms are made of:
-    // (slices of 256 columns, R).
-    static constexpr u32 PARTS = (R == 1 ? 2 * WARPS : 1) * WARPS * R * 16;
+    // (teams, WARPS, R, 16); of one row twice, by turns, so that its block waits once a tile. Before there is anything to sum, what
+    // norms are made of: (slices of 256 columns, R).
+    static constexpr u32 PARTS = (R == 1 ? 2 : 1) * WARPS * R * 16;
     float *parts;
     // (teams, WARPS, Ring)
     u8 *rings;
@@ -232,9 +214,9 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void multiply(con
 
 // `place` says where tile i of this block lies; `prepare` fills the rows, of a phase, while the first units are under way;
 // `finish(i, row of the tile, row, sum, scale)` is called by sixteen threads a row of each team, for which `scale_of(i, row of the tile)`
-// was asked for while the tile was still being multiplied. Of one row the tiles of a group are finished one after the other, as `turns` says.
+// was asked for while the tile was still being multiplied.
 template <int F, typename T, u32 R, bool PHASED, typename Place, typename Prepare, typename Scale, typename Finish>
-__device__ __forceinline__ void multiply_tiles(u32 tiles, const Turns &turns, const Phases<PHASED> &phases, const Rows<F, T, R> &rows, Place place, Prepare prepare, Scale scale_of, Finish finish) {
+__device__ __forceinline__ void multiply_tiles(u32 tiles, const Phases<PHASED> &phases, const Rows<F, T, R> &rows, Place place, Prepare prepare, Scale scale_of, Finish finish) {
     constexpr u32 D = Ring<F, R>::depth, N = Ring<F, R>::together, BYTES = Slot<F>::bytes, RING = D * N * BYTES, STEP = WARPS / 4 * Slot<F>::four;
     constexpr u32 UNIT_EXCESS = 64 / Rows<F, T, R>::BLOCK * Rows<F, T, R>::EACH;
     const Team<R> team;
@@ -270,7 +252,7 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, const Turns &turns, co
     prepare(0);
     const T *row = rows.of(lane) + warp * 64;
     const auto *excess = rows.excess + warp * UNIT_EXCESS + (R == 1 ? 0 : lane % 4);
-    bool finishes = R > 1 && thread < 16 * rows.rows;
+    bool finishes = thread < 16 * rows.rows;
     u32 from = 0;
     // (tiles of a team, THREADS), behind the rings: what was summed in earlier phases.
     float4 *summed = reinterpret_cast<float4 *>(rows.rings + team.teams * WARPS * RING) + team.index * THREADS + thread;
@@ -312,38 +294,21 @@ __device__ __forceinline__ void multiply_tiles(u32 tiles, const Turns &turns, co
                 summed[i * team.teams * THREADS] = make_float4(sums[0], sums[1], sums[2], sums[3]);
                 continue;
             }
-            auto add_up = [&](const float *parts, u32 thread, u32 i, float scale) {
-                float sum = 0.0f;
-#pragma unroll
-                for (u32 from = 0; from < WARPS; ++from) sum += parts[from * R * 16 + thread];
-                finish(i, thread % 16, thread / 16, sum, scale);
-            };
-            if constexpr (R == 1) {
-                float *parts = rows.parts + turns.place(i);
+            float *parts = rows.parts + (R == 1 ? i % 2 * (WARPS * R * 16) : team.index * Rows<F, T, R>::PARTS);
+            if (R == 1) {
                 if (lane % 4 == 0) parts[warp * 16 + lane / 4] = sums[0], parts[warp * 16 + lane / 4 + 8] = sums[2];
-                if (!turns.ends(i)) continue;
-                __syncwarp();
-                if (!turns.is_of(i, warp)) {
-                    turns.arrive(i);
-                    continue;
-                }
-                // On its way while this waits: that of the first tile by the lower lanes.
-                u32 first = i + 1 - turns.tiles();
-                scale = scale_of(first + min(lane / 16, i - first), lane % 16);
-                turns.wait(i);
-#pragma unroll 1
-                for (u32 j = first; j <= i; ++j) {
-                    float its = __shfl_sync(0xffffffffu, scale, (j - first) * 16 + lane % 16);
-                    if (lane < 16) add_up(rows.parts + turns.place(j), lane, j, its);
-                }
             } else {
-                float *parts = rows.parts + team.index * Rows<F, T, R>::PARTS;
                 // What was there has been summed.
                 if (i > 0) team.wait();
                 float *to = parts + (warp * R + lane % 4 * 2) * 16 + lane / 4;
                 to[0] = sums[0], to[16] = sums[1], to[8] = sums[2], to[24] = sums[3];
-                team.wait();
-                if (finishes) add_up(parts, thread, i, scale);
+            }
+            team.wait();
+            if (finishes) {
+                float sum = 0.0f;
+#pragma unroll
+                for (u32 from = 0; from < WARPS; ++from) sum += parts[from * R * 16 + thread];
+                finish(i, thread % 16, thread / 16, sum, scale);
             }
         }
     }
@@ -545,7 +510,7 @@ template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void
         else out[to] = value;
     };
     // A team without tiles prepares rows for the others.
-    if (R > 1 || mine) multiply_tiles<F, T, R, PHASED>(gated ? 2 * mine : mine, Turns{gated ? 1u : 0u}, phases, rows, place, prepare, scale_of, finish);
+    if (R > 1 || mine) multiply_tiles<F, T, R, PHASED>(gated ? 2 * mine : mine, phases, rows, place, prepare, scale_of, finish);
 }
 
 #define STEP_KERNEL(FORMAT, NAME, R, PHASED, SUFFIX, T, OF, BLOCK, BLOCKS) \

@@ -120,7 +120,7 @@ pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> u
     let excess = layout.block_columns.map_or(0, |block| {
         columns / block * if one { 16 } else { 8 * STEP_ROWS / 2 }
     });
-    let parts = if one { 16 * 8 * 16 } else { 8 * STEP_ROWS * 16 };
+    let parts = if one { 2 * 8 * 16 } else { 8 * STEP_ROWS * 16 };
     let apart = if one { 0 } else { 8 };
     2 * (columns + apart) * rows + excess + teams * (4 * parts + 8 * depth * together)
 }
