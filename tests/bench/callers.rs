@@ -210,6 +210,8 @@ impl Bench {
             let waste = |leaves| waste(&self.engine, leaves, self.words.about(500));
             let wasting = [waste(true), waste(false)];
             let beside = self.of_a_run().await;
+            let ended = wasting.iter().any(tokio::task::JoinHandle::is_finished);
+            assert!(!ended, "they were refused");
             wasting.iter().for_each(tokio::task::JoinHandle::abort);
             self.engine.idle().await;
             figures.push((alone, beside));
@@ -283,12 +285,16 @@ fn compare(beside: &str, runs: &[(Figure, Figure)]) {
     };
     let p50 = [median(&|run| run.0.p50), median(&|run| run.1.p50)];
     let p99 = [median(&|run| run.0.p99), median(&|run| run.1.p99)];
+    let each = runs.iter().map(|(alone, beside)| {
+        format!("{:.2}", beside.p50 / alone.p50) + &format!(",{:.2}", beside.p99 / alone.p99)
+    });
     println!(
-        "{beside:<46} {:>10.2} {:>8.2} {:>14.2} {:>8.2} {:>8.2}",
+        "{beside:<46} {:>10.2} {:>8.2} {:>14.2} {:>8.2} {:>8.2}   {}",
         p50[0],
         p50[1],
         p99[0],
         p99[1],
-        p99[1] / p99[0]
+        p99[1] / p99[0],
+        each.collect::<Vec<_>>().join(" ")
     );
 }

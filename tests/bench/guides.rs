@@ -56,9 +56,8 @@ struct Case {
     asked: Asked,
     /// The case without a guide that it is held against.
     free: usize,
-    /// Until the first request was accepted, and another; and the tokens of their answers.
+    /// Until the first request was accepted, and another.
     accepted: [Duration; 2],
-    tokens: [u32; 2],
     /// In each round, by how many callers.
     bursts: [Vec<Burst>; 2],
 }
@@ -98,14 +97,13 @@ const CALLERS: [u32; 2] = [1, 8];
 impl Case {
     /// Asked for twice: what is compiled once is not of each answer.
     async fn new(engine: &Handle, name: &'static str, asked: Asked, free: usize) -> Self {
-        let first = say(engine, 0, 0, &asked).await;
-        let again = say(engine, 0, 0, &asked).await;
+        let (first, _) = say(engine, 0, 0, &asked).await;
+        let (again, _) = say(engine, 0, 0, &asked).await;
         Self {
             name,
             asked,
             free,
-            accepted: [first.0, again.0],
-            tokens: [first, again].map(|(_, outcome)| outcome.usage.completion_tokens),
+            accepted: [first, again],
             bursts: [Vec::new(), Vec::new()],
         }
     }
@@ -118,8 +116,9 @@ async fn answers(model: PathBuf, backend: Backend, rounds: usize, words: &Words,
         let asked = Asked::new(Some(grammar));
         let mut case = Case::new(&engine, name, asked.clone(), 0).await;
         if name == BRIEF {
+            let said = talk(&engine, 0, rounds, &asked).await;
             let as_brief = Asked {
-                most: case.tokens.iter().sum::<u32>() / 2,
+                most: said.tokens / said.answers,
                 ..Asked::new(None)
             };
             let one_by_one = Asked {
@@ -208,9 +207,9 @@ async fn burst(engine: &Handle, callers: u32, round: usize, asked: &Asked) -> Bu
         .collect();
     let (mut tokens, mut repeats) = (0, 0);
     for talk in talks {
-        let (said, again) = talk.await.expect("it ends");
-        tokens += said;
-        repeats += again;
+        let said = talk.await.expect("it ends");
+        tokens += said.tokens;
+        repeats += said.repeats;
     }
     Burst {
         rate: f64::from(tokens) / begun.elapsed().as_secs_f64(),
@@ -219,17 +218,26 @@ async fn burst(engine: &Handle, callers: u32, round: usize, asked: &Asked) -> Bu
     }
 }
 
-/// Asks until there are tokens enough; returns how many, and how many steps ran again.
-async fn talk(engine: &Handle, user: u32, round: usize, asked: &Asked) -> (u32, u32) {
-    let (mut tokens, mut repeats, mut times) = (0, 0, 0);
-    while tokens < ANSWER {
-        let seed = u64::from(user) << 32 | (round as u64) << 16 | times;
+/// What one caller was told.
+#[derive(Default)]
+struct Said {
+    answers: u32,
+    tokens: u32,
+    /// Steps that ran again.
+    repeats: u32,
+}
+
+/// Asks until there are tokens enough.
+async fn talk(engine: &Handle, user: u32, round: usize, asked: &Asked) -> Said {
+    let mut said = Said::default();
+    while said.tokens < ANSWER {
+        let seed = u64::from(user) << 32 | (round as u64) << 16 | u64::from(said.answers);
         let (_, outcome) = say(engine, user, seed, asked).await;
-        tokens += outcome.usage.completion_tokens;
-        repeats += outcome.usage.repeated_steps;
-        times += 1;
+        said.answers += 1;
+        said.tokens += outcome.usage.completion_tokens;
+        said.repeats += outcome.usage.repeated_steps;
     }
-    (tokens, repeats)
+    said
 }
 
 /// Returns how long it took until the request was accepted, too.
