@@ -4,10 +4,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::kv_store::Cost;
+use crate::kv_store::{Cost, Depths};
 
 /// The fewest rows that are worth a slice.
 const LEAST: usize = 16;
+/// The fewest that say what one of many takes.
+const MANY: usize = 4 * LEAST;
 /// How much the newest measure counts.
 const NEWEST: f64 = 0.3;
 
@@ -35,6 +37,8 @@ pub(super) struct Slices {
     /// So many rows took so long; the numbers of rows are powers of two. Reading takes time that rows share, so a few say
     /// little of many.
     takes: BTreeMap<usize, f64>,
+    /// The same of a position, by how deep it lies.
+    depths: Depths,
     step: Option<f64>,
     /// Steps are due for the prompts of these users, for so long each; they are for the first of them first.
     owed: VecDeque<(u32, f64)>,
@@ -50,9 +54,7 @@ impl Slices {
         let mut parts = parts.take_while(|rows| *rows >= least);
         let fits = |rows: &usize| {
             let takes = self.expected(*rows);
-            takes.map_or(*rows <= 4 * LEAST, |takes| {
-                takes <= share.slice.as_secs_f64()
-            })
+            takes.map_or(*rows <= MANY, |takes| takes <= share.slice.as_secs_f64())
         };
         parts.find(fits).unwrap_or(least)
     }
@@ -92,16 +94,19 @@ impl Slices {
     pub(super) fn cost(&self, rows: usize) -> Cost {
         #[allow(clippy::cast_precision_loss)] // rows are few
         let said = self.step.map(|step| step / rows.max(1) as f64);
-        let most = self.takes.last_key_value();
         Cost {
-            read: most.map(|(rows, takes)| takes * ratio(1, *rows)),
+            read: self.depths,
             said,
         }
     }
 
-    /// A slice has ended: so many rows were read, which took so long. More rows take no less time, and no more for each; so this
-    /// also says what others of before are worth now.
-    pub(super) fn read(&mut self, rows: usize, took: Duration) {
+    /// A slice has ended: so many rows from `first` on were read, which took so long. More rows take no less time, and no more for
+    /// each; so this also says what others of before are worth now.
+    pub(super) fn read(&mut self, first: usize, rows: usize, took: Duration) {
+        if rows >= MANY {
+            self.depths
+                .measure(first, took.as_secs_f64() * ratio(1, rows));
+        }
         let rows = rows.next_power_of_two();
         let takes = mean(self.takes.get(&rows).copied(), took.as_secs_f64());
         self.takes.insert(rows, takes);
@@ -179,7 +184,7 @@ mod tests {
             for others in [true, false].into_iter().cycle().take(30) {
                 let rows = slices.rows(share(), 512);
                 let takes = Duration::from_micros(row_us * rows as u64);
-                slices.read(rows, takes);
+                slices.read(0, rows, takes);
                 slices.owe(share(), 1, takes, others);
                 slices.stepped(ms(4));
             }
@@ -197,7 +202,7 @@ mod tests {
         let mut slices = Slices::default();
         let takes = |rows: usize| Duration::from_micros(3000 + 35 * rows as u64);
         let read = |slices: &mut Slices, rows| {
-            slices.read(rows, takes(rows));
+            slices.read(0, rows, takes(rows));
             slices.rows(share(), 512)
         };
         assert_eq!(read(&mut slices, 1), LEAST);
@@ -205,10 +210,11 @@ mod tests {
         assert_eq!(read(&mut slices, 64), 128);
         assert_eq!(read(&mut slices, 128), 256);
         (0..9).for_each(|_| assert_eq!(read(&mut slices, 1), 256));
-        let cost = slices.cost(8).read.expect("it is known");
-        assert!(cost < 60e-6, "{cost} s a position");
+        let mut known = Depths::default();
+        known.measure(0, 60e-6);
+        assert!(slices.cost(8).read.of(0) < known.of(0), "s a position");
         // One that took long for another reason is not remembered for ever.
-        slices.read(256, ms(90));
+        slices.read(0, 256, ms(90));
         assert!(slices.rows(share(), 512) < 256);
         for _ in 0..9 {
             read(&mut slices, 128);
@@ -239,7 +245,7 @@ mod tests {
     #[test]
     fn nobody_pays_for_the_prompts_of_others() {
         let mut slices = Slices::default();
-        slices.read(100, ms(10));
+        slices.read(0, 100, ms(10));
         slices.owe(share(), 1, ms(15), true);
         let passes = |slices: &Slices, user, unread| slices.passes(share(), 512, user, unread);
         assert!(passes(&slices, 2, 30) && !passes(&slices, 1, 30));
@@ -263,7 +269,7 @@ mod tests {
     #[test]
     fn what_comes_together_begins_before_a_step_as_far_as_a_slice_lasts() {
         let mut slices = Slices::default();
-        slices.read(32, ms(3));
+        slices.read(0, 32, ms(3));
         slices.stepped(ms(2));
         slices.owe(share(), 0, ms(3), true);
         let together = (1..20).take_while(|user| {

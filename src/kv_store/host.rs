@@ -201,7 +201,7 @@ impl Host {
         let bytes = (pages.len() * filling.page_bytes) as u64;
         let missing = filling.tokens[asked.held..shared].iter();
         let missing = missing.map(|(_, family)| *family);
-        if measured && !self.rate.pays(bytes, &asked.again, missing) {
+        if measured && !self.rate.pays(bytes, &asked.again, asked.held, missing) {
             return None;
         }
         self.uses += 1;
@@ -336,8 +336,8 @@ mod tests {
                 page_bytes: BYTES,
                 held: 0,
                 again: Cost {
-                    read: None,
                     said: Some(1.0),
+                    ..Cost::default()
                 },
             };
             host.find(&Whose::Open(1), &asked, measured).is_some()

@@ -20,7 +20,7 @@ mod shelf;
 mod store;
 mod wear;
 
-pub use cost::Cost;
+pub use cost::{Cost, Depths};
 pub use host::{Asked, Filling, Found, Host, HostRules, Page, Whose};
 pub use key::Key;
 pub use place::Place;

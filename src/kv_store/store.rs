@@ -84,7 +84,7 @@ pub struct Counts {
 
 enum Job {
     Save(Save, Receiver<Vec<u8>>),
-    Load(Load, SyncSender<Arrived>),
+    Load(Box<Load>, SyncSender<Arrived>),
     /// All before it is done.
     Flush(SyncSender<()>),
 }
@@ -167,7 +167,7 @@ impl Store {
     #[must_use]
     pub fn load(&self, load: Load) -> Receiver<Arrived> {
         let (arrived, taken) = mpsc::sync_channel(ON_THE_WAY);
-        self.hand(Job::Load(load, arrived));
+        self.hand(Job::Load(Box::new(load), arrived));
         taken
     }
 
@@ -338,7 +338,7 @@ impl Shared {
         let missing = reading.tokens[load.held..shared].iter();
         let missing = missing.map(|(_, family)| *family);
         let measured = lock(&self.rules).measured;
-        if measured && !rate.pays(bytes, &load.again, missing) {
+        if measured && !rate.pays(bytes, &load.again, load.held, missing) {
             return Ok(0);
         }
         let tokens: Tokens = reading.tokens[..shared].to_vec();

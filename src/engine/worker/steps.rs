@@ -178,7 +178,7 @@ impl Worker<'_> {
             entry.left(rows, before + took);
             return Ok(());
         }
-        self.slices.read(rows, before + took);
+        self.slices.read(entry.read(), rows, before + took);
         let read = self.runner.len();
         entry.advance(read);
         let (turn, all) = (entry.turn(), entry.prompt().len());
