@@ -8,7 +8,7 @@ use crate::kv_store::{Cost, Depths};
 
 /// The fewest rows that are worth a slice.
 const LEAST: usize = 16;
-/// The fewest that say what one of many takes.
+/// The fewest that say anything of what many take.
 const MANY: usize = 4 * LEAST;
 /// How much the newest measure counts.
 const NEWEST: f64 = 0.3;
@@ -104,8 +104,7 @@ impl Slices {
     /// each; so this also says what others of before are worth now.
     pub(super) fn read(&mut self, first: usize, rows: usize, took: Duration) {
         if rows >= MANY {
-            self.depths
-                .measure(first, took.as_secs_f64() * ratio(1, rows));
+            self.depths.measure(first, rows, took);
         }
         let rows = rows.next_power_of_two();
         let takes = mean(self.takes.get(&rows).copied(), took.as_secs_f64());
@@ -211,7 +210,7 @@ mod tests {
         assert_eq!(read(&mut slices, 128), 256);
         (0..9).for_each(|_| assert_eq!(read(&mut slices, 1), 256));
         let mut known = Depths::default();
-        known.measure(0, 60e-6);
+        known.measure(0, 1, Duration::from_micros(60));
         assert!(slices.cost(8).read.of(0) < known.of(0), "s a position");
         // One that took long for another reason is not remembered for ever.
         slices.read(0, 256, ms(90));

@@ -15,13 +15,27 @@ const DEPTHS: usize = 12;
 
 /// Seconds that a position of a prompt takes, by how deep it lies: attention looks back at all before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Depths([Option<f64>; DEPTHS]);
+pub struct Depths([Option<Each>; DEPTHS]);
+
+/// What each took of so many that were read at once: of more each takes less, so few say little of many.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Each {
+    rows: f64,
+    took: f64,
+}
 
 impl Depths {
-    /// Positions from `first` on took so long, each.
-    pub fn measure(&mut self, first: usize, each: f64) {
-        let known = &mut self.0[depth(first)];
-        *known = Some(known.map_or(each, |before| before + NEWEST * (each - before)));
+    /// So many positions from `first` on, which were read at once, took so long.
+    pub fn measure(&mut self, first: usize, rows: usize, took: Duration) {
+        #[allow(clippy::cast_precision_loss)] // rows are few
+        let rows = rows.max(1) as f64;
+        let took = took.as_secs_f64() / rows;
+        let known = self.0[depth(first)].get_or_insert(Each { rows, took });
+        if rows > known.rows {
+            *known = Each { rows, took };
+        } else {
+            known.took += NEWEST * rows / known.rows * (took - known.took);
+        }
     }
 
     /// What a position takes: as far as is known, and else as one that is less deep, or the least deep.
@@ -29,7 +43,7 @@ impl Depths {
     pub fn of(&self, position: usize) -> Option<f64> {
         let (before, after) = self.0.split_at(depth(position) + 1);
         let nearest = before.iter().rev().chain(after);
-        nearest.flatten().next().copied()
+        nearest.flatten().next().map(|each| each.took)
     }
 }
 
@@ -108,7 +122,7 @@ mod tests {
                 said,
                 ..Cost::default()
             };
-            cost.read.measure(0, read);
+            cost.read.measure(0, 1, Duration::from_secs_f64(read));
             cost
         };
         // Ten seconds by the model.
@@ -143,9 +157,9 @@ mod tests {
     fn what_lies_deep_costs_more_once_that_is_known() {
         let mut depths = Depths::default();
         assert_eq!(depths.of(0), None);
-        depths.measure(9000, 4.0);
+        depths.measure(9000, 10, Duration::from_secs(40));
         assert_eq!(depths.of(0), Some(4.0), "nothing else is known");
-        depths.measure(0, 1.0);
+        depths.measure(0, 10, Duration::from_secs(10));
         let all = [0, 511, 512, 7679, 7680, 15_000, 1 << 40];
         let each = all.map(|position| depths.of(position));
         assert_eq!(each, [1.0, 1.0, 1.0, 1.0, 4.0, 4.0, 4.0].map(Some));
@@ -158,5 +172,10 @@ mod tests {
         assert!((took - (7680.0 + 4.0 * (16_000.0 - 7680.0))).abs() < 1e-6);
         // From there on all of them are deep.
         assert_eq!(cost.of(7680, prompt()), Some(64_000.0));
+        // Few say little of many, and many all.
+        depths.measure(0, 1, Duration::from_secs(3));
+        assert_eq!(depths.of(0), Some(1.1));
+        depths.measure(0, 20, Duration::from_secs(10));
+        assert_eq!(depths.of(0), Some(0.5));
     }
 }

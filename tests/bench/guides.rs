@@ -86,6 +86,7 @@ impl Asked {
 struct Burst {
     /// Tokens a second.
     rate: f64,
+    answers: u32,
     tokens: u32,
     /// Steps that ran again for a row, whose mask came late.
     repeats: u32,
@@ -116,7 +117,7 @@ async fn answers(model: PathBuf, backend: Backend, rounds: usize, words: &Words,
         let asked = Asked::new(Some(grammar));
         let mut case = Case::new(&engine, name, asked.clone(), 0).await;
         if name == BRIEF {
-            let said = talk(&engine, 0, rounds, &asked).await;
+            let said = burst(&engine, CALLERS[1], rounds, &asked).await;
             let as_brief = Asked {
                 most: said.tokens / said.answers,
                 ..Asked::new(None)
@@ -205,14 +206,16 @@ async fn burst(engine: &Handle, callers: u32, round: usize, asked: &Asked) -> Bu
             tokio::spawn(async move { talk(&engine, user, round, &asked).await })
         })
         .collect();
-    let (mut tokens, mut repeats) = (0, 0);
+    let (mut answers, mut tokens, mut repeats) = (0, 0, 0);
     for talk in talks {
         let said = talk.await.expect("it ends");
+        answers += said.answers;
         tokens += said.tokens;
         repeats += said.repeats;
     }
     Burst {
         rate: f64::from(tokens) / begun.elapsed().as_secs_f64(),
+        answers,
         tokens,
         repeats,
     }
