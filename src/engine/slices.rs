@@ -101,9 +101,10 @@ impl Slices {
     }
 
     /// A slice has ended: so many rows from `first` on were read, which took so long. More rows take no less time, and no more for
-    /// each; so this also says what others of before are worth now.
-    pub(super) fn read(&mut self, first: usize, rows: usize, took: Duration) {
-        if rows >= MANY {
+    /// each; so this also says what others of before are worth now. Of `slice` rows a whole one would have been: what is read again
+    /// is read in such, which may be few, so that the end of a prompt says little of it.
+    pub(super) fn read(&mut self, first: usize, rows: usize, slice: usize, took: Duration) {
+        if rows >= slice.min(MANY) {
             self.depths.measure(first, rows, took);
         }
         let rows = rows.next_power_of_two();
@@ -183,7 +184,7 @@ mod tests {
             for others in [true, false].into_iter().cycle().take(30) {
                 let rows = slices.rows(share(), 512);
                 let takes = Duration::from_micros(row_us * rows as u64);
-                slices.read(0, rows, takes);
+                slices.read(0, rows, rows, takes);
                 slices.owe(share(), 1, takes, others);
                 slices.stepped(ms(4));
             }
@@ -201,7 +202,7 @@ mod tests {
         let mut slices = Slices::default();
         let takes = |rows: usize| Duration::from_micros(3000 + 35 * rows as u64);
         let read = |slices: &mut Slices, rows| {
-            slices.read(0, rows, takes(rows));
+            slices.read(0, rows, slices.rows(share(), 512), takes(rows));
             slices.rows(share(), 512)
         };
         assert_eq!(read(&mut slices, 1), LEAST);
@@ -212,8 +213,13 @@ mod tests {
         let mut known = Depths::default();
         known.measure(0, 1, Duration::from_micros(60));
         assert!(slices.cost(8).read.of(0) < known.of(0), "s a position");
+        // Where slices are small, a small one says what it takes.
+        let mut slow = Slices::default();
+        slow.read(0, LEAST, LEAST, ms(32));
+        slow.read(0, 1, LEAST, ms(30));
+        assert_eq!(slow.cost(8).read.of(0), Some(2e-3));
         // One that took long for another reason is not remembered for ever.
-        slices.read(0, 256, ms(90));
+        slices.read(0, 256, 512, ms(90));
         assert!(slices.rows(share(), 512) < 256);
         for _ in 0..9 {
             read(&mut slices, 128);
@@ -244,7 +250,7 @@ mod tests {
     #[test]
     fn nobody_pays_for_the_prompts_of_others() {
         let mut slices = Slices::default();
-        slices.read(0, 100, ms(10));
+        slices.read(0, 100, 512, ms(10));
         slices.owe(share(), 1, ms(15), true);
         let passes = |slices: &Slices, user, unread| slices.passes(share(), 512, user, unread);
         assert!(passes(&slices, 2, 30) && !passes(&slices, 1, 30));
@@ -268,7 +274,7 @@ mod tests {
     #[test]
     fn what_comes_together_begins_before_a_step_as_far_as_a_slice_lasts() {
         let mut slices = Slices::default();
-        slices.read(0, 32, ms(3));
+        slices.read(0, 32, 512, ms(3));
         slices.stepped(ms(2));
         slices.owe(share(), 0, ms(3), true);
         let together = (1..20).take_while(|user| {

@@ -178,7 +178,8 @@ impl Worker<'_> {
             entry.left(rows, before + took);
             return Ok(());
         }
-        self.slices.read(entry.read(), rows, before + took);
+        let whole = self.slices.rows(share, chunk);
+        self.slices.read(entry.read(), rows, whole, before + took);
         let read = self.runner.len();
         entry.advance(read);
         let (turn, all) = (entry.turn(), entry.prompt().len());
