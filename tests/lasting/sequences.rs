@@ -403,6 +403,11 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Evictions and restarts after which only the disk had pages.
+    fn from_disk(&self) -> u32 {
+        self.evicted - self.from_host + self.restarted
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         self.answers += other.answers;
         self.evicted += other.evicted;
@@ -663,6 +668,10 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
     }
     while sequence.counts.branched == 0 {
         sequence.step(Step::Branch).await;
+    }
+    // Where all came back from the host's memory, the disk has its turn.
+    while sequence.counts.from_disk() == 0 {
+        sequence.step(Step::Restart).await;
     }
     let Sequence {
         daemon,
