@@ -404,7 +404,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     /// Evictions and restarts after which only the disk had pages.
-    fn from_disk(&self) -> u32 {
+    fn disk_alone(&self) -> u32 {
         self.evicted - self.from_host + self.restarted
     }
 
@@ -670,7 +670,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
         sequence.step(Step::Branch).await;
     }
     // Where all came back from the host's memory, the disk has its turn.
-    while sequence.counts.from_disk() == 0 {
+    while sequence.counts.disk_alone() == 0 {
         sequence.step(Step::Restart).await;
     }
     let Sequence {
