@@ -38,9 +38,10 @@ impl Kv {
         }
     }
 
-    /// Keeps only the first `keep` tokens of a conversation; `None` if the cache held no more of it.
+    /// Keeps only the first `keep` tokens of a conversation; `None` if the cache held no more of it, or a turn of it runs, which
+    /// begins with what it is to begin with.
     pub fn rewind(&mut self, owner: Owner, keep: usize) -> Option<Change> {
-        let id = self.sequence_of(owner)?;
+        let id = self.sequence_of(owner).filter(|id| !self.runs(*id))?;
         let sequence = self.sequences.get_mut(&id)?;
         if sequence.tokens.len() <= keep {
             return None;

@@ -3,6 +3,7 @@
 //! Nothing is allocated or freed here: whoever asks does that, and says what came of it.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 
 use super::pool::Pool;
 use super::{Kv, Owner, PAGE, Sequence};
@@ -20,11 +21,14 @@ impl Kv {
     }
 
     /// The chunk that is to have memory next, before a turn of so many positions begins; `None` if what nobody needs is enough
-    /// for it, or no more can be had.
+    /// for it, or no more can be had. What it has of a turn that runs is that one's: there is room for it without.
     #[must_use]
     pub fn lacks(&self, owner: Option<Owner>, positions: usize) -> Option<usize> {
+        let runs = self.sequences.iter().filter(|(id, _)| self.runs(**id));
+        let run: HashSet<_> = runs.flat_map(|(_, one)| &one.pages).collect();
         let own = owner.and_then(|owner| self.sequence_of(owner));
-        let own = own.map_or(0, |id| self.sequences[&id].pages.len());
+        let own = own.map_or(&[][..], |id| &self.sequences[&id].pages);
+        let own = own.iter().filter(|page| !run.contains(page)).count();
         let needed = self.needed(self.rested);
         let spare = self.pool.allocated() - needed.iter().filter(|needed| **needed).count();
         let lacks = positions.div_ceil(PAGE) > own + spare && !self.refused;

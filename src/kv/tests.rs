@@ -108,6 +108,28 @@ fn what_is_shared_with_those_that_run_counts_once() {
     assert_eq!(kv.begin(None, 0, Wanted::read(&prompt), 5 * PAGE), None);
 }
 
+/// What one has with another that runs is no memory for something else.
+#[test]
+fn a_turn_that_lacks_nothing_begins() {
+    let mut kv = Kv::new(3, (12, 1), Reuse::Fast);
+    let prompt = tokens(1, 3, 10);
+    turn(&mut kv, A, &prompt, 4 * PAGE);
+    kv.branch(Owner(1), Owner(2));
+    kv.give_back(0, u64::MAX);
+    assert_eq!(kv.allocated(), 4);
+    let runs = turn(&mut kv, A, &prompt, 4 * PAGE).entry;
+    kv.pin(runs);
+    let mut lacked = 0;
+    while let Some(chunk) = kv.lacks(B, 4 * PAGE) {
+        kv.allocate(chunk);
+        lacked += 1;
+    }
+    let other = tokens(9, 3, 10);
+    let begun = kv.begin(B, 0, Wanted::read(&other), 4 * PAGE);
+    assert!(begun.is_some(), "{lacked} came");
+    assert_eq!(kv.len_of(runs), prompt.len());
+}
+
 /// A turn begins only where it can end, and what runs loses nothing.
 #[test]
 fn a_branch_holds_its_pages_whatever_becomes_of_the_other() {

@@ -76,22 +76,29 @@ impl Worker<'_> {
             return Ok(());
         };
         let joins = self.joins(&self.standings(&self.slices), &turn);
-        if let Joins::InPlaceOf(ids) = &joins {
-            self.settle()?;
-            for id in ids {
-                if let Some(at) = self.entries.iter().position(|entry| entry.id() == *id) {
-                    let entry = self.take_out(at);
-                    self.displaced.push(entry);
-                }
-            }
-        }
+        self.make_way(&joins)?;
         let entry = Entry::new(turn, prompt, self.encoder.clone(), decoder);
         if matches!(joins, Joins::NoRow | Joins::NoPages) {
             // With another model than it was encoded for it is longer.
             self.displaced.push(entry);
             return Ok(());
         }
-        self.place(entry)
+        self.place(entry).map(drop)
+    }
+
+    /// Has those give up their pages in whose place a turn is to join.
+    fn make_way(&mut self, joins: &Joins) -> Result<(), RunError> {
+        let Joins::InPlaceOf(ids) = joins else {
+            return Ok(());
+        };
+        self.settle()?;
+        for id in ids {
+            if let Some(at) = self.entries.iter().position(|entry| entry.id() == *id) {
+                let entry = self.take_out(at);
+                self.displaced.push(entry);
+            }
+        }
+        Ok(())
     }
 
     /// Whether a turn may join now: those that made way come before others of their priority, and only who is urgent begins with
@@ -100,7 +107,11 @@ impl Worker<'_> {
         let mut before = self.displaced.iter().map(Entry::priority);
         let waits = before.any(|priority| priority >= turn.options.priority);
         let replaced = self.replacement.is_some() && turn.options.priority != Priority::Realtime;
-        if waits || replaced || !self.is_within_share(turn) || self.awaits_beginning(turn) {
+        // Where all rows are taken nothing that costs more is asked: this is before each step, of each that waits.
+        let asks = (turn.client.user, turn.options.priority);
+        let no_row = schedule::joins(all, self.runner.rows(), asks, |_| true) == Joins::NoRow;
+        if waits || replaced || no_row || !self.is_within_share(turn) || self.awaits_beginning(turn)
+        {
             return May::Not;
         }
         match self.joins(all, turn) {
@@ -110,31 +121,35 @@ impl Worker<'_> {
         }
     }
 
-    /// Lets the first of those that gave up their pages begin again for which there are enough, the most urgent before others.
-    /// Returns whether there was one.
+    /// Lets the first of those that gave up their pages, or got none, begin for which there are enough, the most urgent before
+    /// others. Returns whether one has.
     pub(super) fn let_back(&mut self) -> Result<bool, RunError> {
         if self.displaced.is_empty() {
             return Ok(false);
         }
         let (all, held) = (self.standings(&self.slices), self.inbox.held());
-        let may = |entry: &Entry| {
-            !held.rests(entry.priority())
-                && self.is_within_share(entry.turn())
-                && self.joins(&all, entry.turn()) == Joins::Beside
+        let may = |at: usize| {
+            let entry = &self.displaced[at];
+            if held.rests(entry.priority()) || !self.is_within_share(entry.turn()) {
+                return None;
+            }
+            let joins = self.joins(&all, entry.turn());
+            let begins = matches!(joins, Joins::Beside | Joins::InPlaceOf(_));
+            begins.then_some((at, joins))
         };
         let mut order: Vec<_> = (0..self.displaced.len()).collect();
         order.sort_by_key(|at| Reverse(self.displaced[*at].priority()));
-        let Some(at) = order.into_iter().find(|at| may(&self.displaced[*at])) else {
+        let Some((at, joins)) = order.into_iter().find_map(may) else {
             return Ok(false);
         };
         let entry = self.displaced.remove(at);
-        self.place(entry)?;
-        Ok(true)
+        self.make_way(&joins)?;
+        self.place(entry)
     }
 
     /// Has an entry begin, with pages for all that it may say. Nothing waits for a step that is ahead, unless it is of the same
-    /// conversation.
-    fn place(&mut self, mut entry: Entry) -> Result<(), RunError> {
+    /// conversation. Returns whether it has begun, or failed: else it waits, and others are to go on meanwhile.
+    fn place(&mut self, mut entry: Entry) -> Result<bool, RunError> {
         if let Some(owner) = owner(entry.turn()) {
             self.settle_for(owner)?;
         }
@@ -155,9 +170,9 @@ impl Worker<'_> {
             // none of those is as urgent.
             Err(RunError::NoPages { .. }) if !self.entries.is_empty() => {
                 self.displaced.insert(0, entry);
-                return Ok(());
+                return Ok(false);
             }
-            Err(error) => return fail(entry, error),
+            Err(error) => return fail(entry, error).map(|()| true),
         };
         journal::turn_began(
             turn.id,
@@ -170,6 +185,7 @@ impl Worker<'_> {
         entry.placed(cache_entry, cached);
         self.entries.push(entry);
         self.begin_restore(self.entries.len() - 1);
-        self.bound(self.entries.len() - 1).map(drop)
+        self.bound(self.entries.len() - 1)?;
+        Ok(true)
     }
 }
