@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// It is deleted, and what it was of is read again.
+/// It is deleted, unless that passes, and what it was of is read again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("it cannot be read: {0}")]
@@ -19,4 +19,20 @@ pub(super) enum Refusal {
     Version { found: u32, known: u32 },
     #[error("it was made with another {0}")]
     Key(String),
+}
+
+impl Refusal {
+    /// Whether the system lacked something, rather than the file: descriptors, threads, memory.
+    pub(super) fn is_passing(&self) -> bool {
+        use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
+        // Of what a process and a system may have too many there is no kind.
+        const TOO_MANY_FILES: [i32; 2] = [nix::libc::EMFILE, nix::libc::ENFILE];
+        let Self::Io(error) = self else {
+            return false;
+        };
+        matches!(error.kind(), WouldBlock | Interrupted | OutOfMemory)
+            || error
+                .raw_os_error()
+                .is_some_and(|code| TOO_MANY_FILES.contains(&code))
+    }
 }

@@ -60,7 +60,7 @@ impl Shelf {
             (shelf.day, shelf.written) = (day, written);
         }
         if unfinished > 0 {
-            shelf.wrote(unfinished, files, root);
+            shelf.wrote(unfinished).write(files, root);
         }
         shelf
     }
@@ -83,17 +83,11 @@ impl Shelf {
         }
     }
 
-    /// So many bytes were, which counts after a restart too.
-    pub(super) fn wrote(&mut self, bytes: u64, files: &dyn Files, root: &Path) {
+    /// So many bytes were; what is to be written down of it, so that it counts after a restart too.
+    pub(super) fn wrote(&mut self, bytes: u64) -> Day {
         self.begin_day();
         self.written += bytes;
-        let numbers = [self.day, self.written].map(u64::to_le_bytes).concat();
-        let sum = crc32fast::hash(&numbers).to_le_bytes();
-        let told = files
-            .open(&root.join(WRITTEN), true)
-            .and_then(|mut file| file.write(0, &[&numbers[..], &sum].concat()));
-        // Without it a day may have more than it should.
-        drop(told);
+        Day([self.day, self.written])
     }
 
     /// What is to be deleted so that a file of so many bytes may take its place: those that were not used for the longest time,
@@ -141,6 +135,22 @@ impl Shelf {
     /// A file is gone; returns its path if there was one.
     pub(super) fn remove(&mut self, place: &Place, root: &Path) -> Option<PathBuf> {
         self.files.remove(place).map(|_| place.path(root))
+    }
+}
+
+/// A day, and how many bytes were written then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Day([u64; 2]);
+
+impl Day {
+    pub(super) fn write(self, files: &dyn Files, root: &Path) {
+        let numbers = self.0.map(u64::to_le_bytes).concat();
+        let sum = crc32fast::hash(&numbers).to_le_bytes();
+        let told = files
+            .open(&root.join(WRITTEN), true)
+            .and_then(|mut file| file.write(0, &[&numbers[..], &sum].concat()));
+        // Without it a day may have more than it should.
+        drop(told);
     }
 }
 

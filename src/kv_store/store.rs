@@ -99,7 +99,10 @@ pub(super) struct Shared {
     files: Arc<dyn Files>,
     pub(super) root: PathBuf,
     rules: Mutex<Rules>,
+    /// Nobody waits for the disk who holds it: the engine asks it.
     shelf: Mutex<Shelf>,
+    /// Whoever gives a file its name or takes it away holds this meanwhile, so that both know of it in the same order.
+    names: Mutex<()>,
     counts: Mutex<Counts>,
 }
 
@@ -108,6 +111,7 @@ impl Store {
     pub fn open(files: Arc<dyn Files>, root: PathBuf, rules: Rules) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             shelf: Mutex::new(Shelf::read(&*files, &root)),
+            names: Mutex::default(),
             files,
             root,
             rules: Mutex::new(rules),
@@ -143,6 +147,12 @@ impl Store {
     #[must_use]
     pub fn has(&self, place: &Place) -> bool {
         self.rules().bytes > 0 && lock(&self.shared.shelf).has(place)
+    }
+
+    /// The same, whether it may be read or not.
+    #[must_use]
+    pub fn keeps(&self, place: &Place) -> bool {
+        lock(&self.shared.shelf).has(place)
     }
 
     /// Has a sequence written, whose pages are to be sent in their order. If the other end goes before the last one, nothing is.
@@ -221,7 +231,8 @@ impl Shared {
         let mut bytes = 0;
         let whole = self.write(save, pages, layout, &mut bytes);
         // It wears the disk whatever becomes of it.
-        lock(&self.shelf).wrote(bytes, &*self.files, &self.root);
+        let record = lock(&self.shelf).wrote(bytes);
+        record.write(&*self.files, &self.root);
         let written = match whole {
             Ok(true) => self.put(place, layout.bytes(), save.used),
             unfinished => unfinished,
@@ -278,14 +289,14 @@ impl Shared {
 
     /// Gives a file that is whole its name, unless its session was deleted meanwhile.
     fn put(&self, place: &Place, bytes: u64, used: Instant) -> io::Result<bool> {
-        let mut kept = lock(&self.shelf);
-        if kept.was_deleted(place, used) {
+        let _names = lock(&self.names);
+        if lock(&self.shelf).was_deleted(place, used) {
             return Ok(false);
         }
         let unfinished = place.unfinished(&self.root);
         self.files.rename(&unfinished, &place.path(&self.root))?;
         self.files.sync_folder(&place.folder(&self.root))?;
-        kept.add(place.clone(), bytes);
+        lock(&self.shelf).add(place.clone(), bytes);
         Ok(true)
     }
 
@@ -297,7 +308,10 @@ impl Shared {
         let positions = match self.restore(load, arrived, rate) {
             Ok(positions) => positions,
             Err(refusal) => {
-                self.remove(&load.place);
+                // What cannot be read now may be read the next time.
+                if !refusal.is_passing() {
+                    self.remove(&load.place);
+                }
                 lock(&self.counts).refused += 1;
                 let (path, refusal) = (path.display().to_string(), refusal.to_string());
                 journal::pages_refused(&path, load.place.user, &refusal);
@@ -370,8 +384,9 @@ impl Shared {
     }
 
     fn remove(&self, place: &Place) {
-        let mut kept = lock(&self.shelf);
-        if let Some(path) = kept.remove(place, &self.root) {
+        let _names = lock(&self.names);
+        let removed = lock(&self.shelf).remove(place, &self.root);
+        if let Some(path) = removed {
             let removed = self.files.remove(&path);
             // After a power cut it may be there again: its session is not, and it goes before others.
             let synced = self.files.sync_folder(&place.folder(&self.root));
