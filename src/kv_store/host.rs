@@ -138,10 +138,21 @@ impl Host {
         })
     }
 
+    /// Gives up what is in the way of the pages that a sequence still lacks: they take memory as they come.
+    pub fn make_room(&mut self, filling: &Filling, most: u64) {
+        let pages = filling.tokens.len().div_ceil(PAGE) - filling.pages.len();
+        let lacks = (pages * filling.page_bytes) as u64;
+        self.shrink(most.saturating_sub(lacks), Some((filling.user, lacks)));
+    }
+
     /// Keeps a sequence whose pages are all there, in the place of what was kept of its session, and of others where there is no room
     /// for all within `most` bytes: first of users who have more than an equal share, and of these what was used least lately.
     pub fn keep(&mut self, filling: Filling, most: u64) {
         self.kept.remove(&filling.whose);
+        if filling.bytes() > most {
+            // It may have been more when this began.
+            return;
+        }
         let room = most.saturating_sub(filling.bytes());
         self.shrink(room, Some((filling.user, filling.bytes())));
         self.uses += 1;

@@ -117,7 +117,8 @@ impl Saving {
 
     /// The next that has rested long enough: the last one first, which is the likeliest to be asked again.
     fn take(&mut self, rests: Rests) -> Option<Resting> {
-        let rested = |one: &Resting| one.since.elapsed() >= rests.before(one.tier);
+        let now = Instant::now();
+        let rested = |one: &Resting| now - one.since >= rests.before(one.tier);
         let last = self.resting.iter().rposition(rested)?;
         Some(self.resting.remove(last))
     }
@@ -303,11 +304,14 @@ impl Worker<'_> {
         let Some(now) = self.runner.resting(resting.owner) else {
             return self.drop_resting(&resting);
         };
-        let (pages, used) = (now.pages.to_vec(), now.used);
+        let (pages, used, most) = (now.pages.to_vec(), now.used, self.host_bytes());
         match self.destination(&resting, &now) {
             Some(to) => {
                 let there = match &to {
-                    Destination::Host(filling) => filling.pages(),
+                    Destination::Host(filling) => {
+                        self.host.make_room(filling, most);
+                        filling.pages()
+                    }
                     Destination::Disk(_) => 0,
                 };
                 self.saving.current = Some(Current {
