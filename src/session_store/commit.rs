@@ -241,6 +241,8 @@ fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shar
             let synced = log.sync();
             if synced.is_err() {
                 log.take_back();
+                // Else whoever reads the file before something is appended would find it. Where this fails too the next one does it.
+                let _ = log.cut();
             }
             synced.map_err(|error| StoreError::io("sync", log.path())(error))
         };

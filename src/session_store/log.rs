@@ -280,7 +280,7 @@ impl Log {
     }
 
     /// Takes away what should not be there.
-    fn cut(&mut self) -> io::Result<()> {
+    pub(super) fn cut(&mut self) -> io::Result<()> {
         if self.overhangs {
             self.file.cut(self.written.length)?;
             self.file.sync()?;

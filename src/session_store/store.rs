@@ -430,7 +430,8 @@ fn settle(log: &Weak<Mutex<Log>>) -> Result<(), StoreError> {
     };
     let mut log = lock(&log);
     log.retire();
-    let synced = log.sync();
+    // Of what nobody was told nothing is found.
+    let synced = log.cut().and_then(|()| log.sync());
     synced.map_err(|error| StoreError::io("sync", log.path())(error))
 }
 

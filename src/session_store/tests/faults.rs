@@ -95,6 +95,8 @@ fn what_could_not_be_synced_does_not_come_back() {
     append(&one, &stored, turn(1)).expect_err("not on the disk");
     append(&one, &stored, turn(1)).expect_err("not on the disk");
     files.does_not_sync(None);
+    let past = again(&files).expect("read").expect("there");
+    assert_eq!(past.turns.len(), 1, "nor for who starts anew then");
     append(&one, &stored, turn(1)).expect("kept");
     let past = again(&files).expect("read").expect("there");
     assert_eq!(past.turns.len(), 2, "once, not three times");
