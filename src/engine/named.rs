@@ -253,6 +253,11 @@ impl Handle {
             None => false,
         };
         let pages = self.shared.pages();
+        let pages = pages.filter(|pages| deleted || was_open || pages.keeps(&place));
+        if !deleted && !was_open && pages.is_none() {
+            // Whoever tells the names of sessions that never were gives nobody anything to do.
+            return Err(Refusal::NoSession(name.to_string()));
+        }
         // Without a model nothing is in memory.
         if self.loaded().is_ok() {
             self.queue.control(Control::Erase(place.clone()));
@@ -285,9 +290,8 @@ impl Handle {
                 return Ok(());
             };
             let Some(kept) = session.file().cloned() else {
-                let keep = session.follow(entry);
-                drop(sessions);
-                if let Some(keep) = keep {
+                // No turn of it begins before that.
+                if let Some(keep) = session.follow(entry) {
                     self.queue.rewind(id, keep);
                 }
                 return Ok(());
@@ -302,12 +306,11 @@ impl Handle {
             let mut sessions = shared.sessions();
             let session = sessions.open.get_mut(&id);
             let session = session.filter(|_| kept.is_ok());
-            let keep = session.and_then(|session| session.follow(entry));
-            sessions.end_turn(id, None);
-            drop(sessions);
-            if let Some(keep) = keep {
+            if let Some(keep) = session.and_then(|session| session.follow(entry)) {
                 queue.rewind(id, keep);
             }
+            sessions.end_turn(id, None);
+            drop(sessions);
             let _ = told.send(kept);
         });
         let kept = result.await.unwrap_or(Err(StoreError::Ended));
@@ -333,13 +336,17 @@ impl Handle {
 
     /// Returns when a session does not read ahead any more.
     pub(super) async fn stop_warming(&self, id: SessionId) {
-        if self.shared.sessions().warms(id) {
-            self.idle_session(id).await;
-        }
+        // A turn that somebody else has begun meanwhile is not this call's to cancel.
+        self.end_turns(id, |sessions| sessions.warms(id)).await;
     }
 
     /// Returns when a session has no turn, and cancels one that it has.
     async fn idle_session(&self, id: SessionId) {
+        self.end_turns(id, |_| true).await;
+    }
+
+    /// The same of turns that are to end.
+    async fn end_turns(&self, id: SessionId, ends: impl Fn(&Sessions) -> bool) {
         let ended = self.shared.sessions().ended.clone();
         loop {
             let end = ended.notified();
@@ -348,7 +355,8 @@ impl Handle {
             end.as_mut().enable();
             let turn = {
                 let sessions = self.shared.sessions();
-                sessions.open.get(&id).and_then(|one| one.turn)
+                let turn = sessions.open.get(&id).and_then(|one| one.turn);
+                turn.filter(|_| ends(&sessions))
             };
             let Some(ticket) = turn else {
                 return;

@@ -8,6 +8,7 @@ use ganglion::bus::proxy::{DiagnosticsProxy, Fields, SessionProxy};
 use ganglion::files::Disk;
 use ganglion::model::{Message, Role};
 use ganglion::session_store::{Durability, Name, Quota, Store};
+use ganglion::telemetry::FinishReason;
 use zbus::Variant;
 
 use crate::support::attack::calls;
@@ -566,6 +567,22 @@ async fn what_is_read_ahead_is_not_read_again() {
             session.prewarm("and then").await.unwrap();
             let (_, stream) = session.send("and now", fields([])).await.unwrap();
             assert_eq!(Reader::new(stream).answer().await.error, None);
+            // So it does for two at once, neither of which ends the other.
+            for _ in 0..8 {
+                session.prewarm("and then").await.unwrap();
+                let (one, other) = tokio::join!(
+                    session.send("left", fields([])),
+                    session.send("right", fields([]))
+                );
+                assert!(one.is_ok() || other.is_ok(), "{one:?} {other:?}");
+                let mut turns = 0;
+                for (_, stream) in [one, other].into_iter().flatten() {
+                    let answer = Reader::new(stream).answer().await;
+                    assert_ne!(answer.reason, FinishReason::Cancelled);
+                    turns += 1;
+                }
+                session.rewind(turns).await.unwrap();
+            }
             session.prewarm("and then").await.unwrap();
             session.branch().await.unwrap();
             session.prewarm("and then").await.unwrap();
