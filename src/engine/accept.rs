@@ -230,12 +230,13 @@ impl Handle {
     /// A request that still waits when its time is over ends then, whatever the engine thread is at.
     fn end_at(&self, deadline: Instant, id: u64) {
         let queue = self.queue.clone();
-        tokio::spawn(async move {
+        let waits = tokio::spawn(async move {
             tokio::time::sleep_until(deadline.into()).await;
             if let Some(turn) = queue.remove(id) {
                 turn.finish(FinishReason::Deadline, Usage::default(), None);
             }
         });
+        self.shared.requests.ends_at(id, waits.abort_handle());
     }
 
     fn enqueue(

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::task::AbortHandle;
+
 /// Marks one request as cancelled, from any thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cancel(Arc<AtomicBool>);
@@ -19,6 +21,8 @@ struct Request {
     cancel: Cancel,
     /// It waits for the engine thread, or that is at it; what is only being encoded may still be refused.
     accepted: bool,
+    /// What waits for the end of its time.
+    deadline: Option<AbortHandle>,
 }
 
 /// This holds all requests that have begun and not ended.
@@ -40,6 +44,7 @@ impl Requests {
         let request = Request {
             cancel: cancel.clone(),
             accepted: false,
+            deadline: None,
         };
         self.lock().insert(id, request);
         cancel
@@ -48,6 +53,14 @@ impl Requests {
     pub(super) fn accept(&self, id: u64) {
         if let Some(request) = self.lock().get_mut(&id) {
             request.accepted = true;
+        }
+    }
+
+    /// What waits for the end of a request's time waits no longer than that lasts.
+    pub(super) fn ends_at(&self, id: u64, deadline: AbortHandle) {
+        match self.lock().get_mut(&id) {
+            Some(request) => request.deadline = Some(deadline),
+            None => deadline.abort(),
         }
     }
 
@@ -60,8 +73,13 @@ impl Requests {
 
     /// Returns whether it was counted so far.
     pub(super) fn end(&self, id: u64) -> bool {
-        let request = self.lock().remove(&id);
-        request.is_some_and(|request| request.accepted)
+        let Some(request) = self.lock().remove(&id) else {
+            return false;
+        };
+        if let Some(deadline) = request.deadline {
+            deadline.abort();
+        }
+        request.accepted
     }
 
     /// Those that wait for the engine thread, or that it is at.
