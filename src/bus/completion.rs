@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout_at};
 
+use super::accounts::Load;
 use super::authorize::Owner;
 use super::delivery::Call;
 use super::likelihoods::Likelihoods;
@@ -29,7 +30,9 @@ pub(super) async fn complete(
     };
     let Ticket { id, mut events, .. } =
         queued.map_err(|refusal| shared.refused(client, refusal))?;
-    shared.registry.add_request(caller, id, call.header);
+    if !shared.registry.add_request(&call.owner, id, call.header) {
+        shared.engine.cancel(id);
+    }
     let (mut text, mut likelihoods) = (String::new(), Likelihoods::default());
     let collected = collect(&mut events, &mut text, &mut likelihoods);
     let collected = timeout_at(deadline, collected).await;
@@ -43,6 +46,12 @@ pub(super) async fn complete(
         let message = "the daemon is stopping; ask again when it has started";
         return Err(Error::Cancelled(message.to_owned()));
     }
+    let need = Load {
+        bytes: text.len() + info::bytes(&outcome) + likelihoods.bytes(),
+        descriptors: 0,
+    };
+    // Nothing long is put on the bus while the caller has not taken what it asked for before.
+    shared.accounts.room(&call.owner, call.header, need).await?;
     let mut info = info::result(&outcome);
     likelihoods.tell(&mut info);
     outcome

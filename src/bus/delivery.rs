@@ -115,8 +115,9 @@ impl Call<'_> {
             shared.engine.cancel(id);
             return Err(error.into());
         }
-        let caller = &running.owner.caller;
-        shared.registry.add_request(caller, id, header);
+        if !shared.registry.add_request(&running.owner, id, header) {
+            shared.engine.cancel(id);
+        }
         let (reply, replied) = ResponseDispatchNotifier::new(path);
         let delivery = Delivery {
             shared: shared.clone(),
@@ -186,11 +187,7 @@ impl Delivery {
         }
         let linger = self.shared.config().await.finished_linger;
         let until = std::time::Instant::now() + linger;
-        if let Some(oldest) = self
-            .shared
-            .registry
-            .finish_request(&owner.caller, *id, until)
-        {
+        if let Some(oldest) = self.shared.registry.finish_request(owner, *id, until) {
             Request::remove(&self.connection, oldest).await;
         }
     }

@@ -96,6 +96,12 @@ pub(super) fn result(outcome: &Outcome) -> Info {
     info
 }
 
+/// Bytes of what a result has besides text, about: of what may be long.
+pub(super) fn bytes(outcome: &Outcome) -> usize {
+    let calls = outcome.calls.iter().map(|call| call.arguments.len());
+    outcome.reasoning.len() + calls.sum::<usize>()
+}
+
 /// One of a user's sessions.
 pub(super) fn listed(listed: &Listed) -> Info {
     let mut info = info([

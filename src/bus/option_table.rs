@@ -141,9 +141,9 @@ pub const OPTIONS: &[OptionKey] = &[
         "The logarithm of the probability of each token, as the model alone sees it, and those of so many of the most probable \
          ones: in frames of the pipe, or else in Request.Result and the info of Complete."),
     option(Of::Streams, "stream", "s", Allowed::Stream,
-        "Of Generate and Session.Send alone: how the text comes, through the pipe or by Request.Delta."),
+        "Of Generate, Session.Send and Session.Reply alone: how the text comes, through the pipe or by Request.Delta."),
     option(Of::Submissions, "signals", "b", Allowed::Truth,
-        "Of Submit alone: whether the text also comes by Request.Delta."),
+        "Of Submit and Session.SubmitReply alone: whether the text also comes by Request.Delta."),
     option(Of::Beginnings, "system", "s", Allowed::Text,
         "Of OpenSession and Complete alone: the system message of the conversation."),
     option(Of::Sessions, "priority", "s", Allowed::Priority,

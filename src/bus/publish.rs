@@ -37,18 +37,17 @@ pub(super) async fn run(connection: Connection, mut status: StatusReceiver) {
     );
     let mut told = status.borrow_and_update();
     let mut next = Instant::now();
-    let (mut look, mut full) = (next, false);
+    let mut look = next;
     while status.changed().await.is_ok() {
         // Counters may wait, a new state does not.
         let news = status.wait_for(|status| status.state != told.state);
         let _ = timeout_at(next, news).await;
-        if Instant::now() >= look {
-            full = held_of_own(&connection).await > HELD;
+        // What changes meanwhile is told with this change.
+        while Instant::now() >= look {
             look = Instant::now() + LOOK;
-        }
-        if full {
-            sleep(LOOK).await;
-            continue;
+            if held_of_own(&connection).await > HELD {
+                sleep(LOOK).await;
+            }
         }
         let now = status.borrow_and_update();
         let changes = [

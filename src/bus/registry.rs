@@ -8,15 +8,18 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use zbus::message::Header;
 
-use super::authorize::Caller;
+use super::authorize::{Caller, Owner};
 use crate::engine::SessionId;
 
-/// Finished requests of one connection that can still be asked for their result.
+/// Finished requests of one connection, and of one user, that can still be asked for their result. Each is an object, and
+/// whoever asks what objects there are is told of all.
 const FINISHED: usize = 16;
+const FINISHED_OF_USER: usize = 64;
 
 /// What one connection owns.
 #[derive(Debug, Default)]
 pub(super) struct Belongings {
+    user: u32,
     pub(super) sessions: HashSet<SessionId>,
     /// Each with the call that made it: a serial, of the caller's own counting.
     pub(super) running: HashMap<u64, u32>,
@@ -30,10 +33,18 @@ impl Belongings {
     }
 }
 
+/// Those who own something.
+#[derive(Debug, Default)]
+struct Callers {
+    by_name: HashMap<Caller, Belongings>,
+    /// The bus is lost, and everyone with it.
+    lost: bool,
+}
+
 /// The belongings of all connections.
 #[derive(Debug)]
 pub(super) struct Registry {
-    by_caller: Mutex<HashMap<Caller, Belongings>>,
+    callers: Mutex<Callers>,
     newcomers: UnboundedSender<Caller>,
 }
 
@@ -43,30 +54,31 @@ impl Registry {
     pub(super) fn new() -> (Self, UnboundedReceiver<Caller>) {
         let (newcomers, come) = mpsc::unbounded_channel();
         let new = Self {
-            by_caller: Mutex::default(),
+            callers: Mutex::default(),
             newcomers,
         };
         (new, come)
     }
 
-    pub(super) fn add_session(&self, caller: &Caller, session: SessionId) {
-        self.add(caller, |belongings| {
+    /// Returns whether its owner may still be there; what is added to the belongings of nobody is not.
+    pub(super) fn add_session(&self, owner: &Owner, session: SessionId) -> bool {
+        self.add(owner, |belongings| {
             belongings.sessions.insert(session);
-        });
+        })
     }
 
     /// A request, by the call that has made it.
-    pub(super) fn add_request(&self, caller: &Caller, id: u64, call: &Header<'_>) {
+    pub(super) fn add_request(&self, owner: &Owner, id: u64, call: &Header<'_>) -> bool {
         let call = call.primary().serial_num().get();
-        self.add(caller, |belongings| {
+        self.add(owner, |belongings| {
             belongings.running.insert(id, call);
-        });
+        })
     }
 
     /// The running request that a call has made.
     pub(super) fn asked_by(&self, caller: &Caller, call: u32) -> Option<u64> {
-        let callers = self.by_caller.lock();
-        let mut running = callers.get(caller)?.running.iter();
+        let callers = self.callers.lock();
+        let mut running = callers.by_name.get(caller)?.running.iter();
         running.find(|(_, of)| **of == call).map(|(id, _)| *id)
     }
 
@@ -80,21 +92,31 @@ impl Registry {
     }
 
     /// Keeps a request as finished; gives back the one that must make room for it.
-    pub(super) fn finish_request(&self, caller: &Caller, id: u64, until: Instant) -> Option<u64> {
-        self.change(caller, |belongings| {
-            belongings.running.remove(&id)?;
-            belongings.finished.push_back((id, until));
-            let full = belongings.finished.len() > FINISHED;
-            full.then(|| belongings.finished.pop_front()).flatten()
-        })
-        .flatten()
-        .map(|(oldest, _)| oldest)
+    pub(super) fn finish_request(&self, owner: &Owner, id: u64, until: Instant) -> Option<u64> {
+        let Callers { by_name, .. } = &mut *self.callers.lock();
+        let belongings = by_name.get_mut(&owner.caller)?;
+        belongings.running.remove(&id)?;
+        belongings.finished.push_back((id, until));
+        let mut full = belongings.finished.len() > FINISHED;
+        let mut from = owner.caller.clone();
+        if !full {
+            let of_user = |(_, one): &(&Caller, &Belongings)| one.user == owner.client.user;
+            let theirs = || by_name.iter().filter(of_user);
+            full = theirs().map(|(_, one)| one.finished.len()).sum::<usize>() > FINISHED_OF_USER;
+            let oldest = theirs().filter_map(|(name, one)| Some((one.finished.front()?.1, name)));
+            if let Some((_, name)) = oldest.min_by_key(|(until, _)| *until) {
+                from = name.clone();
+            }
+        }
+        let oldest = full.then(|| by_name.get_mut(&from)?.finished.pop_front());
+        by_name.retain(|_, belongings| !belongings.is_empty());
+        oldest.flatten().map(|(oldest, _)| oldest)
     }
 
     /// Takes the finished requests that have been kept until `now`.
     pub(super) fn expire(&self, now: Instant) -> Vec<u64> {
         let mut expired = Vec::new();
-        self.by_caller.lock().retain(|_, belongings| {
+        self.callers.lock().by_name.retain(|_, belongings| {
             let old = |(_, until): &&(u64, Instant)| *until <= now;
             let count = belongings.finished.iter().take_while(old).count();
             expired.extend(belongings.finished.drain(..count).map(|(id, _)| id));
@@ -105,37 +127,92 @@ impl Registry {
 
     /// Takes everything from a connection that has left.
     pub(super) fn take(&self, caller: &Caller) -> Option<Belongings> {
-        self.by_caller.lock().remove(caller)
+        self.callers.lock().by_name.remove(caller)
     }
 
-    /// Takes everything from everyone.
+    /// Takes everything from everyone, as the bus is lost: nobody owns anything by it from now on.
     pub(super) fn take_all(&self) -> impl Iterator<Item = (Caller, Belongings)> + use<> {
-        std::mem::take(&mut *self.by_caller.lock()).into_iter()
+        let mut callers = self.callers.lock();
+        callers.lost = true;
+        std::mem::take(&mut callers.by_name).into_iter()
     }
 
     /// A session is another connection's from now on.
     pub(super) fn lose_session(&self, session: SessionId) {
-        for belongings in self.by_caller.lock().values_mut() {
+        for belongings in self.callers.lock().by_name.values_mut() {
             belongings.sessions.remove(&session);
         }
     }
 
-    fn add(&self, caller: &Caller, change: impl FnOnce(&mut Belongings)) {
-        let mut callers = self.by_caller.lock();
-        if !callers.contains_key(caller) {
-            // Where nobody listens the connection to the bus has ended, and everyone has left.
-            let _ = self.newcomers.send(caller.clone());
+    fn add(&self, owner: &Owner, change: impl FnOnce(&mut Belongings)) -> bool {
+        let Callers { by_name, lost } = &mut *self.callers.lock();
+        let Owner { caller, client } = owner;
+        // Where nobody listens the connection to the bus has ended, and everyone has left.
+        if *lost || (!by_name.contains_key(caller) && self.newcomers.send(caller.clone()).is_err())
+        {
+            return false;
         }
-        change(callers.entry(caller.clone()).or_default());
+        let belongings = by_name.entry(caller.clone()).or_default();
+        belongings.user = client.user;
+        change(belongings);
+        true
     }
 
     fn change<T>(&self, caller: &Caller, change: impl FnOnce(&mut Belongings) -> T) -> Option<T> {
-        let mut callers = self.by_caller.lock();
-        let belongings = callers.get_mut(caller)?;
+        let Callers { by_name, .. } = &mut *self.callers.lock();
+        let belongings = by_name.get_mut(caller)?;
         let result = change(belongings);
         if belongings.is_empty() {
-            callers.remove(caller);
+            by_name.remove(caller);
         }
         Some(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use zbus::Message;
+
+    use super::*;
+
+    fn owner(connection: u32, user: u32) -> Owner {
+        let name = format!(":1.{connection}");
+        Owner::new(Caller::new(name.try_into().unwrap()), user)
+    }
+
+    #[test]
+    fn a_user_keeps_so_many_finished_requests_whatever_connections_made_them() {
+        let (registry, _come) = Registry::new();
+        let call = Message::method_call("/", "Submit").build(&()).unwrap();
+        let begun = Instant::now();
+        let mut made_room = Vec::new();
+        for number in 0..100 {
+            // Ten connections of one user, and one of another, who loses nothing by it.
+            let owner = match number {
+                0 => owner(99, 2),
+                number => owner(number % 10, 1),
+            };
+            let (id, until) = (number.into(), Duration::from_secs(number.into()));
+            assert!(registry.add_request(&owner, id, &call.header()));
+            made_room.extend(registry.finish_request(&owner, id, begun + until));
+        }
+        assert!(made_room.into_iter().eq(1..100 - FINISHED_OF_USER as u64));
+    }
+
+    #[test]
+    fn nobody_owns_anything_by_a_bus_that_is_lost() {
+        let (registry, come) = Registry::new();
+        let one = owner(1, 1);
+        assert!(registry.add_session(&one, SessionId(1)));
+        assert_eq!(registry.take_all().count(), 1);
+        assert!(
+            !registry.add_session(&one, SessionId(2)),
+            "also while somebody listens"
+        );
+        drop(come);
+        assert!(!registry.add_session(&owner(2, 1), SessionId(3)));
+        assert_eq!(registry.take_all().count(), 0);
     }
 }

@@ -163,25 +163,21 @@ impl Request {
     /// {"name", "arguments"}}, with the arguments as JSON text. With the option logprobs, unless a pipe has told them,
     /// logprobs (s): a JSON array, up to 1 MiB of it.
     #[zbus(property(emits_changed_signal = "false"))]
-    async fn result(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<Info, Error> {
+    fn result(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<Info, Error> {
         let owner = &self.running.owner;
         owner.admit_reader(header.as_ref())?;
         let Some(ending) = self.running.ending() else {
             return Ok(Info::new());
         };
-        let Outcome {
-            reasoning, calls, ..
-        } = &ending.outcome;
-        let calls = calls.iter().map(|call| call.arguments.len());
         let output = self.running.output.as_ref();
         let likelihoods = output.map_or(0, |output| output.likelihoods().bytes());
         let need = Load {
-            bytes: reasoning.len() + calls.sum::<usize>() + likelihoods,
+            bytes: info::bytes(&ending.outcome) + likelihoods,
             descriptors: 0,
         };
         // It is as the text of Read, which is not given while the caller has not taken what it asked for before.
         if let Some(header) = header.filter(|_| need.bytes > 0) {
-            self.shared.accounts.room(owner, &header, need).await?;
+            self.shared.accounts.room_now(owner, &header, need)?;
         }
         let mut info = ending.result();
         if let Some(output) = output {

@@ -68,7 +68,10 @@ impl Session {
             shared.engine.let_go(id, owner.caller.name());
             return Err(error.into());
         }
-        shared.registry.add_session(&owner.caller, id);
+        if !shared.registry.add_session(&owner, id) {
+            // Its bus is lost, and it with that, but nobody has let go of what was not its own yet.
+            shared.engine.let_go(id, owner.caller.name());
+        }
         Ok(path)
     }
 

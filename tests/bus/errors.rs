@@ -16,9 +16,9 @@ use crate::support::plain;
 use crate::support::private_bus::PrivateBus;
 use crate::tools::TOOLS;
 
-/// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only one who does not
-/// read: `turns.rs` has that.
-const ELSEWHERE: [(&str, &str); 16] = [
+/// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only those who do not read
+/// what they asked for: `turns.rs` and the accounts' own tests have that.
+const ELSEWHERE: [(&str, &str); 23] = [
     // What only a disk can: `tests/service/named_sessions.rs` has these.
     ("Manager.DeleteSession", "EngineFailed"),
     ("Manager.ListSessions", "EngineFailed"),
@@ -34,8 +34,15 @@ const ELSEWHERE: [(&str, &str); 16] = [
     ("Manager.Reload", "EngineFailed"),
     ("Manager.Reload", "InvalidOption"),
     ("Manager.Reload", "OutOfMemory"),
+    ("Session.Prewarm", "InvalidOption"),
+    ("Session.Prewarm", "NotSupported"),
+    ("Manager.ListSessions", "Busy"),
+    ("Session.History", "Busy"),
     ("Session.History", "QuotaExceeded"),
+    ("Session.Messages", "Busy"),
     ("Session.Messages", "QuotaExceeded"),
+    ("Request.Read", "Busy"),
+    ("Request.Read", "QuotaExceeded"),
 ];
 
 /// What was seen.

@@ -71,9 +71,6 @@ pub(super) struct Books {
 impl Books {
     /// The account of a connection that calls: from now on it has one.
     pub(super) fn account(&mut self, name: &str) -> &mut Account {
-        if !self.accounts.contains_key(name) {
-            self.accounts.insert(name.to_owned(), Account::default());
-        }
         self.accounts.entry(name.to_owned()).or_default()
     }
 

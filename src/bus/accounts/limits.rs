@@ -82,6 +82,12 @@ pub(super) const UNTOLD: usize = 8;
 /// a robot often run as one user, and one of them that does not read must not stop the others.
 pub(super) const FIRST: usize = 32;
 
+/// What an answer about all objects may take, before it is known: there is one for each request of the last minute.
+pub(super) const OBJECTS: Load = Load {
+    bytes: 256 << 10,
+    descriptors: 0,
+};
+
 /// More than this of one connection, and the bus is asked how much of it is unread.
 pub(super) const UNCERTAIN: Load = Load {
     bytes: 32 << 10,

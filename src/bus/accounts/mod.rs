@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::journal;
 use books::{Account, Begun, Books};
 pub(in crate::bus) use limits::Load;
-use limits::{CALLS, LITTLE, UNCERTAIN, UNREAD, UNTOLD, WORK};
+use limits::{CALLS, LITTLE, OBJECTS, UNCERTAIN, UNREAD, UNTOLD, WORK};
 use passed::Passed;
 pub(in crate::bus) use passed::Undelivered;
 pub(in crate::bus) use room::Taking;
@@ -41,6 +41,8 @@ pub(in crate::bus) struct Call {
     pub(in crate::bus) bytes: usize,
     /// Whether the caller expects an answer.
     pub(in crate::bus) answered: bool,
+    /// Whether the answer tells of all objects that there are, and takes as much.
+    pub(in crate::bus) of_objects: bool,
 }
 
 /// What becomes of a call.
@@ -153,6 +155,11 @@ impl Accounts {
             return Admission::Dropped;
         }
         let work = account.work + call.bytes;
+        let promised = if call.of_objects {
+            OBJECTS
+        } else {
+            Load::default()
+        };
         let refused = if call.bytes > LONGEST_CALL {
             let bytes = call.bytes;
             Some(format!(
@@ -168,20 +175,28 @@ impl Accounts {
                  read answers before calling again"
                     .to_owned(),
             )
+        } else if user.held.lacks(promised, UNREAD.user) || all.held.lacks(promised, UNREAD.all) {
+            let why = "too many answers of this user or of all wait to be read; read them before asking what there is";
+            Some(why.to_owned())
         } else {
             None
         };
-        if refused.is_some() && !call.answered {
+        if (refused.is_some() || call.of_objects) && !call.answered {
             account.dropped += 1;
             return Admission::Dropped;
         }
+        let (bytes, promised) = match refused {
+            Some(_) => (0, Load::default()),
+            None => (call.bytes, promised),
+        };
         let begun = Begun {
-            bytes: if refused.is_some() { 0 } else { call.bytes },
+            bytes,
             silent: !call.answered,
-            promised: Load::default(),
+            promised,
         };
         books.change(sender, |account| {
             account.work += begun.bytes;
+            account.promised = account.promised.plus(begun.promised);
             account.calls.insert(call.serial, begun);
         });
         refused.map_or(Admission::Taken, Admission::Refused)

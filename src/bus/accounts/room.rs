@@ -8,7 +8,7 @@ use zbus::message::Header;
 
 use super::Accounts;
 use super::books::Account;
-use super::limits::{FIRST, Load, UNREAD};
+use super::limits::{FIRST, Load, UNCERTAIN, UNREAD};
 use crate::bus::Error;
 use crate::bus::authorize::{Caller, Owner};
 
@@ -16,6 +16,20 @@ use crate::bus::authorize::{Caller, Owner};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Accounts {
+    /// Keeps room for the answer to a call if there is some, and waits for none: for properties, as all calls of everyone
+    /// wait while one is read.
+    pub(in crate::bus) fn room_now(
+        &self,
+        owner: &Owner,
+        header: &Header<'_>,
+        need: Load,
+    ) -> Result<(), Error> {
+        let (name, user) = (owner.caller.name(), owner.client.user);
+        self.know(name, user);
+        let serial = header.primary().serial_num().get();
+        self.promise(name, user, serial, need).map_or(Ok(()), Err)
+    }
+
     /// Waits until there is room for the answer to a call, and keeps it for that.
     pub(in crate::bus) async fn room(
         &self,
@@ -72,9 +86,13 @@ impl Accounts {
         // A single answer may be longer than all that may lie unread, but then nothing else may.
         let single = held.bytes == 0 && need.descriptors == 0;
         let is_first = held.descriptors == 0 && all.descriptors + need.descriptors <= FIRST;
+        let of_share = Load {
+            bytes: if of_user.bytes == 0 { 0 } else { need.bytes },
+            descriptors: if is_first { 0 } else { need.descriptors },
+        };
         let full = if held.lacks(need, UNREAD.connection) && !single {
             behind()
-        } else if of_user.lacks(need, UNREAD.user) && !is_first {
+        } else if of_user.lacks(of_share, UNREAD.user) {
             Error::QuotaExceeded(format!(
                 "connections of user {user} have not read the answers to their earlier calls; read them first"
             ))
@@ -90,6 +108,18 @@ impl Accounts {
             return None;
         };
         Some(full)
+    }
+
+    /// Whether a connection may be sent more of what it is sent without asking: who reads all may, whatever others leave.
+    pub(super) fn may_send(&self, name: &str) -> bool {
+        let books = self.books();
+        let Some(held) = books.accounts.get(name).map(Account::held) else {
+            return true;
+        };
+        !held.exceeds(UNCERTAIN)
+            || !(held.exceeds(UNREAD.connection)
+                || books.user_of(name).held.exceeds(UNREAD.user)
+                || books.all.held.exceeds(UNREAD.all))
     }
 
     /// Waits for what a connection takes.
@@ -127,11 +157,7 @@ impl Taking<'_> {
             let freed = self.accounts.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            let held = {
-                let books = self.accounts.books();
-                books.accounts.get(self.caller.name()).map(Account::held)
-            };
-            if held.is_none_or(|held| !held.exceeds(UNREAD.connection)) {
+            if self.accounts.may_send(self.caller.name()) {
                 return true;
             }
             if timeout_at(until, freed).await.is_err() {

@@ -14,6 +14,7 @@ fn call(serial: u32, bytes: usize) -> Call {
         serial,
         bytes,
         answered: true,
+        of_objects: false,
     }
 }
 
@@ -173,4 +174,58 @@ fn what_is_not_written_is_unread_whatever_the_bus_says() {
     accounts.ask(":1.1");
     accounts.told(":1.1", Load::default());
     assert_eq!(accounts.books().all.held, Load::default());
+}
+
+/// What has no descriptor counts as well: one user's answers that nobody reads leave room for those of others.
+#[test]
+fn bytes_that_a_user_leaves_unread_are_bounded_whatever_connections_they_are_of() {
+    let (accounts, _names) = Accounts::new();
+    let long = Load {
+        bytes: 1 << 20,
+        descriptors: 0,
+    };
+    let asks = |connection: u32, user: u32| {
+        let name = format!(":1.{connection}");
+        accounts.begin(&name, call(1, 100));
+        accounts.know(&name, user);
+        let refused = accounts.promise(&name, user, 1, long);
+        accounts.answer(&name, 1, refused.as_ref().map_or(long, |_| ANSWER));
+        refused.is_none()
+    };
+    let answered = (0..16).filter(|connection| asks(*connection, 1)).count();
+    assert_eq!(answered, 2);
+    assert!(asks(20, 2), "another user");
+    assert!(!accounts.may_send(":1.0"), "it has all of its share");
+    accounts.begin(":1.21", call(1, 100));
+    accounts.know(":1.21", 1);
+    assert!(accounts.may_send(":1.21"), "who reads, of the same user");
+}
+
+/// As many connections as a user may have ask at once what objects there are, and read none of it.
+#[test]
+fn answers_about_all_objects_are_bounded_before_they_are_made() {
+    let (accounts, _names) = Accounts::new();
+    let objects = Call {
+        of_objects: true,
+        ..call(1, 100)
+    };
+    let asked = |user: Option<u32>| {
+        let asks = |connection: &u32| {
+            let name = format!(":1.{connection}");
+            if let Some(user) = user {
+                accounts.begin(&name, call(2, 100));
+                accounts.know(&name, user);
+            }
+            accounts.begin(&name, objects) == Admission::Taken
+        };
+        let first = if user.is_some() { 0 } else { 256 };
+        (first..first + 256).filter(asks).count()
+    };
+    assert_eq!(asked(Some(1)), 8, "of one user");
+    assert_eq!(asked(None), 56, "and of all");
+    let silent = Call {
+        answered: false,
+        ..objects
+    };
+    assert_eq!(accounts.begin(":1.9999", silent), Admission::Dropped);
 }

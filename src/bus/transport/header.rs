@@ -17,6 +17,7 @@ const LONGEST: usize = 128 << 20;
 const METHOD_CALL: u8 = 1;
 const NO_REPLY_EXPECTED: u8 = 1;
 
+const MEMBER: u8 = 3;
 const SENDER: u8 = 7;
 const SIGNATURE: u8 = 8;
 const UNIX_FDS: u8 = 9;
@@ -102,8 +103,17 @@ impl Header {
 
     /// The bus vouches for it.
     pub(super) fn sender(&self) -> Option<&str> {
+        self.named(SENDER)
+    }
+
+    /// The method that is called.
+    pub(super) fn member(&self) -> Option<&str> {
+        self.named(MEMBER)
+    }
+
+    fn named(&self, field: u8) -> Option<&str> {
         self.fields.iter().find_map(|(code, value)| match value {
-            Variant::Str(name) if *code == SENDER => Some(name.as_str()),
+            Variant::Str(name) if *code == field => Some(name.as_str()),
             _ => None,
         })
     }
@@ -143,7 +153,6 @@ mod tests {
     use super::*;
 
     const PATH: u8 = 1;
-    const MEMBER: u8 = 3;
 
     /// A call without a body; its sender is `:1.7`, its serial 9.
     fn call(endian: Endian, more: &[(u8, Variant<'static>)]) -> (Fixed, Vec<u8>) {
@@ -174,6 +183,7 @@ mod tests {
             assert!(fields.len() > expected.len());
             let header = Header::read(fixed, &fields).unwrap();
             assert_eq!(header.sender(), Some(":1.7"));
+            assert_eq!(header.member(), Some("Ping"));
             assert_eq!((fixed.serial(), fixed.expects_reply()), (9, false));
             let mut whole = plain.bytes.to_vec();
             whole.extend_from_slice(&expected);

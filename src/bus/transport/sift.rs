@@ -69,6 +69,7 @@ impl Sifter {
             serial: fixed.serial(),
             bytes: FIXED + fields.len() + fixed.body(),
             answered: fixed.expects_reply(),
+            of_objects: header.member() == Some("Introspect"),
         };
         match self.accounts.begin(sender, call) {
             Admission::Taken => {
