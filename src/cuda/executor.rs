@@ -188,7 +188,7 @@ impl Executor for Cuda {
         }
         match tape.ending {
             Ending::Token => {
-                self.mark()?;
+                self.mark().inspect_err(|_| self.lose(&[entry]))?;
                 let launched = Launched::new(Ran::Eagerly, &[entry]);
                 self.pending.push_back(launched);
                 self.take_tokens(rows, &[], &[entry])?;
@@ -280,7 +280,7 @@ impl Executor for Cuda {
         step.timestamps = Some(timestamps);
         let ran = graph.step_eagerly(&mut step);
         let ran = ran.inspect_err(|_| self.lose(&[entry]))?;
-        self.mark()?;
+        self.mark().inspect_err(|_| self.lose(&[entry]))?;
         self.pending.push_back(Launched::new(ran, &[entry]));
         self.take_tokens(1, &[], &[entry])?;
         let Some(timestamps) = &mut self.in_passing else {

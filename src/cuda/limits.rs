@@ -8,6 +8,9 @@ use crate::tape::{Buffer, Op, Tape, WeightId};
 /// `rope.cuh`: 4 pairs for each of 32 lanes.
 const WIDEST_HEAD: usize = 2 * 4 * 32;
 
+/// `splits.rs`: so many query heads of one of the cache are told apart where their blocks arrive.
+const MOST_GROUP: usize = 256;
+
 /// A model that only another backend can run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsuited {
@@ -30,7 +33,7 @@ pub enum Unsuited {
     Matrix { weight: String },
 }
 
-/// Checks that the kernels can run a tape. Any number of query heads may share one of the cache.
+/// Checks that the kernels can run a tape.
 ///
 /// # Errors
 /// What is too large for them, and how large it may be.
@@ -62,7 +65,12 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                 whole(tape, weight)?;
             }
             Op::Head { x, weight, .. } => normed(tape, x, weight)?,
-            Op::Embed { .. } | Op::RopeStore { .. } | Op::Attend { .. } | Op::Sample { .. } => {}
+            Op::Attend { q, .. } => {
+                let heads = tape.buffer(q).columns / tape.kv.head_dim;
+                let group = heads / tape.kv.heads;
+                within("query heads of each KV head", group, MOST_GROUP)?;
+            }
+            Op::Embed { .. } | Op::RopeStore { .. } | Op::Sample { .. } => {}
         }
     }
     Ok(())

@@ -212,7 +212,6 @@ impl Buffers {
                 if copies > 0 {
                     self.left = left;
                 }
-                self.held.truncate(index.max(self.held.len()));
                 match self.held.get_mut(index) {
                     Some(held) => *held = buffer,
                     None => self.held.push(buffer),

@@ -66,7 +66,7 @@ impl Cuda {
         self.command(tape, entries, forced);
         let (mut step, graph, _) = self.split(tape);
         let ran = graph.step(&mut step).inspect_err(|_| self.lose(entries))?;
-        self.mark()?;
+        self.mark().inspect_err(|_| self.lose(entries))?;
         self.pending.push_back(Launched::new(ran, entries));
         Ok(())
     }
@@ -128,9 +128,9 @@ impl Cuda {
         let command = self.conversations[entry].prompt(entry, rows, sequence);
         let scratch = &mut self.scratch;
         let to = (&mut scratch.arena, scratch.prompt);
-        Ok(scratch
-            .prompts
-            .send(&command, tokens, to, &mut self.stream)?)
+        let sent = scratch.prompts.send(&command, tokens, to, &mut self.stream);
+        // Its command says once what has changed.
+        Ok(sent.inspect_err(|_| self.lose(&[entry]))?)
     }
 
     /// Where a prompt goes on: what was left of it is where its layers find it. Its command has been sent, and is obeyed again

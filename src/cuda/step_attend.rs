@@ -2,13 +2,14 @@
 //! elsewhere. What it launches with is for `attend`.
 
 use super::narrow;
+use super::step_shared::resident;
 use crate::device::{AttendArgs, Error, Family, Kernel, Modules};
 use crate::tape::{DType, KvInfo, KvType, STEP_ROWS};
 
 /// Widths of heads that the tensor cores multiply.
 pub(super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
 
-/// Warps of a block of each kernel, and how many of its blocks a multiprocessor has room for.
+/// Warps of a block of each kernel, and how many of its blocks a multiprocessor has registers for.
 const LANES_WARPS: usize = 8;
 const LANES_BLOCKS: usize = 2;
 const TILES_WARPS: usize = 4;
@@ -69,12 +70,13 @@ impl StepAttend {
         } = self.kv;
         if let Some(kernel) = self.tiles.as_ref().filter(|_| step) {
             let group = tiles_group(head_dim);
+            let shared = tiles_shared(self.kv, group.min(heads / self.kv.heads));
             return Selected {
                 kernel,
                 group,
-                shared: tiles_shared(self.kv, group.min(heads / self.kv.heads)),
+                shared,
                 threads: 32 * narrow(TILES_WARPS),
-                blocks: TILES_BLOCKS,
+                blocks: resident(shared).clamp(1, TILES_BLOCKS),
             };
         }
         Selected {

@@ -4,7 +4,9 @@ use crate::device::STEP_ROWS;
 use crate::quant::{Format, Storage};
 
 /// Shared memory of a multiprocessor that blocks may share: an Orin's, and that of larger ones beside their first cache.
-const MULTIPROCESSOR_SHARED: usize = 163 << 10;
+const MULTIPROCESSOR_SHARED: usize = 164 << 10;
+/// What the system takes of it for each block.
+const RESERVED: usize = 1 << 10;
 
 /// Blocks of one team on a multiprocessor, at most.
 const BLOCKS: usize = 2;
@@ -95,8 +97,13 @@ impl Fit {
     pub(super) fn blocks(self) -> usize {
         let alone = self.teams > 1 || self.phases > 1;
         let most = if alone { 1 } else { BLOCKS };
-        (MULTIPROCESSOR_SHARED / self.shared).clamp(1, most)
+        resident(self.shared).clamp(1, most)
     }
+}
+
+/// For how many blocks of so many bytes a multiprocessor has room.
+pub(super) const fn resident(shared: usize) -> usize {
+    MULTIPROCESSOR_SHARED / (shared + RESERVED)
 }
 
 /// Bytes of shared memory: the rows, what goes off the sums of each block of theirs, what eight warps of a team have summed,

@@ -135,10 +135,15 @@ const STICKY: &[CUresult] = &[
 ];
 
 impl Error {
-    /// Whether the device is lost to this process.
+    /// Whether the device is lost to this process; also where it has ended a step and said nothing, as nobody knows which step it
+    /// is at.
     #[must_use]
     pub fn is_sticky(&self) -> bool {
-        matches!(self, Self::Driver { code, .. } if STICKY.iter().any(|one| *one as u32 == *code))
+        match self {
+            Self::Driver { code, .. } => STICKY.iter().any(|one| *one as u32 == *code),
+            Self::NoToken { .. } => true,
+            _ => false,
+        }
     }
 
     /// The driver's own name of the error, if it is one of the driver's.

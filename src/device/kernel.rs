@@ -30,12 +30,13 @@ pub enum Family {
 }
 
 impl Family {
-    /// Percent of a multiprocessor's memory that is shared memory, the rest being cache. Between two kernels that differ
-    /// a multiprocessor must first run empty: so it is the same for all that run one after another.
-    const fn carveout(self) -> i32 {
+    /// Percent of a multiprocessor's shared memory, of which a block may have so many bytes, that is not cache. Between two
+    /// kernels that differ a multiprocessor must first run empty: so it is the same for all that run one after another. Where
+    /// there is no more than on an Orin, three quarters have no room for the blocks that steps are made for.
+    const fn carveout(self, bytes: usize) -> i32 {
         match self {
-            Self::Step => 75,
-            Self::Prompt => 100,
+            Self::Step if bytes > SHARED_BYTES => 75,
+            Self::Step | Self::Prompt => 100,
         }
     }
 }
@@ -121,7 +122,7 @@ impl<A: Parameters> Kernel<A> {
             sys::cuFuncSetAttribute(
                 function,
                 Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
-                family.carveout(),
+                family.carveout(module.shared_bytes()),
             )
         };
         check("cuFuncSetAttribute", result)?;

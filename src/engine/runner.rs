@@ -31,6 +31,8 @@ use crate::tape::{Ending, GraphOptions, Input, KvInfo, STEP_ROWS, StepBytes, Ste
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
 const SCORED_ROWS: usize = 64;
+/// Tapes of prompts that are kept, of all lengths that these have had.
+const PROMPTS: usize = 64;
 
 /// A loaded model, its cache, and where generation stands.
 #[derive(Debug)]
@@ -498,6 +500,11 @@ impl Runner {
             let tape = self.forward.tape(rows, Input::Prompt, ending);
             tape.check()?;
             self.executor.prepare(&tape)?;
+            if self.prompts.len() >= PROMPTS {
+                let (chunk, recorded) = (self.prefill_chunk, &self.capture_sizes);
+                let stays = |rows| rows == chunk || recorded.contains(&rows);
+                self.prompts.retain(|(rows, _), _| stays(*rows));
+            }
             self.prompts.insert((rows, ending), tape);
         }
         Ok(())

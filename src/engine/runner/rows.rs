@@ -128,7 +128,8 @@ impl Runner {
                 return Ok(None);
             }
             let after = self.executor.state_of(*entry);
-            if after.position == before.position {
+            // It may have got as far as the tokens that were given.
+            if after.position != before.position + 1 + forced.len() {
                 let position = before.position;
                 return Err(ExecuteError::NonFinite { position }.into());
             }
