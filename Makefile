@@ -92,10 +92,10 @@ define stage
 @printf '\n==> %s\n' '$(1)'; $(2); printf '==> %s: %s s\n' '$(1)' "$$SECONDS"
 endef
 
-# $(call beside,SECOND,FIRST): both, the first shown. Tests mostly wait: what compiles beside them costs no time. It begins a
-# little later, so that the build of the tests has cargo's lock.
+# $(call beside,SECOND,FIRST): both, the first shown. A build often has one processor to itself, and tests mostly wait: what
+# compiles beside them costs little time.
 define beside
-(sleep 10; $(1)) >target/beside.log 2>&1 & trap 'kill '$$! EXIT; $(2); wait $$! || { cat target/beside.log; exit 1; }; trap - EXIT
+($(1)) >target/beside.log 2>&1 & trap 'kill '$$! EXIT; $(2); wait $$! || { cat target/beside.log; exit 1; }; trap - EXIT
 endef
 
 # For every change. It installs nothing: a test that needs what is not here says NOT RUN.
@@ -106,16 +106,17 @@ check:
 	@printf '\n==> all checks passed, but for those that say NOT RUN, and: %s\n' '$(SLOW)'
 
 # Where nothing is compiled yet, as in CI, what is compiled is linted beside that; elsewhere what is there already would not be.
-# This machine's computing is left to the self-test of the package, which is the same. Without CUDA what is slow computes the
-# same. The demo runs the binaries that are packed and booted afterwards.
+# This machine's computing is left to the self-test of the package, which is the same. What there is without CUDA is there with
+# it too: that is linted and built, quickly, and not run. The demo runs the binaries that are packed and booted afterwards.
+BESIDE = $(MAKE) cross ARCH=arm64 && $(LINTED) $(CARGO) zigbuild --examples && $(LINTED) $(CARGO) test --no-run --no-default-features --tests $(QUICK)
+QUICK  := --config profile.release.package.ganglion.opt-level=0
 LINTED := $(if $(wildcard $(RELEASE)/deps),,RUSTC_WRAPPER=$(CURDIR)/tests/support/lint.sh)
 test:
 	$(call stage,dependencies,$(MAKE) deps)
 	$(call stage,format,cargo fmt --check)
 	$(if $(LINTED),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
 	$(if $(LINTED),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
-	$(call stage,tests$(comma) examples and the arm64 build,$(call beside,$(LINTED) $(CARGO) zigbuild --examples && $(MAKE) cross ARCH=arm64,$(LINTED) $(CARGO) test --tests -- --skip this_machine_computes_as_it_should))
-	$(call stage,tests without CUDA,$(LINTED) $(CARGO) test --no-default-features --lib --bins -- $(SLOW:%=--skip %) --skip check::tests)
+	$(call stage,tests$(comma) and builds beside them,$(call beside,$(BESIDE),$(LINTED) $(CARGO) test --tests -- --skip this_machine_computes_as_it_should))
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,checks of binaries,cross/check-test.sh)

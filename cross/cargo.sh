@@ -14,8 +14,9 @@ arm64) target=aarch64-unknown-linux-gnu ;;
     exit 2
     ;;
 esac
-# Apart from what plain cargo builds, with its own flags and perhaps another compiler.
-folder=${CARGO_TARGET_DIR:-target}/cross
+# Apart from what plain cargo builds, with its own flags and perhaps another compiler; and one for each architecture, so that
+# both can be built at once.
+folder=${CARGO_TARGET_DIR:-target}/cross/$arch
 if [ "$subcommand" = folder ]; then
     echo "$folder/$target/release"
     exit

@@ -18,6 +18,8 @@ use flate2::{Compression, write::ZlibEncoder};
 use nvrtc::Nvrtc;
 
 const KEPT: &str = "target/kernels";
+/// What is kept of each source and architecture.
+const KINDS: [&str; 3] = ["cubin", "ptx", "log"];
 const OPTIONS: &str = "--std=c++17 -default-device -Ikernels --ptxas-options=-v";
 /// A value that is spilled once, outside a loop, costs nothing; a loop that spills costs more than this.
 const SPILLED_BYTES: usize = 32;
@@ -183,33 +185,42 @@ fn compile(nvrtc: &Nvrtc, source: &Path, architecture: &str, out: &Path) -> Resu
     let name = format!("{}.{architecture}", name_of(source));
     let kept = format!("{name}.{:016x}.", hasher.finish());
 
-    let kinds = ["cubin", "ptx", "log"];
     // Builds of other checkouts may share the folder, and take away what they call stale.
-    let there = |kind: &str| Path::new(KEPT).join(format!("{kept}{kind}")).exists();
-    if !kinds.into_iter().all(there) {
+    let exists = |kind: &str| Path::new(KEPT).join(format!("{kept}{kind}")).exists();
+    if !KINDS.into_iter().all(exists) {
         fs::create_dir_all(KEPT)?;
-        for stale in listed(KEPT, |file| file.starts_with(&format!("{name}."))) {
-            fs::remove_file(stale)?;
-        }
-        let text = fs::read_to_string(source)?;
-        let made = nvrtc.compile(source, &text, &options)?;
-        refuse_spills(&String::from_utf8_lossy(&made.log), &name)?;
-        for (kind, bytes) in [("cubin", made.cubin), ("ptx", made.ptx), ("log", made.log)] {
-            let part = format!("{KEPT}/{kept}{kind}.{}", process::id());
-            let bytes = if kind == "log" {
-                bytes
-            } else {
-                deflated(&bytes)?
-            };
-            fs::write(&part, bytes)?;
-            fs::rename(&part, format!("{KEPT}/{kept}{kind}"))?;
+        // Builds for two architectures run side by side: what one of them compiles the other waits for.
+        let lock = fs::File::create(format!("{KEPT}/lock.{name}"))?;
+        lock.lock()?;
+        if !KINDS.into_iter().all(exists) {
+            for stale in listed(KEPT, |file| file.starts_with(&format!("{name}."))) {
+                fs::remove_file(stale)?;
+            }
+            keep(nvrtc, source, &options, (&name, &kept))?;
         }
     }
-    for kind in kinds {
-        fs::copy(
-            format!("{KEPT}/{kept}{kind}"),
-            out.join(format!("{name}.{kind}")),
-        )?;
+    for kind in KINDS {
+        let to = out.join(format!("{name}.{kind}"));
+        fs::copy(format!("{KEPT}/{kept}{kind}"), to)?;
+    }
+    Ok(())
+}
+
+/// Compiles a source, and keeps what comes of it.
+fn keep(
+    nvrtc: &Nvrtc,
+    source: &Path,
+    options: &[String],
+    (name, kept): (&str, &str),
+) -> Result<()> {
+    let text = fs::read_to_string(source)?;
+    let made = nvrtc.compile(source, &text, options)?;
+    refuse_spills(&String::from_utf8_lossy(&made.log), name)?;
+    let images = [deflated(&made.cubin)?, deflated(&made.ptx)?, made.log];
+    for (kind, bytes) in KINDS.into_iter().zip(images) {
+        let part = format!("{KEPT}/{kept}{kind}.{}", process::id());
+        fs::write(&part, bytes)?;
+        fs::rename(&part, format!("{KEPT}/{kept}{kind}"))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ trap 'rm -rf "$folder"' EXIT
 script=${1:-}
 if [ -z "$script" ]; then
     # shellcheck disable=SC2012 # the newest of names that cargo made
-    script=$(ls -t "${CARGO_TARGET_DIR:-target}"/cross/release/build/ganglion-*/build-script-build | head -n 1)
+    script=$(ls -t "${CARGO_TARGET_DIR:-target}"/cross/*/release/build/ganglion-*/build-script-build | head -n 1)
 fi
 
 cross/deps/python.sh cross/deps/nvrtc.txt
