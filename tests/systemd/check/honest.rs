@@ -4,6 +4,7 @@
 //! The bus itself is asked at the same times: nothing that goes through it is faster than it is.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -95,8 +96,21 @@ fn spread(times: &mut [Duration]) -> String {
     )
 }
 
+/// A connection to the bus, which ends those that are not through their handshake when too many others are not, or when that
+/// takes it too long: not the daemon's doing, so whoever asks tries again, and waits longer.
+async fn reach() -> zbus::Result<Connection> {
+    loop {
+        match Connection::system().await {
+            Err(zbus::Error::InputOutput(error)) if error.kind() == ErrorKind::ConnectionReset => {
+                sleep(PAUSE).await;
+            }
+            reached => return reached,
+        }
+    }
+}
+
 async fn manager() -> zbus::Result<(Connection, ManagerProxy<'static>)> {
-    let connection = Connection::system().await?;
+    let connection = reach().await?;
     let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No);
     let manager = manager.build().await?;
     Ok((connection, manager))
@@ -199,7 +213,7 @@ async fn ping_once(
     connection: &mut Option<Connection>,
 ) -> zbus::Result<()> {
     if connection.is_none() {
-        *connection = Some(Connection::system().await?);
+        *connection = Some(reach().await?);
     }
     let Some(connection) = connection else {
         return Ok(());
