@@ -70,11 +70,6 @@ impl<E> Buckets<E> {
         }
     }
 
-    #[must_use]
-    pub fn sizes(&self) -> &[usize] {
-        &self.sizes
-    }
-
     /// Whether prompts of so many rows are recorded.
     #[must_use]
     pub fn serve(&self, life: &LifeCycle, rows: usize) -> bool {

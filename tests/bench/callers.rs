@@ -260,7 +260,8 @@ impl Bench {
 
 fn figure(mut times: Vec<Duration>) -> Figure {
     times.sort_unstable();
-    let at = |percent: usize| match times.get((times.len() * percent / 100).min(times.len() - 1)) {
+    // Of a hundred, the 99th: not the last one, which is what one bad moment makes it.
+    let at = |percent: usize| match times.get((times.len() * percent).div_ceil(100).max(1) - 1) {
         Some(time) => time.as_secs_f64() * 1e3,
         None => f64::NAN,
     };
