@@ -32,7 +32,7 @@ ARCH     ?= arm64
 # Where `make install` lays the tree; empty is this system.
 DESTDIR  ?=
 
-.PHONY: build install demo check test booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
+.PHONY: build install demo check test test-here test-packages booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
 # For this machine: its own CUDA toolkit compiles the kernels, if it has one. What `make deb` packs is for others, too.
 build: deps-build
 	@KERNELS=$(KERNELS) cross/build.sh $(HOST)
@@ -92,10 +92,10 @@ define stage
 @printf '\n==> %s\n' '$(1)'; $(2); printf '==> %s: %s s\n' '$(1)' "$$SECONDS"
 endef
 
-# $(call beside,SECOND,FIRST): both, the first shown. A build often has one processor to itself, and tests mostly wait: what
-# compiles beside them costs little time.
+# $(call beside,SECOND,FIRST): both, the first shown, and what of the second took how long. A build often has one processor to
+# itself, and tests mostly wait: what is done beside them costs little time.
 define beside
-($(1)) >target/beside.log 2>&1 & trap 'kill '$$! EXIT; $(2); wait $$! || { cat target/beside.log; exit 1; }; trap - EXIT
+($(1)) >target/beside.log 2>&1 & trap 'kill '$$! EXIT; $(2); wait $$! || { cat target/beside.log; exit 1; }; trap - EXIT; printf '\nbeside that:\n'; grep '^==>.*: [0-9]* s$$' target/beside.log
 endef
 
 # For every change. It installs nothing: a test that needs what is not here says NOT RUN.
@@ -106,21 +106,31 @@ check:
 	@printf '\n==> all checks passed, but for those that say NOT RUN, and: %s\n' '$(SLOW)'
 
 # Where nothing is compiled yet, as in CI, what is compiled is linted beside that; elsewhere what is there already would not be.
-# This machine's computing is left to the self-test of the package, which is the same. What there is without CUDA is there with
-# it too: that is linted and built, quickly, and not run. The demo runs the binaries that are packed and booted afterwards.
-BESIDE = $(MAKE) cross ARCH=arm64 && $(LINTED) $(CARGO) zigbuild --examples && $(LINTED) $(CARGO) test --no-run --no-default-features --tests $(QUICK)
-QUICK  := --config profile.release.package.ganglion.opt-level=0
+ifeq ($(origin LINTED),undefined)
 LINTED := $(if $(wildcard $(RELEASE)/deps),,RUSTC_WRAPPER=$(CURDIR)/tests/support/lint.sh)
+export LINTED
+endif
 test:
 	$(call stage,dependencies,$(MAKE) deps)
 	$(call stage,format,cargo fmt --check)
 	$(if $(LINTED),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
 	$(if $(LINTED),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
-	$(call stage,tests$(comma) and builds beside them,$(call beside,$(BESIDE),$(LINTED) $(CARGO) test --tests -- --skip this_machine_computes_as_it_should))
+	$(call stage,what is tested here and what is packed,$(call beside,$(MAKE) test-packages,$(MAKE) test-here))
+	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
+	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
+
+# This machine's computing is left to the self-test of the package, which is the same. The demo runs the binaries that are packed
+# and booted afterwards.
+test-here:
+	$(call stage,tests,$(LINTED) $(CARGO) test --tests -- --skip this_machine_computes_as_it_should)
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,checks of binaries,cross/check-test.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)
+
+# What there is without CUDA is there with it too, and runs there: it is linted and built, in little time.
+test-packages:
+	$(call stage,the arm64 build,$(MAKE) cross ARCH=arm64)
+	$(call stage,examples,$(LINTED) $(CARGO) zigbuild --examples)
+	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --config profile.release.package.ganglion.opt-level=0)
 	$(call stage,packages,tests/package/run.sh)
-	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
-	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi

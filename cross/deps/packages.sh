@@ -3,6 +3,10 @@
 # the command is not there) or PACKAGE. Where there is no apt it names what is missing instead.
 set -euo pipefail
 
+# One at a time: builds run side by side.
+exec 9<"$0"
+flock 9
+
 missing=()
 for want in "$@"; do
     case $want in
@@ -26,5 +30,7 @@ if [ "$(id -u)" != 0 ]; then
     as_root=(sudo)
 fi
 echo "Installing ${missing[*]}" >&2
-"${as_root[@]}" apt-get update -qq >&2
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}" >/dev/null
+# What is started by what is installed is not to hold the others up.
+exec 9<&-
+"${as_root[@]}" apt-get -o DPkg::Lock::Timeout=600 update -qq >&2
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}" >/dev/null

@@ -2,6 +2,9 @@
 # Makes target/venv, and installs what each LIST given names into it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+# One at a time: builds run side by side.
+exec 9<cross/deps/python.sh
+flock 9
 venv=target/venv
 
 # The first python3 on PATH may be one without venv (Debian packages it apart), or one of pyenv's.

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=target/deb
 host=$(dpkg --print-architecture)
-cross/deps/packages.sh lintian debootstrap systemd-nspawn=systemd-container
+cross/deps/packages.sh lintian debootstrap mmdebstrap systemd-nspawn=systemd-container
 
 # What the two packings of arm64 below would otherwise install at once.
 [ "$host" = arm64 ] || cross/deps/packages.sh qemu-aarch64-static=qemu-user-static libc6-arm64-cross

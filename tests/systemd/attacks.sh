@@ -16,7 +16,7 @@ here=tests/systemd roots=target/roots out=${OUT:-target/attacked}
 
 source $here/machine.sh
 can_boot >&2 || exit 77
-cross/deps/packages.sh debootstrap systemd-nspawn=systemd-container
+cross/deps/packages.sh mmdebstrap systemd-nspawn=systemd-container
 arch=$(dpkg --print-architecture)
 programs=${PROGRAMS:-$(cross/build.sh "$arch")}
 if [ -z "${PROBE:-}" ]; then

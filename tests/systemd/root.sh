@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # root.sh RELEASE FOLDER: a root of that Debian release in FOLDER/RELEASE, made once: systemd, the bus, little else.
-# It comes from the mirror that apt has for Debian here, or else from debootstrap's own.
+# It comes from the mirror that apt has for Debian here, or else from Debian's own. mmdebstrap takes a third of the time of
+# debootstrap.
 set -euo pipefail
 release=$1 folder=$2 root=$2/$1
 packages=systemd,systemd-sysv,dbus
@@ -11,8 +12,9 @@ mkdir -p "$folder"
 rm -rf "$root" "$root.stamp"
 # shellcheck disable=SC2016 # apt's own variables
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' | sort -u | sed -n 1p) || mirror=''
-if ! debootstrap --variant=minbase --include="$packages" "$release" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1; then
-    echo "debootstrap could not make Debian $release:" >&2
+if ! mmdebstrap --variant=minbase --include="$packages" --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
+    "$release" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1; then
+    echo "mmdebstrap could not make Debian $release:" >&2
     tail -n 5 "$root.log" >&2
     exit 1
 fi

@@ -19,7 +19,7 @@ if ! why=$(can_boot); then
     [ -z "${CI:-}" ] || exit 1
     exit 77
 fi
-cross/deps/packages.sh debootstrap systemd-nspawn=systemd-container
+cross/deps/packages.sh mmdebstrap systemd-nspawn=systemd-container
 
 scenarios=("$@")
 [ $# -gt 0 ] || for file in "$here"/scenarios/*.sh; do
