@@ -14,6 +14,8 @@ pub(super) struct Begun {
     pub(super) silent: bool,
     /// Room that its answer will take.
     pub(super) promised: Load,
+    /// Whether that tells of all objects.
+    pub(super) of_objects: bool,
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +63,8 @@ pub(super) struct Books {
     /// Users whose connections hold nothing are not listed.
     pub(super) users: HashMap<u32, Sum>,
     pub(super) all: Sum,
+    /// Bytes of answers about all objects, of late.
+    pub(super) objects: usize,
     /// Calls that wait for room.
     pub(super) waiting: usize,
     /// Messages that could not be read, and when that was told.

@@ -82,9 +82,13 @@ pub(super) const UNTOLD: usize = 8;
 /// a robot often run as one user, and one of them that does not read must not stop the others.
 pub(super) const FIRST: usize = 32;
 
-/// What an answer about all objects may take, before it is known: there is one for each request of the last minute.
-pub(super) const OBJECTS: Load = Load {
-    bytes: 256 << 10,
+/// What an answer about all objects takes at least: about itself alone the manager says as much.
+pub(super) const OBJECTS: usize = 32 << 10;
+
+/// What one user's connections may leave unread with such answers: many programs of a robot may be started at once, and each of
+/// them ask.
+pub(super) const OBJECTS_OF_USER: Load = Load {
+    bytes: 4 << 20,
     descriptors: 0,
 };
 

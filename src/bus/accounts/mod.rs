@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::journal;
 use books::{Account, Begun, Books};
 pub(in crate::bus) use limits::Load;
-use limits::{CALLS, LITTLE, OBJECTS, UNCERTAIN, UNREAD, UNTOLD, WORK};
+use limits::{CALLS, LITTLE, OBJECTS, OBJECTS_OF_USER, UNCERTAIN, UNREAD, UNTOLD, WORK};
 use passed::Passed;
 pub(in crate::bus) use passed::Undelivered;
 pub(in crate::bus) use room::Taking;
@@ -133,6 +133,14 @@ impl Accounts {
     pub(in crate::bus) fn begin(&self, sender: &str, call: Call) -> Admission {
         let mut books = self.books();
         let (all, user) = (books.all, books.user_of(sender));
+        let promised = Load {
+            bytes: if call.of_objects {
+                books.objects.max(OBJECTS)
+            } else {
+                0
+            },
+            descriptors: 0,
+        };
         if !books.accounts.contains_key(sender) {
             // If nobody asks any more, the connection is being lost.
             let _ = self.newcomers.send(sender.to_owned());
@@ -155,11 +163,6 @@ impl Accounts {
             return Admission::Dropped;
         }
         let work = account.work + call.bytes;
-        let promised = if call.of_objects {
-            OBJECTS
-        } else {
-            Load::default()
-        };
         let refused = if call.bytes > LONGEST_CALL {
             let bytes = call.bytes;
             Some(format!(
@@ -175,7 +178,8 @@ impl Accounts {
                  read answers before calling again"
                     .to_owned(),
             )
-        } else if user.held.lacks(promised, UNREAD.user) || all.held.lacks(promised, UNREAD.all) {
+        } else if user.held.lacks(promised, OBJECTS_OF_USER) || all.held.lacks(promised, UNREAD.all)
+        {
             let why = "too many answers of this user or of all wait to be read; read them before asking what there is";
             Some(why.to_owned())
         } else {
@@ -193,6 +197,7 @@ impl Accounts {
             bytes,
             silent: !call.answered,
             promised,
+            of_objects: call.of_objects,
         };
         books.change(sender, |account| {
             account.work += begun.bytes;
@@ -213,6 +218,10 @@ impl Accounts {
         let mut books = self.books();
         let begun = books.end(to, serial).unwrap_or_default();
         let silent = begun.silent;
+        if begun.of_objects {
+            // What hangs below one object alone says little of all.
+            books.objects = load.bytes.max(books.objects / 2);
+        }
         if !silent {
             self.add(&mut books, to, load);
         }

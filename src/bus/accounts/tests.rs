@@ -209,7 +209,7 @@ fn answers_about_all_objects_are_bounded_before_they_are_made() {
         of_objects: true,
         ..call(1, 100)
     };
-    let asked = |user: Option<u32>| {
+    let asked = |connections: std::ops::Range<u32>, user: Option<u32>| {
         let asks = |connection: &u32| {
             let name = format!(":1.{connection}");
             if let Some(user) = user {
@@ -218,14 +218,24 @@ fn answers_about_all_objects_are_bounded_before_they_are_made() {
             }
             accounts.begin(&name, objects) == Admission::Taken
         };
-        let first = if user.is_some() { 0 } else { 256 };
-        (first..first + 256).filter(asks).count()
+        connections.filter(asks).count()
     };
-    assert_eq!(asked(Some(1)), 8, "of one user");
-    assert_eq!(asked(None), 56, "and of all");
+    assert_eq!(asked(0..256, Some(1)), 128, "of one user");
+    assert_eq!(asked(256..1024, None), 384, "and of all");
     let silent = Call {
         answered: false,
         ..objects
     };
     assert_eq!(accounts.begin(":1.9999", silent), Admission::Dropped);
+    // Where there are many objects, so many fewer.
+    for connection in 0..1024 {
+        accounts.leave(&format!(":1.{connection}"));
+    }
+    let long = Load {
+        bytes: 512 << 10,
+        descriptors: 0,
+    };
+    assert_eq!(asked(0..1, Some(1)), 1);
+    accounts.answer(":1.0", 1, long);
+    assert_eq!(asked(1..256, Some(1)), 7);
 }
