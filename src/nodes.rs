@@ -25,6 +25,15 @@ pub const fn needed(mode: u32) -> u32 {
     0o4 | (mode >> 3 & 0o2)
 }
 
+/// Where firmware says which boards a machine is compatible with.
+pub const COMPATIBLE: &str = "/proc/device-tree/compatible";
+
+/// Whether a machine that says so is a Jetson, whatever its drivers have come to yet.
+#[must_use]
+pub fn is_jetson(compatible: &str) -> bool {
+    compatible.contains("nvidia,tegra")
+}
+
 /// What CUDA opens on an Orin, in its order.
 #[rustfmt::skip] // a table
 pub const JETSON: &[Node] = &[

@@ -49,8 +49,8 @@ use self::step::CudaStep;
 use self::timestamps::Timestamps;
 use self::work::Work;
 pub use crate::device::Error;
-pub use crate::device::MemoryKind;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
+pub use crate::device::{MemoryKind, is_jetson};
 use crate::executor::{Preempted, Rows};
 use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran};
 use crate::tape::{

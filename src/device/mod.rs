@@ -46,6 +46,7 @@ pub use mailbox::{
     TokenMailbox,
 };
 pub use masks::Masks;
+pub use open::is_jetson;
 pub use pinned::Pinned;
 pub use plan::{CHUNK_BYTES, MemoryKind, Plan, Region};
 pub use ring::Ring;

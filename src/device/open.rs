@@ -1,6 +1,6 @@
 //! Finds out why a device cannot be opened: which device node, and which group opens it.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::unistd::{Gid, Group, Uid, User};
 
 use super::Error;
-use crate::nodes::{DISCRETE, JETSON, Node, needed};
+use crate::nodes::{self, DISCRETE, JETSON, Node, needed};
 
 /// The first node that is there and that this process may not open.
 pub(super) fn refused() -> Option<Error> {
@@ -23,6 +23,13 @@ pub(super) fn refused() -> Option<Error> {
         })
     };
     nodes.iter().find_map(refused)
+}
+
+/// Whether this is a Jetson, as its firmware says: whatever its drivers have come to yet.
+#[must_use]
+pub fn is_jetson() -> bool {
+    let compatible = fs::read_to_string(nodes::COMPATIBLE);
+    compatible.is_ok_and(|compatible| nodes::is_jetson(&compatible))
 }
 
 /// Where it is told that this is a Jetson, whatever nodes there are.

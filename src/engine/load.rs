@@ -315,6 +315,8 @@ pub(super) fn admit_on_cuda(
 fn unusable(error: LoadError) -> Result<String, LoadError> {
     use cuda::Error;
     match error {
+        // There it lacks its GPU for a moment, or for a reason that somebody must see.
+        error if error.may_pass() && cuda::is_jetson() => Err(error),
         LoadError::Unsuited(unsuited) => Ok(unsuited.to_string()),
         // A machine without a GPU lacks nothing, and this is told at each of its starts.
         LoadError::Device(Error::NoDriver) => Ok("there is no NVIDIA driver here".into()),

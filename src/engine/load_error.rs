@@ -70,6 +70,18 @@ impl LoadError {
         )
     }
 
+    /// Whether it may be otherwise a moment later: as a machine starts its GPU's driver may come after the daemon, and what a
+    /// service may open is settled as that starts.
+    pub(super) fn may_pass(&self) -> bool {
+        #[cfg(feature = "cuda")]
+        if let Self::Device(error) = self {
+            use cuda::Error::{NoDevice, NoNode, Permission};
+            return matches!(error, NoDevice | NoNode { .. } | Permission { .. });
+        }
+        // As many as a system has may be others' for a while.
+        matches!(self, Self::Threads(_))
+    }
+
     /// The driver's own name of the error, if it is one of the driver's.
     pub(super) fn driver_error(&self) -> Option<&str> {
         match self {

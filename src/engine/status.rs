@@ -60,6 +60,8 @@ pub struct Status {
     pub state: State,
     /// People are shown this: the load's progress, or the reason of a failure with its remedy; it may be empty.
     pub detail: String,
+    /// Of a load that has failed, whether another a moment later may not.
+    pub passes: bool,
     pub backend: String,
     /// Which device that is, or why it is not another; for people.
     pub device: String,
@@ -79,6 +81,7 @@ impl Default for Status {
         Self {
             state: State::Loading,
             detail: String::new(),
+            passes: false,
             backend: String::new(),
             device: String::new(),
             model: ModelInfo::default(),

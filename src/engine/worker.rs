@@ -78,6 +78,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
 /// Tells everyone why there is no model.
 fn refuse(inbox: &Inbox, error: &LoadError) {
     report::load_error(error);
+    inbox.publish(|status| status.passes = error.may_pass());
     inbox.fail(&error.to_string());
 }
 

@@ -14,6 +14,9 @@ pub enum Failure {
     /// The model could not be loaded; with the remedy.
     #[error("{0}")]
     Model(String),
+    /// The same, where another start may find what was not there yet.
+    #[error("{0}")]
+    Early(String),
     #[error("its thread has ended; what it said is above")]
     Engine,
     /// It was told when it happened, with its backtrace.
@@ -32,6 +35,7 @@ impl Failure {
             Self::Bus(_) => 69,                     // EX_UNAVAILABLE
             Self::Engine | Self::Panic => 70,       // EX_SOFTWARE
             Self::System(_) => 71,                  // EX_OSERR
+            Self::Early(_) => 75,                   // EX_TEMPFAIL
             Self::Config(_) | Self::Model(_) => 78, // EX_CONFIG
         }
     }
@@ -41,7 +45,7 @@ impl Failure {
         let text = self.to_string();
         match self {
             Self::Config(_) => journal::config_error(&text),
-            Self::Model(_) => journal::load_failed(&text),
+            Self::Model(_) | Self::Early(_) => journal::load_failed(&text),
             Self::Engine => journal::engine_failed(&text),
             Self::Panic => {}
             Self::Bus(_) => journal::bus_unavailable(&text),

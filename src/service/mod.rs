@@ -18,6 +18,7 @@ mod threads;
 mod watchdog;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -31,7 +32,7 @@ pub use source::{Source, settings};
 
 use crate::bus::{self, Address, BusConfig};
 use crate::config::Config;
-use crate::engine::{self, Handle, State};
+use crate::engine::{self, Handle, State, Status};
 use crate::guide;
 use crate::journal::{self, Journal};
 use panics::Panics;
@@ -41,6 +42,8 @@ use watchdog::Watchdog;
 
 /// A daemon that cannot serve stays for so long: whoever has read why may still ask for its state.
 const LINGER: Duration = Duration::from_millis(250);
+/// The same where what it lacks may come: systemd gives up after five starts, which together are to wait for most of a minute.
+const LATE: Duration = Duration::from_secs(8);
 
 /// The parts that the daemon is made of.
 #[derive(Debug)]
@@ -124,22 +127,28 @@ async fn ended(engine: &Handle, thread: &mut Thread, panics: &mut Panics) -> Fai
     tokio::select! {
         // A model that cannot be loaded, or a panic, also ends the thread: that reason is the better one.
         biased;
-        detail = load_failed(engine) => {
-            tokio::time::sleep(LINGER).await;
-            Failure::Model(detail)
+        failed = load_failed(engine) => {
+            let detail = failed.detail.clone();
+            let (linger, failure) = if failed.passes {
+                (LATE, Failure::Early(detail))
+            } else {
+                (LINGER, Failure::Model(detail))
+            };
+            tokio::time::sleep(linger).await;
+            failure
         }
         () = panics.any() => Failure::Panic,
         () = thread.ended() => Failure::Engine,
     }
 }
 
-async fn load_failed(engine: &Handle) -> String {
+async fn load_failed(engine: &Handle) -> Arc<Status> {
     match engine
         .status()
         .wait_for(|status| status.state == State::Failed)
         .await
     {
-        Ok(status) => status.detail.clone(),
+        Ok(status) => status.clone(),
         Err(_) => std::future::pending().await,
     }
 }

@@ -1,5 +1,7 @@
 //! Which board this is, and what it tells of its power mode, its clocks, its temperatures and its supply.
 
+use ganglion::nodes;
+
 use super::{Findings, Tree};
 
 const COOL: &str = "improve the cooling (is the fan turning? sudo systemctl status nvfancontrol), or take a lower power mode";
@@ -23,10 +25,10 @@ impl Board {
         if name.is_empty() {
             name = std::env::consts::ARCH.into();
         }
-        let compatible = tree.text("/proc/device-tree/compatible");
+        let compatible = tree.text(nodes::COMPATIBLE);
         Self {
             name,
-            is_jetson: compatible.contains("nvidia,tegra"),
+            is_jetson: nodes::is_jetson(&compatible),
             is_orin: compatible.contains("nvidia,tegra234"),
             release: short(&tree.text("/etc/nv_tegra_release")),
         }
