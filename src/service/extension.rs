@@ -17,12 +17,13 @@ pub(super) async fn of_start(engine: Handle, stall: Duration) {
     tokio::select! {
         biased;
         _ = status.wait_for(|status| status.state != State::Loading) => {}
-        never = of_load(&engine, stall) => match never {},
+        never = of_load(&engine, stall, Duration::ZERO) => match never {},
     }
 }
 
-/// Asks for more time after each step of a load, at start or by a reload; never returns.
-pub(super) async fn of_load(engine: &Handle, stall: Duration) -> Infallible {
+/// Asks for more time after each step of a load, at start or by a reload, of which the last may have to wait so long for those who
+/// are answered; never returns.
+pub(super) async fn of_load(engine: &Handle, stall: Duration, drain: Duration) -> Infallible {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut seen = engine.progress().pulse().loaded;
@@ -32,7 +33,7 @@ pub(super) async fn of_load(engine: &Handle, stall: Duration) -> Infallible {
         if loaded != seen {
             seen = loaded;
             // The watchdog's thread, which names what stands still, comes first.
-            notify::extend(stall + stall / 2);
+            notify::extend(stall + stall / 2 + drain);
         }
     }
 }

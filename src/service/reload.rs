@@ -95,9 +95,10 @@ impl Reloader {
         let replaced = match source {
             Source::Model(path) => {
                 let settings = source::settings(&path, &config);
+                let (stall, drain) = (self.config.watchdog.stall, config.reload.drain);
                 tokio::select! {
-                    replaced = engine.replace(settings, config.reload.drain) => replaced?,
-                    never = extension::of_load(engine, self.config.watchdog.stall) => match never {},
+                    replaced = engine.replace(settings, drain) => replaced?,
+                    never = extension::of_load(engine, stall, drain) => match never {},
                 }
             }
             Source::Script(_) => Replaced::Nothing,

@@ -247,7 +247,9 @@ fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shar
             synced.map_err(|error| StoreError::io("sync", log.path())(error))
         };
         for (handed, done) in waiting {
-            shared.record(handed);
+            if synced.is_ok() {
+                shared.record(handed);
+            }
             tell(user, done, synced.clone());
         }
         // Nobody waits for it, and where the disk refuses nothing is lost.

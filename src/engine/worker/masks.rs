@@ -25,6 +25,8 @@ impl Masks {
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(cores.min(MOST))
             .thread_name(|index| format!("mask-{index}"))
+            // It was told where it happened, and ends the service in order; the promise is broken.
+            .panic_handler(|_| {})
             .build();
         Self(threads.ok())
     }

@@ -35,6 +35,8 @@ impl Worker<'_> {
             }
             Next::Rest => {
                 self.settle()?;
+                // What is held, however long, is no step.
+                self.observer.interrupted();
                 if !more {
                     self.inbox.rest();
                 }
@@ -106,7 +108,6 @@ impl Worker<'_> {
     /// that fits a device at once is read where nobody more urgent can come, and nobody else could go on. Where a step is ahead the
     /// slice begins behind it, before its tokens are told. `answers` says that somebody waits for steps meanwhile.
     fn read(&mut self, id: u64, others: usize, answers: bool) -> Result<(), RunError> {
-        self.observer.interrupted();
         let inbox = self.inbox;
         let (share, chunk) = (inbox.limits().prefill, self.runner.prefill_chunk());
         let Some(entry) = self.entry(id) else {
@@ -115,6 +116,7 @@ impl Worker<'_> {
         let (family, unread) = entry.unread();
         if family == Family::Step {
             self.settle()?;
+            self.observer.interrupted();
             return self.read_said(id, answers);
         }
         let (rows, before) = entry.slice().unwrap_or_else(|| {
@@ -133,6 +135,8 @@ impl Worker<'_> {
             return failed.map_or(Ok(()), |entry| fail(entry, error));
         }
         self.settle()?;
+        // The slice is no part of a step.
+        self.observer.interrupted();
         inbox.progress().enter(Phase::Prompt);
         let Some(at) = self.position(id) else {
             return Ok(());
@@ -402,8 +406,15 @@ impl Worker<'_> {
                 return Ok(());
             }
         };
-        let forced: usize = rows.iter().map(|(_, forced)| forced.len()).sum();
-        self.observer.tokens(&mut self.runner, rows.len() + forced);
+        // Of one that has left, or runs again, nobody gets a token.
+        let told = rows
+            .iter()
+            .zip(&tokens)
+            .filter(|((cache_entry, _), token)| {
+                matches!(token, Ok(Some(_))) && at(self, *cache_entry).is_some()
+            });
+        let told = told.map(|((_, forced), _)| 1 + forced.len()).sum();
+        self.observer.tokens(&mut self.runner, told);
         for ((cache_entry, forced), token) in rows.iter().zip(tokens) {
             let Some(at) = at(self, *cache_entry) else {
                 continue;
