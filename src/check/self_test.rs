@@ -3,13 +3,12 @@
 //! It takes random inputs, so it needs no model, no configuration and no bus. Of speed it says nothing, nor whether a
 //! model's answers make sense.
 
-use std::error::Error;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 
 use crate::check::{Report, World, worlds};
 #[cfg(feature = "cuda")]
-use crate::cuda::Device;
+use crate::cuda::{Device, Error};
 use crate::executor::Inspect;
 
 /// Runs one of so many cases, writes a table for each of them to `out`, and tells whether all of it is right.
@@ -21,9 +20,17 @@ pub fn run(every: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
 
 #[cfg(feature = "cuda")]
 fn gpu(every: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
-    if let Err(error) = Device::open(false) {
-        writeln!(out, "GPU: none ({error})")?;
-        return Ok(true);
+    match Device::open(false) {
+        Ok(_) => {}
+        Err(error @ (Error::NoDriver | Error::NoDevice | Error::NoKernels)) => {
+            writeln!(out, "GPU: none ({error})")?;
+            return Ok(true);
+        }
+        // One that is there and cannot be used passes nothing.
+        Err(error) => {
+            writeln!(out, "GPU:\nFAILED {error}")?;
+            return Ok(false);
+        }
     }
     held(every, out, "GPU", |world| {
         Ok(Box::new(world.cuda(Device::open(false)?)?))
@@ -40,7 +47,7 @@ fn held(
     every: NonZeroUsize,
     out: &mut impl Write,
     name: &str,
-    subject: impl Fn(&World) -> Result<Box<dyn Inspect>, Box<dyn Error>>,
+    subject: impl Fn(&World) -> Result<Box<dyn Inspect>, Box<dyn std::error::Error>>,
 ) -> io::Result<bool> {
     let mut report = Report::default();
     let mut number = 0;
@@ -50,7 +57,7 @@ fn held(
             number % every == 0
         });
         world.diff(&mut world.cpu(1)?, &mut *subject(&world)?, &mut report)?;
-        Ok::<_, Box<dyn Error>>(())
+        Ok::<_, Box<dyn std::error::Error>>(())
     });
     writeln!(out, "{name}:\n{report}")?;
     if let Err(error) = &compared {

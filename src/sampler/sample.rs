@@ -55,8 +55,10 @@ impl Sampler {
     fn draw(&mut self) -> Option<u32> {
         let parameters = self.parameters;
         let candidates = &mut self.candidates;
+        // By less even the greatest would become infinite.
+        let temperature = parameters.temperature.max(1e-30);
         for candidate in candidates.iter_mut() {
-            candidate.weight /= parameters.temperature;
+            candidate.weight /= temperature;
         }
         let order = |a: &Candidate, b: &Candidate| {
             b.weight.total_cmp(&a.weight).then(a.token.cmp(&b.token))
