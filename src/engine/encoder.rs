@@ -270,6 +270,9 @@ impl Encoder {
         let writing = writing.filter(|_| tools.is_some());
         let calls = tools.zip(writing.as_ref());
         let guide = self.guide(options, calls, rules.grammar, &prompt)?;
+        // Who may not call says nothing that is a call, however it begins.
+        let calls = |tools: &Tools| tools.choice() != "none";
+        let writing = writing.filter(|_| tools.is_some_and(calls));
         Ok(Prepared {
             prompt,
             guide,
