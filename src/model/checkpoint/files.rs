@@ -250,7 +250,7 @@ fn read_whole(file: &File, offset: u64, blocks: &mut [u8], needed: usize) -> io:
 }
 
 /// The whole of a text file of at most `longest` bytes.
-pub(super) fn read_text(path: &Path, longest: u64) -> Result<String, Defect> {
+pub(in crate::model) fn read_text(path: &Path, longest: u64) -> Result<String, Defect> {
     let Source { length, file, .. } = &Source::open(path)?;
     if *length > longest {
         let problem =

@@ -16,6 +16,7 @@ mod safetensors;
 mod stored;
 
 pub use files::files_of;
+pub(in crate::model) use files::read_text;
 pub use identity::Identity;
 pub use landing::Landing;
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};

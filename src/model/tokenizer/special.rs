@@ -2,6 +2,7 @@
 //!
 //! Only texts that a chat template wrote are split here; what users wrote is guarded first (`chat::guard`).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A control or user-defined token.
@@ -33,6 +34,8 @@ pub(in crate::model) struct Specials {
     longest: usize,
     /// Whether a spelling begins with a byte.
     first: [bool; 256],
+    /// Where the first with an id is.
+    by_id: HashMap<u32, usize>,
 }
 
 impl Specials {
@@ -47,11 +50,16 @@ impl Specials {
         for special in &sorted {
             first[usize::from(special.spelling.as_bytes()[0])] = true;
         }
+        let mut by_id = HashMap::with_capacity(sorted.len());
+        for (at, special) in sorted.iter().enumerate() {
+            by_id.entry(special.id).or_insert(at);
+        }
         let lengths = sorted.iter().map(|special| special.spelling.len());
         Self {
             longest: lengths.max().unwrap_or(0),
             sorted,
             first,
+            by_id,
         }
     }
 
@@ -67,7 +75,7 @@ impl Specials {
 
     /// The token with an id.
     pub(in crate::model) fn with_id(&self, id: u32) -> Option<&Special> {
-        self.iter().find(|special| special.id == id)
+        self.by_id.get(&id).map(|at| &self.sorted[*at])
     }
 
     /// The token with a spelling.

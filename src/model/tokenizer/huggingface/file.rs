@@ -4,7 +4,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use crate::model::checkpoint::read_text;
+use crate::model::error::Defect;
 use crate::model::language::LanguageError;
+
+/// Bytes of such a file: those of the largest vocabularies have half of it.
+const LONGEST: u64 = 64 << 20;
 
 #[derive(Debug)]
 pub(super) struct File {
@@ -14,11 +19,17 @@ pub(super) struct File {
 
 impl File {
     pub(super) fn read(path: &Path) -> Result<Self, LanguageError> {
-        let text = std::fs::read(path).map_err(|source| LanguageError::Read {
-            path: path.to_owned(),
-            source,
+        let text = read_text(path, LONGEST).map_err(|defect| match defect {
+            Defect::Io(source) => LanguageError::Read {
+                path: path.to_owned(),
+                source,
+            },
+            defect => LanguageError::File {
+                path: path.to_owned(),
+                defect: defect.to_string(),
+            },
         })?;
-        let json = serde_json::from_slice(&text).map_err(|error| LanguageError::File {
+        let json = serde_json::from_str(&text).map_err(|error| LanguageError::File {
             path: path.to_owned(),
             defect: format!("it is not JSON: {error}"),
         })?;
