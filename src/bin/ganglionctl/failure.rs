@@ -10,13 +10,13 @@ use clap::ValueEnum;
 pub(crate) enum Exit {
     /// ok
     Ok = 0,
-    /// the answer, the comparison, the download or a step of setup, use or models failed; doctor found what must be mended
+    /// the answer, the comparison or a step of setup, use or models failed, or a disk; doctor found what must be mended
     Failed = 1,
     /// the command line is wrong
     Usage = 2,
     /// a file or a text is wrong
     Data = 65,
-    /// no bus, no daemon, or one that cannot do this
+    /// no bus, no daemon, or one that cannot do this; no server, or not the file; too little memory
     Unavailable = 69,
     /// busy, or still loading: try again
     Busy = 75,

@@ -216,7 +216,9 @@ fn write_private(file: &Path, text: &str) -> io::Result<()> {
     let mut options = File::options();
     let options = options.write(true).create(true).truncate(true).mode(0o600);
     let mut file = options.open(file)?;
-    // One that was there keeps the mode that it had.
-    file.set_permissions(Permissions::from_mode(0o600))?;
+    // One that was there keeps the mode that it had; what is no file is not ours to change.
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
     file.write_all(text.as_bytes())
 }

@@ -139,6 +139,14 @@ impl Machine {
                 );
                 found.ok(CHECK, what);
             }
+            Err(error) if self.is_live() && self.unit().runs() => {
+                let what = format!("{error}; what gangliond takes, which runs, counts as used");
+                found.warn(
+                    CHECK,
+                    what,
+                    "ask again when it is ready, and as one who may ask it",
+                );
+            }
             Err(error) => found.error(CHECK, error),
         }
     }

@@ -116,6 +116,12 @@ impl Unit {
             let remedy = "the daemon can be started by hand: gangliond --config FILE";
             return found.warn(CHECK, "systemd does not run here", remedy);
         }
+        if self.get("LoadState") == "masked" {
+            let what = format!("{NAME} is masked: nothing starts it");
+            let remedy =
+                format!("sudo systemctl unmask {NAME}; sudo systemctl --runtime unmask {NAME}");
+            return found.fail(CHECK, what, remedy);
+        }
         if !self.is_known() {
             let what = format!("systemd does not know {NAME} ({})", self.get("LoadState"));
             let remedy = "install the package, or make install and sudo systemctl daemon-reload";

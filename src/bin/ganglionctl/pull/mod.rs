@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return output::print(&models::table()?);
     };
     // A file here is opened before root gives up what lets it read.
-    let address = Address::of(model)?;
+    let mut address = Address::of(model)?;
     let name = OsString::from(address.file_name()?);
     // The service, and setup, look for it from elsewhere.
     let path = std::path::absolute(&arguments.dir);
@@ -71,7 +71,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let wanted = arguments.sha256.clone();
     let wanted = wanted.or(listed.map(|model| model.sha256));
     if folder.has(&name) && !arguments.force {
-        return there(&folder, &name, wanted.as_deref());
+        // Whoever names a file here means what is in it by now.
+        let expected = match (wanted, &mut address) {
+            (None, Address::File(path, file)) => {
+                Some(checksum::of(file).map_err(|error| failed(path, &error))?)
+            }
+            (wanted, _) => wanted,
+        };
+        return there(&folder, &name, expected);
     }
     let file = folder.at(&name);
     let shown = file.display();
@@ -109,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// It need not be fetched, if it is what was asked for.
-fn there(folder: &Folder, name: &OsStr, expected: Option<&str>) -> Outcome {
+fn there(folder: &Folder, name: &OsStr, expected: Option<String>) -> Outcome {
     let file = folder.at(name);
     let shown = file.display();
     let mut there = folder.read(name).map_err(|error| {
@@ -119,14 +126,19 @@ fn there(folder: &Folder, name: &OsStr, expected: Option<&str>) -> Outcome {
         let record = folder.read(&checksum::beside(name, checksum::RECORDED));
         checksum::in_record(record.ok()?)
     };
-    if let Some(expected) = expected.map(str::to_owned).or_else(recorded) {
+    let whole = if expected.is_some() {
+        ""
+    } else {
+        ", wherever it came from: --force fetches it again"
+    };
+    if let Some(expected) = expected.or_else(recorded) {
         let found = folder.told(name, checksum::of(&mut there))?;
         ensure!(
             found == expected,
             Data: "{shown} is there with the SHA-256 {found}, not {expected}: --force fetches it again"
         );
     }
-    output::tell(&format!("{shown} is there already"));
+    output::tell(&format!("{shown} is there already{whole}"));
     output::print(&format!("{shown}\n"))
 }
 

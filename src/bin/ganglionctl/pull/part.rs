@@ -182,9 +182,13 @@ impl<'a> Part<'a> {
         self.wanted.as_ref().or(self.told.as_ref())
     }
 
-    /// Says above the bar what goes wrong.
+    /// Says above the bar what goes wrong; where no bar is drawn, all the same.
     pub(super) fn say(&self, what: &str) {
-        self.bar.println(output::harmless(what));
+        if self.bar.is_hidden() {
+            output::tell(what);
+        } else {
+            self.bar.println(output::harmless(what));
+        }
     }
 
     pub(super) fn discard(&self) {

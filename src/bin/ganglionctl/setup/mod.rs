@@ -70,6 +70,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let ran = machine.is_live() && machine.unit().runs();
     if ran {
         does("stop gangliond: what its model takes would count as used")?;
+        if arguments.dry_run {
+            output::print("as it runs, it does count as used here: there may be room for more\n")?;
+        }
     }
     let drop_in = DropIn::of(&file);
     let held = acts.then(|| Held::still(ran)).transpose()?;

@@ -9,6 +9,7 @@ use ganglion::model::Checkpoint;
 
 use super::drop_in::DropIn;
 use super::named_in_force;
+use super::unit::Whole;
 use crate::client::{self, Ask, Waiting};
 use crate::doctor::Machine;
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
@@ -40,6 +41,8 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     if arguments.dry_run {
         return output::print(&text);
     }
+    // What is written is in force, or taken back.
+    let _whole = Whole::begin();
     drop_in.write(&text)?;
     let done = named_in_force(&config, &model)
         .and_then(|_| client::block_on(reload(bus, &arguments.model)));

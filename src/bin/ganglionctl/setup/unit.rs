@@ -13,16 +13,34 @@ use crate::output;
 /// Let go, it starts again if it ran before. What would end this program meanwhile waits for that.
 pub(super) struct Held {
     ran: bool,
-    signals: SigSet,
+    _whole: Whole,
+}
+
+/// As long as it is there nothing ends this program that a terminal or a service sends: that waits, and then does.
+pub(super) struct Whole(SigSet);
+
+impl Whole {
+    pub(super) fn begin() -> Self {
+        let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+        let signals: SigSet = signals.into_iter().collect();
+        let _ = signals.thread_block();
+        Self(signals)
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        let _ = self.0.thread_unblock();
+    }
 }
 
 impl Held {
     /// Stops it.
     pub(super) fn still(ran: bool) -> Outcome<Self> {
-        let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
-        let signals: SigSet = signals.into_iter().collect();
-        let _ = signals.thread_block();
-        let held = Self { ran, signals };
+        let held = Self {
+            ran,
+            _whole: Whole::begin(),
+        };
         systemctl(&["--quiet", "--runtime", "--now", "mask", NAME])?;
         Ok(held)
     }
@@ -36,7 +54,6 @@ impl Drop for Held {
         if let Err(failure) = queued {
             output::tell_failure(&failure);
         }
-        let _ = self.signals.thread_unblock();
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use ganglion::bus;
 use ganglion::bus::proxy::DiagnosticsProxy;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use zbus::Connection;
 
 use crate::client::{self, DIAGNOSTICS, MANAGER};
-use crate::failure::{Exit, OrFail as _, Outcome};
+use crate::failure::{Exit, OrFail as _, Outcome, ensure};
 use crate::{output, view};
 use keys::Keys;
 
@@ -61,7 +62,7 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        match read(&connection).await {
+        match read_there(&connection).await {
             Ok(mut now) => {
                 let at = Instant::now();
                 // Tokens per second since the reading before, if there was one.
@@ -93,6 +94,13 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
             return Ok(());
         }
     }
+}
+
+/// The same, unless the daemon is away: whoever looks would start it, however it was stopped.
+async fn read_there(connection: &Connection) -> Outcome<Value> {
+    let is_there = client::is_there(connection).await?;
+    ensure!(is_there, Unavailable: "nobody owns {}: systemctl status gangliond says why", bus::NAME);
+    read(connection).await
 }
 
 /// What the daemon tells at one moment: the properties of both interfaces.
