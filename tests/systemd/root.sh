@@ -12,7 +12,10 @@ mkdir -p "$folder"
 rm -rf "$root" "$root.stamp"
 # shellcheck disable=SC2016 # apt's own variables
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' | sort -u | sed -n 1p) || mirror=''
-if ! mmdebstrap --variant=minbase --include="$packages" --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
+# As debootstrap has it, and each installation: /bin and the like are in /usr.
+# shellcheck disable=SC2016 # the hook's own variables
+merged='for folder in bin sbin lib lib32 lib64 libx32; do mkdir -p "$1/usr/$folder"; ln -s "usr/$folder" "$1/$folder"; done'
+if ! mmdebstrap --variant=minbase --include="$packages" --setup-hook="$merged" \
     "$release" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1; then
     echo "mmdebstrap could not make Debian $release:" >&2
     tail -n 5 "$root.log" >&2
