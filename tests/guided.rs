@@ -13,11 +13,12 @@ use ganglion::engine::{
     Client, Event, FinishReason, Handle, Likelihood, Message, Options, Outcome, Refusal, Role,
     Ticket,
 };
-use ganglion::guide::{Grammar, GrammarError};
+use ganglion::guide::{Grammar, GrammarError, Grammars, Limits, Next, Thoughts};
 use ganglion::sampler::Parameters;
 use serde_json::Value;
 
 use crate::support::tiny_gguf;
+use crate::text;
 use crate::together::Engine;
 
 /// Schemas as robot programs have them: what repeats in them is bounded.
@@ -229,4 +230,35 @@ async fn what_cannot_be_asked_for_is_refused_with_its_option() {
     tokio::time::timeout(Duration::from_secs(60), engine.handle.idle())
         .await
         .expect("nobody is left");
+}
+
+/// A grammar takes no other bytes than its own, whatever its model's tokenizer would compose them to.
+#[test]
+fn text_that_a_tokenizer_composes_is_said_as_it_is() {
+    let language = text::load(text::qwen3_style());
+    let words = language.words();
+    let grammars = Grammars::new(words.clone());
+    for said in ["e\u{301}te\u{301}", "5 \u{2126}"] {
+        let grammar = Grammar::Choice(vec![said.into()]);
+        let guide = grammars.guide(&grammar, Limits::USUAL, &[], Thoughts::NONE);
+        let (mut guide, mut bytes) = (guide.expect("it is compiled"), Vec::new());
+        loop {
+            let tokens = match guide.follows().expect("it goes on") {
+                Next::Forced(tokens) => tokens,
+                Next::Allowed(mask) => (0..words.count())
+                    .find(|token| mask.allows(*token))
+                    .into_iter()
+                    .collect(),
+                Next::Nothing | Next::Anything => break,
+            };
+            if tokens.iter().any(|token| words.ends().contains(token)) {
+                break;
+            }
+            for token in tokens {
+                bytes.extend_from_slice(words.bytes(token));
+                guide.take(token).expect("it was forced or allowed");
+            }
+        }
+        assert_eq!(String::from_utf8(bytes).as_deref(), Ok(said));
+    }
 }

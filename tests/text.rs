@@ -35,7 +35,7 @@ fn smollm2() -> GgufVocabulary {
 }
 
 /// A vocabulary of bytes and a few words, with Qwen3's special tokens and a template like Qwen3's.
-fn qwen3_style() -> GgufVocabulary {
+pub(crate) fn qwen3_style() -> GgufVocabulary {
     let mut tokens: Vec<String> = (0_u8..=255).map(|byte| spelled(&[byte])).collect();
     let merges = ["t h", "th e", "Ġ the", "h i", "i n", "in k", "th ink"];
     tokens.extend(["th", "the", "Ġthe", "hi", "in", "ink", "think"].map(String::from));
@@ -79,7 +79,7 @@ fn qwen3_style() -> GgufVocabulary {
     }
 }
 
-fn load(vocabulary: GgufVocabulary) -> Language {
+pub(crate) fn load(vocabulary: GgufVocabulary) -> Language {
     Language::load(&LanguageSource::Gguf(vocabulary)).unwrap()
 }
 

@@ -83,13 +83,16 @@ impl Grammar {
         }
     }
 
-    /// Refuses a schema with an object that is too large.
+    /// Refuses a schema with an object that is too large, or one that could not be held to though llguidance takes it.
     fn admit(&self, schema: &Value) -> Result<(), GrammarError> {
         let (option, members) = (self.option(), widest(schema));
         if members > WIDEST {
             return Err(GrammarError::TooWide { option, members });
         }
-        Ok(())
+        match unheld(schema, "") {
+            Some(why) => Err(self.wrong(&why)),
+            None => Ok(()),
+        }
     }
 
     /// The same in llguidance's words.
@@ -159,6 +162,66 @@ fn widest(json: &Value) -> usize {
     }
 }
 
+/// Keywords whose numbers an answer's are compared with.
+const COMPARED: [&str; 7] = [
+    "const",
+    "enum",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+];
+
+/// What an answer that fits the grammar may not hold to: at most the first of it, with a JSON pointer to it.
+fn unheld(schema: &Value, pointer: &str) -> Option<String> {
+    let within = |(key, schema): (String, &Value)| unheld(schema, &format!("{pointer}/{key}"));
+    let members = match schema {
+        Value::Object(members) => members,
+        Value::Array(items) => {
+            let mut items = items.iter().enumerate();
+            return items.find_map(|(at, item)| within((at.to_string(), item)));
+        }
+        _ => return None,
+    };
+    for keyword in COMPARED {
+        if let Some(number) = members.get(keyword).and_then(inexact) {
+            return Some(format!(
+                "{number} cannot be told from the whole numbers next to it, as numbers are doubles: {pointer}/{keyword}"
+            ));
+        }
+    }
+    // A name that is free may come twice, and counts once for whoever reads it.
+    let least = members.get("minProperties").and_then(Value::as_u64);
+    let required = members.get("required").and_then(Value::as_array);
+    let named = required.map_or(0, Vec::len) as u64;
+    let are_free = members.get("additionalProperties") != Some(&Value::Bool(false))
+        || members.contains_key("patternProperties");
+    if let Some(least) = least.filter(|least| are_free && *least > named + 1) {
+        return Some(format!(
+            "{least} members of which {named} are required could have the same names: {pointer}/minProperties"
+        ));
+    }
+    let mut members = members.iter();
+    members.find_map(|(key, schema)| within((key.replace('~', "~0").replace('/', "~1"), schema)))
+}
+
+/// A whole number of it that no double is.
+fn inexact(json: &Value) -> Option<&Value> {
+    match json {
+        Value::Number(number) => {
+            let whole = number.as_i64().map(i128::from);
+            let whole = whole.or_else(|| number.as_u64().map(i128::from))?;
+            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+            let nearest = whole as f64 as i128;
+            (nearest != whole).then_some(json)
+        }
+        Value::Array(items) => items.iter().find_map(inexact),
+        Value::Object(members) => members.values().find_map(inexact),
+        _ => None,
+    }
+}
+
 /// JSON as models write it on one line. Free space between its parts would cost tokens, and a small model never comes to an
 /// end of it; a schema that wants another says so itself.
 #[must_use]
@@ -177,4 +240,49 @@ pub fn spaced(mut schema: Value) -> Value {
         schema.insert("x-guidance".into(), spacing);
     }
     schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_answer_may_not_hold_to_is_refused_with_its_place() {
+        let refused = |schema: Value| {
+            let grammar = Grammar::JsonSchema(schema.to_string());
+            grammar.top_level().err().map(|error| error.to_string())
+        };
+        for (schema, place) in [
+            (json!({"const": 9_007_199_254_740_993_u64}), "/const"),
+            (
+                json!({"properties": {"a/b": {"enum": [1, [9_007_199_254_740_993_u64]]}}}),
+                "/properties/a~1b/enum",
+            ),
+            (
+                json!({"anyOf": [true, {"minimum": -9_007_199_254_740_993_i64}]}),
+                "/anyOf/1/minimum",
+            ),
+            (
+                json!({"type": "object", "minProperties": 2}),
+                "/minProperties",
+            ),
+            (
+                json!({"required": ["a"], "minProperties": 3, "additionalProperties": {"type": "integer"}}),
+                "/minProperties",
+            ),
+        ] {
+            let why = refused(schema.clone());
+            assert!(
+                why.as_deref().is_some_and(|why| why.ends_with(place)),
+                "{schema}: {why:?}"
+            );
+        }
+        for schema in [
+            json!({"const": 9_007_199_254_740_992_u64}),
+            json!({"required": ["a"], "minProperties": 2}),
+            json!({"properties": {"a": true, "b": true}, "minProperties": 2, "additionalProperties": false}),
+        ] {
+            assert_eq!(refused(schema.clone()), None, "{schema}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! A conversation's next turn keeps the tokens of its past.
 
+use ganglion::model::language::Manner;
 use ganglion::model::{Language, Message, Role};
 
 use super::{load, qwen3_style, says, smollm2};
@@ -73,4 +74,27 @@ fn a_past_that_the_template_rewrites_is_encoded_anew() {
     let (past, next, anew) = second_turn(&language, plain, &tokens);
     assert!(next.starts_with(&past));
     assert_eq!(next, anew);
+}
+
+/// Its tokenizer composes what is decomposed, as macOS writes it.
+#[test]
+fn a_past_that_was_composed_is_recognized() {
+    let language = load(qwen3_style());
+    let said = |text: &str| vec![says(Role::User, text)];
+    let rendered = |text: &str| language.render(&said(text), Manner::default()).unwrap();
+    let prompt = language.prompt(&said("cafe\u{301} at 5 \u{2126}"), None);
+    let tokens = prompt.unwrap().tokens;
+    for same in ["cafe\u{301} at 5 \u{2126}", "caf\u{e9} at 5 \u{3a9}"] {
+        let known = language.recognize(&tokens, rendered(same));
+        assert_eq!(
+            known.map(|known| known.tokens),
+            Some(tokens.clone()),
+            "{same}"
+        );
+    }
+    assert!(
+        language
+            .recognize(&tokens, rendered("cafe at 5 \u{3a9}"))
+            .is_none()
+    );
 }

@@ -137,10 +137,27 @@ impl Language {
     #[must_use]
     pub fn recognize(&self, tokens: &[u32], Rendered(segments): Rendered) -> Option<Prompt> {
         let known = tokens.iter().all(|id| (*id as usize) < self.vocabulary());
-        (known && self.answer(tokens) == segments).then(|| Prompt {
+        (known && self.say_the_same(&self.answer(tokens), &segments)).then(|| Prompt {
             tokens: tokens.to_vec(),
             segments,
         })
+    }
+
+    /// Whether a model is told the same by both. A tokenizer may compose what a user has decomposed: that is not read as it was
+    /// written.
+    fn say_the_same(&self, one: &Segments, other: &Segments) -> bool {
+        let composed = |text: &str| -> Vec<u8> {
+            let ids = self.encode_plain(text);
+            let bytes = ids.iter().flat_map(|id| self.tokenizer.bytes(*id));
+            bytes.copied().collect()
+        };
+        one.iter().count() == other.iter().count()
+            && one.iter().zip(other.iter()).all(|pair| match pair {
+                (Segment::Text(one), Segment::Text(other)) => {
+                    one == other || composed(one) == composed(other)
+                }
+                (one, other) => one == other,
+            })
     }
 
     /// An answer as text in which special tokens are spelled.
