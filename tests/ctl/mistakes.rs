@@ -63,7 +63,13 @@ async fn a_stranger_reads_one_line_with_the_remedy() {
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).expect("its mode");
     let program = folder.path().join("ganglionctl");
-    std::fs::copy(env!("CARGO_BIN_EXE_ganglionctl"), &program).expect("a copy");
+    // Not by this process: what another test starts meanwhile would hold it open to write, and none can be run that is.
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_ganglionctl"))
+        .arg(&program)
+        .status()
+        .await;
+    assert!(copied.expect("cp runs").success());
     for verb in [&["ask", "hi"][..], &["status"], &["top", "--once"]] {
         let asking = Command::new("setpriv")
             .args([&format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}")])
