@@ -30,7 +30,6 @@ if [ "$(id -u)" != 0 ]; then
     as_root=(sudo)
 fi
 echo "Installing ${missing[*]}" >&2
-# What is started by what is installed is not to hold the others up.
-exec 9<&-
-"${as_root[@]}" apt-get -o DPkg::Lock::Timeout=600 update -qq >&2
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}" >/dev/null
+# What is started by what is installed is not to keep the lock.
+"${as_root[@]}" apt-get update -qq >&2 9<&-
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}" >/dev/null 9<&-

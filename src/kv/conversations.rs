@@ -38,8 +38,8 @@ impl Kv {
         }
     }
 
-    /// Keeps only the first `keep` tokens of a conversation; `None` if the cache held no more of it, or a turn of it runs, which
-    /// begins with what it is to begin with.
+    /// Keeps only the first `keep` tokens of a conversation; `None` if the cache held no more of it, or a turn of it runs, whose
+    /// pages are its own until it ends.
     pub fn rewind(&mut self, owner: Owner, keep: usize) -> Option<Change> {
         let id = self.sequence_of(owner).filter(|id| !self.runs(*id))?;
         let sequence = self.sequences.get_mut(&id)?;

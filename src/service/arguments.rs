@@ -16,7 +16,7 @@ Exit status:
   69  the bus cannot be reached at the start, or another daemon has the name
   70  the engine failed, or the daemon met a bug of its own
   71  the system refused a thread, a signal handler or the like
-  75  the GPU cannot be opened yet: as the machine starts its driver may come later
+  75  the GPU cannot be opened yet, as its driver may come after the daemon, or there are no threads left: start it again
   78  the configuration or the model cannot be used; starting again would not help";
 
 /// Keeps one language model warm and answers over D-Bus.

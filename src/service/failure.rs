@@ -14,7 +14,7 @@ pub enum Failure {
     /// The model could not be loaded; with the remedy.
     #[error("{0}")]
     Model(String),
-    /// The same, where another start may find what was not there yet.
+    /// The same, where another start may find what was not there.
     #[error("{0}")]
     Early(String),
     #[error("its thread has ended; what it said is above")]

@@ -39,8 +39,7 @@ impl Accounts {
     ) -> Result<(), Error> {
         let (name, user) = (owner.caller.name(), owner.client.user);
         let serial = header.primary().serial_num().get();
-        self.know(name, user);
-        if self.promise(name, user, serial, need).is_none() {
+        if self.room_now(owner, header, need).is_ok() {
             return Ok(());
         }
         let until = Instant::now() + PATIENCE;
