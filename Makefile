@@ -55,7 +55,7 @@ clients: deps-test
 	@tests/clients/run.sh
 
 gpu: deps-test
-	cargo build --release --locked --bins $(CHECKS:%=--example %)
+	GANGLION_NVRTC=$$(cross/deps/nvrtc.sh own) cargo build --release --locked --bins $(CHECKS:%=--example %)
 	tests/gpu/pack.sh $(or $(CARGO_TARGET_DIR),target)/release $(GPU) $(CHECKS)
 
 cross: deps-build

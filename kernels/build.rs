@@ -70,6 +70,10 @@ fn build(out: &Path) -> Result<()> {
             "cargo::warning=no kernels for a GPU: NVRTC, which compiles them, is neither in $GANGLION_NVRTC nor in a \
              CUDA toolkit nor in target/venv; `make deps` brings it"
         );
+        // A path that is not there has this run again each time, until it is.
+        for place in ["/usr/local/cuda", "target/venv/lib"] {
+            println!("cargo::rerun-if-changed={place}");
+        }
         return write_images(out, "", "", 0);
     };
     let kind = |name: &str| name.split_once('.').is_some_and(|(_, kind)| kind == "cu");

@@ -108,7 +108,7 @@ impl Grammars {
         let tokens = self.shared()?.tokens.clone();
         match grammar {
             Grammar::Json | Grammar::JsonSchema(_) => Some(Numbers::of_json(tokens)),
-            Grammar::Tools { .. } => Some(Numbers::of_calls(tokens)),
+            Grammar::Tools { trigger, .. } => Some(Numbers::of_calls(tokens, trigger.as_deref())),
             Grammar::Regex(_) | Grammar::Lark(_) | Grammar::Choice(_) => None,
         }
     }

@@ -22,7 +22,12 @@ pub enum Grammar {
     /// One of these texts.
     Choice(Vec<String>),
     /// Text and calls of tools, in Lark's syntax as well; so many bytes were offered.
-    Tools { lark: String, bytes: usize },
+    Tools {
+        lark: String,
+        bytes: usize,
+        /// What calls begin with, where that is text and no token.
+        trigger: Option<String>,
+    },
 }
 
 /// Why nothing can be made of it.

@@ -4,7 +4,7 @@
 //! It follows the bytes of an answer, and takes from a mask the tokens after which a number would be too great. Those that end
 //! the number stay, as it is never begun that way.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -46,13 +46,17 @@ pub(super) struct Numbers {
     tokens: Arc<Tokens>,
     /// What is no JSON yet.
     begins: Option<Begins>,
+    /// Behind these bytes there is JSON; none if they are a token.
+    trigger: Arc<[u8]>,
+    /// The end of what is no JSON yet, no longer than the trigger.
+    text: VecDeque<u8>,
     quoted: bool,
     escaped: bool,
     /// What there is of the number that the answer ends in.
     number: Vec<u8>,
 }
 
-/// Where JSON begins in an answer that need not be JSON: at its first byte, or behind a special token.
+/// Where JSON begins in an answer that need not be JSON: at its first byte, or behind a special token or the trigger.
 #[derive(Clone, Copy)]
 enum Begins {
     Here,
@@ -65,16 +69,19 @@ impl Numbers {
         Self {
             tokens,
             begins: None,
+            trigger: [].into(),
+            text: VecDeque::new(),
             quoted: false,
             escaped: false,
             number: Vec::new(),
         }
     }
 
-    /// There may be text, and calls behind a token that says so.
-    pub(super) fn of_calls(tokens: Arc<Tokens>) -> Self {
+    /// There may be text, and calls behind a token or a text that says so.
+    pub(super) fn of_calls(tokens: Arc<Tokens>, trigger: Option<&str>) -> Self {
         Self {
             begins: Some(Begins::Here),
+            trigger: trigger.unwrap_or_default().as_bytes().into(),
             ..Self::of_json(tokens)
         }
     }
@@ -91,7 +98,23 @@ impl Numbers {
         }
     }
 
+    /// Whether calls begin with this byte of what was text.
+    fn is_triggered(&mut self, byte: u8) -> bool {
+        if self.trigger.is_empty() {
+            return false;
+        }
+        if self.text.len() == self.trigger.len() {
+            self.text.pop_front();
+        }
+        self.text.push_back(byte);
+        self.text.iter().eq(self.trigger.iter())
+    }
+
     fn push(&mut self, byte: u8) {
+        if self.begins.is_some() && self.is_triggered(byte) {
+            self.begins = None;
+            return;
+        }
         match (self.begins, byte) {
             (Some(Begins::Here), b'{' | b'[') => self.begins = None,
             (Some(Begins::Here), byte) if byte.is_ascii_whitespace() => return,

@@ -45,7 +45,7 @@ impl Writing {
             (Choice::Required | Choice::Named(_), _) => {
                 format!("start: {}\n", self.calls(&first, tools))
             }
-            (Choice::Auto, Some(trigger)) if self.begins_special(trigger) => {
+            (Choice::Auto, Some(_)) if self.spelled_trigger().is_none() => {
                 let calls = self.calls(&first, tools);
                 format!("start: TEXT | TEXT {calls}\nTEXT: {TEXT}\n")
             }
@@ -91,6 +91,13 @@ impl Writing {
             }
         }
         lark + &format!("one: {}\n", rules.join(" | "))
+    }
+
+    /// What calls begin with, where that is text and no token.
+    #[must_use]
+    pub fn spelled_trigger(&self) -> Option<&str> {
+        let trigger = self.format.trigger.as_deref();
+        trigger.filter(|trigger| !self.begins_special(trigger))
     }
 
     /// What reads the calls of an answer; their ids follow from `salt`.

@@ -60,6 +60,7 @@ pub(crate) fn guided(words: &Words, texts: &str) -> [(&'static str, Grammar); 6]
     let called = |offer| Grammar::Tools {
         lark: writing.grammar(offer, guide::spaced),
         bytes: 0,
+        trigger: writing.spelled_trigger().map(str::to_owned),
     };
     [
         ("a small schema", Grammar::JsonSchema(action(texts))),
@@ -79,9 +80,14 @@ pub(crate) fn anew(grammar: &Grammar, time: usize) -> Grammar {
     let blanks = " ".repeat(time);
     match grammar {
         Grammar::JsonSchema(schema) => Grammar::JsonSchema(blanks + schema),
-        Grammar::Tools { lark, bytes } => Grammar::Tools {
+        Grammar::Tools {
+            lark,
+            bytes,
+            trigger,
+        } => Grammar::Tools {
             lark: format!("{lark}\n{blanks}"),
             bytes: *bytes,
+            trigger: trigger.clone(),
         },
         grammar => grammar.clone(),
     }

@@ -13,6 +13,7 @@ fn calls(lark: &str) -> Grammar {
     Grammar::Tools {
         lark: lark.into(),
         bytes: 0,
+        trigger: Some("<call>".into()),
     }
 }
 
@@ -48,6 +49,8 @@ fn numbers_are_such_that_a_double_holds_them() {
             false,
         ),
         (calls("start: /.*/"), "go 1e30", "9", true),
+        (calls("start: /.*/"), "go 1e30<call>{1e30", "9", false),
+        (calls("start: /.*/"), "go <call", "9", true),
         (Grammar::Lark("start: /[0-9e]+/".into()), "1e30", "9", true),
     ];
     for (grammar, said, next, allowed) in cases {
