@@ -339,7 +339,7 @@ async fn calls_are_heard_as_they_are_written() {
         let grammar = Grammar::Tools {
             lark: writing.grammar(&tools(None, true), guide::spaced),
             bytes: 0,
-            trigger: writing.spelled_trigger().map(str::to_owned),
+            trigger: writing.spelled_trigger().map(Box::from),
         };
         let parallel = !matches!(family.format, "llama3");
         let count = if parallel { calls.len() } else { 1 };

@@ -95,8 +95,15 @@ impl Cpu {
     /// If it is refused, which is known at once.
     pub(super) fn launch_behind(
         &mut self,
-        Behind { tape, entries }: Behind<'_>,
+        Behind {
+            tape,
+            entries,
+            preempts,
+        }: Behind<'_>,
     ) -> Result<(), ExecuteError> {
+        if preempts.is_some_and(|preempts| preempts()) {
+            return Ok(());
+        }
         let fits = |entry: &usize| self.fits(*entry, 1, tape.rows).is_ok();
         if !entries.iter().all(fits) {
             return Ok(());

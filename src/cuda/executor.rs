@@ -236,7 +236,7 @@ impl Executor for Cuda {
         let idle = self.idle_since.take().filter(|_| self.pending.is_empty());
         self.times.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
         if self.pending.is_empty() {
-            self.launch(Behind { tape, entries }, forced)?;
+            self.launch(tape, entries, forced)?;
         }
         // One whose token is not taken now goes on from where it stood, which the device is told with the step after that.
         let goes_on = |entry: &usize| {
@@ -246,9 +246,9 @@ impl Executor for Cuda {
         };
         let behind = behind.filter(|one| forced.is_empty() && one.entries.iter().all(goes_on));
         if let Some(behind) = behind.filter(|_| self.pending.len() < AHEAD) {
-            self.launch(behind, &[])?;
+            self.launch_behind(behind)?;
         }
-        self.send_late()?;
+        self.send_late(None)?;
         self.take_tokens(1, forced, entries)
     }
 

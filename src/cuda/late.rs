@@ -1,5 +1,7 @@
 //! Masks that are still being made: each is sent as soon as it is there, and the device waits for none of them.
 
+use std::time::Instant;
+
 use super::{Cuda, Error};
 use crate::sampler::Promise;
 
@@ -29,11 +31,11 @@ impl Cuda {
         self.conversations[entry].guide(bound)
     }
 
-    /// Sends masks as they are made, as long as the oldest step that was launched runs: in time for its choice, or for that
-    /// of the next step, which repeats the row.
-    pub(super) fn send_late(&mut self) -> Result<(), Error> {
+    /// Sends masks as they are made, as long as the oldest step that was launched runs, or until then: in time for its choice, or
+    /// for that of the next step, which repeats the row.
+    pub(super) fn send_late(&mut self, until: Option<Instant>) -> Result<(), Error> {
         let next = self.sequence.wrapping_add(1);
-        while !self.late.0.is_empty() {
+        while !self.late.0.is_empty() && until.is_none_or(|until| Instant::now() < until) {
             let made = |(_, _, mask): &mut (usize, u32, Promise)| mask.now().is_some();
             for (entry, number, mask) in self.late.0.extract_if(.., made) {
                 if let Some(mask) = mask.now().flatten() {

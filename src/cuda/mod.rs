@@ -14,6 +14,7 @@ mod load;
 mod memory;
 mod memory_estimate;
 mod opened;
+mod pace;
 mod pages;
 mod product;
 mod prompt;
@@ -42,6 +43,7 @@ pub use self::memory::Places;
 use self::memory::{Buffers, Weight};
 pub use self::memory_estimate::memory_estimate;
 pub use self::opened::Device;
+use self::pace::Pace;
 use self::pages::Pages;
 use self::scratch::Scratch;
 use self::state::{Conversation, Listed};
@@ -148,6 +150,7 @@ pub struct Cuda {
     /// Steps and prompts that have ended with a token since the start, wanted or not.
     sequence: u32,
     times: StepTimes,
+    pace: Pace,
     /// When the last token was taken while nothing more was queued.
     idle_since: Option<Instant>,
     /// The rows of logits of the last run that ended with them.
@@ -213,6 +216,7 @@ impl Cuda {
             vocabulary,
             sequence: 0,
             times: StepTimes::default(),
+            pace: Pace::default(),
             idle_since: None,
             logits: Vec::new(),
         };

@@ -58,9 +58,13 @@ impl Cuda {
     /// Launches a step of these entries behind those that are ahead.
     pub(super) fn launch(
         &mut self,
-        Behind { tape, entries }: Behind<'_>,
+        tape: &Tape,
+        entries: &[usize],
         forced: &[u32],
     ) -> Result<(), Error> {
+        if self.pending.is_empty() {
+            self.pace.begins(Instant::now());
+        }
         // It overwrites what a prompt has left in the buffers.
         self.started = None;
         self.command(tape, entries, forced);
@@ -68,6 +72,40 @@ impl Cuda {
         let ran = graph.step(&mut step).inspect_err(|_| self.lose(entries))?;
         self.mark().inspect_err(|_| self.lose(entries))?;
         self.pending.push_back(Launched::new(ran, entries));
+        Ok(())
+    }
+
+    /// Launches a step behind the one that runs, shortly before that ends, unless something preempts it by then.
+    pub(super) fn launch_behind(
+        &mut self,
+        Behind {
+            tape,
+            entries,
+            preempts,
+        }: Behind<'_>,
+    ) -> Result<(), Error> {
+        if let Some(preempts) = preempts {
+            self.wait_for_launch()?;
+            if preempts() {
+                return Ok(());
+            }
+        }
+        self.launch(tape, entries, &[])?;
+        let next = self.sequence.wrapping_add(1);
+        self.pace
+            .launched(self.scratch.tokens.peek(next, 0).is_some());
+        Ok(())
+    }
+
+    /// Waits until a step is to be launched behind the one that runs, and sends masks meanwhile.
+    fn wait_for_launch(&mut self) -> Result<(), Error> {
+        let rows = self.pending.front().map_or(0, |step| step.count);
+        if let Some(due) = self.pace.due(rows) {
+            let begun = Instant::now();
+            self.send_late(Some(due))?;
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            self.pace.waited = begun.elapsed();
+        }
         Ok(())
     }
 
@@ -232,7 +270,9 @@ impl Cuda {
         let tokens = self.scratch.tokens.wait(next, entries.len(), spin, block);
         // They will never come, nor will those of the step behind it: whoever asks again is not to wait for them.
         let tokens = tokens.inspect_err(|_| self.lose(entries))?;
-        self.times.waited = begun.elapsed();
+        let now = Instant::now();
+        self.times.waited = now - begun + std::mem::take(&mut self.pace.waited);
+        self.pace.ended(entries.len(), now);
         self.sequence = next;
         if launched.ran == Ran::Replayed {
             self.graph.life_mut().arrived();

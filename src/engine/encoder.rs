@@ -317,7 +317,7 @@ impl Encoder {
         let called = calls.map(|(tools, writing)| Grammar::Tools {
             lark: writing.grammar(tools, guide::spaced),
             bytes: tools.given().len(),
-            trigger: writing.spelled_trigger().map(str::to_owned),
+            trigger: writing.spelled_trigger().map(Box::from),
         });
         let grammar = called.as_ref().or(options.grammar.as_ref());
         if grammar.is_none() && options.thinking_tokens.is_none() {

@@ -14,11 +14,12 @@ use crate::graph::{Counts, LifeCycle, Mode};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{ExecuteError, Span, StepState, StepTimes, Tape, Timed};
 
-/// A step that a device may launch before the tokens of the one before it have been taken: without tokens that are given.
-#[derive(Clone, Copy, Debug)]
+/// A step that a device may launch before the tokens of the one before it have been taken: without tokens that are given. Where
+/// something may preempt it, that is asked as late as the device does not idle for it.
 pub struct Behind<'a> {
     pub tape: &'a Tape,
     pub entries: &'a [usize],
+    pub preempts: Preempts<'a>,
 }
 
 /// What runs tapes, on a cache of several entries, each of which holds a conversation.
@@ -149,7 +150,11 @@ pub trait Executor: Debug + Send {
     fn step(&mut self, tape: &Tape, more: bool) -> Result<(), ExecuteError> {
         let entries = [self.entry()];
         let entries = &entries[..];
-        let behind = more.then_some(Behind { tape, entries });
+        let behind = more.then_some(Behind {
+            tape,
+            entries,
+            preempts: None,
+        });
         self.step_rows(tape, entries, &[], behind)
     }
 

@@ -15,7 +15,7 @@ pub enum Pass {
     Preempted,
 }
 
-/// Asked between two half layers whether a prompt is to be left there.
+/// Asked between two half layers whether a prompt is to be left there, and before a step is launched ahead whether it is not to be.
 pub type Preempts<'a> = Option<&'a mut dyn FnMut() -> bool>;
 
 /// What a prompt runs: what is left goes on only as the same.

@@ -26,7 +26,7 @@ pub enum Grammar {
         lark: String,
         bytes: usize,
         /// What calls begin with, where that is text and no token.
-        trigger: Option<String>,
+        trigger: Option<Box<str>>,
     },
 }
 

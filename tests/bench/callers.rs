@@ -83,6 +83,11 @@ async fn measure(model: PathBuf, backend: Backend, context: usize, questions: us
         "\nfirst token, {RUNS} runs in turn, ms: medians     p50 alone   beside      p99 alone   beside    ratio"
     );
     bench.beside_waste().await;
+    let answers = Answers::begin(&bench.engine, 4, bench.long(), Priority::Background).await;
+    println!("  beside 4 background answers, too");
+    bench.beside_waste().await;
+    drop(answers);
+    bench.engine.idle().await;
     bench.beside_refused().await;
     bench.engine.close();
 }
@@ -208,6 +213,7 @@ impl Bench {
 
     /// Short questions beside those who waste the engine's time.
     async fn beside_waste(&self) {
+        let before = self.engine.status().borrow().queue_length;
         let mut figures = Vec::new();
         for _ in 0..RUNS {
             let alone = self.of_a_run().await;
@@ -217,7 +223,11 @@ impl Bench {
             let ended = wasting.iter().any(tokio::task::JoinHandle::is_finished);
             assert!(!ended, "they were refused");
             wasting.iter().for_each(tokio::task::JoinHandle::abort);
-            self.engine.idle().await;
+            let _ = self
+                .engine
+                .status()
+                .wait_for(|status| status.queue_length <= before)
+                .await;
             figures.push((alone, beside));
         }
         compare("  who opens, fills and abandons", &figures);

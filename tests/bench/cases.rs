@@ -60,7 +60,7 @@ pub(crate) fn guided(words: &Words, texts: &str) -> [(&'static str, Grammar); 6]
     let called = |offer| Grammar::Tools {
         lark: writing.grammar(offer, guide::spaced),
         bytes: 0,
-        trigger: writing.spelled_trigger().map(str::to_owned),
+        trigger: writing.spelled_trigger().map(Box::from),
     };
     [
         ("a small schema", Grammar::JsonSchema(action(texts))),

@@ -154,7 +154,7 @@ impl Together<'_> {
             return Ok(());
         }
         let rows: Vec<_> = taken.iter().map(|entry| (*entry, Vec::new())).collect();
-        let tokens = match self.runner.step_each(&rows, behind) {
+        let tokens = match self.runner.step_each(&rows, behind, None) {
             Ok(tokens) => tokens,
             Err(RunError::Execute(error)) if self.runner.executor().faults().disarm() => {
                 return Err(error.into());

@@ -2,7 +2,7 @@
 
 use super::{RunError, Runner};
 use crate::engine::witness;
-use crate::executor::Behind;
+use crate::executor::{Behind, Preempts};
 use crate::kv::{Owner, Wanted};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{Ending, ExecuteError, Input, Op, StepState};
@@ -93,7 +93,8 @@ impl Runner {
 
     /// Runs the chosen tokens of several conversations, each in an entry of its own, and in the same step the tokens that
     /// each is to go on with, which only runs where no step is ahead; where one is, it is of these. The step after it is of the
-    /// entries `behind`, if there are any, and may be launched before this one's tokens are there. Returns what is chosen:
+    /// entries `behind`, if there are any, and may be launched before this one's tokens are there, unless something `preempts` it
+    /// by then. Returns what is chosen:
     /// `None` for one that waits for its guide, and goes on with the same token; or why nothing is: one whose logits are not
     /// finite does not stop the others.
     ///
@@ -103,6 +104,7 @@ impl Runner {
         &mut self,
         conversations: &[(usize, Vec<u32>)],
         behind: &[usize],
+        preempts: Preempts<'_>,
     ) -> Result<Vec<Result<Option<u32>, RunError>>, RunError> {
         let before: Vec<_> = conversations
             .iter()
@@ -115,7 +117,7 @@ impl Runner {
         // Another step may overwrite what there is to see.
         let may = self.settings.witness.is_none() || self.executor.keeps_logits();
         let behind = if may { behind } else { &[] };
-        match self.run_rows(&entries, &forced, behind) {
+        match self.run_rows(&entries, &forced, behind, preempts) {
             Ok(()) | Err(RunError::Execute(ExecuteError::NonFinite { .. })) => {}
             Err(error) => {
                 self.stepped(behind);
@@ -171,7 +173,7 @@ impl Runner {
     pub fn step_rows(&mut self, entries: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
         let conversations: Vec<_> = entries.iter().map(|at| (*at, Vec::new())).collect();
         let behind = if more { entries } else { &[] };
-        let each = self.step_each(&conversations, behind)?.into_iter();
+        let each = self.step_each(&conversations, behind, None)?.into_iter();
         let each = each.zip(entries).map(|(token, entry)| {
             let token = token?;
             Ok(token.unwrap_or_else(|| self.executor.state_of(*entry).token))
@@ -182,7 +184,7 @@ impl Runner {
     /// Has the conversation in an entry go on with `tokens` after the one that was chosen last, all in one
     /// step, and returns what is chosen after them.
     pub fn step_forced(&mut self, entry: usize, tokens: &[u32]) -> Result<u32, RunError> {
-        let ran = self.run_rows(&vec![entry; 1 + tokens.len()], tokens, &[]);
+        let ran = self.run_rows(&vec![entry; 1 + tokens.len()], tokens, &[], None);
         self.tried(ran)?;
         self.stepped(&[entry]);
         Ok(self.executor.state_of(entry).token)
@@ -203,7 +205,7 @@ impl Runner {
         self.turn_to(entry);
         self.executor.guide(entry, None)?;
         self.executor.post(*first);
-        let ran = self.run_rows(&vec![entry; said.len()], others, &[]);
+        let ran = self.run_rows(&vec![entry; said.len()], others, &[], None);
         self.tried(ran)?;
         said.iter().for_each(|token| self.kv.push_to(entry, *token));
         self.stepped(&[entry]);
@@ -253,6 +255,7 @@ impl Runner {
         entries: &[usize],
         forced: &[u32],
         behind: &[usize],
+        preempts: Preempts<'_>,
     ) -> Result<(), RunError> {
         self.seated(entries)?;
         self.seated(behind)?;
@@ -263,6 +266,8 @@ impl Runner {
         let behind = (!behind.is_empty()).then(|| Behind {
             tape: &self.steps[&rows_behind],
             entries: behind,
+            // Borrowed for no longer than the rest.
+            preempts: preempts.map(|preempts| -> &mut dyn FnMut() -> bool { preempts }),
         });
         let step = &self.steps[&rows];
         Ok(self.executor.step_rows(step, entries, forced, behind)?)

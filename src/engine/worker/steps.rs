@@ -368,9 +368,16 @@ impl Worker<'_> {
         let entries: Vec<_> = rows.iter().map(|(cache_entry, _)| *cache_entry).collect();
         self.count(&entries);
         let begun = Instant::now();
-        let tokens = self.runner.step_each(rows, behind);
+        // Who comes before the step behind is launched is read first, if there is a row.
+        let (inbox, has_row) = (self.inbox, self.entries.len() < self.runner.rows());
+        let comes = |turn: &Turn| has_row || turn.options.priority == Priority::Realtime;
+        let mut preempts = || inbox.has_come(comes);
+        let tokens = self.runner.step_each(rows, behind, Some(&mut preempts));
         self.slices.stepped(begun.elapsed());
-        behind.clone_into(&mut self.ahead);
+        self.ahead.clear();
+        if self.runner.is_ahead() {
+            self.ahead.extend_from_slice(behind);
+        }
         self.stepped(rows, tokens)
     }
 
