@@ -1,5 +1,5 @@
-# `make demo` asks a real model a question over D-Bus; `make check` is for every change, `make test` runs every check.
-# Both install what they need: Debian's packages (with sudo unless root), and Python's in target/venv.
+# `make demo` asks a real model a question over D-Bus; `make check` is for every change, `make test` runs all that this machine's
+# build can show, `make test-packages` looks at what others install. They install what they need: Debian's packages (with sudo unless root), and Python's in target/venv.
 
 SHELL       := /bin/bash
 comma       := ,
@@ -32,7 +32,7 @@ ARCH     ?= arm64
 # Where `make install` lays the tree; empty is this system.
 DESTDIR  ?=
 
-.PHONY: build install demo check test test-here test-packages booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
+.PHONY: build install demo check test test-packages booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
 # For this machine: its own CUDA toolkit compiles the kernels, if it has one. What `make deb` packs is for others, too.
 build: deps-build
 	@KERNELS=$(KERNELS) cross/build.sh $(HOST)
@@ -92,12 +92,6 @@ define stage
 @printf '\n==> %s\n' '$(1)'; $(2); printf '==> %s: %s s\n' '$(1)' "$$SECONDS"
 endef
 
-# $(call beside,SECOND,FIRST): both, the first shown, and what of the second took how long. A build often has one processor to
-# itself, and tests mostly wait: what is done beside them costs little time.
-define beside
-($(1)) >target/beside.log 2>&1 & trap 'kill '$$! EXIT; $(2); wait $$! || { cat target/beside.log; exit 1; }; trap - EXIT; printf '\nbeside that:\n'; grep '^==>.*: [0-9]* s$$' target/beside.log
-endef
-
 # For every change. It installs nothing: a test that needs what is not here says NOT RUN.
 check:
 	$(call stage,format,cargo fmt --check)
@@ -110,27 +104,24 @@ ifeq ($(origin LINTED),undefined)
 LINTED := $(if $(wildcard $(RELEASE)/deps),,RUSTC_WRAPPER=$(CURDIR)/tests/support/lint.sh)
 export LINTED
 endif
+# What there is without CUDA is there with it too, and runs there: it is linted and built, in little time. What this machine computes
+# `make test-packages` has the package's self-test hold. The demo runs the binaries that are packed and booted.
 test:
 	$(call stage,dependencies,$(MAKE) deps)
 	$(call stage,format,cargo fmt --check)
 	$(if $(LINTED),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
 	$(if $(LINTED),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
-	$(call stage,what is tested here and what is packed,$(call beside,$(MAKE) test-packages,$(MAKE) test-here))
-	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
-	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
-
-# This machine's computing is left to the self-test of the package, which is the same. The demo runs the binaries that are packed
-# and booted afterwards.
-test-here:
 	$(call stage,tests,$(LINTED) $(CARGO) test --tests -- --skip this_machine_computes_as_it_should)
+	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --config profile.release.package.ganglion.opt-level=0)
+	$(call stage,examples,$(LINTED) $(CARGO) zigbuild --examples)
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,checks of binaries,cross/check-test.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)
+	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
+	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
 
-# What there is without CUDA is there with it too, and runs there: it is linted and built, in little time.
-test-packages:
+# What others install, of both architectures; arm64 runs under emulation here.
+test-packages: deps-build
 	$(call stage,the arm64 build,$(MAKE) cross ARCH=arm64)
-	$(call stage,examples,$(LINTED) $(CARGO) zigbuild --examples)
-	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --config profile.release.package.ganglion.opt-level=0)
 	$(call stage,packages,tests/package/run.sh)
