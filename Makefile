@@ -104,7 +104,8 @@ ifeq ($(origin LINTED),undefined)
 LINTED := $(if $(wildcard $(RELEASE)/deps),,RUSTC_WRAPPER=$(CURDIR)/tests/support/lint.sh)
 export LINTED
 endif
-# What there is without CUDA is there with it too, and runs there: it is linted and built, in little time. What this machine computes
+# What there is without CUDA is there with it too, and runs there: it is linted and built, in little time, and so are benches. What this
+# machine computes
 # `make test-packages` has the package's self-test hold. The demo runs the binaries that are packed and booted.
 test:
 	$(call stage,dependencies,$(MAKE) deps)
@@ -112,8 +113,8 @@ test:
 	$(if $(LINTED),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
 	$(if $(LINTED),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
 	$(call stage,tests,$(LINTED) $(CARGO) test --tests -- --skip this_machine_computes_as_it_should)
-	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --config profile.release.package.ganglion.opt-level=0)
-	$(call stage,examples,$(LINTED) $(CARGO) zigbuild --examples)
+	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --examples --config profile.release.package.ganglion.opt-level=0)
+	$(call stage,checks of a GPU and of booted systems,$(LINTED) $(CARGO) zigbuild --example gpu-check --example systemd-check)
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,checks of binaries,cross/check-test.sh)

@@ -7,11 +7,12 @@ use crate::device::STEP_ROWS;
 
 /// How long before the end of a step the next one is launched: at first, and at least.
 const FIRST: Duration = Duration::from_micros(400);
-const LEAST: Duration = Duration::from_micros(300);
+const LEAST: Duration = Duration::from_micros(200);
 /// At most: a host that is later than this is so by accident.
 const MOST: Duration = Duration::from_millis(4);
-/// After so many steps that were launched in time the next ones are launched a little later.
-const ENOUGH: u32 = 64;
+/// After so many steps that were launched in time the next ones are launched a little later: one in twice as many may come too late,
+/// for which the device idles a moment, which is less than what all who come would wait for if none did.
+const ENOUGH: u32 = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -68,7 +69,7 @@ impl Pace {
     pub(super) fn launched(&mut self, late: bool) {
         self.in_time = if late { 0 } else { self.in_time + 1 };
         if late {
-            self.lead = (self.lead + self.lead / 2).min(MOST);
+            self.lead = (self.lead + self.lead / 8).min(MOST);
         } else if self.in_time.is_multiple_of(ENOUGH) {
             self.lead = self.lead.saturating_sub(self.lead / 16).max(LEAST);
         }
@@ -96,18 +97,18 @@ mod tests {
         }
         assert_eq!(pace.due(2), None, "nor of two rows");
         let due = |pace: &Pace| pace.due(1).expect("it is known") - now;
-        assert!(due(&pace) > us(900) && due(&pace) <= us(1000));
+        assert!(due(&pace) > us(900) && due(&pace) <= us(1100));
         // A host that comes too late begins earlier, up to at once, and later again after many steps in time.
-        (0..9).for_each(|_| pace.launched(true));
+        (0..20).for_each(|_| pace.launched(true));
         assert_eq!(due(&pace), Duration::ZERO);
         (0..9000).for_each(|_| pace.launched(false));
-        assert_eq!(due(&pace), us(1000));
+        assert_eq!(due(&pace), us(1100));
         // One that took long moves little, one that did not counts.
         now += us(20_000);
         pace.ended(1, now);
         assert!(pace.due(1).expect("it is known") - now < us(2500));
         now += us(800);
         pace.ended(1, now);
-        assert_eq!(pace.due(1).expect("it is known") - now, us(500));
+        assert_eq!(pace.due(1).expect("it is known") - now, us(600));
     }
 }

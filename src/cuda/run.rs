@@ -103,7 +103,12 @@ impl Cuda {
         if let Some(due) = self.pace.due(rows) {
             let begun = Instant::now();
             self.send_late(Some(due))?;
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            // A thread that sleeps comes a little late.
+            let left = due.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.saturating_sub(self.options.spin));
+            while Instant::now() < due {
+                std::hint::spin_loop();
+            }
             self.pace.waited = begun.elapsed();
         }
         Ok(())
