@@ -36,6 +36,8 @@ struct Together<'a> {
     alone: Vec<Vec<Step>>,
     /// Steps that were refused.
     refused: usize,
+    /// Steps whose tokens were asked for.
+    asked: usize,
 }
 
 /// What differs, if anything does; else how many steps were launched behind one of other conversations.
@@ -46,6 +48,7 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<usize, Box<dyn Error>> {
         ahead: Vec::new(),
         alone: Vec::new(),
         refused: 0,
+        asked: 0,
     };
     for conversation in 0..PROMPTS.len() {
         all.begin(conversation)?;
@@ -154,7 +157,10 @@ impl Together<'_> {
             return Ok(());
         }
         let rows: Vec<_> = taken.iter().map(|entry| (*entry, Vec::new())).collect();
-        let tokens = match self.runner.step_each(&rows, behind, None) {
+        // Now and then somebody comes, so that nothing is launched behind it.
+        self.asked += 1;
+        let mut preempts = || self.asked.is_multiple_of(7);
+        let tokens = match self.runner.step_each(&rows, behind, Some(&mut preempts)) {
             Ok(tokens) => tokens,
             Err(RunError::Execute(error)) if self.runner.executor().faults().disarm() => {
                 return Err(error.into());
