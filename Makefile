@@ -1,5 +1,6 @@
 # `make demo` asks a real model a question over D-Bus; `make check` is for every change, `make test` runs all that this machine's
-# build can show, `make test-packages` looks at what others install. They install what they need: Debian's packages (with sudo unless root), and Python's in target/venv.
+# build can show, `make test-packages` looks at what others install. All but `check` install what they need: Debian's packages (with
+# sudo unless root), and Python's in target/venv.
 
 SHELL       := /bin/bash
 comma       := ,
@@ -105,14 +106,14 @@ LINTED := $(if $(wildcard $(RELEASE)/deps),,RUSTC_WRAPPER=$(CURDIR)/tests/suppor
 export LINTED
 endif
 # What there is without CUDA is there with it too, and runs there: it is linted and built, in little time, and so are benches. What this
-# machine computes
-# `make test-packages` has the package's self-test hold. The demo runs the binaries that are packed and booted.
+# machine computes is left to the package's self-test where `make test-packages` follows, as in CI: it is the same. The demo runs the
+# binaries that are packed and booted.
 test:
 	$(call stage,dependencies,$(MAKE) deps)
 	$(call stage,format,cargo fmt --check)
 	$(if $(LINTED),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
 	$(if $(LINTED),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
-	$(call stage,tests,$(LINTED) $(CARGO) test --tests -- --skip this_machine_computes_as_it_should)
+	$(call stage,tests,$(LINTED) $(CARGO) test --tests $(if $(CI),-- --skip this_machine_computes_as_it_should))
 	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --examples --config profile.release.package.ganglion.opt-level=0)
 	$(call stage,checks of a GPU and of booted systems,$(LINTED) $(CARGO) zigbuild --example gpu-check --example systemd-check)
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')

@@ -21,7 +21,7 @@ pub(super) struct Pace {
     /// What steps of 1, 2, 4 and more rows take.
     takes: [Option<Duration>; STEP_ROWS.ilog2() as usize + 1],
     lead: Duration,
-    /// Steps since one was launched too late.
+    /// Steps since one was launched too late, or since the lead has become shorter.
     in_time: u32,
     /// The host has waited since the last token only so as to launch later.
     pub(super) waited: Duration,
@@ -67,10 +67,12 @@ impl Pace {
 
     /// It was launched, but `late` where the one before had ended by then.
     pub(super) fn launched(&mut self, late: bool) {
-        self.in_time = if late { 0 } else { self.in_time + 1 };
+        self.in_time += 1;
         if late {
+            self.in_time = 0;
             self.lead = (self.lead + self.lead / 8).min(MOST);
-        } else if self.in_time.is_multiple_of(ENOUGH) {
+        } else if self.in_time == ENOUGH {
+            self.in_time = 0;
             self.lead = self.lead.saturating_sub(self.lead / 16).max(LEAST);
         }
     }

@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 
 /// Threads that read, at most.
 const READERS: usize = 4;
-/// Bytes that they may hold, if there is to be more than one of them.
+/// Bytes that they may hold, if there is to be more than one of them: room for a page of a model of 4B each.
 const HELD: usize = 40 << 20;
 
 /// Reads pages and gives each to `take`, until that wants no more, or to the first that is damaged; tells whether all were taken.
