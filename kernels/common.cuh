@@ -78,6 +78,11 @@ __device__ __forceinline__ float widen(half value) { return __half2float(value);
 __device__ __forceinline__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
 __device__ __forceinline__ float widen(float value) { return value; }
 
+// Shared memory has addresses of its own, of 32 bits.
+__device__ __forceinline__ u32 in_shared(const void *pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+__device__ __forceinline__ const u8 *from_shared(u32 address) { return static_cast<const u8 *>(__cvta_shared_to_generic(address)); }
+template <typename T> __device__ __forceinline__ T load_shared(u32 address) { return *reinterpret_cast<const T *>(from_shared(address)); }
+
 template <typename T> __device__ __forceinline__ T *at(u64 address) { return reinterpret_cast<T *>(address); }
 
 __device__ __forceinline__ float warp_sum(float value) {

@@ -79,6 +79,42 @@ template <u32 N> __device__ __forceinline__ void read_words(const u8 *from, u32 
     }
 }
 
+// What a unit and its head have for one row.
+template <int F> struct RowScale {
+    // Bytes of them; 0 where there are none.
+    static constexpr u32 EACH = Layout<F>::scales / 16, HEAD = Layout<F>::head / 16;
+    u32 words[EACH == 8 ? 2 : 1], head = 0;
+
+    // Where those of row g + 8 half lie, behind a unit's begin.
+    static __device__ __forceinline__ u32 place(u32 g, u32 half) { return Layout<F>::quants + Layout<F>::high + (2 * g + half) * EACH; }
+    static __device__ __forceinline__ u32 head_place(u32 g, u32 half) { return Layout<F>::unit + (2 * g + half) * HEAD; }
+
+    __device__ __forceinline__ void read(const u8 *from, const u8 *from_head) {
+        auto small = [](const u8 *at, u32 bytes) -> u32 { return bytes == 4 ? *reinterpret_cast<const u32 *>(at) : *reinterpret_cast<const u16 *>(at); };
+        if constexpr (EACH == 8) read_words(from, words);
+        else words[0] = small(from, EACH);
+        if constexpr (HEAD > 0) head = small(from_head, HEAD);
+    }
+    // In block b: value = scale q + minimum. The minimum is also multiplied by a power of two.
+    __device__ __forceinline__ void of(u32 b, float &scale, float &minimum, float by) const {
+        auto number = [](u32 bits) { return __half2float(__ushort_as_half((u16)bits)); };
+        auto byte = [&](u32 i) { return words[0] >> (8 * i) & 0xffu; };
+        minimum = 0.0f;
+        if constexpr (Layout<F>::kind == HALVES) {
+            scale = number(b ? words[0] >> 16 : words[0] & 0xffffu);
+        } else if constexpr (Layout<F>::kind == PAIRS) {
+            scale = number(words[b] & 0xffffu), minimum = by * number(words[b] >> 16);
+        } else if constexpr (Layout<F>::kind == BYTE_PAIRS) {
+            scale = number(head & 0xffffu) * (float)byte(2 * b);
+            minimum = -by * number(head >> 16) * (float)byte(2 * b + 1);
+        } else if constexpr (Layout<F>::kind == BYTES) {
+            scale = number(head & 0xffffu) * (float)(i8)byte(b);
+        } else {
+            scale = 1.0f;
+        }
+    }
+};
+
 // What a unit and its head have for the rows N g to N g + N - 1, each with the row eight below.
 template <int F, u32 N> struct RowScales {
     static constexpr u32 SCALES = Layout<F>::scales / 32 * N, HEAD = Layout<F>::head / 32 * N;
@@ -92,25 +128,16 @@ template <int F, u32 N> struct RowScales {
     // Of formats whose scales are bytes: what those of all of a row's blocks are multiplied by.
     __device__ __forceinline__ float shared(u32 r) const { return __half2float(__ushort_as_half((u16)(head[r] & 0xffffu))); }
 
-    // Scale and minimum in the block that ends with step s, of row N g + r / 2 or of the one eight below it: value = scale q + minimum.
-    __device__ __forceinline__ void of(u32 s, u32 r, float &scale, float &minimum) const {
-        auto number = [](u32 bits) { return __half2float(__ushort_as_half((u16)bits)); };
-        minimum = 0.0f;
-        if constexpr (Layout<F>::kind == HALVES) {
-            scale = number(s / 2 ? scales[r] >> 16 : scales[r] & 0xffffu);
-        } else if constexpr (Layout<F>::kind == PAIRS) {
-            u32 both = s / 2 ? scales[2 * r + 1] : scales[2 * r];
-            scale = number(both & 0xffffu), minimum = number(both >> 16);
-        } else if constexpr (Layout<F>::kind == BYTE_PAIRS) {
-            u32 two = scales[r] >> (16 * (s / 2));
-            scale = number(head[r] & 0xffffu) * (float)(two & 0xffu);
-            minimum = -(number(head[r] >> 16) * (float)((two >> 8) & 0xffu));
-        } else if constexpr (Layout<F>::kind == BYTES) {
-            // Of 16 columns four bytes a row, of 32 two.
-            u32 byte = Layout<F>::block == 16 ? scales[r] >> (8 * s) : scales[r / 2] >> (16 * (r % 2) + 8 * (s / 2));
-            scale = number(r % 2 ? head[r / 2] >> 16 : head[r / 2] & 0xffffu) * (float)(i8)byte;
-        } else {
-            scale = 1.0f;
-        }
+    // Scale and minimum in the block that ends with step s, of row N g + r / 2 or of the one eight below it.
+    __device__ __forceinline__ void of(u32 s, u32 r, float &scale, float &minimum, float by = 1.0f) const {
+        constexpr u32 EACH = Layout<F>::scales / 16, HEADS = Layout<F>::head / 16, BLOCK = Layout<F>::block ? Layout<F>::block : 64;
+        auto half_of = [](u32 word, u32 odd) { return odd ? word >> 16 : word & 0xffffu; };
+        RowScale<F> row;
+        if constexpr (EACH == 8) row.words[0] = scales[2 * r], row.words[1] = scales[2 * r + 1];
+        if constexpr (EACH == 4) row.words[0] = scales[r];
+        if constexpr (EACH == 2) row.words[0] = half_of(scales[r / 2], r % 2);
+        if constexpr (HEADS == 4) row.head = head[r];
+        if constexpr (HEADS == 2) row.head = half_of(head[r / 2], r % 2);
+        row.of(s * 16 / BLOCK, scale, minimum, by);
     }
 };

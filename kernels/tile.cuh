@@ -48,6 +48,7 @@ template <> struct Mma<half> {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
+    static __device__ __forceinline__ void run(float (&d)[4], const u32 (&a)[4], uint2 b) { run(d, a, b.x, b.y); }
     static __device__ __forceinline__ void run_eight(float (&d)[4], u32 a0, u32 a1, u32 b) {
         asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
                      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(b));
@@ -61,7 +62,7 @@ template <> struct Mma<half> {
         half2 pair = *reinterpret_cast<half2 *>(&packed);
         return pack(low - __low2float(pair), high - __high2float(pair));
     }
-    static constexpr u32 one = 0x3c003c00u;
+    static constexpr u32 EXPONENT = 15, MANTISSA = 10;
     // Whether T holds all values of a format, of block formats its integers.
     template <int F> static __device__ __forceinline__ constexpr bool holds() { return F != F32 && F != BF16; }
 };
@@ -70,6 +71,7 @@ template <> struct Mma<__nv_bfloat16> {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
+    static __device__ __forceinline__ void run(float (&d)[4], const u32 (&a)[4], uint2 b) { run(d, a, b.x, b.y); }
     static __device__ __forceinline__ void run_eight(float (&d)[4], u32 a0, u32 a1, u32 b) {
         asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
                      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(b));
@@ -82,9 +84,18 @@ template <> struct Mma<__nv_bfloat16> {
         __nv_bfloat162 pair = *reinterpret_cast<__nv_bfloat162 *>(&packed);
         return pack(low - __low2float(pair), high - __high2float(pair));
     }
-    static constexpr u32 one = 0x3f803f80u;
+    static constexpr u32 EXPONENT = 127, MANTISSA = 7;
     template <int F> static __device__ __forceinline__ constexpr bool holds() { return F != F32 && F != F16 && F != SCALED_F16; }
 };
+
+// A pair of minus an integer that T has; as a constant, so that it takes no registers.
+template <typename T, u32 INTEGER> __device__ __forceinline__ constexpr u32 minus() {
+    if (INTEGER == 0) return 0;
+    u32 log = 0;
+    while (INTEGER >> (log + 1)) ++log;
+    u32 bits = 0x8000u | (Mma<T>::EXPONENT + log) << Mma<T>::MANTISSA | (INTEGER - (1u << log)) << (Mma<T>::MANTISSA - log);
+    return bits << 16 | bits;
+}
 
 // Fields of a word, one bit apart from where they are wanted: with the exponent they make a number that is the field's
 // integer and a power of two more, exactly.

@@ -1,5 +1,4 @@
-// A unit of weights on its way from memory to the tensor cores: copied to shared memory while others are multiplied, then
-// in the registers of a warp, then fragments of mma.
+// A unit of weights on its way from shared memory to the tensor cores: in the registers of a warp, then fragments of mma.
 #pragma once
 #include "tile.cuh"
 
@@ -12,46 +11,11 @@ template <int F> struct Slot {
     static constexpr u32 four = Layout<F>::head + 4 * Layout<F>::unit;
 };
 
-// Weights are read once: they take no place in the first cache. Without a branch, for whoever is not `there`.
-__device__ __forceinline__ void copy_once(u32 to, const u8 *from, bool there) {
-    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(to), "l"(from), "r"((u32)there) : "memory");
-}
-
-// Copies one unit or two, N, by a whole warp: `from` is the first one's begin and 16 bytes a lane on, the second lies `apart` behind
-// it. What follows their quants, and their head, are so few bytes that those of two may be one copy, by other lanes, if there are
-// registers for that.
-template <int F, u32 N, bool JOINED> struct Copy {
-    static constexpr u32 REST = Slot<F>::rest / 16, PIECES = REST + Layout<F>::head / 16, ROUND = JOINED && N == 2 && 2 * PIECES <= 32 ? 2 : 1;
-    // Which of a round's units this lane copies a piece of; NONE: of neither.
-    static constexpr u32 NONE = 0x10000;
-    u32 unit;
-    // Where the piece lies, in memory and in the slot.
-    int from;
-    u32 to;
-
-    __device__ __forceinline__ Copy(u32 head_to_unit, u32 lane, u32 apart) {
-        u32 piece = PIECES && ROUND > 1 ? lane % PIECES : lane;
-        unit = PIECES && lane < ROUND * PIECES ? lane / PIECES : NONE;
-        from = (piece < REST ? (int)(Layout<F>::quants + piece * 16) : (int)((piece - REST) * 16) - (int)head_to_unit) + (int)(unit * apart) - (int)(lane * 16);
-        to = Layout<F>::quants + (ROUND > 1 ? unit * Slot<F>::bytes + piece * 16 - lane * 16 : 0);
-    }
-    // `left`: units that there are.
-    __device__ __forceinline__ void operator()(u32 slot, const u8 *source, u32 apart, u32 left) const {
-#pragma unroll
-        for (u32 n = 0; n < N; ++n)
-#pragma unroll
-            for (u32 i = 0; i < Layout<F>::quants / 512; ++i) copy_once(slot + n * Slot<F>::bytes + i * 512, source + n * apart + i * 512, n < left);
-        if constexpr (PIECES > 0)
-#pragma unroll
-            for (u32 n = 0; n < N; n += ROUND) copy_once(slot + n * Slot<F>::bytes + to, source + n * apart + from, n + unit < left);
-    }
-};
-
 // What a format's integers become more than what they stand for, in the rows g and g + 8 of a tile.
 template <int F, typename T> struct Excess {
     static constexpr bool bytes = Layout<F>::bytes, nibbles = !bytes && Layout<F>::high == 0;
     static constexpr float zero = (float)Layout<F>::zero;
-    static constexpr float low = zero + (bytes ? 1024.0f : 256.0f), high = zero + (bytes ? 1024.0f : nibbles ? 16.0f : 256.0f);
+    static constexpr float low = zero + (bytes ? 1024.0f : 256.0f), high = zero + (bytes ? 1024.0f : nibbles ? 16.0f : 64.0f);
 };
 template <int F> struct Excess<F, __nv_bfloat16> {
     static constexpr float low = Layout<F>::bytes ? 0.0f : (float)Layout<F>::zero + 128.0f, high = low;
@@ -61,7 +25,7 @@ template <int F> struct Excess<F, __nv_bfloat16> {
 template <typename T> __device__ __forceinline__ void nibbles(u32 word, u32 (&a)[4]);
 template <> __device__ __forceinline__ void nibbles<half>(u32 word, u32 (&a)[4]) {
     // At bit 2 of a half with 0x5c00 they are 256 more, at bit 6 with 0x4c00 16 more.
-    u32 first = __funnelshift_l(word, word, 2), second = __funnelshift_r(word, word, 6);
+    u32 first = word * 4, second = word >> 6;
     a[0] = field(first, 0x003c003cu, 0x5c005c00u), a[1] = field(first, 0x03c003c0u, 0x4c004c00u);
     a[2] = field(second, 0x003c003cu, 0x5c005c00u), a[3] = field(second, 0x03c003c0u, 0x4c004c00u);
 }
@@ -70,10 +34,18 @@ template <> __device__ __forceinline__ void nibbles<__nv_bfloat16>(u32 word, u32
     for (int i = 0; i < 4; ++i) a[i] = field(word >> (4 * i), 0x000f000fu, 0x43004300u);
 }
 
-// Integers below 64 at bits 0 and 16.
-template <typename T> __device__ __forceinline__ u32 small(u32 pair);
-template <> __device__ __forceinline__ u32 small<half>(u32 pair) { return (pair << 2) | 0x5c005c00u; }
-template <> __device__ __forceinline__ u32 small<__nv_bfloat16>(u32 pair) { return pair | 0x43004300u; }
+// A pair of integers below 64: pair i of a word's nibbles, and what is above these, which lies at `bit` of `above` and 16 places higher;
+// `bits`: all that is above a nibble.
+template <typename T> __device__ __forceinline__ u32 small(u32 word, u32 i, u32 above, u32 bit, u32 bits);
+template <> __device__ __forceinline__ u32 small<half>(u32 word, u32 i, u32 above, u32 bit, u32 bits) {
+    // At bit 2 of a half with 0x5c00 they are 256 more, at bit 4 with 0x5400 64 more; what is above must lie at bit 6 or 8.
+    u32 moved = i == 0 ? word * 4 : i == 1 ? word : i == 2 ? word >> 6 : word >> 8, to = i % 2 ? 8 : 6;
+    u32 low = i % 2 ? field(moved, 0x00f000f0u, 0x54005400u) : field(moved, 0x003c003cu, 0x5c005c00u);
+    return field(bit < to ? above << (to - bit) : above >> (bit - to), bits << to, low);
+}
+template <> __device__ __forceinline__ u32 small<__nv_bfloat16>(u32 word, u32 i, u32 above, u32 bit, u32 bits) {
+    return field(bit < 4 ? above << (4 - bit) : above >> (bit - 4), bits << 4, field(word >> (4 * i), 0x000f000fu, 0x43004300u));
+}
 
 // Two of a word's bytes, the lower or the higher ones: they are stored, or looked up, 128 more.
 template <typename T> __device__ __forceinline__ u32 bytes(u32 word, int higher);
@@ -84,18 +56,16 @@ template <> __device__ __forceinline__ u32 bytes<__nv_bfloat16>(u32 word, int hi
 template <int F> struct Unit {
     uint4 quants[Layout<F>::quants / 512];
     u32 high[Layout<F>::high ? Layout<F>::high / 128 : 1];
-    // Of the rows g and g + 8.
-    RowScales<F, 1> scales;
 
-    __device__ __forceinline__ Unit(const u8 *slot, u32 lane) {
+    // `slot`: in shared memory, 16 bytes a lane behind its begin.
+    __device__ __forceinline__ Unit(u32 slot, u32 lane) {
 #pragma unroll
-        for (u32 i = 0; i < Layout<F>::quants / 512; ++i) quants[i] = *reinterpret_cast<const uint4 *>(slot + i * 512 + lane * 16);
-        if constexpr (Layout<F>::high == 128) high[0] = *reinterpret_cast<const u32 *>(slot + 512 + lane * 4);
+        for (u32 i = 0; i < Layout<F>::quants / 512; ++i) quants[i] = load_shared<uint4>(slot + i * 512);
+        if constexpr (Layout<F>::high == 128) high[0] = load_shared<u32>(slot + 512 - lane * 12);
         if constexpr (Layout<F>::high == 256) {
-            uint2 bits = *reinterpret_cast<const uint2 *>(slot + 512 + lane * 8);
+            uint2 bits = load_shared<uint2>(slot + 512 - lane * 8);
             high[0] = bits.x, high[1] = bits.y;
         }
-        scales.read(slot, slot + Layout<F>::unit, lane / 4);
     }
 
     __device__ __forceinline__ u32 word(u32 i, u32 of) const {
@@ -142,13 +112,10 @@ template <int F> struct Unit {
         } else if constexpr (Excess<F, half>::nibbles) {
             nibbles<T>(word(0, s), a);
         } else {
-            u32 low = word(0, s);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                u32 pair = (low >> (4 * i)) & 0x000f000fu;
-                if constexpr (Layout<F>::high == 128) pair |= ((high[0] >> (4 * s + i)) & 0x00010001u) << 4;
-                if constexpr (Layout<F>::high == 256) pair |= ((high[s / 2] >> (2 * (4 * (s % 2) + i))) & 0x00030003u) << 4;
-                a[i] = small<T>(pair);
+                if constexpr (Layout<F>::high == 128) a[i] = small<T>(word(0, s), i, high[0], 4 * s + i, 0x00010001u);
+                if constexpr (Layout<F>::high == 256) a[i] = small<T>(word(0, s), i, high[s / 2], 2 * (4 * (s % 2) + i), 0x00030003u);
             }
         }
     }

@@ -107,7 +107,7 @@ pub(super) const fn resident(shared: usize) -> usize {
 }
 
 /// Bytes of shared memory: the rows, what goes off the sums of each block of theirs, what eight warps of a team have summed,
-/// and the warps' rings. `Rows` and `Ring` of `kernels/step/product.cuh`.
+/// and the warps' rings. `Rows` of `kernels/step/rows.cuh`, `Ring` of `kernels/step/fetch.cuh`.
 pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> usize {
     let layout = of.layout();
     let unit = layout.unit() + layout.head;
@@ -121,13 +121,19 @@ pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> u
         (Format::F32, _) => 4,
         (_, None) if one => 6,
         (_, None) => 3,
-        _ if one => (4608 / together).clamp(2, 4),
+        _ if one && 576 < unit && unit < 1024 => (4608 / together).clamp(2, 6),
+        _ if one => (6912 / together).clamp(2, 6),
         _ => (3456 / together).clamp(2, 4),
     };
     let excess = layout.block_columns.map_or(0, |block| {
-        columns / block * if one { 16 } else { 8 * STEP_ROWS / 2 }
+        columns / block * if one { 8 } else { 8 * STEP_ROWS / 2 }
     });
-    let parts = if one { 2 * 8 * 16 } else { 8 * STEP_ROWS * 16 };
+    let parts = match layout.block_columns {
+        // Of four tiles, twice.
+        Some(_) if one => 2 * 4 * 8 * 16,
+        None if one => 2 * 8 * 16,
+        _ => 8 * STEP_ROWS * 16,
+    };
     let apart = if one { 0 } else { 8 };
     2 * (columns + apart) * rows + excess + teams * (4 * parts + 8 * depth * together)
 }
@@ -135,7 +141,7 @@ pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> u
 /// What a team has summed of a tile between two phases: four numbers a thread.
 const SUMMED_BYTES: usize = 256 * 16;
 
-/// Columns of a phase: whole rounds of eight warps, of 64 columns each. `Phases` of `kernels/step/product.cuh`.
+/// Columns of a phase: whole rounds of eight warps, of 64 columns each. `Phases` of `kernels/step/rows.cuh`.
 const fn phase_columns(columns: usize, phases: usize) -> usize {
     const ROUND: usize = 8 * 64;
     columns.div_ceil(ROUND).div_ceil(phases) * ROUND

@@ -1,0 +1,104 @@
+// Tiles of scaled blocks by one row. mma has eight columns for it, which are all alike: what they give to four lanes each of them
+// takes for one output, of the weight rows g and g + 8 of two tiles.
+#pragma once
+#include "step/stream.cuh"
+
+// Which output a lane sums, of those that mma gives to four lanes alike: so each scales its own alone.
+struct Role {
+    u32 tile, half;
+};
+
+// Adds the products of units at the same columns, of one tile or two, to the sum of this lane's output.
+template <int F, typename T, u32 TILES>
+__device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b, const RowScale<F> &scales, Role role, const Columns<F, T, 1> &x, float &sum) {
+    constexpr u32 BLOCKS = Rows<F, T, 1>::UNIT, STEPS = 4 / BLOCKS;
+#pragma unroll
+    for (u32 n = 0; n < BLOCKS; ++n) {
+        float4 first = x.excess[n / 2];
+        float blocks[TILES][4];
+#pragma unroll
+        for (u32 i = 0; i < TILES; ++i) {
+            blocks[i][0] = first.x, blocks[i][1] = first.y, blocks[i][2] = first.z, blocks[i][3] = first.w;
+#pragma unroll
+            for (u32 s = n * STEPS; s < (n + 1) * STEPS; ++s) {
+                u32 fragment[4], rest[4];
+                (i ? b : a).template step<T>(s, fragment, rest);
+                Mma<T>::run(blocks[i], fragment, x.of(s));
+            }
+        }
+        // All of mma's columns are alike but in what they begin with.
+        u32 column = n % 2;
+        float block = role.half ? blocks[0][2 + column] : blocks[0][column];
+        if (TILES == 2) {
+            float other = role.half ? blocks[TILES - 1][2 + column] : blocks[TILES - 1][column];
+            block = role.tile ? other : block;
+        }
+        float scale, minimum;
+        scales.of(n, scale, minimum, -1.0f / Excess<F, T>::low);
+        sum = fmaf(scale, block, sum);
+        if (Layout<F>::minimum) sum = fmaf(minimum, column ? first.y : first.x, sum);
+    }
+}
+
+// `prepare` puts the row while the first units are under way; `finish(i, row of the tile, row, sum, scale)` is called by sixteen threads
+// a tile.
+template <int F, typename T, typename Prepare, typename Finish>
+__device__ __forceinline__ void sum_tiles_of_one(const Share<F, 1> &share, const Phases<false> &phases, const Rows<F, T, 1> &rows, Prepare prepare, Finish finish) {
+    typedef Rows<F, T, 1> Row;
+    constexpr u32 BATCH = Row::BATCH, BYTES = Slot<F>::bytes, STEP = Row::COLUMNS_STEP;
+    const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+    Stream<F, 1, false> stream(share, phases, rows.rings, warp, lane);
+    prepare(0);
+    const u32 columns = rows.columns_at(warp, lane), excess = rows.excess_at(warp, lane);
+    u32 turn = 0, batch;
+    for (u32 i = 0; share.there(i); i += batch, turn ^= 1) {
+        float *parts = rows.parts + turn * (WARPS * BATCH * 16);
+        for (batch = 0; batch < BATCH && share.there(i + batch);) {
+            const bool pair = stream.pair(i + batch);
+            const Role role = {pair ? lane % 2 : 0, lane / 2 % 2};
+            // Where this lane's scales lie in a slot, of which `stream` says where it begins for this lane.
+            const u32 begin = role.tile * BYTES - lane * 16, at = begin + RowScale<F>::place(lane / 4, role.half), head_at = begin + RowScale<F>::head_place(lane / 4, role.half);
+            auto read = [&](RowScale<F> &scales, u32 slot) { scales.read(from_shared(slot + at), from_shared(slot + head_at)); };
+            float sum = 0.0f;
+            u32 x = columns, e = excess;
+            if (pair) {
+#pragma unroll 1
+                for (const u32 end = x + stream.mine * STEP; x != end; x += STEP, e += STEP) {
+                    Columns<F, T, 1> by;
+                    stream.wait();
+                    Unit<F> first(stream.slot, lane), second(stream.slot + BYTES, lane);
+                    RowScale<F> scales;
+                    read(scales, stream.slot);
+                    stream.go_on();
+                    by.read(x, e);
+                    multiply_one<F, T, 2>(first, second, scales, role, by, sum);
+                }
+            } else {
+#pragma unroll 1
+                for (u32 k = 0; k < stream.mine; k += 2, x += 2 * STEP, e += 2 * STEP) {
+                    Columns<F, T, 1> by;
+                    stream.wait();
+                    Unit<F> first(stream.slot, lane), second(stream.slot + BYTES, lane);
+                    RowScale<F> scales, scales_of_second;
+                    read(scales, stream.slot), read(scales_of_second, stream.slot + BYTES);
+                    stream.go_on();
+                    by.read(x, e);
+                    multiply_one<F, T, 1>(first, first, scales, role, by, sum);
+                    if (k + 1 == stream.mine) continue;
+                    by.read(x + STEP, e + STEP);
+                    multiply_one<F, T, 1>(second, second, scales_of_second, role, by, sum);
+                }
+            }
+            float *to = parts + warp * (BATCH * 16) + (batch + role.tile) * 16 + role.half * 8 + lane / 4;
+            if (pair || lane % 2 == 0) *to = sum;
+            batch += pair ? 2 : 1;
+        }
+        __syncthreads();
+        if (thread < 16 * batch) {
+            float sum = 0.0f;
+#pragma unroll
+            for (u32 from = 0; from < WARPS; ++from) sum += parts[from * (BATCH * 16) + thread];
+            finish(i + thread / 16, thread % 16, 0, sum, 1.0f);
+        }
+    }
+}
