@@ -64,7 +64,7 @@ template <typename T, typename C, int D, int M, u32 KEYS, bool AHEAD> __device__
     if (first >= all) return;
     u32 position = prompt->position, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     u32 last_position = position + (min(first + ROWS, all) - 1) / group, tiles = last_position / KEYS + 1;
-    u32 base = (u32)__cvta_generic_to_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + PLACES * SIDE, at_packed = at_v + PLACES * SIDE;
+    u32 base = in_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + PLACES * SIDE, at_packed = at_v + PLACES * SIDE;
     const u64 *table = table_of(c, prompt->entry);
     constexpr bool SPLITS = D <= 128;
     // Not in registers: those are all taken.

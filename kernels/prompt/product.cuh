@@ -202,7 +202,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
     if (first >= rows) return;
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     u32 along_tokens = warp % S::TOKENS, along_rows = warp / S::TOKENS;
-    u32 base = (u32)__cvta_generic_to_shared(staged), units = a.weight0.columns / 64;
+    u32 base = in_shared(staged), units = a.weight0.columns / 64;
     u32 all_tiles = (a.weight0.rows + 15) / 16 + (a.weight1.rows + 15) / 16 + (a.weight2.rows + 15) / 16;
     // A warp copies whole units. Where its tiles lie; beyond the last, the last again, whose outputs are not kept.
     constexpr u32 EACH = S::tiles / (S::TOKENS * S::ROWS), UNIT_PIECES = Layout<F>::unit / 16, HEAD_PIECES = Layout<F>::head / 16;

@@ -173,7 +173,7 @@ template <typename T, typename C, int LANES, int PIECES> __device__ __forceinlin
         }
     }
     __syncthreads();
-    u32 query = (u32)__cvta_generic_to_shared(queries) + piece * N * sizeof(T);
+    u32 query = in_shared(queries) + piece * N * sizeof(T);
     auto renew = [&](Piece<C>(&to)[LOADS][PIECES], u32 is_v, u32 chunk) {
         if (chunk + S::CHUNK <= fresh_from) return;
 #pragma unroll

@@ -73,7 +73,7 @@ template <typename T, typename C, int D> __device__ __forceinline__ void attend(
     // From here on positions are of this step, and their keys and values are in `fresh`.
     u32 fresh_from = raw ? position - (row - mine.first) : length;
     const u64 *table = table_of(c, mine.entry);
-    u32 base = (u32)__cvta_generic_to_shared(memory), units = base + At::UNITS + warp * 2 * At::COMING;
+    u32 base = in_shared(memory), units = base + At::UNITS + warp * 2 * At::COMING;
 
     // Keys, then values of each unit of the warp, one unit after the other.
     // Of its first split a window skips what lies before its first chunk.
