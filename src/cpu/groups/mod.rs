@@ -47,6 +47,7 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
             }
         };
     }
+    // What each finds is for itself alone: `dispatch` would compile the portable way for all of them, too.
     #[cfg(target_arch = "x86_64")]
     {
         if let Some(machine) = pulp::x86::V4::try_new() {
@@ -55,7 +56,9 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
         if let Some(machine) = pulp::x86::V3::try_new() {
             return machine.vectorize(products!(machine));
         }
+        products!(Portable).call();
     }
+    #[cfg(not(target_arch = "x86_64"))]
     pulp::Arch::new().dispatch(products!(Portable));
 }
 
