@@ -95,6 +95,13 @@ template <int F> struct RowScale {
         else words[0] = small(from, EACH);
         if constexpr (HEAD > 0) head = small(from_head, HEAD);
     }
+    // The minimum alone of row g + 8 half, in block b of a unit that its head lies behind.
+    static __device__ __forceinline__ float minimum(const u8 *unit, u32 g, u32 half, u32 b) {
+        auto number = [](const u8 *at) { return __half2float(*reinterpret_cast<const __half *>(at)); };
+        const u8 *from = unit + place(g, half) + b * (EACH / 2);
+        if constexpr (Layout<F>::kind == PAIRS) return number(from + 2);
+        else return -number(unit + head_place(g, half) + 2) * (float)from[1];
+    }
     // In block b: value = scale q + minimum. The minimum is also multiplied by a power of two.
     __device__ __forceinline__ void of(u32 b, float &scale, float &minimum, float by) const {
         auto number = [](u32 bits) { return __half2float(__ushort_as_half((u16)bits)); };
@@ -103,7 +110,9 @@ template <int F> struct RowScale {
         if constexpr (Layout<F>::kind == HALVES) {
             scale = number(b ? words[0] >> 16 : words[0] & 0xffffu);
         } else if constexpr (Layout<F>::kind == PAIRS) {
-            scale = number(words[b] & 0xffffu), minimum = by * number(words[b] >> 16);
+            // Chosen, not indexed: where b is no constant, words would lie in local memory.
+            u32 word = b ? words[EACH == 8] : words[0];
+            scale = number(word & 0xffffu), minimum = by * number(word >> 16);
         } else if constexpr (Layout<F>::kind == BYTE_PAIRS) {
             scale = number(head & 0xffffu) * (float)byte(2 * b);
             minimum = -by * number(head >> 16) * (float)byte(2 * b + 1);

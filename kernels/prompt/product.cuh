@@ -74,6 +74,9 @@ struct FoldedScales {
     }
 };
 
+// To the left by so many bits, or to the right by minus so many.
+__device__ __forceinline__ u32 shifted(u32 word, int by) { return by < 0 ? word >> -by : word << by; }
+
 // The weights that a lane multiplies next: of one step of plain values, of two of nibbles and bytes.
 template <int F, typename T> struct Staged {
     u32 quants[4], high;
@@ -95,9 +98,9 @@ template <int F, typename T> struct Staged {
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
             // A pair of the second row stays where it lies, four bits higher.
-            u32 pair = (quants[s] >> (i / 2 * 8)) & (i % 2 ? 0x00f000f0u : 0x000f000fu);
-            if constexpr (Layout<F>::high == 128) pair |= ((high >> (4 * s + i)) & 0x00010001u) << (i % 2 ? 8 : 4);
-            pair |= 0x64006400u;
+            int to = i % 2 ? 4 : 0, from = 4 * i, above = 4 * s + i;
+            u32 pair = field(shifted(quants[s], to - from), 0x000f000fu << to, 0x64006400u);
+            if constexpr (Layout<F>::high == 128) pair |= shifted(high, to + 4 - above) & 0x00100010u << to;
             half2 value = __hfma2(*reinterpret_cast<half2 *>(&pair), scales.by[b][i % 2], scales.less[b][i % 2]);
             a[i] = *reinterpret_cast<u32 *>(&value);
         }
@@ -153,15 +156,14 @@ template <int F> __device__ __forceinline__ void scales_of(const u8 *unit, u32 l
 // two pairs and in the last two. So all four products of both parts are summed, and minima cost one mma in place of two operations
 // an output.
 template <int F> __device__ __forceinline__ void minima_of(const u8 *unit, u32 lane, u32 (&pairs)[2]) {
-    RowScales<F, 1> rows;
-    rows.read(unit, unit + Layout<F>::unit, lane / 4);
+    // Each of the four lanes that need the same makes one of them: of one of both rows, in one of both blocks.
+    const u32 g = lane / 4, t = lane % 4;
+    const float minimum = RowScale<F>::minimum(unit, g, t / 2, t % 2);
+    const u32 both = split(minimum);
 #pragma unroll
-    for (u32 r = 0; r < 2; ++r) {
-        float scale, first, second;
-        rows.of(1, r, scale, first), rows.of(3, r, scale, second);
-        u32 high, low;
-        split_in_two(first, second, high, low);
-        pairs[r] = lane % 4 < 2 ? high : low;
+    for (int r = 0; r < 2; ++r) {
+        u32 first = __shfl_sync(0xffffffffu, both, 2 * r, 4), second = __shfl_sync(0xffffffffu, both, 2 * r + 1, 4);
+        pairs[r] = __byte_perm(first, second, t < 2 ? 0x5410 : 0x7632);
     }
 }
 
