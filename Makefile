@@ -17,6 +17,9 @@ MODEL    := target/models/SmolLM2-135M-Instruct.Q4_1.gguf
 ASK      ?= In two sentences: why does a robot carry its own brain?
 export ASK
 
+# Tests mostly wait, and more of them at once than there are processors wait together.
+export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+
 # What `make gpu` packs for a machine with a GPU; run.sh in it checks the CUDA backend there.
 GPU      := target/gpu-pack
 # The examples in it: what checks kernels and the graph, and what measures how programs are served.
@@ -33,7 +36,7 @@ ARCH     ?= arm64
 # Where `make install` lays the tree; empty is this system.
 DESTDIR  ?=
 
-.PHONY: build install demo check test test-packages booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
+.PHONY: build install demo check test test-here test-booted test-packages booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
 # For this machine: its own CUDA toolkit compiles the kernels, if it has one. What `make deb` packs is for others, too.
 build: deps-build
 	@KERNELS=$(KERNELS) cross/build.sh $(HOST)
@@ -113,15 +116,20 @@ test:
 	$(call stage,format,cargo fmt --check)
 	$(if $(LINTED),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
 	$(if $(LINTED),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
+	$(call stage,what is tested,$(LINTED) $(CARGO) test --no-run --tests && $(LINTED) $(CARGO) zigbuild --example gpu-check --example systemd-check)
+	$(call stage,tests and booted systems,tests/support/beside.sh target/booted.log '$(MAKE) test-booted' '$(MAKE) test-here')
+	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
+
+# Two halves of `make test`, of what it has compiled: booted systems mostly wait.
+test-booted:
+	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
+test-here:
 	$(call stage,tests,$(LINTED) $(CARGO) test --tests $(if $(CI),-- --skip this_machine_computes_as_it_should))
-	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --examples --config profile.release.package.ganglion.opt-level=0)
-	$(call stage,checks of a GPU and of booted systems,$(LINTED) $(CARGO) zigbuild --example gpu-check --example systemd-check)
+	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --bins --examples --config profile.release.package.ganglion.opt-level=0)
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,checks of binaries,cross/check-test.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)
-	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
-	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
 
 # What others install, of both architectures; arm64 runs under emulation here.
 test-packages: deps-build

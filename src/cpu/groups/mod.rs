@@ -37,8 +37,8 @@ const TOGETHER: usize = 4;
 /// `out[a][b] = weight[first + a] . input[b]`: the weight has groups, out is (_, rows).
 pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut [f32]) {
     macro_rules! products {
-        ($machine:expr) => {
-            Products {
+        ($machine:expr, $together:expr) => {
+            Products::<_, $together> {
                 machine: $machine,
                 weight,
                 first,
@@ -47,19 +47,19 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
             }
         };
     }
-    // What each finds is for itself alone: `dispatch` would compile the portable way for all of them, too.
+    // `dispatch` would compile the portable way for those that have their own, too.
     #[cfg(target_arch = "x86_64")]
     {
         if let Some(machine) = pulp::x86::V4::try_new() {
-            return machine.vectorize(products!(machine));
+            return machine.vectorize(products!(machine, TOGETHER));
         }
         if let Some(machine) = pulp::x86::V3::try_new() {
-            return machine.vectorize(products!(machine));
+            return machine.vectorize(products!(machine, TOGETHER));
         }
-        products!(Portable).call();
+        products!(Portable, 1).call();
     }
     #[cfg(not(target_arch = "x86_64"))]
-    pulp::Arch::new().dispatch(products!(Portable));
+    pulp::Arch::new().dispatch(products!(Portable, TOGETHER));
 }
 
 /// Rows of the input as integers.
@@ -154,8 +154,8 @@ impl NullaryFnOnce for Filling<'_> {
     }
 }
 
-/// Some rows of a weight with all rows of the input.
-struct Products<'a, M> {
+/// Some rows of a weight with all rows of the input, so many of these at once.
+struct Products<'a, M, const TOGETHER: usize> {
     machine: M,
     weight: &'a Matrix,
     first: usize,
@@ -163,7 +163,7 @@ struct Products<'a, M> {
     out: &'a mut [f32],
 }
 
-impl<M: Machine> NullaryFnOnce for Products<'_, M> {
+impl<M: Machine, const TOGETHER: usize> NullaryFnOnce for Products<'_, M, TOGETHER> {
     type Output = ();
 
     #[inline(always)]
