@@ -116,19 +116,19 @@ test:
 	$(call stage,format,cargo fmt --check)
 	$(if $(LINTED),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
 	$(if $(LINTED),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
-	$(call stage,what is tested,$(LINTED) $(CARGO) test --no-run --tests && $(LINTED) $(CARGO) zigbuild --example gpu-check --example systemd-check)
+	$(call stage,what is tested,LINT=tests $(LINTED) $(CARGO) test --no-run --tests && $(LINTED) $(CARGO) zigbuild --example gpu-check --example systemd-check)
 	$(call stage,tests and booted systems,tests/support/beside.sh target/booted.log '$(MAKE) test-booted' '$(MAKE) test-here')
 	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
 
 # Two halves of `make test`, of what it has compiled: booted systems mostly wait.
 test-booted:
 	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
+	$(call stage,checks of binaries,cross/check-test.sh)
 test-here:
 	$(call stage,tests,$(LINTED) $(CARGO) test --tests $(if $(CI),-- --skip this_machine_computes_as_it_should))
-	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --bins --examples --config profile.release.package.ganglion.opt-level=0)
+	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --bins --config profile.release.package.ganglion.opt-level=0)
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
-	$(call stage,checks of binaries,cross/check-test.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)
 
 # What others install, of both architectures; arm64 runs under emulation here.

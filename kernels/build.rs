@@ -18,8 +18,9 @@ use flate2::{Compression, write::ZlibEncoder};
 use nvrtc::Nvrtc;
 
 const KEPT: &str = "target/kernels";
-/// What is kept of each source and architecture.
+/// What is kept of each source and architecture; PTX of the first of these alone, which is for all that are later.
 const KINDS: [&str; 3] = ["cubin", "ptx", "log"];
+const ARCHITECTURES: [&str; 2] = ["sm_87", "sm_90"];
 const OPTIONS: &str = "--std=c++17 -default-device -Ikernels --ptxas-options=-v";
 /// A value that is spilled once, outside a loop, costs nothing; a loop that spills costs more than this.
 const SPILLED_BYTES: usize = 32;
@@ -90,7 +91,7 @@ fn build(out: &Path) -> Result<()> {
     for stale in listed(out, image) {
         fs::remove_file(stale)?;
     }
-    let jobs: Vec<_> = ["sm_87", "sm_90"]
+    let jobs: Vec<_> = ARCHITECTURES
         .iter()
         .flat_map(|arch| sources.iter().map(move |path| (path, *arch)))
         .collect();
@@ -220,7 +221,9 @@ fn keep(
     let text = fs::read_to_string(source)?;
     let made = nvrtc.compile(source, &text, options)?;
     refuse_spills(&String::from_utf8_lossy(&made.log), name)?;
-    let images = [deflated(&made.cubin)?, deflated(&made.ptx)?, made.log];
+    let for_later = name.ends_with(ARCHITECTURES[0]);
+    let ptx = if for_later { &made.ptx[..] } else { &[] };
+    let images = [deflated(&made.cubin)?, deflated(ptx)?, made.log];
     for (kind, bytes) in KINDS.into_iter().zip(images) {
         let part = format!("{KEPT}/{kept}{kind}.{}", process::id());
         fs::write(&part, bytes)?;

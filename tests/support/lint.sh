@@ -5,6 +5,8 @@
 # what cargo finds compiled is not linted, and there `cargo clippy` would first read all that the project depends on, for minutes.
 set -euo pipefail
 [ -n "${CARGO_PRIMARY_PACKAGE:-}" ] || exec "$@"
+# Where the library is compiled for its tests too, that is all of it and more: without them it only is not to warn.
+if [ "${LINT:-}" = tests ] && [[ " $* " == *' --crate-type lib '* ]]; then exec "$@" -Dwarnings; fi
 folder=$(mktemp -d -t ganglion-lint.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 
