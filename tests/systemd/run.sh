@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh [SCENARIO...]: boots Debian 11, 12 and 13 with their own systemd, bus and journal and the installed tree in each,
 # and runs the scenarios there. Prints a table: scenario x release, seconds or FAILED. Exits 77 where nothing can be
-# booted; with CI set that is a failure.
+# booted; with CI set that is a failure. `run.sh roots` makes what is booted, and no more.
 #   RELEASES="bookworm trixie"   only these
 #   PROGRAMS=target/release      these binaries instead of the release binaries that cross/build.sh makes
 set -euo pipefail
@@ -20,6 +20,10 @@ if ! why=$(can_boot); then
     exit 77
 fi
 cross/deps/packages.sh mmdebstrap systemd-nspawn=systemd-container
+for release in "${releases[@]}"; do
+    $here/root.sh "$release" $roots
+done
+[ "${1:-}" != roots ] || exit 0
 
 scenarios=("$@")
 [ $# -gt 0 ] || for file in "$here"/scenarios/*.sh; do
@@ -31,9 +35,6 @@ arch=$(dpkg --print-architecture)
 programs=${PROGRAMS:-$(cross/build.sh "$arch")}
 cross/cargo.sh "$arch" zigbuild --example systemd-check
 probe=$(cross/cargo.sh "$arch" folder)/examples/systemd-check
-for release in "${releases[@]}"; do
-    $here/root.sh "$release" $roots
-done
 cross/install.sh "$programs" $out/tree
 check=$out/tree/usr/lib/ganglion-check
 install -D -t $check $here/{prepare,scenario,library}.sh
