@@ -131,7 +131,7 @@ test-booted:
 	$(call stage,checks of binaries,cross/check-test.sh)
 test-here:
 	$(call stage,tests,$(LINTED) $(CARGO) test --tests $(if $(CI),-- --skip this_machine_computes_as_it_should))
-	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --bins --config profile.release.package.ganglion.opt-level=0)
+	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --examples --config profile.release.package.ganglion.opt-level=0)
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)
