@@ -18,8 +18,9 @@ use flate2::{Compression, write::ZlibEncoder};
 use nvrtc::Nvrtc;
 
 const KEPT: &str = "target/kernels";
-/// What is kept of each source and architecture; PTX of the first of these alone, which is for all that are later.
+/// What is kept of each source and architecture.
 const KINDS: [&str; 3] = ["cubin", "ptx", "log"];
+/// PTX of the first is for all that are later; that of the others would be deflated for nobody, and is kept empty.
 const ARCHITECTURES: [&str; 2] = ["sm_87", "sm_90"];
 const OPTIONS: &str = "--std=c++17 -default-device -Ikernels --ptxas-options=-v";
 /// A value that is spilled once, outside a loop, costs nothing; a loop that spills costs more than this.

@@ -47,7 +47,8 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
             }
         };
     }
-    // `dispatch` would compile the portable way for those that have their own, too.
+    // `dispatch` would compile the portable way for those that have their own, too; and of what few machines are left with here, one
+    // row at a time is enough: all this is the slowest part of the library to compile.
     #[cfg(target_arch = "x86_64")]
     {
         if let Some(machine) = pulp::x86::V4::try_new() {
