@@ -27,7 +27,7 @@ CHECKS   := gpu-check callers guides restored
 
 # Left to `make test`: what a real model computes, without much optimisation here, and what hostile users do for seconds each.
 SLOW     := bus::window service::reload golden::smollm2 bus::hostile_wire bus::flood bus::leaks hostile::templates \
-            graph::random every_pre_tokenizer self_test::tests
+            graph::random every_pre_tokenizer check::this_machine check::every_eleventh
 
 # For what driver `make` compiles kernels: this machine's own, or, if it is empty, that of JetPack 6.2, as for a package.
 KERNELS  ?= own

@@ -8,6 +8,7 @@ mod admission;
 mod architecture;
 #[cfg(dbus_daemon)]
 mod bus;
+mod check;
 mod config;
 #[cfg(dbus_daemon)]
 mod ctl;

@@ -42,7 +42,8 @@ pub(super) enum Logits {
 
 impl Case {
     /// The last: what the others prepare, and whose outputs are compared.
-    pub(super) fn op(&self) -> &Op {
+    #[must_use]
+    pub fn op(&self) -> &Op {
         &self.tape.ops[self.tape.ops.len() - 1]
     }
 

@@ -7,17 +7,18 @@ const OF_RMS: f64 = 1e-4;
 
 /// Where values are farthest from the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Worst {
+pub struct Worst {
     /// |delta| in units of the bound; infinite where either is not a number.
-    pub(super) ratio: f64,
-    pub(super) row: usize,
-    pub(super) column: usize,
-    pub(super) value: f32,
-    pub(super) reference: f32,
+    pub ratio: f64,
+    pub row: usize,
+    pub column: usize,
+    pub value: f32,
+    pub reference: f32,
 }
 
 /// Compares rows of `columns` values.
-pub(super) fn worst(reference: &[f32], values: &[f32], columns: usize, dtype: DType) -> Worst {
+#[must_use]
+pub fn worst(reference: &[f32], values: &[f32], columns: usize, dtype: DType) -> Worst {
     let mut worst = Worst::default();
     let rows = reference.chunks(columns).zip(values.chunks(columns));
     for (row, (references, values)) in rows.enumerate() {

@@ -15,16 +15,14 @@ mod oracle;
 mod report;
 pub mod self_test;
 mod stored;
-#[cfg(test)]
-mod tests;
 mod world;
 
 pub use case::Case;
+pub use compare::{Worst, worst};
 pub use cover::{large, worlds};
 pub use report::Report;
 pub use world::{World, WorldError};
 
-use self::compare::{Worst, worst};
 use self::inputs::Inputs;
 use crate::executor::{Inspect, Layout};
 use crate::sampler::Scored;
@@ -80,7 +78,8 @@ impl World {
             .try_for_each(|case| self.diff_case(case, reference, subject, report))
     }
 
-    pub(self) fn diff_case(
+    /// Runs one of its cases on both.
+    pub fn diff_case(
         &self,
         case: &Case,
         reference: &mut dyn Inspect,

@@ -1,11 +1,81 @@
-//! Plain loops in f64, to be read beside the papers: how queries and keys turn, and how they meet.
+//! Plain loops in f64, to be read beside the papers: how queries and keys turn, and how they meet; and the reference held
+//! against them.
 
 use super::case::Case;
+use super::compare::worst;
 use super::inputs::Inputs;
+use super::report::Report;
 use super::world::World;
+use super::{DiffError, decode};
+use crate::executor::Inspect;
 use crate::tape::{Op, Rotation};
 
 impl World {
+    /// Holds what an executor turns, stores and attends to in a case against plain loops, which tells whether the reference
+    /// itself is right. Of other operations, and of a prompt that takes loops long, it says nothing.
+    pub fn diff_loops(
+        &self,
+        case: &Case,
+        subject: &mut dyn Inspect,
+        report: &mut Report,
+    ) -> Result<(), DiffError> {
+        /// Products of queries and keys.
+        const MOST: usize = 4_000_000;
+        let out = match case.op() {
+            Op::RopeStore { rotated, .. } => *rotated,
+            Op::Attend { out, .. } => *out,
+            _ => return Ok(()),
+        };
+        let attends = matches!(case.op(), Op::Attend { .. });
+        let (info, rows) = (case.tape.buffer(out), case.rows());
+        let columns = info.columns;
+        if attends && rows.iter().map(|(_, at)| at * columns).sum::<usize>() > MOST {
+            return Ok(());
+        }
+        let inputs = self.inputs(case);
+        let exact = if attends {
+            self.attended(case, &inputs)
+        } else {
+            self.turned(case, &inputs, 0)
+        };
+        let name = subject.executor().name();
+        let left = self
+            .run(case, &inputs, subject)
+            .map_err(|error| DiffError::Execute {
+                case: case.name.clone(),
+                executor: name,
+                error,
+            })?;
+        let (mut ratio, mut failure) = (0.0_f64, None);
+        let mut hold = |what: &str, exact: &[f64], ours: &[f32], columns, dtype| {
+            #[allow(clippy::cast_possible_truncation)] // compared as executors hold it
+            let exact: Vec<f32> = exact.iter().map(|value| *value as f32).collect();
+            let worst = worst(&exact, ours, columns, dtype);
+            if worst.ratio > 1.0 {
+                failure.get_or_insert_with(|| format!("{what} is not what loops say: {worst:?}"));
+            }
+            ratio = ratio.max(worst.ratio);
+        };
+        let real = rows.len() * columns;
+        let ours = left.layouts[out.0].take(info, &left.after[out.0]);
+        hold(
+            info.name,
+            &exact[..real],
+            &ours[..real],
+            columns,
+            info.dtype,
+        );
+        if let Some(number) = self.kv.element.number().filter(|_| case.stores().is_some()) {
+            for (side, name) in ["cached k", "cached v"].into_iter().enumerate() {
+                let exact = self.exact(case, &inputs, side);
+                let stored = decode(number, &self.stored(case, &left, side));
+                hold(name, &exact, &stored, self.kv.head_dim, number);
+            }
+        }
+        report.add(case.op().name(), &case.name, ratio, failure);
+        Ok(())
+    }
+
     /// What a case makes of its q, k or v (0, 1, 2) on the way to the cache, (row, head, head_dim).
     pub(super) fn turned(&self, case: &Case, inputs: &Inputs, which: usize) -> Vec<f64> {
         let Some(Op::RopeStore {
@@ -52,7 +122,6 @@ impl World {
     }
 
     /// What a case attends to, (row, query head, head_dim).
-    #[cfg(test)]
     #[allow(clippy::cast_possible_truncation)] // rounded as executors hold it
     pub(super) fn attended(&self, case: &Case, inputs: &Inputs) -> Vec<f64> {
         let Op::Attend { q, attention, .. } = *case.op() else {

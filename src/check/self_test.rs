@@ -65,34 +65,3 @@ fn held(
     }
     Ok(compared.is_ok() && report.failures().is_empty() && report.cases() > 0)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::quant::Format;
-
-    #[test]
-    fn this_machine_computes_as_it_should() {
-        let mut text = Vec::new();
-        let right = run(NonZeroUsize::MIN, &mut text).expect("memory");
-        assert!(right, "{}", String::from_utf8_lossy(&text));
-    }
-
-    /// Who has no time for all of them, as under emulation, still meets each operation and each format.
-    #[test]
-    fn every_eleventh_case_has_each_operation_and_each_format() {
-        let cases = worlds().flat_map(|world| world.cases);
-        let all: Vec<_> = cases.map(|case| (case.op().name(), case.name)).collect();
-        let some: Vec<_> = all.iter().skip(10).step_by(11).collect();
-        for (operation, _) in &all {
-            assert!(some.iter().any(|(of, _)| of == operation), "{operation}");
-        }
-        for format in Format::ALL {
-            let format = format!(" {format:?} ");
-            assert!(
-                some.iter().any(|(_, name)| name.contains(&format)),
-                "{format}"
-            );
-        }
-    }
-}

@@ -1,0 +1,174 @@
+//! What an executor gets wrong, one thing at a time: the CPU's, but for that.
+
+use ganglion::check::worst;
+use ganglion::cpu::Cpu;
+use ganglion::executor::{Executor, Inspect, Layout};
+use ganglion::tape::{Buffer, ExecuteError, KvType, Op, Tape};
+
+/// What an executor gets wrong after each run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Fault {
+    /// An element of its first output is off by a little more than the bound allows.
+    Element,
+    /// An element of its first output was never written.
+    Unwritten,
+    /// What follows its first output.
+    Beyond,
+    /// An input.
+    Input,
+    /// The cache, where nothing is stored.
+    Cache,
+    /// The choice.
+    State,
+    /// The quants of a block that is stored are the next ones: one alone may lie halfway.
+    Quant,
+    /// The scale of what is stored is off by a little more than the bound allows.
+    Scale,
+}
+
+pub(super) struct Faulty {
+    cpu: Cpu,
+    pub(super) fault: Option<Fault>,
+}
+
+impl Faulty {
+    pub(super) fn new(cpu: Cpu) -> Self {
+        Self { cpu, fault: None }
+    }
+
+    /// Changes one element of a buffer, which may lie beyond its last.
+    fn set(
+        &mut self,
+        buffer: Buffer,
+        at: usize,
+        new: impl Fn(f32) -> f32,
+    ) -> Result<(), ExecuteError> {
+        let mut bytes = self
+            .cpu
+            .read_buffer(buffer, self.cpu.buffer_bytes(buffer))?;
+        let at = &mut bytes[4 * at..4 * at + 4];
+        let old = floats(at)[0];
+        at.copy_from_slice(&new(old).to_le_bytes());
+        self.cpu.write_buffer(buffer, &bytes)
+    }
+
+    fn change(&mut self, tape: &Tape, fault: Fault, entry: usize) -> Result<(), ExecuteError> {
+        let inputs = tape.ops[0].buffers().0;
+        let outputs = tape.ops[tape.ops.len() - 1].buffers().1;
+        let last = |buffer: Buffer| tape.buffer(buffer).rows * tape.buffer(buffer).columns - 1;
+        match fault {
+            Fault::Element => {
+                let info = tape.buffer(outputs[0]);
+                let bytes = self.cpu.read_buffer(outputs[0], 4 * info.columns)?;
+                let values = floats(&bytes);
+                let beyond = |step: &f32| {
+                    let mut off = values.clone();
+                    off[0] += step;
+                    worst(&values, &off, info.columns, info.dtype).ratio > 1.2
+                };
+                let mut steps = std::iter::successors(Some(1e-6), |step| Some(step * 1.1));
+                let step = steps.find(beyond).expect("it is found");
+                self.set(outputs[0], 0, |old| old + step)
+            }
+            Fault::Unwritten => self.set(outputs[0], 0, |_| f32::from_bits(u32::MAX)),
+            Fault::Beyond => self.set(outputs[0], last(outputs[0]) + 1, |_| 0.0),
+            Fault::Input => self.set(inputs[0], 0, |old| old + 1e-6),
+            Fault::Cache => {
+                let mut cache = self.cpu.read_cache(1)?;
+                let last = cache[1].len() - 1;
+                cache[1][last] ^= 1;
+                self.cpu.write_cache(1, &cache)
+            }
+            Fault::State => {
+                let token = self.cpu.state().token;
+                self.cpu.post(token ^ 1);
+                Ok(())
+            }
+            Fault::Quant | Fault::Scale => {
+                let (element, head_dim) = (tape.kv.element, tape.kv.head_dim);
+                let position = self.cpu.state_of(entry).position - 1;
+                let mut cache = self.cpu.read_cache(entry)?;
+                let head = &mut cache[0][position * element.bytes(head_dim)..];
+                if fault == Fault::Quant {
+                    let block = head[..KvType::Q8_0.granule()].iter_mut();
+                    block.for_each(|quant| *quant ^= 1);
+                } else {
+                    let scale = u16::from_le_bytes([head[head_dim], head[head_dim + 1]]);
+                    head[head_dim..head_dim + 2].copy_from_slice(&(scale + 2).to_le_bytes());
+                }
+                self.cpu.write_cache(entry, &cache)
+            }
+        }
+    }
+}
+
+impl Inspect for Faulty {
+    fn executor(&mut self) -> &mut dyn Executor {
+        &mut self.cpu
+    }
+
+    fn run_part(
+        &mut self,
+        tape: &Tape,
+        tokens: &[u32],
+        entries: &[usize],
+    ) -> Result<(), ExecuteError> {
+        self.cpu.run_part(tape, tokens, entries)?;
+        self.fault
+            .map_or(Ok(()), |fault| self.change(tape, fault, entries[0]))
+    }
+
+    fn layout(&self, tape: &Tape, buffer: Buffer) -> Layout {
+        self.cpu.layout(tape, buffer)
+    }
+
+    fn buffer_bytes(&self, buffer: Buffer) -> usize {
+        self.cpu.buffer_bytes(buffer)
+    }
+
+    fn write_buffer(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), ExecuteError> {
+        self.cpu.write_buffer(buffer, bytes)
+    }
+
+    fn read_buffer(&mut self, buffer: Buffer, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
+        self.cpu.read_buffer(buffer, bytes)
+    }
+
+    fn write_cache(&mut self, entry: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
+        self.cpu.write_cache(entry, bytes)
+    }
+
+    fn read_cache(&mut self, entry: usize) -> Result<[Vec<u8>; 2], ExecuteError> {
+        self.cpu.read_cache(entry)
+    }
+
+    fn poison_scratch(&mut self) -> Result<(), ExecuteError> {
+        self.cpu.poison_scratch()
+    }
+}
+
+/// Which faults an operation can have.
+pub(super) fn faults(op: &Op) -> &'static [Fault] {
+    match op {
+        Op::Embed { .. } => &[Fault::Element, Fault::Unwritten, Fault::Beyond],
+        Op::RopeStore { .. } | Op::Attend { .. } => &[
+            Fault::Element,
+            Fault::Unwritten,
+            Fault::Beyond,
+            Fault::Input,
+            Fault::Cache,
+        ],
+        Op::Sample { .. } => &[Fault::State],
+        _ => &[
+            Fault::Element,
+            Fault::Unwritten,
+            Fault::Beyond,
+            Fault::Input,
+        ],
+    }
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    let words = bytes.as_chunks::<4>().0.iter();
+    words.map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
