@@ -36,7 +36,7 @@ ARCH     ?= arm64
 # Where `make install` lays the tree; empty is this system.
 DESTDIR  ?=
 
-.PHONY: build install demo check test test-built test-roots test-here test-booted test-packages booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
+.PHONY: build install demo check test test-built test-roots test-here test-booted test-binaries test-packages booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
 # For this machine: its own CUDA toolkit compiles the kernels, if it has one. What `make deb` packs is for others, too.
 build: deps-build
 	@KERNELS=$(KERNELS) cross/build.sh $(HOST)
@@ -116,11 +116,13 @@ test:
 	$(call stage,format,cargo fmt --check)
 	$(if $(LINTED),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
 	$(if $(LINTED),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
-	$(call stage,what is tested,tests/support/beside.sh target/roots.log '$(MAKE) test-roots' '$(MAKE) test-built')
-	$(call stage,tests and booted systems,tests/support/beside.sh target/booted.log '$(MAKE) test-booted' '$(MAKE) test-here')
+	$(call stage,what is tested,tests/support/beside.sh target/roots.log 'nice -n 19 $(MAKE) test-roots' '$(MAKE) test-built')
+	$(call stage,tests and booted systems,$(BOOTED) '$(BINARIES) "$(MAKE) test-here"')
 	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
 
-# What `make test` tests, what that is booted in, and two halves of it: booted systems mostly wait.
+# What `make test` tests, what that is booted in, and three parts of it: booted systems mostly wait, and so do tests.
+BOOTED   := tests/support/beside.sh target/booted.log '$(MAKE) test-booted'
+BINARIES := tests/support/beside.sh target/binaries.log "$(MAKE) test-binaries"
 test-built:
 	LINT=tests $(LINTED) $(CARGO) test --no-run --tests
 	$(LINTED) $(CARGO) zigbuild --example gpu-check --example systemd-check
@@ -128,10 +130,11 @@ test-roots:
 	tests/systemd/run.sh roots || [ $$? = 77 ]
 test-booted:
 	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
+test-binaries:
 	$(call stage,checks of binaries,cross/check-test.sh)
+	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --examples --config profile.release.package.ganglion.opt-level=0)
 test-here:
 	$(call stage,tests,$(LINTED) $(CARGO) test --tests $(if $(CI),-- --skip this_machine_computes_as_it_should))
-	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --examples --config profile.release.package.ganglion.opt-level=0)
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)
