@@ -21,18 +21,28 @@ typedef signed char i8;
 #define ENDS 2047
 //
 // The kernels of a step begin while the one before them ends, where a device can do that (sm_90 on): what they do before it
-// is their turn may read what kernels before that one have left, and weights, and writes nothing.
-enum Turn { NOW, LATER };
+// is their turn may read what kernels before that one have left, and weights, and writes nothing. HELD: its turn is now, but the
+// next one begins only once this has let it, for its blocks would take the places of those of this that are still to come.
+enum Turn { NOW, LATER, HELD };
 struct Stopwatch {
     u64 *span;
     __device__ __forceinline__ explicit Stopwatch(u64 address, Turn turn = NOW) : span(reinterpret_cast<u64 *>(address)) {
         if (turn == NOW) our_turn();
+        if (turn == HELD) wait();
     }
     // Waits until the kernel before this one has ended; then the next one may begin. By every thread, once.
     __device__ __forceinline__ void our_turn() {
+        wait();
+        let_next_begin();
+    }
+    __device__ __forceinline__ static void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+    }
+    __device__ __forceinline__ void wait() {
 #if __CUDA_ARCH__ >= 900
         asm volatile("griddepcontrol.wait;" ::: "memory");
-        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
         if (threadIdx.x == 0 && block() == 0) {
             // Read before anything waits for the parameters: by then the kernel runs.

@@ -3,4 +3,5 @@
 #include "step/product.cuh"
 
 PROMPT_KERNELS(BF16, bf16)
+PROMPT_PLAIN(BF16, bf16)
 STEP_KERNELS(BF16, bf16)

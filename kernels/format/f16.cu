@@ -3,4 +3,5 @@
 #include "step/product.cuh"
 
 PROMPT_KERNELS(F16, f16)
+PROMPT_PLAIN(F16, f16)
 STEP_KERNELS(F16, f16)

@@ -3,4 +3,5 @@
 #include "step/product.cuh"
 
 PROMPT_KERNELS(SCALED_F16, scaled_f16)
+PROMPT_PLAIN(SCALED_F16, scaled_f16)
 STEP_KERNELS(SCALED_F16, scaled_f16)

@@ -192,7 +192,7 @@ __device__ __forceinline__ void read_pair(const float *from, u32 stride, u32 row
 extern __shared__ __align__(128) u8 staged[];
 
 template <int F, typename T, class S> __device__ __forceinline__ void prompt_product(const PromptArgs &a) {
-    Stopwatch stopwatch(a.stamp);
+    Stopwatch stopwatch(a.stamp, S::tokens <= 32 ? LATER : HELD);
     typedef Stage<F, S> G;
     constexpr u32 M = S::M, N = S::N;
     // What comes next of both sides is read from shared memory while what is there is multiplied, over the border of stages too:
@@ -206,9 +206,9 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
     u32 along_tokens = warp % S::TOKENS, along_rows = warp / S::TOKENS;
     u32 base = in_shared(staged), units = a.weight0.columns / 64;
     u32 all_tiles = (a.weight0.rows + 15) / 16 + (a.weight1.rows + 15) / 16 + (a.weight2.rows + 15) / 16;
-    // A warp copies whole units. Where its tiles lie; beyond the last, the last again, whose outputs are not kept.
-    constexpr u32 EACH = S::tiles / (S::TOKENS * S::ROWS), UNIT_PIECES = Layout<F>::unit / 16, HEAD_PIECES = Layout<F>::head / 16;
-    static_assert(S::tiles % (S::TOKENS * S::ROWS) == 0);
+    // A warp copies whole units, if there are any left for it. Where its tiles lie; beyond the last, the last again, whose outputs
+    // are not kept.
+    constexpr u32 ALL = S::TOKENS * S::ROWS, EACH = (S::tiles + ALL - 1) / ALL, UNIT_PIECES = Layout<F>::unit / 16, HEAD_PIECES = Layout<F>::head / 16;
     const u8 *begins[EACH];
 #pragma unroll
     for (u32 i = 0; i < EACH; ++i) {
@@ -222,26 +222,17 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
     u32 row = threadIdx.x / 8, to_input = base + row * 128 + (threadIdx.x % 8 ^ row % 8) * 16;
     const T *from_input = at<const T>(a.input) + (u64)(first + row) * a.stride + threadIdx.x % 8 * 8;
     u32 to_weights = base + G::inputs + warp * EACH * G::unit + lane * 16;
-    // The units of a stage, as far as there are any.
-    auto load = [&](u32 k, u32 slot) {
+    // The units of a stage, as far as there are any: of the inputs, and of the weights.
+    static_assert(4 % UNITS == 0);
+    auto load_inputs = [&](u32 k, u32 slot) {
         const T *inputs = from_input + k * (UNITS * 64);
-        u32 unit = k * UNITS, to_stage = slot * BYTES, skip = Layout<F>::head ? unit / 4 * (Layout<F>::head + 4 * Layout<F>::unit) : 0;
-        u32 unit_skip = Layout<F>::head ? skip + Layout<F>::head + unit % 4 * Layout<F>::unit : unit * Layout<F>::unit;
-        static_assert(4 % UNITS == 0);
+        u32 unit = k * UNITS, to_stage = slot * BYTES;
 #pragma unroll
-        for (u32 u = 0; u < UNITS; ++u, to_stage += G::bytes, unit_skip += Layout<F>::unit) {
+        for (u32 u = 0; u < UNITS; ++u, to_stage += G::bytes) {
             bool there = unit + u < units;
 #pragma unroll
             for (u32 i = 0; i < INPUTS; ++i)
                 copy_16_or_zero(to_input + to_stage + i * ROWS_AT_ONCE * 128, inputs + (u64)i * ROWS_AT_ONCE * a.stride + u * 64, there && first + row + i * ROWS_AT_ONCE < rows);
-#pragma unroll
-            for (u32 i = 0; i < EACH; ++i) {
-                u32 to = to_weights + to_stage + i * G::unit;
-#pragma unroll
-                for (u32 piece = 0; piece < UNIT_PIECES; piece += 32)
-                    copy_16_if(to + piece * 16, begins[i] + unit_skip + piece * 16, there && (piece + 32 <= UNIT_PIECES || lane < UNIT_PIECES - piece));
-                if constexpr (HEAD_PIECES > 0) copy_16_if(to + UNIT_PIECES * 16, begins[i] + skip, there && lane < HEAD_PIECES);
-            }
             if constexpr (Layout<F>::minimum) {
                 static_assert(S::tokens / 2 <= S::threads);
                 u32 token = 2 * threadIdx.x;
@@ -249,11 +240,44 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                     copy_16_or_zero(base + to_stage + G::inputs + G::weights + token * 8, sums_at(a.sums, a.rows, unit + u, first + token), there && first + token < rows);
             }
         }
+    };
+    auto load_weights = [&](u32 k, u32 slot) {
+        u32 unit = k * UNITS, to_stage = slot * BYTES, skip = Layout<F>::head ? unit / 4 * (Layout<F>::head + 4 * Layout<F>::unit) : 0;
+        u32 unit_skip = Layout<F>::head ? skip + Layout<F>::head + unit % 4 * Layout<F>::unit : unit * Layout<F>::unit;
+#pragma unroll
+        for (u32 u = 0; u < UNITS; ++u, to_stage += G::bytes, unit_skip += Layout<F>::unit) {
+            bool there = unit + u < units;
+#pragma unroll
+            for (u32 i = 0; i < EACH; ++i) {
+                u32 to = to_weights + to_stage + i * G::unit;
+                const bool mine = there && (S::tiles % ALL == 0 || warp * EACH + i < S::tiles);
+#pragma unroll
+                for (u32 piece = 0; piece < UNIT_PIECES; piece += 32)
+                    copy_16_if(to + piece * 16, begins[i] + unit_skip + piece * 16, mine && (piece + 32 <= UNIT_PIECES || lane < UNIT_PIECES - piece));
+                if constexpr (HEAD_PIECES > 0) copy_16_if(to + UNIT_PIECES * 16, begins[i] + skip, mine && lane < HEAD_PIECES);
+            }
+        }
+    };
+    auto load = [&](u32 k, u32 slot) {
+        load_inputs(k, slot);
+        load_weights(k, slot);
         copies_end();
     };
     float sums[M][N][2][4] = {};
+    // Of few rows weights are what takes time: they are asked for before it is this kernel's turn.
+    if constexpr (S::tokens <= 32) {
 #pragma unroll
-    for (u32 k = 0; k < STAGES - 1; ++k) load(k, k);
+        for (u32 k = 0; k < STAGES - 1; ++k) load_weights(k, k);
+        stopwatch.wait();
+#pragma unroll
+        for (u32 k = 0; k < STAGES - 1; ++k) {
+            load_inputs(k, k);
+            copies_end();
+        }
+    } else {
+#pragma unroll
+        for (u32 k = 0; k < STAGES - 1; ++k) load(k, k);
+    }
     u32 slot = 0, next = STAGES - 1, at_inputs = base + (along_tokens * 16 * M + lane % 16) * 128;
     if constexpr (ahead) {
         u32 x[2][M][4], w[2][N][4], of_step[4], skip = 0;
@@ -415,6 +439,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
             for (u32 u = 0; u < units % UNITS; ++u) multiply(stage + u * G::bytes);
         }
     }
+    Stopwatch::let_next_begin();
     // Sums 0 and 1 are of token g and the rows 2 t and 2 t + 1 of half h of a tile, 2 and 3 of token g + 8. What belongs to a row
     // is read once and before anything is stored: a load behind a store would wait for it, each by itself.
     u32 tile_index = blockIdx.y * S::tiles + along_rows * N;
@@ -444,8 +469,9 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
     }
     // Of warps with one tile each, who has rows of up hands them to its neighbour, who has those of gate.
     float *handed = reinterpret_cast<float *>(staged) + ((along_rows / 2 * S::TOKENS + along_tokens) * M * 8) * 32 + lane;
-    if (N == 1 && a.outcome == GATED) {
-        static_assert(N > 1 || S::ROWS % 2 == 0);
+    // A shape without pairs of tiles serves other products.
+    constexpr bool GATES = N == 2 || N == 1 && S::ROWS % 2 == 0;
+    if (GATES && N == 1 && a.outcome == GATED) {
         copies_wait<0>();
         __syncthreads();
 #pragma unroll
@@ -461,7 +487,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
 #pragma unroll
     for (u32 m = 0; m < M; ++m) {
         u32 token = first + (along_tokens * M + m) * 16 + g;
-        if (a.outcome == GATED) {
+        if (GATES && a.outcome == GATED) {
 #pragma unroll
             for (int second = 0; second < 2; ++second)
 #pragma unroll

@@ -5,6 +5,8 @@
 
 typedef Shape<1, 4, 4, 2, 3, 1> Shape64x128;
 typedef Shape<2, 2, 2, 2, 4, 1> Shape64x64;
+// Of plain values, which no warp has to make first: each warp meets all rows. It has no pairs of gate and up.
+typedef Shape<4, 1, 1, 5, 4, 1> Shape64x80;
 // Of few rows, or few weights: warps that sum as few outputs as a tile of weights has.
 typedef Shape<1, 4, 2, 1, 6, 2> Shape32x64;
 typedef Shape<1, 2, 1, 1, 8, 2> Shape16x32;
@@ -16,6 +18,7 @@ typedef Shape<1, 2, 1, 1, 8, 2> Shape16x32;
     }
 #define PROMPT_BOTH(FORMAT, NAME, SHAPE, BLOCKS) \
     PROMPT_KERNEL(FORMAT, NAME, half, f16, SHAPE, BLOCKS) PROMPT_KERNEL(FORMAT, NAME, __nv_bfloat16, bf16, SHAPE, BLOCKS)
+#define PROMPT_PLAIN(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x80, 3)
 // Of four bytes: the largest tile leaves no room.
 #define PROMPT_WIDE(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x64, 4) PROMPT_BOTH(FORMAT, NAME, 32x64, 3) PROMPT_BOTH(FORMAT, NAME, 16x32, 4)
 #define PROMPT_KERNELS(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x128, 3) PROMPT_WIDE(FORMAT, NAME)

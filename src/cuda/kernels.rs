@@ -103,9 +103,9 @@ impl Kernels {
         Ok(Self {
             embed: modules.kernel("embed", 0, Family::Step)?,
             sample: modules.kernel("sample", 0, Family::Step)?,
-            norm: modules.kernel(&format!("norm_{name}"), 0, Family::Prompt)?,
-            sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Prompt)?,
-            rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Prompt)?,
+            norm: modules.kernel(&format!("norm_{name}"), 0, Family::Between)?,
+            sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Between)?,
+            rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Between)?,
             step_attend: StepAttend::load(modules, activation, kv, &types)?,
             prompt_attend: attends.transpose()?.flatten(),
             step: storages

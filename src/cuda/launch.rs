@@ -15,6 +15,9 @@ use crate::tape::{Buffer, Ending, Input, Op, Projection, Tape, WeightId};
 /// `sample.cu`
 const SAMPLE_THREADS: u32 = 1024;
 
+/// Rows of a prompt whose products leave room on every multiprocessor for the blocks of what comes next.
+const FEW: usize = 32;
+
 impl Work<'_> {
     /// Queues operations of a tape.
     pub(super) fn run(
@@ -24,6 +27,7 @@ impl Work<'_> {
         queue: &mut LaunchQueue<'_>,
     ) -> Result<(), Error> {
         let Range { start, end } = operations;
+        queue.set_early(tape.input == Input::Prompt && tape.rows <= FEW);
         (start..end).try_for_each(|index| {
             queue.begin(index, tape.ops[index].name());
             // What is one kernel is launched by the second of both.

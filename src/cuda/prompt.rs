@@ -208,7 +208,8 @@ impl Prompt<'_> {
         };
         let storage = Storage::of_code(args.weight0.format).ok_or_else(missing)?;
         let multiprocessors = self.work.multiprocessors.max(1);
-        let index = shapes::quickest(storage, args.rows, tiles, multiprocessors);
+        let gates = args.outcome == Outcome::Gated as u32;
+        let index = shapes::quickest((storage, gates), (args.rows, tiles), multiprocessors);
         let kernel = self.work.kernels.prompt(storage, index);
         let shape = &SHAPES[index];
         let geometry = Geometry {

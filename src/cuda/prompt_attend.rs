@@ -39,7 +39,7 @@ impl PromptAttend {
         let tiles = |prefix: &str, rows: usize, shared: usize| {
             let name = format!("prompt_attend_{prefix}{types}_{head_dim}");
             Ok::<_, Error>(Tiles {
-                kernel: modules.kernel(&name, shared, Family::Prompt)?,
+                kernel: modules.kernel(&name, shared, Family::Between)?,
                 rows,
                 shared,
             })

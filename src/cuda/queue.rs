@@ -12,6 +12,8 @@ pub(super) struct LaunchQueue<'q> {
     /// Operations leave their timestamps there, if anyone asks.
     timestamps: Option<TimestampAddresses>,
     stamp: u64,
+    /// Launches may begin while those before them end.
+    early: bool,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,13 @@ impl<'q> LaunchQueue<'q> {
             operation: "",
             timestamps,
             stamp: 0,
+            early: false,
         }
+    }
+
+    /// Whether all of the next launches may begin while those before them end.
+    pub(super) fn set_early(&mut self, early: bool) {
+        self.early = early;
     }
 
     /// The operation that the next launches belong to.
@@ -126,7 +134,7 @@ impl<'q> LaunchQueue<'q> {
         };
         // SAFETY: every address is of an arena that `Cuda` owns and drops after its graphs and its stream's work;
         // shapes and bounds are those of a checked tape, and regions were planned for its rows.
-        unsafe { kernel.launch(stream, geometry, args) }
+        unsafe { kernel.launch(stream, (geometry, self.early), args) }
     }
 }
 

@@ -24,9 +24,11 @@ pub enum Family {
     /// A step's: streams of weights. Each waits for the one before it by itself (`Stopwatch` of `kernels/common.cuh`), and so
     /// may begin while that one ends.
     Step,
-    /// A prompt's, and all others: tiles in shared memory. Each begins when the one before it has ended: blocks that came
-    /// earlier would gather where that one leaves room, and the others idle.
+    /// A prompt's products, and all others: tiles in shared memory. Each begins when the one before it has ended: blocks that came
+    /// earlier would gather where that one leaves room, and the others idle. Not so of few, for which there is room everywhere.
     Prompt,
+    /// What lies between these: many small blocks, which fill what a product leaves while it ends.
+    Between,
 }
 
 impl Family {
@@ -36,7 +38,7 @@ impl Family {
     const fn carveout(self, bytes: usize) -> i32 {
         match self {
             Self::Step if bytes > SHARED_BYTES => 75,
-            Self::Step | Self::Prompt => 100,
+            Self::Step | Self::Prompt | Self::Between => 100,
         }
     }
 }
@@ -74,7 +76,8 @@ pub struct Kernel<A> {
     name: Box<str>,
     threads: usize,
     shared: usize,
-    /// Whether it may begin while the kernel before it ends.
+    /// Whether it can wait for the kernel before it by itself, and whether it always begins while that ends.
+    waits: bool,
     overlaps: bool,
     _module: Rc<Module>,
     _parameters: PhantomData<fn(A)>,
@@ -135,8 +138,8 @@ impl<A: Parameters> Kernel<A> {
                 .min(THREADS),
             shared,
             // What was compiled for an earlier one does not wait, wherever it runs.
-            overlaps: family == Family::Step
-                && attribute(function, Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)? >= WAITS,
+            waits: attribute(function, Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)? >= WAITS,
+            overlaps: family != Family::Prompt,
             _module: Rc::clone(module),
             _parameters: PhantomData,
         })
@@ -175,7 +178,7 @@ impl<A: Parameters> Kernel<A> {
         )
     }
 
-    /// Queues a launch, or has it recorded.
+    /// Queues a launch, or has it recorded; `early`: it may begin while the kernel before it ends, as some always do.
     ///
     /// # Errors
     /// If the geometry exceeds what the kernel was compiled for or an Orin has, or the driver refuses.
@@ -186,7 +189,7 @@ impl<A: Parameters> Kernel<A> {
     pub unsafe fn launch(
         &self,
         stream: &mut Stream,
-        geometry: Geometry,
+        (geometry, early): (Geometry, bool),
         parameters: &A,
     ) -> Result<()> {
         self.check(geometry)?;
@@ -214,7 +217,7 @@ impl<A: Parameters> Kernel<A> {
             sharedMemBytes: shared,
             hStream: handle,
             attrs: &raw mut overlap,
-            numAttrs: self.overlaps.into(),
+            numAttrs: (self.waits && (early || self.overlaps)).into(),
         };
         let result = attempt(call, stream.context().faults(), Some(handle), || {
             // SAFETY: the kernel takes one parameter of this size, which `new` checked; the driver copies it

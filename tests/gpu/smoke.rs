@@ -72,7 +72,7 @@ fn lookups(context: &Rc<Context>) -> Result<()> {
     let mut stream = Stream::new(context)?;
     let mut wide = Geometry::new(1, 1025);
     // SAFETY: it is refused before it gets to the driver.
-    let refused = unsafe { kernel.launch(&mut stream, wide, &SmokeArgs::default()) };
+    let refused = unsafe { kernel.launch(&mut stream, (wide, false), &SmokeArgs::default()) };
     assert!(
         matches!(refused, Err(Error::Limit { limit: 1024, .. })),
         "{refused:?}"
@@ -82,7 +82,7 @@ fn lookups(context: &Rc<Context>) -> Result<()> {
         ..Geometry::new(1, 32)
     };
     // SAFETY: as above.
-    let refused = unsafe { kernel.launch(&mut stream, wide, &SmokeArgs::default()) };
+    let refused = unsafe { kernel.launch(&mut stream, (wide, false), &SmokeArgs::default()) };
     assert!(matches!(refused, Err(Error::Limit { .. })), "{refused:?}");
     Ok(())
 }
@@ -146,7 +146,7 @@ fn memory(context: &Rc<Context>, memory: MemoryKind) -> Result<()> {
             ..SmokeArgs::default()
         };
         // SAFETY: the region holds `count` words and lives until the stream is synchronized below.
-        unsafe { scale.launch(stream, Geometry::new(264, 256), &args) }
+        unsafe { scale.launch(stream, (Geometry::new(264, 256), false), &args) }
     };
     for region in [large, second, small] {
         scale_region(&mut stream, arena.address(region)?, region)?;
@@ -167,7 +167,7 @@ fn memory(context: &Rc<Context>, memory: MemoryKind) -> Result<()> {
         ..SmokeArgs::default()
     };
     // SAFETY: it touches no memory.
-    unsafe { wait.launch(&mut stream, Geometry::new(1, 1), &pause) }?;
+    unsafe { wait.launch(&mut stream, (Geometry::new(1, 1), false), &pause) }?;
     assert_eq!(
         stream.idle().err(),
         Some(Error::Busy),
@@ -261,10 +261,10 @@ fn graph(context: &Rc<Context>) -> Result<()> {
             let args = SmokeArgs { factor, ..args };
             for _ in 1..nodes {
                 // SAFETY: the arena outlives the graph: it is declared before it.
-                unsafe { scale.launch(stream, Geometry::new(16, 64), &args) }?;
+                unsafe { scale.launch(stream, (Geometry::new(16, 64), false), &args) }?;
             }
             // SAFETY: as above, and so do the mailboxes.
-            unsafe { step.launch(stream, Geometry::new(1, 1), &args) }
+            unsafe { step.launch(stream, (Geometry::new(1, 1), false), &args) }
         })
     };
     // A recording that fails, or is given up, leaves the stream as it was.
@@ -355,7 +355,7 @@ fn sticky(context: &Rc<Context>) -> Result<()> {
         ..SmokeArgs::default()
     };
     // SAFETY: it is not safe, which is what is tried; the process ends after it.
-    unsafe { scale.launch(&mut stream, Geometry::new(1, 32), &args) }?;
+    unsafe { scale.launch(&mut stream, (Geometry::new(1, 32), false), &args) }?;
     let error = stream.synchronize().expect_err("the address is illegal");
     println!("{error}");
     assert!(error.is_sticky() && stream.idle().is_err_and(|error| error.is_sticky()));

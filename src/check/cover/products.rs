@@ -245,7 +245,8 @@ fn head(
     case
 }
 
-/// What is too large for a quick test: tables of a real vocabulary, one of them of two chunks of memory.
+/// What is too large for a quick test: tables of a real vocabulary, one of them of two chunks of memory, and products of so many
+/// weights that a shape is chosen for them that smaller ones do not meet.
 pub fn large() -> impl Iterator<Item = World> {
     const COLUMNS: usize = 1024;
     let mut b = Builder::new(41, unused_cache(), (Format::F32, VOCABULARY, COLUMNS));
@@ -262,6 +263,14 @@ pub fn large() -> impl Iterator<Item = World> {
     }
     for run in [runs(1, Input::Step), runs(9, Input::Prompt)].concat() {
         head(&mut b, table, run, run.rows);
+    }
+    // So many tiles that 132 multiprocessors have none twice in a shape of 64 x 80 alone.
+    for format in [Format::F16, Format::BF16] {
+        let (rows, columns) = (3456, 128);
+        let weight = b.matrix(format, rows, columns);
+        for run in runs(ROWS, Input::Prompt) {
+            head(&mut b, (weight, format, (rows, columns)), run, ROWS);
+        }
     }
     for format in [Format::BF16, Format::Q8_0, Format::Q4_0, Format::Q6_K] {
         let weight = b.matrix(format, VOCABULARY, 256);
