@@ -18,7 +18,7 @@ ASK      ?= In two sentences: why does a robot carry its own brain?
 export ASK
 
 # Tests mostly wait, and more of them at once than there are processors wait together.
-export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
 
 # What `make gpu` packs for a machine with a GPU; run.sh in it checks the CUDA backend there.
 GPU      := target/gpu-pack
@@ -122,7 +122,7 @@ test:
 
 # What `make test` tests, what that is booted in, and three parts of it: booted systems mostly wait, and so do tests.
 BOOTED   := tests/support/beside.sh target/booted.log '$(MAKE) test-booted'
-BINARIES := tests/support/beside.sh target/binaries.log "$(MAKE) test-binaries"
+BINARIES := tests/support/beside.sh target/binaries.log "nice -n 19 $(MAKE) test-binaries"
 test-built:
 	LINT=tests $(LINTED) $(CARGO) test --no-run --tests
 	$(LINTED) $(CARGO) zigbuild --example gpu-check --example systemd-check
