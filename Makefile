@@ -122,7 +122,7 @@ test:
 
 # What `make test` tests, what that is booted in, and three parts of it: booted systems mostly wait, and so do tests.
 BOOTED   := tests/support/beside.sh target/booted.log '$(MAKE) test-booted'
-BINARIES := tests/support/beside.sh target/binaries.log "nice -n 19 $(MAKE) test-binaries"
+BINARIES := tests/support/beside.sh target/binaries.log "nice -n 5 $(MAKE) test-binaries"
 test-built:
 	LINT=tests $(LINTED) $(CARGO) test --no-run --tests
 	$(LINTED) $(CARGO) zigbuild --example gpu-check --example systemd-check
