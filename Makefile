@@ -120,7 +120,8 @@ test:
 	$(call stage,tests and booted systems,$(BOOTED) '$(BINARIES) "$(MAKE) test-here"')
 	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
 
-# What `make test` tests, what that is booted in, and three parts of it: booted systems mostly wait, and so do tests.
+# What `make test` tests, what that is booted in, and three parts of it: booted systems mostly wait, and so do tests. While tests run
+# cargo holds the lock of its folder: whatever asks it for something, as checks of binaries do, goes on when they have ended.
 BOOTED   := tests/support/beside.sh target/booted.log '$(MAKE) test-booted'
 BINARIES := tests/support/beside.sh target/binaries.log "nice -n 5 $(MAKE) test-binaries"
 test-built:

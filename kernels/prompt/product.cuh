@@ -192,7 +192,9 @@ __device__ __forceinline__ void read_pair(const float *from, u32 stride, u32 row
 extern __shared__ __align__(128) u8 staged[];
 
 template <int F, typename T, class S> __device__ __forceinline__ void prompt_product(const PromptArgs &a) {
-    Stopwatch stopwatch(a.stamp, S::tokens <= 32 ? LATER : HELD);
+    // Of few rows weights are what takes time: they are asked for before it is this kernel's turn.
+    constexpr bool early = S::tokens <= 32;
+    Stopwatch stopwatch(a.stamp, early ? LATER : HELD);
     typedef Stage<F, S> G;
     constexpr u32 M = S::M, N = S::N;
     // What comes next of both sides is read from shared memory while what is there is multiplied, over the border of stages too:
@@ -264,8 +266,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
         copies_end();
     };
     float sums[M][N][2][4] = {};
-    // Of few rows weights are what takes time: they are asked for before it is this kernel's turn.
-    if constexpr (S::tokens <= 32) {
+    if constexpr (early) {
 #pragma unroll
         for (u32 k = 0; k < STAGES - 1; ++k) load_weights(k, k);
         stopwatch.wait();

@@ -76,8 +76,9 @@ pub struct Kernel<A> {
     name: Box<str>,
     threads: usize,
     shared: usize,
-    /// Whether it can wait for the kernel before it by itself, and whether it always begins while that ends.
+    /// Whether it can wait for the kernel before it by itself.
     waits: bool,
+    /// Whether it begins while that ends, also where nobody asks for it.
     overlaps: bool,
     _module: Rc<Module>,
     _parameters: PhantomData<fn(A)>,
