@@ -120,8 +120,7 @@ test:
 	$(call stage,tests and booted systems,$(BOOTED) '$(BINARIES) "$(MAKE) test-here"')
 	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
 
-# What `make test` tests, what that is booted in, and three parts of it: booted systems mostly wait, and so do tests. While tests run
-# cargo holds the lock of its folder: whatever asks it for something, as checks of binaries do, goes on when they have ended.
+# What `make test` tests, what that is booted in, and three parts of it: booted systems mostly wait, and so do tests.
 BOOTED   := tests/support/beside.sh target/booted.log '$(MAKE) test-booted'
 BINARIES := tests/support/beside.sh target/binaries.log "nice -n 5 $(MAKE) test-binaries"
 test-built:
@@ -135,7 +134,7 @@ test-binaries:
 	$(call stage,checks of binaries,cross/check-test.sh)
 	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --examples --config profile.release.package.ganglion.opt-level=0)
 test-here:
-	$(call stage,tests,$(LINTED) $(CARGO) test --tests $(if $(CI),-- --skip this_machine_computes_as_it_should))
+	$(call stage,tests,$(LINTED) tests/support/programs.sh $(if $(CI),--skip this_machine_computes_as_it_should) -- $(CARGO))
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)
