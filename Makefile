@@ -18,7 +18,7 @@ ASK      ?= In two sentences: why does a robot carry its own brain?
 export ASK
 
 # Tests mostly wait, and more of them at once than there are processors wait together.
-export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
+export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
 
 # What `make gpu` packs for a machine with a GPU; run.sh in it checks the CUDA backend there.
 GPU      := target/gpu-pack
@@ -122,19 +122,19 @@ test:
 
 # What `make test` tests, what that is booted in, and three parts of it: booted systems mostly wait, and so do tests.
 BOOTED   := tests/support/beside.sh target/booted.log '$(MAKE) test-booted'
-BINARIES := tests/support/beside.sh target/binaries.log "nice -n 5 $(MAKE) test-binaries"
+BINARIES := tests/support/beside.sh target/binaries.log "$(MAKE) test-binaries"
 test-built:
-	LINT=tests $(LINTED) $(CARGO) test --no-run --tests
-	$(LINTED) $(CARGO) zigbuild --example gpu-check --example systemd-check
+	LINT=tests $(LINTED) tests/support/programs.sh build $(CARGO)
 test-roots:
 	tests/systemd/run.sh roots || [ $$? = 77 ]
 test-booted:
 	$(call stage,booted systems,tests/systemd/run.sh || [ $$? = 77 ])
 test-binaries:
 	$(call stage,checks of binaries,cross/check-test.sh)
+	$(call stage,what checks a GPU,$(LINTED) $(CARGO) zigbuild --example gpu-check)
 	$(call stage,the build without CUDA,$(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --examples --config profile.release.package.ganglion.opt-level=0)
 test-here:
-	$(call stage,tests,$(LINTED) tests/support/programs.sh $(if $(CI),--skip this_machine_computes_as_it_should) -- $(CARGO))
+	$(call stage,tests,tests/support/programs.sh run $(if $(CI),--skip this_machine_computes_as_it_should))
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)

@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# programs.sh ARGUMENTS... -- CARGO...: runs the test programs that CARGO builds, one after the other, with these arguments. As
-# `cargo test --tests` does, but that cargo then holds the lock of its folder until they end, and whatever else is built would wait.
+# programs.sh build CARGO... has it build the test programs; programs.sh run ARGUMENTS... runs these, one after the other. As `cargo
+# test --tests` does, but that cargo then holds the lock of its folder until they end, and whatever else is built would wait.
 set -euo pipefail
-arguments=()
-while [ "$1" != -- ]; do
-    arguments+=("$1")
-    shift
-done
+list=target/programs verb=$1
 shift
-"$@" test --no-run --tests --message-format=json |
-    sed -nE '/"profile":\{[^}]*"test":true/s/.*"executable":"([^"]+)".*/\1/p' >target/programs
-[ -s target/programs ] || { echo 'programs.sh: no test program is built' >&2; exit 1; }
-while read -r program; do
-    printf '%s\n' "$program"
-    "$program" "${arguments[@]}" </dev/null
-done <target/programs
+case $verb in
+build)
+    mkdir -p target
+    "$@" test --no-run --tests --message-format=json-render-diagnostics |
+        sed -nE '/"profile":\{[^}]*"test":true/s/.*"executable":"([^"]+)".*/\1/p' >"$list"
+    ;;
+run)
+    [ -s "$list" ] || { echo 'programs.sh: no test program is built' >&2; exit 1; }
+    while read -r program; do
+        printf '%s\n' "$program"
+        "$program" "$@" </dev/null
+    done <"$list"
+    ;;
+esac
