@@ -8,7 +8,7 @@ use ganglion::graph::Mode;
 use ganglion::kv::{Owner, Reuse};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::{Mask, Parameters, Promise, Scored};
-use ganglion::tape::KvType;
+use ganglion::tape::{GraphOptions, KvType};
 
 use crate::support::{joining, preempted, restored};
 
@@ -40,6 +40,11 @@ fn load_with(kv_type: KvType, launch_ahead: bool) -> Runner {
         rows: PROMPTS.len(),
         threads: 2,
         launch_ahead,
+        // A step is cut wherever it may be left.
+        graph: GraphOptions {
+            part_bytes: 1,
+            ..GraphOptions::default()
+        },
         ..Settings::default()
     };
     Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it fits")
@@ -256,9 +261,10 @@ fn conversations_that_join_and_leave_while_a_step_is_ahead_have_the_bits_of_each
         let mut runner = load_with(kv_type, true);
         runner.set_graph_mode(mode);
         let name = format!("{} cache, {}", kv_type.name(), mode.name());
-        let others = joining::hold(&mut runner);
-        let others = others.unwrap_or_else(|differs| panic!("{name}: {differs}"));
+        let held = joining::hold(&mut runner);
+        let (others, left) = held.unwrap_or_else(|differs| panic!("{name}: {differs}"));
         assert!(others > 8, "{others} steps were behind others");
+        assert!(left > 8 || mode == Mode::None, "{left} were left");
     }
 }
 

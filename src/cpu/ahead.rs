@@ -64,6 +64,7 @@ impl Cpu {
     /// What an entry stands at is another than a step has begun with that is ahead.
     pub(super) fn forget_ahead_of(&mut self, entry: usize) {
         self.ahead.take_if(|ahead| ahead.is_of(entry));
+        self.left_step.take_if(|step| step.entries.contains(&entry));
     }
 
     /// What bounds an entry's next choice; a step that is ahead began without it.
@@ -99,6 +100,7 @@ impl Cpu {
             tape,
             entries,
             preempts,
+            ..
         }: Behind<'_>,
     ) -> Result<(), ExecuteError> {
         if preempts.is_some_and(|preempts| preempts()) {
@@ -109,7 +111,7 @@ impl Cpu {
             return Ok(());
         }
         let (before, active) = (self.standing(entries), self.core.entry);
-        let ran = self.run_rows(tape, entries, &[]);
+        let ran = self.run_rows(tape, entries, &[], None).map(drop);
         let after = self.standing(entries);
         self.stand(before);
         self.core.entry = active;

@@ -13,7 +13,7 @@ use super::threads::Threads;
 use super::timestamps::Timestamps;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
-use crate::executor::PREEMPTED;
+use crate::executor::PLACES;
 use crate::sampler::{Mask, Promise, Sampler, Scored};
 use crate::tape::{
     Angles, Buffer, ExecuteError, Input, KvInfo, Op, Projection, StepState, Tape, WeightId,
@@ -73,8 +73,8 @@ pub(super) enum Guide {
 pub(super) struct Buffers {
     /// One for each buffer, long enough for every prepared tape.
     pub(super) activations: Vec<Vec<f32>>,
-    /// Residual streams of prompts that were left.
-    pub(super) left: [Vec<f32>; PREEMPTED],
+    /// Residual streams of prompts that were left, and of a step.
+    pub(super) left: [Vec<f32>; PLACES],
     /// (rows, hidden): the normed rows of the operation at hand
     pub(super) normed: Vec<f32>,
     /// (outputs, rows): a product before it is transposed into its buffer
@@ -139,7 +139,7 @@ impl Core {
         4 * (activations.iter().chain(left).map(Vec::len).sum::<usize>() + others)
     }
 
-    /// Keeps what a prompt needs that is left after a layer.
+    /// Keeps what a prompt or a step needs that is left after a layer.
     pub(super) fn leave(&mut self, tape: &Tape, place: usize) {
         let Buffers {
             activations, left, ..

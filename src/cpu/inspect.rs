@@ -17,7 +17,9 @@ impl Inspect for Cpu {
     ) -> Result<(), ExecuteError> {
         match (tape.input, tape.ending) {
             (Input::Prompt, _) => return self.run(tape, tokens),
-            (Input::Step, Ending::Token) => return self.step_rows(tape, entries, &[], None),
+            (Input::Step, Ending::Token) => {
+                return self.step_rows(tape, entries, &[], None, None).map(drop);
+            }
             (Input::Step, _) => {}
         }
         // A step that chooses no token is no step of generation: its operations run as they are.

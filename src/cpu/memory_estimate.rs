@@ -1,14 +1,14 @@
 //! How long the buffers of tapes are, and what a model takes in host memory.
 
 use super::attention;
-use crate::executor::PREEMPTED;
+use crate::executor::PLACES;
 use crate::tape::{Buffer, MemoryEstimate, Op, Tape, WeightInfo};
 
 /// Elements of each buffer.
 #[derive(Debug, Default)]
 pub(super) struct Lengths {
     pub(super) activations: Vec<usize>,
-    /// One of those for prompts that are left.
+    /// One of those for what is left.
     pub(super) left: usize,
     pub(super) normed: usize,
     pub(super) product: usize,
@@ -48,7 +48,7 @@ impl Lengths {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let activations = self.activations.iter().sum::<usize>() + PREEMPTED * self.left;
+        let activations = self.activations.iter().sum::<usize>() + PLACES * self.left;
         4 * (activations + self.normed + self.product + self.partials)
     }
 }

@@ -22,6 +22,7 @@ mod threads;
 mod timestamps;
 mod weight;
 
+use std::ops::Range;
 use std::time::Instant;
 
 use self::ahead::{Ahead, is_refused};
@@ -31,7 +32,7 @@ pub use self::memory_estimate::memory_estimate;
 use self::step::{CpuStep, Living};
 use self::timestamps::Timestamps;
 pub use self::weight::{Matrix, Weight};
-use crate::executor::{Behind, Executor, Pass, Preempted, Preempts, Rows};
+use crate::executor::{Behind, Executor, Leaves, Pass, Preempted, Preempts, Rows, STEP_PLACE};
 use crate::fault::Faults;
 use crate::graph::{Buckets, Counts, DecodeGraph, Key, LifeCycle, Mode, Ran, Stepper};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
@@ -47,6 +48,10 @@ pub struct Cpu {
     prompts: Buckets<Living>,
     /// Prompts that were left between two half layers.
     preempted: Preempted,
+    /// The step that was left.
+    left_step: Option<LeftStep>,
+    /// A step may be left where it has moved so many bytes.
+    part_bytes: u64,
     kv: KvInfo,
     /// How often the memory of a buffer has moved.
     moves: u64,
@@ -59,6 +64,14 @@ pub struct Cpu {
     ahead: Option<Ahead>,
     /// The logits of the step before it.
     left: Option<Vec<f32>>,
+}
+
+/// A step that was left between two of its parts: how it ran so far, and its operations that have not.
+#[derive(Debug)]
+struct LeftStep {
+    entries: Vec<usize>,
+    ran: Ran,
+    left: Range<usize>,
 }
 
 impl Cpu {
@@ -74,6 +87,8 @@ impl Cpu {
             graph: DecodeGraph::new(graph.mode, graph.verify_addresses),
             prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
             preempted: Preempted::default(),
+            left_step: None,
+            part_bytes: graph.part_bytes,
             kv,
             moves: 0,
             faults: Faults::default(),
@@ -143,13 +158,14 @@ impl Cpu {
         Ok(Pass::Ended)
     }
 
-    /// Runs a step now.
+    /// Runs a step now, or what is left of it.
     fn run_rows(
         &mut self,
         tape: &Tape,
         entries: &[usize],
         forced: &[u32],
-    ) -> Result<(), ExecuteError> {
+        mut leaves: Leaves<'_>,
+    ) -> Result<Pass, ExecuteError> {
         if let [entry] = entries {
             self.core.entry = *entry;
         }
@@ -157,11 +173,30 @@ impl Cpu {
         self.core.rows.extend_from_slice(entries);
         self.core.forced.clear();
         self.core.forced.extend_from_slice(forced);
+        let same = |step: &LeftStep| forced.is_empty() && step.entries == entries;
+        let before = self.left_step.take().filter(same);
+        if before.is_some() {
+            self.core.resume(tape, STEP_PLACE);
+        }
         let (mut step, graph, _) = self.split(tape);
-        if graph.step(&mut step)? == Ran::Replayed {
+        let may = leaves.is_some() && forced.is_empty();
+        let (ran, mut left) = match before {
+            Some(LeftStep { ran, left, .. }) => (ran, graph.go_on(&mut step, left)?),
+            None => graph.begin(&mut step, may)?,
+        };
+        while !left.is_empty() {
+            if leaves.as_mut().is_some_and(|leaves| leaves(Instant::now())) {
+                self.core.leave(tape, STEP_PLACE);
+                let entries = entries.to_vec();
+                self.left_step = Some(LeftStep { entries, ran, left });
+                return Ok(Pass::Preempted);
+            }
+            left = graph.go_on(&mut step, left)?;
+        }
+        if ran == Ran::Replayed {
             graph.life_mut().arrived();
         }
-        Ok(())
+        Ok(Pass::Ended)
     }
 
     /// A tape, ready to run, beside the graphs that may do it.
@@ -179,6 +214,7 @@ impl Cpu {
             core: &mut self.core,
             tape,
             faults: &self.faults,
+            part_bytes: self.part_bytes,
             capturing: false,
         };
         (step, &mut self.graph, &mut self.prompts)
@@ -195,6 +231,7 @@ impl Executor for Cpu {
         self.core.prepare(tape);
         if !self.core.addresses().eq(before) {
             self.moves += 1;
+            self.left_step = None;
         }
         Ok(())
     }
@@ -344,8 +381,9 @@ impl Executor for Cpu {
         tape: &Tape,
         entries: &[usize],
         forced: &[u32],
+        leaves: Leaves<'_>,
         behind: Option<Behind<'_>>,
-    ) -> Result<(), ExecuteError> {
+    ) -> Result<Pass, ExecuteError> {
         for entry in entries {
             let rows = entries.iter().filter(|other| *other == entry).count();
             self.fits(*entry, rows, tape.rows)?;
@@ -355,7 +393,10 @@ impl Executor for Cpu {
         let ahead = self.ahead.take();
         let mut ran = match ahead.filter(|ahead| forced.is_empty() && ahead.serves(entries)) {
             Some(ahead) => ahead.take(&mut self.core.conversations, entries),
-            None => self.run_rows(tape, entries, forced),
+            None => match self.run_rows(tape, entries, forced, leaves) {
+                Ok(Pass::Preempted) => return Ok(Pass::Preempted),
+                ran => ran.map(drop),
+            },
         };
         self.left = None;
         if let Some(before) = before {
@@ -371,15 +412,23 @@ impl Executor for Cpu {
         }
         // All of it is computing: of the engine's own work nothing is in here.
         self.times.waited = begun.elapsed();
-        ran
+        ran.map(|()| Pass::Ended)
+    }
+
+    fn leave_step(&mut self, _: &Tape) -> Result<bool, ExecuteError> {
+        Ok(self.is_left())
+    }
+
+    fn is_left(&self) -> bool {
+        self.left_step.is_some()
     }
 
     fn is_ahead(&self) -> bool {
-        self.ahead.is_some()
+        self.ahead.is_some() || self.is_left()
     }
 
     fn abandon_ahead(&mut self) -> Result<(), ExecuteError> {
-        self.ahead = None;
+        (self.ahead, self.left_step) = (None, None);
         Ok(())
     }
 

@@ -17,6 +17,7 @@ pub(super) struct CpuStep<'a> {
     pub(super) tape: &'a Tape,
     pub(super) layout: u64,
     pub(super) faults: &'a Faults,
+    pub(super) part_bytes: u64,
     /// Tokens chosen before it.
     pub(super) chosen: u64,
     /// Whether operations are being recorded.
@@ -130,6 +131,10 @@ impl Stepper for CpuStep<'_> {
 
     fn is_break(&self, operation: usize) -> bool {
         matches!(self.tape.ops[operation], Op::Attend { .. })
+    }
+
+    fn cuts(&self) -> Vec<usize> {
+        self.tape.cuts(self.part_bytes)
     }
 
     fn layout(&self) -> u64 {

@@ -6,7 +6,7 @@ use super::queue::LaunchQueue;
 use super::timestamps::Timestamps;
 use super::{AHEAD, Cuda, Launched};
 use crate::device::Modules;
-use crate::executor::{Behind, Executor, Pass, Preempts};
+use crate::executor::{Behind, Executor, Leaves, Pass, Preempts};
 use crate::fault::Faults;
 use crate::graph::{Counts, Graph, LifeCycle, Mode, Ran};
 use crate::sampler::{History, Mask, Parameters, Promise, Scored};
@@ -26,6 +26,8 @@ impl Executor for Cuda {
         if self.buffers.grow(&self.context, tape, &mut self.stream)? {
             self.moves += 1;
             self.started = None;
+            // Where it was kept is elsewhere.
+            self.forget_launched();
         }
         Ok(())
     }
@@ -167,7 +169,9 @@ impl Executor for Cuda {
         tokens: &[u32],
         preempts: Preempts<'_>,
     ) -> Result<Pass, ExecuteError> {
-        self.forget_launched();
+        if self.left.is_none() {
+            self.forget_launched();
+        }
         let (entry, rows) = (self.entry, tokens.len());
         let vocabulary = self.vocabulary;
         if !self.has_started(tape, tokens) {
@@ -188,7 +192,7 @@ impl Executor for Cuda {
         }
         match tape.ending {
             Ending::Token => {
-                self.mark().inspect_err(|_| self.lose(&[entry]))?;
+                self.mark(0).inspect_err(|_| self.lose(&[entry]))?;
                 let launched = Launched::new(Ran::Eagerly, &[entry]);
                 self.pending.push_back(launched);
                 self.take_tokens(rows, &[], &[entry])?;
@@ -205,7 +209,8 @@ impl Executor for Cuda {
     }
 
     fn start(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
-        if self.pending.is_empty() || self.is_recorded(tape) || self.is_launched(self.entry) {
+        let waits = self.pending.is_empty() || self.is_partial() || self.is_launched(self.entry);
+        if waits || self.is_recorded(tape) {
             return Ok(());
         }
         self.send_prompt(tape, tokens)?;
@@ -218,8 +223,9 @@ impl Executor for Cuda {
         tape: &Tape,
         entries: &[usize],
         forced: &[u32],
+        leaves: Leaves<'_>,
         behind: Option<Behind<'_>>,
-    ) -> Result<(), ExecuteError> {
+    ) -> Result<Pass, ExecuteError> {
         for entry in entries {
             let rows = entries.iter().filter(|other| *other == entry).count();
             self.fits(*entry, rows)?;
@@ -228,15 +234,24 @@ impl Executor for Cuda {
                 self.settle_mask(*entry)?;
             }
         }
-        // A step that was launched ahead serves whoever it is of; who is not asked for any more stays where it was.
-        let serves = |step: &Launched| entries.iter().all(|entry| step.entries().contains(entry));
-        if !forced.is_empty() || !self.pending.front().is_none_or(serves) {
+        // A step that was launched ahead serves whoever it is of; who is not asked for any more stays where it was. What is not
+        // whole is gone on with as it began.
+        let serves = |step: &Launched| {
+            let of = step.entries();
+            of == entries || step.is_whole() && entries.iter().all(|entry| of.contains(entry))
+        };
+        if !forced.is_empty() || !self.ahead().is_none_or(serves) {
             self.forget_launched();
         }
+        self.resume_step(tape)?;
         let idle = self.idle_since.take().filter(|_| self.pending.is_empty());
         self.times.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
         if self.pending.is_empty() {
-            self.launch(tape, entries, forced)?;
+            let cut = leaves.is_some() && forced.is_empty();
+            self.launch(tape, entries, forced, cut)?;
+        }
+        if self.go_on(tape, leaves)? == Pass::Preempted {
+            return Ok(Pass::Preempted);
         }
         // One whose token is not taken now goes on from where it stood, which the device is told with the step after that.
         let goes_on = |entry: &usize| {
@@ -249,7 +264,19 @@ impl Executor for Cuda {
             self.launch_behind(behind)?;
         }
         self.send_late(None)?;
-        self.take_tokens(1, forced, entries)
+        self.take_tokens(1, forced, entries)?;
+        Ok(Pass::Ended)
+    }
+
+    fn leave_step(&mut self, tape: &Tape) -> Result<bool, ExecuteError> {
+        if self.pending.len() == 1 && self.is_partial() {
+            self.leave(tape)?;
+        }
+        Ok(self.is_left())
+    }
+
+    fn is_left(&self) -> bool {
+        self.left.is_some()
     }
 
     fn finish(&mut self) -> Result<(), ExecuteError> {
@@ -257,7 +284,7 @@ impl Executor for Cuda {
     }
 
     fn is_ahead(&self) -> bool {
-        !self.pending.is_empty()
+        self.ahead().is_some()
     }
 
     fn abandon_ahead(&mut self) -> Result<(), ExecuteError> {
@@ -265,7 +292,7 @@ impl Executor for Cuda {
     }
 
     fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError> {
-        if !self.pending.is_empty() {
+        if self.is_ahead() {
             self.step(tape, false)?;
             return Ok(None);
         }
@@ -280,7 +307,7 @@ impl Executor for Cuda {
         step.timestamps = Some(timestamps);
         let ran = graph.step_eagerly(&mut step);
         let ran = ran.inspect_err(|_| self.lose(&[entry]))?;
-        self.mark().inspect_err(|_| self.lose(&[entry]))?;
+        self.mark(0).inspect_err(|_| self.lose(&[entry]))?;
         self.pending.push_back(Launched::new(ran, &[entry]));
         self.take_tokens(1, &[], &[entry])?;
         let Some(timestamps) = &mut self.in_passing else {

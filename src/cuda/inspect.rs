@@ -25,7 +25,9 @@ impl Inspect for Cuda {
         }
         match (tape.input, tape.ending) {
             (Input::Prompt, _) => self.run(tape, tokens),
-            (Input::Step, Ending::Token) => self.step_rows(tape, entries, &[], None),
+            (Input::Step, Ending::Token) => {
+                self.step_rows(tape, entries, &[], None, None).map(drop)
+            }
             (Input::Step, _) => self.run_operations(tape, entries),
         }
     }

@@ -9,7 +9,7 @@ use super::splits;
 use crate::device::{
     Arena, CHUNK_BYTES, Context, Error, MemoryKind, Plan, Region, Rows, Stream, Tiles,
 };
-use crate::executor::PREEMPTED;
+use crate::executor::PLACES;
 use crate::quant::{Storage, TILE_ROWS, padded};
 use crate::tape::{Buffer, BufferInfo, DType, Input, Op, Tape, WeightInfo};
 
@@ -123,7 +123,7 @@ pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> 
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     pub(super) held: Vec<(Arena, Region, u64)>,
-    /// Prompts that were left keep their rows here, in the arena of the residual stream.
+    /// Prompts that were left keep their rows here, and a step, in the arena of the residual stream.
     pub(super) left: Vec<Region>,
     /// Normed rows of a prompt, in the activations' type.
     pub(super) normed: Option<(Arena, Region, u64)>,
@@ -270,7 +270,7 @@ impl Buffers {
             .sum()
     }
 
-    /// Queues that the residual stream of a prompt's rows is kept in a place, or comes back from there.
+    /// Queues that the residual stream of a tape's rows is kept in a place, or comes back from there.
     pub(super) fn copy_residual(
         &mut self,
         tape: &Tape,
@@ -333,10 +333,10 @@ pub(super) fn stride(tape: &Tape, buffer: Buffer) -> usize {
     }
 }
 
-/// How many more there are of a buffer, for prompts that are left: what they need is the residual stream.
+/// How many more there are of a buffer, for prompts that are left, and a step: what they need is the residual stream.
 pub(super) fn copies(tape: &Tape, buffer: Buffer) -> usize {
     if tape.residual_stream() == Some(buffer) {
-        PREEMPTED
+        PLACES
     } else {
         0
     }

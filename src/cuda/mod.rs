@@ -16,6 +16,7 @@ mod memory_estimate;
 mod opened;
 mod pace;
 mod pages;
+mod parts;
 mod product;
 mod prompt;
 mod prompt_attend;
@@ -33,6 +34,7 @@ mod timestamps;
 mod work;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -92,14 +94,29 @@ struct Launched {
     /// The conversation of each of its rows.
     rows: [usize; STEP_ROWS],
     count: usize,
+    /// Its first operation that was not launched, and how many it has.
+    next: usize,
+    end: usize,
 }
 
 impl Launched {
+    /// All of it was launched.
     fn new(ran: Ran, entries: &[usize]) -> Self {
+        Self::of(ran, entries, 0..0)
+    }
+
+    fn of(ran: Ran, entries: &[usize], left: Range<usize>) -> Self {
         let mut rows = [0; STEP_ROWS];
         let count = entries.len().min(STEP_ROWS);
         rows[..count].copy_from_slice(&entries[..count]);
-        Self { ran, rows, count }
+        let Range { start: next, end } = left;
+        Self {
+            ran,
+            rows,
+            count,
+            next,
+            end,
+        }
     }
 
     fn entries(&self) -> &[usize] {
@@ -115,7 +132,9 @@ pub struct Cuda {
     prompts: Buckets<Graph>,
     /// Steps launched whose tokens have not been taken, oldest first.
     pending: VecDeque<Launched>,
-    /// The end of step n is marked in place n % AHEAD.
+    /// The step that was left between two of its parts; then nothing is pending.
+    left: Option<Launched>,
+    /// The end of step n, as far as it was launched, is marked in place n % AHEAD.
     ends: [Event; AHEAD],
     /// The ends of halves of a prompt's layers, in turn.
     halves: [Event; HALVES_AHEAD],
@@ -191,6 +210,7 @@ impl Cuda {
             graph: DecodeGraph::new(graph.mode, graph.verify_addresses),
             prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
             pending: VecDeque::with_capacity(AHEAD),
+            left: None,
             ends: [Event::new(&context)?, Event::new(&context)?],
             halves: [Event::new(&context)?, Event::new(&context)?],
             preempted: Preempted::default(),
@@ -282,6 +302,7 @@ impl Cuda {
             tape,
             layout: self.moves * (STEP_ROWS + 1) as u64 + tape.rows.min(STEP_ROWS) as u64,
             timestamps: self.timestamps.as_ref().map(Timestamps::addresses),
+            part_bytes: self.options.graph.part_bytes,
             mailbox: &self.scratch.tokens,
             sequence: self.sequence.wrapping_add(ahead + 1),
         };

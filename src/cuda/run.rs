@@ -10,10 +10,17 @@ use crate::sampler::Scored;
 use crate::tape::{Ending, ExecuteError, Tape, Timed};
 
 impl Cuda {
-    /// Nobody wants the tokens of steps that were launched ahead; whatever is launched next runs after them.
+    /// Nobody wants the tokens of steps that were launched ahead, or left; whatever is launched next runs after them. One that is
+    /// not whole has no token.
     pub(super) fn forget_launched(&mut self) {
-        self.sequence = self.sequence.wrapping_add(narrow(self.pending.len()));
-        for step in self.pending.drain(..) {
+        if self.is_partial() {
+            // It may not have read its commands, which lie where those of another are going to. If that fails, so does whatever is
+            // launched next.
+            let _ = self.stream.synchronize();
+        }
+        let whole = self.pending.iter().filter(|step| step.is_whole()).count();
+        self.sequence = self.sequence.wrapping_add(narrow(whole));
+        for step in self.pending.drain(..).chain(self.left.take()) {
             for entry in step.entries() {
                 self.conversations[*entry].moved();
             }
@@ -29,13 +36,13 @@ impl Cuda {
 
     /// Whether a step was launched of an entry whose token has not been taken.
     pub(super) fn is_launched(&self, entry: usize) -> bool {
-        let mut steps = self.pending.iter();
+        let mut steps = self.pending.iter().chain(&self.left);
         steps.any(|step| step.entries().contains(&entry))
     }
 
     /// Waits for steps that were launched ahead.
     pub(super) fn drain(&mut self) -> Result<(), Error> {
-        if !self.pending.is_empty() {
+        if self.ahead().is_some() {
             self.stream.synchronize()?;
             self.forget_launched();
         }
@@ -55,12 +62,13 @@ impl Cuda {
         );
     }
 
-    /// Launches a step of these entries behind those that are ahead.
+    /// Launches a step of these entries behind those that are ahead, or the first part of one that is `cut`.
     pub(super) fn launch(
         &mut self,
         tape: &Tape,
         entries: &[usize],
         forced: &[u32],
+        cut: bool,
     ) -> Result<(), Error> {
         if self.pending.is_empty() {
             self.pace.begins(Instant::now());
@@ -69,38 +77,48 @@ impl Cuda {
         self.started = None;
         self.command(tape, entries, forced);
         let (mut step, graph, _) = self.split(tape);
-        let ran = graph.step(&mut step).inspect_err(|_| self.lose(entries))?;
-        self.mark().inspect_err(|_| self.lose(entries))?;
-        self.pending.push_back(Launched::new(ran, entries));
+        let begun = graph.begin(&mut step, cut);
+        let (ran, left) = begun.inspect_err(|_| self.lose(entries))?;
+        let at = self.pending.len();
+        self.mark(at).inspect_err(|_| self.lose(entries))?;
+        self.pending.push_back(Launched::of(ran, entries, left));
         Ok(())
     }
 
-    /// Launches a step behind the one that runs, shortly before that ends, unless something preempts it by then.
+    /// Launches a step behind the one that runs, shortly before that ends, unless something preempts it by then: as much of it as
+    /// runs until the host comes back with the tokens of the one before.
     pub(super) fn launch_behind(
         &mut self,
         Behind {
             tape,
             entries,
+            cut,
             preempts,
         }: Behind<'_>,
     ) -> Result<(), Error> {
         if let Some(preempts) = preempts {
-            self.wait_for_launch()?;
+            let rows = self.pending.front().map_or(0, |step| step.count);
+            self.wait_until(self.pace.due(rows, 1.0))?;
             if preempts() {
                 return Ok(());
             }
         }
-        self.launch(tape, entries, &[])?;
+        let at = self.pending.len();
+        self.launch(tape, entries, &[], cut)?;
+        while let Some(step) = self.pending.get(at).filter(|step| !step.is_whole())
+            && !self.pace.lasts(step.count, step.fraction())
+        {
+            self.launch_part(tape, at)?;
+        }
         let next = self.sequence.wrapping_add(1);
         self.pace
             .launched(self.scratch.tokens.peek(next, 0).is_some());
         Ok(())
     }
 
-    /// Waits until a step is to be launched behind the one that runs, and sends masks meanwhile.
-    fn wait_for_launch(&mut self) -> Result<(), Error> {
-        let rows = self.pending.front().map_or(0, |step| step.count);
-        if let Some(due) = self.pace.due(rows) {
+    /// Waits until something is to be launched behind what runs, and sends masks meanwhile; `None`: at once.
+    pub(super) fn wait_until(&mut self, due: Option<Instant>) -> Result<(), Error> {
+        if let Some(due) = due {
             let begun = Instant::now();
             self.send_late(Some(due))?;
             // A thread that sleeps comes a little late.
@@ -109,7 +127,7 @@ impl Cuda {
             while Instant::now() < due {
                 std::hint::spin_loop();
             }
-            self.pace.waited = begun.elapsed();
+            self.pace.waited += begun.elapsed();
         }
         Ok(())
     }
@@ -236,10 +254,14 @@ impl Cuda {
         Ok(Pass::Ended)
     }
 
-    /// Marks the end of the step that was launched last.
-    pub(super) fn mark(&mut self) -> Result<(), Error> {
-        let number = self.sequence as usize + self.pending.len();
-        self.ends[number % AHEAD].record(&mut self.stream)
+    /// Marks the end of what was launched of the step that is, or comes to be, at this place of those that are pending.
+    pub(super) fn mark(&mut self, at: usize) -> Result<(), Error> {
+        let place = self.place(at);
+        self.ends[place].record(&mut self.stream)
+    }
+
+    pub(super) fn place(&self, at: usize) -> usize {
+        (self.sequence as usize + at) % AHEAD
     }
 
     pub(super) fn fits(&self, entry: usize, rows: usize) -> Result<(), ExecuteError> {
@@ -267,7 +289,7 @@ impl Cuda {
             return Ok(());
         };
         let entries = launched.entries();
-        let end = &self.ends[self.sequence as usize % AHEAD];
+        let end = &self.ends[self.place(0)];
         let spin = self.times.spin(self.options.spin);
         let begun = Instant::now();
         let next = self.sequence.wrapping_add(1);

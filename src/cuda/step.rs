@@ -18,6 +18,7 @@ pub(super) struct CudaStep<'a> {
     pub(super) layout: u64,
     /// Operations leave their timestamps there, if anyone asks.
     pub(super) timestamps: Option<TimestampAddresses>,
+    pub(super) part_bytes: u64,
     pub(super) mailbox: &'a TokenMailbox,
     /// The number of the token that it ends with.
     pub(super) sequence: u32,
@@ -38,6 +39,10 @@ impl Stepper for CudaStep<'_> {
 
     fn is_break(&self, operation: usize) -> bool {
         matches!(self.tape.ops[operation], Op::Attend { .. })
+    }
+
+    fn cuts(&self) -> Vec<usize> {
+        self.tape.cuts(self.part_bytes)
     }
 
     fn layout(&self) -> u64 {

@@ -82,6 +82,11 @@ impl Inbox {
         self.queue.has_come(is_it)
     }
 
+    /// Waits until then, or until a turn has come that is such, as `has_come` says.
+    pub(super) fn comes_by(&self, until: Instant, is_it: impl Fn(&Turn) -> bool) -> bool {
+        self.queue.comes_by(until, is_it)
+    }
+
     /// Who is to rest.
     pub(super) fn held(&self) -> Held {
         self.queue.held()

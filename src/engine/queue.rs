@@ -205,6 +205,29 @@ impl Queue {
         waiting.turns.iter().any(is_it)
     }
 
+    /// Waits until then, or until a turn has come that is such.
+    pub(super) fn comes_by(&self, until: Instant, is_it: impl Fn(&Turn) -> bool) -> bool {
+        loop {
+            if self.has_come(&is_it) {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            // Who comes changes both under the lock. Whoever has it has it for a moment.
+            match self.waiting.try_lock() {
+                Ok(waiting)
+                    if self.arrivals.load(Ordering::Acquire)
+                        == self.looked.load(Ordering::Relaxed) =>
+                {
+                    drop(self.changed.wait_timeout(waiting, left));
+                }
+                _ => std::thread::yield_now(),
+            }
+        }
+    }
+
     /// The engine thread has seen who waits.
     fn look(&self, _: &Waiting) {
         let arrivals = self.arrivals.load(Ordering::Acquire);

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 
 pub use self::error::RunError;
 pub(crate) use self::rows::OpCost;
+pub use self::rows::Stepped;
 pub use self::timed::KindTime;
 pub use super::kv_memory::KvMemory;
 use super::load;
@@ -322,8 +323,10 @@ impl Runner {
         self.prompt_tape(rows, ending)?;
         let tape = &self.prompts[&(rows, ending)];
         let ran = self.executor.run_until(tape, tokens, preempts);
-        // The tokens of steps that were ahead are nobody's now.
-        self.stepped(&[]);
+        // The tokens of steps that were ahead are nobody's now, but of one that was left.
+        if !self.executor.is_left() {
+            self.stepped(&[]);
+        }
         let pass = ran?;
         if pass == Pass::Ended {
             self.kv.extend(tokens);

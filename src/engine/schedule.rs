@@ -129,15 +129,38 @@ pub(super) struct Asks {
     pub(super) unread: usize,
 }
 
+/// A prompt of fewer tokens takes no less time: the weights are read all the same.
+const FEW: usize = 32;
+
+/// What a prompt costs, of which so much is unread, beside others.
+fn costs(unread: usize) -> usize {
+    unread.max(FEW)
+}
+
 /// Whether a slice of somebody's prompt is left for one who has just come; `ends` says that the prompt ends with it, `slack` is
 /// that of `next`. Which of them goes on then is what `next` says: nothing is left for who would be read after it.
 pub(super) fn preempts(comes: Asks, reads: Asks, ends: bool, slack: Duration) -> bool {
-    let is_before = reads.unread <= comes.unread && reads.had <= comes.had + slack;
+    let key = |one: Asks| (costs(one.unread), one.had);
+    let is_before = key(reads) <= key(comes) && reads.had <= comes.had + slack;
     match comes.priority.cmp(&reads.priority) {
         Ordering::Greater => true,
         Ordering::Equal => comes.user != reads.user && !(ends && is_before),
         Ordering::Less => false,
     }
+}
+
+/// Whether a step of those who have joined is left for `one` who comes, as it would be read before that step; the others as for `next`.
+pub(super) fn leaves(
+    all: &[Standing],
+    one: Standing,
+    rows: usize,
+    owed: bool,
+    slack: Duration,
+) -> bool {
+    let joins = joins(all, rows, (one.user, one.priority), |_| true);
+    let all = [all, &[one]].concat();
+    let is_it = |next| matches!(next, Next::Read { id, .. } if id == one.id);
+    joins != Joins::NoRow && is_it(next(&all, rows, owed, slack))
 }
 
 /// What to do with those who have joined. `owed` says that prompts have had their share of the time for now. Whoever is
@@ -146,7 +169,7 @@ pub(super) fn preempts(comes: Asks, reads: Asks, ends: bool, slack: Duration) ->
 ///
 /// Of several prompts the most urgent is read on. Of those that are alike in this, of each user the connection is first that has
 /// had the least of the time, and of one connection the prompt that ends first. Of users that one is next who has had the least;
-/// but of those who have had no more than a slice, `slack`, more, whose prompt ends first. So a short question of a user who
+/// but of those who have had no more than a slice, `slack`, more, whose prompt ends first, were they to begin now. So a short question of a user who
 /// has not asked for much waits for nobody, however long the prompts of others are.
 pub(super) fn next(all: &[Standing], rows: usize, owed: bool, slack: Duration) -> Next {
     let active = active(all, rows);
@@ -191,7 +214,9 @@ fn first<'a>(reading: &[&'a Standing], slack: Duration) -> Option<&'a Standing> 
             .is_some_and(|first| first.id == one.id)
     };
     let alike = all().filter(|one| one.had.0 <= least + slack && is_users_first(one));
-    alike.min_by_key(|one| (one.unread, one.had)).copied()
+    alike
+        .min_by_key(|one| (costs(one.unread), one.had))
+        .copied()
 }
 
 #[cfg(test)]
@@ -323,11 +348,18 @@ mod tests {
             had: ms(0),
             unread,
         };
-        let reads = asks(1, Normal, 30);
+        let reads = asks(1, Normal, 300);
         let left = |comes| [false, true].map(|ends| preempts(comes, reads, ends, ms(20)));
-        assert_eq!(left(asks(2, Normal, 29)), [true, true]);
-        assert_eq!(left(asks(2, Normal, 30)), [true, false], "it ends first");
+        assert_eq!(left(asks(2, Normal, 299)), [true, true]);
+        assert_eq!(left(asks(2, Normal, 300)), [true, false], "it ends first");
         assert_eq!(left(asks(1, Normal, 1)), [false, false]);
+        let few = |user, unread, had| Asks {
+            had,
+            ..asks(user, Normal, unread)
+        };
+        // A few tokens take as long as one: who has had more gives way.
+        let gives_way = |reads| preempts(few(2, 20, ms(0)), reads, true, ms(20));
+        assert!(!gives_way(few(1, 1, ms(0))) && gives_way(few(1, 1, ms(1))));
         assert_eq!(left(asks(1, Realtime, 9000)), [true, true]);
         assert_eq!(left(asks(2, Background, 1)), [false, false]);
         let served = Asks {
@@ -335,6 +367,26 @@ mod tests {
             ..reads
         };
         assert!(preempts(asks(2, Normal, 9000), served, true, ms(20)));
+    }
+
+    #[test]
+    fn a_step_is_left_for_who_would_be_read_before_it() {
+        let answering = standing(&[(Normal, Answering), (Background, Answering)]);
+        let comes = |priority, passes| Standing {
+            id: 9,
+            user: 9,
+            passes,
+            ..standing(&[(priority, Reading)])[0]
+        };
+        let left = |one, rows, owed| leaves(&answering, one, rows, owed, ms(20));
+        assert!(left(comes(Normal, false), 8, false));
+        assert!(!left(comes(Normal, false), 8, true), "steps are due");
+        assert!(left(comes(Normal, true), 8, true), "not for its prompt");
+        assert!(!left(comes(Normal, true), 2, false), "there is no row");
+        assert!(left(comes(Realtime, true), 2, true));
+        let before = standing(&[(Realtime, Reading), (Normal, Answering)]);
+        let one = comes(Normal, true);
+        assert!(!leaves(&before, one, 8, false, ms(20)), "it is not next");
     }
 
     /// Whoever reads: who has had the least, of a user which connection, then what ends first.

@@ -11,7 +11,7 @@ mod saving;
 mod steps;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::encoder::Encoder;
 use super::entry::Entry;
@@ -58,6 +58,7 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         entries: Vec::new(),
         displaced: Vec::new(),
         ahead: Vec::new(),
+        stepping: Duration::ZERO,
         masks: Masks::new(),
         slices: Slices::default(),
         service: Service::default(),
@@ -93,6 +94,8 @@ struct Worker<'a> {
     displaced: Vec<Entry>,
     /// The entries of the step that was launched ahead, if one was: some may have left since, and others have joined.
     ahead: Vec<usize>,
+    /// What it has taken so far, if it was left.
+    stepping: Duration,
     masks: Masks,
     slices: Slices,
     /// Whose prompts they were of.

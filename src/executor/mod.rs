@@ -8,7 +8,7 @@ mod preempted;
 use std::fmt::Debug;
 
 pub use self::inspect::{Inspect, Layout};
-pub use self::preempted::{PREEMPTED, Pass, Preempted, Preempts, Rows};
+pub use self::preempted::{Leaves, PLACES, PREEMPTED, Pass, Preempted, Preempts, Rows, STEP_PLACE};
 use crate::fault::Faults;
 use crate::graph::{Counts, LifeCycle, Mode};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
@@ -19,6 +19,8 @@ use crate::tape::{ExecuteError, Span, StepState, StepTimes, Tape, Timed};
 pub struct Behind<'a> {
     pub tape: &'a Tape,
     pub entries: &'a [usize],
+    /// Whether it may be left.
+    pub cut: bool,
     pub preempts: Preempts<'a>,
 }
 
@@ -153,15 +155,19 @@ pub trait Executor: Debug + Send {
         let behind = more.then_some(Behind {
             tape,
             entries,
+            cut: false,
             preempts: None,
         });
-        self.step_rows(tape, entries, &[], behind)
+        self.step_rows(tape, entries, &[], None, behind).map(drop)
     }
 
     /// The same of several conversations, each a row, from where `begin` and `post` left their entries; a tape of more rows
     /// is filled up. Where an entry comes again, in the row after, the conversation goes on with the next of `forced`
     /// tokens; what follows its last row is chosen. The step may be one that was launched ahead, and the one `behind` it is of
     /// whomever it says: rows come and go between two steps, and nothing waits for that.
+    ///
+    /// Where it has no `forced` tokens `leaves` may be asked on the way whether to leave it there. It is ahead then, and the same
+    /// goes on, with the same bits, whatever prompts have run meanwhile; a step of others has it run anew.
     ///
     /// # Errors
     /// As `run`; one that does not fit is said before anything runs.
@@ -170,8 +176,15 @@ pub trait Executor: Debug + Send {
         tape: &Tape,
         entries: &[usize],
         forced: &[u32],
+        leaves: Leaves<'_>,
         behind: Option<Behind<'_>>,
-    ) -> Result<(), ExecuteError>;
+    ) -> Result<Pass, ExecuteError>;
+
+    /// Leaves the step that is ahead where it stands, if it has not come too far. Returns whether it is left, now or since before.
+    fn leave_step(&mut self, tape: &Tape) -> Result<bool, ExecuteError>;
+
+    /// Whether the step that is ahead is left.
+    fn is_left(&self) -> bool;
 
     /// Waits for what was launched, whose tokens are as before: a device may compute when a call has returned.
     fn finish(&mut self) -> Result<(), ExecuteError> {

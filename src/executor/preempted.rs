@@ -1,12 +1,18 @@
 //! Prompts that were left between two half layers, and what is needed to go on with them: nothing but the residual stream, for
 //! what their layers have written to the cache stays there. It knows not where that lies.
 
+use std::time::Instant;
+
 use crate::tape::Ending;
 
 /// So many may be left at once: each takes as much memory as the residual stream of the most rows of a prompt.
 pub const PREEMPTED: usize = 2;
 
-/// What became of a prompt.
+/// Where the residual stream of a step is kept that was left: beside those of prompts, and as long.
+pub const STEP_PLACE: usize = PREEMPTED;
+pub const PLACES: usize = PREEMPTED + 1;
+
+/// What became of a prompt or a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// It has run to its end.
@@ -17,6 +23,9 @@ pub enum Pass {
 
 /// Asked between two half layers whether a prompt is to be left there, and before a step is launched ahead whether it is not to be.
 pub type Preempts<'a> = Option<&'a mut dyn FnMut() -> bool>;
+
+/// Asked between two parts of a step whether it is to be left there, it waits for that until a moment.
+pub type Leaves<'a> = Option<&'a mut dyn FnMut(Instant) -> bool>;
 
 /// What a prompt runs: what is left goes on only as the same.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 //!
 //! It knows a step as a list of operations that can be run, recorded and replayed; not what they compute. A step has one
 //! of a few numbers of rows, and each of those executable graphs of its own, which are recorded when it first comes: all
-//! are of one life cycle, and what makes the graph invalid makes all of them.
+//! are of one life cycle, and what makes the graph invalid makes all of them. A step that may be left for another is cut into
+//! parts, which are launched one after another.
 //! Whatever the driver refuses, the step itself still runs, eagerly: no token is lost, none comes twice.
 
 use std::ops::Range;
@@ -22,8 +23,10 @@ pub enum Ran {
 #[derive(Debug)]
 pub struct DecodeGraph<E> {
     life: LifeCycle,
-    /// There is one for each number of rows that a step has had, by that number.
+    /// There is one for each number of rows that a step has had, whole and cut.
     sizes: Vec<Size<E>>,
+    /// Whether a step of so many rows has places where it may be left.
+    divisible: Vec<(usize, bool)>,
     /// Whether each replay is checked against what was recorded.
     verify: bool,
 }
@@ -32,6 +35,8 @@ pub struct DecodeGraph<E> {
 #[derive(Debug)]
 struct Size<E> {
     rows: usize,
+    /// Whether it can be left between its parts: each of them costs a few microseconds.
+    is_cut: bool,
     /// The recordings' state that it is of: it replays as long as that is the life cycle's.
     validity: Option<u64>,
     /// The cache's epoch that it was last recorded or looked at in.
@@ -46,9 +51,10 @@ struct Size<E> {
 }
 
 impl<E> Size<E> {
-    fn of(rows: usize) -> Self {
+    fn of(rows: usize, is_cut: bool) -> Self {
         Self {
             rows,
+            is_cut,
             validity: None,
             epoch: 0,
             parts: Vec::new(),
@@ -71,6 +77,7 @@ impl<E> DecodeGraph<E> {
         Self {
             life: LifeCycle::new(mode),
             sizes: Vec::new(),
+            divisible: Vec::new(),
             verify,
         }
     }
@@ -108,10 +115,25 @@ impl<E> DecodeGraph<E> {
     /// # Errors
     /// What the step itself or the device fails with; a driver that refuses to record or replay is no error.
     pub fn step<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<Ran, S::Error> {
+        self.begin(step, false).map(|(ran, _)| ran)
+    }
+
+    /// The same, but of a step that is `cut` only the first part, where it is replayed: the operations that are left are for `go_on`.
+    ///
+    /// # Errors
+    /// As `step`.
+    pub fn begin<S: Stepper<Exec = E>>(
+        &mut self,
+        step: &mut S,
+        cut: bool,
+    ) -> Result<(Ran, Range<usize>), S::Error> {
+        let end = step.operations();
+        let whole = |ran| (ran, end..end);
         if !self.life.serves() {
-            return self.step_eagerly(step);
+            return self.step_eagerly(step).map(whole);
         }
-        let at = self.size(step.rows());
+        let is_cut = cut && self.life.mode() != Mode::Piecewise && self.is_divisible(step);
+        let at = self.size(step.rows(), is_cut);
         self.check(at, step);
         let size = &mut self.sizes[at];
         let replayed = if size.validity == Some(self.life.validity()) {
@@ -120,26 +142,58 @@ impl<E> DecodeGraph<E> {
             if self.life.state() == State::Valid || self.life.is_unverified() {
                 self.life.grows();
             }
-            size.record(&mut self.life, step)
+            size.record(&mut self.life, step).map(|()| end)
         };
         match replayed {
-            Ok(()) => {
+            Ok(next) => {
                 self.life.launched();
-                Ok(Ran::Replayed)
+                Ok((Ran::Replayed, next..end))
             }
             Err(error) if S::is_refusal(&error) => {
                 self.life.refused(S::refused(&error));
                 // What was refused may have been done: then the token is on its way.
                 if step.settle()? {
                     self.life.launched();
-                    return Ok(Ran::Replayed);
+                    return Ok(whole(Ran::Replayed));
                 }
-                self.step_eagerly(step)
+                self.step_eagerly(step).map(whole)
             }
             Err(error) => {
                 self.life.abandoned();
                 Err(error)
             }
+        }
+    }
+
+    /// Goes on with a step that has begun, by another part, whatever has happened to the graph meanwhile. Returns the operations
+    /// that are left.
+    ///
+    /// # Errors
+    /// As `step`.
+    pub fn go_on<S: Stepper<Exec = E>>(
+        &mut self,
+        step: &mut S,
+        left: Range<usize>,
+    ) -> Result<Range<usize>, S::Error> {
+        let (rows, layout, none) = (step.rows(), step.layout(), left.end..left.end);
+        let mut sizes = self.sizes.iter_mut();
+        let is_it = |size: &&mut Size<E>| (size.rows, size.layout) == (rows, layout);
+        let size = sizes.find(|size| size.is_cut && is_it(size));
+        let Some((next, exec)) = size.and_then(|size| size.part_from(left.start)) else {
+            step.eager(left)?;
+            return Ok(none);
+        };
+        match step.launch(exec) {
+            Ok(()) => Ok(next..left.end),
+            Err(error) if S::is_refusal(&error) => {
+                self.life.refused(S::refused(&error));
+                if !step.settle()? {
+                    // From its beginning: nobody knows how far it has come.
+                    self.step_eagerly(step)?;
+                }
+                Ok(none)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -150,11 +204,23 @@ impl<E> DecodeGraph<E> {
         Ok(Ran::Eagerly)
     }
 
-    /// The place of what steps of so many rows replay.
-    fn size(&mut self, rows: usize) -> usize {
-        let known = self.sizes.iter().position(|size| size.rows == rows);
+    fn is_divisible<S: Stepper<Exec = E>>(&mut self, step: &S) -> bool {
+        let rows = step.rows();
+        let known = self.divisible.iter().find(|(of, _)| *of == rows).copied();
+        let (_, is_divisible) = known.unwrap_or_else(|| {
+            let new = (rows, !step.cuts().is_empty());
+            self.divisible.push(new);
+            new
+        });
+        is_divisible
+    }
+
+    /// The place of what steps of so many rows replay, whole or cut.
+    fn size(&mut self, rows: usize, is_cut: bool) -> usize {
+        let is_it = |size: &Size<E>| (size.rows, size.is_cut) == (rows, is_cut);
+        let known = self.sizes.iter().position(is_it);
         known.unwrap_or_else(|| {
-            self.sizes.push(Size::of(rows));
+            self.sizes.push(Size::of(rows, is_cut));
             self.sizes.len() - 1
         })
     }
@@ -180,15 +246,30 @@ impl<E> DecodeGraph<E> {
 }
 
 impl<E> Size<E> {
-    fn replay<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<(), S::Error> {
-        let mut execs = self.execs.iter_mut();
-        for part in &self.parts {
-            match (part, part.is_recorded().then(|| execs.next()).flatten()) {
-                (_, Some(exec)) => step.launch(exec)?,
-                (Part::Recorded(range) | Part::Eager(range), None) => step.eager(range.clone())?,
+    /// Replays the first part, if it is cut, or all. Returns the operation after that.
+    fn replay<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<usize, S::Error> {
+        let parts = if self.is_cut { 1 } else { usize::MAX };
+        let (mut execs, mut next) = (self.execs.iter_mut(), 0);
+        for part in self.parts.iter().take(parts) {
+            let (Part::Recorded(range) | Part::Eager(range)) = part;
+            match part.is_recorded().then(|| execs.next()).flatten() {
+                Some(exec) => step.launch(exec)?,
+                None => step.eager(range.clone())?,
             }
+            next = range.end;
         }
-        Ok(())
+        Ok(next)
+    }
+
+    /// What replays the part that begins with an operation, and the operation after it.
+    fn part_from(&mut self, first: usize) -> Option<(usize, &mut E)> {
+        let ranges = self.parts.iter().filter_map(|part| match part {
+            Part::Recorded(range) => Some(range),
+            Part::Eager(_) => None,
+        });
+        let mut recorded = ranges.zip(&mut self.execs);
+        let (range, exec) = recorded.find(|(range, _)| range.start == first)?;
+        Some((range.end, exec))
     }
 
     /// Records part after part, and launches each before it goes on: the step that records also yields its
@@ -202,7 +283,7 @@ impl<E> Size<E> {
         self.validity = None;
         self.epoch = life.epoch();
         self.layout = step.layout();
-        self.parts = cut(life.mode(), step);
+        self.parts = parts(life.mode(), self.is_cut, step);
         let last = self.parts.iter().rposition(Part::is_recorded);
         let (mut nodes, mut updated) = (0, true);
         let mut time = Duration::ZERO;
@@ -249,14 +330,19 @@ impl Part {
     }
 }
 
-/// The parts of a step: the whole of it, or what lies between breaks.
-fn cut<S: Stepper>(mode: Mode, step: &S) -> Vec<Part> {
+/// The parts of a step: the whole of it, which may be cut, or what lies between breaks.
+fn parts<S: Stepper>(mode: Mode, is_cut: bool, step: &S) -> Vec<Part> {
     let all = 0..step.operations();
-    if mode != Mode::Piecewise {
-        return vec![Part::Recorded(all)];
-    }
     let mut parts = Vec::new();
     let mut from = 0;
+    if mode != Mode::Piecewise {
+        let cuts = if is_cut { step.cuts() } else { Vec::new() };
+        for cut in cuts.into_iter().chain([all.end]) {
+            parts.push(Part::Recorded(from..cut));
+            from = cut;
+        }
+        return parts;
+    }
     for index in all.clone().filter(|index| step.is_break(*index)) {
         if from < index {
             parts.push(Part::Recorded(from..index));

@@ -23,6 +23,9 @@ pub trait Stepper {
     /// Whether an operation stays out of every segment (piecewise).
     fn is_break(&self, operation: usize) -> bool;
 
+    /// Where a step that may be left is cut, as operations before which it stops.
+    fn cuts(&self) -> Vec<usize>;
+
     /// A number that differs when any address or launch geometry may differ.
     fn layout(&self) -> u64;
 

@@ -117,5 +117,6 @@ fn graph(config: &config::Graph) -> GraphOptions {
         record_at_start: config.record_at_start,
         verify_addresses: config.debug.verify_addresses,
         refuse_launches: config.debug.refuse_launches,
+        ..GraphOptions::default()
     }
 }

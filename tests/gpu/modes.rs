@@ -165,6 +165,8 @@ pub(crate) fn load_with(
             // A size within the smaller chunk as well.
             capture_sizes: vec![4, 16, 32, 64],
             verify_addresses: true,
+            // A step is cut wherever it may be left.
+            part_bytes: 1,
             ..GraphOptions::default()
         },
         cuda: CudaSettings {

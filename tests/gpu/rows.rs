@@ -51,7 +51,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
                     preempted::hold(&mut four)?;
                     let settings = (mode, 64);
                     let mut eight = load(Path::new(model), backend, types, settings, STEP_ROWS)?;
-                    joining::hold(&mut eight)?;
+                    let (_, left) = joining::hold(&mut eight)?;
+                    if left < 8 && mode != Mode::None {
+                        return Err(format!("{left} steps were left").into());
+                    }
                     Ok(said)
                 });
                 passed &= outcome.is_ok();

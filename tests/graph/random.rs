@@ -237,6 +237,7 @@ fn run(engine: &Engine) -> Runner {
         verify_addresses: engine.verify,
         refuse_launches: 0,
         record_at_start: false,
+        ..GraphOptions::default()
     };
     runner(TINY[engine.model], engine.pages, options)
 }

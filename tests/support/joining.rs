@@ -1,10 +1,11 @@
-//! Conversations that join and leave while a step is ahead, for which nobody waits: each has the bits that it has where nothing is
-//! ever ahead. Where nothing is recorded, a launch is refused now and then, and whoever is in its step stands where it stood. On any
+//! Conversations that join and leave while a step is ahead or left, for which nobody waits: each has the bits that it has where nothing is
+//! ever ahead. A launch is refused now and then; where nothing is recorded, whoever is in its step stands where it stood. On any
 //! executor whose cache holds eight conversations of 160 positions, and whose steps have eight rows.
 
 use std::error::Error;
+use std::time::Instant;
 
-use ganglion::engine::runner::{RunError, Runner};
+use ganglion::engine::runner::{RunError, Runner, Stepped};
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::Mode;
 use ganglion::kv::{Owner, Wanted};
@@ -34,19 +35,22 @@ struct Together<'a> {
     ahead: Vec<usize>,
     /// What each says where nothing is ahead.
     alone: Vec<Vec<Step>>,
+    /// How often a step was left.
+    left: usize,
     /// Steps that were refused.
     refused: usize,
     /// Steps whose tokens were asked for.
     asked: usize,
 }
 
-/// What differs, if anything does; else how many steps were launched behind one of other conversations.
-pub(crate) fn hold(runner: &mut Runner) -> Result<usize, Box<dyn Error>> {
+/// What differs, if anything does; else how many steps were launched behind one of other conversations, and how often one was left.
+pub(crate) fn hold(runner: &mut Runner) -> Result<(usize, usize), Box<dyn Error>> {
     let mut all = Together {
         runner,
         running: Vec::new(),
         ahead: Vec::new(),
         alone: Vec::new(),
+        left: 0,
         refused: 0,
         asked: 0,
     };
@@ -80,10 +84,16 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<usize, Box<dyn Error>> {
             }
         }
         met[step % PERIOD] = true;
-        if all.runner.graph().mode() == Mode::None && round % 4 == 2 {
+        if round % 4 == 2 {
+            let eager = all.runner.graph().mode() == Mode::None;
+            let (call, skip) = if eager {
+                (Call::Launch, round * 7 % 60)
+            } else {
+                (Call::GraphLaunch, round / 8 % 6)
+            };
             all.runner.executor().faults().arm(Fault {
-                call: Call::Launch,
-                skip: u32::try_from(round * 7 % 60)?,
+                call,
+                skip: u32::try_from(skip)?,
                 how: [How::Before, How::After][round / 4 % 2],
             });
         }
@@ -107,7 +117,7 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<usize, Box<dyn Error>> {
     for talk in &all.running {
         all.runner.leave(talk.entry);
     }
-    Ok(others)
+    Ok((others, all.left))
 }
 
 impl Together<'_> {
@@ -136,8 +146,12 @@ impl Together<'_> {
             let last = end == prompt.len();
             let ending = if last { Ending::Token } else { Ending::Kv };
             self.runner.turn_to(entry);
-            self.runner.start(&prompt[read..end], ending)?;
-            self.take(&[])?;
+            // A step that can be left is, and goes on when the prompt has been read.
+            let left = self.runner.leave_step(&self.ahead)?;
+            if !left {
+                self.runner.start(&prompt[read..end], ending)?;
+                self.take(&[])?;
+            }
             self.runner.turn_to(entry);
             self.runner.prefill(&prompt[read..end], ending)?;
             read = end;
@@ -160,8 +174,27 @@ impl Together<'_> {
         // Now and then somebody comes, so that nothing is launched behind it.
         self.asked += 1;
         let mut preempts = || self.asked.is_multiple_of(7);
-        let tokens = match self.runner.step_each(&rows, behind, Some(&mut preempts)) {
-            Ok(tokens) => tokens,
+        // And now and then for somebody for whom the step is left; for others it was.
+        let mut parts = 0;
+        let mut leaves = |_| {
+            parts += 1;
+            (self.asked + parts).is_multiple_of(5)
+        };
+        let leaves = (!behind.is_empty()).then_some(&mut leaves as &mut dyn FnMut(Instant) -> bool);
+        let stepped = self
+            .runner
+            .step_each(&rows, behind, (leaves, Some(&mut preempts)));
+        let tokens = match stepped {
+            Ok(Stepped::Chosen(tokens)) => tokens,
+            Ok(Stepped::Left) => {
+                self.left += 1;
+                self.ahead = taken;
+                if self.left.is_multiple_of(4) {
+                    // It goes on without what it had begun by.
+                    self.runner.reset_graph();
+                }
+                return Ok(());
+            }
             Err(RunError::Execute(error)) if self.runner.executor().faults().disarm() => {
                 return Err(error.into());
             }

@@ -1,8 +1,10 @@
 //! Steps of several conversations at once, and what a step must move.
 
+use std::time::Instant;
+
 use super::{RunError, Runner};
 use crate::engine::witness;
-use crate::executor::{Behind, Preempts};
+use crate::executor::{Behind, Leaves, Pass, Preempts};
 use crate::kv::{Owner, Wanted};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{Ending, ExecuteError, Input, Op, StepState};
@@ -12,6 +14,16 @@ use crate::tape::{Ending, ExecuteError, Input, Op, StepState};
 pub(crate) struct OpCost {
     pub(crate) kind: String,
     pub(crate) bytes: u64,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub enum Stepped {
+    /// What each of its conversations says next: `None` for one that waits for its guide, and goes on with the same token; or why
+    /// nothing is said.
+    Chosen(Vec<Result<Option<u32>, RunError>>),
+    /// It was left, and is ahead.
+    Left,
 }
 
 impl Runner {
@@ -73,6 +85,22 @@ impl Runner {
         self.executor.is_ahead()
     }
 
+    /// Leaves the step that is ahead of these entries where it stands, if it has not come too far: a prompt may be read before it goes
+    /// on. Returns whether it is left.
+    pub fn leave_step(&mut self, entries: &[usize]) -> Result<bool, RunError> {
+        let Some(tape) = self.steps.get(&entries.len().next_power_of_two()) else {
+            return Ok(false);
+        };
+        let left = self.executor.leave_step(tape);
+        self.tried(left)
+    }
+
+    /// Whether the step that is ahead is left.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        self.executor.is_left()
+    }
+
     /// Tokens that an entry holds.
     #[must_use]
     pub fn len_of(&self, entry: usize) -> usize {
@@ -94,9 +122,7 @@ impl Runner {
     /// Runs the chosen tokens of several conversations, each in an entry of its own, and in the same step the tokens that
     /// each is to go on with, which only runs where no step is ahead; where one is, it is of these. The step after it is of the
     /// entries `behind`, if there are any, and may be launched before this one's tokens are there, unless something `preempts` it
-    /// by then. Returns what is chosen:
-    /// `None` for one that waits for its guide, and goes on with the same token; or why nothing is: one whose logits are not
-    /// finite does not stop the others.
+    /// by then. It may be left on the way if it `leaves`. Of what is chosen, logits that are not finite do not stop the others.
     ///
     /// # Errors
     /// As `step`, if it is nobody's own.
@@ -104,8 +130,8 @@ impl Runner {
         &mut self,
         conversations: &[(usize, Vec<u32>)],
         behind: &[usize],
-        preempts: Preempts<'_>,
-    ) -> Result<Vec<Result<Option<u32>, RunError>>, RunError> {
+        (leaves, preempts): (Leaves<'_>, Preempts<'_>),
+    ) -> Result<Stepped, RunError> {
         let before: Vec<_> = conversations
             .iter()
             .map(|(entry, _)| self.executor.state_of(*entry))
@@ -117,8 +143,12 @@ impl Runner {
         // Another step may overwrite what there is to see.
         let may = self.settings.witness.is_none() || self.executor.keeps_logits();
         let behind = if may { behind } else { &[] };
-        match self.run_rows(&entries, &forced, behind, preempts) {
-            Ok(()) | Err(RunError::Execute(ExecuteError::NonFinite { .. })) => {}
+        match self.run_rows(&entries, &forced, behind, (leaves, preempts)) {
+            Ok(Pass::Preempted) => {
+                self.stepped(&entries);
+                return Ok(Stepped::Left);
+            }
+            Ok(Pass::Ended) | Err(RunError::Execute(ExecuteError::NonFinite { .. })) => {}
             Err(error) => {
                 self.stepped(behind);
                 return Err(error);
@@ -145,7 +175,7 @@ impl Runner {
         self.show_rows(conversations, &each)?;
         // Not before: an entry that has left keeps the page of its last token until then.
         self.stepped(behind);
-        Ok(each)
+        Ok(Stepped::Chosen(each))
     }
 
     /// Shows what the tokens of a step's conversations were chosen from, but of those that have left, and of what follows tokens that
@@ -173,8 +203,10 @@ impl Runner {
     pub fn step_rows(&mut self, entries: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
         let conversations: Vec<_> = entries.iter().map(|at| (*at, Vec::new())).collect();
         let behind = if more { entries } else { &[] };
-        let each = self.step_each(&conversations, behind, None)?.into_iter();
-        let each = each.zip(entries).map(|(token, entry)| {
+        let Stepped::Chosen(each) = self.step_each(&conversations, behind, (None, None))? else {
+            return Ok(Vec::new());
+        };
+        let each = each.into_iter().zip(entries).map(|(token, entry)| {
             let token = token?;
             Ok(token.unwrap_or_else(|| self.executor.state_of(*entry).token))
         });
@@ -184,7 +216,7 @@ impl Runner {
     /// Has the conversation in an entry go on with `tokens` after the one that was chosen last, all in one
     /// step, and returns what is chosen after them.
     pub fn step_forced(&mut self, entry: usize, tokens: &[u32]) -> Result<u32, RunError> {
-        let ran = self.run_rows(&vec![entry; 1 + tokens.len()], tokens, &[], None);
+        let ran = self.run_rows(&vec![entry; 1 + tokens.len()], tokens, &[], (None, None));
         self.tried(ran)?;
         self.stepped(&[entry]);
         Ok(self.executor.state_of(entry).token)
@@ -205,7 +237,7 @@ impl Runner {
         self.turn_to(entry);
         self.executor.guide(entry, None)?;
         self.executor.post(*first);
-        let ran = self.run_rows(&vec![entry; said.len()], others, &[], None);
+        let ran = self.run_rows(&vec![entry; said.len()], others, &[], (None, None));
         self.tried(ran)?;
         said.iter().for_each(|token| self.kv.push_to(entry, *token));
         self.stepped(&[entry]);
@@ -255,8 +287,8 @@ impl Runner {
         entries: &[usize],
         forced: &[u32],
         behind: &[usize],
-        preempts: Preempts<'_>,
-    ) -> Result<(), RunError> {
+        (leaves, preempts): (Leaves<'_>, Preempts<'_>),
+    ) -> Result<Pass, RunError> {
         self.seated(entries)?;
         self.seated(behind)?;
         let [rows, rows_behind] =
@@ -266,11 +298,15 @@ impl Runner {
         let behind = (!behind.is_empty()).then(|| Behind {
             tape: &self.steps[&rows_behind],
             entries: behind,
+            cut: leaves.is_some(),
             // Borrowed for no longer than the rest.
             preempts: preempts.map(|preempts| -> &mut dyn FnMut() -> bool { preempts }),
         });
         let step = &self.steps[&rows];
-        Ok(self.executor.step_rows(step, entries, forced, behind)?)
+        let leaves = leaves.map(|leaves| -> &mut dyn FnMut(Instant) -> bool { leaves });
+        Ok(self
+            .executor
+            .step_rows(step, entries, forced, leaves, behind)?)
     }
 
     /// Makes steps of 1, 2, 4 and more rows ready, up to what was asked for: no request is to pay for memory.

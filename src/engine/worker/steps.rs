@@ -1,10 +1,11 @@
 //! Steps and slices of prompts: what runs, and who is told what came of it.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::{Worker, fail};
 use crate::engine::entry::{After, Entry, GoesOn, Taken};
-use crate::engine::runner::RunError;
+use crate::engine::runner::{RunError, Stepped};
 use crate::engine::schedule::{self, Asks, Next, Stage, Standing};
 use crate::engine::slices::Slices;
 use crate::engine::{EngineError, FinishReason, Phase, Priority, RequestError, Turn, Work};
@@ -31,7 +32,7 @@ impl Worker<'_> {
             }
             Next::Step(ids) => {
                 let may = !self.is_read_after_step(&all);
-                self.step(&ids, may)
+                self.step(&ids, &all, may)
             }
             Next::Rest => {
                 self.settle()?;
@@ -105,8 +106,9 @@ impl Worker<'_> {
 
     /// Reads a slice of an entry's prompt, and waits for its end; it is left between two half layers, to go on there later, if
     /// somebody comes who could be next, if others have waited for as long as they may have to, or its caller wants no more. All
-    /// that fits a device at once is read where nobody more urgent can come, and nobody else could go on. Where a step is ahead the
-    /// slice begins behind it, before its tokens are told. `answers` says that somebody waits for steps meanwhile.
+    /// that fits a device at once is read where nobody more urgent can come, and nobody else could go on. Where a step is ahead it is
+    /// left, or, if it has come too far for that, the slice begins behind it, before its tokens are told. `answers` says that
+    /// somebody waits for steps meanwhile.
     fn read(&mut self, id: u64, others: usize, answers: bool) -> Result<(), RunError> {
         let inbox = self.inbox;
         let (share, chunk) = (inbox.limits().prefill, self.runner.prefill_chunk());
@@ -129,12 +131,14 @@ impl Worker<'_> {
         let last = entry.reads_last(rows);
         let ending = if last { Ending::Token } else { Ending::Kv };
         let (place, slice) = (entry.place(), unread[..rows].to_vec());
-        self.runner.turn_to(place);
-        if let Err(error) = self.runner.start(&slice, ending) {
-            let failed = self.position(id).map(|at| self.take_out(at));
-            return failed.map_or(Ok(()), |entry| fail(entry, error));
+        if !self.runner.leave_step(&self.ahead)? {
+            self.runner.turn_to(place);
+            if let Err(error) = self.runner.start(&slice, ending) {
+                let failed = self.position(id).map(|at| self.take_out(at));
+                return failed.map_or(Ok(()), |entry| fail(entry, error));
+            }
+            self.settle()?;
         }
-        self.settle()?;
         // The slice is no part of a step.
         self.observer.interrupted();
         inbox.progress().enter(Phase::Prompt);
@@ -273,8 +277,9 @@ impl Worker<'_> {
         Ok(rows)
     }
 
-    /// Runs a step of these entries; where one was launched ahead, that one, and has one of these come behind it if it `may`.
-    fn step(&mut self, ids: &[u64], may: bool) -> Result<(), RunError> {
+    /// Runs a step of these entries; where one was launched ahead, that one, and has one of these come behind it if it `may`. It is
+    /// left for who comes if that one is read before a step of `all`.
+    fn step(&mut self, ids: &[u64], all: &[Standing], may: bool) -> Result<(), RunError> {
         let of = |id: &u64| self.entry(*id).map(Entry::place);
         let mut cache_entries: Vec<usize> = ids.iter().filter_map(of).collect();
         // An entry keeps its row, whoever else comes or goes, as far as may be.
@@ -289,7 +294,7 @@ impl Worker<'_> {
             } else {
                 self.behind(&self.ahead, &cache_entries)
             };
-            return self.take_ahead(&behind);
+            return self.take_ahead(&behind, Some(all));
         }
         if is_timed && let Some(cache_entry) = cache_entries.pop() {
             self.count(&[cache_entry]);
@@ -308,7 +313,7 @@ impl Worker<'_> {
         } else {
             Vec::new()
         };
-        self.run(&rows, &behind)
+        self.run(&rows, &behind, Some(all))
     }
 
     /// Those of these entries that have a row of the step behind one of `current` entries: not who ends with that, and nobody
@@ -344,7 +349,7 @@ impl Worker<'_> {
     /// on from there.
     pub(super) fn settle(&mut self) -> Result<(), RunError> {
         if self.runner.is_ahead() {
-            self.take_ahead(&[])?;
+            self.take_ahead(&[], None)?;
         }
         Ok(())
     }
@@ -357,28 +362,73 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes the tokens of the step that was launched ahead, once one of other entries is behind it.
-    fn take_ahead(&mut self, behind: &[usize]) -> Result<(), RunError> {
+    /// Takes the tokens of the step that was launched ahead, once one of other entries is behind it, if it is not left for who comes
+    /// beside `all`; without these it is not.
+    fn take_ahead(&mut self, behind: &[usize], all: Option<&[Standing]>) -> Result<(), RunError> {
         let rows = std::mem::take(&mut self.ahead).into_iter();
         let rows: Vec<_> = rows.map(|cache_entry| (cache_entry, Vec::new())).collect();
-        self.run(&rows, behind)
+        self.run(&rows, behind, all)
     }
 
-    fn run(&mut self, rows: &[(usize, Vec<u32>)], behind: &[usize]) -> Result<(), RunError> {
+    /// Runs a step, or goes on with one; `all` as in `take_ahead`.
+    fn run(
+        &mut self,
+        rows: &[(usize, Vec<u32>)],
+        behind: &[usize],
+        all: Option<&[Standing]>,
+    ) -> Result<(), RunError> {
         let entries: Vec<_> = rows.iter().map(|(cache_entry, _)| *cache_entry).collect();
-        self.count(&entries);
+        if !self.runner.is_left() {
+            self.count(&entries);
+        }
         let begun = Instant::now();
+        let (inbox, all_rows) = (self.inbox, self.runner.rows());
         // Who comes before the step behind is launched is read first, if there is a row.
-        let (inbox, has_row) = (self.inbox, self.entries.len() < self.runner.rows());
+        let has_row = self.entries.len() < all_rows;
         let comes = |turn: &Turn| has_row || turn.options.priority == Priority::Realtime;
-        let mut preempts = || inbox.has_come(comes);
-        let tokens = self.runner.step_each(rows, behind, Some(&mut preempts));
-        self.slices.stepped(begun.elapsed());
+        // Whoever is seen in passing is not seen again.
+        let has_come = Cell::new(false);
+        let (slices, service) = (&self.slices, &self.service);
+        let (share, chunk) = (inbox.limits().prefill, self.runner.prefill_chunk());
+        let is_first = |all: &[Standing], turn: &Turn| {
+            has_come.set(has_come.get() || comes(turn));
+            let (user, unread) = (turn.client.user, turn.wanted().1.tokens.len());
+            let one = Standing {
+                id: u64::MAX,
+                user,
+                priority: turn.options.priority,
+                stage: Stage::Reading,
+                had: service.had(&turn.client),
+                unread,
+                passes: slices.passes(share, chunk, user, unread),
+            };
+            !inbox.held().rests(one.priority)
+                && schedule::leaves(all, one, all_rows, slices.owed(), share.slice)
+        };
+        let mut leaves =
+            all.map(|all| move |until| inbox.comes_by(until, |turn| is_first(all, turn)));
+        let leaves = leaves
+            .as_mut()
+            .map(|leaves| leaves as &mut dyn FnMut(Instant) -> bool);
+        let mut preempts = || has_come.get() || inbox.has_come(comes);
+        let stepped = self
+            .runner
+            .step_each(rows, behind, (leaves, Some(&mut preempts)));
+        self.stepping += begun.elapsed();
         self.ahead.clear();
+        let chosen = match stepped {
+            Ok(Stepped::Left) => {
+                self.ahead = entries;
+                return Ok(());
+            }
+            Ok(Stepped::Chosen(chosen)) => Ok(chosen),
+            Err(error) => Err(error),
+        };
+        self.slices.stepped(std::mem::take(&mut self.stepping));
         if self.runner.is_ahead() {
             self.ahead.extend_from_slice(behind);
         }
-        self.stepped(rows, tokens)
+        self.stepped(rows, chosen)
     }
 
     /// Entries have a step.
