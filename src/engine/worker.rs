@@ -1,11 +1,13 @@
 //! The engine thread: loads the model, then answers turns, many at once. Before each step it does what it is asked, lets
-//! those join that may (`joining`), and runs what `schedule` says (`steps`): a step of all that answer, or a slice of
-//! somebody's prompt. Between them pages of sessions go to the disk (`saving`) and come back (`restoring`), and memory that
+//! those join that may (`joining`), and runs what `schedule` says: a step of all that answer (`steps`), or a slice of
+//! somebody's prompt (`reading`). Between them pages of sessions go to the disk (`saving`) and come back (`restoring`), and memory that
 //! nobody needs goes back to the system (`memory`).
 
+mod comers;
 mod joining;
 mod masks;
 mod memory;
+mod reading;
 mod restoring;
 mod saving;
 mod steps;

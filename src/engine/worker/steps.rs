@@ -1,18 +1,16 @@
-//! Steps and slices of prompts: what runs, and who is told what came of it.
+//! What runs next, and steps: who has a row, and who is told what came of it.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::comers::Comers;
 use super::{Worker, fail};
 use crate::engine::entry::{After, Entry, GoesOn, Taken};
 use crate::engine::runner::{RunError, Stepped};
-use crate::engine::schedule::{self, Asks, Next, Stage, Standing};
+use crate::engine::schedule::{self, Next, Stage, Standing};
 use crate::engine::slices::Slices;
-use crate::engine::{EngineError, FinishReason, Phase, Priority, RequestError, Turn, Work};
-use crate::executor::Pass;
-use crate::journal;
-use crate::kv::{Family, Owner};
-use crate::tape::Ending;
+use crate::engine::{EngineError, FinishReason, Phase, Priority, RequestError, Work};
+use crate::kv::Owner;
 
 impl Worker<'_> {
     /// Runs what is next of those that have joined; `more` says that there is something else to do, so that nobody rests.
@@ -96,137 +94,12 @@ impl Worker<'_> {
         self.observer.show(work);
     }
 
-    fn position(&self, id: u64) -> Option<usize> {
+    pub(super) fn position(&self, id: u64) -> Option<usize> {
         self.entries.iter().position(|entry| entry.id() == id)
     }
 
-    fn entry(&self, id: u64) -> Option<&Entry> {
+    pub(super) fn entry(&self, id: u64) -> Option<&Entry> {
         self.position(id).map(|at| &self.entries[at])
-    }
-
-    /// Reads a slice of an entry's prompt, and waits for its end; it is left between two half layers, to go on there later, if
-    /// somebody comes who could be next, if others have waited for as long as they may have to, or its caller wants no more. All
-    /// that fits a device at once is read where nobody more urgent can come, and nobody else could go on. Where a step is ahead it is
-    /// left, or, if it has come too far for that, the slice begins behind it, before its tokens are told. `answers` says that
-    /// somebody waits for steps meanwhile.
-    fn read(&mut self, id: u64, others: usize, answers: bool) -> Result<(), RunError> {
-        let inbox = self.inbox;
-        let (share, chunk) = (inbox.limits().prefill, self.runner.prefill_chunk());
-        let Some(entry) = self.entry(id) else {
-            return Ok(());
-        };
-        let (family, unread) = entry.unread();
-        if family == Family::Step {
-            self.settle()?;
-            self.observer.interrupted();
-            return self.read_said(id, answers);
-        }
-        let (rows, before) = entry.slice().unwrap_or_else(|| {
-            let rows = match (others, entry.priority()) {
-                (0, Priority::Realtime) => chunk,
-                _ => self.slices.rows(share, chunk),
-            };
-            (rows.min(unread.len()), Duration::ZERO)
-        });
-        let last = entry.reads_last(rows);
-        let ending = if last { Ending::Token } else { Ending::Kv };
-        let (place, slice) = (entry.place(), unread[..rows].to_vec());
-        if !self.runner.leave_step(&self.ahead)? {
-            self.runner.turn_to(place);
-            if let Err(error) = self.runner.start(&slice, ending) {
-                let failed = self.position(id).map(|at| self.take_out(at));
-                return failed.map_or(Ok(()), |entry| fail(entry, error));
-            }
-            self.settle()?;
-        }
-        // The slice is no part of a step.
-        self.observer.interrupted();
-        inbox.progress().enter(Phase::Prompt);
-        let Some(at) = self.position(id) else {
-            return Ok(());
-        };
-        self.runner.turn_to(place);
-        let entry = &mut self.entries[at];
-        let (turn, begun) = (entry.turn(), Instant::now());
-        let service = &self.service;
-        let asks = |turn: &Turn, unread| Asks {
-            user: turn.client.user,
-            priority: turn.options.priority,
-            had: service.had(&turn.client).0,
-            unread,
-        };
-        let reads = asks(turn, entry.prompt().len() - entry.read());
-        let comes = |turn: &Turn| {
-            let (_, wanted) = turn.wanted();
-            schedule::preempts(asks(turn, wanted.tokens.len()), reads, last, share.slice)
-        };
-        let mut preempts = || {
-            // As few rows as are worth it may take longer than a slice is to.
-            let is_over = others > 0 && begun.elapsed() >= share.slice;
-            is_over
-                || turn.ends().is_some()
-                || inbox.held().rests(reads.priority)
-                || inbox.has_come(comes)
-        };
-        let ran = self
-            .runner
-            .prefill_until(&slice, ending, Some(&mut preempts));
-        let pass = match ran.and_then(|pass| self.runner.finish().map(|()| pass)) {
-            Ok(pass) => pass,
-            Err(error) => {
-                let entry = self.take_out(at);
-                return fail(entry, error);
-            }
-        };
-        let took = begun.elapsed();
-        self.service.serve(&turn.client, took);
-        self.slices.owe(share, reads.user, took, answers);
-        inbox.progress().advance();
-        if pass == Pass::Preempted {
-            entry.left(rows, before + took);
-            return Ok(());
-        }
-        let whole = self.slices.rows(share, chunk);
-        self.slices.read(entry.read(), rows, whole, before + took);
-        let read = self.runner.len();
-        entry.advance(read);
-        let (turn, all) = (entry.turn(), entry.prompt().len());
-        journal::prompt_read(turn.id, turn.client.user, read, all);
-        if last {
-            let token = self.runner.token();
-            self.observer.tokens(&mut self.runner, 1);
-            self.take(id, Taken::Chosen(token))?;
-        }
-        Ok(())
-    }
-
-    /// Runs tokens of an entry's prompt that it has said before, as many as a step has rows.
-    fn read_said(&mut self, id: u64, answers: bool) -> Result<(), RunError> {
-        let Some(at) = self.position(id) else {
-            return Ok(());
-        };
-        self.inbox.progress().enter(Phase::Prompt);
-        let entry = &mut self.entries[at];
-        let (_, unread) = entry.unread();
-        let rows = unread.len().min(self.runner.rows());
-        let (cache_entry, sampling) = (entry.place(), entry.turn().options.sampling);
-        let begun = Instant::now();
-        let said = &unread[..rows];
-        if let Err(error) = self
-            .runner
-            .read_said(cache_entry, said, sampling, entry.prompt())
-        {
-            let entry = self.take_out(at);
-            return fail(entry, error);
-        }
-        let (share, took) = (self.inbox.limits().prefill, begun.elapsed());
-        let client = &entry.turn().client;
-        self.service.serve(client, took);
-        self.slices.stepped(took);
-        self.slices.owe(share, client.user, took, answers);
-        entry.advance(self.runner.len_of(cache_entry));
-        self.inbox.progress().advance();
-        self.bound(at).map(drop)
     }
 
     /// Says what an entry's next token may be, before it is chosen. Returns whether it goes on; it does not if nothing may.
@@ -382,35 +255,20 @@ impl Worker<'_> {
             self.count(&entries);
         }
         let begun = Instant::now();
-        let (inbox, all_rows) = (self.inbox, self.runner.rows());
-        // Who comes before the step behind is launched is read first, if there is a row.
-        let has_row = self.entries.len() < all_rows;
-        let comes = |turn: &Turn| has_row || turn.options.priority == Priority::Realtime;
-        // Whoever is seen in passing is not seen again.
-        let has_come = Cell::new(false);
-        let (slices, service) = (&self.slices, &self.service);
-        let (share, chunk) = (inbox.limits().prefill, self.runner.prefill_chunk());
-        let is_first = |all: &[Standing], turn: &Turn| {
-            has_come.set(has_come.get() || comes(turn));
-            let (user, unread) = (turn.client.user, turn.wanted().1.tokens.len());
-            let one = Standing {
-                id: u64::MAX,
-                user,
-                priority: turn.options.priority,
-                stage: Stage::Reading,
-                had: service.had(&turn.client),
-                unread,
-                passes: slices.passes(share, chunk, user, unread),
-            };
-            !inbox.held().rests(one.priority)
-                && schedule::leaves(all, one, all_rows, slices.owed(), share.slice)
+        let comers = &Comers {
+            inbox: self.inbox,
+            rows: self.runner.rows(),
+            has_row: self.entries.len() < self.runner.rows(),
+            chunk: self.runner.prefill_chunk(),
+            slices: &self.slices,
+            service: &self.service,
+            has_come: Cell::new(false),
         };
-        let mut leaves =
-            all.map(|all| move |until| inbox.comes_by(until, |turn| is_first(all, turn)));
+        let mut leaves = all.map(|all| move |until| comers.leave(all, until));
         let leaves = leaves
             .as_mut()
             .map(|leaves| leaves as &mut dyn FnMut(Instant) -> bool);
-        let mut preempts = || has_come.get() || inbox.has_come(comes);
+        let mut preempts = || comers.preempt();
         let stepped = self
             .runner
             .step_each(rows, behind, (leaves, Some(&mut preempts)));
@@ -503,7 +361,7 @@ impl Worker<'_> {
     }
 
     /// A token of an entry has come; it may have ended before.
-    fn take(&mut self, id: u64, token: Taken) -> Result<(), RunError> {
+    pub(super) fn take(&mut self, id: u64, token: Taken) -> Result<(), RunError> {
         let Some(at) = self.entries.iter().position(|entry| entry.id() == id) else {
             return Ok(());
         };
