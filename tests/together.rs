@@ -15,7 +15,7 @@ use ganglion::engine::{
 use ganglion::guide::Grammar;
 use ganglion::kv::Reuse;
 use ganglion::sampler::Parameters;
-use ganglion::tape::KvType;
+use ganglion::tape::{GraphOptions, KvType};
 use ganglion::tools::Formats;
 
 use crate::support::journal::Journal;
@@ -65,7 +65,7 @@ impl Engine {
         Self::with(folder, runner).await
     }
 
-    /// Memory of the cache comes and goes all the time, and steps are launched ahead.
+    /// Memory of the cache comes and goes all the time, steps are launched ahead, and are left wherever they may be.
     pub(crate) fn settings() -> runner::Settings {
         runner::Settings {
             backend: Backend::Cpu,
@@ -76,6 +76,10 @@ impl Engine {
             threads: 1,
             prefill_chunk: 16,
             launch_ahead: true,
+            graph: GraphOptions {
+                part_bytes: 1,
+                ..GraphOptions::default()
+            },
             ..runner::Settings::default()
         }
     }
@@ -410,6 +414,8 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
     let [of_alone, of_together] = [(); 2].map(|()| Logits::default());
     let watched = |rows, whole, logits: &Logits| runner::Settings {
         witness: Some(logits.witness()),
+        // What runs is left for whoever comes; what was launched ahead has run already.
+        launch_ahead: whole > 1,
         ..of_rows(folder.path(), rows, whole).runner
     };
     let alone = Engine::with(folder.path(), watched(1, 1, &of_alone)).await;
