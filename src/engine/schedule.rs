@@ -169,8 +169,8 @@ pub(super) fn leaves(
 ///
 /// Of several prompts the most urgent is read on. Of those that are alike in this, of each user the connection is first that has
 /// had the least of the time, and of one connection the prompt that ends first. Of users that one is next who has had the least;
-/// but of those who have had no more than a slice, `slack`, more, whose prompt ends first, were they to begin now. So a short question of a user who
-/// has not asked for much waits for nobody, however long the prompts of others are.
+/// but of those who have had no more than a slice, `slack`, more, whose prompt takes the least, of a few tokens who has had less. So a
+/// short question of a user who has not asked for much waits for nobody, however long the prompts of others are.
 pub(super) fn next(all: &[Standing], rows: usize, owed: bool, slack: Duration) -> Next {
     let active = active(all, rows);
     let of = |stage| active.iter().filter(move |one| one.stage == stage);

@@ -1,5 +1,5 @@
-//! Prompts that were left between two half layers, and what is needed to go on with them: nothing but the residual stream, for
-//! what their layers have written to the cache stays there. It knows not where that lies.
+//! Prompts that were left between two half layers, and a step between two parts, and what is needed to go on with them: nothing but
+//! the residual stream, for what their layers have written to the cache stays there. It knows not where that lies.
 
 use std::time::Instant;
 
@@ -24,7 +24,8 @@ pub enum Pass {
 /// Asked between two half layers whether a prompt is to be left there, and before a step is launched ahead whether it is not to be.
 pub type Preempts<'a> = Option<&'a mut dyn FnMut() -> bool>;
 
-/// Asked between two parts of a step whether it is to be left there, it waits for that until a moment.
+/// Asked between two parts of a step whether it is to be left there: it waits for whoever it would be left for, but no longer than
+/// until then.
 pub type Leaves<'a> = Option<&'a mut dyn FnMut(Instant) -> bool>;
 
 /// What a prompt runs: what is left goes on only as the same.

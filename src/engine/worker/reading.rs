@@ -40,7 +40,12 @@ impl Worker<'_> {
         let last = entry.reads_last(rows);
         let ending = if last { Ending::Token } else { Ending::Kv };
         let (place, slice) = (entry.place(), unread[..rows].to_vec());
-        if !self.runner.leave_step(&self.ahead)? {
+        let is_left = match self.runner.leave_step(&self.ahead) {
+            Err(error) if error.is_fatal() => return Err(error),
+            // It runs anew.
+            left => left.unwrap_or_default(),
+        };
+        if !is_left {
             self.runner.turn_to(place);
             if let Err(error) = self.runner.start(&slice, ending) {
                 let failed = self.position(id).map(|at| self.take_out(at));
