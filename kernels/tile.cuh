@@ -88,13 +88,12 @@ template <> struct Mma<__nv_bfloat16> {
     template <int F> static __device__ __forceinline__ constexpr bool holds() { return F != F32 && F != F16 && F != SCALED_F16; }
 };
 
-// A pair of minus an integer that T has; as a constant, so that it takes no registers.
-template <typename T, u32 INTEGER> __device__ __forceinline__ constexpr u32 minus() {
-    if (INTEGER == 0) return 0;
-    u32 log = 0;
+// A pair of minus an integer that T has, or of so many times T's least number; as a constant, so that it takes no registers.
+template <typename T, u32 INTEGER> __device__ __forceinline__ constexpr u32 minus(bool of_least) {
+    u32 log = 0, bits = INTEGER;
     while (INTEGER >> (log + 1)) ++log;
-    u32 bits = 0x8000u | (Mma<T>::EXPONENT + log) << Mma<T>::MANTISSA | (INTEGER - (1u << log)) << (Mma<T>::MANTISSA - log);
-    return bits << 16 | bits;
+    if (!of_least && INTEGER > 0) bits = (Mma<T>::EXPONENT + log) << Mma<T>::MANTISSA | (INTEGER - (1u << log)) << (Mma<T>::MANTISSA - log);
+    return (bits | 0x8000u) << 16 | bits | 0x8000u;
 }
 
 // Fields of a word, one bit apart from where they are wanted: with the exponent they make a number that is the field's

@@ -55,9 +55,9 @@ template <int F, u32 N, bool JOINED> struct Fetch {
         first = tile, second = UNIT_STEP<F>, advance = N * UNIT_STEP<F>, left = (units + N - 1) / N, lone = N == 2 ? units % 2 : 0;
         turn_rest();
     }
-    // So many of two tiles, one of each a round.
-    __device__ __forceinline__ void turn_to(const u8 *one, const u8 *other, u32 units) {
-        first = one, second = other - one, advance = UNIT_STEP<F>, left = units, lone = 0;
+    // So many of two tiles, one of each a round, of which the second lies `behind` the first.
+    __device__ __forceinline__ void turn_to(const u8 *tile, u64 behind, u32 units) {
+        first = tile, second = behind, advance = UNIT_STEP<F>, left = units, lone = 0;
         turn_rest();
     }
     // A round. `slot`: in shared memory, 16 bytes a lane behind its begin.

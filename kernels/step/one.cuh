@@ -6,6 +6,8 @@
 // Which output a lane sums, of those that mma gives to four lanes alike: so each scales its own alone.
 struct Role {
     u32 tile, half;
+    // Of rows g and g + 8 of which the first comes with the second in it, how many times this lane's is each.
+    float of_lower = half ? 0.0f : 1.0f, of_upper = half ? 1.0f : -1.0f;
 };
 
 // Adds the products of units at the same columns, of one tile or two, to the sum of this lane's output.
@@ -14,29 +16,35 @@ __device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b,
     constexpr u32 BLOCKS = Rows<F, T, 1>::UNIT, STEPS = 4 / BLOCKS;
 #pragma unroll
     for (u32 n = 0; n < BLOCKS; ++n) {
+        const u32 column = n % 2;
         float4 first = x.excess[n / 2];
-        float blocks[TILES][4];
+        // What goes off this lane's output, or is multiplied by a minimum.
+        const float own = column ? first.y : first.x;
+        float products[TILES];
 #pragma unroll
         for (u32 i = 0; i < TILES; ++i) {
-            blocks[i][0] = first.x, blocks[i][1] = first.y, blocks[i][2] = first.z, blocks[i][3] = first.w;
+            float block[4];
+            begin<Columns<F, T, 1>::begins>(block, first.x, first.y, first.z, first.w);
 #pragma unroll
             for (u32 s = n * STEPS; s < (n + 1) * STEPS; ++s) {
                 u32 fragment[4], rest[4];
                 (i ? b : a).template step<T>(s, fragment, rest);
-                Mma<T>::run(blocks[i], fragment, x.of(s));
+                Mma<T>::run(block, fragment, x.of(s));
+            }
+            // All of mma's columns are alike but in what they begin with.
+            if constexpr (Excess<F, T>::both) {
+                // By multiplications, which others than the choices of bits are done by. A lane of row g + 8 has no use for the first.
+                float upper = Rows<F, T, 1>::BEGINS ? fmaf(block[2 + column], role.of_upper, own) : block[2 + column] * role.of_upper;
+                products[i] = fmaf(block[column], role.of_lower, upper);
+            } else {
+                products[i] = role.half ? block[2 + column] : block[column];
             }
         }
-        // All of mma's columns are alike but in what they begin with.
-        u32 column = n % 2;
-        float block = role.half ? blocks[0][2 + column] : blocks[0][column];
-        if (TILES == 2) {
-            float other = role.half ? blocks[TILES - 1][2 + column] : blocks[TILES - 1][column];
-            block = role.tile ? other : block;
-        }
+        const float block = TILES == 2 && role.tile ? products[TILES - 1] : products[0];
         float scale, minimum;
-        scales.of(n, scale, minimum, -1.0f / Excess<F, T>::low);
+        scales.of(n, scale, minimum, -1.0f / (float)Rows<F, T, 1>::TIMES);
         sum = fmaf(scale, block, sum);
-        if (Layout<F>::minimum) sum = fmaf(minimum, column ? first.y : first.x, sum);
+        if (Layout<F>::minimum) sum = fmaf(minimum, own, sum);
     }
 }
 
@@ -60,7 +68,7 @@ __device__ __forceinline__ void sum_tiles_of_one(const Share<F, 1> &share, const
             const u32 begin = role.tile * BYTES - lane * 16, at = begin + RowScale<F>::place(lane / 4, role.half), head_at = begin + RowScale<F>::head_place(lane / 4, role.half);
             auto read = [&](RowScale<F> &scales, u32 slot) { scales.read(from_shared(slot + at), from_shared(slot + head_at)); };
             float sum = 0.0f;
-            u32 x = columns, e = excess;
+            u32 x = columns, e = excess + (Columns<F, T, 1>::begins ? 0 : role.half * 8);
             if (pair) {
 #pragma unroll 1
                 for (const u32 end = x + stream.mine * STEP; x != end; x += STEP, e += STEP) {
@@ -90,7 +98,7 @@ __device__ __forceinline__ void sum_tiles_of_one(const Share<F, 1> &share, const
                 }
             }
             float *to = parts + warp * (BATCH * 16) + (batch + role.tile) * 16 + role.half * 8 + lane / 4;
-            if (pair || lane % 2 == 0) *to = sum;
+            if (pair || lane % 2 == 0) *to = sum * (role.half ? 1.0f / Excess<F, T>::high : 1.0f / Excess<F, T>::low);
             batch += pair ? 2 : 1;
         }
         __syncthreads();

@@ -75,7 +75,10 @@ template <int F, typename T, u32 R> struct Rows {
     __device__ __forceinline__ u32 excess_at(u32 warp, u32 lane) const { return R == 1 ? in_shared(unit(warp)) + COLUMNS_BYTES : in_shared(excess + warp * UNIT_SUMS + lane % 4); }
 
     // What those of the weight rows g + 8 are of those of g.
-    static constexpr float HIGH = Excess<F, T>::low == 0.0f ? 0.0f : Excess<F, T>::high / Excess<F, T>::low;
+    static constexpr float HIGH = Excess<F, T>::high / Excess<F, T>::low;
+    // Whether mma begins with them. Where it does not, a minimum is multiplied by them all the same.
+    static constexpr bool BEGINS = Excess<F, T>::zero > 0;
+    static constexpr u32 TIMES = BEGINS ? Excess<F, T>::zero : Layout<F>::minimum ? 1 : 0;
 
     // A slice of 256 columns, by a warp: eight of them a lane, side by side.
     __device__ __forceinline__ void put(u32 row, u32 begin, const uint4 &eight, u32 columns, u32 lane) const {
@@ -135,7 +138,7 @@ template <int F, typename T, u32 R> struct Rows {
 
     // Products of 32 columns with what goes off each: the sums of their blocks.
     static __device__ __forceinline__ void sum(const uint4 &part, float (&sums)[EACH_32][4]) {
-        constexpr u32 OFF = minus<T, (u32)Excess<F, T>::low>();
+        constexpr u32 OFF = minus<T, TIMES>(Excess<F, T>::low < 1.0f);
         const u32 all[4] = {OFF, OFF, OFF, OFF};
 #pragma unroll
         for (u32 b = 0; b < EACH_32; ++b)
@@ -151,6 +154,8 @@ template <int F, typename T, u32 R> struct Columns {
     static constexpr u32 BLOCKS = Layout<F>::scaled ? Rows<F, T, R>::UNIT : 2, EACH = Rows<F, T, R>::EACH, SUMS = R == 1 ? BLOCKS / 2 : BLOCKS;
     // Whether they are read while the weights are still on their way. Blocks have their registers for other things.
     static constexpr bool early = R == 1 && !Layout<F>::scaled;
+    // Whether mma begins with what goes off. Where it does not, a lane of one row reads what is for its own output alone.
+    static constexpr bool begins = Rows<F, T, R>::BEGINS && !Excess<F, T>::both;
     uint4 two_steps[2];
     typename Rows<F, T, R>::Sums excess[SUMS];
 
@@ -159,7 +164,14 @@ template <int F, typename T, u32 R> struct Columns {
         two_steps[0] = Rows<F, T, R>::read(row), two_steps[1] = Rows<F, T, R>::read(row + 32 * sizeof(T));
         if constexpr (Layout<F>::scaled)
 #pragma unroll
-            for (u32 b = 0; b < SUMS; ++b) excess[b] = load_shared<Sums>(of + b * EACH * sizeof(Sums));
+            for (u32 b = 0; b < SUMS; ++b) {
+                if constexpr (R == 1 && !begins) {
+                    float2 two = load_shared<float2>(of + b * sizeof(Sums));
+                    excess[b].x = two.x, excess[b].y = two.y;
+                } else {
+                    excess[b] = load_shared<Sums>(of + b * EACH * sizeof(Sums));
+                }
+            }
     }
     // In a step.
     __device__ __forceinline__ uint2 of(u32 s) const {

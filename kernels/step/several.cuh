@@ -19,14 +19,19 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void multiply(con
         }
         if (s % STEPS == 0) {
             first = x.excess[s / STEPS];
-            block[0] = first.x, block[1] = first.y, block[2] = Rows<F, T, R>::HIGH * first.x, block[3] = Rows<F, T, R>::HIGH * first.y;
+            begin<Columns<F, T, R>::begins>(block, first.x, first.y, Rows<F, T, R>::HIGH * first.x, Rows<F, T, R>::HIGH * first.y);
         }
         Mma<T>::run(block, a, x.of(s));
         if (s % STEPS != STEPS - 1) continue;
+        if constexpr (Excess<F, T>::both) {
+            constexpr float TIMES = Rows<F, T, R>::BEGINS ? 1.0f : 0.0f;
+            block[0] += TIMES * first.x - block[2], block[1] += TIMES * first.y - block[3];
+            block[2] = fmaf(TIMES * Rows<F, T, R>::HIGH, first.x, block[2]), block[3] = fmaf(TIMES * Rows<F, T, R>::HIGH, first.y, block[3]);
+        }
 #pragma unroll
         for (u32 r = 0; r < 2; ++r) {
             float scale, minimum;
-            scales.of(s, r, scale, minimum, -1.0f / Excess<F, T>::low);
+            scales.of(s, r, scale, minimum, -(r ? Rows<F, T, R>::HIGH : 1.0f) / (float)Rows<F, T, R>::TIMES);
 #pragma unroll
             for (u32 n = 0; n < 2; ++n) {
                 sums[2 * r + n] = fmaf(scale, block[2 * r + n], sums[2 * r + n]);
@@ -92,7 +97,8 @@ __device__ __forceinline__ void sum_tiles(const Share<F, R> &share, const Phases
                 // What was there has been summed.
                 if (i > 0) team.wait();
                 float *to = parts + (warp * R + lane % 4 * 2) * 16 + lane / 4;
-                to[0] = sums[0], to[16] = sums[1], to[8] = sums[2], to[24] = sums[3];
+                constexpr float LOW = Layout<F>::scaled ? 1.0f / Excess<F, T>::low : 1.0f, HIGH = Layout<F>::scaled ? 1.0f / Excess<F, T>::high : 1.0f;
+                to[0] = LOW * sums[0], to[16] = LOW * sums[1], to[8] = HIGH * sums[2], to[24] = HIGH * sums[3];
             }
             team.wait();
             if (!finishes) continue;

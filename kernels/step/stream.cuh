@@ -19,11 +19,9 @@ template <int F, u32 R> struct Share {
     // Which of the grid's tiles number i is.
     __device__ __forceinline__ u32 tile(u32 i) const { return Team<R>().first() + (gated ? i / 2 : i) * Team<R>().apart(); }
     __device__ __forceinline__ bool there(u32 i) const { return tile(i) < all; }
-    __device__ __forceinline__ const u8 *place(u32 i) const {
-        u32 t = tile(i);
-        bool of0 = gated ? i % 2 == 0 : t < tiles0, of1 = gated || t < tiles01;
-        return at<const u8>((of0 ? data0 : of1 ? data1 : data2) + (u64)t * bytes);
-    }
+    // Where a tile lies, of the matrix that has it; of gate and up where the gate does, and where both do.
+    __device__ __forceinline__ const u8 *place(u32 t) const { return at<const u8>((gated || t < tiles0 ? data0 : t < tiles01 ? data1 : data2) + (u64)t * bytes); }
+    __device__ __forceinline__ const u8 *place_of(u32 i) const { return gated && i % 2 ? place(tile(i)) + (data1 - data0) : place(tile(i)); }
     // Which of the matrices, and which of its tiles.
     __device__ __forceinline__ u32 of(u32 i, u32 &within) const {
         within = tile(i);
@@ -81,8 +79,15 @@ template <int F, u32 R, bool PHASED> struct Stream {
     }
     __device__ __forceinline__ void turn_to(u32 i, u32 phase) {
         u32 units = PHASED ? mine_of(phase) : mine, within = skip + (PHASED ? phase * (phases.units / 4 * Slot<F>::four) : 0);
-        if (pair(i)) fetch.turn_to(share.place(i) + within, share.place(i + 1) + within, units);
-        else fetch.turn_to(share.place(i) + within, units);
+        if (!PAIRS) {
+            fetch.turn_to(share.place_of(i) + within, units);
+            return;
+        }
+        // Tiles are taken by twos, so that of gate and up the first is a gate.
+        const u8 *first = share.place(share.tile(i)) + within;
+        if (share.gated) fetch.turn_to(first, share.data1 - share.data0, units);
+        else if (share.there(i + 1)) fetch.turn_to(first, share.place(share.tile(i + 1)) + within - first, units);
+        else fetch.turn_to(first, units);
     }
     __device__ __forceinline__ void fill(u32 to) {
         fetch(to);

@@ -11,40 +11,37 @@ template <int F> struct Slot {
     static constexpr u32 four = Layout<F>::head + 4 * Layout<F>::unit;
 };
 
-// What a format's integers become more than what they stand for, in the rows g and g + 8 of a tile.
+// What a format's integers become in T. `zero`: what they are more than they stand for, in their last place. `low` and `high`: how large
+// that place is in the rows g and g + 8 of a tile, by which what these have summed is divided; powers of two. Where the least bits
+// of a half lie among bits that are zero, it is that many times 2^-24, its least number, which mma multiplies as any other; so a nibble is
+// a number where it lies, or beside it.
 template <int F, typename T> struct Excess {
-    static constexpr bool bytes = Layout<F>::bytes, nibbles = !bytes && Layout<F>::high == 0;
-    static constexpr float zero = (float)Layout<F>::zero;
-    static constexpr float low = zero + (bytes ? 1024.0f : 256.0f), high = zero + (bytes ? 1024.0f : nibbles ? 16.0f : 64.0f);
+    static constexpr bool bytes = Layout<F>::bytes;
+    static constexpr u32 zero = Layout<F>::zero + (bytes ? 1024 : 0);
+    static constexpr float low = bytes ? 1.0f : 0x1p-24f, high = bytes ? 1.0f : 0x1p-20f;
+    // Whether what is a row g's comes with what is row g + 8's, which lies above it and is taken off afterwards: an operation less a word.
+    static constexpr bool both = !bytes && Layout<F>::high == 0;
 };
 template <int F> struct Excess<F, __nv_bfloat16> {
-    static constexpr float low = Layout<F>::bytes ? 0.0f : (float)Layout<F>::zero + 128.0f, high = low;
+    static constexpr u32 zero = Layout<F>::bytes ? 0 : Layout<F>::zero + 128;
+    static constexpr float low = 1.0f, high = 1.0f;
+    static constexpr bool both = false;
 };
 
-// Nibbles as the four pairs of a step.
-template <typename T> __device__ __forceinline__ void nibbles(u32 word, u32 (&a)[4]);
-template <> __device__ __forceinline__ void nibbles<half>(u32 word, u32 (&a)[4]) {
-    // At bit 2 of a half with 0x5c00 they are 256 more, at bit 6 with 0x4c00 16 more.
-    u32 first = word * 4, second = word >> 6;
-    a[0] = field(first, 0x003c003cu, 0x5c005c00u), a[1] = field(first, 0x03c003c0u, 0x4c004c00u);
-    a[2] = field(second, 0x003c003cu, 0x5c005c00u), a[3] = field(second, 0x03c003c0u, 0x4c004c00u);
-}
-template <> __device__ __forceinline__ void nibbles<__nv_bfloat16>(u32 word, u32 (&a)[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) a[i] = field(word >> (4 * i), 0x000f000fu, 0x43004300u);
+// What mma adds a block's products to: what goes off them, or nothing.
+template <bool BEGINS> __device__ __forceinline__ void begin(float (&sums)[4], float a, float b, float c, float d) {
+    sums[0] = BEGINS ? a : 0.0f, sums[1] = BEGINS ? b : 0.0f, sums[2] = BEGINS ? c : 0.0f, sums[3] = BEGINS ? d : 0.0f;
 }
 
-// A pair of integers below 64: pair i of a word's nibbles, and what is above these, which lies at `bit` of `above` and 16 places higher;
-// `bits`: all that is above a nibble.
-template <typename T> __device__ __forceinline__ u32 small(u32 word, u32 i, u32 above, u32 bit, u32 bits);
+// Pair i of a word's four: nibbles, with the bits of `above` that are for them, at `bit` and 16 places higher; `bits`: all of one pair.
+template <typename T> __device__ __forceinline__ u32 small(u32 word, u32 i, u32 above = 0, u32 bit = 0, u32 bits = 0);
 template <> __device__ __forceinline__ u32 small<half>(u32 word, u32 i, u32 above, u32 bit, u32 bits) {
-    // At bit 2 of a half with 0x5c00 they are 256 more, at bit 4 with 0x5400 64 more; what is above must lie at bit 6 or 8.
-    u32 moved = i == 0 ? word * 4 : i == 1 ? word : i == 2 ? word >> 6 : word >> 8, to = i % 2 ? 8 : 6;
-    u32 low = i % 2 ? field(moved, 0x00f000f0u, 0x54005400u) : field(moved, 0x003c003cu, 0x5c005c00u);
+    u32 moved = i < 2 ? word : word >> 8, to = i % 2 ? 8 : 4, low = moved & (i % 2 ? 0x00f000f0u : 0x000f000fu);
     return field(bit < to ? above << (to - bit) : above >> (bit - to), bits << to, low);
 }
 template <> __device__ __forceinline__ u32 small<__nv_bfloat16>(u32 word, u32 i, u32 above, u32 bit, u32 bits) {
-    return field(bit < 4 ? above << (4 - bit) : above >> (bit - 4), bits << 4, field(word >> (4 * i), 0x000f000fu, 0x43004300u));
+    u32 low = field(word >> (4 * i), 0x000f000fu, 0x43004300u);
+    return bits ? field(bit < 4 ? above << (4 - bit) : above >> (bit - 4), bits << 4, low) : low;
 }
 
 // Two of a word's bytes, the lower or the higher ones: they are stored, or looked up, 128 more.
@@ -109,13 +106,15 @@ template <int F> struct Unit {
             look_up(word(0, s), found);
 #pragma unroll
             for (int i = 0; i < 4; ++i) a[i] = bytes<T>(found[i / 2], i % 2);
-        } else if constexpr (Excess<F, half>::nibbles) {
-            nibbles<T>(word(0, s), a);
+        } else if constexpr (Excess<F, T>::both) {
+            a[0] = word(0, s) & 0x00ff00ffu, a[1] = word(0, s) & 0x00f000f0u;
+            a[2] = __byte_perm(word(0, s), 0, 0x4341), a[3] = a[2] & 0x00f000f0u;
         } else {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                if constexpr (Layout<F>::high == 128) a[i] = small<T>(word(0, s), i, high[0], 4 * s + i, 0x00010001u);
-                if constexpr (Layout<F>::high == 256) a[i] = small<T>(word(0, s), i, high[s / 2], 2 * (4 * (s % 2) + i), 0x00030003u);
+                if constexpr (Layout<F>::high == 0) a[i] = small<T>(word(0, s), i);
+                if constexpr (Layout<F>::high == 128) a[i] = small<T>(word(0, s), i, high[0] >> (4 * s), i, 0x00010001u);
+                if constexpr (Layout<F>::high == 256) a[i] = small<T>(word(0, s), i, high[s / 2] >> (8 * (s % 2)), 2 * i, 0x00030003u);
             }
         }
     }
