@@ -116,7 +116,7 @@ test:
 	$(call stage,format,cargo fmt --check)
 	$(if $(LINTED),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
 	$(if $(LINTED),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
-	$(call stage,what is tested,tests/support/beside.sh target/roots.log 'nice -n 19 $(MAKE) test-roots' '$(MAKE) test-built')
+	$(call stage,what is tested,tests/support/beside.sh target/roots.log 'chrt -i 0 $(MAKE) test-roots' '$(MAKE) test-built')
 	$(call stage,tests and booted systems,$(BOOTED) '$(BINARIES) "$(MAKE) test-here"')
 	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
 

@@ -108,6 +108,15 @@ struct StepArgs {
     u32 pad;
 };
 
+// Products of weights of two formats by the same rows, at once.
+struct MixedStepArgs {
+    StepArgs first;
+    StepArgs second;
+    // How many share the first; the others share the second.
+    u32 blocks;
+    u32 pad;
+};
+
 // out[i] = weight[i] input + bias[i] of all rows of a prompt, or what `outcome` says; weights of one format and
 // width.
 struct PromptArgs {

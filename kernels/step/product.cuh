@@ -21,11 +21,11 @@
 
 extern __shared__ __align__(16) u8 shared[];
 
-template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void step_product(const StepArgs &a) {
+template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void step_product(const StepArgs &a, u32 block, u32 blocks) {
     Stopwatch stopwatch(a.stamp, LATER);
     const Phases<PHASED> phases(a.phases, a.weight0.columns);
     Rows<F, T, R> rows(shared, PHASED ? phases.units * 64 : a.stride, a.rows);
-    const Share<F, R> share(a);
+    const Share<F, R> share(a, block, blocks);
     // Eight columns a lane, slices of 256 a warp, as many at once as registers allow: whatever is waited for is waited for once. Of several
     // rows, of which there is a power of two, a warp has slices of one.
     constexpr u32 KEPT = 2, COPIED = R == 1 ? 3 : 6, SLICE = 8 * 32;
@@ -206,7 +206,7 @@ template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void
 }
 
 #define STEP_KERNEL(FORMAT, NAME, R, PHASED, SUFFIX, T, OF, BLOCK, BLOCKS) \
-    extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS) step_##OF##_##NAME##_x##R##SUFFIX(const __grid_constant__ StepArgs a) { step_product<FORMAT, T, R, PHASED>(a); }
+    extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS) step_##OF##_##NAME##_x##R##SUFFIX(const __grid_constant__ StepArgs a) { step_product<FORMAT, T, R, PHASED>(a, blockIdx.x, gridDim.x); }
 #define STEP_KERNELS_OF(FORMAT, NAME, T, OF) \
     STEP_KERNEL(FORMAT, NAME, 1, false, , T, OF, THREADS, 2) \
     STEP_KERNEL(FORMAT, NAME, 8, false, , T, OF, TEAMS * THREADS, 1) \

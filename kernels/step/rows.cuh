@@ -22,9 +22,6 @@ template <u32 R> struct Team {
     u32 index = R == 1 ? 0 : threadIdx.x / THREADS, teams = R == 1 ? 1 : blockDim.x / THREADS;
 
     __device__ __forceinline__ static u32 thread() { return R == 1 ? threadIdx.x : threadIdx.x % THREADS; }
-    // Of all that this grid has; neighbours are on different multiprocessors.
-    __device__ __forceinline__ u32 first() const { return R == 1 ? blockIdx.x : index * gridDim.x + blockIdx.x; }
-    __device__ __forceinline__ u32 apart() const { return R == 1 ? gridDim.x : teams * gridDim.x; }
     __device__ __forceinline__ void wait() const {
         // Barrier 0 is the whole block's.
         if constexpr (R == 1) __syncthreads();

@@ -6,18 +6,23 @@
 // place, one after the other.
 template <int F, u32 R> struct Share {
     bool gated;
+    // The first one, and how far apart they are: neighbours are on different multiprocessors.
+    u32 first, apart;
     u32 tiles0, tiles01, all, bytes;
     // Where a matrix would begin if all tiles were one matrix's.
     u64 data0, data1, data2;
 
-    __device__ __forceinline__ explicit Share(const StepArgs &a) : gated(a.outcome == GATED), bytes(tile_bytes<F>(a.weight0.columns)) {
+    // `block`: of so many `blocks` that share.
+    __device__ __forceinline__ Share(const StepArgs &a, u32 block, u32 blocks) : gated(a.outcome == GATED), bytes(tile_bytes<F>(a.weight0.columns)) {
+        const Team<R> team;
+        first = team.index * blocks + block, apart = team.teams * blocks;
         tiles0 = (a.weight0.rows + 15) / 16, tiles01 = tiles0 + (a.weight1.rows + 15) / 16;
         all = gated ? tiles0 : tiles01 + (a.weight2.rows + 15) / 16;
         data0 = a.weight0.data, data1 = a.weight1.data - (gated ? 0 : (u64)tiles0 * bytes), data2 = a.weight2.data - (u64)tiles01 * bytes;
     }
 
     // Which of the grid's tiles number i is.
-    __device__ __forceinline__ u32 tile(u32 i) const { return Team<R>().first() + (gated ? i / 2 : i) * Team<R>().apart(); }
+    __device__ __forceinline__ u32 tile(u32 i) const { return first + (gated ? i / 2 : i) * apart; }
     __device__ __forceinline__ bool there(u32 i) const { return tile(i) < all; }
     // Where a tile lies, of the matrix that has it; of gate and up where the gate does, and where both do.
     __device__ __forceinline__ const u8 *place(u32 t) const { return at<const u8>((gated || t < tiles0 ? data0 : t < tiles01 ? data1 : data2) + (u64)t * bytes); }

@@ -7,8 +7,8 @@ use super::shapes::SHAPES;
 use super::step_attend::StepAttend;
 use super::step_shared::{self, Fit};
 use crate::device::{
-    ALL_SHARED, EmbedArgs, Error, Family, Kernel, Modules, NormArgs, PromptArgs, RopeStoreArgs,
-    SampleArgs, StepArgs, SumsArgs,
+    ALL_SHARED, EmbedArgs, Error, Family, Kernel, MixedStepArgs, Modules, NormArgs, PromptArgs,
+    RopeStoreArgs, SampleArgs, StepArgs, SumsArgs,
 };
 use crate::quant::{Format, Storage};
 use crate::tape::{DType, KvInfo, KvType};
@@ -20,6 +20,9 @@ pub(super) const fn widest_row(format: Format) -> usize {
         _ => 32 << 10,
     }
 }
+
+/// Forms that files mix within a layer, and whose products one kernel has: `kernels/step/mixed.cu`.
+const MIXED: [(Format, Format); 2] = [(Format::Q4_K, Format::Q6_K), (Format::Q5_K, Format::Q6_K)];
 
 /// All kernels that a model's tapes may need, for one device, one type of activations and one cache.
 #[derive(Debug)]
@@ -33,6 +36,7 @@ pub(super) struct Kernels {
     /// They run on the tensor cores, which multiply two of a type. `None` for other caches and uncommon heads.
     pub(super) prompt_attend: Option<PromptAttend>,
     step: HashMap<Storage, StepKernels>,
+    mixed: HashMap<(Storage, Storage), MixedKernels>,
     /// Each form of weights has some, by shape.
     prompt: HashMap<Storage, Vec<Option<Kernel<PromptArgs>>>>,
 }
@@ -52,6 +56,23 @@ impl StepKernels {
             Fit { rows: 1, .. } => &self.one,
             Fit { phases: 1, .. } => &self.several,
             Fit { .. } => &self.phased,
+        }
+    }
+}
+
+/// Products of a step, for weights of two forms.
+#[derive(Debug)]
+pub(super) struct MixedKernels {
+    one: Kernel<MixedStepArgs>,
+    pub(super) several: Kernel<MixedStepArgs>,
+}
+
+impl MixedKernels {
+    pub(super) fn of(&self, fit: Fit) -> &Kernel<MixedStepArgs> {
+        if fit.rows == 1 {
+            &self.one
+        } else {
+            &self.several
         }
     }
 }
@@ -88,6 +109,24 @@ impl Kernels {
             };
             Ok::<_, Error>((of, kernels))
         };
+        let mixed = |(first, second): (Storage, Storage)| {
+            let kernel = |rows: &str, shared: usize| {
+                let name = format!("step_{name}_{}_{}_{rows}", first.name(), second.name());
+                modules.kernel(&name, shared, Family::Step)
+            };
+            let one = [first, second]
+                .map(|of| step_shared::bytes(of, 1, widest_row(of.format()), 1))
+                .into_iter()
+                .max();
+            let kernels = MixedKernels {
+                one: kernel("x1", one.unwrap_or_default())?,
+                several: kernel("x8", ALL_SHARED)?,
+            };
+            Ok::<_, Error>(((first, second), kernels))
+        };
+        let pairs = MIXED.map(|(first, second)| (Storage::Stored(first), Storage::Stored(second)));
+        let both =
+            |pair: &(Storage, Storage)| storages.contains(&pair.0) && storages.contains(&pair.1);
         // They are named by the activations' type and the cache's; quants by what they become.
         let quants = kv.element == KvType::Q8_0;
         let types = if quants {
@@ -112,6 +151,11 @@ impl Kernels {
                 .iter()
                 .map(|of| step(*of))
                 .collect::<Result<_, _>>()?,
+            mixed: pairs
+                .into_iter()
+                .filter(both)
+                .map(mixed)
+                .collect::<Result<_, _>>()?,
             prompt: storages
                 .iter()
                 .map(|of| product(*of))
@@ -122,6 +166,11 @@ impl Kernels {
     /// Products of a step.
     pub(super) fn step(&self, of: Storage) -> Option<&StepKernels> {
         self.step.get(&of)
+    }
+
+    /// Products of a step with weights of two forms, if one kernel has both.
+    pub(super) fn mixed(&self, first: Storage, second: Storage) -> Option<&MixedKernels> {
+        self.mixed.get(&(first, second))
     }
 
     /// Products of a prompt in a shape that suits the weights.

@@ -7,7 +7,7 @@ use super::narrow;
 use super::queue::LaunchQueue;
 use super::step_shared::{self, Fit};
 use super::work::Work;
-use crate::device::{Error, Geometry, StepArgs, Tiles};
+use crate::device::{Error, Geometry, MixedStepArgs, StepArgs, Tiles};
 use crate::quant::Storage;
 
 /// Threads of a team.
@@ -49,14 +49,14 @@ pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize
 }
 
 impl Work<'_> {
-    /// Launches one for each run of weights of one form; `args` says of what and where to.
+    /// Launches one for each run of weights of one form, or one for two where a kernel has both; `args` says of what and where to.
     pub(super) fn product(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
-        for run in runs(&[args.weight0, args.weight1, args.weight2]) {
-            let [weight0, weight1, weight2] =
-                of_run([args.weight0, args.weight1, args.weight2], &run);
+        let weights = [args.weight0, args.weight1, args.weight2];
+        let mut runs = runs(&weights).map(|run| {
+            let [weight0, weight1, weight2] = of_run(weights, &run);
             let [bias0, bias1, bias2] = of_run([args.bias0, args.bias1, args.bias2], &run);
             let [out0, out1, out2] = of_run([args.out0, args.out1, args.out2], &run);
-            let of = StepArgs {
+            StepArgs {
                 weight0,
                 weight1,
                 weight2,
@@ -67,10 +67,75 @@ impl Work<'_> {
                 out1,
                 out2,
                 ..args
-            };
-            self.alike(queue, of)?;
+            }
+        });
+        let runs: [Option<StepArgs>; 3] = std::array::from_fn(|_| runs.next());
+        if let [Some(first), Some(second), None] = runs
+            && self.mixed(queue, first, second)?
+        {
+            return Ok(());
         }
-        Ok(())
+        runs.into_iter()
+            .flatten()
+            .try_for_each(|run| self.alike(queue, run))
+    }
+
+    /// Two of different forms at once, if a kernel has both and both have room. Blocks are shared by what they have to read.
+    fn mixed(
+        &self,
+        queue: &mut LaunchQueue<'_>,
+        first: StepArgs,
+        second: StepArgs,
+    ) -> Result<bool, Error> {
+        let [a, b] = [first, second].map(|args| Storage::of_code(args.weight0.format));
+        let (Some(a), Some(b)) = (a, b) else {
+            return Ok(false);
+        };
+        let Some(kernels) = self.kernels.mixed(a, b) else {
+            return Ok(false);
+        };
+        let problems = [self.problem(a, first), self.problem(b, second)];
+        let Some(fit) = Fit::of_both(problems, kernels.several.shared()) else {
+            return Ok(false);
+        };
+        let blocks = self.multiprocessors.max(1) * narrow(fit.blocks());
+        let [cost, other] = problems.map(|of| of.tiles as usize * of.storage.layout().unit());
+        let share = narrow((blocks as usize * cost).div_ceil(cost + other));
+        let [tiles, others] = problems.map(|of| of.tiles);
+        let share = share.clamp(1, blocks.max(2) - 1).min(tiles);
+        let args = MixedStepArgs {
+            first: StepArgs { phases: 1, ..first },
+            second: StepArgs {
+                phases: 1,
+                ..second
+            },
+            blocks: share,
+            ..MixedStepArgs::default()
+        };
+        let all = share + (blocks.max(2) - share).min(others);
+        let geometry = Geometry {
+            shared: narrow(fit.shared),
+            ..Geometry::new(all, fit.teams * THREADS)
+        };
+        queue.launch(kernels.of(fit), geometry, &args)?;
+        Ok(true)
+    }
+
+    fn problem(&self, storage: Storage, args: StepArgs) -> step_shared::Problem {
+        let tiles = |weight: Tiles| weight.rows.div_ceil(16);
+        let gated = args.outcome == Outcome::Gated as u32;
+        step_shared::Problem {
+            storage,
+            rows: args.rows,
+            columns: args.stride as usize,
+            tiles: if gated {
+                tiles(args.weight0)
+            } else {
+                tiles(args.weight0) + tiles(args.weight1) + tiles(args.weight2)
+            },
+            multiprocessors: self.multiprocessors.max(1),
+            whole: args.input == 0,
+        }
     }
 
     /// silu of gate times up.
@@ -104,29 +169,18 @@ impl Work<'_> {
             kernel: format!("step of format {}", args.weight0.format),
         };
         let storage = storage.ok_or_else(missing)?;
-        let tiles = |weight: Tiles| weight.rows.div_ceil(16);
-        let all = if args.outcome == Outcome::Gated as u32 {
-            tiles(args.weight0)
-        } else {
-            tiles(args.weight0) + tiles(args.weight1) + tiles(args.weight2)
-        };
         let kernels = self.kernels.step(storage).ok_or_else(missing)?;
-        let problem = step_shared::Problem {
-            storage,
-            rows: args.rows,
-            columns: args.stride as usize,
-            tiles: all,
-            multiprocessors: self.multiprocessors.max(1),
-            whole: args.input == 0,
-        };
+        let problem = self.problem(storage, args);
         let fit = Fit::of(problem, kernels.several.shared());
         let kernel = kernels.of(fit);
+        // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
+        let blocks = problem
+            .tiles
+            .min(problem.multiprocessors * narrow(fit.blocks()));
         let args = StepArgs {
             phases: fit.phases,
             ..args
         };
-        // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
-        let blocks = all.min(self.multiprocessors.max(1) * narrow(fit.blocks()));
         let geometry = Geometry {
             shared: narrow(fit.shared),
             ..Geometry::new(blocks, fit.teams * THREADS)

@@ -73,6 +73,23 @@ impl Fit {
         }
     }
 
+    /// What fits two products of the same rows, whose blocks have as many warps; `None` where either has no room for all rows and
+    /// columns.
+    pub(super) fn of_both(problems: [Problem; 2], room: usize) -> Option<Self> {
+        let fits = problems.map(|problem| Self::of(problem, room));
+        let teams = fits[0].teams.min(fits[1].teams);
+        let of = |problem: &Problem| {
+            let (rows, teams) = (problem.rows as usize, teams as usize);
+            bytes(problem.storage, rows, problem.columns, teams)
+        };
+        let whole = |(problem, fit): (&Problem, &Self)| fit.rows == problem.rows && fit.phases == 1;
+        problems.iter().zip(&fits).all(whole).then(|| Self {
+            teams,
+            shared: problems.iter().map(of).max().unwrap_or_default(),
+            ..fits[0]
+        })
+    }
+
     /// A layout in which what each tile of a team has summed is kept from phase to phase.
     fn in_phases(problem: Problem, rows: u32, room: usize) -> Option<Self> {
         let choices = (1..=PHASED_TEAMS)

@@ -105,7 +105,9 @@ pub(super) fn world() -> World {
             );
         }
         for run in runs.each() {
-            qkv(&mut b, format, run, &mut sizes);
+            let columns = sizes.columns(format);
+            let formats = [format, sizes.other(columns), sizes.other(columns)];
+            qkv(&mut b, (formats, columns), run, &mut sizes);
         }
         for run in runs.each() {
             let (outputs, columns) = (sizes.outputs.deal(), sizes.columns(format));
@@ -153,6 +155,21 @@ pub(super) fn world() -> World {
             }
         }
     }
+    // What one kernel has, where rows have room for both.
+    for first in [Format::Q4_K, Format::Q5_K] {
+        for formats in [
+            [first, first, Format::Q6_K],
+            [first, Format::Q6_K, Format::Q6_K],
+        ] {
+            for run in runs
+                .each()
+                .into_iter()
+                .filter(|run| run.input == Input::Step)
+            {
+                qkv(&mut b, (formats, sizes.columns(first)), run, &mut sizes);
+            }
+        }
+    }
     b.finish()
 }
 
@@ -188,10 +205,8 @@ fn embed_of(b: &mut Builder, (table, format, (rows, columns)): Sized, run: Run) 
     }
 }
 
-fn qkv(b: &mut Builder, format: Format, run: Run, sizes: &mut Sizes) {
-    let columns = sizes.columns(format);
+fn qkv(b: &mut Builder, (formats, columns): ([Format; 3], usize), run: Run, sizes: &mut Sizes) {
     let widths = [(); 3].map(|()| sizes.outputs.deal());
-    let formats = [format, sizes.other(columns), sizes.other(columns)];
     let biased = b.random.below(2) == 0;
     let norm = b.vector(columns, 1.0, 0.3);
     let mut at = 0..3;
@@ -218,7 +233,7 @@ fn qkv(b: &mut Builder, format: Format, run: Run, sizes: &mut Sizes) {
     let bias = if biased { " biased" } else { "" };
     let name = format!(
         "{}, {:?}, {:?}{bias}",
-        named(format, widths[0], columns),
+        named(formats[0], widths[0], columns),
         formats[1],
         formats[2]
     );
