@@ -51,9 +51,9 @@ pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize
 impl Work<'_> {
     /// Launches one for each run of weights of one form, or one for two where a kernel has both; `args` says of what and where to.
     pub(super) fn product(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
-        let weights = [args.weight0, args.weight1, args.weight2];
-        let mut runs = runs(&weights).map(|run| {
-            let [weight0, weight1, weight2] = of_run(weights, &run);
+        let matrices = [args.weight0, args.weight1, args.weight2];
+        let mut runs = runs(&matrices).map(|run| {
+            let [weight0, weight1, weight2] = of_run(matrices, &run);
             let [bias0, bias1, bias2] = of_run([args.bias0, args.bias1, args.bias2], &run);
             let [out0, out1, out2] = of_run([args.out0, args.out1, args.out2], &run);
             StepArgs {
@@ -98,11 +98,12 @@ impl Work<'_> {
         let Some(fit) = Fit::of_both(problems, kernels.several.shared()) else {
             return Ok(false);
         };
-        let blocks = self.multiprocessors.max(1) * narrow(fit.blocks());
-        let [cost, other] = problems.map(|of| of.tiles as usize * of.storage.layout().unit());
-        let share = narrow((blocks as usize * cost).div_ceil(cost + other));
-        let [tiles, others] = problems.map(|of| of.tiles);
-        let share = share.clamp(1, blocks.max(2) - 1).min(tiles);
+        // Each has one at least.
+        let blocks = (self.multiprocessors * narrow(fit.blocks())).max(2);
+        let [read, others_read] = problems.map(|of| of.tiles as usize * of.storage.layout().unit());
+        let share = narrow((blocks as usize * read).div_ceil(read + others_read));
+        let share = share.clamp(1, blocks - 1).min(problems[0].tiles);
+        let others = (blocks - share).min(problems[1].tiles);
         let args = MixedStepArgs {
             first: StepArgs { phases: 1, ..first },
             second: StepArgs {
@@ -112,10 +113,9 @@ impl Work<'_> {
             blocks: share,
             ..MixedStepArgs::default()
         };
-        let all = share + (blocks.max(2) - share).min(others);
         let geometry = Geometry {
             shared: narrow(fit.shared),
-            ..Geometry::new(all, fit.teams * THREADS)
+            ..Geometry::new(share + others, fit.teams * THREADS)
         };
         queue.launch(kernels.of(fit), geometry, &args)?;
         Ok(true)
