@@ -191,4 +191,29 @@ mod tests {
         assert_eq!(of(8, 12288, 163, 16, true), (4, 1, 1));
         assert_eq!(of(1, 9728, 163, 16, false), (1, 1, 1));
     }
+
+    #[test]
+    fn two_products_of_the_same_rows_have_the_room_that_the_larger_one_takes() {
+        let of = |rows: u32, columns: usize| {
+            [Format::Q4_K, Format::Q6_K].map(|format| Problem {
+                storage: Storage::Stored(format),
+                rows,
+                columns,
+                tiles: 64,
+                multiprocessors: 16,
+                whole: true,
+            })
+        };
+        for rows in [1, 2, 8] {
+            let problems = of(rows, 2560);
+            let both = Fit::of_both(problems, 163 << 10).expect("both have room");
+            assert_eq!((both.rows, both.phases), (rows, 1));
+            for problem in problems {
+                let alone = bytes(problem.storage, rows as usize, 2560, both.teams as usize);
+                assert!(alone <= both.shared && both.shared <= 163 << 10);
+            }
+        }
+        // Four of eight rows would be a kernel of their own.
+        assert_eq!(Fit::of_both(of(8, 12288), 163 << 10), None);
+    }
 }
