@@ -3,7 +3,8 @@
 //! a hash of all that went into it, so that builds of every profile and target share it.
 //!
 //! Without a compiler for them the program is built all the same, and says that it has no kernels when it is to use a GPU.
-//! Whoever needs them sets `$GANGLION_NVRTC`, as cross/cargo.sh does: then it is an error.
+//! Whoever needs them sets `$GANGLION_NVRTC`, as cross/cargo.sh does: then it is an error. `$GANGLION_ARCHITECTURES` may name some of the
+//! architectures, where a binary is for no others; a later one's device then takes the PTX.
 
 mod nvrtc;
 
@@ -33,6 +34,7 @@ fn main() {
         "changed=kernels",
         "env-changed=GANGLION_NVRTC",
         "env-changed=CUDA_HOME",
+        "env-changed=GANGLION_ARCHITECTURES",
     ] {
         println!("cargo::rerun-if-{on}");
     }
@@ -92,7 +94,8 @@ fn build(out: &Path) -> Result<()> {
     for stale in listed(out, image) {
         fs::remove_file(stale)?;
     }
-    let jobs: Vec<_> = ARCHITECTURES
+    let architectures = architectures()?;
+    let jobs: Vec<_> = architectures
         .iter()
         .flat_map(|arch| sources.iter().map(move |path| (path, *arch)))
         .collect();
@@ -124,12 +127,34 @@ fn build(out: &Path) -> Result<()> {
             ("sm_90", "sm_90.cubin"),
             ("ptx_87", "sm_87.ptx"),
         ] {
+            let left_out = !architectures.iter().any(|arch| kind.starts_with(arch));
+            if left_out {
+                write!(images, ", {field}: &[]")?;
+                continue;
+            }
             write!(images, ", {field}: include_bytes!(\"{name}.{kind}\")")?;
             fs::read(out.join(format!("{name}.{kind}")))?.hash(&mut made);
         }
         images += " },\n";
     }
     write_images(out, &images, &resources, made.finish())
+}
+
+/// All, or those that are named and the first, whose PTX serves others.
+fn architectures() -> Result<Vec<&'static str>> {
+    let named = env::var("GANGLION_ARCHITECTURES").unwrap_or_default();
+    if let Some(unknown) = named
+        .split_whitespace()
+        .find(|name| !ARCHITECTURES.contains(name))
+    {
+        let all = ARCHITECTURES.join(" ");
+        return Err(
+            format!("$GANGLION_ARCHITECTURES has {unknown}, which is not one of {all}").into(),
+        );
+    }
+    let wanted = |name: &&str| named.trim().is_empty() || named.contains(*name);
+    let others = ARCHITECTURES[1..].iter().copied().filter(wanted);
+    Ok([ARCHITECTURES[0]].into_iter().chain(others).collect())
 }
 
 /// The table of what was compiled with a hash of it, and what the compiler said of each kernel.
