@@ -200,13 +200,13 @@ async fn a_journal_that_does_not_read_holds_up_no_request_and_no_stop() {
 /// Read late, the journal says how much it has missed, and goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_journal_missed_is_counted() {
+    /// More than the queue holds.
+    const ALL: usize = 4500;
     let bus = PrivateBus::start();
     let mut daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
     let journal = daemon.narrow_journal();
     daemon.told("READY=1").await;
     let manager = client(&bus).await;
-    // More than the queue holds.
-    const ALL: usize = 4500;
     reload_often(&manager, ALL).await;
     let mut lines = journal.lines();
     let (mut told, mut lost) = (0, 0);
