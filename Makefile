@@ -32,8 +32,8 @@ SLOW     := bus::window service::reload golden::smollm2 bus::hostile_wire bus::f
 # For what driver `make` compiles kernels: this machine's own, or, if it is empty, that of JetPack 6.2, as for a package.
 KERNELS  ?= own
 # For what architectures `make` and `make test` compile them: without a GPU of NVIDIA's on a bus here for an Orin's alone, whose PTX others
-# take. CI tests what is packed, and a package has all.
-BUILT    := $(if $(or $(CI),$(wildcard /proc/driver/nvidia)),,sm_87)
+# take, unless that says otherwise. CI tests what is packed, and a package has all.
+BUILT    := $(if $(or $(CI),$(GANGLION_ARCHITECTURES),$(wildcard /proc/driver/nvidia)),,sm_87)
 ifneq ($(BUILT),)
 build demo test booted clients: export GANGLION_ARCHITECTURES := $(BUILT)
 endif
