@@ -123,17 +123,7 @@ pub(super) fn world() -> World {
         for run in runs.each() {
             let (outputs, columns) = (sizes.outputs.deal(), sizes.columns(format));
             let other = sizes.other(columns);
-            let op = Op::GateUp {
-                x: Buffer(0),
-                norm: b.vector(columns, 1.0, 0.3),
-                epsilon: 1e-6,
-                gate: b.matrix(format, outputs, columns),
-                up: b.matrix(other, outputs, columns),
-                out: Buffer(1),
-            };
-            let buffers = [("x", columns, false), ("mlp", outputs, true)];
-            let name = format!("{}, {other:?}", named(format, outputs, columns));
-            b.case(&name, run, &buffers, op);
+            gate_up(&mut b, [format, other], (outputs, columns), run);
         }
         for run in runs.each() {
             let weight = (sizes.outputs.deal(), sizes.columns(format));
@@ -240,6 +230,20 @@ fn qkv(b: &mut Builder, (formats, columns): ([Format; 3], usize), run: Run, size
     b.case(&name, run, &buffers, op);
 }
 
+fn gate_up(b: &mut Builder, [gate, up]: [Format; 2], (outputs, columns): (usize, usize), run: Run) {
+    let op = Op::GateUp {
+        x: Buffer(0),
+        norm: b.vector(columns, 1.0, 0.3),
+        epsilon: 1e-6,
+        gate: b.matrix(gate, outputs, columns),
+        up: b.matrix(up, outputs, columns),
+        out: Buffer(1),
+    };
+    let buffers = [("x", columns, false), ("mlp", outputs, true)];
+    let name = format!("{}, {up:?}", named(gate, outputs, columns));
+    b.case(&name, run, &buffers, op);
+}
+
 fn head(
     b: &mut Builder,
     (weight, format, (rows, columns)): Sized,
@@ -285,6 +289,23 @@ pub fn large() -> impl Iterator<Item = World> {
         let weight = b.matrix(format, rows, columns);
         for run in runs(ROWS, Input::Prompt) {
             head(&mut b, (weight, format, (rows, columns)), run, ROWS);
+        }
+    }
+    // So many that 132 multiprocessors have a few left after four turns of the largest tiles, which come in smaller ones.
+    for format in [
+        Format::F16,
+        Format::BF16,
+        Format::Q8_0,
+        Format::Q4_0,
+        Format::Q4_K,
+        Format::Q5_K,
+        Format::Q6_K,
+    ] {
+        let (rows, columns) = (22_780, 256);
+        let weight = b.matrix(format, rows, columns);
+        for run in runs(ROWS, Input::Prompt) {
+            head(&mut b, (weight, format, (rows, columns)), run, ROWS);
+            gate_up(&mut b, [format; 2], (rows / 2, columns), run);
         }
     }
     for format in [Format::BF16, Format::Q8_0, Format::Q4_0, Format::Q6_K] {
