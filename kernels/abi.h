@@ -141,6 +141,10 @@ struct PromptArgs {
     // 0: stored; 1: added to out; 2: silu(out0) * out1 is stored in out0, rounded to the input's type; 3: silu of it is
     // stored; 4: its product with what is in out1 is stored in out0, rounded as with 2.
     u32 outcome;
+    // Of a kernel of two shapes: how many blocks along the weights take one of the larger tiles each; and how many of the smaller
+    // ones, in which the rest comes, there are along the tokens.
+    u32 whole;
+    u32 along;
 };
 
 // Where a layer's K and V lie in the pages of a cache, and how queries meet them.

@@ -33,6 +33,7 @@ enum Quants { VALUES, INTEGERS, CODES };
 enum Format { FORMATS(NUMBERED) };
 #undef NUMBERED
 
+// `up`: how many bits higher than those of row g integers of row g + 8 lie, which are less than 16, 32 or 64.
 template <int F> struct Layout;
 #define LAYOUT(F, NUMBER, QUANTS, HIGH, SCALES, HEAD, BLOCK, ZERO, KIND, QUANT) \
     template <> struct Layout<F> { \
@@ -41,6 +42,7 @@ template <int F> struct Layout;
         static constexpr Scales kind = KIND; \
         static constexpr bool scaled = KIND != NONE, minimum = KIND == PAIRS || KIND == BYTE_PAIRS; \
         static constexpr bool codes = QUANT == CODES, bytes = QUANTS == 1024 || QUANT == CODES; \
+        static constexpr u32 up = HIGH == 128 ? 5 : 4; \
     };
 FORMATS(LAYOUT)
 #undef LAYOUT

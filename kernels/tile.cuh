@@ -104,34 +104,60 @@ __device__ __forceinline__ u32 field(u32 word, u32 mask, u32 exponents) {
     return made;
 }
 
-// Two unsigned integers below 1024 at bits 0 and 16, less `zero`, as a pair of T.
-template <typename T> __device__ __forceinline__ u32 integers(u32 pair, int zero);
-template <> __device__ __forceinline__ u32 integers<half>(u32 pair, int zero) {
-    // 0x6400 is 1024, whose last place is 1: or-ing an integer in adds it.
-    u32 biased = pair | 0x64006400u;
-    half2 value = __hsub2(*reinterpret_cast<half2 *>(&biased), __half2half2(__int2half_rn(1024 + zero)));
-    return *reinterpret_cast<u32 *>(&value);
-}
-template <> __device__ __forceinline__ u32 integers<__nv_bfloat16>(u32 pair, int zero) {
-    return Mma<__nv_bfloat16>::pack((float)((int)(pair & 0xffffu) - zero), (float)((int)(pair >> 16) - zero));
+// Of the unit's word or words of high bits what two steps from `step` on take (`pair`). Of five bits the last two steps' are in the other bytes.
+template <int F> __device__ __forceinline__ u32 high_bits(const u32 *words, u32 step) {
+    if constexpr (Layout<F>::high == 128) return __byte_perm(words[0], 0, step < 2 ? 0x3210 : 0x2301);
+    if constexpr (Layout<F>::high == 256) return words[step / 2];
+    return 0;
 }
 
-// Pair i of four nibbles, with the bits `above` them, below 64, and less `zero`.
-template <typename T> __device__ __forceinline__ u32 small_integers(u32 word, u32 i, u32 above, int zero);
-template <> __device__ __forceinline__ u32 small_integers<half>(u32 word, u32 i, u32 above, int zero) {
-    // A pair that lies four bits higher is sixteen times as much, and stays there.
-    u32 biased = field(word >> (i / 2 * 8), i % 2 ? 0x00f000f0u : 0x000f000fu, 0x64006400u) | above << (i % 2 ? 8 : 4);
-    half2 number = *reinterpret_cast<half2 *>(&biased);
-    half2 more = __half2half2(__float2half_rn(-(float)(1024 + zero))), higher = __half2half2(__float2half_rn(-(float)(64 + zero)));
-    half2 value = i % 2 ? __hfma2(number, __half2half2(__float2half_rn(0.0625f)), higher) : __hadd2(number, more);
-    return *reinterpret_cast<u32 *>(&value);
+// Pair i of a step's integers, with what makes numbers of them: those of row g at the least bits of its halves, those of row g + 8 `up` bits
+// higher, where an f16 has them as 2^up times as much, or, if LEAST, there too. `word`: the step's. `high`: the bits of the two steps that it
+// is one of, the first or, `odd`, the second. They lie so that few have to be moved: in a half of the word
+// - of four bits a0, a1, a2, a3;
+// - of five a0, a1, a2 and the first of a3, of which the other four are in `high`, at bits 6 to 9 or, of the second step, 2 to 5;
+// - of six the first four of a0, then a1 and a2. In `high`: at bits 4 and 5 what a0 lacks and at 0 and 1 what the second step's a0 does, at 2, 3
+//   and 6 to 9 a3, and in the last six the second step's.
+template <int F, bool LEAST = false> __device__ __forceinline__ u32 pair(u32 word, u32 high, bool odd, u32 i, u32 exponents) {
+    const u32 down = LEAST && i % 2 ? Layout<F>::up : 0;
+    auto some = [&](u32 from, u32 mask, u32 with) { return field(from >> down, mask >> down, with); };
+    if constexpr (Layout<F>::high == 0) {
+        return some(i < 2 ? word : word >> 8, i % 2 ? 0x00f000f0u : 0x000f000fu, exponents);
+    } else if constexpr (Layout<F>::high == 128) {
+        if (i < 2) return some(word, i ? 0x03e003e0u : 0x001f001fu, exponents);
+        if (i == 2) return some(word >> 10, 0x001f001fu, exponents);
+        return some(word >> 10, 0x00200020u, some(odd ? high << 4 : high, 0x03c003c0u, exponents));
+    } else {
+        if (i == 0) return some(word, 0x000f000fu, some(odd ? high << 4 : high, 0x00300030u, exponents));
+        if (i == 1) return some(word, 0x03f003f0u, exponents);
+        if (i == 2) return some(word >> 10, 0x003f003fu, exponents);
+        return odd ? some(high >> 6, 0x03f003f0u, exponents) : some(high, 0x03c003c0u, some(high << 2, 0x00300030u, exponents));
+    }
 }
-template <> __device__ __forceinline__ u32 small_integers<__nv_bfloat16>(u32 word, u32 i, u32 above, int zero) {
-    // 0x4300 is 128, whose last place is 1.
-    u32 biased = field(word >> (4 * i), 0x000f000fu, 0x43004300u) | above << 4;
-    __nv_bfloat162 value = __hsub2(*reinterpret_cast<__nv_bfloat162 *>(&biased), __bfloat162bfloat162(__int2bfloat16_rn(128 + zero)));
-    return *reinterpret_cast<u32 *>(&value);
-}
+
+// Such a pair as numbers, less the format's zero.
+template <int F, typename T> struct Integers;
+template <int F> struct Integers<F, half> {
+    // 0x6400 is 1024, whose last place is 1.
+    static constexpr u32 exponents = 0x64006400u;
+    static __device__ __forceinline__ u32 of(u32 word, u32 high, bool odd, u32 i) {
+        constexpr float factor = 1.0f / (1 << Layout<F>::up), zero = Layout<F>::zero;
+        u32 biased = pair<F>(word, high, odd, i, exponents);
+        half2 number = *reinterpret_cast<half2 *>(&biased), value;
+        if (i % 2) value = __hfma2(number, __half2half2(__float2half_rn(factor)), __half2half2(__float2half_rn(-(1024 * factor + zero))));
+        else value = __hadd2(number, __half2half2(__float2half_rn(-(1024 + zero))));
+        return *reinterpret_cast<u32 *>(&value);
+    }
+};
+template <int F> struct Integers<F, __nv_bfloat16> {
+    // 0x4300 is 128.
+    static constexpr u32 exponents = 0x43004300u;
+    static __device__ __forceinline__ u32 of(u32 word, u32 high, bool odd, u32 i) {
+        u32 biased = pair<F, true>(word, high, odd, i, exponents);
+        __nv_bfloat162 value = __hsub2(*reinterpret_cast<__nv_bfloat162 *>(&biased), __bfloat162bfloat162(__int2bfloat16_rn(128 + Layout<F>::zero)));
+        return *reinterpret_cast<u32 *>(&value);
+    }
+};
 
 // Two of a word's bytes, the lower or the higher ones, less 128.
 template <typename T> __device__ __forceinline__ u32 bytes_less_128(u32 bytes, int higher);
@@ -169,9 +195,8 @@ template <int F> __device__ __forceinline__ float element(const u8 *data, u32 co
         look_up(reinterpret_cast<const u32 *>(from)[lane * 4 + s], bytes);
         q = ((i < 2 ? bytes[0] : bytes[1]) >> (16 * (i % 2) + 8 * high)) & 255u;
     } else {
-        q = (reinterpret_cast<const u32 *>(from)[lane * 4 + s] >> (4 * i + 16 * high)) & 15u;
-        if (Layout<F>::high == 128) q |= ((reinterpret_cast<const u32 *>(from + 512)[lane] >> (4 * s + i + 16 * high)) & 1u) << 4;
-        if (Layout<F>::high == 256) q |= ((reinterpret_cast<const u32 *>(from + 512)[lane * 2 + s / 2] >> (2 * (4 * (s % 2) + i) + 16 * high)) & 3u) << 4;
+        u32 bits = high_bits<F>(reinterpret_cast<const u32 *>(from + 512) + lane * (Layout<F>::high / 128), s);
+        q = (pair<F, true>(reinterpret_cast<const u32 *>(from)[lane * 4 + s], bits, s % 2, i, 0) >> (16 * high)) & 63u;
     }
     RowScales<F, 1> scales;
     scales.read(from, unit_head<F>(tile, column / 64), g);

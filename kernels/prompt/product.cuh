@@ -56,26 +56,23 @@ template <int F, typename T> struct Folded { static constexpr bool able = false;
 template <int F> struct Folded<F, half> { static constexpr bool able = Layout<F>::kind == BYTE_PAIRS; };
 
 struct FoldedScales {
-    // (block, row): the scale, twice, and minus what integers are more in a half. Those of the second row come sixteenfold.
+    // (block, row): the scale, twice, and minus what integers are more in a half. Those of the second row come 2^up times as large.
     half2 by[2][2], less[2][2];
 
     template <int F> __device__ __forceinline__ void read(const u8 *unit, u32 g) {
         uint2 two = *reinterpret_cast<const uint2 *>(unit + (Layout<F>::quants + Layout<F>::high + g * 8));
-        const half2 more = __half2half2(__int2half_rn(1024)), factor = __half2half2(__int2half_rn(-1024)), sixteenth = __half2half2(__float2half_rn(0.0625f));
+        const half2 more = __half2half2(__int2half_rn(1024)), factor = __half2half2(__int2half_rn(-1024)), less_up = __half2half2(__float2half_rn(1.0f / (1 << Layout<F>::up)));
 #pragma unroll
         for (u32 b = 0; b < 2; ++b)
 #pragma unroll
             for (u32 r = 0; r < 2; ++r) {
                 u32 biased = __byte_perm(r ? two.y : two.x, 0x64646464u, b ? 0x4242 : 0x4040);
                 by[b][r] = __hsub2(*reinterpret_cast<half2 *>(&biased), more);
-                if (r) by[b][r] = __hmul2(by[b][r], sixteenth);
+                if (r) by[b][r] = __hmul2(by[b][r], less_up);
                 less[b][r] = __hmul2(by[b][r], factor);
             }
     }
 };
-
-// To the left by so many bits, or to the right by minus so many.
-__device__ __forceinline__ u32 shifted(u32 word, int by) { return by < 0 ? word >> -by : word << by; }
 
 // The weights that a lane multiplies next: of one step of plain values, of two of nibbles and bytes.
 template <int F, typename T> struct Staged {
@@ -85,8 +82,7 @@ template <int F, typename T> struct Staged {
         if constexpr (Layout<F>::quants == 512) {
             uint2 two = reinterpret_cast<const uint2 *>(unit)[2 * lane + step / 2];
             quants[0] = two.x, quants[1] = two.y;
-            if constexpr (Layout<F>::high == 128) high = reinterpret_cast<const u32 *>(unit + 512)[lane] >> (4 * (step & ~1u));
-            if constexpr (Layout<F>::high == 256) high = reinterpret_cast<const u32 *>(unit + 512)[2 * lane + step / 2];
+            if constexpr (Layout<F>::high > 0) high = high_bits<F>(reinterpret_cast<const u32 *>(unit + 512) + lane * (Layout<F>::high / 128), step);
         } else if constexpr (Layout<F>::quants != 4096) {
             uint4 four = reinterpret_cast<const uint4 *>(unit)[(Layout<F>::quants == 1024 ? step / 2 : step) * 32 + lane];
             quants[0] = four.x, quants[1] = four.y, quants[2] = four.z, quants[3] = four.w;
@@ -97,11 +93,8 @@ template <int F, typename T> struct Staged {
     __device__ __forceinline__ void folded(u32 s, u32 b, const FoldedScales &scales, u32 (&a)[4]) const {
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
-            // A pair of the second row stays where it lies, four bits higher.
-            int to = i % 2 ? 4 : 0, from = 4 * i, above = 4 * s + i;
-            u32 pair = field(shifted(quants[s], to - from), 0x000f000fu << to, 0x64006400u);
-            if constexpr (Layout<F>::high == 128) pair |= shifted(high, to + 4 - above) & 0x00100010u << to;
-            half2 value = __hfma2(*reinterpret_cast<half2 *>(&pair), scales.by[b][i % 2], scales.less[b][i % 2]);
+            u32 biased = pair<F>(quants[s], high, s, i, Integers<F, T>::exponents);
+            half2 value = __hfma2(*reinterpret_cast<half2 *>(&biased), scales.by[b][i % 2], scales.less[b][i % 2]);
             a[i] = *reinterpret_cast<u32 *>(&value);
         }
     }
@@ -133,10 +126,7 @@ template <int F, typename T> struct Staged {
             } else if constexpr (Layout<F>::codes) {
                 a[i] = bytes_less_128<T>(found[i / 2], i % 2);
             } else {
-                u32 above = 0;
-                if constexpr (Layout<F>::high == 128) above = (high >> (4 * s + i)) & 0x00010001u;
-                if constexpr (Layout<F>::high == 256) above = (high >> (2 * (4 * s + i))) & 0x00030003u;
-                a[i] = small_integers<T>(quants[s], i, above, Layout<F>::zero);
+                a[i] = Integers<F, T>::of(quants[s], high, s, i);
             }
         }
     }
@@ -191,7 +181,8 @@ __device__ __forceinline__ void read_pair(const float *from, u32 stride, u32 row
 
 extern __shared__ __align__(128) u8 staged[];
 
-template <int F, typename T, class S> __device__ __forceinline__ void prompt_product(const PromptArgs &a) {
+// The tile of S's outputs that begins with these tokens and tiles of weights.
+template <int F, typename T, class S> __device__ __forceinline__ void prompt_tile(const PromptArgs &a, u32 first, u32 first_tile) {
     // Of few rows weights are what takes time: they are asked for before it is this kernel's turn.
     constexpr bool early = S::tokens <= 32;
     Stopwatch stopwatch(a.stamp, early ? LATER : HELD);
@@ -202,7 +193,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
     // numbers must be made first, which has the tensor cores wait no longer.
     constexpr bool ahead = !Layout<F>::scaled && Layout<F>::quants == 2048 && Mma<T>::template holds<F>();
     constexpr u32 UNITS = ahead ? 1 : S::UNITS, STAGES = S::STAGES / UNITS, BYTES = UNITS * G::bytes;
-    u32 rows = real_rows(a.count, a.rows), first = blockIdx.x * S::tokens;
+    u32 rows = real_rows(a.count, a.rows);
     if (first >= rows) return;
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     u32 along_tokens = warp % S::TOKENS, along_rows = warp / S::TOKENS;
@@ -215,7 +206,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
 #pragma unroll
     for (u32 i = 0; i < EACH; ++i) {
         u32 matrix, tile;
-        tile_of(a, min(blockIdx.y * S::tiles + warp * EACH + i, all_tiles - 1), matrix, tile);
+        tile_of(a, min(first_tile + warp * EACH + i, all_tiles - 1), matrix, tile);
         begins[i] = at<const u8>(matrix_of(a, matrix).data + tile * tile_bytes<F>(a.weight0.columns)) + lane * 16;
     }
     // Eight threads copy a row of the inputs; of rows that do not exist, zeros. Where a row's pieces lie differs from row to row, so
@@ -317,9 +308,8 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
             }
         }
     }
-    auto multiply = [&](const u8 *stage) {
+    auto add_minima = [&](const u8 *stage) {
         const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
-        u32 inputs = (u32)(stage - staged) + at_inputs;
         if constexpr (Layout<F>::minimum) {
             u32 pairs[N][2];
 #pragma unroll
@@ -333,6 +323,12 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                     for (int h = 0; h < 2; ++h) Mma<__nv_bfloat16>::run_eight(sums[m][n][h], of[0], of[16], pairs[n][h]);
             }
         }
+    };
+    auto multiply = [&](const u8 *stage) {
+        const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
+        u32 inputs = (u32)(stage - staged) + at_inputs;
+        // Where registers are left for it, after the products, which need not wait for minima then.
+        if constexpr (!Folded<F, T>::able) add_minima(stage);
         if constexpr (Folded<F, T>::able) {
             u32 f[4][N][4];
             float scale[N][4];
@@ -372,6 +368,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                         }
                     }
             }
+            add_minima(stage);
             return;
         }
         // A block of one scale is two steps or one; two share what is loaded.
@@ -443,7 +440,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
     Stopwatch::let_next_begin();
     // Sums 0 and 1 are of token g and the rows 2 t and 2 t + 1 of half h of a tile, 2 and 3 of token g + 8. What belongs to a row
     // is read once and before anything is stored: a load behind a store would wait for it, each by itself.
-    u32 tile_index = blockIdx.y * S::tiles + along_rows * N;
+    u32 tile_index = first_tile + along_rows * N;
     float row_scales[N][2][2], biases[N][2][2];
     float *outs[N];
     u32 strides[N], row_of[N], rows_of[N];
@@ -555,4 +552,14 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_pro
                     else put_pair<float>(outs[n] + (u64)to * strides[n], strides[n], row, rows_of[n], values[second][n][h]);
                 }
     }
+}
+
+// Outputs in tiles of S, and those that would be a turn of few blocks, or all, in smaller ones.
+template <int F, typename T, class S, class Smaller> __device__ __forceinline__ void prompt_product(const PromptArgs &a) {
+    if (blockIdx.y < a.whole) {
+        prompt_tile<F, T, S>(a, blockIdx.x * S::tokens, blockIdx.y * S::tiles);
+        return;
+    }
+    u32 index = (blockIdx.y - a.whole) * gridDim.x + blockIdx.x;
+    prompt_tile<F, T, Smaller>(a, index % a.along * Smaller::tokens, a.whole * S::tiles + index / a.along * Smaller::tiles);
 }

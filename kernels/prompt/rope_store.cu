@@ -6,13 +6,15 @@ template <typename T, typename C> __device__ __forceinline__ void rope_store(con
     Stopwatch stopwatch(a.stamp);
     const Cache &c = a.cache;
     u32 lane = threadIdx.x % 32, head = blockIdx.x * WARPS + threadIdx.x / 32, row = blockIdx.y;
-    const Row *mine = at<const Row>(c.places.rows) + (c.places.step ? row : 0);
-    if ((c.places.step ? mine->entry == NOBODY : row >= mine->count) || head >= c.heads + 2 * c.kv_heads) return;
-    u32 position = mine->position + (c.places.step ? 0 : row);
+    if (head >= c.heads + 2 * c.kv_heads) return;
     bool is_q = head < c.heads, is_k = !is_q && head < c.heads + c.kv_heads;
     u32 index = head - (is_q ? 0 : is_k ? c.heads : c.heads + c.kv_heads), heads = is_q ? c.heads : c.kv_heads;
+    // Asked for before it is known whether there is such a row, of which there are values all the same.
     Head values(c, at<const float>(is_q ? a.q : is_k ? a.k : a.v) + ((u64)row * heads + index) * c.head_dim, lane);
     NormWeights norm(c, at<const float>(is_q ? a.q_norm : is_k ? a.k_norm : 0), lane);
+    const Row *mine = at<const Row>(c.places.rows) + (c.places.step ? row : 0);
+    if (c.places.step ? mine->entry == NOBODY : row >= mine->count) return;
+    u32 position = mine->position + (c.places.step ? 0 : row);
     if (norm.all) values.normalize(c, norm, a.epsilon, lane);
     if (is_q || is_k) values.rotate(c, Angles(c, a.angles, position, lane), lane);
     if (is_q) {

@@ -12,13 +12,17 @@ typedef Shape<1, 4, 2, 1, 6, 2> Shape32x64;
 typedef Shape<1, 2, 1, 1, 8, 2> Shape16x32;
 
 // BLOCKS: at least as many on a multiprocessor.
+#define PROMPT_KERNEL_OF(NAME, TYPE, SHAPE, BLOCKS, ...) \
+    extern "C" __global__ void __launch_bounds__(Shape##SHAPE::threads, BLOCKS) prompt_##TYPE##_##NAME##_##SHAPE(const __grid_constant__ PromptArgs a) { __VA_ARGS__; }
 #define PROMPT_KERNEL(FORMAT, NAME, T, TYPE, SHAPE, BLOCKS) \
-    extern "C" __global__ void __launch_bounds__(Shape##SHAPE::threads, BLOCKS) prompt_##TYPE##_##NAME##_##SHAPE(const __grid_constant__ PromptArgs a) { \
-        prompt_product<FORMAT, T, Shape##SHAPE>(a); \
-    }
+    PROMPT_KERNEL_OF(NAME, TYPE, SHAPE, BLOCKS, prompt_tile<FORMAT, T, Shape##SHAPE>(a, blockIdx.x * Shape##SHAPE::tokens, blockIdx.y * Shape##SHAPE::tiles))
+// 64x128 and, of the same threads and shared memory, 32x64.
+typedef Shape64x128 Shape64x128_32x64;
+#define PROMPT_KERNEL_OF_TWO(FORMAT, NAME, T, TYPE) PROMPT_KERNEL_OF(NAME, TYPE, 64x128_32x64, 3, prompt_product<FORMAT, T, Shape64x128, Shape32x64>(a))
 #define PROMPT_BOTH(FORMAT, NAME, SHAPE, BLOCKS) \
     PROMPT_KERNEL(FORMAT, NAME, half, f16, SHAPE, BLOCKS) PROMPT_KERNEL(FORMAT, NAME, __nv_bfloat16, bf16, SHAPE, BLOCKS)
 #define PROMPT_PLAIN(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x80, 3)
+#define PROMPT_OTHERS(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x64, 4) PROMPT_BOTH(FORMAT, NAME, 16x32, 4)
 // Of four bytes: the largest tile leaves no room.
-#define PROMPT_WIDE(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x64, 4) PROMPT_BOTH(FORMAT, NAME, 32x64, 3) PROMPT_BOTH(FORMAT, NAME, 16x32, 4)
-#define PROMPT_KERNELS(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x128, 3) PROMPT_WIDE(FORMAT, NAME)
+#define PROMPT_WIDE(FORMAT, NAME) PROMPT_OTHERS(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 32x64, 3)
+#define PROMPT_KERNELS(FORMAT, NAME) PROMPT_OTHERS(FORMAT, NAME) PROMPT_KERNEL_OF_TWO(FORMAT, NAME, half, f16) PROMPT_KERNEL_OF_TWO(FORMAT, NAME, __nv_bfloat16, bf16)

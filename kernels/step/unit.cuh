@@ -18,9 +18,10 @@ template <int F> struct Slot {
 template <int F, typename T> struct Excess {
     static constexpr bool bytes = Layout<F>::bytes;
     static constexpr u32 zero = Layout<F>::zero + (bytes ? 1024 : 0);
-    static constexpr float low = bytes ? 1.0f : 0x1p-24f, high = bytes ? 1.0f : 0x1p-20f;
-    // Whether what is a row g's comes with what is row g + 8's, which lies above it and is taken off afterwards: an operation less a word.
-    static constexpr bool both = !bytes && Layout<F>::high == 0;
+    static constexpr float low = bytes ? 1.0f : 0x1p-24f, high = bytes ? 1.0f : low * (1 << Layout<F>::up);
+    // Whether what is a row g's comes with what is row g + 8's, which lies above it and is taken off afterwards: an operation less a word. Both
+    // have ten bits at most, which are no more than an f16 has without an exponent.
+    static constexpr bool both = !bytes && Layout<F>::high < 256;
 };
 template <int F> struct Excess<F, __nv_bfloat16> {
     static constexpr u32 zero = Layout<F>::bytes ? 0 : Layout<F>::zero + 128;
@@ -31,17 +32,6 @@ template <int F> struct Excess<F, __nv_bfloat16> {
 // What mma adds a block's products to: what goes off them, or nothing.
 template <bool BEGINS> __device__ __forceinline__ void begin(float (&sums)[4], float a, float b, float c, float d) {
     sums[0] = BEGINS ? a : 0.0f, sums[1] = BEGINS ? b : 0.0f, sums[2] = BEGINS ? c : 0.0f, sums[3] = BEGINS ? d : 0.0f;
-}
-
-// Pair i of a word's four: nibbles, with the bits of `above` that are for them, at `bit` and 16 places higher; `bits`: all of one pair.
-template <typename T> __device__ __forceinline__ u32 small(u32 word, u32 i, u32 above = 0, u32 bit = 0, u32 bits = 0);
-template <> __device__ __forceinline__ u32 small<half>(u32 word, u32 i, u32 above, u32 bit, u32 bits) {
-    u32 moved = i < 2 ? word : word >> 8, to = i % 2 ? 8 : 4, low = moved & (i % 2 ? 0x00f000f0u : 0x000f000fu);
-    return field(bit < to ? above << (to - bit) : above >> (bit - to), bits << to, low);
-}
-template <> __device__ __forceinline__ u32 small<__nv_bfloat16>(u32 word, u32 i, u32 above, u32 bit, u32 bits) {
-    u32 low = field(word >> (4 * i), 0x000f000fu, 0x43004300u);
-    return bits ? field(bit < 4 ? above << (4 - bit) : above >> (bit - 4), bits << 4, low) : low;
 }
 
 // Two of a word's bytes, the lower or the higher ones: they are stored, or looked up, 128 more.
@@ -106,16 +96,17 @@ template <int F> struct Unit {
             look_up(word(0, s), found);
 #pragma unroll
             for (int i = 0; i < 4; ++i) a[i] = bytes<T>(found[i / 2], i % 2);
-        } else if constexpr (Excess<F, T>::both) {
+        } else if constexpr (Excess<F, T>::both && Layout<F>::high == 0) {
             a[0] = word(0, s) & 0x00ff00ffu, a[1] = word(0, s) & 0x00f000f0u;
             a[2] = __byte_perm(word(0, s), 0, 0x4341), a[3] = a[2] & 0x00f000f0u;
+        } else if constexpr (Excess<F, T>::both) {
+            a[0] = word(0, s) & 0x03ff03ffu, a[1] = word(0, s) & 0x03e003e0u;
+            a[3] = pair<F>(word(0, s), high_bits<F>(high, s), s % 2, 3, 0);
+            a[2] = pair<F>(word(0, s), 0, s % 2, 2, a[3]);
         } else {
+            constexpr bool least = Excess<F, T>::high == Excess<F, T>::low;
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                if constexpr (Layout<F>::high == 0) a[i] = small<T>(word(0, s), i);
-                if constexpr (Layout<F>::high == 128) a[i] = small<T>(word(0, s), i, high[0] >> (4 * s), i, 0x00010001u);
-                if constexpr (Layout<F>::high == 256) a[i] = small<T>(word(0, s), i, high[s / 2] >> (8 * (s % 2)), 2 * i, 0x00030003u);
-            }
+            for (int i = 0; i < 4; ++i) a[i] = pair<F, least>(word(0, s), high_bits<F>(high, s), s % 2, i, least ? Integers<F, T>::exponents : 0);
         }
     }
 };

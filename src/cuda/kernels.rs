@@ -90,7 +90,7 @@ impl Kernels {
                 if !shape.suits(of) {
                     return Ok(None);
                 }
-                let name = format!("prompt_{name}_{}_{}", of.name(), shape.name);
+                let name = format!("prompt_{name}_{}_{}", of.name(), shape.kernel(of));
                 let shared = shape.shared(of) as usize;
                 modules.kernel(&name, shared, Family::Prompt).map(Some)
             });

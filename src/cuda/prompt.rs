@@ -209,11 +209,17 @@ impl Prompt<'_> {
         let storage = Storage::of_code(args.weight0.format).ok_or_else(missing)?;
         let multiprocessors = self.work.multiprocessors.max(1);
         let gates = args.outcome == Outcome::Gated as u32;
-        let index = shapes::quickest((storage, gates), (args.rows, tiles), multiprocessors);
+        let quickest = shapes::quickest((storage, gates), (args.rows, tiles), multiprocessors);
+        let (index, way) = quickest.ok_or_else(missing)?;
         let kernel = self.work.kernels.prompt(storage, index);
         let shape = &SHAPES[index];
+        let args = PromptArgs {
+            whole: way.whole,
+            along: way.along,
+            ..args
+        };
         let geometry = Geometry {
-            grid: shape.grid(args.rows, tiles),
+            grid: way.grid,
             block: [shape.threads, 1, 1],
             shared: shape.shared(storage),
         };

@@ -16,6 +16,8 @@ pub(super) struct Shape {
     stages: u32,
     /// Whether it multiplies gate and up at once.
     gates: bool,
+    /// The shape beside it in one kernel, with as many threads and as much shared memory.
+    beside: Option<usize>,
     plain: Cost,
     /// `None`: it has no kernels for blocks.
     blocks: Option<Cost>,
@@ -33,6 +35,12 @@ impl Cost {
     const fn of(among_many: f32, alone: f32) -> Self {
         Self { among_many, alone }
     }
+
+    fn of_blocks(self, blocks: u32, multiprocessors: u32) -> f32 {
+        #[allow(clippy::cast_precision_loss)] // there are far fewer than 2^24
+        let each = blocks.div_ceil(multiprocessors) as f32;
+        (each * self.among_many).max(self.alone)
+    }
 }
 
 pub(super) const SHAPES: [Shape; 5] = [
@@ -43,8 +51,9 @@ pub(super) const SHAPES: [Shape; 5] = [
         threads: 128,
         stages: 3,
         gates: true,
+        beside: Some(3),
         plain: Cost::of(0.41, 0.53),
-        blocks: Some(Cost::of(0.5, 0.63)),
+        blocks: Some(Cost::of(0.5, 0.72)),
     },
     Shape {
         name: "64x64",
@@ -53,6 +62,7 @@ pub(super) const SHAPES: [Shape; 5] = [
         threads: 128,
         stages: 4,
         gates: true,
+        beside: None,
         plain: Cost::of(0.263, 0.32),
         blocks: Some(Cost::of(0.288, 0.42)),
     },
@@ -63,6 +73,7 @@ pub(super) const SHAPES: [Shape; 5] = [
         threads: 128,
         stages: 4,
         gates: false,
+        beside: None,
         plain: Cost::of(0.325, 0.42),
         blocks: None,
     },
@@ -73,6 +84,7 @@ pub(super) const SHAPES: [Shape; 5] = [
         threads: 128,
         stages: 6,
         gates: true,
+        beside: Some(0),
         plain: Cost::of(0.2, 0.22),
         blocks: Some(Cost::of(0.166, 0.205)),
     },
@@ -83,6 +95,7 @@ pub(super) const SHAPES: [Shape; 5] = [
         threads: 64,
         stages: 8,
         gates: true,
+        beside: None,
         plain: Cost::of(0.1, 0.17),
         blocks: Some(Cost::of(0.06, 0.15)),
     },
@@ -92,6 +105,16 @@ impl Shape {
     /// Whether there is a kernel of it: weights of four bytes leave no room for the largest.
     pub(super) fn suits(&self, storage: Storage) -> bool {
         self.costs(storage).is_some() && (storage.layout().quants <= 2048 || self.tiles < 5)
+    }
+
+    /// Its kernel's name ends so. Of those of two shapes it has both.
+    pub(super) fn kernel(&self, storage: Storage) -> String {
+        let beside = self.beside.map(|index| &SHAPES[index]);
+        match beside.filter(|beside| beside.suits(storage)) {
+            Some(beside) if beside.tokens < self.tokens => format!("{}_{}", self.name, beside.name),
+            Some(beside) => format!("{}_{}", beside.name, self.name),
+            None => self.name.into(),
+        }
     }
 
     fn costs(&self, storage: Storage) -> Option<Cost> {
@@ -110,40 +133,71 @@ impl Shape {
         self.stages * (self.tokens * (128 + sums) + self.tiles * unit)
     }
 
-    /// Blocks along tokens and weights.
-    pub(super) const fn grid(&self, rows: u32, tiles: u32) -> [u32; 3] {
-        [rows.div_ceil(self.tokens), tiles.div_ceil(self.tiles), 1]
-    }
-
-    /// `None` where there is no kernel of it.
-    fn cost(
-        &self,
+    /// Its ways through `rows` inputs and so many tiles of weights, with what they cost; none where there is no kernel of it.
+    fn ways(
+        &'static self,
         (storage, gates): (Storage, bool),
         (rows, tiles): (u32, u32),
         multiprocessors: u32,
-    ) -> Option<f32> {
-        if !self.suits(storage) || gates && !self.gates {
-            return None;
-        }
-        let cost = self.costs(storage)?;
-        let [tokens, weights, _] = self.grid(rows, tiles);
-        #[allow(clippy::cast_precision_loss)] // there are far fewer than 2^24
-        let each = (tokens * weights).div_ceil(multiprocessors) as f32;
-        Some((each * cost.among_many).max(cost.alone))
+    ) -> impl Iterator<Item = (Way, f32)> {
+        let suits = self.suits(storage) && (self.gates || !gates);
+        let cost = self.costs(storage).filter(|_| suits);
+        let [tokens, weights] = [rows.div_ceil(self.tokens), tiles.div_ceil(self.tiles)];
+        let alike = cost.map(|cost| {
+            // The larger of two shapes comes first in their kernel.
+            let smaller = self
+                .beside
+                .is_some_and(|index| SHAPES[index].tokens > self.tokens);
+            let way = Way {
+                grid: [tokens, weights, 1],
+                whole: if smaller { 0 } else { weights },
+                along: tokens,
+            };
+            (way, cost.of_blocks(tokens * weights, multiprocessors))
+        });
+        let smaller = self.beside.map(|index| &SHAPES[index]);
+        let smaller = smaller.filter(|beside| beside.tokens < self.tokens);
+        let ended = cost.zip(smaller).and_then(|(cost, smaller)| {
+            let whole = tokens * weights / multiprocessors * multiprocessors / tokens;
+            let along = self.tokens / smaller.tokens;
+            let more = (weights - whole) * along * (self.tiles / smaller.tiles);
+            let way = Way {
+                grid: [tokens, whole + more, 1],
+                whole,
+                along: tokens * along,
+            };
+            // They run beside the others, which takes half as long as alone.
+            let last = smaller.costs(storage)?.alone / 2.0;
+            let cost = cost.of_blocks(whole * tokens, multiprocessors) + last;
+            (whole > 0 && more * tokens <= multiprocessors).then_some((way, cost))
+        });
+        alike.into_iter().chain(ended)
     }
 }
 
-/// The quickest for `rows` inputs and so many tiles of weights, which are gate and up or something else.
+/// Blocks that a product is launched with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) grid: [u32; 3],
+    /// Of a kernel of two shapes: so many along the weights have the larger one.
+    pub(super) whole: u32,
+    /// How many of the smaller one there are along the tokens.
+    pub(super) along: u32,
+}
+
+/// The quickest shape and way for `rows` inputs and so many tiles of weights, which are gate and up or something else.
 pub(super) fn quickest(
     of: (Storage, bool),
-    (rows, tiles): (u32, u32),
+    problem: (u32, u32),
     multiprocessors: u32,
-) -> usize {
-    let cost = |index: usize| SHAPES[index].cost(of, (rows, tiles), multiprocessors);
-    let costs = (0..SHAPES.len()).filter_map(|index| Some((index, cost(index)?)));
-    costs
-        .min_by(|(_, a), (_, b)| a.total_cmp(b))
-        .map_or(SHAPES.len() - 1, |(index, _)| index)
+) -> Option<(usize, Way)> {
+    let shapes = SHAPES.iter().enumerate();
+    let ways = shapes.flat_map(|(index, shape)| {
+        let ways = shape.ways(of, problem, multiprocessors);
+        ways.map(move |(way, cost)| (index, way, cost))
+    });
+    ways.min_by(|(_, _, a), (_, _, b)| a.total_cmp(b))
+        .map(|(index, way, _)| (index, way))
 }
 
 #[cfg(test)]
@@ -156,9 +210,19 @@ mod tests {
         let chosen = |format, rows, weights: u32, multiprocessors| {
             let storage = Storage::Stored(format);
             let gates = weights == 19456;
-            SHAPES[quickest((storage, gates), (rows, weights / 16), multiprocessors)].name
+            let (index, way) =
+                quickest((storage, gates), (rows, weights / 16), multiprocessors).unwrap();
+            if index == 0 && way.whole < way.grid[1] {
+                let (more, along) = (way.grid[1] - way.whole, rows.div_ceil(64) * 2);
+                assert_eq!((weights / 16 - way.whole * 8) * 2, more * 4);
+                assert_eq!(way.along, along);
+                return "64x128 and 32x64";
+            }
+            SHAPES[index].name
         };
         assert_eq!(chosen(Format::F16, 2048, 19456, 132), "64x128");
+        // Nine turns of 132 blocks, and 28 that would have one to themselves.
+        assert_eq!(chosen(Format::F16, 512, 19456, 132), "64x128 and 32x64");
         assert_eq!(chosen(Format::F16, 512, 2560, 132), "64x80");
         assert_eq!(chosen(Format::F16, 384, 2560, 132), "64x64");
         assert_ne!(chosen(Format::F16, 256, 19456, 132), "64x80");

@@ -87,7 +87,7 @@ fn pack_quants(rows: &Rows, unit: usize, quants: &mut [u8], high: &mut [u8], cod
     }
     let width = high.len() / 32;
     for lane in 0..32 {
-        let mut bits = 0_u64;
+        let mut above = 0_u64;
         for step in 0..4 {
             let [upper, lower] = [lane / 4, lane / 4 + 8].map(|row| {
                 pairs[row][place(lane, step, 0)] | pairs[row][place(lane, step, 1)] << 16
@@ -101,19 +101,22 @@ fn pack_quants(rows: &Rows, unit: usize, quants: &mut [u8], high: &mut [u8], cod
                 }
                 continue;
             }
-            let nibbles = if codes {
+            let word = if codes {
                 neighbours(upper) | neighbours(lower) << 8
             } else {
-                even_first(upper & 0x0f0f_0f0f | (lower & 0x0f0f_0f0f) << 4)
+                let [a0, a2] = [even(upper), even(upper >> 16)];
+                let [a1, a3] = [even(lower), even(lower >> 16)];
+                let (word, more) = match width {
+                    4 => of_five_bits([a0, a1, a2, a3], step),
+                    8 => of_six_bits([a0, a1, a2, a3], step % 2 == 1),
+                    _ => (a0 | a1 << 4 | a2 << 8 | a3 << 12, 0),
+                };
+                above |= u64::from(more) << if width == 8 { step / 2 * 32 } else { 0 };
+                word
             };
-            quants[lane * 16 + step * 4..][..4].copy_from_slice(&nibbles.to_le_bytes());
-            bits |= match width {
-                4 => one_bit(upper, lower) << (4 * step),
-                8 => two_bits(upper, lower) << (32 * (step / 2) + 8 * (step % 2)),
-                _ => 0,
-            };
+            quants[lane * 16 + step * 4..][..4].copy_from_slice(&word.to_le_bytes());
         }
-        high[lane * width..][..width].copy_from_slice(&bits.to_le_bytes()[..width]);
+        high[lane * width..][..width].copy_from_slice(&above.to_le_bytes()[..width]);
     }
 }
 
@@ -122,21 +125,31 @@ const fn neighbours(word: u32) -> u32 {
     (word | word >> 4) & 0x00ff_00ff
 }
 
-/// Bytes 0, 2, 1, 3.
-const fn even_first(word: u32) -> u32 {
-    word & 0xff00_00ff | word >> 8 & 0xff00 | (word & 0xff00) << 8
+/// Bytes 0 and 1 in the halves of a word.
+const fn even(pair: u32) -> u32 {
+    pair & 0xff | (pair & 0xff00) << 8
 }
 
-/// The fifth bits of eight quants: those of even columns in bits 0 to 3, of odd ones in bits 16 to 19.
-fn one_bit(upper: u32, lower: u32) -> u64 {
-    let pairs = upper >> 4 & 0x0101_0101 | (lower >> 4 & 0x0101_0101) << 1;
-    u64::from((pairs | pairs >> 14) & 0xf | ((pairs >> 8 | pairs >> 22) & 0xf) << 16)
+/// The word of a step, and what is in the unit's word of high bits for it; pairs lie as `pair` of `kernels/tile.cuh` says.
+fn of_five_bits([a0, a1, a2, a3]: [u32; 4], step: usize) -> (u32, u32) {
+    let word = a0 | a1 << 5 | a2 << 10 | (a3 & 0x0001_0001) << 15;
+    // Four bits in each half, which turns by four of them a step: twice side by side it turns into itself.
+    let above = a3 << 5 & 0x03c0_03c0;
+    let [even, odd] = [above & 0xffff, above >> 16];
+    let [even, odd] = [even, odd].map(|half| (half | half << 16) >> (4 * step) & 0xffff);
+    (word, even | odd << 16)
 }
 
-/// The fifth and sixth bits of eight quants: those of even columns in bits 0 to 7, of odd ones in bits 16 to 23.
-fn two_bits(upper: u32, lower: u32) -> u64 {
-    let pairs = upper >> 4 & 0x0303_0303 | (lower >> 4 & 0x0303_0303) << 2;
-    u64::from((pairs | pairs >> 12) & 0xff | ((pairs >> 8 | pairs >> 20) & 0xff) << 16)
+/// As of five bits; high bits are in a word of two steps, of which this is the second or not.
+const fn of_six_bits([a0, a1, a2, a3]: [u32; 4], second: bool) -> (u32, u32) {
+    let word = a0 & 0x000f_000f | a1 << 4 | a2 << 10;
+    let lacks = a0 >> 4 & 0x0003_0003;
+    let above = if second {
+        lacks | a3 << 10
+    } else {
+        lacks << 4 | (a3 & 0x0003_0003) << 2 | (a3 & 0x003c_003c) << 4
+    };
+    (word, above)
 }
 
 #[cfg(test)]
@@ -203,31 +216,38 @@ mod tests {
                         + 2 * pair
                         + half];
                     let word = quants[lane * 16 + step * 4..].first_chunk().unwrap();
-                    let at = if layout.codes {
-                        8 * pair + 4 * half
-                    } else {
-                        4 * pair + 16 * half
+                    let word = u32::from_le_bytes(*word);
+                    let above = match layout.high {
+                        128 => high[lane * 4..].first_chunk(),
+                        256 => high[lane * 8 + step / 2 * 4..].first_chunk(),
+                        _ => Some(&[0; 4]),
                     };
-                    let low = u32::from_le_bytes(*word) >> at & 15;
-                    let bits = |width: usize| {
-                        let bytes = high[lane * width..][..width].iter().rev();
-                        bytes.fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte))
+                    let above = u32::from_le_bytes(*above.unwrap());
+                    // Of a half of the word and of high bits so many, from the first and from the second bit.
+                    let some = |from: u32, first: usize, count: usize| {
+                        from >> (16 * half + first) & ((1 << count) - 1)
                     };
-                    let top = match layout.high {
-                        128 => bits(4) >> (4 * step + pair + 16 * half) & 1,
-                        256 => {
-                            bits(8) >> (32 * (step / 2) + 2 * (4 * (step % 2) + pair) + 16 * half)
-                                & 3
+                    let second = step % 2 == 1;
+                    let found = match (layout.high, pair) {
+                        _ if layout.codes => word >> (8 * pair + 4 * half) & 15,
+                        _ if layout.quants == 1024 => u32::from(whole),
+                        (0, _) => some(word, 4 * pair, 4),
+                        (128, 0..3) => some(word, 5 * pair, 5),
+                        (128, _) => {
+                            let above = above >> (16 * half) & 0xffff;
+                            let turned = (above << 16 | above) >> (16 - 4 * step);
+                            some(word, 15, 1) | (turned >> 6 & 15) << 1
                         }
-                        _ => 0,
-                    };
-                    let found = if layout.quants == 1024 {
-                        u64::from(whole)
-                    } else {
-                        u64::from(low) | top << 4
+                        (_, 0) => {
+                            some(word, 0, 4) | some(above, if second { 0 } else { 4 }, 2) << 4
+                        }
+                        (_, 1) => some(word, 4, 6),
+                        (_, 2) => some(word, 10, 6),
+                        _ if second => some(above, 10, 6),
+                        _ => some(above, 2, 2) | some(above, 6, 4) << 2,
                     };
                     let expected = rows.quants[row * columns + unit * UNIT + column];
-                    assert_eq!(found, u64::from(expected), "{format:?} {row}, {column}");
+                    assert_eq!(found, u32::from(expected), "{format:?} {row}, {column}");
                 }
             }
         }
