@@ -53,7 +53,7 @@ pub(super) const SHAPES: [Shape; 5] = [
         gates: true,
         beside: Some(3),
         plain: Cost::of(0.41, 0.53),
-        blocks: Some(Cost::of(0.5, 0.72)),
+        blocks: Some(Cost::of(0.5, 0.74)),
     },
     Shape {
         name: "64x64",
@@ -223,7 +223,8 @@ mod tests {
         assert_eq!(chosen(Format::F16, 2048, 19456, 132), "64x128");
         // Nine turns of 132 blocks, and 28 that would have one to themselves.
         assert_eq!(chosen(Format::F16, 512, 19456, 132), "64x128 and 32x64");
-        assert_eq!(chosen(Format::F16, 512, 2560, 132), "64x80");
+        assert_eq!(chosen(Format::F16, 512, 2560, 132), "64x128 and 32x64");
+        assert_eq!(chosen(Format::F16, 256, 2560, 132), "64x80");
         assert_eq!(chosen(Format::F16, 384, 2560, 132), "64x64");
         assert_ne!(chosen(Format::F16, 256, 19456, 132), "64x80");
         assert_eq!(chosen(Format::F16, 64, 2560, 132), "32x64");
