@@ -104,6 +104,20 @@ template <int F> struct RowScale {
         if constexpr (Layout<F>::kind == PAIRS) return number(from + 2);
         else return -number(unit + head_place(g, half) + 2) * (float)from[1];
     }
+    // Of formats whose scales are bytes: whether a row's blocks share what these, and minima, are multiplied by.
+    static constexpr bool SHARED = Layout<F>::kind == BYTE_PAIRS || Layout<F>::kind == BYTES;
+    // That, of scales and of minima, which are also multiplied by a power of two; and of block b what it multiplies.
+    __device__ __forceinline__ void shared(float &scale, float &minimum, float by) const {
+        static_assert(SHARED);
+        scale = __half2float(__ushort_as_half((u16)(head & 0xffffu))), minimum = -by * __half2float(__ushort_as_half((u16)(head >> 16)));
+    }
+    __device__ __forceinline__ void within(u32 b, float &scale, float &minimum) const {
+        static_assert(SHARED);
+        constexpr u32 EVERY = Layout<F>::minimum ? 2 : 1;
+        u32 byte = words[0] >> (8 * EVERY * b) & 0xffu;
+        scale = Layout<F>::minimum ? (float)byte : (float)(i8)byte;
+        minimum = Layout<F>::minimum ? (float)(words[0] >> (8 * (EVERY * b + 1)) & 0xffu) : 0.0f;
+    }
     // In block b: value = scale q + minimum. The minimum is also multiplied by a power of two.
     __device__ __forceinline__ void of(u32 b, float &scale, float &minimum, float by) const {
         auto number = [](u32 bits) { return __half2float(__ushort_as_half((u16)bits)); };
@@ -139,9 +153,9 @@ template <int F, u32 N> struct RowScales {
     // Of formats whose scales are bytes: what those of all of a row's blocks are multiplied by.
     __device__ __forceinline__ float shared(u32 r) const { return __half2float(__ushort_as_half((u16)(head[r] & 0xffffu))); }
 
-    // Scale and minimum in the block that ends with step s, of row N g + r / 2 or of the one eight below it.
-    __device__ __forceinline__ void of(u32 s, u32 r, float &scale, float &minimum, float by = 1.0f) const {
-        constexpr u32 EACH = Layout<F>::scales / 16, HEADS = Layout<F>::head / 16, BLOCK = Layout<F>::block ? Layout<F>::block : 64;
+    // What there is of row N g + r / 2 or of the one eight below it.
+    __device__ __forceinline__ RowScale<F> row(u32 r) const {
+        constexpr u32 EACH = Layout<F>::scales / 16, HEADS = Layout<F>::head / 16;
         auto half_of = [](u32 word, u32 odd) { return odd ? word >> 16 : word & 0xffffu; };
         RowScale<F> row;
         if constexpr (EACH == 8) row.words[0] = scales[2 * r], row.words[1] = scales[2 * r + 1];
@@ -149,6 +163,11 @@ template <int F, u32 N> struct RowScales {
         if constexpr (EACH == 2) row.words[0] = half_of(scales[r / 2], r % 2);
         if constexpr (HEADS == 4) row.head = head[r];
         if constexpr (HEADS == 2) row.head = half_of(head[r / 2], r % 2);
-        row.of(s * 16 / BLOCK, scale, minimum, by);
+        return row;
+    }
+    // Its scale and minimum in the block that ends with step s.
+    __device__ __forceinline__ void of(u32 s, u32 r, float &scale, float &minimum, float by = 1.0f) const {
+        constexpr u32 BLOCK = Layout<F>::block ? Layout<F>::block : 64;
+        row(r).of(s * 16 / BLOCK, scale, minimum, by);
     }
 };

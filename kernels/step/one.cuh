@@ -14,11 +14,14 @@ struct Role {
 template <int F, typename T, u32 TILES>
 __device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b, const RowScale<F> &scales, Role role, const Columns<F, T, 1> &x, float &sum) {
     constexpr u32 BLOCKS = Rows<F, T, 1>::UNIT, STEPS = 4 / BLOCKS;
+    constexpr float MINIMA_BY = -1.0f / (float)Rows<F, T, 1>::TIMES;
+    // Of the unit, before they are multiplied by what blocks share.
+    float together = 0.0f, minima = 0.0f;
 #pragma unroll
     for (u32 n = 0; n < BLOCKS; ++n) {
         const u32 column = n % 2;
         float4 first = x.excess[n / 2];
-        // What goes off this lane's output, or is multiplied by a minimum.
+        // What is multiplied by a minimum.
         const float own = column ? first.y : first.x;
         float products[TILES];
 #pragma unroll
@@ -34,17 +37,28 @@ __device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b,
             // All of mma's columns are alike but in what they begin with.
             if constexpr (Excess<F, T>::both) {
                 // By multiplications, which others than the choices of bits are done by. A lane of row g + 8 has no use for the first.
-                float upper = Rows<F, T, 1>::BEGINS ? fmaf(block[2 + column], role.of_upper, own) : block[2 + column] * role.of_upper;
-                products[i] = fmaf(block[column], role.of_lower, upper);
+                products[i] = fmaf(block[column], role.of_lower, block[2 + column] * role.of_upper);
             } else {
                 products[i] = role.half ? block[2 + column] : block[column];
             }
         }
         const float block = TILES == 2 && role.tile ? products[TILES - 1] : products[0];
         float scale, minimum;
-        scales.of(n, scale, minimum, -1.0f / (float)Rows<F, T, 1>::TIMES);
-        sum = fmaf(scale, block, sum);
-        if (Layout<F>::minimum) sum = fmaf(minimum, own, sum);
+        if constexpr (RowScale<F>::SHARED) {
+            scales.within(n, scale, minimum);
+            together = n ? fmaf(scale, block, together) : scale * block;
+            if (Layout<F>::minimum) minima = n ? fmaf(minimum, own, minima) : minimum * own;
+        } else {
+            scales.of(n, scale, minimum, MINIMA_BY);
+            sum = fmaf(scale, block, sum);
+            if (Layout<F>::minimum) sum = fmaf(minimum, own, sum);
+        }
+    }
+    if constexpr (RowScale<F>::SHARED) {
+        float scale, minimum;
+        scales.shared(scale, minimum, MINIMA_BY);
+        sum = fmaf(scale, together, sum);
+        if (Layout<F>::minimum) sum = fmaf(minimum, minima, sum);
     }
 }
 

@@ -71,11 +71,14 @@ template <int F, typename T, u32 R> struct Rows {
     __device__ __forceinline__ u32 columns_at(u32 warp, u32 lane) const { return R == 1 ? in_shared(unit(warp)) + lane % 4 * 16 : in_shared(of(lane) + warp * 64); }
     __device__ __forceinline__ u32 excess_at(u32 warp, u32 lane) const { return R == 1 ? in_shared(unit(warp)) + COLUMNS_BYTES : in_shared(excess + warp * UNIT_SUMS + lane % 4); }
 
-    // What those of the weight rows g + 8 are of those of g.
+    // How many times as large the weight rows g + 8 come as those of g.
     static constexpr float HIGH = Excess<F, T>::high / Excess<F, T>::low;
     // Whether mma begins with them. Where it does not, a minimum is multiplied by them all the same.
     static constexpr bool BEGINS = Excess<F, T>::zero > 0;
     static constexpr u32 TIMES = BEGINS ? Excess<F, T>::zero : Layout<F>::minimum ? 1 : 0;
+    // Where a row g comes with row g + 8 in it, what goes off it is that of both. What the upper one's is of it.
+    static constexpr bool OF_BOTH = Excess<F, T>::both && BEGINS;
+    static constexpr float OF_UPPER = OF_BOTH ? HIGH / (1.0f + HIGH) : HIGH;
 
     // A slice of 256 columns, by a warp: eight of them a lane, side by side.
     __device__ __forceinline__ void put(u32 row, u32 begin, const uint4 &eight, u32 columns, u32 lane) const {
@@ -87,13 +90,15 @@ template <int F, typename T, u32 R> struct Rows {
             // As mma's columns, the slice's pieces of 32 columns.
             __syncwarp();
             float sums[EACH_32][4];
-            sum(column < columns ? read(in_shared(unit(column / 64)) + column % 64 * sizeof(T)) : make_uint4(0, 0, 0, 0), sums);
+            u32 off[4];
+            off_all(off, 0);
+            sum(off, column < columns ? read(in_shared(unit(column / 64)) + column % 64 * sizeof(T)) : make_uint4(0, 0, 0, 0), sums);
             // All lanes have them: of eight pieces two each.
             u32 i = lane / 4 % 2, b = lane / 8 % EACH_32, block = (begin / 32 + lane % 4 * 2 + i) * EACH_32 + b;
             float of = i ? sums[0][1] : sums[0][0];
             if (b) of = i ? sums[EACH_32 - 1][1] : sums[EACH_32 - 1][0];
             float *pair = reinterpret_cast<float *>(unit(block / UNIT) + COLUMNS_BYTES + block % UNIT / 2 * sizeof(Sums)) + block % 2;
-            if (lane < 8 * EACH_32 && block * BLOCK < columns) pair[0] = of, pair[2] = HIGH * of;
+            if (lane < 8 * EACH_32 && block * BLOCK < columns) pair[0] = of, pair[2] = OF_UPPER * of;
         } else if (column < columns) {
             *reinterpret_cast<uint4 *>(values + row * pitch + column) = eight;
         }
@@ -104,12 +109,14 @@ template <int F, typename T, u32 R> struct Rows {
         if constexpr (Layout<F>::scaled && R > 1) {
             const T *from = of(lane);
             Sums *to = excess + lane % EACH;
+            u32 off[4];
+            off_all(off, rows >> 16);
 #pragma unroll 2
             for (u32 unit = first; unit < units; unit += apart) {
                 // Both halves at once, so that neither waits for the other.
                 float sums[2][EACH_32][4];
 #pragma unroll
-                for (u32 p = 0; p < 2; ++p) sum(read(in_shared(from + unit * 64 + p * 32)), sums[p]);
+                for (u32 p = 0; p < 2; ++p) sum(off, read(in_shared(from + unit * 64 + p * 32)), sums[p]);
 #pragma unroll
                 for (u32 p = 0; p < 2; ++p)
 #pragma unroll
@@ -134,15 +141,19 @@ template <int F, typename T, u32 R> struct Rows {
     static constexpr u32 EACH_32 = 32 / BLOCK;
 
     // Products of 32 columns with what goes off each: the sums of their blocks.
-    static __device__ __forceinline__ void sum(const uint4 &part, float (&sums)[EACH_32][4]) {
-        constexpr u32 OFF = minus<T, TIMES>(Excess<F, T>::low < 1.0f);
-        const u32 all[4] = {OFF, OFF, OFF, OFF};
+    static __device__ __forceinline__ void sum(const u32 (&off)[4], const uint4 &part, float (&sums)[EACH_32][4]) {
 #pragma unroll
         for (u32 b = 0; b < EACH_32; ++b)
 #pragma unroll
             for (int i = 0; i < 4; ++i) sums[b][i] = 0.0f;
-        Mma<T>::run(sums[0], all, part.x, part.y);
-        Mma<T>::run(sums[EACH_32 - 1], all, part.z, part.w);
+        Mma<T>::run(sums[0], off, part.x, part.y);
+        Mma<T>::run(sums[EACH_32 - 1], off, part.z, part.w);
+    }
+    // The other factor. `zero`: known to be so when it runs, so that four registers are for all products; constants would be copied for each.
+    static __device__ __forceinline__ void off_all(u32 (&off)[4], u32 zero) {
+        constexpr u32 OFF = minus<T, TIMES * (OF_BOTH ? 1 + (u32)HIGH : 1)>(Excess<F, T>::low < 1.0f);
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) off[i] = OFF + (zero >> i);
     }
 };
 
@@ -152,7 +163,7 @@ template <int F, typename T, u32 R> struct Columns {
     // Whether they are read while the weights are still on their way. Blocks have their registers for other things.
     static constexpr bool early = R == 1 && !Layout<F>::scaled;
     // Whether mma begins with what goes off. Where it does not, a lane of one row reads what is for its own output alone.
-    static constexpr bool begins = Rows<F, T, R>::BEGINS && !Excess<F, T>::both;
+    static constexpr bool begins = Rows<F, T, R>::BEGINS;
     uint4 two_steps[2];
     typename Rows<F, T, R>::Sums excess[SUMS];
 

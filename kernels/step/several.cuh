@@ -6,8 +6,10 @@
 // are the same where there is one row.
 template <int F, typename T, u32 R> __device__ __forceinline__ void multiply(const Unit<F> &w, const RowScales<F, 1> &scales, const Columns<F, T, R> &x, float (&sums)[4]) {
     constexpr u32 STEPS = Layout<F>::block == 16 ? 1 : 2;
+    constexpr float HIGH = Rows<F, T, R>::HIGH, MINIMA_BY = -1.0f / (float)Rows<F, T, R>::TIMES;
     typename Rows<F, T, R>::Sums first;
-    float block[4];
+    // Of a block; and of the unit, before they are multiplied by what blocks share.
+    float block[4], together[4], minima[4];
 #pragma unroll
     for (u32 s = 0; s < 4; ++s) {
         u32 a[4], rest[4];
@@ -19,23 +21,42 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void multiply(con
         }
         if (s % STEPS == 0) {
             first = x.excess[s / STEPS];
-            begin<Columns<F, T, R>::begins>(block, first.x, first.y, Rows<F, T, R>::HIGH * first.x, Rows<F, T, R>::HIGH * first.y);
+            constexpr float OF_UPPER = Rows<F, T, R>::OF_UPPER;
+            begin<Columns<F, T, R>::begins>(block, first.x, first.y, OF_UPPER * first.x, OF_UPPER * first.y);
         }
         Mma<T>::run(block, a, x.of(s));
         if (s % STEPS != STEPS - 1) continue;
-        if constexpr (Excess<F, T>::both) {
-            constexpr float TIMES = Rows<F, T, R>::BEGINS ? 1.0f : 0.0f;
-            block[0] += TIMES * first.x - block[2], block[1] += TIMES * first.y - block[3];
-            block[2] = fmaf(TIMES * Rows<F, T, R>::HIGH, first.x, block[2]), block[3] = fmaf(TIMES * Rows<F, T, R>::HIGH, first.y, block[3]);
-        }
+        if constexpr (Excess<F, T>::both) block[0] -= block[2], block[1] -= block[3];
 #pragma unroll
         for (u32 r = 0; r < 2; ++r) {
             float scale, minimum;
-            scales.of(s, r, scale, minimum, -(r ? Rows<F, T, R>::HIGH : 1.0f) / (float)Rows<F, T, R>::TIMES);
+            const u32 b = s / STEPS;
+            const RowScale<F> row = scales.row(r);
+            if constexpr (RowScale<F>::SHARED) row.within(b, scale, minimum);
+            else row.of(b, scale, minimum, r ? HIGH * MINIMA_BY : MINIMA_BY);
 #pragma unroll
             for (u32 n = 0; n < 2; ++n) {
-                sums[2 * r + n] = fmaf(scale, block[2 * r + n], sums[2 * r + n]);
-                if (Layout<F>::minimum) sums[2 * r + n] = fmaf(minimum, n ? first.y : first.x, sums[2 * r + n]);
+                const u32 i = 2 * r + n;
+                const float own = n ? first.y : first.x;
+                if constexpr (RowScale<F>::SHARED) {
+                    together[i] = b ? fmaf(scale, block[i], together[i]) : scale * block[i];
+                    if (Layout<F>::minimum) minima[i] = b ? fmaf(minimum, own, minima[i]) : minimum * own;
+                } else {
+                    sums[i] = fmaf(scale, block[i], sums[i]);
+                    if (Layout<F>::minimum) sums[i] = fmaf(minimum, own, sums[i]);
+                }
+            }
+        }
+    }
+    if constexpr (RowScale<F>::SHARED) {
+#pragma unroll
+        for (u32 r = 0; r < 2; ++r) {
+            float scale, minimum;
+            scales.row(r).shared(scale, minimum, r ? HIGH * MINIMA_BY : MINIMA_BY);
+#pragma unroll
+            for (u32 n = 0; n < 2; ++n) {
+                sums[2 * r + n] = fmaf(scale, together[2 * r + n], sums[2 * r + n]);
+                if (Layout<F>::minimum) sums[2 * r + n] = fmaf(minimum, minima[2 * r + n], sums[2 * r + n]);
             }
         }
     }

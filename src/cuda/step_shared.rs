@@ -44,33 +44,38 @@ pub(super) struct Fit {
 
 impl Fit {
     /// What fits so many bytes: as many rows at once as can be, for weights are read anew for those that are left; then
-    /// all columns at once; then as many warps.
+    /// two teams or more; then all columns at once.
     pub(super) fn of(problem: Problem, room: usize) -> Self {
         let mut rows = problem.rows;
         loop {
-            let most = if rows == 1 { 1 } else { TEAMS };
-            for teams in (1..=most).rev() {
-                let shared = bytes(
-                    problem.storage,
-                    rows as usize,
-                    problem.columns,
-                    teams as usize,
-                );
-                if shared <= room || (rows == 1 && teams == 1) {
-                    let phases = 1;
-                    return Self {
-                        rows,
-                        teams,
-                        phases,
-                        shared,
-                    };
-                }
-            }
-            if let Some(fit) = Self::in_phases(problem, rows, room) {
+            let at_once = |teams: u32| Self::at_once(problem, rows, teams, room);
+            let several = || (2..=TEAMS).rev().find_map(at_once);
+            let in_phases = |teams: u32| Self::in_phases(problem, rows, teams, room);
+            let fit = if rows == 1 {
+                at_once(1)
+            } else {
+                several()
+                    .or_else(|| in_phases(PHASED_TEAMS))
+                    .or_else(|| at_once(1))
+                    .or_else(|| in_phases(1))
+            };
+            if let Some(fit) = fit {
                 return fit;
             }
             rows /= 2;
         }
+    }
+
+    /// All columns at once; of one row also where there is no room.
+    fn at_once(problem: Problem, rows: u32, teams: u32, room: usize) -> Option<Self> {
+        let columns = problem.columns;
+        let shared = bytes(problem.storage, rows as usize, columns, teams as usize);
+        (shared <= room || rows == 1).then_some(Self {
+            rows,
+            teams,
+            phases: 1,
+            shared,
+        })
     }
 
     /// What fits two products of the same rows, whose blocks have as many warps; `None` where either has no room for all rows and
@@ -91,11 +96,8 @@ impl Fit {
     }
 
     /// A layout in which what each tile of a team has summed is kept from phase to phase.
-    fn in_phases(problem: Problem, rows: u32, room: usize) -> Option<Self> {
-        let choices = (1..=PHASED_TEAMS)
-            .rev()
-            .flat_map(|teams| PHASES.map(|phases| (teams, phases)));
-        let mut fits = choices.filter_map(|(teams, phases)| {
+    fn in_phases(problem: Problem, rows: u32, teams: u32, room: usize) -> Option<Self> {
+        let mut fits = PHASES.into_iter().filter_map(|phases| {
             let kept = problem.tiles.div_ceil(problem.multiprocessors * teams) * teams;
             let columns = phase_columns(problem.columns, phases as usize);
             let shared = bytes(problem.storage, rows as usize, columns, teams as usize)
@@ -169,10 +171,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_rows_come_before_all_columns_and_these_before_warps() {
-        let of = |rows: u32, columns: usize, kib: usize, multiprocessors: u32, whole: bool| {
+    fn all_rows_come_before_two_teams_and_these_before_all_columns() {
+        let fit = |format: Format,
+                   rows: u32,
+                   columns: usize,
+                   kib: usize,
+                   multiprocessors: u32,
+                   whole: bool| {
             let problem = Problem {
-                storage: Storage::Stored(Format::Q4_0),
+                storage: Storage::Stored(format),
                 rows,
                 columns,
                 tiles: 160,
@@ -183,9 +190,13 @@ mod tests {
             assert!(fit.shared <= kib << 10);
             (fit.rows, fit.phases, fit.teams)
         };
+        let of = |rows, columns, kib, multiprocessors, whole| {
+            fit(Format::Q4_0, rows, columns, kib, multiprocessors, whole)
+        };
         assert_eq!(of(8, 2560, 163, 16, true), (8, 1, 3));
         assert_eq!(of(8, 4096, 163, 16, true), (8, 1, 3));
         assert_eq!(of(8, 9728, 227, 132, false), (8, 1, 2));
+        assert_eq!(fit(Format::Q6_K, 8, 9728, 227, 132, false), (8, 2, 2));
         assert_eq!(of(8, 9728, 163, 16, false), (8, 4, 2));
         assert_eq!(of(8, 9728, 163, 8, false), (8, 4, 1));
         assert_eq!(of(8, 12288, 163, 16, true), (4, 1, 1));

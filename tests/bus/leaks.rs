@@ -1,5 +1,7 @@
 //! Reloads, cancelled requests and sessions in numbers: descriptors, threads and memory are as before.
 
+use std::time::Duration;
+
 use crate::support::leaks::{Held, cancelled, reloads, sessions};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
@@ -28,9 +30,9 @@ async fn what_is_done_often_leaves_nothing() {
     };
     // What is made on the first use stays.
     all(4).await.unwrap().unwrap();
-    let before = settled(daemon.id(), None).await;
+    let before = at_rest(daemon.id()).await;
     all(1).await.unwrap().unwrap();
-    let after = settled(daemon.id(), Some(before)).await;
+    let after = settled(daemon.id(), before).await;
     println!("before: {before}\nafter:  {after}");
     assert_eq!(after.descriptors, before.descriptors);
     assert_eq!(after.threads, before.threads);
@@ -40,19 +42,31 @@ async fn what_is_done_often_leaves_nothing() {
     );
 }
 
-/// What is held once it is no more than `before`, or as good as for ever.
-async fn settled(process: u32, before: Option<Held>) -> Held {
-    let pause = std::time::Duration::from_millis(100);
-    tokio::time::sleep(10 * pause).await;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What is held once it has been the same for longer than tokio keeps a thread that blocked.
+async fn at_rest(process: u32) -> Held {
     let mut held = Held::by(process).unwrap();
-    for _ in 0..100 {
-        let more = before.is_some_and(|before| {
-            held.descriptors > before.descriptors || held.threads > before.threads
-        });
-        if !more {
+    let mut same = 0;
+    while same < 120 {
+        tokio::time::sleep(PAUSE).await;
+        let now = Held::by(process).unwrap();
+        let alike = (now.descriptors, now.threads) == (held.descriptors, held.threads);
+        same = if alike { same + 1 } else { 0 };
+        held = now;
+    }
+    held
+}
+
+/// What is held once it is no more than `before`, or as good as for ever.
+async fn settled(process: u32, before: Held) -> Held {
+    tokio::time::sleep(10 * PAUSE).await;
+    let mut held = Held::by(process).unwrap();
+    for _ in 0..300 {
+        if held.descriptors <= before.descriptors && held.threads <= before.threads {
             break;
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(PAUSE).await;
         held = Held::by(process).unwrap();
     }
     held
