@@ -143,20 +143,18 @@ impl Shape {
         let suits = self.suits(storage) && (self.gates || !gates);
         let cost = self.costs(storage).filter(|_| suits);
         let [tokens, weights] = [rows.div_ceil(self.tokens), tiles.div_ceil(self.tiles)];
+        let beside = self.beside.map(|index| &SHAPES[index]);
         let alike = cost.map(|cost| {
             // The larger of two shapes comes first in their kernel.
-            let smaller = self
-                .beside
-                .is_some_and(|index| SHAPES[index].tokens > self.tokens);
+            let comes_second = beside.is_some_and(|beside| beside.tokens > self.tokens);
             let way = Way {
                 grid: [tokens, weights, 1],
-                whole: if smaller { 0 } else { weights },
+                whole: if comes_second { 0 } else { weights },
                 along: tokens,
             };
             (way, cost.of_blocks(tokens * weights, multiprocessors))
         });
-        let smaller = self.beside.map(|index| &SHAPES[index]);
-        let smaller = smaller.filter(|beside| beside.tokens < self.tokens);
+        let smaller = beside.filter(|beside| beside.tokens < self.tokens);
         let ended = cost.zip(smaller).and_then(|(cost, smaller)| {
             let whole = tokens * weights / multiprocessors * multiprocessors / tokens;
             let along = self.tokens / smaller.tokens;
