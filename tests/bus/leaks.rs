@@ -44,11 +44,14 @@ async fn what_is_done_often_leaves_nothing() {
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is held once it has been the same for longer than tokio keeps a thread that blocked.
+/// What is held once it has been the same for longer than tokio keeps a thread that blocked, or after two minutes.
 async fn at_rest(process: u32) -> Held {
     let mut held = Held::by(process).unwrap();
     let mut same = 0;
-    while same < 120 {
+    for _ in 0..1200 {
+        if same == 120 {
+            break;
+        }
         tokio::time::sleep(PAUSE).await;
         let now = Held::by(process).unwrap();
         let alike = (now.descriptors, now.threads) == (held.descriptors, held.threads);
