@@ -149,7 +149,7 @@ template <int F, typename T, u32 R> struct Rows {
         Mma<T>::run(sums[0], off, part.x, part.y);
         Mma<T>::run(sums[EACH_32 - 1], off, part.z, part.w);
     }
-    // The other factor. `zero`: known to be so when it runs, so that four registers are for all products; constants would be copied for each.
+    // The other factor. `zero` is 0: in a loop something that the compiler cannot know to be, for of constants it would make new registers for each product.
     static __device__ __forceinline__ void off_all(u32 (&off)[4], u32 zero) {
         constexpr u32 OFF = minus<T, TIMES * (OF_BOTH ? 1 + (u32)HIGH : 1)>(Excess<F, T>::low < 1.0f);
 #pragma unroll
