@@ -123,12 +123,12 @@ test:
 	$(if $(LINTED),,$(call stage,lint,$(CARGO) clippy --all-targets -- -D warnings))
 	$(if $(LINTED),,$(call stage,lint without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings))
 	$(call stage,what is tested,tests/support/beside.sh target/roots.log 'chrt -i 0 $(MAKE) test-roots' '$(MAKE) test-built')
-	$(call stage,tests and booted systems,$(BOOTED) '$(BINARIES) "$(MAKE) test-here"')
+	$(call stage,all tests,$(MAKE) test-here)
+	$(call stage,booted systems and binaries,tests/support/beside.sh target/booted.log '$(MAKE) test-booted' '$(MAKE) test-binaries')
 	@printf '\n==> all checks passed\n'; if [ -e target/booted/not-run ]; then cat target/booted/not-run; fi
 
-# What `make test` tests, what that is booted in, and three parts of it: booted systems mostly wait, and so do tests.
-BOOTED   := tests/support/beside.sh target/booted.log '$(MAKE) test-booted'
-BINARIES := tests/support/beside.sh target/binaries.log "$(MAKE) test-binaries"
+# What `make test` tests, what that is booted in, and three parts of it: booted systems mostly wait, so that binaries are checked beside
+# them; tests do both, and have the machine for themselves.
 test-built:
 	LINT=tests $(LINTED) tests/support/programs.sh build $(CARGO)
 test-roots:

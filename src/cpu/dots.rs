@@ -93,7 +93,8 @@ fn band<S: Simd, const V: usize, const A: usize, const B: usize>(
     }
 }
 
-/// `out[a] = weight[first + a] . input`: what a row's blocks hold is multiplied as it is decoded, and never lies in memory.
+/// `out[a] = weight[first + a] . input`, of a weight without groups: its numbers are multiplied as they are widened, and never lie
+/// in memory.
 pub(super) struct StoredDots<'a> {
     pub(super) weight: &'a Matrix,
     pub(super) first: usize,
@@ -123,7 +124,7 @@ fn stored_dot<S: Simd, const V: usize>(simd: S, weight: &Matrix, row: usize, inp
     let mut inputs = vectors::<S, V>(input, whole.len());
     let mut sums = [simd.splat_f32s(0.0); V];
     let mut tail = [0.0; SUMS];
-    weight.decode_row(
+    weight.numbers(
         row,
         #[inline(always)]
         |values| {

@@ -141,7 +141,7 @@ impl Input<'_> {
             return groups::multiply(weight, first, integers, out);
         }
         let arch = pulp::Arch::new();
-        if rows == 1 {
+        if rows == 1 && !weight.has_groups() {
             return arch.dispatch(StoredDots {
                 weight,
                 first,

@@ -75,10 +75,10 @@ impl Matrix {
         self.format.dequantize(self.row(row), out);
     }
 
-    /// Hands on a row's values as [`Format::decode`] does.
+    /// Hands on a row's values as [`Format::numbers`] does.
     #[inline(always)]
-    pub(super) fn decode_row(&self, row: usize, sink: impl FnMut(&[f32])) {
-        self.format.decode(self.row(row), sink);
+    pub(super) fn numbers(&self, row: usize, sink: impl FnMut(&[f32])) {
+        self.format.numbers(self.row(row), sink);
     }
 
     /// Whether its values are integers of groups, with scales.

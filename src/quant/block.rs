@@ -86,6 +86,10 @@ fn take_apart<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>
     }
 }
 
+/// What has blocks is decoded by groups.
+#[inline(always)]
+pub(super) fn numbers<F>(_: &F, _: &[u8], _: impl FnMut(&[f32])) {}
+
 /// Hands on the values of each group.
 #[inline(always)]
 pub(super) fn decode<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
@@ -120,37 +124,46 @@ pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H:
     bytes: &[u8],
     mut sink: impl FnMut(&[i8], f32, f32),
 ) {
-    let (several, rest) = bytes.as_chunks::<B>().0.as_chunks::<AT_ONCE>();
-    for blocks in several {
-        some_blocks::<F, B, N, H, AT_ONCE>(blocks, &mut sink);
-    }
-    // Known numbers of them, of which vectors are made without a detour.
-    let (pairs, rest) = rest.as_chunks();
-    for blocks in pairs {
-        some_blocks::<F, B, N, H, 2>(blocks, &mut sink);
-    }
-    for block in rest {
-        some_blocks::<F, B, N, H, 1>(&[*block], &mut sink);
-    }
-}
-
-/// At most as many blocks as are converted at once. It has loops where arrays have a `map`: that, and functions as
-/// arguments, are not always inlined.
-#[inline(always)]
-fn some_blocks<
-    F: Block<B, N, H>,
-    const B: usize,
-    const N: usize,
-    const H: usize,
-    const BLOCKS: usize,
->(
-    blocks: &[[u8; B]; BLOCKS],
-    sink: &mut impl FnMut(&[i8], f32, f32),
-) {
     let group = match F::LAYOUT.block_columns {
         Some(columns) => columns,
         None => N,
     };
+    let mut rest = bytes.as_chunks::<B>().0;
+    while !rest.is_empty() {
+        // Known numbers of them, of which vectors are made without a detour; what follows is compiled once for all three.
+        let (halves, count) = if let Some(blocks) = rest.first_chunk::<AT_ONCE>() {
+            (halves_of::<B, H, AT_ONCE>(blocks), AT_ONCE)
+        } else if let Some(blocks) = rest.first_chunk::<2>() {
+            (halves_of::<B, H, 2>(blocks), 2)
+        } else {
+            (halves_of::<B, H, 1>(&[rest[0]]), 1)
+        };
+        let blocks;
+        (blocks, rest) = rest.split_at(count);
+        // A block's bytes lie side by side and those of several blocks do not: the empty barriers keep the compiler from
+        // vectorizing across blocks, which would gather single bytes (three times slower).
+        let halves = black_box(halves);
+        // Some formats' blocks begin with none.
+        for (block, halves) in blocks.iter().zip(halves.chunks_exact(H.max(1))) {
+            let mut own = [0.0; H];
+            for (own, half) in own.iter_mut().zip(halves) {
+                *own = *half;
+            }
+            let (integers, scales) = (F::integers(block), F::scales(block, own));
+            for (index, integers) in integers.chunks_exact(group).enumerate() {
+                sink(integers, scales.scale[index], scales.minimum[index]);
+                black_box(());
+            }
+        }
+    }
+}
+
+/// The values of the halves that blocks begin with, at most as many as are converted at once. It has loops where arrays have a
+/// `map`: that, and functions as arguments, are not always inlined.
+#[inline(always)]
+fn halves_of<const B: usize, const H: usize, const BLOCKS: usize>(
+    blocks: &[[u8; B]; BLOCKS],
+) -> [f32; VECTOR] {
     let mut heads = [0; BLOCKS];
     for (head, block) in heads.iter_mut().zip(blocks) {
         *head = u32::from_le_bytes([block[0], block[1], block[2], block[3]]);
@@ -165,21 +178,7 @@ fn some_blocks<
             halves[H * at + 1] = (head >> 16) as u16;
         }
     }
-    // A block's bytes lie side by side and those of several blocks do not: the empty barriers keep the compiler from
-    // vectorizing across blocks, which would gather single bytes (three times slower).
-    let halves = black_box(vector(halves));
-    // Some formats' blocks begin with none.
-    for (block, halves) in blocks.iter().zip(halves.chunks_exact(H.max(1))) {
-        let mut own = [0.0; H];
-        for (own, half) in own.iter_mut().zip(halves) {
-            *own = *half;
-        }
-        let (integers, scales) = (F::integers(block), F::scales(block, own));
-        for (index, integers) in integers.chunks_exact(group).enumerate() {
-            sink(integers, scales.scale[index], scales.minimum[index]);
-            black_box(());
-        }
-    }
+    vector(halves)
 }
 
 /// The low nibbles of all `N` bytes, then the high ones: `M = 2 N`.

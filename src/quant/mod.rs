@@ -60,6 +60,15 @@ macro_rules! formats {
                 }
             }
 
+            /// Hands on the values in `bytes` as [`Self::decode`] does; of formats with blocks nothing.
+            #[allow(clippy::inline_always)] // as above
+            #[inline(always)]
+            pub fn numbers(self, bytes: &[u8], sink: impl FnMut(&[f32])) {
+                match self {
+                    $(Self::$name => $decoded::numbers(&$family::$name, bytes, sink),)+
+                }
+            }
+
             /// Hands on the integers of the groups in `bytes`, 16 or 32 at a time, with what they are multiplied by and what is
             /// then added; of formats without blocks nothing.
             #[allow(clippy::inline_always)] // as above

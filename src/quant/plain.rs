@@ -37,9 +37,15 @@ pub(super) const fn about<F: Number<B>, const B: usize>(_: &F) -> About {
     }
 }
 
+/// Nothing else is there to decode.
+#[inline(always)]
+pub(super) fn decode<F: Number<B>, const B: usize>(of: &F, bytes: &[u8], sink: impl FnMut(&[f32])) {
+    numbers(of, bytes, sink);
+}
+
 /// Hands on the values of numbers, some at a time.
 #[inline(always)]
-pub(super) fn decode<F: Number<B>, const B: usize>(
+pub(super) fn numbers<F: Number<B>, const B: usize>(
     _: &F,
     bytes: &[u8],
     mut sink: impl FnMut(&[f32]),
