@@ -37,7 +37,7 @@ enum Format { FORMATS(NUMBERED) };
 template <int F> struct Layout;
 #define LAYOUT(F, NUMBER, QUANTS, HIGH, SCALES, HEAD, BLOCK, ZERO, KIND, QUANT) \
     template <> struct Layout<F> { \
-        static constexpr u32 quants = QUANTS, high = HIGH, scales = SCALES, head = HEAD, unit = QUANTS + HIGH + SCALES, block = BLOCK; \
+        static constexpr u32 quants = QUANTS, high = HIGH, scales = SCALES, head = HEAD, before_scales = QUANTS + HIGH, unit = before_scales + SCALES, block = BLOCK; \
         static constexpr int zero = ZERO; \
         static constexpr Scales kind = KIND; \
         static constexpr bool scaled = KIND != NONE, minimum = KIND == PAIRS || KIND == BYTE_PAIRS; \
@@ -152,6 +152,8 @@ template <int F, u32 N> struct RowScales {
 
     // Of formats whose scales are bytes: what those of all of a row's blocks are multiplied by.
     __device__ __forceinline__ float shared(u32 r) const { return __half2float(__ushort_as_half((u16)(head[r] & 0xffffu))); }
+    // And what minima of them all are multiplied by.
+    __device__ __forceinline__ float shared_minimum(u32 r) const { return -__half2float(__ushort_as_half((u16)(head[r] >> 16))); }
 
     // What there is of row N g + r / 2 or of the one eight below it.
     __device__ __forceinline__ RowScale<F> row(u32 r) const {

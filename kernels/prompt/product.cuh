@@ -29,11 +29,20 @@ __device__ __forceinline__ void copy_16_or_zero(u32 to, const void *from, bool t
 __device__ __forceinline__ void copies_end() { asm volatile("cp.async.commit_group;"); }
 template <int LEFT> __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT)); }
 
+// Where four units share what their minima are multiplied by, minima are multiplied for all four at once: their scales and the sums of
+// the inputs lie behind all stages until then, of so many units, with gaps in which four units that are read at once miss each other's
+// banks. Where bits lie above the nibbles, registers are too few for it.
+template <int F, class S> struct Rings {
+    static constexpr bool there = Layout<F>::kind == BYTE_PAIRS && Layout<F>::high == 0;
+    static constexpr u32 units = S::STAGES > 6 ? 16 : 8, scales = S::tiles * Layout<F>::scales + 32, sums = S::tokens * 8 + 32;
+};
+
 // Bytes of a stage: the inputs of 64 columns, the units of the weights with the heads that belong to them, and of
-// formats with a minimum the sums of the inputs over both blocks.
+// formats with a minimum the sums of the inputs over both blocks; without what is in rings.
 template <int F, class S> struct Stage {
-    static constexpr u32 unit = Layout<F>::unit + Layout<F>::head;
-    static constexpr u32 inputs = S::tokens * 128, weights = S::tiles * unit, sums = Layout<F>::minimum ? S::tokens * 8 : 0;
+    static constexpr bool rings = Rings<F, S>::there;
+    static constexpr u32 unit = Layout<F>::unit - (rings ? Layout<F>::scales : 0) + Layout<F>::head;
+    static constexpr u32 inputs = S::tokens * 128, weights = S::tiles * unit, sums = Layout<F>::minimum && !rings ? S::tokens * 8 : 0;
     static constexpr u32 bytes = inputs + weights + sums;
 };
 
@@ -59,8 +68,8 @@ struct FoldedScales {
     // (block, row): the scale, twice, and minus what integers are more in a half. Those of the second row come 2^up times as large.
     half2 by[2][2], less[2][2];
 
-    template <int F> __device__ __forceinline__ void read(const u8 *unit, u32 g) {
-        uint2 two = *reinterpret_cast<const uint2 *>(unit + (Layout<F>::quants + Layout<F>::high + g * 8));
+    template <int F> __device__ __forceinline__ void read(const u8 *of_tile, u32 g) {
+        uint2 two = *reinterpret_cast<const uint2 *>(of_tile + g * 8);
         const half2 more = __half2half2(__int2half_rn(1024)), factor = __half2half2(__int2half_rn(-1024)), less_up = __half2half2(__float2half_rn(1.0f / (1 << Layout<F>::up)));
 #pragma unroll
         for (u32 b = 0; b < 2; ++b)
@@ -133,9 +142,9 @@ template <int F, typename T> struct Staged {
 };
 
 // Scales of the rows 2 t, 2 t + 8, 2 t + 1, 2 t + 9 of a tile in the block that ends with step s.
-template <int F> __device__ __forceinline__ void scales_of(const u8 *unit, u32 lane, u32 s, float (&scale)[4]) {
+template <int F> __device__ __forceinline__ void scales_of(const u8 *scales, const u8 *head, u32 lane, u32 s, float (&scale)[4]) {
     RowScales<F, 2> rows;
-    rows.read(unit, unit + Layout<F>::unit, lane % 4);
+    rows.read(scales - Layout<F>::before_scales, head, lane % 4);
     float minimum;
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) rows.of(s, i, scale[i], minimum);
@@ -157,29 +166,108 @@ template <int F> __device__ __forceinline__ void minima_of(const u8 *unit, u32 l
     }
 }
 
-// Two neighbours of a row of outputs, in one access where they lie even.
-template <typename T> struct alignas(2 * sizeof(T)) Two {
-    T first, second;
+// Four neighbours of a row of outputs, in one access where rows begin at multiples of four.
+template <typename T> struct alignas(4 * sizeof(T)) Four {
+    T each[4];
 };
-template <typename T> __device__ __forceinline__ void put_pair(T *out, u32 stride, u32 row, u32 rows, const float (&values)[2]) {
-    if (stride % 2 == 0 && row + 1 < rows) *reinterpret_cast<Two<T> *>(out + row) = {round_to<T>(values[0]), round_to<T>(values[1])};
-    else if (row < rows) {
-        out[row] = round_to<T>(values[0]);
-        if (row + 1 < rows) out[row + 1] = round_to<T>(values[1]);
-    }
+template <typename T> __device__ __forceinline__ void put_four(T *out, u32 stride, u32 row, u32 rows, const float (&values)[4]) {
+    Four<T> four;
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) four.each[i] = round_to<T>(values[i]);
+    if (stride % 4 == 0 && row + 3 < rows) *reinterpret_cast<Four<T> *>(out + row) = four;
+    else
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i)
+            if (row + i < rows) out[row + i] = four.each[i];
 }
-__device__ __forceinline__ void read_pair(const float *from, u32 stride, u32 row, u32 rows, float (&values)[2]) {
-    values[0] = values[1] = 0.0f;
-    if (stride % 2 == 0 && row + 1 < rows) {
-        float2 there = *reinterpret_cast<const float2 *>(from + row);
-        values[0] = there.x, values[1] = there.y;
-    } else if (row < rows) {
-        values[0] = from[row];
-        if (row + 1 < rows) values[1] = from[row + 1];
-    }
+__device__ __forceinline__ void read_four(const float *from, u32 stride, u32 row, u32 rows, float (&values)[4]) {
+    Four<float> four = {};
+    if (stride % 4 == 0 && row + 3 < rows) four = *reinterpret_cast<const Four<float> *>(from + row);
+    else
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i)
+            if (row + i < rows) four.each[i] = from[row + i];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) values[i] = four.each[i];
 }
 
 extern __shared__ __align__(128) u8 staged[];
+
+// Stores a block's outputs, or what becomes of them: `sums` has PITCH of each token.
+template <int F, typename T, class S, u32 PITCH> __device__ __forceinline__ void finish(const PromptArgs &a, float *sums, u32 first, u32 first_tile, u32 rows, u32 all_tiles) {
+    // Where tiles of gate and up come by turns, there are half as many outputs.
+    const bool gated = S::tiles % 2 == 0 && a.outcome == GATED;
+    const u32 along = S::tiles * (gated ? 2 : 4), at_once = S::threads / along, four = threadIdx.x % along;
+    const u32 index = four / 4 * (gated ? 2 : 1), within = four % 4 * 4;
+    // Of tiles beyond the last nothing is kept.
+    if (threadIdx.x / along >= at_once || first_tile + index >= all_tiles) return;
+    u32 matrix, tile;
+    tile_of(a, first_tile + index, matrix, tile);
+    const Tiles &of = matrix_of(a, matrix);
+    const u32 row = tile * 16 + within, stride = a.out_stride ? a.out_stride : of.rows;
+    float *out = at<float>(matrix == 0 ? a.out0 : matrix == 1 ? a.out1 : a.out2);
+    const float *bias = at<const float>(matrix == 0 ? a.bias0 : matrix == 1 ? a.bias1 : a.bias2);
+    float scales[4], up_scales[4], biases[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        const bool there = row + i < of.rows;
+        scales[i] = there ? row_scale<F>(of, row + i) : 1.0f;
+        up_scales[i] = gated && there ? row_scale<F>(a.weight1, row + i) : 1.0f;
+        biases[i] = !gated && bias && there ? bias[row + i] : 0.0f;
+    }
+    float *from = sums + index * 16 + within;
+    const u32 begin = threadIdx.x / along, end = min(S::tokens, rows - first);
+    const bool meets = a.outcome == ADDED || a.outcome == MULTIPLIED, rounded = gated || a.outcome == MULTIPLIED;
+    // What outputs are added to or multiplied by is read for several tokens at once, and before any is stored: a load behind a store
+    // would wait for it.
+    if (meets) {
+        constexpr u32 AT_ONCE = 8;
+        const float *others = a.outcome == ADDED ? out : at<const float>(a.out1);
+#pragma unroll 1
+        for (u32 token = begin; token < end; token += AT_ONCE * at_once) {
+            float other[AT_ONCE][4];
+#pragma unroll
+            for (u32 k = 0; k < AT_ONCE; ++k) {
+                const u32 here = token + k * at_once;
+                if (here < end) read_four(others + (u64)(first + here) * stride, stride, row, of.rows, other[k]);
+            }
+#pragma unroll
+            for (u32 k = 0; k < AT_ONCE; ++k) {
+                const u32 here = token + k * at_once;
+                if (here >= end) break;
+                float4 &sum = *reinterpret_cast<float4 *>(from + here * PITCH);
+                float each[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+                for (u32 i = 0; i < 4; ++i) {
+                    const float value = each[i] * scales[i] + biases[i];
+                    each[i] = a.outcome == ADDED ? value + other[k][i] : value * other[k][i];
+                }
+                sum = make_float4(each[0], each[1], each[2], each[3]);
+            }
+        }
+    }
+#pragma unroll 1
+    for (u32 token = begin; token < end; token += at_once) {
+        const float4 sum = *reinterpret_cast<const float4 *>(from + token * PITCH);
+        float values[4] = {sum.x, sum.y, sum.z, sum.w};
+        if (!meets) {
+            float ups[4] = {};
+            if (gated) {
+                const float4 up = *reinterpret_cast<const float4 *>(from + token * PITCH + 16);
+                ups[0] = up.x, ups[1] = up.y, ups[2] = up.z, ups[3] = up.w;
+            }
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) {
+                values[i] = values[i] * scales[i] + biases[i];
+                if (gated || a.outcome == SILU) values[i] /= 1.0f + expf(-values[i]);
+                if (gated) values[i] *= ups[i] * up_scales[i];
+            }
+        }
+        const u64 to = (u64)(first + token) * stride;
+        if (rounded) put_four<T>(at<T>(a.out0) + to, stride, row, of.rows, values);
+        else put_four<float>(out + to, stride, row, of.rows, values);
+    }
+}
 
 // The tile of S's outputs that begins with these tokens and tiles of weights.
 template <int F, typename T, class S> __device__ __forceinline__ void prompt_tile(const PromptArgs &a, u32 first, u32 first_tile) {
@@ -187,6 +275,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     constexpr bool early = S::tokens <= 32;
     Stopwatch stopwatch(a.stamp, early ? LATER : HELD);
     typedef Stage<F, S> G;
+    typedef Rings<F, S> R;
     constexpr u32 M = S::M, N = S::N;
     // What comes next of both sides is read from shared memory while what is there is multiplied, over the border of stages too:
     // where a stage ends, its last step is still to be multiplied when the threads wait for each other. Of other weights
@@ -199,6 +288,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     u32 along_tokens = warp % S::TOKENS, along_rows = warp / S::TOKENS;
     u32 base = in_shared(staged), units = a.weight0.columns / 64;
     u32 all_tiles = (a.weight0.rows + 15) / 16 + (a.weight1.rows + 15) / 16 + (a.weight2.rows + 15) / 16;
+    constexpr u32 scales_ring = S::STAGES * G::bytes, sums_ring = scales_ring + R::units * R::scales;
     // A warp copies whole units, if there are any left for it. Where its tiles lie; beyond the last, the last again, whose outputs
     // are not kept.
     constexpr u32 ALL = S::TOKENS * S::ROWS, EACH = (S::tiles + ALL - 1) / ALL, UNIT_PIECES = Layout<F>::unit / 16, HEAD_PIECES = Layout<F>::head / 16;
@@ -228,9 +318,8 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                 copy_16_or_zero(to_input + to_stage + i * ROWS_AT_ONCE * 128, inputs + (u64)i * ROWS_AT_ONCE * a.stride + u * 64, there && first + row + i * ROWS_AT_ONCE < rows);
             if constexpr (Layout<F>::minimum) {
                 static_assert(S::tokens / 2 <= S::threads);
-                u32 token = 2 * threadIdx.x;
-                if (token < S::tokens)
-                    copy_16_or_zero(base + to_stage + G::inputs + G::weights + token * 8, sums_at(a.sums, a.rows, unit + u, first + token), there && first + token < rows);
+                u32 token = 2 * threadIdx.x, to = G::rings ? sums_ring + (unit + u) % R::units * R::sums : to_stage + G::inputs + G::weights;
+                if (token < S::tokens) copy_16_or_zero(base + to + token * 8, sums_at(a.sums, a.rows, unit + u, first + token), there && first + token < rows);
             }
         }
     };
@@ -245,9 +334,13 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                 u32 to = to_weights + to_stage + i * G::unit;
                 const bool mine = there && (S::tiles % ALL == 0 || warp * EACH + i < S::tiles);
 #pragma unroll
-                for (u32 piece = 0; piece < UNIT_PIECES; piece += 32)
-                    copy_16_if(to + piece * 16, begins[i] + unit_skip + piece * 16, mine && (piece + 32 <= UNIT_PIECES || lane < UNIT_PIECES - piece));
-                if constexpr (HEAD_PIECES > 0) copy_16_if(to + UNIT_PIECES * 16, begins[i] + skip, mine && lane < HEAD_PIECES);
+                for (u32 piece = 0; piece < UNIT_PIECES; piece += 32) {
+                    u32 place = to + piece * 16;
+                    // Quants are 32 pieces, and scales those after them.
+                    if (G::rings && piece == 32) place = base + scales_ring + (unit + u) % R::units * R::scales + (warp * EACH + i) * Layout<F>::scales + lane * 16;
+                    copy_16_if(place, begins[i] + unit_skip + piece * 16, mine && (piece + 32 <= UNIT_PIECES || lane < UNIT_PIECES - piece));
+                }
+                if constexpr (HEAD_PIECES > 0) copy_16_if(to + (G::unit - Layout<F>::head), begins[i] + skip, mine && lane < HEAD_PIECES);
             }
         }
     };
@@ -308,9 +401,55 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
             }
         }
     }
-    auto add_minima = [&](const u8 *stage) {
+    // Of a tile n of the warp's, in the stage of a unit: its scales, and its head.
+    auto scales_at = [&](const u8 *unit, u32 index, u32 n) {
+        if constexpr (G::rings) return staged + scales_ring + index % R::units * R::scales + (along_rows * N + n) * Layout<F>::scales;
+        else return unit + n * G::unit + Layout<F>::before_scales;
+    };
+    auto head_at = [&](const u8 *unit, u32 n) { return unit + (n + 1) * G::unit - Layout<F>::head; };
+    // Of the four units that end with this one: pair t of sixteen columns of mma is of unit t, and so is pair t + 4. The sums' bf16 meet minima
+    // in the first, and what they lack meets the same in the others; minima of six bits are bf16 exactly.
+    auto add_minima_of_four = [&](const u8 *stage, u32 index) {
         const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
-        if constexpr (Layout<F>::minimum) {
+        const u32 mine = (index - 3 + t) % R::units;
+        u32 pairs[N][2];
+        float by[N][4];
+#pragma unroll
+        for (u32 n = 0; n < N; ++n) {
+            RowScales<F, 2> rows;
+            read_words(head_at(unit, n) + t * sizeof(rows.head), rows.head);
+            uint2 two = *reinterpret_cast<const uint2 *>(scales_at(unit, mine, n) + g * 8);
+            // Every other byte, of rows g and g + 8.
+            const u32 minima = __byte_perm(two.x, two.y, 0x7531);
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) by[n][i] = rows.shared_minimum(i);
+#pragma unroll
+            for (int h = 0; h < 2; ++h) pairs[n][h] = bytes_less_128<__nv_bfloat16>(minima | 0x80808080u, h);
+        }
+        const u8 *of = staged + sums_ring + mine * R::sums + (along_tokens * 16 * M + g) * 8;
+#pragma unroll
+        for (u32 m = 0; m < M; ++m) {
+            uint2 upper = *reinterpret_cast<const uint2 *>(of + m * 128), lower = *reinterpret_cast<const uint2 *>(of + m * 128 + 64);
+            u32 x[4] = {upper.x, lower.x, upper.y, lower.y};
+#pragma unroll
+            for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    float four[4] = {};
+                    Mma<__nv_bfloat16>::run(four, x, pairs[n][h], pairs[n][h]);
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        float &sum = sums[m][n][h][i];
+                        sum = fmaf(by[n][h + 2 * (i % 2)], four[i], sum);
+                    }
+                }
+        }
+    };
+    auto add_minima = [&](const u8 *stage, u32 index) {
+        const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
+        if constexpr (G::rings) {
+            if (index % 4 == 3) add_minima_of_four(stage, index);
+        } else if constexpr (Layout<F>::minimum) {
             u32 pairs[N][2];
 #pragma unroll
             for (u32 n = 0; n < N; ++n) minima_of<F>(unit + n * G::unit, lane, pairs[n]);
@@ -324,11 +463,11 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
             }
         }
     };
-    auto multiply = [&](const u8 *stage) {
+    auto multiply = [&](const u8 *stage, u32 index) {
         const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
         u32 inputs = (u32)(stage - staged) + at_inputs;
         // Where registers are left for it, after the products, which need not wait for minima then.
-        if constexpr (!Folded<F, T>::able) add_minima(stage);
+        if constexpr (!Folded<F, T>::able) add_minima(stage, index);
         if constexpr (Folded<F, T>::able) {
             u32 f[4][N][4];
             float scale[N][4];
@@ -336,7 +475,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
             for (u32 n = 0; n < N; ++n) {
                 const u8 *from = unit + n * G::unit;
                 FoldedScales scales;
-                scales.template read<F>(from, g);
+                scales.template read<F>(scales_at(unit, index, n), g);
 #pragma unroll
                 for (u32 b = 0; b < 2; ++b) {
                     Staged<F, T> w;
@@ -345,7 +484,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                     for (u32 s = 0; s < 2; ++s) w.folded(s, b, scales, f[2 * b + s][n]);
                 }
                 RowScales<F, 2> rows;
-                rows.read(from, from + Layout<F>::unit, t);
+                read_words(head_at(unit, n) + t * sizeof(rows.head), rows.head);
 #pragma unroll
                 for (u32 i = 0; i < 4; ++i) scale[n][i] = rows.shared(i);
             }
@@ -368,7 +507,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                         }
                     }
             }
-            add_minima(stage);
+            add_minima(stage, index);
             return;
         }
         // A block of one scale is two steps or one; two share what is loaded.
@@ -386,7 +525,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                 for (u32 s = 0; s < STEPS; ++s) w.pairs(from, lane, b * STEPS + s, s, f[s][n], rest[s][n]);
                 if constexpr (Layout<F>::scaled) {
 #pragma unroll
-                    for (u32 part = 0; part < PARTS; ++part) scales_of<F>(from, lane, b * STEPS + part, scale[part][n]);
+                    for (u32 part = 0; part < PARTS; ++part) scales_of<F>(scales_at(unit, index, n), head_at(unit, n), lane, b * STEPS + part, scale[part][n]);
                 }
             }
 #pragma unroll
@@ -429,129 +568,37 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
         for (u32 k = 0; k < units / UNITS; ++k) {
             const u8 *stage = turn(k);
 #pragma unroll
-            for (u32 u = 0; u < UNITS; ++u) multiply(stage + u * G::bytes);
+            for (u32 u = 0; u < UNITS; ++u) multiply(stage + u * G::bytes, k * UNITS + u);
         }
         if (UNITS > 1 && units % UNITS) {
             const u8 *stage = turn(units / UNITS);
 #pragma unroll 1
-            for (u32 u = 0; u < units % UNITS; ++u) multiply(stage + u * G::bytes);
+            for (u32 u = 0; u < units % UNITS; ++u) multiply(stage + u * G::bytes, units / UNITS * UNITS + u);
         }
     }
     Stopwatch::let_next_begin();
-    // Sums 0 and 1 are of token g and the rows 2 t and 2 t + 1 of half h of a tile, 2 and 3 of token g + 8. What belongs to a row
-    // is read once and before anything is stored: a load behind a store would wait for it, each by itself.
-    u32 tile_index = first_tile + along_rows * N;
-    float row_scales[N][2][2], biases[N][2][2];
-    float *outs[N];
-    u32 strides[N], row_of[N], rows_of[N];
-    bool has_bias = a.bias0 || a.bias1 || a.bias2;
+    // What the warps have summed goes through shared memory, (tokens, rows): so a thread has four rows side by side, and
+    // goes along the tokens. Rows lie apart so that pairs of eight tokens meet no bank twice.
+    constexpr u32 ROWS = S::tiles * 16, PITCH = ROWS + 8;
+    static_assert(S::tokens * PITCH * sizeof(float) <= S::STAGES * G::bytes);
+    float *block = reinterpret_cast<float *>(staged);
+    copies_wait<0>();
+    __syncthreads();
 #pragma unroll
-    for (u32 n = 0; n < N; ++n) {
-        u32 matrix, tile;
-        tile_of(a, min(tile_index + n, all_tiles - 1), matrix, tile);
-        const Tiles &of = matrix_of(a, matrix);
-        const float *bias = at<const float>(matrix == 0 ? a.bias0 : matrix == 1 ? a.bias1 : a.bias2);
-        // Of tiles beyond the last nothing is kept.
-        row_of[n] = tile * 16 + 2 * t, rows_of[n] = tile_index + n < all_tiles ? of.rows : 0;
-        strides[n] = a.out_stride ? a.out_stride : of.rows;
-        outs[n] = at<float>(matrix == 0 ? a.out0 : matrix == 1 ? a.out1 : a.out2);
+    for (u32 m = 0; m < M; ++m)
 #pragma unroll
-        for (int h = 0; h < 2; ++h)
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                u32 row = row_of[n] + 8 * h + i;
-                bool there = row < rows_of[n];
-                row_scales[n][h][i] = there ? row_scale<F>(of, row) : 1.0f;
-                biases[n][h][i] = has_bias && bias && there ? bias[row] : 0.0f;
-            }
-    }
-    // Of warps with one tile each, who has rows of up hands them to its neighbour, who has those of gate.
-    float *handed = reinterpret_cast<float *>(staged) + ((along_rows / 2 * S::TOKENS + along_tokens) * M * 8) * 32 + lane;
-    // A shape without pairs of tiles serves other products.
-    constexpr bool GATES = N == 2 || N == 1 && S::ROWS % 2 == 0;
-    if (GATES && N == 1 && a.outcome == GATED) {
-        copies_wait<0>();
-        __syncthreads();
-#pragma unroll
-        for (u32 m = 0; m < M; ++m)
+        for (u32 n = 0; n < N; ++n)
 #pragma unroll
             for (int h = 0; h < 2; ++h)
 #pragma unroll
-                for (int i = 0; i < 4; ++i)
-                    if (along_rows % 2) handed[(m * 8 + h * 4 + i) * 32] = sums[m][0][h][i] * row_scales[0][h][i % 2];
-        __syncthreads();
-        if (along_rows % 2) rows = 0;
-    }
+                // Sums 0 and 1 are of token g and the rows 2 t and 2 t + 1 of half h of a tile, 2 and 3 of token g + 8.
+                for (int second = 0; second < 2; ++second) {
+                    u32 token = (along_tokens * M + m) * 16 + g + 8 * second, row = (along_rows * N + n) * 16 + 8 * h + 2 * t;
 #pragma unroll
-    for (u32 m = 0; m < M; ++m) {
-        u32 token = first + (along_tokens * M + m) * 16 + g;
-        if (GATES && a.outcome == GATED) {
-#pragma unroll
-            for (int second = 0; second < 2; ++second)
-#pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    float gated[2];
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) {
-                        float gate = sums[m][0][h][2 * second + i] * row_scales[0][h][i];
-                        float up = N == 1 ? handed[(m * 8 + h * 4 + 2 * second + i) * 32] : sums[m][N - 1][h][2 * second + i] * row_scales[N - 1][h][i];
-                        gated[i] = gate / (1.0f + expf(-gate)) * up;
-                    }
-                    u32 to = token + 8 * second;
-                    if (to < rows) put_pair<T>(at<T>(a.out0) + (u64)to * a.out_stride, a.out_stride, row_of[0] + 8 * h, rows_of[0], gated);
+                    for (int i = 0; i < 2; ++i) asm volatile("st.shared.f32 [%0], %1;" ::"r"(base + (token * PITCH + row + i) * 4), "f"(sums[m][n][h][2 * second + i]));
                 }
-            continue;
-        }
-        float values[2][N][2][2];
-#pragma unroll
-        for (int second = 0; second < 2; ++second)
-#pragma unroll
-            for (u32 n = 0; n < N; ++n)
-#pragma unroll
-                for (int h = 0; h < 2; ++h)
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) {
-                        float value = sums[m][n][h][2 * second + i] * row_scales[n][h][i] + biases[n][h][i];
-                        if (a.outcome == SILU) value /= 1.0f + expf(-value);
-                        values[second][n][h][i] = value;
-                    }
-        // What they are added to or multiplied by, all at once.
-        if (a.outcome == ADDED || a.outcome == MULTIPLIED) {
-            float there[2][N][2][2];
-#pragma unroll
-            for (int second = 0; second < 2; ++second)
-#pragma unroll
-                for (u32 n = 0; n < N; ++n)
-#pragma unroll
-                    for (int h = 0; h < 2; ++h) {
-                        u32 to = token + 8 * second;
-                        const float *from = a.outcome == ADDED ? outs[n] : at<const float>(a.out1);
-                        read_pair(from + (u64)to * strides[n], strides[n], row_of[n] + 8 * h, to < rows ? rows_of[n] : 0, there[second][n][h]);
-                    }
-#pragma unroll
-            for (int second = 0; second < 2; ++second)
-#pragma unroll
-                for (u32 n = 0; n < N; ++n)
-#pragma unroll
-                    for (int h = 0; h < 2; ++h)
-#pragma unroll
-                        for (int i = 0; i < 2; ++i) {
-                            float &value = values[second][n][h][i], other = there[second][n][h][i];
-                            value = a.outcome == ADDED ? value + other : value * other;
-                        }
-        }
-#pragma unroll
-        for (int second = 0; second < 2; ++second)
-#pragma unroll
-            for (u32 n = 0; n < N; ++n)
-#pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    u32 to = token + 8 * second, row = row_of[n] + 8 * h;
-                    if (to >= rows) continue;
-                    if (a.outcome == MULTIPLIED) put_pair<T>(at<T>(a.out0) + (u64)to * strides[n], strides[n], row, rows_of[n], values[second][n][h]);
-                    else put_pair<float>(outs[n] + (u64)to * strides[n], strides[n], row, rows_of[n], values[second][n][h]);
-                }
-    }
+    __syncthreads();
+    finish<F, T, S, PITCH>(a, block, first, first_tile, rows, all_tiles);
 }
 
 // Outputs in tiles of S, and those that would be a turn of few blocks, or all, in smaller ones.

@@ -125,12 +125,19 @@ impl Shape {
         }
     }
 
-    /// Bytes of a block's shared memory: `Stage` of `kernels/prompt/product.cuh`.
+    /// Bytes of a block's shared memory: `Stage` and `Rings` of `kernels/prompt/product.cuh`.
     pub(super) fn shared(&self, storage: Storage) -> u32 {
         let layout = storage.layout();
-        let unit = super::narrow(layout.unit() + layout.head);
+        let (unit, scales) = (layout.unit() + layout.head, super::narrow(layout.scales));
+        let (tokens, tiles, unit) = (self.tokens, self.tiles, super::narrow(unit));
+        // Four units share what their minima are multiplied by.
+        if layout.has_minimum && layout.head > 0 && layout.high == 0 {
+            let units = if self.stages > 6 { 16 } else { 8 };
+            let stage = tokens * 128 + tiles * (unit - scales);
+            return self.stages * stage + units * (tiles * scales + 32 + tokens * 8 + 32);
+        }
         let sums = if layout.has_minimum { 8 } else { 0 };
-        self.stages * (self.tokens * (128 + sums) + self.tiles * unit)
+        self.stages * (tokens * (128 + sums) + tiles * unit)
     }
 
     /// Its ways through `rows` inputs and so many tiles of weights, with what they cost; none where there is no kernel of it.

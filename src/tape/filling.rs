@@ -123,6 +123,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Each piece once, each with a buffer that nobody else has, until `done` has had it.
@@ -158,6 +160,10 @@ mod tests {
                 *locked(&worked) += 1;
                 if *piece == 10 {
                     return Err(failure(10));
+                }
+                // Whoever fails may have to wait for a processor to say so.
+                if *piece > 10 {
+                    thread::sleep(Duration::from_millis(2));
                 }
                 Ok(())
             },
