@@ -16,7 +16,7 @@ typedef Shape<1, 2, 1, 1, 8, 2> Shape16x32;
     extern "C" __global__ void __launch_bounds__(Shape##SHAPE::threads, BLOCKS) prompt_##TYPE##_##NAME##_##SHAPE(const __grid_constant__ PromptArgs a) { __VA_ARGS__; }
 #define PROMPT_KERNEL(FORMAT, NAME, T, TYPE, SHAPE, BLOCKS) \
     PROMPT_KERNEL_OF(NAME, TYPE, SHAPE, BLOCKS, prompt_tile<FORMAT, T, Shape##SHAPE>(a, blockIdx.x * Shape##SHAPE::tokens, blockIdx.y * Shape##SHAPE::tiles))
-// 64x128 and, of the same threads and shared memory, 32x64.
+// 64x128 and, of as many threads, 32x64.
 typedef Shape64x128 Shape64x128_32x64;
 #define PROMPT_KERNEL_OF_TWO(FORMAT, NAME, T, TYPE) PROMPT_KERNEL_OF(NAME, TYPE, 64x128_32x64, 3, prompt_product<FORMAT, T, Shape64x128, Shape32x64>(a))
 #define PROMPT_BOTH(FORMAT, NAME, SHAPE, BLOCKS) \

@@ -91,7 +91,7 @@ impl Kernels {
                     return Ok(None);
                 }
                 let name = format!("prompt_{name}_{}_{}", of.name(), shape.kernel(of));
-                let shared = shape.shared(of) as usize;
+                let shared = shape.most_shared(of) as usize;
                 modules.kernel(&name, shared, Family::Prompt).map(Some)
             });
             Ok((of, kernels.collect::<Result<_, _>>()?))

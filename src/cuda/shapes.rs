@@ -16,7 +16,7 @@ pub(super) struct Shape {
     stages: u32,
     /// Whether it multiplies gate and up at once.
     gates: bool,
-    /// The shape beside it in one kernel, with as many threads and as much shared memory.
+    /// The shape beside it in one kernel, with as many threads.
     beside: Option<usize>,
     plain: Cost,
     /// `None`: it has no kernels for blocks.
@@ -138,6 +138,14 @@ impl Shape {
         }
         let sums = if layout.has_minimum { 8 } else { 0 };
         self.stages * (tokens * (128 + sums) + tiles * unit)
+    }
+
+    /// Of that shape in its kernel which takes most.
+    pub(super) fn most_shared(&self, storage: Storage) -> u32 {
+        let beside = self.beside.map(|index| &SHAPES[index]);
+        let beside = beside.filter(|beside| beside.suits(storage));
+        let others = beside.map_or(0, |beside| beside.shared(storage));
+        self.shared(storage).max(others)
     }
 
     /// Its ways through `rows` inputs and so many tiles of weights, with what they cost; none where there is no kernel of it.
