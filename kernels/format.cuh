@@ -97,13 +97,6 @@ template <int F> struct RowScale {
         else words[0] = small(from, EACH);
         if constexpr (HEAD > 0) head = small(from_head, HEAD);
     }
-    // The minimum alone of row g + 8 half, in block b of a unit that its head lies behind.
-    static __device__ __forceinline__ float minimum(const u8 *unit, u32 g, u32 half, u32 b) {
-        auto number = [](const u8 *at) { return __half2float(*reinterpret_cast<const __half *>(at)); };
-        const u8 *from = unit + place(g, half) + b * (EACH / 2);
-        if constexpr (Layout<F>::kind == PAIRS) return number(from + 2);
-        else return -number(unit + head_place(g, half) + 2) * (float)from[1];
-    }
     // Of formats whose scales are bytes: whether a row's blocks share what these, and minima, are multiplied by.
     static constexpr bool SHARED = Layout<F>::kind == BYTE_PAIRS || Layout<F>::kind == BYTES;
     // That, of scales and of minima, which are also multiplied by a power of two; and of block b what it multiplies.

@@ -10,12 +10,6 @@ __device__ __forceinline__ void split_in_two(float first, float second, u32 &hig
     high = *reinterpret_cast<u32 *>(&rounded), low = *reinterpret_cast<u32 *>(&rest);
 }
 
-// One number so: what it is as bf16 below, and what that lacks of it above.
-__device__ __forceinline__ u32 split(float number) {
-    __nv_bfloat162 both = __floats2bfloat162_rn(number, number - __bfloat162float(__float2bfloat16_rn(number)));
-    return *reinterpret_cast<u32 *>(&both);
-}
-
 // Where the sums of a row lie in 64 columns: those of neighbouring rows side by side, so that a tile's are one piece of memory.
 __device__ __forceinline__ uint2 *sums_at(u64 sums, u32 rows, u32 unit, u32 row) { return at<uint2>(sums) + (u64)unit * (rows + rows % 2) + row; }
 

@@ -83,6 +83,46 @@ struct FoldedScales {
     }
 };
 
+// What a warp multiplies the sums of a unit by: a lane makes it for one row of the weights, and finds what others have made in shared memory that
+// only its warp knows. Where a scale is one number that is stored, each lane makes its own in less time.
+template <int F, typename T, class S> struct Made {
+    static constexpr bool scales = !Folded<F, T>::able && Layout<F>::kind != HALVES, minima = Layout<F>::minimum;
+    static constexpr bool there = Layout<F>::scaled && !Rings<F, S>::there && (scales || minima);
+    // Of a row a scale for each block, then its minima in both as bf16, and what these lack; rows lie side by side.
+    static constexpr u32 ROWS = S::N * 16, BLOCKS = Layout<F>::block ? 64 / Layout<F>::block : 0, behind_scales = scales ? BLOCKS * ROWS * 4 : 0;
+    static constexpr u32 bytes = there ? behind_scales + (minima ? ROWS * 8 : 0) : 0;
+
+    // `row`: in the order in which scales lie in a unit.
+    static __device__ __forceinline__ void make(u8 *to, u32 row, const u8 *scales_of_row, const u8 *head_of_row) {
+        RowScale<F> of_row;
+        of_row.read(scales_of_row, head_of_row);
+        float minimum[BLOCKS];
+#pragma unroll
+        for (u32 b = 0; b < BLOCKS; ++b) {
+            float scale;
+            of_row.of(b, scale, minimum[b], 1.0f);
+            if constexpr (scales) *reinterpret_cast<float *>(to + (b * ROWS + row) * 4) = scale;
+        }
+        if constexpr (minima) {
+            u32 *both = reinterpret_cast<u32 *>(to + behind_scales) + row;
+            split_in_two(minimum[0], minimum[1], both[0], both[ROWS]);
+        }
+    }
+    // Of four rows of a tile, of which the fourth part t is 2 t, 2 t + 8, 2 t + 1 and 2 t + 9.
+    static __device__ __forceinline__ void scales_of(const u8 *from, u32 row, u32 b, float (&four)[4]) {
+        float4 of = *reinterpret_cast<const float4 *>(from + (b * ROWS + row) * 4);
+        four[0] = of.x, four[1] = of.y, four[2] = of.z, four[3] = of.w;
+    }
+    // Minima of the rows g and g + 8 of tile n, to be multiplied by the inputs' sums over both blocks of a unit. Of eight columns of mma
+    // pair t is of both blocks: of the sums what they are as bf16 where t is even and else what these lack, of the minima in the first
+    // two pairs and in the last two. So all four products of both parts are summed, and minima cost one mma in place of two operations
+    // an output.
+    static __device__ __forceinline__ void minima_of(const u8 *from, u32 n, u32 g, u32 t, u32 (&pairs)[2]) {
+        uint2 two = *reinterpret_cast<const uint2 *>(from + behind_scales + (t / 2 * ROWS + n * 16 + 2 * g) * 4);
+        pairs[0] = two.x, pairs[1] = two.y;
+    }
+};
+
 // The weights that a lane multiplies next: of one step of plain values, of two of nibbles and bytes.
 template <int F, typename T> struct Staged {
     u32 quants[4], high;
@@ -148,22 +188,6 @@ template <int F> __device__ __forceinline__ void scales_of(const u8 *scales, con
     float minimum;
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) rows.of(s, i, scale[i], minimum);
-}
-
-// Minima of the rows g and g + 8 of a tile, to be multiplied by the inputs' sums over both blocks of a unit. Of eight columns of mma
-// pair t is of both blocks: of the sums what they are as bf16 where t is even and else what these lack, of the minima in the first
-// two pairs and in the last two. So all four products of both parts are summed, and minima cost one mma in place of two operations
-// an output.
-template <int F> __device__ __forceinline__ void minima_of(const u8 *unit, u32 lane, u32 (&pairs)[2]) {
-    // Each of the four lanes that need the same makes one of them: of one of both rows, in one of both blocks.
-    const u32 g = lane / 4, t = lane % 4;
-    const float minimum = RowScale<F>::minimum(unit, g, t / 2, t % 2);
-    const u32 both = split(minimum);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        u32 first = __shfl_sync(0xffffffffu, both, 2 * r, 4), second = __shfl_sync(0xffffffffu, both, 2 * r + 1, 4);
-        pairs[r] = __byte_perm(first, second, t < 2 ? 0x5410 : 0x7632);
-    }
 }
 
 // Four neighbours of a row of outputs, in one access where rows begin at multiples of four.
@@ -289,6 +313,8 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     u32 base = in_shared(staged), units = a.weight0.columns / 64;
     u32 all_tiles = (a.weight0.rows + 15) / 16 + (a.weight1.rows + 15) / 16 + (a.weight2.rows + 15) / 16;
     constexpr u32 scales_ring = S::STAGES * G::bytes, sums_ring = scales_ring + R::units * R::scales;
+    typedef Made<F, T, S> By;
+    u8 *const made = staged + scales_ring + warp * UNITS * By::bytes;
     // A warp copies whole units, if there are any left for it. Where its tiles lie; beyond the last, the last again, whose outputs
     // are not kept.
     constexpr u32 ALL = S::TOKENS * S::ROWS, EACH = (S::tiles + ALL - 1) / ALL, UNIT_PIECES = Layout<F>::unit / 16, HEAD_PIECES = Layout<F>::head / 16;
@@ -445,14 +471,13 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                 }
         }
     };
-    auto add_minima = [&](const u8 *stage, u32 index) {
-        const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
+    auto add_minima = [&](const u8 *stage, u32 index, u32 u) {
         if constexpr (G::rings) {
             if (index % 4 == 3) add_minima_of_four(stage, index);
         } else if constexpr (Layout<F>::minimum) {
             u32 pairs[N][2];
 #pragma unroll
-            for (u32 n = 0; n < N; ++n) minima_of<F>(unit + n * G::unit, lane, pairs[n]);
+            for (u32 n = 0; n < N; ++n) By::minima_of(made + u * By::bytes, n, g, t, pairs[n]);
 #pragma unroll
             for (u32 m = 0; m < M; ++m) {
                 const u32 *of = reinterpret_cast<const u32 *>(stage + G::inputs + G::weights) + 2 * (along_tokens * 16 * M + m * 16 + g) + t % 2;
@@ -463,11 +488,11 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
             }
         }
     };
-    auto multiply = [&](const u8 *stage, u32 index) {
+    auto multiply = [&](const u8 *stage, u32 index, u32 u) {
         const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
         u32 inputs = (u32)(stage - staged) + at_inputs;
         // Where registers are left for it, after the products, which need not wait for minima then.
-        if constexpr (!Folded<F, T>::able) add_minima(stage, index);
+        if constexpr (!Folded<F, T>::able) add_minima(stage, index, u);
         if constexpr (Folded<F, T>::able) {
             u32 f[4][N][4];
             float scale[N][4];
@@ -507,13 +532,16 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                         }
                     }
             }
-            add_minima(stage, index);
+            add_minima(stage, index, u);
             return;
         }
         // A block of one scale is two steps or one; two share what is loaded.
         constexpr u32 STEPS = Layout<F>::scaled ? 2 : 1, PARTS = Layout<F>::block == 16 ? 2 : 1;
+        // Where blocks are small scales are found by additions (Q6_K gains 3 %); so found, those of others take registers that meet in
+        // banks (IQ4_XS and Q4_1 lose 5 to 10 %).
+        const u8 *along = made + u * By::bytes + t * 16;
 #pragma unroll(Layout<F>::scaled && UNITS == 1 ? 1 : 4)
-        for (u32 b = 0; b < 4 / STEPS; ++b) {
+        for (u32 b = 0; b < 4 / STEPS; ++b, along += PARTS * By::ROWS * 4) {
             u32 f[STEPS][N][4], rest[STEPS][N][4];
             float scale[PARTS][N][4];
 #pragma unroll
@@ -525,7 +553,10 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                 for (u32 s = 0; s < STEPS; ++s) w.pairs(from, lane, b * STEPS + s, s, f[s][n], rest[s][n]);
                 if constexpr (Layout<F>::scaled) {
 #pragma unroll
-                    for (u32 part = 0; part < PARTS; ++part) scales_of<F>(scales_at(unit, index, n), head_at(unit, n), lane, b * STEPS + part, scale[part][n]);
+                    for (u32 part = 0; part < PARTS; ++part) {
+                        if constexpr (By::there && By::scales) By::scales_of(PARTS == 2 ? along : made + u * By::bytes, n * 16 + (PARTS == 2 ? 0 : 4 * t), PARTS == 2 ? part : b, scale[part][n]);
+                        else scales_of<F>(scales_at(unit, index, n), head_at(unit, n), lane, b * STEPS + part, scale[part][n]);
+                    }
                 }
             }
 #pragma unroll
@@ -559,8 +590,18 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     auto turn = [&](u32 k) -> const u8 * {
         copies_wait<STAGES - 2>();
         __syncthreads();
-        load(k + STAGES - 1, next);
         const u8 *stage = staged + slot * BYTES;
+        if constexpr (By::there) {
+            // Of 16 rows two lanes make the same.
+            const u32 row = lane % By::ROWS;
+#pragma unroll
+            for (u32 u = 0; u < UNITS; ++u) {
+                const u8 *unit = stage + u * G::bytes + G::inputs + along_rows * N * G::unit;
+                By::make(made + u * By::bytes, row, scales_at(unit, k * UNITS + u, row / 16) + row % 16 * RowScale<F>::EACH, head_at(unit, row / 16) + row % 16 * RowScale<F>::HEAD);
+            }
+        }
+        load(k + STAGES - 1, next);
+        if constexpr (By::there) __syncwarp();
         next = slot, slot = slot + 1 == STAGES ? 0 : slot + 1;
         return stage;
     };
@@ -568,12 +609,12 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
         for (u32 k = 0; k < units / UNITS; ++k) {
             const u8 *stage = turn(k);
 #pragma unroll
-            for (u32 u = 0; u < UNITS; ++u) multiply(stage + u * G::bytes, k * UNITS + u);
+            for (u32 u = 0; u < UNITS; ++u) multiply(stage + u * G::bytes, k * UNITS + u, u);
         }
         if (UNITS > 1 && units % UNITS) {
             const u8 *stage = turn(units / UNITS);
 #pragma unroll 1
-            for (u32 u = 0; u < units % UNITS; ++u) multiply(stage + u * G::bytes, units / UNITS * UNITS + u);
+            for (u32 u = 0; u < units % UNITS; ++u) multiply(stage + u * G::bytes, units / UNITS * UNITS + u, u);
         }
     }
     Stopwatch::let_next_begin();

@@ -14,6 +14,8 @@ pub(super) struct Shape {
     pub(super) tiles: u32,
     pub(super) threads: u32,
     stages: u32,
+    /// Rows of weights of all warps, of all units that one multiplies at once: `Made` of `kernels/prompt/product.cuh`.
+    made: u32,
     /// Whether it multiplies gate and up at once.
     gates: bool,
     /// The shape beside it in one kernel, with as many threads.
@@ -50,6 +52,7 @@ pub(super) const SHAPES: [Shape; 5] = [
         tiles: 8,
         threads: 128,
         stages: 3,
+        made: 128,
         gates: true,
         beside: Some(3),
         plain: Cost::of(0.41, 0.53),
@@ -61,6 +64,7 @@ pub(super) const SHAPES: [Shape; 5] = [
         tiles: 4,
         threads: 128,
         stages: 4,
+        made: 128,
         gates: true,
         beside: None,
         plain: Cost::of(0.263, 0.32),
@@ -72,6 +76,7 @@ pub(super) const SHAPES: [Shape; 5] = [
         tiles: 5,
         threads: 128,
         stages: 4,
+        made: 0,
         gates: false,
         beside: None,
         plain: Cost::of(0.325, 0.42),
@@ -83,6 +88,7 @@ pub(super) const SHAPES: [Shape; 5] = [
         tiles: 4,
         threads: 128,
         stages: 6,
+        made: 128,
         gates: true,
         beside: Some(0),
         plain: Cost::of(0.2, 0.22),
@@ -94,6 +100,7 @@ pub(super) const SHAPES: [Shape; 5] = [
         tiles: 2,
         threads: 64,
         stages: 8,
+        made: 64,
         gates: true,
         beside: None,
         plain: Cost::of(0.1, 0.17),
@@ -125,7 +132,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of a block's shared memory: `Stage` and `Rings` of `kernels/prompt/product.cuh`.
+    /// Bytes of a block's shared memory: `Stage`, `Rings` and `Made` of `kernels/prompt/product.cuh`.
     pub(super) fn shared(&self, storage: Storage) -> u32 {
         let layout = storage.layout();
         let (unit, scales) = (layout.unit() + layout.head, super::narrow(layout.scales));
@@ -137,7 +144,14 @@ impl Shape {
             return self.stages * stage + units * (tiles * scales + 32 + tokens * 8 + 32);
         }
         let sums = if layout.has_minimum { 8 } else { 0 };
-        self.stages * (tokens * (128 + sums) + tiles * unit)
+        // Scales that are not halves alone become numbers, and minima pairs of bf16, once for all lanes of a warp.
+        let made = match layout.block_columns {
+            Some(columns) if layout.has_minimum || layout.head > 0 => {
+                self.made * (4 * 64 / super::narrow(columns) + sums)
+            }
+            _ => 0,
+        };
+        self.stages * (tokens * (128 + sums) + tiles * unit) + made
     }
 
     /// Of that shape in its kernel which takes most.
