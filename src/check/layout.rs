@@ -25,9 +25,12 @@ impl Layout {
             .collect()
     }
 
-    /// Whether a byte of a buffer's memory belongs to an element.
-    pub(super) fn holds(self, info: &BufferInfo, byte: usize) -> bool {
-        let element = byte / self.dtype.bytes();
-        element / self.stride < info.rows && element % self.stride < info.columns
+    /// Bytes of elements that a row of a buffer's memory begins with.
+    pub(super) fn own(self, info: &BufferInfo, row: usize) -> usize {
+        if row < info.rows {
+            info.columns * self.dtype.bytes()
+        } else {
+            0
+        }
     }
 }

@@ -270,9 +270,20 @@ impl World {
             let (before, after) = (&left.before[index], &left.after[index]);
             let layout = left.layouts[index];
             let output = written.contains(&Buffer(index));
-            let changed = (0..before.len()).find(|&at| {
-                let inside = output && layout.holds(info, at);
-                !inside && before[at] != after[at]
+            let row_bytes = layout.stride * layout.dtype.bytes();
+            let mut rows = before
+                .chunks(row_bytes)
+                .zip(after.chunks(row_bytes))
+                .enumerate();
+            // Behind what is its own.
+            let changed = rows.find_map(|(row, (before, after))| {
+                let own = if output { layout.own(info, row) } else { 0 };
+                let (before, after) = (before.get(own..)?, after.get(own..)?);
+                if before == after {
+                    return None;
+                }
+                let apart = before.iter().zip(after).position(|(a, b)| a != b)?;
+                Some(row * row_bytes + own + apart)
             });
             if let Some(at) = changed {
                 let element = at / layout.dtype.bytes();

@@ -143,11 +143,12 @@ impl Cache {
     /// K and V of a layer of a conversation, each (head, position).
     pub(super) fn read(&self, entry: usize, layer: usize) -> [Vec<u8>; 2] {
         [0, 1].map(|side| {
-            let places = self.places((entry, layer), side);
-            places
-                .flat_map(|(page, place)| &self.page(page)[place])
-                .copied()
-                .collect()
+            let mut bytes = Vec::new();
+            // Piece by piece: an iterator of their bytes takes a hundred times as long.
+            for (page, place) in self.places((entry, layer), side) {
+                bytes.extend_from_slice(&self.page(page)[place]);
+            }
+            bytes
         })
     }
 

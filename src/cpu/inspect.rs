@@ -56,8 +56,12 @@ impl Inspect for Cpu {
     }
 
     fn read_buffer(&mut self, buffer: Buffer, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
-        let values = self.core.buffers.activations[buffer.0][..bytes / 4].iter();
-        Ok(values.flat_map(|value| value.to_le_bytes()).collect())
+        let values = &self.core.buffers.activations[buffer.0][..bytes / 4];
+        let mut image = vec![0; values.len() * 4];
+        for (to, value) in image.as_chunks_mut().0.iter_mut().zip(values) {
+            *to = value.to_le_bytes();
+        }
+        Ok(image)
     }
 
     fn write_cache(&mut self, entry: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
