@@ -97,6 +97,7 @@ def vocabulary_of(writer, path):
 
 def main(size, type_name, out, words=None):
     hidden, layers, heads, intermediate, tied = SHAPES[size]
+    type_name = type_name.lower()
     most, best = MIXED.get(type_name, (type_name, type_name))
     writer = gguf.GGUFWriter(out, "qwen3")
     writer.add_name(f"qwen3-{size}-random")
