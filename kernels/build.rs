@@ -26,8 +26,8 @@ const ARCHITECTURES: [&str; 2] = ["sm_87", "sm_90"];
 const OPTIONS: &str = "--std=c++17 -default-device -Ikernels --ptxas-options=-v";
 /// A value that is spilled once, outside a loop, costs nothing; a loop that spills costs more than this.
 const SPILLED_BYTES: usize = 32;
-/// A kernel that is the faster for what it spills, with the bytes: addresses of its loop, and two numbers from one unit to the next. Two
-/// forms of it that spill nothing and one number take 3 and 4 % longer (H100, gate_up of 4B at 2,048 tokens).
+/// A kernel that is the faster for what it spills, with the bytes: addresses of its loop, and two numbers from one unit to the next. Of two
+/// other forms of it one spills nothing and one a number, and they take 3 and 4 % longer (H100, gate_up of 4B at 2,048 tokens).
 const SPILLS: (&str, &str, usize) = ("format_q4_k.sm_90", "prompt_f16_q4_k_64x128_32x64", 44);
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -84,7 +84,7 @@ struct FoldedScales {
 };
 
 // What a warp multiplies the sums of a unit by: a lane makes it for one row of the weights, and finds what others have made in shared memory that
-// only its warp knows. Where a scale is one number that is stored, each lane makes its own in less time.
+// only its warp knows. Where a scale is one number that is stored, or is folded into the integers, each lane makes its own in less time.
 template <int F, typename T, class S> struct Made {
     static constexpr bool scales = !Folded<F, T>::able && Layout<F>::kind != HALVES, minima = Layout<F>::minimum;
     static constexpr bool there = Layout<F>::scaled && !Rings<F, S>::there && (scales || minima);
@@ -592,7 +592,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
         __syncthreads();
         const u8 *stage = staged + slot * BYTES;
         if constexpr (By::there) {
-            // Of 16 rows two lanes make the same.
+            // Where a warp has 16 rows, two lanes make the same.
             const u32 row = lane % By::ROWS;
 #pragma unroll
             for (u32 u = 0; u < UNITS; ++u) {

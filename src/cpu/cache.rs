@@ -144,7 +144,7 @@ impl Cache {
     pub(super) fn read(&self, entry: usize, layer: usize) -> [Vec<u8>; 2] {
         [0, 1].map(|side| {
             let mut bytes = Vec::new();
-            // Piece by piece: an iterator of their bytes takes a hundred times as long.
+            // Piece by piece: byte by byte it took two thirds of what `check/` took for its cases.
             for (page, place) in self.places((entry, layer), side) {
                 bytes.extend_from_slice(&self.page(page)[place]);
             }
