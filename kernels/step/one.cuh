@@ -1,6 +1,7 @@
 // Tiles of scaled blocks by one row. mma has eight columns for it, which are all alike: what they give to four lanes each of them
 // takes for one output, of the weight rows g and g + 8 of two tiles.
 #pragma once
+#include "step/codes.cuh"
 #include "step/stream.cuh"
 
 // Which output a lane sums, of those that mma gives to four lanes alike: so each scales its own alone.
@@ -12,7 +13,7 @@ struct Role {
 
 // Adds the products of units at the same columns, of one tile or two, to the sum of this lane's output.
 template <int F, typename T, u32 TILES>
-__device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b, const RowScale<F> &scales, Role role, const Columns<F, T, 1> &x, float &sum) {
+__device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b, const RowScale<F> &scales, const Codes<F, T, 1> &codes, Role role, const Columns<F, T, 1> &x, float &sum) {
     constexpr u32 BLOCKS = Rows<F, T, 1>::UNIT, STEPS = 4 / BLOCKS;
     constexpr float MINIMA_BY = -1.0f / (float)Rows<F, T, 1>::TIMES;
     // Of the unit, before they are multiplied by what blocks share.
@@ -31,7 +32,7 @@ __device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b,
 #pragma unroll
             for (u32 s = n * STEPS; s < (n + 1) * STEPS; ++s) {
                 u32 fragment[4], rest[4];
-                (i ? b : a).template step<T>(s, fragment, rest);
+                (i ? b : a).template step<T>(s, codes, fragment, rest);
                 Mma<T>::run(block, fragment, x.of(s));
             }
             // All of mma's columns are alike but in what they begin with.
@@ -65,16 +66,17 @@ __device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b,
 // `prepare` puts the row while the first units are under way; `finish(i, row of the tile, row, sum, scale)` is called by sixteen threads
 // a tile.
 template <int F, typename T, typename Prepare, typename Finish>
-__device__ __forceinline__ void sum_tiles_of_one(const Share<F, 1> &share, const Phases<false> &phases, const Rows<F, T, 1> &rows, Prepare prepare, Finish finish) {
+__device__ __forceinline__ void sum_tiles_of_one(const Share<F, 1> &share, const Phases<false> &phases, const Rows<F, T, 1> &rows, const Codes<F, T, 1> &codes, Prepare prepare, Finish finish) {
     typedef Rows<F, T, 1> Row;
     constexpr u32 BATCH = Row::BATCH, BYTES = Slot<F>::bytes, STEP = Row::COLUMNS_STEP;
-    const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+    const Team<F, 1> team;
+    const u32 thread = team.thread(), lane = thread % 32, warp = thread / 32;
     Stream<F, 1, false> stream(share, phases, rows.rings, warp, lane);
     prepare(0);
     const u32 columns = rows.columns_at(warp, lane), excess = rows.excess_at(warp, lane);
     u32 turn = 0, batch;
     for (u32 i = 0; share.there(i); i += batch, turn ^= 1) {
-        float *parts = rows.parts + turn * (WARPS * BATCH * 16);
+        float *parts = rows.parts + team.index * Row::PARTS + turn * (WARPS * BATCH * 16);
         for (batch = 0; batch < BATCH && share.there(i + batch);) {
             const bool pair = stream.pair(i + batch);
             const Role role = {pair ? lane % 2 : 0, lane / 2 % 2};
@@ -93,7 +95,7 @@ __device__ __forceinline__ void sum_tiles_of_one(const Share<F, 1> &share, const
                     read(scales, stream.slot);
                     stream.go_on();
                     by.read(x, e);
-                    multiply_one<F, T, 2>(first, second, scales, role, by, sum);
+                    multiply_one<F, T, 2>(first, second, scales, codes, role, by, sum);
                 }
             } else {
 #pragma unroll 1
@@ -105,17 +107,17 @@ __device__ __forceinline__ void sum_tiles_of_one(const Share<F, 1> &share, const
                     read(scales, stream.slot), read(scales_of_second, stream.slot + BYTES);
                     stream.go_on();
                     by.read(x, e);
-                    multiply_one<F, T, 1>(first, first, scales, role, by, sum);
+                    multiply_one<F, T, 1>(first, first, scales, codes, role, by, sum);
                     if (k + 1 == stream.mine) continue;
                     by.read(x + STEP, e + STEP);
-                    multiply_one<F, T, 1>(second, second, scales_of_second, role, by, sum);
+                    multiply_one<F, T, 1>(second, second, scales_of_second, codes, role, by, sum);
                 }
             }
             float *to = parts + warp * (BATCH * 16) + (batch + role.tile) * 16 + role.half * 8 + lane / 4;
             if (pair || lane % 2 == 0) *to = sum * (role.half ? 1.0f / Excess<F, T>::high : 1.0f / Excess<F, T>::low);
             batch += pair ? 2 : 1;
         }
-        __syncthreads();
+        team.wait();
         if (thread < 16 * batch) {
             float sum = 0.0f;
 #pragma unroll

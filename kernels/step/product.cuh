@@ -24,12 +24,13 @@ extern __shared__ __align__(16) u8 shared[];
 template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void step_product(const StepArgs &a, u32 block, u32 blocks) {
     Stopwatch stopwatch(a.stamp, LATER);
     const Phases<PHASED> phases(a.phases, a.weight0.columns);
-    Rows<F, T, R> rows(shared, PHASED ? phases.units * 64 : a.stride, a.rows);
+    u8 *const table = shared;
+    Rows<F, T, R> rows(shared + Codes<F, T, R>::BYTES, PHASED ? phases.units * 64 : a.stride, a.rows);
     const Share<F, R> share(a, block, blocks);
     // Eight columns a lane, slices of 256 a warp, as many at once as registers allow: whatever is waited for is waited for once. Of several
     // rows, of which there is a power of two, a warp has slices of one.
     constexpr u32 KEPT = 2, COPIED = R == 1 ? 3 : 6, SLICE = 8 * 32;
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = R == 1 ? WARPS : blockDim.x / 32;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = Team<F, R>::warps();
     // Made anew where it is needed, which leaves the loop its registers.
     auto slices_of = [&]() { return (a.stride + SLICE - 1) / SLICE; };
     auto copy = [&](u32 phase) {
@@ -89,18 +90,18 @@ template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void
         float kept[KEPT][8], weights[KEPT][8];
         auto place = [&](u32 slice) { return slice * SLICE + 8 * lane; };
 #pragma unroll
-        for (u32 c = 0; c < KEPT; ++c) read(weight, place(warp + c * WARPS), weights[c]);
+        for (u32 c = 0; c < KEPT; ++c) read(weight, place(warp + c * warps), weights[c]);
         stopwatch.our_turn();
         // Of a prompt's rows the last real one.
         const float *x = at<const float>(a.x) + (a.count ? (u64)a.hidden * (*at<const u32>(a.count) - 1) : 0);
 #pragma unroll
-        for (u32 c = 0; c < KEPT; ++c) read(x, place(warp + c * WARPS), kept[c]);
+        for (u32 c = 0; c < KEPT; ++c) read(x, place(warp + c * warps), kept[c]);
 #pragma unroll
         for (u32 c = 0; c < KEPT; ++c) {
             float sum = square(kept[c]);
-            if (lane == 0) rows.parts[warp + c * WARPS] = sum;
+            if (lane == 0) rows.parts[warp + c * warps] = sum;
         }
-        for (u32 slice = warp + KEPT * WARPS; slice < slices_of(); slice += WARPS) {
+        for (u32 slice = warp + KEPT * warps; slice < slices_of(); slice += warps) {
             float eight[8];
             read(x, place(slice), eight);
             float sum = square(eight);
@@ -110,8 +111,8 @@ template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void
         float scale = scale_by(0);
 #pragma unroll
         for (u32 c = 0; c < KEPT; ++c)
-            if (warp + c * WARPS < slices_of()) put(0, warp + c * WARPS, scale, kept[c], weights[c]);
-        for (u32 slice = warp + KEPT * WARPS; slice < slices_of(); slice += WARPS) {
+            if (warp + c * warps < slices_of()) put(0, warp + c * warps, scale, kept[c], weights[c]);
+        for (u32 slice = warp + KEPT * warps; slice < slices_of(); slice += warps) {
             float eight[8], by[8];
             read(x, place(slice), eight);
             read(weight, place(slice), by);
@@ -157,6 +158,8 @@ template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void
         }
     };
     auto prepare = [&](u32 phase) {
+        // Before its turn.
+        Codes<F, T, R>::fill(table);
         if (a.input) {
             copy(phase);
         } else if constexpr (R == 1) {
@@ -199,8 +202,8 @@ template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void
         else out[to] = value;
     };
     // A team without tiles prepares rows for the others.
-    if (R > 1 || share.there(0)) {
-        if constexpr (R == 1 && Layout<F>::scaled) sum_tiles_of_one(share, phases, rows, prepare, finish);
+    if (!Team<F, R>::alone || share.there(0)) {
+        if constexpr (R == 1 && Layout<F>::scaled) sum_tiles_of_one(share, phases, rows, Codes<F, T, R>(table, lane), prepare, finish);
         else sum_tiles<F, T, R, PHASED>(share, phases, rows, prepare, scale_of, finish);
     }
 }
@@ -208,7 +211,7 @@ template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void
 #define STEP_KERNEL(FORMAT, NAME, R, PHASED, SUFFIX, T, OF, BLOCK, BLOCKS) \
     extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS) step_##OF##_##NAME##_x##R##SUFFIX(const __grid_constant__ StepArgs a) { step_product<FORMAT, T, R, PHASED>(a, blockIdx.x, gridDim.x); }
 #define STEP_KERNELS_OF(FORMAT, NAME, T, OF) \
-    STEP_KERNEL(FORMAT, NAME, 1, false, , T, OF, THREADS, 2) \
+    STEP_KERNEL(FORMAT, NAME, 1, false, , T, OF, TEAMS_OF_ONE<FORMAT> * THREADS, 2 / TEAMS_OF_ONE<FORMAT>) \
     STEP_KERNEL(FORMAT, NAME, 8, false, , T, OF, TEAMS * THREADS, 1) \
     STEP_KERNEL(FORMAT, NAME, 8, true, _phased, T, OF, PHASED_TEAMS * THREADS, 1)
 #define STEP_KERNELS(FORMAT, NAME) STEP_KERNELS_OF(FORMAT, NAME, half, f16) STEP_KERNELS_OF(FORMAT, NAME, __nv_bfloat16, bf16)

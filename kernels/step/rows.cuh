@@ -17,14 +17,21 @@ template <bool PHASED> struct Phases {
     __device__ __forceinline__ u32 of(u32 phase) const { return PHASED ? min(units, all - min(all, phase * units)) : all; }
 };
 
-// The threads that sum a tile together: of one row the whole block.
-template <u32 R> struct Team {
-    u32 index = R == 1 ? 0 : threadIdx.x / THREADS, teams = R == 1 ? 1 : blockDim.x / THREADS;
+// Teams of a block of one row, at most: of formats with a table of codes (codes.cuh) two, so that a multiprocessor has it once.
+template <int F> constexpr u32 TEAMS_OF_ONE = Layout<F>::codes ? 2 : 1;
 
-    __device__ __forceinline__ static u32 thread() { return R == 1 ? threadIdx.x : threadIdx.x % THREADS; }
+// The threads that sum a tile together.
+template <int F, u32 R> struct Team {
+    // Of one row mostly the whole block.
+    static constexpr bool alone = R == 1 && TEAMS_OF_ONE<F> == 1;
+    u32 index = alone ? 0 : threadIdx.x / THREADS, teams = alone ? 1 : blockDim.x / THREADS;
+
+    __device__ __forceinline__ static u32 thread() { return alone ? threadIdx.x : threadIdx.x % THREADS; }
+    // Of the whole block.
+    __device__ __forceinline__ static u32 warps() { return alone ? WARPS : blockDim.x / 32; }
     __device__ __forceinline__ void wait() const {
         // Barrier 0 is the whole block's.
-        if constexpr (R == 1) __syncthreads();
+        if constexpr (alone) __syncthreads();
         else asm volatile("bar.sync %0, %1;" ::"r"(1 + index), "n"(THREADS) : "memory");
     }
 };
@@ -61,7 +68,7 @@ template <int F, typename T, u32 R> struct Rows {
     // `stride`: columns that are here at once.
     __device__ __forceinline__ Rows(u8 *memory, u32 stride, u32 rows_)
         : values(reinterpret_cast<T *>(memory)), pitch(stride + APART), rows(R == 1 ? 1 : rows_), excess(reinterpret_cast<Sums *>(memory + 2 * pitch * rows)),
-          parts(reinterpret_cast<float *>(excess + (Layout<F>::scaled ? stride / 64 * UNIT_SUMS : 0))), rings(reinterpret_cast<u8 *>(parts + Team<R>().teams * PARTS)) {}
+          parts(reinterpret_cast<float *>(excess + (Layout<F>::scaled ? stride / 64 * UNIT_SUMS : 0))), rings(reinterpret_cast<u8 *>(parts + Team<F, R>().teams * PARTS)) {}
 
     // Of one row: where its columns of a unit lie, and behind them what mma begins with.
     static constexpr u32 COLUMNS_BYTES = 64 * sizeof(T), UNIT_BYTES = COLUMNS_BYTES + (Layout<F>::scaled ? UNIT_SUMS * sizeof(Sums) : 0);

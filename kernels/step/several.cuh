@@ -1,5 +1,6 @@
 // Tiles by several rows, or of values as they are by one: each row is a column of mma.
 #pragma once
+#include "step/codes.cuh"
 #include "step/stream.cuh"
 
 // Adds a unit's products with the rows to the sums of the weight rows g and g + 8: of mma's columns 2 t and 2 t + 1, which
@@ -13,7 +14,7 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void multiply(con
 #pragma unroll
     for (u32 s = 0; s < 4; ++s) {
         u32 a[4], rest[4];
-        w.template step<T>(s, a, rest);
+        w.template step<T>(s, Codes<F, T, R>(), a, rest);
         if constexpr (!Layout<F>::scaled) {
             Mma<T>::run(sums, a, x.of(s));
             if constexpr (!Mma<T>::template holds<F>()) Mma<T>::run(sums, rest, x.of(s));
@@ -68,8 +69,8 @@ template <int F, typename T, u32 R, bool PHASED, typename Prepare, typename Scal
 __device__ __forceinline__ void sum_tiles(const Share<F, R> &share, const Phases<PHASED> &phases, const Rows<F, T, R> &rows, Prepare prepare, Scale scale_of, Finish finish) {
     typedef Stream<F, R, PHASED> Units;
     constexpr u32 N = Units::N, BYTES = Slot<F>::bytes, STEP = Rows<F, T, R>::COLUMNS_STEP, EXCESS_STEP = Rows<F, T, R>::EXCESS_STEP;
-    const Team<R> team;
-    const u32 thread = Team<R>::thread(), lane = thread % 32, warp = thread / 32;
+    const Team<F, R> team;
+    const u32 thread = Team<F, R>::thread(), lane = thread % 32, warp = thread / 32;
     Units stream(share, phases, rows.rings, warp, lane);
     prepare(0);
     const u32 columns = rows.columns_at(warp, lane), excess = rows.excess_at(warp, lane);

@@ -14,7 +14,7 @@ template <int F, u32 R> struct Share {
 
     // `block`: of so many `blocks` that share.
     __device__ __forceinline__ Share(const StepArgs &a, u32 block, u32 blocks) : gated(a.outcome == GATED), bytes(tile_bytes<F>(a.weight0.columns)) {
-        const Team<R> team;
+        const Team<F, R> team;
         first = team.index * blocks + block, apart = team.teams * blocks;
         tiles0 = (a.weight0.rows + 15) / 16, tiles01 = tiles0 + (a.weight1.rows + 15) / 16;
         all = gated ? tiles0 : tiles01 + (a.weight2.rows + 15) / 16;
@@ -56,7 +56,7 @@ template <int F, u32 R, bool PHASED> struct Stream {
     __device__ __forceinline__ Stream(const Share<F, R> &share_, const Phases<PHASED> &phases_, const u8 *rings, u32 warp_, u32 lane)
         : share(share_), phases(phases_), warp(warp_), fetch(Layout<F>::head + warp_ % 4 * Layout<F>::unit, lane) {
         mine = mine_of(0), skip = warp / 4 * Slot<F>::four + Layout<F>::head + warp % 4 * Layout<F>::unit + lane * 16;
-        ring = in_shared(rings + (Team<R>().index * WARPS + warp) * RING) + lane * 16, slot = ring, freed = last();
+        ring = in_shared(rings + (Team<F, R>().index * WARPS + warp) * RING) + lane * 16, slot = ring, freed = last();
         if (share.there(0)) turn_to(0, 0);
 #pragma unroll 1
         for (u32 to = ring; to != freed; to += N * BYTES) fill(to);

@@ -38,6 +38,9 @@ template <bool BEGINS> __device__ __forceinline__ void begin(float (&sums)[4], f
 template <typename T> __device__ __forceinline__ u32 bytes(u32 word, int higher);
 template <> __device__ __forceinline__ u32 bytes<half>(u32 word, int higher) { return __byte_perm(word, 0x64646464u, higher ? 0x4342 : 0x4140); }
 template <> __device__ __forceinline__ u32 bytes<__nv_bfloat16>(u32 word, int higher) { return bytes_less_128<__nv_bfloat16>(word, higher); }
+// Whether one operation does that.
+template <typename T> constexpr bool BYTES_AT_ONCE = false;
+template <> constexpr bool BYTES_AT_ONCE<half> = true;
 
 // What a lane holds of one unit.
 template <int F> struct Unit {
@@ -60,8 +63,8 @@ template <int F> struct Unit {
         return of == 0 ? q.x : of == 1 ? q.y : of == 2 ? q.z : q.w;
     }
 
-    // The four pairs of a step, as `Excess` says; and where T cannot hold them, what it lacks.
-    template <typename T> __device__ __forceinline__ void step(u32 s, u32 (&a)[4], u32 (&rest)[4]) const {
+    // The four pairs of a step, as `Excess` says; and where T cannot hold them, what it lacks. `codes` knows what codes stand for.
+    template <typename T, typename Codes> __device__ __forceinline__ void step(u32 s, const Codes &codes, u32 (&a)[4], u32 (&rest)[4]) const {
         if constexpr (F == F16 || F == BF16 || F == SCALED_F16) {
             u32 raw[4] = {quants[s].x, quants[s].y, quants[s].z, quants[s].w};
 #pragma unroll
@@ -92,10 +95,7 @@ template <int F> struct Unit {
 #pragma unroll
             for (int i = 0; i < 4; ++i) a[i] = bytes<T>(word(s / 2, s % 2 * 2 + i / 2), i % 2);
         } else if constexpr (Layout<F>::codes) {
-            u32 found[2];
-            look_up(word(0, s), found);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) a[i] = bytes<T>(found[i / 2], i % 2);
+            codes.of(word(0, s), s, a);
         } else if constexpr (Excess<F, T>::both && Layout<F>::high == 0) {
             a[0] = word(0, s) & 0x00ff00ffu, a[1] = word(0, s) & 0x00f000f0u;
             a[2] = __byte_perm(word(0, s), 0, 0x4341), a[3] = a[2] & 0x00f000f0u;

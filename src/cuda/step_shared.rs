@@ -13,6 +13,10 @@ const BLOCKS: usize = 2;
 /// Teams of a block, at most; of one that works in phases.
 const TEAMS: u32 = 3;
 const PHASED_TEAMS: u32 = 2;
+/// Teams of a block of one row that has a table of codes between them: a multiprocessor has it once then.
+const CODES_TEAMS: u32 = 2;
+/// That table: of all pairs of codes, for each lane of a warp. `Codes` of `kernels/step/codes.cuh`.
+const TABLE: usize = 256 * 32 * 4;
 /// Into how many phases the columns of rows may be split, that have no room together.
 const PHASES: [u32; 3] = [2, 4, 8];
 
@@ -52,7 +56,9 @@ impl Fit {
             let several = || (2..=TEAMS).rev().find_map(at_once);
             let in_phases = |teams: u32| Self::in_phases(problem, rows, teams, room);
             let fit = if rows == 1 {
-                at_once(1)
+                let codes = problem.storage.layout().codes;
+                let two = codes.then(|| at_once(CODES_TEAMS)).flatten();
+                two.or_else(|| at_once(1))
             } else {
                 several()
                     .or_else(|| in_phases(PHASED_TEAMS))
@@ -66,11 +72,11 @@ impl Fit {
         }
     }
 
-    /// All columns at once; of one row also where there is no room.
+    /// All columns at once; by one team of one row also where there is no room.
     fn at_once(problem: Problem, rows: u32, teams: u32, room: usize) -> Option<Self> {
         let columns = problem.columns;
         let shared = bytes(problem.storage, rows as usize, columns, teams as usize);
-        (shared <= room || rows == 1).then_some(Self {
+        (shared <= room || rows == 1 && teams == 1).then_some(Self {
             rows,
             teams,
             phases: 1,
@@ -125,8 +131,8 @@ pub(super) const fn resident(shared: usize) -> usize {
     MULTIPROCESSOR_SHARED / (shared + RESERVED)
 }
 
-/// Bytes of shared memory: the rows, what goes off the sums of each block of theirs, what eight warps of a team have summed,
-/// and the warps' rings. `Rows` of `kernels/step/rows.cuh`, `Ring` of `kernels/step/fetch.cuh`.
+/// Bytes of shared memory: a table of codes, the rows, what goes off the sums of each block of theirs, what eight warps of a team have
+/// summed, and the warps' rings. `Rows` of `kernels/step/rows.cuh`, `Ring` of `kernels/step/fetch.cuh`.
 pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> usize {
     let layout = of.layout();
     let unit = layout.unit() + layout.head;
@@ -140,7 +146,7 @@ pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> u
         (Format::F32, _) => 4,
         (_, None) if one => 6,
         (_, None) => 3,
-        _ if one && 576 < unit && unit < 1024 => (4608 / together).clamp(2, 6),
+        _ if one && (layout.codes || 576 < unit && unit < 1024) => (4608 / together).clamp(2, 6),
         _ if one => (6912 / together).clamp(2, 6),
         _ => (3456 / together).clamp(2, 4),
     };
@@ -154,7 +160,8 @@ pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> u
         _ => 8 * STEP_ROWS * 16,
     };
     let apart = if one { 0 } else { 8 };
-    2 * (columns + apart) * rows + excess + teams * (4 * parts + 8 * depth * together)
+    let table = if one && layout.codes { TABLE } else { 0 };
+    table + 2 * (columns + apart) * rows + excess + teams * (4 * parts + 8 * depth * together)
 }
 
 /// What a team has summed of a tile between two phases: four numbers a thread.
@@ -201,6 +208,10 @@ mod tests {
         assert_eq!(of(8, 9728, 163, 8, false), (8, 4, 1));
         assert_eq!(of(8, 12288, 163, 16, true), (4, 1, 1));
         assert_eq!(of(1, 9728, 163, 16, false), (1, 1, 1));
+        // Of codes two teams have a table between them, and where there is no room for two, one has.
+        let codes = |columns| fit(Format::IQ4_XS, 1, columns, 163, 16, false);
+        assert_eq!(codes(9728), (1, 1, 2));
+        assert_eq!(codes(27_648), (1, 1, 1));
     }
 
     #[test]
