@@ -2,9 +2,9 @@
 #pragma once
 #include "step/unit.cuh"
 
-// Looking codes up takes more of a multiprocessor than all else that one row does with them. So of one row a block has a table of all pairs of
-// codes, in shared memory, once for each lane of a warp, so that no two lanes meet in a bank: a pair is then a product, which finds where it lies, and a
-// load, none of which are operations on bits. These are done beside them, for some of the pairs: what loads could bring is not all either.
+// To look codes up by operations on bits takes one row longer than all else that it does with them. So a block of one row has a table of all
+// pairs of codes in shared memory, a copy for each lane, so that no two lanes meet in a bank: a pair is then one product, which says where it
+// lies, and one load. Loads alone would then be what it waits for, so some pairs are looked up by operations beside them.
 template <int F, typename T, u32 R> struct Codes {
     static constexpr bool tabled = Layout<F>::codes && R == 1;
     static constexpr u32 ENTRY = 32 * sizeof(u32), BYTES = tabled ? 256 * ENTRY : 0;
@@ -37,7 +37,7 @@ template <int F, typename T, u32 R> struct Codes {
   private:
     // Of bf16, which bytes do not become by one operation, all.
     static __device__ __forceinline__ constexpr bool loads(u32 step, u32 pair) { return tabled && (!BYTES_AT_ONCE<T> || step % 2 || pair >= 2); }
-    // byte i of the word times an entry's size, and where entries are.
+    // Byte i of the word times an entry's size, and where entries are.
     __device__ __forceinline__ u32 place(u32 word, u32 i) const {
         u32 at;
         asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(at) : "r"(word), "r"(ENTRY << (8 * i)), "r"(entries));

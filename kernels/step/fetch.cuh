@@ -9,7 +9,7 @@ template <int F, u32 R> struct Ring {
     static constexpr bool pairs = R == 1 && Layout<F>::scaled;
     static constexpr u32 together = pairs || (R > 1 && Slot<F>::bytes < 1024) ? 2 : 1, bytes = together * Slot<F>::bytes;
     // `room`: bytes a warp, with which a whole H100 was quickest. Of formats between Q4_0 and Q8_0 larger rings cost `down` of one row more
-    // than they give the other products (measured with Q4_K and Q6_K; NOTES.md).
+    // than they give the other products (measured with Q4_K and Q6_K; NOTES.md). Codes have a table beside them.
     static constexpr bool middle = Slot<F>::bytes > 576 && Slot<F>::bytes < 1024;
     static constexpr u32 room = R > 1 ? 3456 : middle || Layout<F>::codes ? 4608 : 6912, few = room / bytes, most = R > 1 ? 4 : 6, large = R > 1 ? 3 : 6;
     static constexpr u32 depth = F == F32 ? 4 : Slot<F>::bytes >= 2048 ? large : few < 2 ? 2 : few > most ? most : few;

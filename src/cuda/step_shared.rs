@@ -209,7 +209,10 @@ mod tests {
         assert_eq!(of(8, 12288, 163, 16, true), (4, 1, 1));
         assert_eq!(of(1, 9728, 163, 16, false), (1, 1, 1));
         // Of codes two teams have a table between them, and where there is no room for two, one has.
-        let codes = |columns| fit(Format::IQ4_XS, 1, columns, 163, 16, false);
+        let coded = Format::ALL.into_iter();
+        let mut coded = coded.filter(|format| Storage::Stored(*format).layout().codes);
+        let coded = coded.next().expect("a format of codes");
+        let codes = |columns| fit(coded, 1, columns, 163, 16, false);
         assert_eq!(codes(9728), (1, 1, 2));
         assert_eq!(codes(27_648), (1, 1, 1));
     }
