@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # lint.sh RUSTC ARGUMENTS...: as cargo's RUSTC_WRAPPER has clippy read the project's own code beside the compiler, and compiles it
-# with what the compiler is told in any case, so that nothing differs in what is made; but for tests/ and the library with its unit
-# tests, which do nothing that takes long, and are not made quick: that takes a quarter of the time. A warning is an error. For trees
-# in which nothing is compiled yet: what cargo finds compiled is not linted, and there `cargo clippy` would first read all that the
-# project depends on, for minutes.
+# with what the compiler is told in any case, so that nothing differs in what is made; but for tests/, what checks a GPU and the
+# library with its unit tests, which do nothing here that takes long, and are not made quick: that takes a quarter of the time. A
+# warning is an error. For trees in which nothing is compiled yet: what cargo finds compiled is not linted, and there `cargo clippy`
+# would first read all that the project depends on, for minutes.
 set -euo pipefail
 [ -n "${CARGO_PRIMARY_PACKAGE:-}" ] || exec "$@"
 # Where the library is compiled for its tests too, that is all of it and more: without them it only is not to warn.
@@ -23,7 +23,7 @@ done
 CLIPPY_ARGS='-D__CLIPPY_HACKERY__warnings' clippy-driver "${arguments[@]}" 2>"$folder/said" &
 clippy=$!
 compiled=("$@")
-if [[ " $* " == *' tests/main.rs '* || " $* " == *' src/lib.rs '*' --test '* ]]; then compiled=("${compiled[@]/#opt-level=*/opt-level=0}"); fi
+if [[ " $* " == *' tests/main.rs '* || " $* " == *' tests/gpu/check.rs '* || " $* " == *' src/lib.rs '*' --test '* ]]; then compiled=("${compiled[@]/#opt-level=*/opt-level=0}"); fi
 status=0
 "${compiled[@]}" || status=$?
 wait "$clippy" || status=$?
