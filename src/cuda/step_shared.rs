@@ -209,12 +209,11 @@ mod tests {
         assert_eq!(of(8, 12288, 163, 16, true), (4, 1, 1));
         assert_eq!(of(1, 9728, 163, 16, false), (1, 1, 1));
         // Of codes two teams have a table between them, and where there is no room for two, one has.
-        let coded = Format::ALL.into_iter();
-        let mut coded = coded.filter(|format| Storage::Stored(*format).layout().codes);
-        let coded = coded.next().expect("a format of codes");
-        let codes = |columns| fit(coded, 1, columns, 163, 16, false);
-        assert_eq!(codes(9728), (1, 1, 2));
-        assert_eq!(codes(27_648), (1, 1, 1));
+        let mut formats = Format::ALL.into_iter();
+        let coded = formats.find(|format| Storage::Stored(*format).layout().codes);
+        let of_coded = |columns| fit(coded.expect("a format"), 1, columns, 163, 16, false);
+        assert_eq!(of_coded(9728), (1, 1, 2));
+        assert_eq!(of_coded(27_648), (1, 1, 1));
     }
 
     #[test]
