@@ -158,7 +158,7 @@ template <int F, typename T, u32 R, bool PHASED> __device__ __forceinline__ void
         }
     };
     auto prepare = [&](u32 phase) {
-        // Before its turn.
+        // Nothing of it comes from the kernel before this one, whose end is waited for only then.
         Codes<F, T, R>::fill(table);
         if (a.input) {
             copy(phase);
