@@ -69,7 +69,7 @@ struct NormArgs {
 // The sums of input[row][64 i .. 64 i + 31] and of the 32 columns behind them, as sums.cuh has them.
 struct SumsArgs {
     u64 input;
-    // (stride / 64, rows), rows filled up to an even number.
+    // (stride / 64, rows), rows filled up to a multiple of sixteen.
     u64 sums;
     u64 count;
     u64 stamp;

@@ -26,9 +26,12 @@ const ARCHITECTURES: [&str; 2] = ["sm_87", "sm_90"];
 const OPTIONS: &str = "--std=c++17 -default-device -Ikernels --ptxas-options=-v";
 /// A value that is spilled once, outside a loop, costs nothing; a loop that spills costs more than this.
 const SPILLED_BYTES: usize = 32;
-/// A kernel that is the faster for what it spills, with the bytes: addresses of its loop, and two numbers from one unit to the next. Of two
-/// other forms of it one spills nothing and one a number, and they take 3 and 4 % longer (H100, gate_up of 4B at 2,048 tokens).
-const SPILLS: (&str, &str, usize) = ("format_q4_k.sm_90", "prompt_f16_q4_k_64x128_32x64", 44);
+/// Kernels that spill more, with the bytes: of these, pointers of its loop and of its end, read three times for 580 operations. What was before spilled 24
+/// bytes, and on an H100, where they spill 16, was 1 to 2 % slower.
+const SPILLS: [(&str, &str, usize); 2] = [
+    ("format_q6_k.sm_87", "prompt_f16_q6_k_64x128_32x64", 48),
+    ("format_q6_k.sm_87", "prompt_bf16_q6_k_64x128_32x64", 48),
+];
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -184,11 +187,10 @@ fn refuse_spills(log: &str, name: &str) -> Result<()> {
         let spilled = kernel
             .split_once(" bytes spill stores")
             .and_then(|(before, _)| before.rsplit(' ').next()?.parse::<usize>().ok());
-        let allowed = if (name, entry) == (SPILLS.0, SPILLS.1) {
-            SPILLS.2
-        } else {
-            SPILLED_BYTES
-        };
+        let named = SPILLS
+            .iter()
+            .find(|(source, kernel, _)| (*source, *kernel) == (name, entry));
+        let allowed = named.map_or(SPILLED_BYTES, |(_, _, bytes)| *bytes);
         match spilled {
             Some(bytes) if bytes <= allowed => {}
             Some(bytes) => {

@@ -84,6 +84,11 @@ template <> struct Mma<__nv_bfloat16> {
         __nv_bfloat162 pair = *reinterpret_cast<__nv_bfloat162 *>(&packed);
         return pack(low - __low2float(pair), high - __high2float(pair));
     }
+    // If `really`, which all lanes agree on; without a branch, for which sums would be moved to other registers.
+    static __device__ __forceinline__ void run_if(bool really, float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+        asm("{ .reg .pred p; setp.ne.u32 p, %10, 0; @p mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3}; }"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"((u32)really));
+    }
     static constexpr u32 EXPONENT = 127, MANTISSA = 7;
     template <int F> static __device__ __forceinline__ constexpr bool holds() { return F != F32 && F != F16 && F != SCALED_F16; }
 };
@@ -138,18 +143,24 @@ template <int F, bool LEAST = false> __device__ __forceinline__ u32 pair(u32 wor
 // Such a pair as numbers, less the format's zero.
 template <int F, typename T> struct Integers;
 template <int F> struct Integers<F, half> {
-    // 0x6400 is 1024, whose last place is 1.
-    static constexpr u32 exponents = 0x64006400u;
+    // An integer at the least bits is a number as it is, so many times 2^-24, which mma multiplies exactly: where nothing goes off it stays so. Else
+    // 0x6400 makes it 1024 more, whose last place is 1.
+    static constexpr bool least = Layout<F>::zero == 0 && Layout<F>::quants == 512;
+    static constexpr u32 exponents = least ? 0 : 0x64006400u;
+    // What sums of rows g and g + 8 lack as a factor then.
+    static __device__ __forceinline__ constexpr float factor(bool second) { return least ? (second ? float(1 << 24 >> Layout<F>::up) : float(1 << 24)) : 1.0f; }
     static __device__ __forceinline__ u32 of(u32 word, u32 high, bool odd, u32 i) {
-        constexpr float factor = 1.0f / (1 << Layout<F>::up), zero = Layout<F>::zero;
+        constexpr float down = 1.0f / (1 << Layout<F>::up), zero = Layout<F>::zero;
         u32 biased = pair<F>(word, high, odd, i, exponents);
+        if constexpr (least) return biased;
         half2 number = *reinterpret_cast<half2 *>(&biased), value;
-        if (i % 2) value = __hfma2(number, __half2half2(__float2half_rn(factor)), __half2half2(__float2half_rn(-(1024 * factor + zero))));
+        if (i % 2) value = __hfma2(number, __half2half2(__float2half_rn(down)), __half2half2(__float2half_rn(-(1024 * down + zero))));
         else value = __hadd2(number, __half2half2(__float2half_rn(-(1024 + zero))));
         return *reinterpret_cast<u32 *>(&value);
     }
 };
 template <int F> struct Integers<F, __nv_bfloat16> {
+    static __device__ __forceinline__ constexpr float factor(bool) { return 1.0f; }
     // 0x4300 is 128.
     static constexpr u32 exponents = 0x43004300u;
     static __device__ __forceinline__ u32 of(u32 word, u32 high, bool odd, u32 i) {

@@ -29,21 +29,18 @@ __device__ __forceinline__ void copy_16_or_zero(u32 to, const void *from, bool t
 __device__ __forceinline__ void copies_end() { asm volatile("cp.async.commit_group;"); }
 template <int LEFT> __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT)); }
 
-// Where four units share what their minima are multiplied by, minima are multiplied for all four at once: their scales and the sums of
-// the inputs lie behind all stages until then, of so many units, with gaps in which four units that are read at once miss each other's
-// banks. Where bits lie above the nibbles, registers are too few for it.
+// Minima are multiplied for several units at once: the sums of the inputs lie behind all stages until then, and where four units share what their
+// minima are multiplied by, and no warp makes them, their scales do, of so many units, with gaps in which units that are read at once miss each
+// other's banks.
 template <int F, class S> struct Rings {
-    static constexpr bool there = Layout<F>::kind == BYTE_PAIRS && Layout<F>::high == 0;
-    static constexpr u32 units = S::STAGES > 6 ? 16 : 8, scales = S::tiles * Layout<F>::scales + 32, sums = S::tokens * 8 + 32;
+    static constexpr bool of_sums = Layout<F>::minimum, of_scales = Layout<F>::kind == BYTE_PAIRS;
+    static constexpr u32 units = S::STAGES > 6 ? 16 : 8, scales = of_scales ? S::tiles * Layout<F>::scales + 32 : 0, sums = of_sums ? S::tokens * 8 + 32 : 0;
 };
 
-// Bytes of a stage: the inputs of 64 columns, the units of the weights with the heads that belong to them, and of
-// formats with a minimum the sums of the inputs over both blocks; without what is in rings.
+// Bytes of a stage: the inputs of 64 columns, and the units of the weights with the heads that belong to them, without what is in rings.
 template <int F, class S> struct Stage {
-    static constexpr bool rings = Rings<F, S>::there;
-    static constexpr u32 unit = Layout<F>::unit - (rings ? Layout<F>::scales : 0) + Layout<F>::head;
-    static constexpr u32 inputs = S::tokens * 128, weights = S::tiles * unit, sums = Layout<F>::minimum && !rings ? S::tokens * 8 : 0;
-    static constexpr u32 bytes = inputs + weights + sums;
+    static constexpr u32 unit = Layout<F>::unit - (Rings<F, S>::of_scales ? Layout<F>::scales : 0) + Layout<F>::head;
+    static constexpr u32 inputs = S::tokens * 128, bytes = (inputs + S::tiles * unit + 127) / 128 * 128;
 };
 
 // Tile `index` of all matrices: of gate and up by turns, else of one after the other.
@@ -65,20 +62,19 @@ template <int F, typename T> struct Folded { static constexpr bool able = false;
 template <int F> struct Folded<F, half> { static constexpr bool able = Layout<F>::kind == BYTE_PAIRS; };
 
 struct FoldedScales {
-    // (block, row): the scale, twice, and minus what integers are more in a half. Those of the second row come 2^up times as large.
-    half2 by[2][2], less[2][2];
+    // (block, row): the scale, twice. Integers of the second row lie 2^up times as high.
+    half2 by[2][2];
 
     template <int F> __device__ __forceinline__ void read(const u8 *of_tile, u32 g) {
         uint2 two = *reinterpret_cast<const uint2 *>(of_tile + g * 8);
-        const half2 more = __half2half2(__int2half_rn(1024)), factor = __half2half2(__int2half_rn(-1024)), less_up = __half2half2(__float2half_rn(1.0f / (1 << Layout<F>::up)));
+        const half2 more = __half2half2(__int2half_rn(1024)), down = __half2half2(__float2half_rn(1.0f / (1 << Layout<F>::up))), less = __half2half2(__float2half_rn(-1024.0f / (1 << Layout<F>::up)));
 #pragma unroll
         for (u32 b = 0; b < 2; ++b)
 #pragma unroll
             for (u32 r = 0; r < 2; ++r) {
                 u32 biased = __byte_perm(r ? two.y : two.x, 0x64646464u, b ? 0x4242 : 0x4040);
-                by[b][r] = __hsub2(*reinterpret_cast<half2 *>(&biased), more);
-                if (r) by[b][r] = __hmul2(by[b][r], less_up);
-                less[b][r] = __hmul2(by[b][r], factor);
+                half2 number = *reinterpret_cast<half2 *>(&biased);
+                by[b][r] = r ? __hfma2(number, down, less) : __hsub2(number, more);
             }
     }
 };
@@ -86,14 +82,14 @@ struct FoldedScales {
 // What a warp multiplies the sums of a unit by: a lane makes it for one row of the weights, and finds what others have made in shared memory that
 // only its warp knows. Where a scale is one number that is stored, or is folded into the integers, each lane makes its own in less time.
 template <int F, typename T, class S> struct Made {
-    static constexpr bool scales = !Folded<F, T>::able && Layout<F>::kind != HALVES, minima = Layout<F>::minimum;
-    static constexpr bool there = Layout<F>::scaled && !Rings<F, S>::there && (scales || minima);
-    // Of a row a scale for each block, then its minima in both as bf16, and what these lack; rows lie side by side.
-    static constexpr u32 ROWS = S::N * 16, BLOCKS = Layout<F>::block ? 64 / Layout<F>::block : 0, behind_scales = scales ? BLOCKS * ROWS * 4 : 0;
-    static constexpr u32 bytes = there ? behind_scales + (minima ? ROWS * 8 : 0) : 0;
+    static constexpr bool scales = Layout<F>::scaled && Layout<F>::kind != HALVES && !Folded<F, T>::able, minima = Layout<F>::kind == PAIRS;
+    static constexpr bool there = scales || minima;
+    // Of a row a scale for each block, then, of the last two units, its minima in both as bf16, and what these lack; rows lie side by side.
+    static constexpr u32 ROWS = S::N * 16, BLOCKS = Layout<F>::block ? 64 / Layout<F>::block : 0, of_scales = scales ? BLOCKS * ROWS * 4 : 0, APART = 2 * ROWS + 8;
+    static constexpr u32 minima_at = S::UNITS * of_scales, bytes = there ? minima_at + (minima ? 2 * APART * 4 : 0) : 0;
 
     // `row`: in the order in which scales lie in a unit.
-    static __device__ __forceinline__ void make(u8 *to, u32 row, const u8 *scales_of_row, const u8 *head_of_row) {
+    static __device__ __forceinline__ void make(u8 *to, u32 u, u32 index, bool last, u32 row, const u8 *scales_of_row, const u8 *head_of_row) {
         RowScale<F> of_row;
         of_row.read(scales_of_row, head_of_row);
         float minimum[BLOCKS];
@@ -101,26 +97,27 @@ template <int F, typename T, class S> struct Made {
         for (u32 b = 0; b < BLOCKS; ++b) {
             float scale;
             of_row.of(b, scale, minimum[b], 1.0f);
-            if constexpr (scales) *reinterpret_cast<float *>(to + (b * ROWS + row) * 4) = scale;
+            // With minima sums lie as mma has them; of four scales those that meet even registers are for odd ones then.
+            const u32 place = minima ? row & ~3u | row % 2 << 1 | (row >> 1 & 1 ^ 1) : row;
+            if constexpr (scales) *reinterpret_cast<float *>(to + u * of_scales + (b * ROWS + place) * 4) = scale * (row % 2 ? Integers<F, T>::factor(true) : Integers<F, T>::factor(false));
         }
         if constexpr (minima) {
-            u32 *both = reinterpret_cast<u32 *>(to + behind_scales) + row;
-            split_in_two(minimum[0], minimum[1], both[0], both[ROWS]);
+            u32 *both = reinterpret_cast<u32 *>(to + minima_at) + 2 * row + index % 2;
+            split_in_two(minimum[0], minimum[1], both[0], both[APART]);
+            // Of a unit that has none beside it.
+            if (last && index % 2 == 0) both[1] = 0, both[APART + 1] = 0;
         }
     }
     // Of four rows of a tile, of which the fourth part t is 2 t, 2 t + 8, 2 t + 1 and 2 t + 9.
     static __device__ __forceinline__ void scales_of(const u8 *from, u32 row, u32 b, float (&four)[4]) {
         float4 of = *reinterpret_cast<const float4 *>(from + (b * ROWS + row) * 4);
-        four[0] = of.x, four[1] = of.y, four[2] = of.z, four[3] = of.w;
+        if constexpr (minima) four[2] = of.x, four[0] = of.y, four[3] = of.z, four[1] = of.w;
+        else four[0] = of.x, four[1] = of.y, four[2] = of.z, four[3] = of.w;
     }
-    // Minima of the rows g and g + 8 of tile n, to be multiplied by the inputs' sums over both blocks of a unit. Of eight columns of mma
-    // pair t is of both blocks: of the sums what they are as bf16 where t is even and else what these lack, of the minima in the first
-    // two pairs and in the last two. So all four products of both parts are summed, and minima cost one mma in place of two operations
-    // an output.
-    static __device__ __forceinline__ void minima_of(const u8 *from, u32 n, u32 g, u32 t, u32 (&pairs)[2]) {
-        uint2 two = *reinterpret_cast<const uint2 *>(from + behind_scales + (t / 2 * ROWS + n * 16 + 2 * g) * 4);
-        pairs[0] = two.x, pairs[1] = two.y;
-    }
+    // Minima of the rows g and g + 8 of tile n, to be multiplied by the inputs' sums over both blocks of two units. Of sixteen columns of mma the first
+    // eight are of the first unit, the others of the second. Pair t is of both blocks: of the sums what they are as bf16 where t is even and else what these
+    // lack, of the minima in the first two pairs and in the last two. So all four products of both parts are summed.
+    static __device__ __forceinline__ void minima_of(const u8 *made, u32 n, u32 g, u32 t, u32 (&pairs)[4]) { read_words(made + minima_at + (t / 2 * APART + (n * 8 + g) * 4) * 4, pairs); }
 };
 
 // The weights that a lane multiplies next: of one step of plain values, of two of nibbles and bytes.
@@ -129,9 +126,9 @@ template <int F, typename T> struct Staged {
 
     __device__ __forceinline__ void load(const u8 *unit, u32 lane, u32 step) {
         if constexpr (Layout<F>::quants == 512) {
-            uint2 two = reinterpret_cast<const uint2 *>(unit)[2 * lane + step / 2];
+            uint2 two = reinterpret_cast<const uint2 *>(unit)[step / 2];
             quants[0] = two.x, quants[1] = two.y;
-            if constexpr (Layout<F>::high > 0) high = high_bits<F>(reinterpret_cast<const u32 *>(unit + 512) + lane * (Layout<F>::high / 128), step);
+            if constexpr (Layout<F>::high > 0) high = high_bits<F>(reinterpret_cast<const u32 *>(unit + 512 - lane * (16 - Layout<F>::high / 32)), step);
         } else if constexpr (Layout<F>::quants != 4096) {
             uint4 four = reinterpret_cast<const uint4 *>(unit)[(Layout<F>::quants == 1024 ? step / 2 : step) * 32 + lane];
             quants[0] = four.x, quants[1] = four.y, quants[2] = four.z, quants[3] = four.w;
@@ -142,8 +139,8 @@ template <int F, typename T> struct Staged {
     __device__ __forceinline__ void folded(u32 s, u32 b, const FoldedScales &scales, u32 (&a)[4]) const {
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
-            u32 biased = pair<F>(quants[s], high, s, i, Integers<F, T>::exponents);
-            half2 value = __hfma2(*reinterpret_cast<half2 *>(&biased), scales.by[b][i % 2], scales.less[b][i % 2]);
+            u32 integers = pair<F>(quants[s], high, s, i, Integers<F, T>::exponents);
+            half2 value = __hmul2(*reinterpret_cast<half2 *>(&integers), scales.by[b][i % 2]);
             a[i] = *reinterpret_cast<u32 *>(&value);
         }
     }
@@ -215,6 +212,26 @@ __device__ __forceinline__ void read_four(const float *from, u32 stride, u32 row
     for (u32 i = 0; i < 4; ++i) values[i] = four.each[i];
 }
 
+// A block's sums, as mma has them, are multiplied and added to the outputs' sums. Registers of even numbers lie in one bank and those of odd numbers in the
+// other: where both sums are in the same bank, each such operation takes two cycles. So of two neighbours (rows 2 t and 2 t + 1) the outputs' sums lie the
+// other way round, except where blocks are small: to say where sums lie takes registers, which are too few there.
+template <int F> constexpr int SWAP = Layout<F>::scaled && Layout<F>::block != 16;
+template <int F> __device__ __forceinline__ void in_order(const float4 &from, float (&four)[4]) {
+    four[SWAP<F>] = from.x, four[1 ^ SWAP<F>] = from.y, four[2 ^ SWAP<F>] = from.z, four[3 ^ SWAP<F>] = from.w;
+}
+
+// A number that a loop begins with. The compiler makes such numbers anew in each round; of formats that gain by it, it is not shown whence they come, and keeps
+// them. Which do is measured: it depends on what registers are left.
+template <int F> struct Kept {
+    static constexpr bool kept = F == Q4_1 || F == Q5_0 || F == IQ4_NL || F == IQ4_XS;
+    static __device__ __forceinline__ u32 number(u32 made) {
+        if constexpr (!kept) return made;
+        u32 same;
+        asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(same) : "r"(made), "r"(threadIdx.x % 32));
+        return same;
+    }
+};
+
 extern __shared__ __align__(128) u8 staged[];
 
 // Stores a block's outputs, or what becomes of them: `sums` has PITCH of each token.
@@ -260,25 +277,27 @@ template <int F, typename T, class S, u32 PITCH> __device__ __forceinline__ void
                 const u32 here = token + k * at_once;
                 if (here >= end) break;
                 float4 &sum = *reinterpret_cast<float4 *>(from + here * PITCH);
-                float each[4] = {sum.x, sum.y, sum.z, sum.w};
+                float each[4];
+                in_order<F>(sum, each);
 #pragma unroll
                 for (u32 i = 0; i < 4; ++i) {
                     const float value = each[i] * scales[i] + biases[i];
                     each[i] = a.outcome == ADDED ? value + other[k][i] : value * other[k][i];
                 }
-                sum = make_float4(each[0], each[1], each[2], each[3]);
+                sum = make_float4(each[SWAP<F>], each[1 ^ SWAP<F>], each[2 ^ SWAP<F>], each[3 ^ SWAP<F>]);
             }
         }
     }
 #pragma unroll 1
     for (u32 token = begin; token < end; token += at_once) {
         const float4 sum = *reinterpret_cast<const float4 *>(from + token * PITCH);
-        float values[4] = {sum.x, sum.y, sum.z, sum.w};
+        float values[4];
+        in_order<F>(sum, values);
         if (!meets) {
             float ups[4] = {};
             if (gated) {
                 const float4 up = *reinterpret_cast<const float4 *>(from + token * PITCH + 16);
-                ups[0] = up.x, ups[1] = up.y, ups[2] = up.z, ups[3] = up.w;
+                in_order<F>(up, ups);
             }
 #pragma unroll
             for (u32 i = 0; i < 4; ++i) {
@@ -314,10 +333,10 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     u32 all_tiles = (a.weight0.rows + 15) / 16 + (a.weight1.rows + 15) / 16 + (a.weight2.rows + 15) / 16;
     constexpr u32 scales_ring = S::STAGES * G::bytes, sums_ring = scales_ring + R::units * R::scales;
     typedef Made<F, T, S> By;
-    u8 *const made = staged + scales_ring + warp * UNITS * By::bytes;
+    u8 *const made = staged + sums_ring + R::units * R::sums + warp * By::bytes;
     // A warp copies whole units, if there are any left for it. Where its tiles lie; beyond the last, the last again, whose outputs
     // are not kept.
-    constexpr u32 ALL = S::TOKENS * S::ROWS, EACH = (S::tiles + ALL - 1) / ALL, UNIT_PIECES = Layout<F>::unit / 16, HEAD_PIECES = Layout<F>::head / 16;
+    constexpr u32 ALL = S::TOKENS * S::ROWS, EACH = (S::tiles + ALL - 1) / ALL, UNIT_PIECES = Layout<F>::unit / 16, HEAD_PIECES = Layout<F>::head / 16, HIGH_PIECES = Layout<F>::high / 16;
     const u8 *begins[EACH];
 #pragma unroll
     for (u32 i = 0; i < EACH; ++i) {
@@ -328,33 +347,35 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     // Eight threads copy a row of the inputs; of rows that do not exist, zeros. Where a row's pieces lie differs from row to row, so
     // that no two of eight neighbours are in the same banks.
     constexpr u32 ROWS_AT_ONCE = S::threads / 8, INPUTS = S::tokens / ROWS_AT_ONCE;
-    u32 row = threadIdx.x / 8, to_input = base + row * 128 + (threadIdx.x % 8 ^ row % 8) * 16;
+    u32 row = threadIdx.x / 8, to_input = Kept<F>::number(base + row * 128 + (threadIdx.x % 8 ^ row % 8) * 16);
     const T *from_input = at<const T>(a.input) + (u64)(first + row) * a.stride + threadIdx.x % 8 * 8;
-    u32 to_weights = base + G::inputs + warp * EACH * G::unit + lane * 16;
-    // The units of a stage, as far as there are any: of the inputs, and of the weights.
+    u32 to_weights = Kept<F>::number(base + G::inputs + warp * EACH * G::unit + lane * 16);
+    // Pieces of the sums of sixteen tokens and 64 columns.
+    const u32 piece_of_sums = threadIdx.x, to_sums = Kept<F>::number(base + sums_ring + piece_of_sums * 16), to_scales = R::of_scales ? Kept<F>::number(base + scales_ring + warp * EACH * Layout<F>::scales + (lane - HIGH_PIECES) * 16) : 0;
+    const bool has_sums = piece_of_sums < S::tokens / 2 && first / 16 + piece_of_sums / 8 < (a.rows + 15) / 16;
+    // The units of a stage, as far as there are any: of the inputs, and of the weights. `to`: where the stage lies.
     static_assert(4 % UNITS == 0);
-    auto load_inputs = [&](u32 k, u32 slot) {
+    auto load_inputs = [&](u32 k, u32 to) {
         const T *inputs = from_input + k * (UNITS * 64);
-        u32 unit = k * UNITS, to_stage = slot * BYTES;
+        u32 unit = k * UNITS;
 #pragma unroll
-        for (u32 u = 0; u < UNITS; ++u, to_stage += G::bytes) {
-            bool there = unit + u < units;
+        for (u32 u = 0; u < UNITS; ++u, to += G::bytes) {
+            const bool there = unit + u < units;
 #pragma unroll
             for (u32 i = 0; i < INPUTS; ++i)
-                copy_16_or_zero(to_input + to_stage + i * ROWS_AT_ONCE * 128, inputs + (u64)i * ROWS_AT_ONCE * a.stride + u * 64, there && first + row + i * ROWS_AT_ONCE < rows);
+                copy_16_or_zero(to_input + to + i * ROWS_AT_ONCE * 128, inputs + (u64)i * ROWS_AT_ONCE * a.stride + u * 64, there && first + row + i * ROWS_AT_ONCE < rows);
             if constexpr (Layout<F>::minimum) {
                 static_assert(S::tokens / 2 <= S::threads);
-                u32 token = 2 * threadIdx.x, to = G::rings ? sums_ring + (unit + u) % R::units * R::sums : to_stage + G::inputs + G::weights;
-                if (token < S::tokens) copy_16_or_zero(base + to + token * 8, sums_at(a.sums, a.rows, unit + u, first + token), there && first + token < rows);
+                copy_16_if(to_sums + (unit + u) % R::units * R::sums, sums_of_sixteen(a.sums, a.rows, unit + u, first) + piece_of_sums * 4, there && has_sums);
             }
         }
     };
-    auto load_weights = [&](u32 k, u32 slot) {
-        u32 unit = k * UNITS, to_stage = slot * BYTES, skip = Layout<F>::head ? unit / 4 * (Layout<F>::head + 4 * Layout<F>::unit) : 0;
+    auto load_weights = [&](u32 k, u32 to_stage) {
+        u32 unit = k * UNITS, skip = Layout<F>::head ? unit / 4 * (Layout<F>::head + 4 * Layout<F>::unit) : 0;
         u32 unit_skip = Layout<F>::head ? skip + Layout<F>::head + unit % 4 * Layout<F>::unit : unit * Layout<F>::unit;
 #pragma unroll
         for (u32 u = 0; u < UNITS; ++u, to_stage += G::bytes, unit_skip += Layout<F>::unit) {
-            bool there = unit + u < units;
+            const bool there = unit + u < units;
 #pragma unroll
             for (u32 i = 0; i < EACH; ++i) {
                 u32 to = to_weights + to_stage + i * G::unit;
@@ -362,45 +383,49 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
 #pragma unroll
                 for (u32 piece = 0; piece < UNIT_PIECES; piece += 32) {
                     u32 place = to + piece * 16;
-                    // Quants are 32 pieces, and scales those after them.
-                    if (G::rings && piece == 32) place = base + scales_ring + (unit + u) % R::units * R::scales + (warp * EACH + i) * Layout<F>::scales + lane * 16;
+                    // Quants are 32 pieces, after which there are bits above them, and scales.
+                    if (R::of_scales && piece == 32 && lane >= HIGH_PIECES) place = to_scales + (unit + u) % R::units * R::scales + i * Layout<F>::scales;
                     copy_16_if(place, begins[i] + unit_skip + piece * 16, mine && (piece + 32 <= UNIT_PIECES || lane < UNIT_PIECES - piece));
                 }
                 if constexpr (HEAD_PIECES > 0) copy_16_if(to + (G::unit - Layout<F>::head), begins[i] + skip, mine && lane < HEAD_PIECES);
             }
         }
     };
-    auto load = [&](u32 k, u32 slot) {
-        load_inputs(k, slot);
-        load_weights(k, slot);
+    auto load = [&](u32 k, u32 to) {
+        load_inputs(k, to);
+        load_weights(k, to);
         copies_end();
     };
     float sums[M][N][2][4] = {};
     if constexpr (early) {
 #pragma unroll
-        for (u32 k = 0; k < STAGES - 1; ++k) load_weights(k, k);
+        for (u32 k = 0; k < STAGES - 1; ++k) load_weights(k, k * BYTES);
         stopwatch.wait();
 #pragma unroll
         for (u32 k = 0; k < STAGES - 1; ++k) {
-            load_inputs(k, k);
+            load_inputs(k, k * BYTES);
             copies_end();
         }
     } else {
 #pragma unroll
-        for (u32 k = 0; k < STAGES - 1; ++k) load(k, k);
+        for (u32 k = 0; k < STAGES - 1; ++k) load(k, k * BYTES);
     }
-    u32 slot = 0, next = STAGES - 1, at_inputs = base + (along_tokens * 16 * M + lane % 16) * 128;
+    // Where the stage lies that is multiplied, and the one that is filled.
+    u32 stage = 0, next = (STAGES - 1) * BYTES;
+    auto turn_to_next = [&] { next = stage, stage = stage + BYTES == STAGES * BYTES ? 0 : stage + BYTES; };
+    // What a lane reads first of the inputs and of the weights; stages begin at multiples of 128.
+    const u32 at_inputs = Kept<F>::number(base + (along_tokens * 16 * M + lane % 16) * 128 + (lane / 16 ^ lane % 8) * 16), at_weights = Kept<F>::number(G::inputs + along_rows * N * G::unit + lane * (Layout<F>::quants == 512 ? 16 : 0));
     if constexpr (ahead) {
-        u32 x[2][M][4], w[2][N][4], of_step[4], skip = 0;
+        u32 x[2][M][4], w[2][N][4], of_step[4];
         const u8 *first_unit = staged + G::inputs + along_rows * N * G::unit + lane * 16;
 #pragma unroll
-        for (u32 s = 0; s < 4; ++s) of_step[s] = at_inputs + ((2 * s + lane / 16) ^ lane % 8) * 16;
+        for (u32 s = 0; s < 4; ++s) of_step[s] = at_inputs ^ s * 32;
         auto read = [&](u32 to, u32 s) {
 #pragma unroll
-            for (u32 m = 0; m < M; ++m) matrices(x[to][m], of_step[s] + skip + m * 2048);
+            for (u32 m = 0; m < M; ++m) matrices(x[to][m], of_step[s] + stage + m * 2048);
 #pragma unroll
             for (u32 n = 0; n < N; ++n) {
-                uint4 four = *reinterpret_cast<const uint4 *>(first_unit + skip + n * G::unit + s * 512);
+                uint4 four = *reinterpret_cast<const uint4 *>(first_unit + stage + n * G::unit + s * 512);
                 w[to][n][0] = four.x, w[to][n][1] = four.y, w[to][n][2] = four.z, w[to][n][3] = four.w;
             }
         };
@@ -413,7 +438,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                 if (s == 3) {
                     copies_wait<STAGES - 2>();
                     __syncthreads();
-                    next = slot, slot = slot + 1 == STAGES ? 0 : slot + 1, skip = slot * BYTES;
+                    turn_to_next();
                 }
                 read((s + 1) % 2, (s + 1) % 4);
                 // Into the stage that all have read.
@@ -428,23 +453,23 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
         }
     }
     // Of a tile n of the warp's, in the stage of a unit: its scales, and its head.
-    auto scales_at = [&](const u8 *unit, u32 index, u32 n) {
-        if constexpr (G::rings) return staged + scales_ring + index % R::units * R::scales + (along_rows * N + n) * Layout<F>::scales;
+    auto scales_at = [&](u32 stage, u32 index, u32 n) {
+        const u8 *unit = staged + stage + G::inputs + along_rows * N * G::unit;
+        if constexpr (R::of_scales) return staged + scales_ring + index % R::units * R::scales + (along_rows * N + n) * Layout<F>::scales;
         else return unit + n * G::unit + Layout<F>::before_scales;
     };
-    auto head_at = [&](const u8 *unit, u32 n) { return unit + (n + 1) * G::unit - Layout<F>::head; };
+    auto head_at = [&](u32 stage, u32 n) { return staged + stage + G::inputs + (along_rows * N + n + 1) * G::unit - Layout<F>::head; };
     // Of the four units that end with this one: pair t of sixteen columns of mma is of unit t, and so is pair t + 4. The sums' bf16 meet minima
     // in the first, and what they lack meets the same in the others; minima of six bits are bf16 exactly.
-    auto add_minima_of_four = [&](const u8 *stage, u32 index) {
-        const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
+    auto add_minima_of_four = [&](u32 stage, u32 index) {
         const u32 mine = (index - 3 + t) % R::units;
         u32 pairs[N][2];
         float by[N][4];
 #pragma unroll
         for (u32 n = 0; n < N; ++n) {
             RowScales<F, 2> rows;
-            read_words(head_at(unit, n) + t * sizeof(rows.head), rows.head);
-            uint2 two = *reinterpret_cast<const uint2 *>(scales_at(unit, mine, n) + g * 8);
+            read_words(head_at(stage, n) + t * sizeof(rows.head), rows.head);
+            uint2 two = *reinterpret_cast<const uint2 *>(scales_at(stage, mine, n) + g * 8);
             // Every other byte, of rows g and g + 8.
             const u32 minima = __byte_perm(two.x, two.y, 0x7531);
 #pragma unroll
@@ -452,11 +477,11 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
 #pragma unroll
             for (int h = 0; h < 2; ++h) pairs[n][h] = bytes_less_128<__nv_bfloat16>(minima | 0x80808080u, h);
         }
-        const u8 *of = staged + sums_ring + mine * R::sums + (along_tokens * 16 * M + g) * 8;
+        const u8 *of = staged + sums_ring + mine * R::sums + along_tokens * 128 * M + g * 16;
 #pragma unroll
         for (u32 m = 0; m < M; ++m) {
-            uint2 upper = *reinterpret_cast<const uint2 *>(of + m * 128), lower = *reinterpret_cast<const uint2 *>(of + m * 128 + 64);
-            u32 x[4] = {upper.x, lower.x, upper.y, lower.y};
+            u32 x[4];
+            read_words(of + m * 128, x);
 #pragma unroll
             for (u32 n = 0; n < N; ++n)
 #pragma unroll
@@ -464,60 +489,67 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                     float four[4] = {};
                     Mma<__nv_bfloat16>::run(four, x, pairs[n][h], pairs[n][h]);
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        float &sum = sums[m][n][h][i];
+                    for (int k = 0; k < 4; ++k) {
+                        const int i = k / 2 + k % 2 * 2;
+                        float &sum = sums[m][n][h][i ^ SWAP<F>];
                         sum = fmaf(by[n][h + 2 * (i % 2)], four[i], sum);
                     }
                 }
         }
     };
-    auto add_minima = [&](const u8 *stage, u32 index, u32 u) {
-        if constexpr (G::rings) {
+    auto add_minima = [&](u32 stage, u32 index, bool now) {
+        if constexpr (R::of_scales) {
             if (index % 4 == 3) add_minima_of_four(stage, index);
         } else if constexpr (Layout<F>::minimum) {
-            u32 pairs[N][2];
+            // Of this unit and the one before, or of a last one alone.
+            u32 pairs[N][4];
 #pragma unroll
-            for (u32 n = 0; n < N; ++n) By::minima_of(made + u * By::bytes, n, g, t, pairs[n]);
+            for (u32 n = 0; n < N; ++n) By::minima_of(made, n, g ^ SWAP<F>, t, pairs[n]);
+            const u8 *of = staged + sums_ring + along_tokens * 128 * M + g * 16 + t % 2 * 8, *of_first = of + (index & ~1u) % R::units * R::sums, *of_second = of + index % R::units * R::sums;
 #pragma unroll
             for (u32 m = 0; m < M; ++m) {
-                const u32 *of = reinterpret_cast<const u32 *>(stage + G::inputs + G::weights) + 2 * (along_tokens * 16 * M + m * 16 + g) + t % 2;
+                uint2 first = *reinterpret_cast<const uint2 *>(of_first + m * 128), second = *reinterpret_cast<const uint2 *>(of_second + m * 128);
+                u32 x[4] = {first.x, first.y, second.x, second.y};
 #pragma unroll
                 for (u32 n = 0; n < N; ++n)
 #pragma unroll
-                    for (int h = 0; h < 2; ++h) Mma<__nv_bfloat16>::run_eight(sums[m][n][h], of[0], of[16], pairs[n][h]);
+                    for (int h = 0; h < 2; ++h) Mma<__nv_bfloat16>::run_if(now, sums[m][n][h], x, pairs[n][2 * h], pairs[n][2 * h + 1]);
             }
         }
     };
-    auto multiply = [&](const u8 *stage, u32 index, u32 u) {
-        const u8 *unit = stage + G::inputs + along_rows * N * G::unit;
-        u32 inputs = (u32)(stage - staged) + at_inputs;
+    auto multiply = [&](u32 stage, u32 index, u32 u) {
+        const u8 *unit = staged + at_weights + stage;
+        // Bits 5 and 6 of an input's place are those of its step, by turns. Where registers are fewest it takes fewer to find places anew.
+        auto inputs_of = [&](u32 step, u32 m) {
+            if constexpr (Folded<F, T>::able || Layout<F>::block == 16) return base + (along_tokens * 16 * M + lane % 16) * 128 + stage + m * 2048 + ((2 * step + lane / 16) ^ lane % 8) * 16;
+            else return (at_inputs + stage ^ step * 32) + m * 2048;
+        };
         // Where registers are left for it, after the products, which need not wait for minima then.
-        if constexpr (!Folded<F, T>::able) add_minima(stage, index, u);
+        if constexpr (!Folded<F, T>::able) add_minima(stage, index, index % 2 == 1 || index + 1 == units);
         if constexpr (Folded<F, T>::able) {
             u32 f[4][N][4];
             float scale[N][4];
 #pragma unroll
             for (u32 n = 0; n < N; ++n) {
-                const u8 *from = unit + n * G::unit;
                 FoldedScales scales;
-                scales.template read<F>(scales_at(unit, index, n), g);
+                scales.template read<F>(scales_at(stage, index, n), g);
 #pragma unroll
                 for (u32 b = 0; b < 2; ++b) {
                     Staged<F, T> w;
-                    w.load(from, lane, 2 * b);
+                    w.load(unit + n * G::unit, lane, 2 * b);
 #pragma unroll
                     for (u32 s = 0; s < 2; ++s) w.folded(s, b, scales, f[2 * b + s][n]);
                 }
                 RowScales<F, 2> rows;
-                read_words(head_at(unit, n) + t * sizeof(rows.head), rows.head);
+                read_words(head_at(stage, n) + t * sizeof(rows.head), rows.head);
 #pragma unroll
-                for (u32 i = 0; i < 4; ++i) scale[n][i] = rows.shared(i);
+                for (u32 i = 0; i < 4; ++i) scale[n][i] = rows.shared(i) * Integers<F, T>::factor(false);
             }
 #pragma unroll
             for (u32 m = 0; m < M; ++m) {
                 u32 x[4][4];
 #pragma unroll
-                for (u32 s = 0; s < 4; ++s) matrices(x[s], inputs + m * 2048 + ((2 * s + lane / 16) ^ lane % 8) * 16);
+                for (u32 s = 0; s < 4; ++s) matrices(x[s], inputs_of(s, m));
 #pragma unroll
                 for (u32 n = 0; n < N; ++n)
 #pragma unroll
@@ -526,101 +558,124 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
 #pragma unroll
                         for (u32 s = 0; s < 4; ++s) Mma<T>::run(block, x[s], f[s][n][h], f[s][n][h + 2]);
 #pragma unroll
-                        for (int i = 0; i < 4; ++i) {
-                            float &sum = sums[m][n][h][i];
+                        for (int k = 0; k < 4; ++k) {
+                            const int i = k / 2 + k % 2 * 2;
+                            float &sum = sums[m][n][h][i ^ SWAP<F>];
                             sum = fmaf(scale[n][h + 2 * (i % 2)], block[i], sum);
                         }
                     }
             }
-            add_minima(stage, index, u);
+            add_minima(stage, index, true);
             return;
         }
-        // A block of one scale is two steps or one; two share what is loaded.
-        constexpr u32 STEPS = Layout<F>::scaled ? 2 : 1, PARTS = Layout<F>::block == 16 ? 2 : 1;
-        // Where blocks are small scales are found by additions (Q6_K gains 3 %); so found, those of others take registers that meet in
-        // banks (IQ4_XS and Q4_1 lose 5 to 10 %).
-        const u8 *along = made + u * By::bytes + t * 16;
-#pragma unroll(Layout<F>::scaled && UNITS == 1 ? 1 : 4)
-        for (u32 b = 0; b < 4 / STEPS; ++b, along += PARTS * By::ROWS * 4) {
-            u32 f[STEPS][N][4], rest[STEPS][N][4];
-            float scale[PARTS][N][4];
+        if constexpr (!Layout<F>::scaled) {
 #pragma unroll
-            for (u32 n = 0; n < N; ++n) {
-                const u8 *from = unit + n * G::unit;
-                Staged<F, T> w;
-                w.load(from, lane, b * STEPS);
+            for (u32 step = 0; step < 4; ++step) {
+                u32 f[N][4], rest[N][4];
 #pragma unroll
-                for (u32 s = 0; s < STEPS; ++s) w.pairs(from, lane, b * STEPS + s, s, f[s][n], rest[s][n]);
-                if constexpr (Layout<F>::scaled) {
+                for (u32 n = 0; n < N; ++n) {
+                    Staged<F, T> w;
+                    w.load(unit + n * G::unit, lane, step);
+                    w.pairs(unit + n * G::unit, lane, step, 0, f[n], rest[n]);
+                }
 #pragma unroll
-                    for (u32 part = 0; part < PARTS; ++part) {
-                        if constexpr (By::there && By::scales) By::scales_of(PARTS == 2 ? along : made + u * By::bytes, n * 16 + (PARTS == 2 ? 0 : 4 * t), PARTS == 2 ? part : b, scale[part][n]);
-                        else scales_of<F>(scales_at(unit, index, n), head_at(unit, n), lane, b * STEPS + part, scale[part][n]);
-                    }
+                for (u32 m = 0; m < M; ++m) {
+                    u32 x[4];
+                    matrices(x, inputs_of(step, m));
+#pragma unroll
+                    for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                        for (int h = 0; h < 2; ++h) {
+                            Mma<T>::run(sums[m][n][h], x, f[n][h], f[n][h + 2]);
+                            if constexpr (!Mma<T>::template holds<F>()) Mma<T>::run(sums[m][n][h], x, rest[n][h], rest[n][h + 2]);
+                        }
                 }
             }
+            return;
+        }
+        // Two steps share what is loaded; a block of one scale is both or one. Sums that are multiplied by the same scale are so one after the other, as far as
+        // registers are there for them: the scale is then read once.
+        constexpr u32 PARTS = Layout<F>::block == 16 ? 2 : 1, STEPS = 2 / PARTS, AT_ONCE = Layout<F>::high || Layout<F>::codes ? M : 1;
+        // Where blocks are small scales are found by additions (Q6_K gains 3 %); so found, those of others take registers that meet in
+        // banks (IQ4_XS and Q4_1 lose 5 to 10 %).
+        const u8 *along = made + u * By::of_scales + t * 16;
+#pragma unroll(UNITS == 1 ? 1 : 2)
+        for (u32 b = 0; b < 2; ++b, along += PARTS * By::ROWS * 4) {
+            Staged<F, T> w[N];
 #pragma unroll
-            for (u32 m = 0; m < M; ++m) {
-                u32 x[STEPS][4];
+            for (u32 n = 0; n < N; ++n) w[n].load(unit + n * G::unit, lane, 2 * b);
 #pragma unroll
-                for (u32 s = 0; s < STEPS; ++s) matrices(x[s], inputs + m * 2048 + ((2 * (b * STEPS + s) + lane / 16) ^ lane % 8) * 16);
+            for (u32 part = 0; part < PARTS; ++part) {
+                u32 f[STEPS][N][4], rest[4];
+                float scale[N][4];
 #pragma unroll
-                for (u32 n = 0; n < N; ++n)
+                for (u32 n = 0; n < N; ++n) {
 #pragma unroll
-                    for (int h = 0; h < 2; ++h) {
-                        float(&sum)[4] = sums[m][n][h];
-                        if constexpr (!Layout<F>::scaled) {
-                            Mma<T>::run(sum, x[0], f[0][n][h], f[0][n][h + 2]);
-                            if constexpr (!Mma<T>::template holds<F>()) Mma<T>::run(sum, x[0], rest[0][n][h], rest[0][n][h + 2]);
-                            continue;
+                    for (u32 s = 0; s < STEPS; ++s) w[n].pairs(unit + n * G::unit, lane, 2 * b + part * STEPS + s, part * STEPS + s, f[s][n], rest);
+                    if constexpr (By::scales) By::scales_of(PARTS == 2 ? along : made + u * By::of_scales, n * 16 + (PARTS == 2 ? 0 : 4 * t), PARTS == 2 ? part : b, scale[n]);
+                    else scales_of<F>(scales_at(stage, index, n), head_at(stage, n), lane, 2 * b + part, scale[n]);
+                }
+#pragma unroll
+                for (u32 m0 = 0; m0 < M; m0 += AT_ONCE) {
+                    u32 x[STEPS][AT_ONCE][4];
+#pragma unroll
+                    for (u32 s = 0; s < STEPS; ++s)
+#pragma unroll
+                        for (u32 m = 0; m < AT_ONCE; ++m) matrices(x[s][m], inputs_of(2 * b + part * STEPS + s, m0 + m));
+#pragma unroll
+                    for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                        for (int h = 0; h < 2; ++h) {
+                            float block[AT_ONCE][4] = {};
+#pragma unroll
+                            for (u32 s = 0; s < STEPS; ++s)
+#pragma unroll
+                                for (u32 m = 0; m < AT_ONCE; ++m) Mma<T>::run(block[m], x[s][m], f[s][n][h], f[s][n][h + 2]);
+#pragma unroll
+                            for (int i = 0; i < 2; ++i)
+#pragma unroll
+                                for (u32 m = 0; m < AT_ONCE; ++m)
+#pragma unroll
+                                    for (int j = i; j < 4; j += 2) {
+                                        float &sum = sums[m0 + m][n][h][j ^ SWAP<F>];
+                                        sum = fmaf(scale[n][h + 2 * i], block[m][j], sum);
+                                    }
                         }
-#pragma unroll
-                        for (u32 part = 0; part < PARTS; ++part) {
-                            float block[4] = {};
-                            Mma<T>::run(block, x[part], f[part][n][h], f[part][n][h + 2]);
-                            if constexpr (PARTS < STEPS) Mma<T>::run(block, x[1], f[1][n][h], f[1][n][h + 2]);
-#pragma unroll
-                            for (int i = 0; i < 4; ++i) sum[i] = fmaf(scale[part][n][h + 2 * (i % 2)], block[i], sum[i]);
-                        }
-                    }
+                }
             }
         }
     };
-    // The next stage: it has come, and what all have read before is filled anew.
-    auto turn = [&](u32 k) -> const u8 * {
+    // The next stage, with so many units: it has come, and what all have read before is filled anew.
+    auto turn = [&](u32 k, u32 count) {
         copies_wait<STAGES - 2>();
         __syncthreads();
-        const u8 *stage = staged + slot * BYTES;
         if constexpr (By::there) {
             // Where a warp has 16 rows, two lanes make the same.
             const u32 row = lane % By::ROWS;
 #pragma unroll
-            for (u32 u = 0; u < UNITS; ++u) {
-                const u8 *unit = stage + u * G::bytes + G::inputs + along_rows * N * G::unit;
-                By::make(made + u * By::bytes, row, scales_at(unit, k * UNITS + u, row / 16) + row % 16 * RowScale<F>::EACH, head_at(unit, row / 16) + row % 16 * RowScale<F>::HEAD);
-            }
+            for (u32 u = 0; u < count; ++u)
+                By::make(made, u, k * UNITS + u, k * UNITS + u + 1 == units, row, scales_at(stage + u * G::bytes, k * UNITS + u, row / 16) + row % 16 * RowScale<F>::EACH, head_at(stage + u * G::bytes, row / 16) + row % 16 * RowScale<F>::HEAD);
         }
         load(k + STAGES - 1, next);
         if constexpr (By::there) __syncwarp();
-        next = slot, slot = slot + 1 == STAGES ? 0 : slot + 1;
-        return stage;
     };
     if constexpr (!ahead) {
-        for (u32 k = 0; k < units / UNITS; ++k) {
-            const u8 *stage = turn(k);
+        for (u32 k = 0; k < units / UNITS; ++k, turn_to_next()) {
+            turn(k, UNITS);
 #pragma unroll
             for (u32 u = 0; u < UNITS; ++u) multiply(stage + u * G::bytes, k * UNITS + u, u);
         }
+        // Of two units a last one may be alone.
+        static_assert(UNITS <= 2);
         if (UNITS > 1 && units % UNITS) {
-            const u8 *stage = turn(units / UNITS);
-#pragma unroll 1
-            for (u32 u = 0; u < units % UNITS; ++u) multiply(stage + u * G::bytes, units / UNITS * UNITS + u, u);
+            turn(units / UNITS, 1);
+            multiply(stage, units - 1, 0);
         }
     }
     Stopwatch::let_next_begin();
     // What the warps have summed goes through shared memory, (tokens, rows): so a thread has four rows side by side, and
-    // goes along the tokens. They are stored one by one: pairs would have the sums lie in pairs of registers through all of the loop before,
-    // which is slower by 9 % then. Tokens lie apart so that no more than two of a warp's numbers meet in a bank.
+    // goes along the tokens. Sums that are stored in pairs lie in pairs of registers through all of the loop before, which says in which bank each is
+    // (`SWAP`); others are stored one by one. Tokens lie apart so that no more than two of a warp's numbers meet in a bank.
     constexpr u32 ROWS = S::tiles * 16, PITCH = ROWS + 8;
     static_assert(S::tokens * PITCH * sizeof(float) <= S::STAGES * G::bytes);
     float *block = reinterpret_cast<float *>(staged);
@@ -636,8 +691,11 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                 // Sums 0 and 1 are of token g and the rows 2 t and 2 t + 1 of half h of a tile, 2 and 3 of token g + 8.
                 for (int second = 0; second < 2; ++second) {
                     u32 token = (along_tokens * M + m) * 16 + g + 8 * second, row = (along_rows * N + n) * 16 + 8 * h + 2 * t;
+                    const float *two = &sums[m][n][h][2 * second];
+                    if constexpr (SWAP<F>) asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(base + (token * PITCH + row) * 4), "f"(two[0]), "f"(two[1]));
+                    else
 #pragma unroll
-                    for (int i = 0; i < 2; ++i) asm volatile("st.shared.f32 [%0], %1;" ::"r"(base + (token * PITCH + row + i) * 4), "f"(sums[m][n][h][2 * second + i]));
+                        for (int i = 0; i < 2; ++i) asm volatile("st.shared.f32 [%0], %1;" ::"r"(base + (token * PITCH + row + i) * 4), "f"(two[i]));
                 }
     __syncthreads();
     finish<F, T, S, PITCH>(a, block, first, first_tile, rows, all_tiles);

@@ -176,7 +176,7 @@ impl Needs {
             normed: if prompt { tape.rows * normed * 2 } else { 0 },
             sums: if prompt {
                 // `sums.cuh`
-                tape.rows.next_multiple_of(2) * normed.max(widest) / 32 * 4
+                tape.rows.next_multiple_of(16) * normed.max(widest) / 32 * 4
             } else {
                 0
             },

@@ -14,8 +14,9 @@ pub(super) struct Shape {
     pub(super) tiles: u32,
     pub(super) threads: u32,
     stages: u32,
-    /// Rows of weights of all warps, of all units that one multiplies at once: `Made` of `kernels/prompt/product.cuh`.
-    made: u32,
+    /// Of a warp: its rows of weights, and units of 64 columns that it multiplies at once.
+    rows: u32,
+    units: u32,
     /// Whether it multiplies gate and up at once.
     gates: bool,
     /// The shape beside it in one kernel, with as many threads.
@@ -52,7 +53,8 @@ pub(super) const SHAPES: [Shape; 5] = [
         tiles: 8,
         threads: 128,
         stages: 3,
-        made: 128,
+        rows: 32,
+        units: 1,
         gates: true,
         beside: Some(3),
         plain: Cost::of(0.41, 0.53),
@@ -64,7 +66,8 @@ pub(super) const SHAPES: [Shape; 5] = [
         tiles: 4,
         threads: 128,
         stages: 4,
-        made: 128,
+        rows: 32,
+        units: 1,
         gates: true,
         beside: None,
         plain: Cost::of(0.263, 0.32),
@@ -76,7 +79,8 @@ pub(super) const SHAPES: [Shape; 5] = [
         tiles: 5,
         threads: 128,
         stages: 4,
-        made: 0,
+        rows: 80,
+        units: 1,
         gates: false,
         beside: None,
         plain: Cost::of(0.325, 0.42),
@@ -88,7 +92,8 @@ pub(super) const SHAPES: [Shape; 5] = [
         tiles: 4,
         threads: 128,
         stages: 6,
-        made: 128,
+        rows: 16,
+        units: 2,
         gates: true,
         beside: Some(0),
         plain: Cost::of(0.2, 0.22),
@@ -100,7 +105,8 @@ pub(super) const SHAPES: [Shape; 5] = [
         tiles: 2,
         threads: 64,
         stages: 8,
-        made: 64,
+        rows: 16,
+        units: 2,
         gates: true,
         beside: None,
         plain: Cost::of(0.1, 0.17),
@@ -135,23 +141,30 @@ impl Shape {
     /// Bytes of a block's shared memory: `Stage`, `Rings` and `Made` of `kernels/prompt/product.cuh`.
     pub(super) fn shared(&self, storage: Storage) -> u32 {
         let layout = storage.layout();
-        let (unit, scales) = (layout.unit() + layout.head, super::narrow(layout.scales));
-        let (tokens, tiles, unit) = (self.tokens, self.tiles, super::narrow(unit));
-        // Four units share what their minima are multiplied by.
-        if layout.has_minimum && layout.head > 0 && layout.high == 0 {
-            let units = if self.stages > 6 { 16 } else { 8 };
-            let stage = tokens * 128 + tiles * (unit - scales);
-            return self.stages * stage + units * (tiles * scales + 32 + tokens * 8 + 32);
-        }
-        let sums = if layout.has_minimum { 8 } else { 0 };
-        // Scales that are not halves alone become numbers, and minima pairs of bf16, once for all lanes of a warp.
+        let (tokens, tiles, warps) = (self.tokens, self.tiles, self.threads / 32);
+        let scales = super::narrow(layout.scales);
+        // Units of what is multiplied for several at once, behind the stages.
+        let ring = if self.stages > 6 { 16 } else { 8 };
+        let (sums, in_ring) = match (layout.has_minimum, layout.head > 0) {
+            (true, true) => (ring * (tokens * 8 + 32 + tiles * scales + 32), scales),
+            (true, false) => (ring * (tokens * 8 + 32), 0),
+            (false, _) => (0, 0),
+        };
+        // Scales that are not halves alone become numbers, and their minima pairs of bf16, once for all lanes of a warp.
         let made = match layout.block_columns {
             Some(columns) if layout.has_minimum || layout.head > 0 => {
-                self.made * (4 * 64 / super::narrow(columns) + sums)
+                let scales = self.units * self.rows * 4 * 64 / super::narrow(columns);
+                let minima = if layout.has_minimum {
+                    8 * (2 * self.rows + 8)
+                } else {
+                    0
+                };
+                warps * (scales + minima)
             }
             _ => 0,
         };
-        self.stages * (tokens * (128 + sums) + tiles * unit) + made
+        let unit = super::narrow(layout.unit() + layout.head) - in_ring;
+        self.stages * (tokens * 128 + tiles * unit).next_multiple_of(128) + sums + made
     }
 
     /// Of that shape in its kernel which takes most.
