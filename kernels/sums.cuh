@@ -10,7 +10,7 @@ __device__ __forceinline__ void split_in_two(float first, float second, u32 &hig
     high = *reinterpret_cast<u32 *>(&rounded), low = *reinterpret_cast<u32 *>(&rest);
 }
 
-// Of 64 columns and of sixteen rows, which lie together as mma has them: of rows g and g + 8 both halves' numbers, and then what those lack.
+// Of 64 columns and of sixteen rows: of each both halves' numbers, and then what those lack.
 __device__ __forceinline__ u32 *sums_of_sixteen(u64 sums, u32 rows, u32 unit, u32 row) { return at<u32>(sums) + ((u64)unit * ((rows + 15) / 16) + row / 16) * 32; }
 
 // Of 64 columns, by all threads of a warp, of which eight neighbours have the sums of eight columns each.
@@ -19,6 +19,6 @@ __device__ __forceinline__ void leave_sums(u64 sums, u32 rows, u32 row, u32 colu
     eight += __shfl_xor_sync(0xffffffffu, eight, 2);
     float second = __shfl_xor_sync(0xffffffffu, eight, 4);
     if (column % 64 != 0 || column >= columns) return;
-    u32 *const to = sums_of_sixteen(sums, rows, column / 64, row) + row % 8 * 4 + row / 8 % 2;
-    split_in_two(eight, second, to[0], to[2]);
+    u32 *const to = sums_of_sixteen(sums, rows, column / 64, row) + row % 16 * 2;
+    split_in_two(eight, second, to[0], to[1]);
 }

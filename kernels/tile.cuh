@@ -84,11 +84,6 @@ template <> struct Mma<__nv_bfloat16> {
         __nv_bfloat162 pair = *reinterpret_cast<__nv_bfloat162 *>(&packed);
         return pack(low - __low2float(pair), high - __high2float(pair));
     }
-    // If `really`, which all lanes agree on; without a branch, behind which the compiler would have them meet again.
-    static __device__ __forceinline__ void run_if(bool really, float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-        asm("{ .reg .pred p; setp.ne.u32 p, %10, 0; @p mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3}; }"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"((u32)really));
-    }
     static constexpr u32 EXPONENT = 127, MANTISSA = 7;
     template <int F> static __device__ __forceinline__ constexpr bool holds() { return F != F32 && F != F16 && F != SCALED_F16; }
 };

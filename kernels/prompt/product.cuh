@@ -1,5 +1,6 @@
 // The matrix products of a prompt: tiles of tokens and weight rows in shared memory, filled ahead by cp.async, on
-// the tensor cores. Tokens are mma's m, weight rows its n.
+// the tensor cores. Weight rows are mma's m, tokens its n: a lane has the weights in as many registers side by side as it reads at once, and
+// two rows' scales to multiply by.
 //
 // One warp sums each output over all columns, in their order: a row's bits depend neither on the tile's shape nor
 // on how many rows are read at once. That is the family of prompts; a step's products split the columns over warps
@@ -97,27 +98,27 @@ template <int F, typename T, class S> struct Made {
         for (u32 b = 0; b < BLOCKS; ++b) {
             float scale;
             of_row.of(b, scale, minimum[b], 1.0f);
-            // With minima sums lie as mma has them; of four scales those that meet even registers are for odd ones then.
-            const u32 place = minima ? row & ~3u | row % 2 << 1 | (row >> 1 & 1 ^ 1) : row;
-            if constexpr (scales) *reinterpret_cast<float *>(to + u * of_scales + (b * ROWS + place) * 4) = scale * (row % 2 ? Integers<F, T>::factor(true) : Integers<F, T>::factor(false));
+            if constexpr (scales) *reinterpret_cast<float *>(to + u * of_scales + (b * ROWS + row) * 4) = scale * (row % 2 ? Integers<F, T>::factor(true) : Integers<F, T>::factor(false));
         }
         if constexpr (minima) {
-            u32 *both = reinterpret_cast<u32 *>(to + minima_at) + 2 * row + index % 2;
+            u32 *both = reinterpret_cast<u32 *>(to + minima_at) + (row & ~1u) * 2 + index % 2 * 2 + row % 2;
             split_in_two(minimum[0], minimum[1], both[0], both[APART]);
             // Of a unit that has none beside it.
-            if (last && index % 2 == 0) both[1] = 0, both[APART + 1] = 0;
+            if (last && index % 2 == 0) both[2] = 0, both[APART + 2] = 0;
         }
     }
-    // Of four rows of a tile, of which the fourth part t is 2 t, 2 t + 8, 2 t + 1 and 2 t + 9.
-    static __device__ __forceinline__ void scales_of(const u8 *from, u32 row, u32 b, float (&four)[4]) {
-        float4 of = *reinterpret_cast<const float4 *>(from + (b * ROWS + row) * 4);
-        if constexpr (minima) four[2] = of.x, four[0] = of.y, four[3] = of.z, four[1] = of.w;
-        else four[0] = of.x, four[1] = of.y, four[2] = of.z, four[3] = of.w;
+    // Of rows g and g + 8 of tile n.
+    static __device__ __forceinline__ void scales_of(const u8 *from, u32 n, u32 g, u32 b, float (&two)[2]) {
+        float2 of = *reinterpret_cast<const float2 *>(from + (b * ROWS + n * 16 + 2 * g) * 4);
+        two[0] = of.x, two[1] = of.y;
     }
-    // Minima of the rows g and g + 8 of tile n, to be multiplied by the inputs' sums over both blocks of two units. Of sixteen columns of mma the first
-    // eight are of the first unit, the others of the second. Pair t is of both blocks: of the sums what they are as bf16 where t is even and else what these
-    // lack, of the minima in the first two pairs and in the last two. So all four products of both parts are summed.
-    static __device__ __forceinline__ void minima_of(const u8 *made, u32 n, u32 g, u32 t, u32 (&pairs)[4]) { read_words(made + minima_at + (t / 2 * APART + (n * 8 + g) * 4) * 4, pairs); }
+    // Minima of the rows g and g + 8 of tile n, to be multiplied by the inputs' sums over both blocks of two units. Of sixteen columns of mma pair t is of
+    // both blocks of unit t % 2, and so is pair t + 4: it meets the sums as bf16, the other what these lack. What the minima are as bf16 is in pairs 0 and 1, what
+    // that lacks in pairs 2 and 3. So all four products of both parts are summed.
+    static __device__ __forceinline__ void minima_of(const u8 *made, u32 n, u32 g, u32 t, u32 (&pairs)[4]) {
+        uint2 two = *reinterpret_cast<const uint2 *>(made + minima_at + (t / 2 * APART + n * 32 + g * 4 + t % 2 * 2) * 4);
+        pairs[0] = pairs[2] = two.x, pairs[1] = pairs[3] = two.y;
+    }
 };
 
 // The weights that a lane multiplies next: of one step of plain values, of two of nibbles and bytes.
@@ -178,13 +179,13 @@ template <int F, typename T> struct Staged {
     }
 };
 
-// Scales of the rows 2 t, 2 t + 8, 2 t + 1, 2 t + 9 of a tile in the block that ends with step s.
-template <int F> __device__ __forceinline__ void scales_of(const u8 *scales, const u8 *head, u32 lane, u32 s, float (&scale)[4]) {
-    RowScales<F, 2> rows;
-    rows.read(scales - Layout<F>::before_scales, head, lane % 4);
+// Scales of the rows g and g + 8 of a tile in the block that ends with step s.
+template <int F> __device__ __forceinline__ void scales_of(const u8 *scales, const u8 *head, u32 g, u32 s, float (&scale)[2]) {
+    RowScales<F, 1> rows;
+    rows.read(scales - Layout<F>::before_scales, head, g);
     float minimum;
 #pragma unroll
-    for (u32 i = 0; i < 4; ++i) rows.of(s, i, scale[i], minimum);
+    for (u32 i = 0; i < 2; ++i) rows.of(s, i, scale[i], minimum);
 }
 
 // Four neighbours of a row of outputs, in one access where rows begin at multiples of four.
@@ -216,14 +217,24 @@ __device__ __forceinline__ void read_four(const float *from, u32 stride, u32 row
 // other: where both sums are in the same bank, each such operation takes two cycles. So of two neighbours (rows 2 t and 2 t + 1) the outputs' sums lie the
 // other way round, except where blocks are small: to say where sums lie takes registers, which are too few there.
 template <int F> constexpr int SWAP = Layout<F>::scaled && Layout<F>::block != 16;
-template <int F> __device__ __forceinline__ void in_order(const float4 &from, float (&four)[4]) {
-    four[SWAP<F>] = from.x, four[1 ^ SWAP<F>] = from.y, four[2 ^ SWAP<F>] = from.z, four[3 ^ SWAP<F>] = from.w;
+// Of four rows that lie side by side the outputs of two tokens.
+template <int F> __device__ __forceinline__ void in_order(const float *from, float (&values)[2][4]) {
+#pragma unroll
+    for (u32 i = 0; i < 4; i += 2) {
+        const float4 two = reinterpret_cast<const float4 *>(from)[i / 2];
+        values[SWAP<F>][i] = two.x, values[1 ^ SWAP<F>][i] = two.y, values[SWAP<F>][i + 1] = two.z, values[1 ^ SWAP<F>][i + 1] = two.w;
+    }
+}
+template <int F> __device__ __forceinline__ void leave_in_order(float *to, const float (&values)[2][4]) {
+#pragma unroll
+    for (u32 i = 0; i < 4; i += 2)
+        reinterpret_cast<float4 *>(to)[i / 2] = make_float4(values[SWAP<F>][i], values[1 ^ SWAP<F>][i], values[SWAP<F>][i + 1], values[1 ^ SWAP<F>][i + 1]);
 }
 
 // A number that a loop begins with. The compiler makes such numbers anew in each round; of formats that gain by it, it is not shown whence they come, and keeps
 // them. Which do is measured: it depends on what registers are left.
 template <int F> struct Kept {
-    static constexpr bool kept = F == Q4_1 || F == Q5_0 || F == IQ4_NL || F == IQ4_XS;
+    static constexpr bool kept = F == Q4_1 || F == Q5_0 || F == IQ4_NL;
     static __device__ __forceinline__ u32 number(u32 made) {
         if constexpr (!kept) return made;
         u32 same;
@@ -234,7 +245,7 @@ template <int F> struct Kept {
 
 extern __shared__ __align__(128) u8 staged[];
 
-// Stores a block's outputs, or what becomes of them: `sums` has PITCH of each token.
+// Stores a block's outputs, or what becomes of them: `sums` has PITCH of each two tokens, of a row both side by side.
 template <int F, typename T, class S, u32 PITCH> __device__ __forceinline__ void finish(const PromptArgs &a, float *sums, u32 first, u32 first_tile, u32 rows, u32 all_tiles) {
     // Where tiles of gate and up come by turns, there are half as many outputs.
     const bool gated = S::tiles % 2 == 0 && a.outcome == GATED;
@@ -256,59 +267,58 @@ template <int F, typename T, class S, u32 PITCH> __device__ __forceinline__ void
         up_scales[i] = gated && there ? row_scale<F>(a.weight1, row + i) : 1.0f;
         biases[i] = !gated && bias && there ? bias[row + i] : 0.0f;
     }
-    float *from = sums + index * 16 + within;
+    float *from = sums + (index * 16 + within) * 2;
     const u32 begin = threadIdx.x / along, end = min(S::tokens, rows - first);
     const bool meets = a.outcome == ADDED || a.outcome == MULTIPLIED, rounded = gated || a.outcome == MULTIPLIED;
     // What outputs are added to or multiplied by is read for several tokens at once, and before any is stored: a load behind a store
     // would wait for it.
     if (meets) {
-        constexpr u32 AT_ONCE = 8;
+        constexpr u32 AT_ONCE = 4;
         const float *others = a.outcome == ADDED ? out : at<const float>(a.out1);
 #pragma unroll 1
-        for (u32 token = begin; token < end; token += AT_ONCE * at_once) {
-            float other[AT_ONCE][4];
+        for (u32 pair = begin; 2 * pair < end; pair += AT_ONCE * at_once) {
+            float other[AT_ONCE][2][4];
 #pragma unroll
-            for (u32 k = 0; k < AT_ONCE; ++k) {
-                const u32 here = token + k * at_once;
-                if (here < end) read_four(others + (u64)(first + here) * stride, stride, row, of.rows, other[k]);
+            for (u32 k = 0; k < 2 * AT_ONCE; ++k) {
+                const u32 token = 2 * (pair + k / 2 * at_once) + k % 2;
+                if (token < end) read_four(others + (u64)(first + token) * stride, stride, row, of.rows, other[k / 2][k % 2]);
             }
 #pragma unroll
             for (u32 k = 0; k < AT_ONCE; ++k) {
-                const u32 here = token + k * at_once;
-                if (here >= end) break;
-                float4 &sum = *reinterpret_cast<float4 *>(from + here * PITCH);
-                float each[4];
-                in_order<F>(sum, each);
+                const u32 here = pair + k * at_once;
+                if (2 * here >= end) break;
+                float each[2][4];
+                in_order<F>(from + here * PITCH, each);
 #pragma unroll
-                for (u32 i = 0; i < 4; ++i) {
-                    const float value = each[i] * scales[i] + biases[i];
-                    each[i] = a.outcome == ADDED ? value + other[k][i] : value * other[k][i];
+                for (u32 i = 0; i < 8; ++i) {
+                    float &value = each[i / 4][i % 4];
+                    value = value * scales[i % 4] + biases[i % 4];
+                    value = a.outcome == ADDED ? value + other[k][i / 4][i % 4] : value * other[k][i / 4][i % 4];
                 }
-                sum = make_float4(each[SWAP<F>], each[1 ^ SWAP<F>], each[2 ^ SWAP<F>], each[3 ^ SWAP<F>]);
+                leave_in_order<F>(from + here * PITCH, each);
             }
         }
     }
 #pragma unroll 1
-    for (u32 token = begin; token < end; token += at_once) {
-        const float4 sum = *reinterpret_cast<const float4 *>(from + token * PITCH);
-        float values[4];
-        in_order<F>(sum, values);
-        if (!meets) {
-            float ups[4] = {};
-            if (gated) {
-                const float4 up = *reinterpret_cast<const float4 *>(from + token * PITCH + 16);
-                in_order<F>(up, ups);
-            }
+    for (u32 pair = begin; 2 * pair < end; pair += at_once) {
+        float values[2][4], ups[2][4];
+        in_order<F>(from + pair * PITCH, values);
+        if (gated) in_order<F>(from + pair * PITCH + 32, ups);
 #pragma unroll
-            for (u32 i = 0; i < 4; ++i) {
-                values[i] = values[i] * scales[i] + biases[i];
-                if (gated || a.outcome == SILU) values[i] /= 1.0f + expf(-values[i]);
-                if (gated) values[i] *= ups[i] * up_scales[i];
-            }
+        for (u32 k = 0; k < 2; ++k) {
+            if (2 * pair + k >= end) break;
+            if (!meets)
+#pragma unroll
+                for (u32 i = 0; i < 4; ++i) {
+                    float &value = values[k][i];
+                    value = value * scales[i] + biases[i];
+                    if (gated || a.outcome == SILU) value /= 1.0f + expf(-value);
+                    if (gated) value *= ups[k][i] * up_scales[i];
+                }
+            const u64 to = (u64)(first + 2 * pair + k) * stride;
+            if (rounded) put_four<T>(at<T>(a.out0) + to, stride, row, of.rows, values[k]);
+            else put_four<float>(out + to, stride, row, of.rows, values[k]);
         }
-        const u64 to = (u64)(first + token) * stride;
-        if (rounded) put_four<T>(at<T>(a.out0) + to, stride, row, of.rows, values);
-        else put_four<float>(out + to, stride, row, of.rows, values);
     }
 }
 
@@ -414,7 +424,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     u32 stage = 0, next = (STAGES - 1) * BYTES;
     auto turn_to_next = [&] { next = stage, stage = stage + BYTES == STAGES * BYTES ? 0 : stage + BYTES; };
     // What a lane reads first of the inputs and of the weights; stages begin at multiples of 128.
-    const u32 at_inputs = Kept<F>::number(base + (along_tokens * 16 * M + lane % 16) * 128 + (lane / 16 ^ lane % 8) * 16), at_weights = Kept<F>::number(G::inputs + along_rows * N * G::unit + lane * (Layout<F>::quants == 512 ? 16 : 0));
+    const u32 at_inputs = Kept<F>::number(base + (along_tokens * 16 * M + lane / 16 * 8 + lane % 8) * 128 + (lane / 8 % 2 ^ lane % 8) * 16), at_weights = Kept<F>::number(G::inputs + along_rows * N * G::unit + lane * (Layout<F>::quants == 512 ? 16 : 0));
     if constexpr (ahead) {
         u32 x[2][M][4], w[2][N][4], of_step[4];
         const u8 *first_unit = staged + G::inputs + along_rows * N * G::unit + lane * 16;
@@ -448,7 +458,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
 #pragma unroll
                     for (u32 n = 0; n < N; ++n)
 #pragma unroll
-                        for (int h = 0; h < 2; ++h) Mma<T>::run(sums[m][n][h], x[s % 2][m], w[s % 2][n][h], w[s % 2][n][h + 2]);
+                        for (int h = 0; h < 2; ++h) Mma<T>::run(sums[m][n][h], w[s % 2][n], x[s % 2][m][2 * h], x[s % 2][m][2 * h + 1]);
             }
         }
     }
@@ -459,76 +469,70 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
         else return unit + n * G::unit + Layout<F>::before_scales;
     };
     auto head_at = [&](u32 stage, u32 n) { return staged + stage + G::inputs + (along_rows * N + n + 1) * G::unit - Layout<F>::head; };
+    // The inputs' sums of 64 columns and of token g of each eight, as mma has them: as bf16, and what that lacks.
+    auto sums_at = [&](u32 index, u32 m, u32 h) { return *reinterpret_cast<const uint2 *>(staged + sums_ring + index % R::units * R::sums + (along_tokens * M + m) * 128 + h * 64 + (Layout<F>::kind == PAIRS ? g ^ SWAP<F> : g) * 8); };
     // Of the four units that end with this one: pair t of sixteen columns of mma is of unit t, and so is pair t + 4. The sums' bf16 meet minima
     // in the first, and what they lack meets the same in the others; minima of six bits are bf16 exactly.
     auto add_minima_of_four = [&](u32 stage, u32 index) {
-        const u32 mine = (index - 3 + t) % R::units;
-        u32 pairs[N][2];
-        float by[N][4];
+        const u32 mine = index - 3 + t;
+        u32 pairs[N][4];
+        float by[N][2];
 #pragma unroll
         for (u32 n = 0; n < N; ++n) {
-            RowScales<F, 2> rows;
-            read_words(head_at(stage, n) + t * sizeof(rows.head), rows.head);
+            RowScales<F, 1> rows;
+            read_words(head_at(stage, n) + g * sizeof(rows.head), rows.head);
             uint2 two = *reinterpret_cast<const uint2 *>(scales_at(stage, mine, n) + g * 8);
             // Every other byte, of rows g and g + 8.
             const u32 minima = __byte_perm(two.x, two.y, 0x7531);
 #pragma unroll
-            for (u32 i = 0; i < 4; ++i) by[n][i] = rows.shared_minimum(i);
+            for (u32 i = 0; i < 2; ++i) by[n][i] = rows.shared_minimum(i);
 #pragma unroll
-            for (int h = 0; h < 2; ++h) pairs[n][h] = bytes_less_128<__nv_bfloat16>(minima | 0x80808080u, h);
+            for (int i = 0; i < 4; ++i) pairs[n][i] = bytes_less_128<__nv_bfloat16>(minima | 0x80808080u, i % 2);
         }
-        const u8 *of = staged + sums_ring + mine * R::sums + along_tokens * 128 * M + g * 16;
 #pragma unroll
-        for (u32 m = 0; m < M; ++m) {
-            u32 x[4];
-            read_words(of + m * 128, x);
+        for (u32 m = 0; m < M; ++m)
 #pragma unroll
-            for (u32 n = 0; n < N; ++n)
+            for (int h = 0; h < 2; ++h) {
+                const uint2 x = sums_at(mine, m, h);
 #pragma unroll
-                for (int h = 0; h < 2; ++h) {
+                for (u32 n = 0; n < N; ++n) {
                     float four[4] = {};
-                    Mma<__nv_bfloat16>::run(four, x, pairs[n][h], pairs[n][h]);
+                    Mma<__nv_bfloat16>::run(four, pairs[n], x.x, x.y);
 #pragma unroll
-                    for (int k = 0; k < 4; ++k) {
-                        const int i = k / 2 + k % 2 * 2;
+                    for (int i = 0; i < 4; ++i) {
                         float &sum = sums[m][n][h][i ^ SWAP<F>];
-                        sum = fmaf(by[n][h + 2 * (i % 2)], four[i], sum);
+                        sum = fmaf(by[n][i / 2], four[i], sum);
                     }
                 }
-        }
-    };
-    auto add_minima = [&](u32 stage, u32 index, bool now) {
-        if constexpr (R::of_scales) {
-            if (index % 4 == 3) add_minima_of_four(stage, index);
-        } else if constexpr (Layout<F>::minimum) {
-            // Of this unit and the one before, or of a last one alone.
-            u32 pairs[N][4];
-#pragma unroll
-            for (u32 n = 0; n < N; ++n) By::minima_of(made, n, g ^ SWAP<F>, t, pairs[n]);
-            const u8 *of = staged + sums_ring + along_tokens * 128 * M + g * 16 + t % 2 * 8, *of_first = of + (index & ~1u) % R::units * R::sums, *of_second = of + index % R::units * R::sums;
-#pragma unroll
-            for (u32 m = 0; m < M; ++m) {
-                uint2 first = *reinterpret_cast<const uint2 *>(of_first + m * 128), second = *reinterpret_cast<const uint2 *>(of_second + m * 128);
-                u32 x[4] = {first.x, first.y, second.x, second.y};
-#pragma unroll
-                for (u32 n = 0; n < N; ++n)
-#pragma unroll
-                    for (int h = 0; h < 2; ++h) Mma<__nv_bfloat16>::run_if(now, sums[m][n][h], x, pairs[n][2 * h], pairs[n][2 * h + 1]);
             }
-        }
+    };
+    // Of an even unit and the one behind it; or of a last one alone, whose minima in a second are zeros.
+    auto add_minima_of_two = [&](u32 index, u32 second) {
+        u32 pairs[N][4];
+#pragma unroll
+        for (u32 n = 0; n < N; ++n) By::minima_of(made, n, g, t, pairs[n]);
+#pragma unroll
+        for (u32 m = 0; m < M; ++m)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const uint2 x = sums_at(t % 2 ? second : index, m, h);
+#pragma unroll
+                for (u32 n = 0; n < N; ++n) Mma<__nv_bfloat16>::run(sums[m][n][h], pairs[n], x.x, x.y);
+            }
     };
     auto multiply = [&](u32 stage, u32 index, u32 u) {
         const u8 *unit = staged + at_weights + stage;
         // Bits 5 and 6 of an input's place are those of its step, by turns. Where registers are fewest it takes fewer to find places anew.
         auto inputs_of = [&](u32 step, u32 m) {
-            if constexpr (Folded<F, T>::able || Layout<F>::block == 16) return base + (along_tokens * 16 * M + lane % 16) * 128 + stage + m * 2048 + ((2 * step + lane / 16) ^ lane % 8) * 16;
+            if constexpr (Folded<F, T>::able || Layout<F>::block == 16) return base + (along_tokens * 16 * M + lane / 16 * 8 + lane % 8) * 128 + stage + m * 2048 + ((2 * step + lane / 8 % 2) ^ lane % 8) * 16;
             else return (at_inputs + stage ^ step * 32) + m * 2048;
         };
         // Where registers are left for it, after the products, which need not wait for minima then.
-        if constexpr (!Folded<F, T>::able) add_minima(stage, index, index % 2 == 1 || index + 1 == units);
+        const bool four_end = R::of_scales && index % 4 == 3;
+        if (!Folded<F, T>::able && four_end) add_minima_of_four(stage, index);
         if constexpr (Folded<F, T>::able) {
             u32 f[4][N][4];
-            float scale[N][4];
+            float scale[N][2];
 #pragma unroll
             for (u32 n = 0; n < N; ++n) {
                 FoldedScales scales;
@@ -540,10 +544,10 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
 #pragma unroll
                     for (u32 s = 0; s < 2; ++s) w.folded(s, b, scales, f[2 * b + s][n]);
                 }
-                RowScales<F, 2> rows;
-                read_words(head_at(stage, n) + t * sizeof(rows.head), rows.head);
+                RowScales<F, 1> rows;
+                read_words(head_at(stage, n) + g * sizeof(rows.head), rows.head);
 #pragma unroll
-                for (u32 i = 0; i < 4; ++i) scale[n][i] = rows.shared(i) * Integers<F, T>::factor(false);
+                for (u32 i = 0; i < 2; ++i) scale[n][i] = rows.shared(i) * Integers<F, T>::factor(false);
             }
 #pragma unroll
             for (u32 m = 0; m < M; ++m) {
@@ -556,16 +560,15 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                     for (int h = 0; h < 2; ++h) {
                         float block[4] = {};
 #pragma unroll
-                        for (u32 s = 0; s < 4; ++s) Mma<T>::run(block, x[s], f[s][n][h], f[s][n][h + 2]);
+                        for (u32 s = 0; s < 4; ++s) Mma<T>::run(block, f[s][n], x[s][2 * h], x[s][2 * h + 1]);
 #pragma unroll
-                        for (int k = 0; k < 4; ++k) {
-                            const int i = k / 2 + k % 2 * 2;
+                        for (int i = 0; i < 4; ++i) {
                             float &sum = sums[m][n][h][i ^ SWAP<F>];
-                            sum = fmaf(scale[n][h + 2 * (i % 2)], block[i], sum);
+                            sum = fmaf(scale[n][i / 2], block[i], sum);
                         }
                     }
             }
-            add_minima(stage, index, true);
+            if (four_end) add_minima_of_four(stage, index);
             return;
         }
         if constexpr (!Layout<F>::scaled) {
@@ -586,19 +589,18 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
                     for (u32 n = 0; n < N; ++n)
 #pragma unroll
                         for (int h = 0; h < 2; ++h) {
-                            Mma<T>::run(sums[m][n][h], x, f[n][h], f[n][h + 2]);
-                            if constexpr (!Mma<T>::template holds<F>()) Mma<T>::run(sums[m][n][h], x, rest[n][h], rest[n][h + 2]);
+                            Mma<T>::run(sums[m][n][h], f[n], x[2 * h], x[2 * h + 1]);
+                            if constexpr (!Mma<T>::template holds<F>()) Mma<T>::run(sums[m][n][h], rest[n], x[2 * h], x[2 * h + 1]);
                         }
                 }
             }
             return;
         }
-        // Two steps share what is loaded; a block of one scale is both or one. Sums that are multiplied by the same scale are so one after the other, as far as
-        // registers are there for them: the scale is then read once.
-        constexpr u32 PARTS = Layout<F>::block == 16 ? 2 : 1, STEPS = 2 / PARTS, AT_ONCE = Layout<F>::high || Layout<F>::codes ? M : 1;
+        // Two steps share what is loaded; a block of one scale is both or one.
+        constexpr u32 PARTS = Layout<F>::block == 16 ? 2 : 1, STEPS = 2 / PARTS;
         // Where blocks are small scales are found by additions (Q6_K gains 3 %); so found, those of others take registers that meet in
         // banks (IQ4_XS and Q4_1 lose 5 to 10 %).
-        const u8 *along = made + u * By::of_scales + t * 16;
+        const u8 *along = made + u * By::of_scales;
 #pragma unroll(UNITS == 1 ? 1 : 2)
         for (u32 b = 0; b < 2; ++b, along += PARTS * By::ROWS * 4) {
             Staged<F, T> w[N];
@@ -607,40 +609,38 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
 #pragma unroll
             for (u32 part = 0; part < PARTS; ++part) {
                 u32 f[STEPS][N][4], rest[4];
-                float scale[N][4];
+                float scale[N][2];
 #pragma unroll
                 for (u32 n = 0; n < N; ++n) {
 #pragma unroll
                     for (u32 s = 0; s < STEPS; ++s) w[n].pairs(unit + n * G::unit, lane, 2 * b + part * STEPS + s, part * STEPS + s, f[s][n], rest);
-                    if constexpr (By::scales) By::scales_of(PARTS == 2 ? along : made + u * By::of_scales, n * 16 + (PARTS == 2 ? 0 : 4 * t), PARTS == 2 ? part : b, scale[n]);
-                    else scales_of<F>(scales_at(stage, index, n), head_at(stage, n), lane, 2 * b + part, scale[n]);
+                    if constexpr (By::scales) By::scales_of(PARTS == 2 ? along : made + u * By::of_scales, n, g, PARTS == 2 ? part : b, scale[n]);
+                    else scales_of<F>(scales_at(stage, index, n), head_at(stage, n), g, 2 * b + part, scale[n]);
                 }
 #pragma unroll
-                for (u32 m0 = 0; m0 < M; m0 += AT_ONCE) {
-                    u32 x[STEPS][AT_ONCE][4];
+                for (u32 m = 0; m < M; ++m) {
+                    u32 x[STEPS][4];
 #pragma unroll
-                    for (u32 s = 0; s < STEPS; ++s)
+                    for (u32 s = 0; s < STEPS; ++s) matrices(x[s], inputs_of(2 * b + part * STEPS + s, m));
 #pragma unroll
-                        for (u32 m = 0; m < AT_ONCE; ++m) matrices(x[s][m], inputs_of(2 * b + part * STEPS + s, m0 + m));
+                    for (u32 n = 0; n < N; ++n) {
+                        // Of sixteen tokens both halves.
+                        float block[2][4] = {};
 #pragma unroll
-                    for (u32 n = 0; n < N; ++n)
+                        for (u32 s = 0; s < STEPS; ++s)
 #pragma unroll
-                        for (int h = 0; h < 2; ++h) {
-                            float block[AT_ONCE][4] = {};
+                            for (u32 h = 0; h < 2; ++h) Mma<T>::run(block[h], f[s][n], x[s][2 * h], x[s][2 * h + 1]);
+                        // What the same scale multiplies one after the other: it is read once then.
 #pragma unroll
-                            for (u32 s = 0; s < STEPS; ++s)
+                        for (u32 i = 0; i < 2; ++i)
 #pragma unroll
-                                for (u32 m = 0; m < AT_ONCE; ++m) Mma<T>::run(block[m], x[s][m], f[s][n][h], f[s][n][h + 2]);
+                            for (u32 h = 0; h < 2; ++h)
 #pragma unroll
-                            for (int i = 0; i < 2; ++i)
-#pragma unroll
-                                for (u32 m = 0; m < AT_ONCE; ++m)
-#pragma unroll
-                                    for (int j = i; j < 4; j += 2) {
-                                        float &sum = sums[m0 + m][n][h][j ^ SWAP<F>];
-                                        sum = fmaf(scale[n][h + 2 * i], block[m][j], sum);
-                                    }
-                        }
+                                for (u32 j = 2 * i; j < 2 * i + 2; ++j) {
+                                    float &sum = sums[m][n][h][j ^ SWAP<F>];
+                                    sum = fmaf(scale[n][i], block[h][j], sum);
+                                }
+                    }
                 }
             }
         }
@@ -659,25 +659,45 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
         load(k + STAGES - 1, next);
         if constexpr (By::there) __syncwarp();
     };
-    if constexpr (!ahead) {
+    constexpr bool minima_of_two = Layout<F>::kind == PAIRS;
+    if constexpr (minima_of_two && UNITS == 1) {
+        // Two turns written out, so that none asks whether minima are due.
+        for (u32 k = 0; k < units; k += 2, turn_to_next()) {
+            turn(k, 1);
+            multiply(stage, k, 0);
+            if (k + 1 == units) {
+                add_minima_of_two(k, k);
+                break;
+            }
+            turn_to_next();
+            turn(k + 1, 1);
+            add_minima_of_two(k, k + 1);
+            multiply(stage, k + 1, 0);
+        }
+    } else if constexpr (!ahead) {
         for (u32 k = 0; k < units / UNITS; ++k, turn_to_next()) {
             turn(k, UNITS);
 #pragma unroll
-            for (u32 u = 0; u < UNITS; ++u) multiply(stage + u * G::bytes, k * UNITS + u, u);
+            for (u32 u = 0; u < UNITS; ++u) {
+                if constexpr (minima_of_two)
+                    if (u == 1) add_minima_of_two(k * UNITS, k * UNITS + 1);
+                multiply(stage + u * G::bytes, k * UNITS + u, u);
+            }
         }
         // Of two units a last one may be alone.
         static_assert(UNITS <= 2);
         if (UNITS > 1 && units % UNITS) {
             turn(units / UNITS, 1);
             multiply(stage, units - 1, 0);
+            if constexpr (minima_of_two) add_minima_of_two(units - 1, units - 1);
         }
     }
     Stopwatch::let_next_begin();
-    // What the warps have summed goes through shared memory, (tokens, rows): so a thread has four rows side by side, and
+    // What the warps have summed goes through shared memory, (pairs of tokens, rows, tokens): so a thread has four rows side by side, and
     // goes along the tokens. Sums that are stored in pairs lie in pairs of registers through all of the loop before, which says in which bank each is
-    // (`SWAP`); others are stored one by one. Tokens lie apart so that no more than two of a warp's numbers meet in a bank.
-    constexpr u32 ROWS = S::tiles * 16, PITCH = ROWS + 8;
-    static_assert(S::tokens * PITCH * sizeof(float) <= S::STAGES * G::bytes);
+    // (`SWAP`); others are stored one by one. Pairs lie apart so that no two of a half warp's meet in a bank.
+    constexpr u32 PITCH = 2 * S::tiles * 16 + 8;
+    static_assert(S::tokens / 2 * PITCH * sizeof(float) <= S::STAGES * G::bytes);
     float *block = reinterpret_cast<float *>(staged);
     copies_wait<0>();
     __syncthreads();
@@ -688,14 +708,14 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
 #pragma unroll
             for (int h = 0; h < 2; ++h)
 #pragma unroll
-                // Sums 0 and 1 are of token g and the rows 2 t and 2 t + 1 of half h of a tile, 2 and 3 of token g + 8.
+                // Sums 0 and 1 are of row g and the tokens 2 t and 2 t + 1 of half h of sixteen, 2 and 3 of row g + 8.
                 for (int second = 0; second < 2; ++second) {
-                    u32 token = (along_tokens * M + m) * 16 + g + 8 * second, row = (along_rows * N + n) * 16 + 8 * h + 2 * t;
+                    const u32 pair = (along_tokens * M + m) * 8 + 4 * h + t, row = (along_rows * N + n) * 16 + 8 * second + g, to = base + (pair * PITCH + 2 * row) * 4;
                     const float *two = &sums[m][n][h][2 * second];
-                    if constexpr (SWAP<F>) asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(base + (token * PITCH + row) * 4), "f"(two[0]), "f"(two[1]));
+                    if constexpr (SWAP<F>) asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(two[0]), "f"(two[1]));
                     else
 #pragma unroll
-                        for (int i = 0; i < 2; ++i) asm volatile("st.shared.f32 [%0], %1;" ::"r"(base + (token * PITCH + row + i) * 4), "f"(two[i]));
+                        for (int i = 0; i < 2; ++i) asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + i * 4), "f"(two[i]));
                 }
     __syncthreads();
     finish<F, T, S, PITCH>(a, block, first, first_tile, rows, all_tiles);

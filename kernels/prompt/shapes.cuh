@@ -4,6 +4,8 @@
 #include "prompt/product.cuh"
 
 typedef Shape<1, 4, 4, 2, 3, 1> Shape64x128;
+// Of plain values, for many rows: a warp reads what it multiplies half as often for each product.
+typedef Shape<2, 2, 4, 4, 3, 1> Shape128x128;
 typedef Shape<2, 2, 2, 2, 4, 1> Shape64x64;
 // Of plain values, which no warp has to make first: each warp meets all rows. It has no pairs of gate and up.
 typedef Shape<4, 1, 1, 5, 4, 1> Shape64x80;
@@ -21,7 +23,7 @@ typedef Shape64x128 Shape64x128_32x64;
 #define PROMPT_KERNEL_OF_TWO(FORMAT, NAME, T, TYPE) PROMPT_KERNEL_OF(NAME, TYPE, 64x128_32x64, 3, prompt_product<FORMAT, T, Shape64x128, Shape32x64>(a))
 #define PROMPT_BOTH(FORMAT, NAME, SHAPE, BLOCKS) \
     PROMPT_KERNEL(FORMAT, NAME, half, f16, SHAPE, BLOCKS) PROMPT_KERNEL(FORMAT, NAME, __nv_bfloat16, bf16, SHAPE, BLOCKS)
-#define PROMPT_PLAIN(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x80, 3)
+#define PROMPT_PLAIN(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x80, 3) PROMPT_BOTH(FORMAT, NAME, 128x128, 2)
 #define PROMPT_OTHERS(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 64x64, 4) PROMPT_BOTH(FORMAT, NAME, 16x32, 4)
 // Of four bytes: the largest tile leaves no room.
 #define PROMPT_WIDE(FORMAT, NAME) PROMPT_OTHERS(FORMAT, NAME) PROMPT_BOTH(FORMAT, NAME, 32x64, 3)

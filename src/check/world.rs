@@ -74,8 +74,9 @@ impl World {
     /// What is held against it.
     #[cfg(feature = "cuda")]
     pub fn cuda(&self, device: cuda::Device) -> Result<Cuda, WorldError> {
+        let rows = self.cases.iter().map(|case| case.tape.rows);
         let options = cuda::Options {
-            rows: ROWS,
+            rows: rows.fold(ROWS, usize::max),
             activation: self.activation,
             places: cuda::Places::default(),
             graph: eager(),

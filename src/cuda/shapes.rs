@@ -46,7 +46,7 @@ impl Cost {
     }
 }
 
-pub(super) const SHAPES: [Shape; 5] = [
+pub(super) const SHAPES: [Shape; 6] = [
     Shape {
         name: "64x128",
         tokens: 64,
@@ -57,8 +57,8 @@ pub(super) const SHAPES: [Shape; 5] = [
         units: 1,
         gates: true,
         beside: Some(3),
-        plain: Cost::of(0.41, 0.53),
-        blocks: Some(Cost::of(0.5, 0.74)),
+        plain: Cost::of(0.345, 0.446),
+        blocks: Some(Cost::of(0.43, 0.636)),
     },
     Shape {
         name: "64x64",
@@ -70,8 +70,8 @@ pub(super) const SHAPES: [Shape; 5] = [
         units: 1,
         gates: true,
         beside: None,
-        plain: Cost::of(0.263, 0.32),
-        blocks: Some(Cost::of(0.288, 0.42)),
+        plain: Cost::of(0.22, 0.274),
+        blocks: Some(Cost::of(0.272, 0.397)),
     },
     Shape {
         name: "64x80",
@@ -83,7 +83,7 @@ pub(super) const SHAPES: [Shape; 5] = [
         units: 1,
         gates: false,
         beside: None,
-        plain: Cost::of(0.325, 0.42),
+        plain: Cost::of(0.305, 0.37),
         blocks: None,
     },
     Shape {
@@ -96,8 +96,8 @@ pub(super) const SHAPES: [Shape; 5] = [
         units: 2,
         gates: true,
         beside: Some(0),
-        plain: Cost::of(0.2, 0.22),
-        blocks: Some(Cost::of(0.166, 0.205)),
+        plain: Cost::of(0.159, 0.175),
+        blocks: Some(Cost::of(0.148, 0.17)),
     },
     Shape {
         name: "16x32",
@@ -109,8 +109,21 @@ pub(super) const SHAPES: [Shape; 5] = [
         units: 2,
         gates: true,
         beside: None,
-        plain: Cost::of(0.1, 0.17),
-        blocks: Some(Cost::of(0.06, 0.15)),
+        plain: Cost::of(0.068, 0.143),
+        blocks: Some(Cost::of(0.051, 0.128)),
+    },
+    Shape {
+        name: "128x128",
+        tokens: 128,
+        tiles: 8,
+        threads: 128,
+        stages: 3,
+        rows: 64,
+        units: 1,
+        gates: true,
+        beside: None,
+        plain: Cost::of(0.6, 0.68),
+        blocks: None,
     },
 ];
 
@@ -260,17 +273,20 @@ mod tests {
             }
             SHAPES[index].name
         };
-        assert_eq!(chosen(Format::F16, 2048, 19456, 132), "64x128");
-        // Nine turns of 132 blocks, and 28 that would have one to themselves.
-        assert_eq!(chosen(Format::F16, 512, 19456, 132), "64x128 and 32x64");
+        assert_eq!(chosen(Format::F16, 2048, 19456, 132), "128x128");
+        assert_eq!(chosen(Format::F16, 512, 19456, 132), "128x128");
+        // A turn of 132 blocks, and 28 that would have one to themselves.
         assert_eq!(chosen(Format::F16, 512, 2560, 132), "64x128 and 32x64");
+        assert_eq!(chosen(Format::Q4_0, 512, 19456, 132), "64x128 and 32x64");
+        assert_eq!(chosen(Format::F16, 2048, 2560, 132), "64x128");
         assert_eq!(chosen(Format::F16, 256, 2560, 132), "64x80");
         assert_eq!(chosen(Format::F16, 384, 2560, 132), "64x64");
         assert_ne!(chosen(Format::F16, 256, 19456, 132), "64x80");
         assert_eq!(chosen(Format::F16, 64, 2560, 132), "32x64");
         assert_eq!(chosen(Format::F32, 2048, 19456, 132), "64x64");
         assert_eq!(chosen(Format::Q4_0, 2048, 19456, 132), "64x128");
-        assert_eq!(chosen(Format::Q4_0, 512, 2560, 132), "32x64");
+        assert_eq!(chosen(Format::Q4_0, 512, 2560, 132), "64x128 and 32x64");
+        assert_eq!(chosen(Format::Q4_0, 256, 2560, 132), "32x64");
         assert_eq!(chosen(Format::Q4_0, 16, 6144, 132), "16x32");
         assert_eq!(chosen(Format::Q4_0, 512, 2560, 16), "64x128");
     }

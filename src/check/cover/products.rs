@@ -308,6 +308,15 @@ pub fn large() -> impl Iterator<Item = World> {
             gate_up(&mut b, [format; 2], (rows / 2, columns), run);
         }
     }
+    // So many, of both, that three turns of 128 x 128 have nothing left.
+    for format in [Format::F16, Format::BF16] {
+        let (rows, columns) = (25_330, 128);
+        let weight = b.matrix(format, rows, columns);
+        for run in runs(250, Input::Prompt) {
+            head(&mut b, (weight, format, (rows, columns)), run, run.rows);
+            gate_up(&mut b, [format; 2], (rows / 2, columns), run);
+        }
+    }
     for format in [Format::BF16, Format::Q8_0, Format::Q4_0, Format::Q6_K] {
         let weight = b.matrix(format, VOCABULARY, 256);
         for run in [runs(1, Input::Step), runs(7, Input::Prompt)].concat() {
