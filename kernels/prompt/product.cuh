@@ -231,12 +231,18 @@ template <int F> __device__ __forceinline__ void leave_in_order(float *to, const
         reinterpret_cast<float4 *>(to)[i / 2] = make_float4(values[SWAP<F>][i], values[1 ^ SWAP<F>][i], values[SWAP<F>][i + 1], values[1 ^ SWAP<F>][i + 1]);
 }
 
-// A number that a loop begins with. The compiler makes such numbers anew in each round; of formats that gain by it, it is not shown whence they come, and keeps
-// them. Which do is measured: it depends on what registers are left.
+// Numbers that a loop begins with. The compiler makes such numbers anew in each round; of those that are kept here it is not shown whence they come, and keeps
+// them. Which gain by it is measured: it depends on what registers are left.
 template <int F> struct Kept {
-    static constexpr bool kept = F == Q4_1 || F == Q5_0 || F == IQ4_NL;
-    static __device__ __forceinline__ u32 number(u32 made) {
-        if constexpr (!kept) return made;
+    static constexpr bool all = F == Q4_1 || F == Q5_0 || F == IQ4_NL, inputs = all || F == Q6_K;
+#if __CUDA_ARCH__ >= 900
+    static constexpr bool at_weights = inputs;
+#else
+    // One of Q6_K more spills 24 bytes more.
+    static constexpr bool at_weights = all;
+#endif
+    template <bool KEPT> static __device__ __forceinline__ u32 number(u32 made) {
+        if constexpr (!KEPT) return made;
         u32 same;
         asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(same) : "r"(made), "r"(threadIdx.x % 32));
         return same;
@@ -329,6 +335,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     Stopwatch stopwatch(a.stamp, early ? LATER : HELD);
     typedef Stage<F, S> G;
     typedef Rings<F, S> R;
+    typedef Kept<F> Keep;
     constexpr u32 M = S::M, N = S::N;
     // What comes next of both sides is read from shared memory while what is there is multiplied, over the border of stages too:
     // where a stage ends, its last step is still to be multiplied when the threads wait for each other. Of other weights
@@ -357,11 +364,11 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     // Eight threads copy a row of the inputs; of rows that do not exist, zeros. Where a row's pieces lie differs from row to row, so
     // that no two of eight neighbours are in the same banks.
     constexpr u32 ROWS_AT_ONCE = S::threads / 8, INPUTS = S::tokens / ROWS_AT_ONCE;
-    u32 row = threadIdx.x / 8, to_input = Kept<F>::number(base + row * 128 + (threadIdx.x % 8 ^ row % 8) * 16);
+    u32 row = threadIdx.x / 8, to_input = Keep::template number<Keep::inputs>(base + row * 128 + (threadIdx.x % 8 ^ row % 8) * 16);
     const T *from_input = at<const T>(a.input) + (u64)(first + row) * a.stride + threadIdx.x % 8 * 8;
-    u32 to_weights = Kept<F>::number(base + G::inputs + warp * EACH * G::unit + lane * 16);
+    u32 to_weights = Keep::template number<Keep::all>(base + G::inputs + warp * EACH * G::unit + lane * 16);
     // Pieces of the sums of sixteen tokens and 64 columns.
-    const u32 piece_of_sums = threadIdx.x, to_sums = Kept<F>::number(base + sums_ring + piece_of_sums * 16), to_scales = R::of_scales ? Kept<F>::number(base + scales_ring + warp * EACH * Layout<F>::scales + (lane - HIGH_PIECES) * 16) : 0;
+    const u32 piece_of_sums = threadIdx.x, to_sums = Keep::template number<Keep::inputs>(base + sums_ring + piece_of_sums * 16), to_scales = R::of_scales ? Keep::template number<Keep::all>(base + scales_ring + warp * EACH * Layout<F>::scales + (lane - HIGH_PIECES) * 16) : 0;
     const bool has_sums = piece_of_sums < S::tokens / 2 && first / 16 + piece_of_sums / 8 < (a.rows + 15) / 16;
     // The units of a stage, as far as there are any: of the inputs, and of the weights. `to`: where the stage lies.
     static_assert(4 % UNITS == 0);
@@ -424,7 +431,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     u32 stage = 0, next = (STAGES - 1) * BYTES;
     auto turn_to_next = [&] { next = stage, stage = stage + BYTES == STAGES * BYTES ? 0 : stage + BYTES; };
     // What a lane reads first of the inputs and of the weights; stages begin at multiples of 128.
-    const u32 at_inputs = Kept<F>::number(base + (along_tokens * 16 * M + lane / 16 * 8 + lane % 8) * 128 + (lane / 8 % 2 ^ lane % 8) * 16), at_weights = Kept<F>::number(G::inputs + along_rows * N * G::unit + lane * (Layout<F>::quants == 512 ? 16 : 0));
+    const u32 at_inputs = Keep::template number<Keep::all>(base + (along_tokens * 16 * M + lane / 16 * 8 + lane % 8) * 128 + (lane / 8 % 2 ^ lane % 8) * 16), at_weights = Keep::template number<Keep::at_weights>(G::inputs + along_rows * N * G::unit + lane * (Layout<F>::quants == 512 ? 16 : 0));
     if constexpr (ahead) {
         u32 x[2][M][4], w[2][N][4], of_step[4];
         const u8 *first_unit = staged + G::inputs + along_rows * N * G::unit + lane * 16;
@@ -524,7 +531,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
         const u8 *unit = staged + at_weights + stage;
         // Bits 5 and 6 of an input's place are those of its step, by turns. Where registers are fewest it takes fewer to find places anew.
         auto inputs_of = [&](u32 step, u32 m) {
-            if constexpr (Folded<F, T>::able || Layout<F>::block == 16) return base + (along_tokens * 16 * M + lane / 16 * 8 + lane % 8) * 128 + stage + m * 2048 + ((2 * step + lane / 8 % 2) ^ lane % 8) * 16;
+            if constexpr (Folded<F, T>::able) return base + (along_tokens * 16 * M + lane / 16 * 8 + lane % 8) * 128 + stage + m * 2048 + ((2 * step + lane / 8 % 2) ^ lane % 8) * 16;
             else return (at_inputs + stage ^ step * 32) + m * 2048;
         };
         // Where registers are left for it, after the products, which need not wait for minima then.
@@ -656,8 +663,8 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
             for (u32 u = 0; u < count; ++u)
                 By::make(made, u, k * UNITS + u, k * UNITS + u + 1 == units, row, scales_at(stage + u * G::bytes, k * UNITS + u, row / 16) + row % 16 * RowScale<F>::EACH, head_at(stage + u * G::bytes, row / 16) + row % 16 * RowScale<F>::HEAD);
         }
-        load(k + STAGES - 1, next);
         if constexpr (By::there) __syncwarp();
+        load(k + STAGES - 1, next);
     };
     constexpr bool minima_of_two = Layout<F>::kind == PAIRS;
     if constexpr (minima_of_two && UNITS == 1) {
