@@ -214,8 +214,8 @@ __device__ __forceinline__ void read_four(const float *from, u32 stride, u32 row
 }
 
 // A block's sums, as mma has them, are multiplied and added to the outputs' sums. Registers of even numbers lie in one bank and those of odd numbers in the
-// other: where both sums are in the same bank, each such operation takes two cycles. So of two neighbours (rows 2 t and 2 t + 1) the outputs' sums lie the
-// other way round, except where blocks are small: to say where sums lie takes registers, which are too few there.
+// other, and what reads three of one bank waits. So of two neighbours (tokens 2 t and 2 t + 1) the outputs' sums lie the other way round, in the bank that
+// the block's are not in; except where blocks are small: to say where sums lie takes registers, which are too few there.
 template <int F> constexpr int SWAP = Layout<F>::scaled && Layout<F>::block != 16;
 // Of four rows that lie side by side the outputs of two tokens.
 template <int F> __device__ __forceinline__ void in_order(const float *from, float (&values)[2][4]) {
@@ -350,6 +350,8 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     u32 all_tiles = (a.weight0.rows + 15) / 16 + (a.weight1.rows + 15) / 16 + (a.weight2.rows + 15) / 16;
     constexpr u32 scales_ring = S::STAGES * G::bytes, sums_ring = scales_ring + R::units * R::scales;
     typedef Made<F, T, S> By;
+    // A lane makes what belongs to one row.
+    static_assert(!By::there || By::ROWS <= 32);
     u8 *const made = staged + sums_ring + R::units * R::sums + warp * By::bytes;
     // A warp copies whole units, if there are any left for it. Where its tiles lie; beyond the last, the last again, whose outputs
     // are not kept.
@@ -605,8 +607,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
         }
         // Two steps share what is loaded; a block of one scale is both or one.
         constexpr u32 PARTS = Layout<F>::block == 16 ? 2 : 1, STEPS = 2 / PARTS;
-        // Where blocks are small scales are found by additions (Q6_K gains 3 %); so found, those of others take registers that meet in
-        // banks (IQ4_XS and Q4_1 lose 5 to 10 %).
+        // Where blocks are small scales are found by additions (Q6_K gains 2 %); of others these take registers that the rest has better use for.
         const u8 *along = made + u * By::of_scales;
 #pragma unroll(UNITS == 1 ? 1 : 2)
         for (u32 b = 0; b < 2; ++b, along += PARTS * By::ROWS * 4) {
