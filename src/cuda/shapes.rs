@@ -27,7 +27,9 @@ pub(super) struct Shape {
 }
 
 /// Time of 64 columns of one tile where a multiprocessor has many, and where it has but one; measured on an H100 with
-/// f16 and with Q4_0, in microseconds. Only their ratios matter.
+/// f16 and with Q4_0, in microseconds. Only their ratios matter. What one alone takes is of earlier kernels, made less as
+/// tiles among many became less, but for 128x128; 64x80 and 32x64 are a little dearer than their largest problems say, as
+/// they serve small ones.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     among_many: f32,
