@@ -17,9 +17,8 @@ MODEL    := target/models/SmolLM2-135M-Instruct.Q4_1.gguf
 ASK      ?= In two sentences: why does a robot carry its own brain?
 export ASK
 
-# Tests mostly wait, and more of them at once than there are processors wait together; of four for each processor those that compute keep
-# each other up (on two 268 s for 241, and 522 s of their time for 460).
-export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+# Tests mostly wait, and more of them at once than there are processors wait together.
+export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
 
 # What `make gpu` packs for a machine with a GPU; run.sh in it checks the CUDA backend there.
 GPU      := target/gpu-pack
