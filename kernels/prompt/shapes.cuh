@@ -4,7 +4,7 @@
 #include "prompt/product.cuh"
 
 typedef Shape<1, 4, 4, 2, 3, 1> Shape64x128;
-// Of plain values, for many rows: a warp reads what it multiplies half as often for each product.
+// Of plain values, for many rows: a warp reads two thirds as much for each product.
 typedef Shape<2, 2, 4, 4, 3, 1> Shape128x128;
 typedef Shape<2, 2, 2, 2, 4, 1> Shape64x64;
 // Of plain values, which no warp has to make first: each warp meets all rows. It has no pairs of gate and up.

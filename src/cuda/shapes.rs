@@ -281,6 +281,8 @@ mod tests {
         assert_eq!(chosen(Format::F16, 512, 2560, 132), "64x128 and 32x64");
         assert_eq!(chosen(Format::Q4_0, 512, 19456, 132), "64x128 and 32x64");
         assert_eq!(chosen(Format::F16, 2048, 2560, 132), "64x128");
+        // What `check/` multiplies so, for it to be held against the CPU.
+        assert_eq!(chosen(Format::F16, 250, 25_344, 132), "128x128");
         assert_eq!(chosen(Format::F16, 256, 2560, 132), "64x80");
         assert_eq!(chosen(Format::F16, 384, 2560, 132), "64x64");
         assert_ne!(chosen(Format::F16, 256, 19456, 132), "64x80");
