@@ -233,7 +233,7 @@ template <int F> __device__ __forceinline__ void leave_in_order(float *to, const
 
 // Numbers that a loop begins with. The compiler makes such numbers anew in each round; of those that are kept here it is not shown whence they come, and keeps
 // them. Which gain by it is measured: it depends on what registers are left.
-template <int F> struct Kept {
+template <int F, typename T> struct Kept {
     static constexpr bool all = F == Q4_1 || F == Q5_0 || F == IQ4_NL, inputs = all || F == Q6_K;
 #if __CUDA_ARCH__ >= 900
     static constexpr bool at_weights = inputs;
@@ -241,6 +241,9 @@ template <int F> struct Kept {
     // One of Q6_K more spills 24 bytes more.
     static constexpr bool at_weights = all;
 #endif
+    // Whether both halves of a unit are written out, and a lane's places count from the begin of shared memory, so that what else an access adds is a
+    // stage, which all threads have in one register, and a constant. Where registers do not suffice it spills.
+    static constexpr bool written_out = at_weights && F == Q6_K && Mma<T>::MANTISSA == 10;
     template <bool KEPT> static __device__ __forceinline__ u32 number(u32 made) {
         if constexpr (!KEPT) return made;
         u32 same;
@@ -335,7 +338,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     Stopwatch stopwatch(a.stamp, early ? LATER : HELD);
     typedef Stage<F, S> G;
     typedef Rings<F, S> R;
-    typedef Kept<F> Keep;
+    typedef Kept<F, T> Keep;
     constexpr u32 M = S::M, N = S::N;
     // What comes next of both sides is read from shared memory while what is there is multiplied, over the border of stages too:
     // where a stage ends, its last step is still to be multiplied when the threads wait for each other. Of other weights
@@ -433,7 +436,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
     u32 stage = 0, next = (STAGES - 1) * BYTES;
     auto turn_to_next = [&] { next = stage, stage = stage + BYTES == STAGES * BYTES ? 0 : stage + BYTES; };
     // What a lane reads first of the inputs and of the weights; stages begin at multiples of 128.
-    const u32 at_inputs = Keep::template number<Keep::all>(base + (along_tokens * 16 * M + lane / 16 * 8 + lane % 8) * 128 + (lane / 8 % 2 ^ lane % 8) * 16), at_weights = Keep::template number<Keep::at_weights>(G::inputs + along_rows * N * G::unit + lane * (Layout<F>::quants == 512 ? 16 : 0));
+    const u32 at_inputs = Keep::template number<Keep::all>(base + (along_tokens * 16 * M + lane / 16 * 8 + lane % 8) * 128 + (lane / 8 % 2 ^ lane % 8) * 16), at_weights = Keep::template number<Keep::at_weights>((Keep::written_out ? base : 0) + G::inputs + along_rows * N * G::unit + lane * (Layout<F>::quants == 512 ? 16 : 0));
     if constexpr (ahead) {
         u32 x[2][M][4], w[2][N][4], of_step[4];
         const u8 *first_unit = staged + G::inputs + along_rows * N * G::unit + lane * 16;
@@ -530,10 +533,11 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
             }
     };
     auto multiply = [&](u32 stage, u32 index, u32 u) {
-        const u8 *unit = staged + at_weights + stage;
+        const u8 *unit = Keep::written_out ? from_shared(at_weights + stage) : staged + at_weights + stage;
         // Bits 5 and 6 of an input's place are those of its step, by turns. Where registers are fewest it takes fewer to find places anew.
         auto inputs_of = [&](u32 step, u32 m) {
             if constexpr (Folded<F, T>::able) return base + (along_tokens * 16 * M + lane / 16 * 8 + lane % 8) * 128 + stage + m * 2048 + ((2 * step + lane / 8 % 2) ^ lane % 8) * 16;
+            else if constexpr (Keep::written_out) return (at_inputs ^ step * 32) + stage + m * 2048;
             else return (at_inputs + stage ^ step * 32) + m * 2048;
         };
         // Where registers are left for it, after the products, which need not wait for minima then.
@@ -609,7 +613,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
         constexpr u32 PARTS = Layout<F>::block == 16 ? 2 : 1, STEPS = 2 / PARTS;
         // Where blocks are small scales are found by additions (Q6_K gains 2 %); of others these take registers that the rest has better use for.
         const u8 *along = made + u * By::of_scales;
-#pragma unroll(UNITS == 1 ? 1 : 2)
+#pragma unroll(UNITS == 1 && !Keep::written_out ? 1 : 2)
         for (u32 b = 0; b < 2; ++b, along += PARTS * By::ROWS * 4) {
             Staged<F, T> w[N];
 #pragma unroll
