@@ -243,7 +243,7 @@ template <int F, typename T> struct Kept {
 #endif
     // Whether both halves of a unit are written out, and a lane's places count from the begin of shared memory, so that what else an access adds is a
     // stage, which all threads have in one register, and a constant. Where registers do not suffice it spills.
-    static constexpr bool written_out = at_weights && F == Q6_K && Mma<T>::MANTISSA == 10;
+    static constexpr bool written_out = at_weights && F == Q6_K && Mma<T>::template holds<F16>();
     template <bool KEPT> static __device__ __forceinline__ u32 number(u32 made) {
         if constexpr (!KEPT) return made;
         u32 same;
