@@ -611,7 +611,7 @@ template <int F, typename T, class S> __device__ __forceinline__ void prompt_til
         }
         // Two steps share what is loaded; a block of one scale is both or one.
         constexpr u32 PARTS = Layout<F>::block == 16 ? 2 : 1, STEPS = 2 / PARTS;
-        // Where blocks are small scales are found by additions (Q6_K gains 2 %); of others these take registers that the rest has better use for.
+        // Where blocks are small scales are found by additions (Q6_K gains 2 % where halves are not written out); of others these take registers that the rest has better use for.
         const u8 *along = made + u * By::of_scales;
 #pragma unroll(UNITS == 1 && !Keep::written_out ? 1 : 2)
         for (u32 b = 0; b < 2; ++b, along += PARTS * By::ROWS * 4) {
