@@ -8,6 +8,7 @@ pub mod bench;
 pub mod bus;
 pub mod check;
 pub mod config;
+pub mod confined;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;

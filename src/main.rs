@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use ganglion::check::self_test;
+use ganglion::confined;
+use ganglion::guide;
 use ganglion::journal;
 use ganglion::model::chat;
 use ganglion::service::{self, Arguments, Failure, Origin, World};
@@ -21,7 +23,7 @@ const WRONG_ARGUMENTS: u8 = 64;
 const WRONG_RESULTS: u8 = 70;
 
 fn main() -> ExitCode {
-    if let Some(code) = chat::serve_if_asked() {
+    if let Some(code) = confined::run_if_asked(&[chat::TASK, guide::TASK]) {
         return code;
     }
     let arguments = match Arguments::try_parse() {

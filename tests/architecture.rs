@@ -58,7 +58,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("files", &[]),
     ("tools", &["model::Call", "model::language"]),
-    ("model", &["quant", "tape"]),
+    ("model", &["confined", "quant", "tape"]),
+    ("confined", &[]),
     (
         "check",
         &[
@@ -83,7 +84,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("meminfo", &[]),
     ("quant", &[]),
     ("fault", &[]),
-    ("guide", &["model::language", "sampler::Mask"]),
+    ("guide", &["confined", "model::language", "sampler::Mask"]),
     ("kv", &[]),
     ("sampler", &[]),
     ("telemetry", &[]),

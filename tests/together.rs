@@ -84,7 +84,21 @@ impl Engine {
         }
     }
 
+    /// An engine that loads its model at this moment.
+    pub(crate) fn loading(folder: &Path) -> Handle {
+        Self::begin(folder, Self::settings(), &Journal::default())
+    }
+
     pub(crate) async fn with(folder: &Path, runner: runner::Settings) -> Self {
+        let journal = Journal::default();
+        let handle = Self::begin(folder, runner, &journal);
+        let mut status = handle.status();
+        let ready = status.wait_for(|status| status.state == State::Ready);
+        ready.await.expect("the engine lives");
+        Self { handle, journal }
+    }
+
+    fn begin(folder: &Path, runner: runner::Settings, journal: &Journal) -> Handle {
         let (handle, inbox) = channel(LIMITS);
         let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tools");
         handle.set_formats(Formats::read(&formats).expect("they are right"));
@@ -92,13 +106,9 @@ impl Engine {
             model: folder.join("tiny.gguf"),
             runner,
         };
-        let journal = Journal::default();
         let told = journal.clone();
         std::thread::spawn(move || told.during(|| worker::run(&inbox, &settings)));
-        let mut status = handle.status();
-        let ready = status.wait_for(|status| status.state == State::Ready);
-        ready.await.expect("the engine lives");
-        Self { handle, journal }
+        handle
     }
 
     /// Requests that had to begin again, as they made way for others.

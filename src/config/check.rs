@@ -87,6 +87,8 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         limits.max_tokens: whole(1..=MOST_TOKENS);
         limits.grammar_bytes: whole(1..=1 << 24);
         limits.grammar_work: whole(1..=1 << 24);
+        limits.grammar_seconds => limits.grammar_time: seconds(0.01..=60.0);
+        limits.mask_seconds => limits.mask_time: seconds(0.01..=60.0);
         limits.realtime_group: name;
         sessions.directory: folder(directory);
         sessions.durability: choice;

@@ -66,7 +66,8 @@ sections! {
     Queue: "the section [queue]" { capacity: Typed }
     Limits: "the section [limits]" {
         requests: Typed, requests_per_user: Typed, queue_percent_per_user: Typed, kv_percent_per_user: Typed,
-        sessions: Typed, sessions_per_user: Typed, max_tokens: Typed, grammar_bytes: Typed, grammar_work: Typed, realtime_group: Typed
+        sessions: Typed, sessions_per_user: Typed, max_tokens: Typed, grammar_bytes: Typed, grammar_work: Typed,
+        grammar_seconds: Typed, mask_seconds: Typed, realtime_group: Typed
     }
     Sessions: "the section [sessions]" {
         directory: Typed, durability: Typed, per_user: Typed, mib_per_user: Typed

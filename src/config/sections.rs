@@ -158,6 +158,12 @@ pub struct Limits {
     pub grammar_bytes: usize,
     /// Symbols of a compiled grammar, and nodes of its regular expressions.
     pub grammar_work: usize,
+    /// Processor time of compiling a grammar.
+    #[serde(rename = "grammar_seconds")]
+    pub grammar_time: Duration,
+    /// Processor time of one mask of an answer.
+    #[serde(rename = "mask_seconds")]
+    pub mask_time: Duration,
     /// Who, besides root, may ask for priority realtime.
     pub realtime_group: Option<String>,
 }
@@ -322,6 +328,8 @@ impl Default for Limits {
             max_tokens: 4096,
             grammar_bytes: crate::guide::Limits::USUAL.bytes,
             grammar_work: crate::guide::Limits::USUAL.work,
+            grammar_time: crate::guide::Limits::USUAL.compile,
+            mask_time: crate::guide::Limits::USUAL.mask,
             realtime_group: None,
         }
     }

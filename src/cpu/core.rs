@@ -5,6 +5,7 @@
 //! last bits of one need not be those of the other.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use super::cache::Cache;
 use super::matmul::Family;
@@ -55,6 +56,9 @@ pub(super) struct Conversation {
     /// The probabilities of the last choice.
     pub(super) scored: Vec<Scored>,
 }
+
+/// How long a step waits for a mask. A mask takes a fraction of a step, unless its grammar is made to take long.
+const MASK: Duration = Duration::from_millis(2);
 
 /// What bounds a conversation's next choice.
 #[derive(Clone, Debug, Default)]
@@ -438,7 +442,7 @@ impl Core {
                         Guide::Free => None,
                         Guide::Waits => Some(None),
                         Guide::Allows(mask) => Some(Some(mask)),
-                        Guide::Later(mask) => Some(mask.wait()),
+                        Guide::Later(mask) => Some(mask.wait_for(MASK).flatten()),
                     };
                     conversation.waits = mask == Some(None);
                     if conversation.waits {

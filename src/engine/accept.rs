@@ -2,11 +2,13 @@
 //! refused is refused before it costs much.
 
 use std::io;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use super::encoder::{Encoder, Last, Prepared};
+use super::encoder::{Bound, Encoder, Last, Prepared};
+use super::lane::Wanted;
 use super::overflow::{self, Talk};
 use super::queue::Place;
 use super::registration::Registration;
@@ -174,7 +176,7 @@ impl Handle {
             max_tokens: tokens,
             ..options.clone()
         };
-        let encode = move || {
+        let encode = move |_: &Wanted| {
             let last = last.as_deref();
             let (talk, last) = overflow::shorter(&encoder, talk, last, &asked, &rules)?;
             let beginning = encoder.beginning(&talk.messages, last, &asked, &rules);
@@ -213,27 +215,63 @@ impl Handle {
         };
         let rules = self.shared.rules();
         let (asked, last) = (options.clone(), request.last.clone());
-        let encode = move || {
-            let fitted = overflow::fitted(&encoder, talk, last.as_deref(), &asked, &rules);
-            fitted.map(|(talk, prepared)| (talk, Some(prepared)))
+        let encodes = encoder.clone();
+        let encode = move |_: &Wanted| {
+            overflow::fitted(&encodes, talk, last.as_deref(), &asked, &rules)
         };
         let encoders = &self.shared.encoders;
         let prompt = encoders.run(request.registration.id(), request.client.clone(), encode);
-        match prompt.await.map_err(|error| unstarted(&error))? {
-            Some(prompt) => self.enqueue(request, place, prompt?, options),
-            None if request.registration.is_cancelled() => Err(Refusal::SessionClosed),
-            // Its caller has gone, or its thread: then the journal has the reason, and the service ends.
-            None => Err(Refusal::NotReady("the prompt was not encoded".into())),
-        }
+        let Some(prompt) = prompt.await.map_err(|error| unstarted(&error))? else {
+            return Err(unwanted(&request));
+        };
+        let (talk, prepared) = prompt?;
+        self.compile(&request, &encoder, &prepared, &options).await?;
+        self.enqueue(request, place, (talk, Some(prepared)), options)
     }
 
-    /// A request that still waits when its time is over ends then, whatever the engine thread is at.
+    /// Compiles the grammar of a request's answer, unless it is compiled. A request whose time is over meanwhile is queued: it ends
+    /// as others do whose time is over.
+    async fn compile(
+        &self,
+        request: &Request,
+        encoder: &Arc<Encoder>,
+        prepared: &Prepared,
+        options: &Options,
+    ) -> Result<(), Refusal> {
+        let Some(bound) = prepared.bound.clone().filter(Bound::has_grammar) else {
+            return Ok(());
+        };
+        let (encoder, tools) = (encoder.clone(), options.tools.clone());
+        let user = request.client.user;
+        let check = move |wanted: &Wanted| {
+            encoder.check(user, &bound, tools.as_deref(), || wanted.is_wanted())
+        };
+        let grammars = &self.shared.grammars;
+        let checked = grammars.run(request.registration.id(), request.client.clone(), check);
+        let checked = match options.deadline.map(|after| request.asked + after) {
+            None => checked.await,
+            Some(deadline) => match tokio::time::timeout_at(deadline.into(), checked).await {
+                Ok(checked) => checked,
+                Err(_) => return Ok(()),
+            },
+        };
+        let checked = checked.map_err(|error| unstarted(&error))?;
+        checked.unwrap_or_else(|| Err(unwanted(request)))
+    }
+
+    /// Ends a request that still waits when its time is over. It may be with the encoders at that moment.
     fn end_at(&self, deadline: Instant, id: u64) {
+        const AGAIN: Duration = Duration::from_millis(20);
         let queue = self.queue.clone();
         let waits = tokio::spawn(async move {
             tokio::time::sleep_until(deadline.into()).await;
-            if let Some(turn) = queue.remove(id) {
-                turn.finish(FinishReason::Deadline, Usage::default(), None);
+            // The end of the request aborts this.
+            loop {
+                if let Some(turn) = queue.remove(id) {
+                    turn.finish(FinishReason::Deadline, Usage::default(), None);
+                    return;
+                }
+                tokio::time::sleep(AGAIN).await;
             }
         });
         self.shared.requests.ends_at(id, waits.abort_handle());
@@ -246,8 +284,8 @@ impl Handle {
         (talk, prepared): (Talk, Option<Prepared>),
         options: Options,
     ) -> Result<Ticket, Refusal> {
-        let (prompt, guide, writing) = match prepared {
-            Some(prepared) => (Some(prepared.prompt), prepared.guide, prepared.writing),
+        let (prompt, bound, writing) = match prepared {
+            Some(prepared) => (Some(prepared.prompt), prepared.bound, prepared.writing),
             None => (None, None, None),
         };
         let Request {
@@ -272,7 +310,8 @@ impl Handle {
             dropped: talk.dropped,
             last,
             prompt,
-            guide,
+            bound,
+            guide: None,
             writing,
             options,
             accepted: Instant::now(),
@@ -309,8 +348,17 @@ fn admit(encoder: &Encoder, talk: &Talk, options: &Options) -> Result<(), Refusa
     })
 }
 
-fn unstarted(error: &io::Error) -> Refusal {
+/// Why a request's work was dropped: its session is closed, its caller is gone, or the service ends.
+fn unwanted(request: &Request) -> Refusal {
+    if request.registration.is_cancelled() {
+        Refusal::SessionClosed
+    } else {
+        Refusal::NotReady("the prompt was not encoded".into())
+    }
+}
+
+pub(super) fn unstarted(error: &io::Error) -> Refusal {
     Refusal::NotReady(format!(
-        "the thread that encodes prompts cannot be started ({error}); try again later"
+        "the thread that prepares prompts cannot be started ({error}); try again later"
     ))
 }

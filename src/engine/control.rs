@@ -2,6 +2,7 @@
 
 use tokio::sync::oneshot;
 
+use super::entry::Entry;
 use super::replacement::Replacement;
 use super::{RequestError, SessionId, Turn};
 use crate::graph::Mode;
@@ -35,6 +36,9 @@ pub enum Control {
     SetMode(Mode, oneshot::Sender<Result<(), String>>),
     /// Another model takes the place of the one that runs.
     Replace(Box<Replacement>),
+    /// An answer goes on with the model that took the place of its own.
+    #[allow(private_interfaces)] // only the engine's own thread gets it
+    GoOn(Box<Entry>),
 }
 
 impl Control {

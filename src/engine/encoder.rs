@@ -8,6 +8,7 @@ use super::codec::Codec;
 use super::request::{Options, Refusal};
 use super::{Answer, Message, flat};
 use crate::guide::{self, Grammar, GrammarError, Grammars, Guide, Thoughts};
+use crate::journal;
 use crate::model::language::{Decoder, Manner, Prompt};
 use crate::tools::{Formats, Tools, Writing};
 
@@ -81,12 +82,37 @@ pub(super) struct Rules {
     pub(super) formats: Arc<Formats>,
 }
 
+/// What bounds an answer.
+#[derive(Clone, Debug)]
+pub(super) struct Bound {
+    /// `None` if only thoughts are bounded.
+    grammar: Option<Arc<Grammar>>,
+    thoughts: Thoughts,
+    limits: guide::Limits,
+}
+
+impl Bound {
+    /// Whether a grammar must be compiled.
+    pub(super) fn has_grammar(&self) -> bool {
+        self.grammar.is_some()
+    }
+}
+
+/// What a turn has of what bounds it.
+pub(super) enum Lent {
+    /// Nothing, for a turn that nothing bounds.
+    Free,
+    Guide(Guide),
+    /// Its grammar is not compiled any more.
+    Absent,
+}
+
 /// All that a turn needs of the model.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) prompt: Encoded,
-    /// What its answer goes along with.
-    pub(super) guide: Option<Guide>,
+    /// What bounds its answer.
+    pub(super) bound: Option<Bound>,
     /// How it calls, if it may.
     pub(super) writing: Option<Writing>,
 }
@@ -251,15 +277,15 @@ impl Encoder {
         prompt.said = before_last(prompt.said, prompt.prompt.tokens.len());
         Ok(Prepared {
             prompt,
-            guide: None,
+            bound: None,
             writing: None,
         })
     }
 
-    /// The same with what the answer goes along with.
+    /// The same with what bounds the answer; its grammar is not compiled by this.
     ///
     /// # Errors
-    /// `InvalidGrammar`; `NotSupported` for a grammar without a vocabulary.
+    /// `NotSupported` for a grammar without a vocabulary.
     pub(super) fn guided(
         &self,
         (prompt, writing): (Encoded, Option<Writing>),
@@ -269,13 +295,13 @@ impl Encoder {
         let tools = options.tools.as_deref();
         let writing = writing.filter(|_| tools.is_some());
         let calls = tools.zip(writing.as_ref());
-        let guide = self.guide(options, calls, rules.grammar, &prompt)?;
+        let bound = self.bound(options, calls, rules.grammar)?;
         // Who may not call says nothing that is a call, however it begins.
         let calls = |tools: &Tools| tools.choice() != "none";
         let writing = writing.filter(|_| tools.is_some_and(calls));
         Ok(Prepared {
             prompt,
-            guide,
+            bound,
             writing,
         })
     }
@@ -306,41 +332,96 @@ impl Encoder {
         Ok(Writing::new(format.clone(), language.words()))
     }
 
-    /// What an answer goes along with, if something bounds it.
-    fn guide(
+    /// Returns what bounds an answer, if anything does.
+    fn bound(
         &self,
         options: &Options,
         calls: Option<(&Tools, &Writing)>,
         limits: guide::Limits,
-        prompt: &Encoded,
-    ) -> Result<Option<Guide>, Refusal> {
+    ) -> Result<Option<Bound>, Refusal> {
         let called = calls.map(|(tools, writing)| Grammar::Tools {
             lark: writing.grammar(tools, guide::spaced),
             bytes: tools.given().len(),
             trigger: writing.spelled_trigger().map(Box::from),
         });
-        let grammar = called.as_ref().or(options.grammar.as_ref());
+        let grammar = called.or_else(|| options.grammar.clone());
         if grammar.is_none() && options.thinking_tokens.is_none() {
             return Ok(None);
         }
-        let Some(grammars) = &self.grammars else {
+        self.grammars()?;
+        Ok(Some(Bound {
+            grammar: grammar.map(Arc::new),
+            thoughts: Thoughts {
+                allowed: options.thinking != Some(false),
+                most: options.thinking_tokens,
+            },
+            limits,
+        }))
+    }
+
+    fn grammars(&self) -> Result<&Grammars, Refusal> {
+        self.grammars.as_ref().ok_or_else(|| {
             let why = "the scripted engine has no vocabulary to bound";
-            return Err(Refusal::NotSupported(why.into()));
+            Refusal::NotSupported(why.into())
+        })
+    }
+
+    /// Compiles the grammar of a user's answer, unless it is compiled. Waits for that, as long as `wanted` holds.
+    ///
+    /// # Errors
+    /// `InvalidGrammar`, which names the tool of `tools` that it is of.
+    pub(super) fn check(
+        &self,
+        user: u32,
+        bound: &Bound,
+        tools: Option<&Tools>,
+        wanted: impl Fn() -> bool,
+    ) -> Result<(), Refusal> {
+        let Some(grammar) = &bound.grammar else {
+            return Ok(());
         };
-        let thoughts = Thoughts {
-            allowed: options.thinking != Some(false),
-            most: options.thinking_tokens,
+        let grammars = self.grammars()?;
+        let checked = grammars.check(user, grammar, bound.limits, &wanted);
+        let error = match (checked, tools) {
+            (Ok(()), _) => return Ok(()),
+            (Err(error @ GrammarError::Wrong { .. }), Some(tools)) => {
+                let named = |(name, schema): (&str, &str)| (name.to_owned(), schema.to_owned());
+                let schemas = tools.schemas().take(LOOKED_AT).map(named).collect();
+                let found = grammars.find(schemas, bound.limits, wanted);
+                found.map_or(error, |(name, why)| GrammarError::Wrong {
+                    option: "tools",
+                    why: format!("the parameters of {name:?}: {why}"),
+                })
+            }
+            (Err(error), _) => error,
         };
-        let tokens = &prompt.prompt.tokens;
-        let Some(grammar) = grammar else {
-            return Ok(grammars.free(tokens, thoughts));
+        if let GrammarError::Stopped { .. } | GrammarError::NoProcess { .. } = error {
+            journal::grammar_stopped(user, &error.to_string());
+        }
+        Err(refusal(error))
+    }
+
+    /// Lends what bounds a user's answer to `prompt`, without waiting.
+    ///
+    /// # Errors
+    /// `InvalidGrammar` if no process can be started.
+    pub(super) fn lend(
+        &self,
+        user: u32,
+        bound: Option<&Bound>,
+        prompt: &[u32],
+    ) -> Result<Lent, Refusal> {
+        let Some(bound) = bound else {
+            return Ok(Lent::Free);
         };
-        let guide = grammars.guide(grammar, limits, tokens, thoughts);
-        let guide = guide.map_err(|error| match calls {
-            Some((tools, _)) => of_tool(grammars, tools, limits, error),
-            None => error,
-        });
-        Ok(Some(guide?))
+        let grammars = self.grammars()?;
+        let Some(grammar) = &bound.grammar else {
+            let guide = grammars.free(prompt, bound.thoughts);
+            return Ok(guide.map_or(Lent::Free, Lent::Guide));
+        };
+        let lent = grammars.lend(user, grammar, bound.limits, prompt, bound.thoughts);
+        let lent = lent.map_err(refusal)?;
+        Ok(lent.map_or(Lent::Absent, Lent::Guide))
     }
 
     /// Whether this model's tokens are meant.
@@ -388,37 +469,16 @@ fn before_last(said: Vec<Range<usize>>, tokens: usize) -> Vec<Range<usize>> {
     cut.filter(|range| !range.is_empty()).collect()
 }
 
-/// Tools whose schemas are looked at for what is wrong, and what each may cost.
-const LOOKED_AT: usize = 256;
-const LEAST_WORK: usize = 2000;
-
-/// The same error with the tool whose schema it is of, if it is of one alone.
-fn of_tool(
-    grammars: &Grammars,
-    tools: &Tools,
-    limits: guide::Limits,
-    error: GrammarError,
-) -> GrammarError {
-    if !matches!(error, GrammarError::Wrong { .. }) {
-        return error;
+/// A process that cannot be started is no fault of the caller's grammar.
+fn refusal(error: GrammarError) -> Refusal {
+    match error {
+        GrammarError::NoProcess { .. } => Refusal::NotReady(error.to_string()),
+        error => error.into(),
     }
-    // All together may not cost more than what was refused.
-    let each = guide::Limits {
-        work: (limits.work / tools.schemas().count()).max(LEAST_WORK),
-        ..limits
-    };
-    let wrong = tools.schemas().take(LOOKED_AT).find_map(|(name, schema)| {
-        let schema = Grammar::JsonSchema(schema.to_owned());
-        let wrong = grammars.check(&schema, each).err()?;
-        let GrammarError::Wrong { why, .. } = wrong else {
-            return None;
-        };
-        let why = format!("the parameters of {name:?}: {why}");
-        let option = "tools";
-        Some(GrammarError::Wrong { option, why })
-    });
-    wrong.unwrap_or(error)
 }
+
+/// Tools whose schemas are searched for the one that is wrong.
+const LOOKED_AT: usize = 256;
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 //! It is told its tokens and says when it ends; what makes them, and which entry is next, is not known here.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::encoder::Encoder;
@@ -17,7 +17,7 @@ use super::{
 use crate::guide::{Guide, GuideError, Next};
 use crate::kv::{Family, Owner};
 use crate::model::language::Decoder;
-use crate::sampler::{Mask, Scored};
+use crate::sampler::{Mask, Promise, Scored};
 
 /// A turn that has joined.
 #[derive(Debug)]
@@ -37,8 +37,14 @@ pub(super) struct Entry {
     stops: StopStrings,
     /// What was shown, without thoughts and calls.
     text: String,
-    /// What it goes along with. Another thread has it while it works out what may follow.
-    guide: Option<Arc<Mutex<Guide>>>,
+    /// What bounds it.
+    guide: Option<Guide>,
+    /// The mask of its next choice, if one was asked for.
+    promise: Option<Promise>,
+    /// Whether its last step found no mask.
+    waits: bool,
+    /// Why it ends, once it is known that its guide does not say otherwise.
+    ending: Option<FinishReason>,
     /// The end-of-turn token is not among them.
     tokens: Vec<u32>,
     /// How many of them steps have run.
@@ -75,8 +81,8 @@ impl Taken {
 pub(super) enum Follows {
     Anything,
     Allowed(Mask),
-    /// What this guide says, if it is asked by whoever has time.
-    Later(Arc<Mutex<Guide>>),
+    /// A mask that is being made.
+    Later(Promise),
 }
 
 /// Whether a token is wanted after one that is yet to be known.
@@ -96,11 +102,9 @@ pub(super) enum After {
     More,
     /// This one was chosen before, in its place: whatever is chosen when an answer begins again, it stands.
     Instead(u32),
+    /// Its end, unless its guide says that it is complete, which is not known yet.
+    Ends(FinishReason),
     End(FinishReason),
-}
-
-fn locked(guide: &Mutex<Guide>) -> MutexGuard<'_, Guide> {
-    guide.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Entry {
@@ -126,7 +130,10 @@ impl Entry {
         };
         Self {
             stops: StopStrings::new(&turn.options.stop),
-            guide: turn.guide.take().map(|guide| Arc::new(Mutex::new(guide))),
+            guide: turn.guide.take(),
+            promise: None,
+            waits: false,
+            ending: None,
             held: turn.past().min(prompt.len().saturating_sub(1)),
             turn,
             encoder,
@@ -176,8 +183,18 @@ impl Entry {
         self.slice = None;
     }
 
-    /// Another model takes the place of its own, with such a context. What it has said stands if its tokens are the same there, and
-    /// is run again; if it has said nothing it begins anew. `None` if it has ended, and is told why.
+    /// Whether no token of it has come.
+    pub(super) fn has_said_nothing(&self) -> bool {
+        self.answers.is_none()
+    }
+
+    /// Returns its turn, to begin again.
+    pub(super) fn into_turn(self) -> Turn {
+        self.turn
+    }
+
+    /// Continues with another model, of such a context, if its tokens are the same there: they are run again. `None` if it has
+    /// ended, and its caller has the reason. Encodes its prompt, which takes long.
     pub(super) fn go_on_with(mut self, encoder: &Arc<Encoder>, context: usize) -> Option<Self> {
         let spelled = self.encoder.codec().spelled(&self.tokens);
         let guide = self.guide.take();
@@ -193,21 +210,15 @@ impl Entry {
             return None;
         }
         let same = prompt == self.prompt && encoder.codec().spelled(&self.tokens) == spelled;
-        match encoder.codec().decoder() {
-            Some(decoder) if self.answers.is_none() => {
-                return Some(Self::new(self.turn, prompt, encoder.clone(), decoder));
-            }
-            Some(_) if same && prompt.len() + self.tokens.len() <= context => {}
-            Some(_) if same => {
-                self.finish(FinishReason::Context, 1);
-                return None;
-            }
-            _ => {
-                self.fail(EngineError::Replaced.into());
-                return None;
-            }
+        if !same || encoder.codec().decoder().is_none() {
+            self.fail(EngineError::Replaced.into());
+            return None;
         }
-        // It goes along with its own, which knows what was said.
+        if prompt.len() + self.tokens.len() > context {
+            self.finish(FinishReason::Context, 1);
+            return None;
+        }
+        // Its own guide knows what was said.
         (self.guide, self.turn.guide) = (guide, None);
         self.encoder = encoder.clone();
         self.read = 0;
@@ -320,9 +331,7 @@ impl Entry {
     /// Whether it has a row of a step that is launched before what is before it has ended, which may be a step that it has a row
     /// of too. Of tokens that must come, several are run in one step where that has rows to spare, before which nothing is ahead.
     pub(super) fn goes_on(&self, steps: bool, spare: usize) -> GoesOn {
-        // Where another thread has it, nothing must come.
-        let guide = self.guide.as_ref().and_then(|guide| guide.try_lock().ok());
-        let forced = guide.map_or(0, |guide| guide.forced());
+        let forced = self.guide.as_ref().map_or(0, Guide::forced);
         let runs_several = spare > 0 && !self.is_scored();
         let forced = if runs_several { forced } else { 0 };
         if forced >= 2 || (steps && !self.has_caught_up()) {
@@ -355,55 +364,69 @@ impl Entry {
         self.guide.is_some()
     }
 
-    /// What may be chosen for its next token, where something guides it; `None`: anything. It is asked before each token.
+    /// What may be chosen for its next token. It is asked before each token.
     ///
     /// # Errors
-    /// If nothing may, and the answer is not whole.
-    pub(super) fn allowed(&self, vocabulary: usize) -> Result<Option<Mask>, GuideError> {
-        Ok(match self.follows(vocabulary)? {
-            Follows::Anything => None,
-            Follows::Allowed(mask) => Some(mask),
-            Follows::Later(guide) => Some(locked(&guide).allowed()?),
-        })
-    }
-
-    /// The same, but for what takes long.
-    pub(super) fn follows(&self, vocabulary: usize) -> Result<Follows, GuideError> {
-        let Some(guide) = self.guide.as_ref().filter(|_| self.has_caught_up()) else {
+    /// If nothing may, and the answer is not complete.
+    pub(super) fn follows(&mut self, vocabulary: usize) -> Result<Follows, GuideError> {
+        self.promise = None;
+        self.waits = false;
+        let replays = !self.has_caught_up();
+        let Some(guide) = self.guide.as_mut().filter(|_| !replays) else {
             return Ok(Follows::Anything);
         };
-        let next = locked(guide).follows_at_once()?;
-        Ok(match next {
-            // What is whole has ended.
+        Ok(match guide.follows_at_once()? {
+            // A complete answer has ended.
             Some(Next::Anything | Next::Nothing) => Follows::Anything,
             Some(Next::Allowed(mask)) => Follows::Allowed(mask),
             Some(Next::Forced(tokens)) => tokens.first().map_or(Follows::Anything, |first| {
                 Follows::Allowed(Mask::only(*first, vocabulary))
             }),
-            None => Follows::Later(guide.clone()),
+            None => {
+                let promise = guide.promise();
+                self.promise = Some(promise.clone());
+                Follows::Later(promise)
+            }
         })
     }
 
-    /// Why nothing will ever be chosen for it, if that has been found out since it was asked what follows.
+    /// Whether it must wait for a mask before it gets on: a prompt cannot be repeated as a step is, and a step that found no mask is
+    /// not to be repeated in vain.
+    pub(super) fn awaits_mask(&self) -> bool {
+        let made = |promise: &Promise| matches!(promise.now(), Some(Some(_)));
+        let pending = self.promise.as_ref().is_some_and(|promise| !made(promise));
+        self.ending.is_some() || pending && (self.waits || !self.has_read())
+    }
+
+    /// Why nothing will ever be chosen for it, if that was found since it was asked what follows.
     pub(super) fn never_goes_on(&self) -> Option<GuideError> {
-        let guide = self.guide.as_ref()?.try_lock().ok()?;
-        guide.error().cloned()
+        self.guide.as_ref()?.error()
+    }
+
+    /// Why it ends, if it ends and its guide has said meanwhile whether it is complete.
+    pub(super) fn ends_now(&self) -> Option<FinishReason> {
+        let reason = self.ending?;
+        let guide = self.guide.as_ref()?;
+        if guide.may_be_over() {
+            None
+        } else if guide.is_over() {
+            Some(FinishReason::Stop)
+        } else {
+            Some(reason)
+        }
     }
 
     /// Takes at most `most` of the tokens that must come now; what is chosen comes after them. The same number of tokens
     /// must be `take`n before anything else.
-    pub(super) fn force(&mut self, most: usize) -> Result<Vec<u32>, GuideError> {
+    pub(super) fn force(&mut self, most: usize) -> Vec<u32> {
         if self.is_scored() {
-            return Ok(Vec::new());
+            return Vec::new();
         }
         // One is left to choose.
         let most = most.min(self.may_say().saturating_sub(1));
-        let guide = self.guide.as_ref().filter(|_| self.has_caught_up());
-        // Where another thread has it, nothing must come.
-        match guide.and_then(|guide| guide.try_lock().ok()) {
-            Some(mut guide) => guide.force(most),
-            None => Ok(Vec::new()),
-        }
+        let replays = !self.has_caught_up();
+        let guide = self.guide.as_mut().filter(|_| !replays);
+        guide.map_or_else(Vec::new, |guide| guide.force(most))
     }
 
     /// A step that moves so many bytes makes its next token.
@@ -414,12 +437,13 @@ impl Entry {
     /// A step made no token for it, and runs again.
     pub(super) fn repeats(&mut self) {
         self.usage.repeated_steps += 1;
+        self.waits = true;
     }
 
     /// A token was forced, or chosen.
     ///
     /// # Errors
-    /// If it does not fit what guides the answer, or that becomes too complex.
+    /// If nothing can follow it, or the grammar becomes too complex.
     pub(super) fn take(
         &mut self,
         token: Taken,
@@ -432,29 +456,34 @@ impl Entry {
         }
         let after = self.say(token.token(), full);
         let ends = self.encoder.codec().is_end(token.token());
-        let (Some(guide), Taken::Chosen(token)) = (&self.guide, token) else {
+        let (Some(guide), Taken::Chosen(token)) = (&mut self.guide, token) else {
             return Ok(after);
         };
         if replays || ends {
             return Ok(after);
         }
-        let mut guide = locked(guide);
-        guide.take(token)?;
+        guide.take(token);
+        guide.follows_at_once()?;
         Ok(match after {
-            // What is whole is not cut off.
+            // A complete answer is not cut off.
             After::More | After::End(FinishReason::Length | FinishReason::Context)
                 if guide.is_over() =>
             {
                 After::End(FinishReason::Stop)
             }
+            After::End(reason @ (FinishReason::Length | FinishReason::Context))
+                if guide.may_be_over() =>
+            {
+                self.ending = Some(reason);
+                After::Ends(reason)
+            }
             after => after,
         })
     }
 
-    /// Whether its answer is whole, so that what was chosen after its forced tokens is not said.
+    /// Whether its answer is complete, so that what was chosen after its forced tokens is not said.
     pub(super) fn is_whole(&self) -> bool {
-        let is_over = |guide: &Arc<Mutex<Guide>>| locked(guide).is_over();
-        self.has_caught_up() && self.guide.as_ref().is_some_and(is_over)
+        self.has_caught_up() && self.guide.as_ref().is_some_and(Guide::is_over)
     }
 
     /// Tells how probable a token was: it comes first, then the most probable ones.

@@ -152,6 +152,7 @@ impl Handle {
     /// A caller has gone: what it still wanted encoded need not be.
     pub fn leave(&self, name: &str) {
         self.shared.encoders.remove_client(name);
+        self.shared.grammars.remove_client(name);
     }
 
     /// Takes back the last turns of a session, and what was appended since; what it held before them stays in the cache.
@@ -272,6 +273,7 @@ impl Handle {
     pub fn cancel(&self, ticket: u64) {
         self.shared.requests.cancel(ticket);
         self.shared.encoders.remove(ticket);
+        self.shared.grammars.remove(ticket);
         if let Some(turn) = self.queue.remove(ticket) {
             turn.finish(FinishReason::Cancelled, Usage::default(), None);
         }

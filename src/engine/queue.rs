@@ -73,12 +73,14 @@ struct Waiting {
     abandoned: bool,
     /// Pages have come from the disk, or gone there.
     moved: bool,
+    /// Turns and answers that are with the threads that encode and compile.
+    away: usize,
 }
 
 impl Waiting {
     /// Keeps a place for a turn of `user`.
     fn admit(&mut self, user: u32, limits: &Limits) -> Result<(), Refusal> {
-        if self.turns.len() + self.places.len() >= limits.queue {
+        if self.turns.len() + self.places.len() + self.away >= limits.queue {
             return Err(Refusal::Busy {
                 capacity: limits.queue,
             });
@@ -169,6 +171,39 @@ impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         // A panic elsewhere leaves the queue itself whole.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A turn or an answer goes to the threads that encode and compile: the queue is not empty until it is back.
+    pub(super) fn is_away(&self) {
+        self.lock().away += 1;
+    }
+
+    /// It is back, or has ended.
+    pub(super) fn is_back(&self) {
+        self.lock().away -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Queues a turn again that was away, also after the queue was closed: it was accepted before.
+    pub(super) fn bring_back(&self, turn: Turn) {
+        let mut waiting = self.lock();
+        waiting.away -= 1;
+        if waiting.abandoned {
+            drop(waiting);
+            turn.fail(EngineError::Ended.into(), Usage::default());
+            return;
+        }
+        if let Some(reason) = turn.ends() {
+            drop(waiting);
+            turn.finish(reason, Usage::default(), None);
+            self.changed.notify_all();
+            return;
+        }
+        waiting.turns.push(turn);
+        self.show(&waiting);
+        self.arrivals.fetch_add(1, Ordering::Release);
+        self.shared.progress.set_idle(false);
+        self.changed.notify_all();
     }
 
     /// Puts `turn` where a place was kept for it, or drops it with the reason. One that is cancelled by now, as its session
@@ -437,7 +472,7 @@ impl Queue {
             }
             // Only this thread says so: one that hangs must not seem idle because those who waited for it gave up.
             self.shared.progress.set_idle(true);
-            if waiting.closed {
+            if waiting.closed && waiting.away == 0 {
                 return None;
             }
             let left = due.map(|due| due.saturating_duration_since(Instant::now()));

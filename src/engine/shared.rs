@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::encoder::{Encoder, Rules};
-use super::encoders::Encoders;
+use super::lane::{self, Lane};
 use super::live::Live;
 use super::loaded_model::Recipe;
 use super::open_sessions::{Locked, OpenSessions};
@@ -37,7 +37,10 @@ pub(super) struct Shared {
     limits: ArcSwap<Limits>,
     /// Models call tools in these formats.
     formats: Mutex<Arc<Formats>>,
-    pub(super) encoders: Encoders,
+    /// Makes tokens of prompts.
+    pub(super) encoders: Lane,
+    /// Compiles grammars.
+    pub(super) grammars: Lane,
     /// Present once a model is loaded.
     encoder: Mutex<Option<Arc<Encoder>>>,
     /// What that model was made from; a script has none.
@@ -59,7 +62,8 @@ impl Shared {
             naming: Mutex::default(),
             limits: ArcSwap::from_pointee(limits),
             formats: Mutex::default(),
-            encoders: Encoders::default(),
+            encoders: Lane::new(lane::PROMPTS),
+            grammars: Lane::new(lane::GRAMMARS),
             encoder: Mutex::default(),
             recipe: Mutex::default(),
             status: StatusSender::default(),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::encoder::{Encoded, Encoder, Last, Prepared};
+use super::encoder::{Bound, Encoded, Encoder, Last, Lent, Prepared};
 use super::fair::Waits;
 use super::overflow::{self, Talk};
 use super::registration::Registration;
@@ -36,7 +36,9 @@ pub struct Turn {
     pub(super) last: Option<Last>,
     /// The conversation as tokens, maybe another model's by now; `None` if it was accepted before one was loaded.
     pub prompt: Option<Encoded>,
-    /// What its answer goes along with, of the same model.
+    /// What bounds its answer, of the same model.
+    pub(super) bound: Option<Bound>,
+    /// What follows its answer, once that begins.
     pub guide: Option<Guide>,
     /// How the model calls the tools that it may call.
     pub writing: Option<Writing>,
@@ -68,8 +70,13 @@ impl Turn {
         }
     }
 
-    /// Its tokens for the model in force. Those that it was given while there was no model, or for the one before, are
-    /// made anew, and so is its guide.
+    /// Whether its prompt is tokens of the model that this encodes for.
+    pub(super) fn is_encoded(&self, encoder: &Encoder) -> bool {
+        let prompt = self.prompt.as_ref();
+        prompt.is_some_and(|prompt| encoder.is_own(prompt))
+    }
+
+    /// Its tokens for a model. A prompt that was accepted without a model, or for another one, is encoded again, which takes long.
     pub(super) fn tokens(&mut self, encoder: &Encoder) -> Result<Vec<u32>, Refusal> {
         let own = self.prompt.take().filter(|encoded| encoder.is_own(encoded));
         let own = if let Some(own) = own {
@@ -82,18 +89,32 @@ impl Turn {
                 dropped: self.dropped,
             };
             let last = self.last.as_deref();
-            let fit = || overflow::fitted(encoder, talk, last, &self.options, &rules);
-            let (talk, prepared) = self.shared.encoders.run_here(fit)?;
+            let (talk, prepared) = overflow::fitted(encoder, talk, last, &self.options, &rules)?;
             (self.messages, self.turns, self.dropped) = (talk.messages, talk.turns, talk.dropped);
             let Prepared {
                 prompt,
-                guide,
+                bound,
                 writing,
             } = prepared;
-            (self.guide, self.writing) = (guide, writing);
+            (self.bound, self.guide, self.writing) = (bound, None, writing);
             prompt
         };
         Ok(self.prompt.insert(own).prompt.tokens.clone())
+    }
+
+    /// Has what bounds its answer; returns whether it has all that it needs.
+    pub(super) fn lend(&mut self, encoder: &Encoder) -> Result<bool, Refusal> {
+        if self.guide.is_some() {
+            return Ok(true);
+        }
+        let prompt = self.prompt.as_ref();
+        let prompt = prompt.map_or(&[][..], |encoded| &encoded.prompt.tokens);
+        match encoder.lend(self.client.user, self.bound.as_ref(), prompt)? {
+            Lent::Free => {}
+            Lent::Guide(guide) => self.guide = Some(guide),
+            Lent::Absent => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// How many tokens of its prompt the turn before it had run.

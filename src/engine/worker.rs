@@ -21,6 +21,7 @@ use super::load_error::LoadError;
 pub use super::loaded_model::Settings;
 use super::loaded_model::{LoadedModel, Loading};
 use super::observe::{self, Observer};
+use super::prepare;
 use super::replace;
 use super::replacement::Replacement;
 use super::report;
@@ -32,7 +33,6 @@ use super::{Command, Control, EngineError, Inbox, RequestError, SessionId};
 use crate::journal;
 use crate::kv::Owner;
 use crate::kv_store::Host;
-use masks::Masks;
 use restoring::Restore;
 use saving::Saving;
 
@@ -61,7 +61,6 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         displaced: Vec::new(),
         ahead: Vec::new(),
         stepping: Duration::ZERO,
-        masks: Masks::new(),
         slices: Slices::default(),
         service: Service::default(),
         observer: Observer::new(inbox),
@@ -98,7 +97,6 @@ struct Worker<'a> {
     ahead: Vec<usize>,
     /// What it has taken so far, if it was left.
     stepping: Duration,
-    masks: Masks,
     slices: Slices,
     /// Whose prompts they were of.
     service: Service,
@@ -119,6 +117,7 @@ impl Worker<'_> {
     fn serve(&mut self) -> Result<(), RunError> {
         loop {
             self.end_early();
+            self.end_guided();
             self.look_after_replacement()?;
             let more = self.look_after_pages()?;
             self.look_after_memory()?;
@@ -227,9 +226,9 @@ impl Worker<'_> {
             let key = self.pages_key();
             self.host.retain(key.as_ref());
             let context = self.runner.context();
-            let all = std::mem::take(&mut self.displaced).into_iter();
-            let go_on = all.filter_map(|entry| entry.go_on_with(&self.encoder, context));
-            self.displaced = go_on.collect();
+            for entry in std::mem::take(&mut self.displaced) {
+                prepare::entry(&self.inbox.queue, entry, &self.encoder, context);
+            }
         }
     }
 
@@ -244,7 +243,10 @@ impl Worker<'_> {
     /// Does what is asked besides turns.
     fn obey(&mut self, control: Control) -> Result<(), RunError> {
         match &control {
-            Control::Pages | Control::Forget { .. } | Control::Replace(_) => {}
+            Control::Pages
+            | Control::Forget { .. }
+            | Control::Replace(_)
+            | Control::GoOn(_) => {}
             // Its last token is on its way to its pages.
             Control::Branch { from: session, .. } | Control::Rewind { session, .. } => {
                 self.settle_for(Owner(session.0))?;
@@ -289,6 +291,7 @@ impl Worker<'_> {
             }
             // A turn that runs keeps its model to its end, or for a while.
             Control::Replace(replacement) => self.replacement = Some(replacement),
+            Control::GoOn(entry) => self.displaced.push(*entry),
         }
         observe::graph(inbox, &mut self.runner);
         Ok(())

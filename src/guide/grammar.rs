@@ -1,6 +1,7 @@
 //! What an answer must fit, as callers say it.
 
 use llguidance::api::TopLevelGrammar;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Groups in groups.
@@ -9,7 +10,7 @@ const DEEPEST: usize = 128;
 const WIDEST: usize = 2048;
 
 /// What an answer must fit.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Grammar {
     /// A JSON Schema: the answer is JSON that it accepts.
     JsonSchema(String),
@@ -52,6 +53,16 @@ pub enum GrammarError {
         "this model's vocabulary has no token that ends an answer, so that nothing can bound one"
     )]
     NoVocabulary,
+    #[error("option {option:?} needs {mib} MiB of memory once it is compiled; 64 are allowed; make it simpler")]
+    TooLarge { option: &'static str, mib: usize },
+    /// A bound of its process has passed.
+    #[error("option {option:?} costs too much: compiling it {why}; make it simpler")]
+    Stopped { option: &'static str, why: String },
+    #[error("the process that compiles grammars cannot be started ({why}); try again later")]
+    NoProcess { why: String },
+    /// Its request was cancelled meanwhile.
+    #[error("the request was cancelled while its grammar was compiled")]
+    Unwanted,
 }
 
 impl Grammar {
@@ -120,8 +131,9 @@ impl Grammar {
             Self::Json => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),
             Self::Regex(text) => TopLevelGrammar::from_regex(text),
             Self::Lark(text) | Self::Tools { lark: text, .. } => {
-                // Schemas may be in it.
-                for rest in text.split("%json").skip(1) {
+                // Schemas may be in it, and each of them may contain the same word as text.
+                for (at, word) in text.match_indices("%json") {
+                    let rest = text.get(at + word.len()..).unwrap_or_default();
                     let schema = serde_json::Deserializer::from_str(rest).into_iter().next();
                     schema
                         .and_then(Result::ok)

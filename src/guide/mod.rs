@@ -1,29 +1,63 @@
 //! What may come next: an answer that must fit a schema, a regular expression or a grammar.
 //!
-//! A `Grammar` is what a caller asks for. `Grammars` compiles it for one model's vocabulary (with llguidance), and a `Guide`
-//! goes along with one answer: it is told each token, and says which may follow, or which must. It chooses nothing, and it
-//! knows nothing of conversations, devices or threads.
+//! A `Grammar` is what a caller asks for. `Grammars` compiles it for one model's vocabulary (with llguidance, in a process of its
+//! own: `keeper`, `inside`), and a `Guide` follows one answer: it receives each token, and reports which may follow, or which
+//! must. It chooses nothing, and it knows nothing of conversations or devices.
 
-mod compile;
+mod frame;
 mod grammar;
-mod kept;
-mod numbers;
-mod place;
-mod room;
-mod vocabulary;
+mod grammars;
+mod inside;
+mod keeper;
+mod matching;
+mod shelf;
+mod table;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::time::Duration;
 
-use llguidance::Matcher;
+use serde::{Deserialize, Serialize};
 
-pub use compile::{Grammars, Limits};
 pub use grammar::{Grammar, GrammarError, spaced};
+pub use grammars::Grammars;
+pub use matching::Wake;
 
-use crate::sampler::Mask;
-use kept::Lesson;
-use numbers::Numbers;
+use crate::confined::Task;
+use crate::sampler::{Mask, Promise};
+use matching::{Follows, Matching};
+
+/// Holds a vocabulary, compiles grammars and computes masks.
+pub const TASK: Task = Task {
+    argument: "--run-guides",
+    run: inside::run,
+};
+
+/// Bytes that the process of one grammar may use, about.
+const MEMORY: usize = 128 << 20;
+
+/// What a grammar may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of the caller's text.
+    pub bytes: usize,
+    /// Nodes of regular expressions that compiling may make, and symbols of the grammar.
+    pub work: usize,
+    /// Processor time of compiling.
+    pub compile: Duration,
+    /// Processor time of one mask.
+    pub mask: Duration,
+}
+
+impl Limits {
+    /// The defaults: the largest schemas in use take a fifth of them.
+    pub const USUAL: Self = Self {
+        bytes: 256 << 10,
+        work: 500_000,
+        compile: Duration::from_secs(2),
+        mask: Duration::from_secs(1),
+    };
+}
 
 /// What may follow the tokens of an answer so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,16 +83,18 @@ enum Stage {
 }
 
 /// Why an answer cannot go on under its guide.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum GuideError {
     #[error(
         "the grammar became too complex in the middle of the answer ({0}); make it smaller, or bound what repeats in it"
     )]
-    TooComplex(&'static str),
+    TooComplex(String),
     #[error(
         "the answer cannot go on in its grammar; make it simpler, or ask for what the model's vocabulary can say"
     )]
     NothingFollows,
+    #[error("the process of the answer's grammar was ended: {0}; make the grammar simpler")]
+    Stopped(String),
 }
 
 /// Whether an answer may begin with thoughts, and of how many tokens.
@@ -76,38 +112,21 @@ impl Thoughts {
     };
 }
 
-/// Goes along with one answer.
-#[derive(Clone)]
+/// Follows one answer.
 pub struct Guide {
     /// `None` if only thoughts are bounded.
-    matcher: Option<Matcher>,
-    /// What it finds out, for those that come after it.
-    lesson: Option<Arc<Lesson>>,
-    /// `None` if it says no JSON.
-    numbers: Option<Numbers>,
+    matching: Option<Matching>,
     thinking: Option<Thinking>,
     stage: Stage,
-    /// Tokens that end thoughts, or set the answer apart from them. No grammar knows of them.
+    /// Tokens that end thoughts, or separate the answer from them. No grammar contains them.
     closing: VecDeque<u32>,
-    /// Tokens that must come next. Found once: to find the rest of them anew after each could cut them otherwise.
-    forced: VecDeque<u32>,
-    spent: Spent,
-    /// Why it cannot go on.
-    failed: Option<GuideError>,
 }
 
-/// What an answer's masks have cost so far: much of it stays in memory as long as the answer lasts.
-#[derive(Clone, Copy, Debug, Default)]
-struct Spent {
-    /// Nodes of regular expressions.
-    nodes: u64,
-    /// Items of the parser.
-    items: usize,
-}
-
-/// What those of one answer may cost, some tens of MiB: a long one of a large schema takes a tenth of it.
-const MOST_NODES: u64 = 500_000;
-const MOST_ITEMS: usize = 4_000_000;
+/// How long a thread waits that needs a report at once. Most reports arrive within some tens of microseconds; a mask that takes
+/// longer is promised.
+const PATIENCE: Duration = Duration::from_micros(200);
+/// How long a thread waits that has nothing else to do; the process's own bounds are shorter.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// How a model thinks.
 #[derive(Clone, Debug)]
@@ -125,25 +144,24 @@ struct Thinking {
 }
 
 impl Guide {
-    fn new(matcher: Option<Matcher>, thinking: Option<Thinking>, stage: Stage) -> Self {
+    fn new(matching: Option<Matching>, thinking: Option<Thinking>, stage: Stage) -> Self {
         Self {
-            matcher,
-            lesson: None,
-            numbers: None,
+            matching,
             thinking,
             stage,
             closing: VecDeque::new(),
-            forced: VecDeque::new(),
-            spent: Spent::default(),
-            failed: None,
         }
     }
 
-    /// A token of the answer has come.
-    ///
-    /// # Errors
-    /// If it does not fit, which no token does that `follows` allowed, or the grammar becomes too complex.
-    pub fn take(&mut self, token: u32) -> Result<(), GuideError> {
+    /// Has `wake` called when a report arrives that the answer may wait for.
+    pub fn wake(&self, wake: Wake) {
+        if let Some(matching) = &self.matching {
+            matching.wake(wake);
+        }
+    }
+
+    /// Adds a token of the answer. One that does not fit is reported by what follows.
+    pub fn take(&mut self, token: u32) {
         let closes = self.closing.front() == Some(&token);
         if closes {
             self.closing.pop_front();
@@ -151,44 +169,45 @@ impl Guide {
         match (&mut self.thinking, self.stage) {
             (Some(thinking), Stage::Begins) if token == thinking.begin => {
                 self.stage = Stage::Thinks;
-                return Ok(());
+                return;
             }
             (Some(thinking), Stage::Thinks) => {
                 thinking.left = thinking.left.map(|left| left.saturating_sub(1));
                 if token == thinking.end {
                     self.stage = Stage::Answers;
-                    if !closes && self.matcher.is_some() {
-                        self.closing = thinking.apart.clone().into();
+                    if let Some(matching) = &self.matching {
+                        matching.answers();
+                        if !closes {
+                            self.closing = thinking.apart.clone().into();
+                        }
                     }
                 }
-                return Ok(());
+                return;
             }
             _ => self.stage = Stage::Answers,
         }
-        let Some(matcher) = self.matcher.as_mut().filter(|_| !closes) else {
-            return Ok(());
-        };
-        self.forced.pop_front();
-        if let Some(numbers) = &mut self.numbers {
-            numbers.take(token);
+        if let Some(matching) = self.matching.as_ref().filter(|_| !closes) {
+            matching.take(token);
         }
-        let consumed = matcher.consume_token(token);
-        consumed.map_err(|why| self.fail(&why.to_string()))
     }
 
-    /// What may follow.
+    /// What may follow. Waits for it.
     ///
     /// # Errors
-    /// If nothing can, though the answer is not whole, or the grammar becomes too complex.
+    /// Nothing can follow although the answer is incomplete, or the grammar costs too much.
     pub fn follows(&mut self) -> Result<Next, GuideError> {
-        match self.follows_at_once()? {
+        match self.follows_within(LONG)? {
             Some(next) => Ok(next),
             None => self.allowed().map(Next::Allowed),
         }
     }
 
-    /// What may follow, where that can be known without a look at the vocabulary; `None`: `allowed` has it.
+    /// What may follow, if a mask is not needed to know it; `None`: the mask is promised.
     pub fn follows_at_once(&mut self) -> Result<Option<Next>, GuideError> {
+        self.follows_within(PATIENCE)
+    }
+
+    fn follows_within(&mut self, patience: Duration) -> Result<Option<Next>, GuideError> {
         if let Some(thinking) = &self.thinking
             && self.stage == Stage::Thinks
             && thinking.left == Some(0)
@@ -200,10 +219,7 @@ impl Guide {
             let closing = self.closing.iter().copied().collect();
             return Ok(Some(Next::Forced(closing)));
         }
-        if self.is_over() {
-            return Ok(Some(Next::Nothing));
-        }
-        let Some(matcher) = &mut self.matcher else {
+        let Some(matching) = &self.matching else {
             return Ok(Some(Next::Anything));
         };
         if let Some(thinking) = self
@@ -213,128 +229,91 @@ impl Guide {
         {
             return Ok(Some(Next::Allowed(thinking.may.clone())));
         }
-        if matcher.is_stopped() {
-            let why = matcher.get_error().unwrap_or_default();
-            return Err(self.fail(&why));
-        }
-        if self.forced.is_empty() && self.stage != Stage::Begins {
-            self.forced = matcher.compute_ff_tokens().into();
-            if let Some(why) = matcher.get_error() {
-                return Err(self.fail(&why));
-            }
-        }
-        if !self.forced.is_empty() {
-            let forced = self.forced.iter().copied().collect();
-            return Ok(Some(Next::Forced(forced)));
-        }
-        Ok(None)
+        Ok(match matching.follows(patience)? {
+            Follows::Forced(tokens) => Some(Next::Forced(tokens)),
+            Follows::Nothing => Some(Next::Nothing),
+            Follows::Choice | Follows::Unknown => None,
+        })
     }
 
-    /// The tokens that may follow, where `follows_at_once` does not know.
-    pub fn allowed(&mut self) -> Result<Mask, GuideError> {
-        let Some(matcher) = &mut self.matcher else {
-            return Err(self.fail("nothing bounds it"));
-        };
-        let mask = matcher.compute_mask();
-        if let Ok(step) = matcher.last_step_stats() {
-            // The first tells what compiling took, too.
-            self.spent.nodes += step.lexer_cost.min(compile::MASK_NODES);
-            self.spent.items += step.all_items;
-        }
-        let mut mask = mask.map_err(|why| self.fail(&why.to_string()))?;
-        let Spent { nodes, items } = self.spent;
-        if nodes > MOST_NODES || items > MOST_ITEMS {
-            return Err(self.fail(TOO_MUCH));
-        }
-        if let Some(thinking) = self
-            .thinking
-            .as_ref()
-            .filter(|_| self.stage == Stage::Begins)
-        {
-            mask.allow_token(thinking.begin);
-        }
-        if let Some(numbers) = &self.numbers {
-            numbers.bound(&mut mask);
-        }
-        Ok(Mask::new(mask.as_slice().to_vec()))
-    }
-
-    /// Why it cannot go on, if so.
+    /// The mask that bounds the next token, where `follows_at_once` does not say what follows. It is kept when it is made, also
+    /// if it turns out that a token must come, or that the answer is over: then it allows only that token, or only the end.
     #[must_use]
-    pub const fn error(&self) -> Option<&GuideError> {
-        self.failed.as_ref()
+    pub fn promise(&self) -> Promise {
+        let promise = self.matching.as_ref().map(Matching::promise);
+        promise.unwrap_or_default()
     }
 
-    /// Whether the answer is whole, and nothing may follow.
+    /// The tokens that may follow, where `follows_at_once` does not say it. Waits for them.
+    pub fn allowed(&mut self) -> Result<Mask, GuideError> {
+        let promise = self.promise();
+        let mask = promise.wait().cloned();
+        mask.ok_or_else(|| self.error().unwrap_or(GuideError::NothingFollows))
+    }
+
+    /// Why nothing can follow, if so.
+    #[must_use]
+    pub fn error(&self) -> Option<GuideError> {
+        self.matching.as_ref()?.error()
+    }
+
+    /// Whether the answer is complete, and nothing may follow, as far as it is known.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let answers = self.stage == Stage::Answers && self.closing.is_empty();
-        let over = |matcher: &Matcher| matcher.is_stopped() && matcher.stop_reason().is_ok();
-        answers && self.matcher.as_ref().is_some_and(over)
+        answers && self.matching.as_ref().is_some_and(Matching::is_over)
     }
 
-    /// How many tokens come between thoughts and answer.
+    /// Whether it is not known yet if the answer is complete.
+    #[must_use]
+    pub fn may_be_over(&self) -> bool {
+        let answers = self.stage == Stage::Answers && self.closing.is_empty();
+        answers && self.matching.as_ref().is_some_and(Matching::is_unknown)
+    }
+
+    /// How many tokens separate thoughts and answer.
     #[must_use]
     pub fn apart(&self) -> usize {
-        let thinking = self.thinking.as_ref().filter(|_| self.matcher.is_some());
+        let thinking = self.thinking.as_ref().filter(|_| self.matching.is_some());
         thinking.map_or(0, |thinking| thinking.apart.len())
     }
 
-    /// How many tokens must come, as far as `follows` has told.
+    /// How many tokens must come, as far as it is known.
     #[must_use]
     pub fn forced(&self) -> usize {
-        self.closing.len() + self.forced.len()
+        let matching = self.matching.as_ref();
+        let forces = matching.filter(|_| self.stage == Stage::Answers);
+        self.closing.len() + forces.map_or(0, Matching::forced)
     }
 
-    /// Takes at most `most` of the tokens that must come, as far as `follows` has told.
-    pub fn force(&mut self, most: usize) -> Result<Vec<u32>, GuideError> {
-        // What closes is known first, and what follows it only then.
-        let next = if self.closing.is_empty() {
-            &self.forced
-        } else {
-            &self.closing
-        };
-        let tokens: Vec<_> = next.iter().copied().take(most).collect();
-        tokens.iter().try_for_each(|token| self.take(*token))?;
-        Ok(tokens)
-    }
-
-    /// The error's own text may hold the grammar and the answer, neither of which is for the journal: it is only looked at.
-    fn fail(&mut self, why: &str) -> GuideError {
-        let complex = COMPLEX.iter().find(|(words, _)| why.contains(words));
-        let error = complex.map_or(GuideError::NothingFollows, |(_, what)| {
-            GuideError::TooComplex(what)
-        });
-        self.failed = Some(error.clone());
-        if let Some(lesson) = &self.lesson {
-            lesson.spoil();
+    /// Takes up to `most` of the tokens that must come, as far as they are known.
+    pub fn force(&mut self, most: usize) -> Vec<u32> {
+        // What follows the closing tokens is known only after them.
+        if self.closing.is_empty() {
+            let matching = self.matching.as_ref();
+            let forces = matching.filter(|_| self.stage == Stage::Answers);
+            return forces.map_or_else(Vec::new, |matching| matching.force(most, PATIENCE));
         }
-        error
+        let tokens: Vec<_> = self.closing.iter().copied().take(most).collect();
+        tokens.iter().for_each(|token| self.take(*token));
+        tokens
+    }
+
+    /// The processor time that the last mask took.
+    #[must_use]
+    pub fn took(&self) -> Duration {
+        self.matching
+            .as_ref()
+            .map_or(Duration::ZERO, Matching::took)
     }
 }
-
-/// What is in the texts of errors, llguidance's and ours, about what takes too much, and what that is.
-const COMPLEX: [(&str, &str); 5] = [
-    (
-        "too many expressions",
-        "a regular expression takes too many steps",
-    ),
-    (
-        "too many states",
-        "a regular expression has too many states",
-    ),
-    ("oo many items", "a token can be read in too many ways"),
-    ("items; max is", "the answer can be read in too many ways"),
-    (TOO_MUCH, TOO_MUCH),
-];
-const TOO_MUCH: &str = "what may follow takes too much memory";
 
 impl fmt::Debug for Guide {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Guide")
             .field("stage", &self.stage)
-            .field("forced", &self.forced)
+            .field("matching", &self.matching)
             .finish_non_exhaustive()
     }
 }

@@ -319,6 +319,11 @@ events! {
     "0b280442487f4707bf0dc8d4b26afc8d" "{error}"
     { error = error }
 
+    /// The process that compiled the grammar of a user's request was ended, or could not be started: the request was refused.
+    WARN grammar_stopped(client_uid: u32, error: &str) by (client_uid)
+    "6de5b0c8f1f34a0c9be47d27a3c51e90" "user {client_uid}: {error}"
+    { client_uid = client_uid, error = error }
+
     /// A caller did not read its answer: the request was cancelled.
     WARN slow_reader(request_id: u64, client: &str, client_uid: u32, seconds: f32) by (client_uid)
     "3f7b7c0e2a554f0d9a86d1e4c0b5f928"

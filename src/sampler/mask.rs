@@ -29,6 +29,13 @@ impl Mask {
         Self { words }
     }
 
+    /// Allows another token of the vocabulary.
+    pub fn allow(&mut self, token: u32) {
+        if let Some(word) = self.words.get_mut(token as usize / 32) {
+            *word |= 1 << (token % 32);
+        }
+    }
+
     #[must_use]
     pub fn words(&self) -> &[u32] {
         &self.words

@@ -1,48 +1,82 @@
-//! A mask that another thread makes, for whoever has to have it before it is there.
+//! A mask that another thread makes, for a thread that needs it before it is made.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::Mask;
 
-/// Where the mask will be: `None` if there will never be one.
+/// The place of the mask: `None` there means that it will never be made.
 #[derive(Clone, Debug, Default)]
-pub struct Promise(Arc<OnceLock<Option<Mask>>>);
+pub struct Promise(Arc<Place>);
 
-/// Who makes it. If it goes without one, there will never be one.
+#[derive(Debug, Default)]
+struct Place {
+    mask: OnceLock<Option<Mask>>,
+    /// Guards nothing but the sleep of threads that wait.
+    sleep: Mutex<()>,
+    made: Condvar,
+}
+
+/// The maker's end. Dropping it unused breaks the promise.
 #[derive(Debug)]
 pub struct Promised(Promise);
 
 impl Promise {
-    /// What will be made, and who makes it.
+    /// Returns the promise, and the end that keeps it.
     #[must_use]
     pub fn new() -> (Self, Promised) {
         let promise = Self::default();
         (promise.clone(), Promised(promise))
     }
 
-    /// What was made, if that is known by now.
+    /// Returns the mask, if it is known by now whether there is one.
     #[must_use]
     pub fn now(&self) -> Option<Option<&Mask>> {
-        self.0.get().map(Option::as_ref)
+        self.0.mask.get().map(Option::as_ref)
     }
 
-    /// Waits for it.
+    /// Waits for the mask.
     #[must_use]
     pub fn wait(&self) -> Option<&Mask> {
-        self.0.wait().as_ref()
+        self.0.mask.wait().as_ref()
+    }
+
+    /// Waits so long for the mask; returns what `now` returns then.
+    #[must_use]
+    pub fn wait_for(&self, most: Duration) -> Option<Option<&Mask>> {
+        let until = Instant::now() + most;
+        let mut sleep = self.0.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if let Some(made) = self.now() {
+                return Some(made);
+            }
+            if left.is_zero() {
+                return None;
+            }
+            let waited = self.0.made.wait_timeout(sleep, left);
+            sleep = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn set(&self, mask: Option<Mask>) {
+        // Only one end sets it, and only once.
+        let _ = self.0.mask.set(mask);
+        drop(self.0.sleep.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.made.notify_all();
     }
 }
 
 impl Promised {
     pub fn keep(self, mask: Mask) {
-        // Nobody else can have set it.
-        let _ = self.0.0.set(Some(mask));
+        self.0.set(Some(mask));
     }
 }
 
 impl Drop for Promised {
     fn drop(&mut self) {
-        // It was kept, or is broken.
-        let _ = self.0.0.set(None);
+        if self.0.now().is_none() {
+            self.0.set(None);
+        }
     }
 }

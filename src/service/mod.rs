@@ -167,6 +167,8 @@ fn limits(config: &Config) -> engine::Limits {
         grammar: guide::Limits {
             bytes: limits.grammar_bytes,
             work: limits.grammar_work,
+            compile: limits.grammar_time,
+            mask: limits.mask_time,
         },
         user: engine::UserLimits {
             requests: limits.requests_per_user,

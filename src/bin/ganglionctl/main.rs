@@ -37,7 +37,10 @@ use arguments::{Cli, Verb};
 use failure::Outcome;
 
 fn main() -> ExitCode {
-    if let Some(code) = ganglion::model::chat::serve_if_asked() {
+    if let Some(code) = ganglion::confined::run_if_asked(&[
+        ganglion::model::chat::TASK,
+        ganglion::guide::TASK,
+    ]) {
         return code;
     }
     match run(Cli::parse()) {

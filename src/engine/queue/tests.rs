@@ -61,7 +61,7 @@ async fn block(engine: &Handle) -> [mpsc::Sender<()>; 2] {
         let (release, released) = mpsc::channel();
         let (engine, begin) = (engine.clone(), begin.clone());
         tokio::spawn(async move {
-            let work = move || {
+            let work = move |_: &crate::engine::lane::Wanted| {
                 let _ = begin.send(());
                 let _ = released.recv();
             };
@@ -173,6 +173,7 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         dropped: 0,
         last: None,
         prompt: None,
+        bound: None,
         guide: None,
         writing: None,
         options: options(),

@@ -134,7 +134,7 @@ fn obey(control: Control, kept: &mut Kept) {
         Control::DumpGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
         // Nobody loads a model beside a script, which has no pages; whoever asked is told by its end.
         // What it keeps serves its own session alone.
-        Control::Pages | Control::Replace(_) | Control::Erase(_) => {}
+        Control::Pages | Control::Replace(_) | Control::Erase(_) | Control::GoOn(_) => {}
     }
 }
 

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{Worker, fail};
 use crate::engine::entry::{Entry, owner};
 use crate::engine::fair::May;
-use crate::engine::observe;
+use crate::engine::{observe, prepare};
 use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Joins, Standing};
 use crate::engine::{EngineError, Phase, Priority, RequestError, Turn, Usage};
@@ -59,6 +59,19 @@ impl Worker<'_> {
             turn.finish(reason, Usage::default(), None);
             return Ok(());
         }
+        // The model may have come after it.
+        let lent = turn.is_encoded(&self.encoder).then(|| turn.lend(&self.encoder));
+        match lent {
+            Some(Ok(true)) => {}
+            Some(Err(refusal)) => {
+                turn.fail(RequestError::Refused(refusal), Usage::default());
+                return Ok(());
+            }
+            None | Some(Ok(false)) => {
+                prepare::turn(&self.inbox.queue, turn, &self.encoder);
+                return Ok(());
+            }
+        }
         let prompt = match turn.tokens(&self.encoder) {
             Ok(prompt) => prompt,
             Err(refusal) => {
@@ -66,7 +79,7 @@ impl Worker<'_> {
                 return Ok(());
             }
         };
-        // The model may have come after it, or the limit.
+        // The limit may have come after it.
         if let Err(refusal) = turn.admit_pages() {
             turn.fail(RequestError::Refused(refusal), Usage::default());
             return Ok(());
@@ -77,6 +90,9 @@ impl Worker<'_> {
         };
         let joins = self.joins(&self.standings(&self.slices), &turn);
         self.make_way(&joins)?;
+        if let Some(guide) = &turn.guide {
+            guide.wake(self.inbox.wake());
+        }
         let entry = Entry::new(turn, prompt, self.encoder.clone(), decoder);
         if matches!(joins, Joins::NoRow | Joins::NoPages) {
             // With another model than it was encoded for it is longer.

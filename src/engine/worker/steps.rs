@@ -47,7 +47,7 @@ impl Worker<'_> {
     /// Those that have joined and may get on, where so much is known of slices.
     fn going_on(&self, slices: &Slices) -> Vec<Standing> {
         let mut all = self.standings(slices);
-        all.retain(|one| !self.is_restoring(one.id));
+        all.retain(|one| !self.is_restoring(one.id) && !self.awaits_mask(one.id));
         let held = self.inbox.held();
         all.retain(|one| !held.rests(one.priority));
         all
@@ -102,25 +102,6 @@ impl Worker<'_> {
         self.position(id).map(|at| &self.entries[at])
     }
 
-    /// Says what an entry's next token may be, before it is chosen. Returns whether it goes on; it does not if nothing may.
-    pub(super) fn bound(&mut self, at: usize) -> Result<bool, RunError> {
-        let entry = &mut self.entries[at];
-        if !entry.is_guided() {
-            return Ok(true);
-        }
-        match entry.allowed(self.runner.vocabulary()) {
-            Ok(mask) => {
-                let cache_entry = entry.place();
-                self.runner.guide(cache_entry, mask.as_ref())?;
-                Ok(true)
-            }
-            Err(error) => {
-                self.take_out(at).fail(RequestError::Guide(error));
-                Ok(false)
-            }
-        }
-    }
-
     /// The tokens that entries of a step must say next, as far as the step has rows for them: none where a step is ahead.
     fn forced(&mut self, cache_entries: &[usize]) -> Result<Vec<(usize, Vec<u32>)>, RunError> {
         let mut spare = self.runner.rows().saturating_sub(cache_entries.len());
@@ -133,14 +114,8 @@ impl Worker<'_> {
                 .position(|one| one.place() == *cache_entry);
             if let Some(at) = at.filter(|_| !self.runner.is_ahead()) {
                 let room = self.runner.capacity_of(*cache_entry) - self.runner.len_of(*cache_entry);
-                match self.entries[at].force(spare.min(room.saturating_sub(2))) {
-                    Ok(tokens) => forced = tokens,
-                    Err(error) => {
-                        self.take_out(at).fail(RequestError::Guide(error));
-                        continue;
-                    }
-                }
-                if !forced.is_empty() && !self.bound_later(at)? {
+                forced = self.entries[at].force(spare.min(room.saturating_sub(2)));
+                if !forced.is_empty() && !self.bound(at)? {
                     continue;
                 }
             }
@@ -346,7 +321,7 @@ impl Worker<'_> {
                     self.take(id, Taken::Chosen(token))?;
                 }
                 // Its mask came too late: the step runs again for it.
-                Ok(None) => self.repeats(at),
+                Ok(None) => self.entries[at].repeats(),
                 Err(error) => fail(self.take_out(at), error)?,
             }
         }
@@ -379,6 +354,8 @@ impl Worker<'_> {
                 self.runner.turn_to(cache_entry);
                 self.runner.post(token);
             }
+            // It has no further step.
+            Ok(After::Ends(_)) => return Ok(()),
             Ok(After::End(reason)) => {
                 self.end(id, reason);
                 return Ok(());
@@ -389,7 +366,7 @@ impl Worker<'_> {
             }
         }
         match token {
-            Taken::Chosen(_) => self.bound_later(at).map(drop),
+            Taken::Chosen(_) => self.bound(at).map(drop),
             Taken::Forced(_) => Ok(()),
         }
     }

@@ -14,7 +14,7 @@ mod renderer;
 mod serve;
 
 pub(super) use guard::Guard;
-pub use serve::serve_if_asked;
+pub use serve::TASK;
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,17 +1,13 @@
 //! The process that runs a model's template, as the daemon sees it: started when it is needed, asked by a pipe, and
 //! ended with the model.
 
-use std::env;
 use std::io::{self, ErrorKind};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use nix::sys::signal::Signal;
-
 use super::frame::{self, Kind};
-use super::serve::{self, LONGEST_TEXT, MEMORY, SECONDS};
+use super::serve::{LONGEST_TEXT, MEMORY, SECONDS, TASK};
+use crate::confined::{self, Bound};
 use crate::model::language::LanguageError;
 
 #[derive(Debug)]
@@ -57,17 +53,9 @@ impl Process {
         Ok(process)
     }
 
-    /// It gets nothing of the daemon but the time zone. What it might say on stderr could quote a prompt.
     fn spawn() -> io::Result<Self> {
-        let mut command = Command::new(program()?);
-        command
-            .arg0("gangliond")
-            .arg(serve::ARGUMENT)
-            .env_clear()
-            .envs(env::var_os("TZ").map(|zone| ("TZ", zone)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+        let mut command = confined::command(TASK)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(input), Some(output)) => Ok(Self {
@@ -124,28 +112,12 @@ impl Drop for Process {
 }
 
 fn why(status: ExitStatus) -> String {
-    let signal = status.signal().and_then(|it| Signal::try_from(it).ok());
-    match signal {
-        Some(Signal::SIGALRM) => format!("it ran for more than {SECONDS} s"),
-        Some(Signal::SIGABRT | Signal::SIGSEGV | Signal::SIGBUS | Signal::SIGKILL) => format!(
+    match confined::bound(status) {
+        Some(Bound::Time) => format!("it ran for more than {SECONDS} s"),
+        Some(Bound::Memory) => format!(
             "it nests too deep, or needs more than {} MiB of memory",
             MEMORY >> 20
         ),
-        _ => format!("its process ended with {status}"),
+        None => format!("its process ended with {status}"),
     }
-}
-
-/// What runs templates: whatever runs now, if its `main` can; else the gangliond beside it, which is how tests and
-/// examples find one. It is named by what runs, not by a path, so that it is of the same version also after the
-/// program has been replaced on disk.
-fn program() -> io::Result<PathBuf> {
-    if serve::is_possible() {
-        return Ok("/proc/self/exe".into());
-    }
-    let this = env::current_exe()?;
-    let folders = this.ancestors().skip(1).take(2);
-    folders
-        .map(|folder| folder.join("gangliond"))
-        .find(|program| program.is_file())
-        .ok_or_else(|| io::Error::new(ErrorKind::NotFound, "there is no gangliond beside it"))
 }

@@ -1,24 +1,21 @@
 //! The process that runs one template, from within: bounded by the operating system in memory, stack and time, and
 //! ended by its pipe's end. It may crash: nothing else is in it.
 
-use std::env;
-use std::ffi::OsStr;
-use std::fs;
 use std::io;
-use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use minijinja::{Environment, ErrorKind, Value};
-use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{alarm, close};
+use nix::unistd::alarm;
 
 use super::environment::{self, Raised};
 use super::frame::{self, Kind};
+use crate::confined::{self, Task};
 
-/// What asks a program for it; no option of the command line.
-pub(super) const ARGUMENT: &str = "--run-chat-template";
+/// Renders the conversations of one model.
+pub const TASK: Task = Task {
+    argument: "--run-chat-template",
+    run: serve,
+};
 
 /// For compiling, and for each rendering. Ten thousand messages take a tenth of a second.
 pub(super) const SECONDS: u32 = 5;
@@ -29,29 +26,9 @@ pub(super) const LONGEST_TEXT: usize = 32 << 20;
 
 const NAME: &str = "chat template";
 
-static POSSIBLE: AtomicBool = AtomicBool::new(false);
-
-/// Runs a chat template if this process was started for that; the first thing that a program's `main` does.
-#[must_use]
-pub fn serve_if_asked() -> Option<ExitCode> {
-    POSSIBLE.store(true, Ordering::Relaxed);
-    if env::args_os().nth(1)? != OsStr::new(ARGUMENT) {
-        return None;
-    }
-    // The pipe has ended, or the system refuses to bound this process: whoever waits for an answer sees its end.
-    Some(match serve() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    })
-}
-
-/// Whether this program's `main` asks.
-pub(super) fn is_possible() -> bool {
-    POSSIBLE.load(Ordering::Relaxed)
-}
-
 fn serve() -> io::Result<()> {
-    confine()?;
+    confined::confine(c"chat-template")?;
+    setrlimit(Resource::RLIMIT_DATA, MEMORY, MEMORY)?;
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     let mut environment = environment::hugging_face();
     loop {
@@ -74,30 +51,6 @@ fn serve() -> io::Result<()> {
             frame::write(&mut output, kind, text.as_bytes())?;
         }
     }
-}
-
-fn confine() -> io::Result<()> {
-    // No core, and no debugger of the same user: there are prompts in it.
-    prctl::set_dumpable(false)?;
-    prctl::set_name(c"chat-template")?;
-    setrlimit(Resource::RLIMIT_DATA, MEMORY, MEMORY)?;
-    // It ends when the daemon does, which may still have answers to finish.
-    let signals = [
-        Signal::SIGTERM,
-        Signal::SIGINT,
-        Signal::SIGHUP,
-        Signal::SIGQUIT,
-    ];
-    signals.into_iter().collect::<SigSet>().thread_block()?;
-    // A driver may have opened its devices for children too.
-    let open: Vec<i32> = fs::read_dir("/proc/self/fd")?
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
-        // The one of the folder is closed already.
-        let _ = close(descriptor);
-    }
-    Ok(())
 }
 
 fn compile(

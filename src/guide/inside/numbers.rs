@@ -10,22 +10,22 @@ use std::sync::Arc;
 
 use toktrie::SimpleVob;
 
-use crate::model::language::Words;
+use super::vocabulary::Words;
 
 /// A number of as many bytes at most, and without an exponent, is held by a double.
 const HELD: usize = 300;
 
 /// The tokens of a vocabulary, as numbers meet them.
 pub(super) struct Tokens {
-    words: Words,
+    words: Arc<Words>,
     specials: HashSet<u32>,
     /// These tokens may go on with a number to another digit.
     go_on: Vec<u32>,
 }
 
 impl Tokens {
-    pub(super) fn new(words: &Words) -> Self {
-        let specials: HashSet<_> = words.specials().map(|(special, _)| special).collect();
+    pub(super) fn new(words: &Arc<Words>) -> Self {
+        let specials: HashSet<_> = words.specials();
         let goes_on = |token: &u32| {
             let bytes = words.bytes(*token);
             let mut of_number = bytes.iter().take_while(|byte| is_in_number(**byte));

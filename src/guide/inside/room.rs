@@ -364,7 +364,7 @@ pub(super) mod tests {
     }
 
     /// An end, all bytes, texts of one to twenty characters of one to four bytes, and some that are not plain.
-    pub(in crate::guide) fn vocabulary() -> TokEnv {
+    pub(in crate::guide::inside) fn vocabulary() -> TokEnv {
         let mut tokens = vec![b"\xFF</s>".to_vec()];
         tokens.extend((0..=255).map(|byte| vec![byte]));
         for text in ["ab", "a robot", "\u{e9}", "\u{673a}\u{5668}", "\u{1f916}"] {

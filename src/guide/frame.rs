@@ -1,0 +1,339 @@
+//! Messages between the daemon and the processes of guides: what each side may say, and how it travels.
+//!
+//! A message is JSON on a UNIX stream socket, with bytes and descriptors where a message has some. A mask is not in a message:
+//! it lies in memory that both sides share (`Masks`).
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use rustix::io::retry_on_intr;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Grammar, GrammarError, GuideError, Limits};
+use crate::sampler::Mask;
+
+/// Bytes of one message: the longest grammar that a configuration allows fits.
+const LONGEST: usize = 64 << 20;
+/// Descriptors of one message: a socket, and the memory of masks.
+const DESCRIPTORS: usize = 2;
+/// Bytes that are read at once.
+const PART: usize = 4096;
+
+/// A vocabulary, apart from the bytes of its tokens, which follow as the message's own bytes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Vocabulary {
+    /// Tokens that end an answer, ascending.
+    pub(super) ends: Vec<u32>,
+    /// Special tokens and their spellings.
+    pub(super) specials: Vec<(u32, String)>,
+    /// (vocabulary): the number of bytes of each token.
+    pub(super) lengths: Vec<u32>,
+}
+
+/// To the process that holds the vocabulary.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToKeeper {
+    /// The first message.
+    Vocabulary(Vocabulary),
+    /// Start a process; its socket and the memory of its masks are the message's descriptors.
+    Fork,
+    /// Kill a process, and report how it ended.
+    End(i32),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum FromKeeper {
+    /// Whether grammars can be compiled: a vocabulary without an end cannot bound an answer.
+    Ready(bool),
+    /// A process's exit status, as wait(2) returns it; `None` if there is no such process.
+    Ended(Option<i32>),
+}
+
+/// To the process of one grammar.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToProcess {
+    Compile(Grammar, Limits),
+    /// Find the first of these schemas, each with a name, that is wrong.
+    Find(Vec<(String, String)>, Limits),
+    /// Whether these tokens are an answer, however their text is tokenized.
+    Fit(Vec<u32>),
+    /// An answer begins. With `forced`, tokens that must come are reported before a mask is computed. Reports name `question`.
+    Begin {
+        question: u32,
+        forced: bool,
+    },
+    /// The answer's next token, which was chosen under the last mask.
+    Take {
+        question: u32,
+        token: u32,
+    },
+    /// The answer has ended.
+    End,
+    /// Start a process with the same grammar; descriptors as in `ToKeeper::Fork`.
+    Fork,
+    /// The tokens of the text that was to be encoded.
+    Encoded(Vec<u32>),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum FromProcess {
+    /// The first message: the process's id.
+    Hello(i32),
+    /// Asks for a text's tokens.
+    Encode(String),
+    /// The grammar is wrong; a more precise report may follow.
+    Wrong(Why),
+    /// The grammar can be used; the process has so many bytes of its own.
+    Compiled(usize),
+    Refused(Why),
+    /// The first schema that is wrong, by its name, and the reason.
+    Found(Option<(String, String)>),
+    /// Whether the tokens are allowed, and whether an answer may end after them.
+    Fits(bool, bool),
+    /// What follows, as the reply to a question.
+    Follows(u32, Report),
+    /// The answer has ended; the process has so many bytes of its own.
+    Ended(usize),
+}
+
+/// What follows in an answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Report {
+    /// Tokens that come next, in this order. What follows them is reported next.
+    Forced(Vec<u32>),
+    /// The mask is in the shared memory; its computation took so many microseconds of processor time.
+    Mask(u64),
+    /// The answer is complete.
+    Over,
+    Failed(GuideError),
+}
+
+/// The reason why a grammar is refused.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Why {
+    Wrong(String),
+    TooDeep(usize),
+    TooWide(usize),
+    NoVocabulary,
+    /// It needs so many bytes.
+    TooLarge(usize),
+}
+
+impl Why {
+    pub(super) fn of(error: GrammarError) -> Self {
+        match error {
+            GrammarError::TooDeep { depth, .. } => Self::TooDeep(depth),
+            GrammarError::TooWide { members, .. } => Self::TooWide(members),
+            GrammarError::NoVocabulary => Self::NoVocabulary,
+            GrammarError::Wrong { why, .. } => Self::Wrong(why),
+            error => Self::Wrong(error.to_string()),
+        }
+    }
+
+    pub(super) fn error(self, grammar: &Grammar) -> GrammarError {
+        let option = grammar.option();
+        match self {
+            Self::Wrong(why) => GrammarError::Wrong { option, why },
+            Self::TooDeep(depth) => GrammarError::TooDeep { option, depth },
+            Self::TooWide(members) => GrammarError::TooWide { option, members },
+            Self::NoVocabulary => GrammarError::NoVocabulary,
+            Self::TooLarge(bytes) => GrammarError::TooLarge {
+                option,
+                mib: bytes.div_ceil(1 << 20),
+            },
+        }
+    }
+}
+
+/// A message with its bytes.
+pub(super) struct Received<T> {
+    pub(super) message: T,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// One end of a socket. Several threads may send; one receives.
+#[derive(Debug)]
+pub(super) struct Channel {
+    socket: OwnedFd,
+    sending: Mutex<()>,
+    arrived: Mutex<Arrived>,
+}
+
+/// What has arrived and was not received. Only some messages have descriptors, which are in their order.
+#[derive(Debug, Default)]
+struct Arrived {
+    bytes: Vec<u8>,
+    descriptors: VecDeque<OwnedFd>,
+}
+
+impl Channel {
+    pub(super) fn new(socket: impl Into<OwnedFd>) -> Self {
+        Self {
+            socket: socket.into(),
+            sending: Mutex::new(()),
+            arrived: Mutex::default(),
+        }
+    }
+
+    /// Takes the two descriptors of a message that starts a process: its socket, and the memory of its masks.
+    pub(super) fn descriptors(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = || arrived.descriptors.pop_front();
+        let two = next().zip(next());
+        two.ok_or_else(|| ErrorKind::InvalidData.into())
+    }
+
+    /// Has `receive` return without a message after so long.
+    pub(super) fn be_patient(&self, most: Duration) -> io::Result<()> {
+        Ok(set_socket_timeout(&self.socket, Timeout::Recv, Some(most))?)
+    }
+
+    pub(super) fn send(&self, message: &impl Serialize) -> io::Result<()> {
+        self.send_with(message, &[], &[])
+    }
+
+    /// Sends a message with bytes and descriptors.
+    pub(super) fn send_with(
+        &self,
+        message: &impl Serialize,
+        bytes: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let json = serde_json::to_vec(message)?;
+        let mut frame = Vec::with_capacity(8 + json.len() + bytes.len());
+        for length in [json.len(), bytes.len()] {
+            let length = u32::try_from(length).map_err(io::Error::other)?;
+            frame.extend_from_slice(&length.to_le_bytes());
+        }
+        frame.extend_from_slice(&json);
+        frame.extend_from_slice(bytes);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rest = frame.as_slice();
+        while !rest.is_empty() {
+            let sent = retry_on_intr(|| {
+                let part = [IoSlice::new(rest)];
+                sendmsg(&self.socket, &part, &mut ancillary, SendFlags::NOSIGNAL)
+            })?;
+            // They travel with the first byte.
+            ancillary.clear();
+            rest = rest.get(sent..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Returns the next message; `None` after the time that was set, if one was.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the other end is closed; `InvalidData` for anything that is not a message.
+    pub(super) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<Received<T>>> {
+        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(received) = arrived.message()? {
+                return Ok(Some(received));
+            }
+            match arrived.read(&self.socket) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                read => read?,
+            }
+        }
+    }
+}
+
+impl Arrived {
+    fn message<T: DeserializeOwned>(&mut self) -> io::Result<Option<Received<T>>> {
+        let Some(&[a, b, c, d, e, f, g, h]) = self.bytes.first_chunk::<8>() else {
+            return Ok(None);
+        };
+        let [json, bytes] = [[a, b, c, d], [e, f, g, h]].map(u32::from_le_bytes);
+        let [json, bytes] = [json as usize, bytes as usize];
+        if json + bytes > LONGEST {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let Some(frame) = self.bytes.get(8..8 + json + bytes) else {
+            return Ok(None);
+        };
+        let (text, own) = frame.split_at(json);
+        let (message, own) = (serde_json::from_slice(text)?, own.to_vec());
+        self.bytes.drain(..8 + json + bytes);
+        Ok(Some(Received {
+            message,
+            bytes: own,
+        }))
+    }
+
+    /// Reads what the socket has, and waits for something.
+    fn read(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut buffer = [0; PART];
+        let read = retry_on_intr(|| {
+            let mut part = [IoSliceMut::new(&mut buffer)];
+            recvmsg(socket, &mut part, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        })?;
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                self.descriptors.extend(received);
+            }
+        }
+        if read.bytes == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        self.bytes
+            .extend_from_slice(buffer.get(..read.bytes).unwrap_or_default());
+        Ok(())
+    }
+}
+
+/// Memory that holds one mask, shared by the daemon and a process.
+///
+/// Both sides copy: a mapping would let a process that shrinks the memory stop the daemon with a SIGBUS.
+#[derive(Debug)]
+pub(super) struct Masks(File);
+
+impl Masks {
+    pub(super) fn new() -> io::Result<Self> {
+        let memory = memfd_create(c"guide-mask", MFdFlags::MFD_CLOEXEC)?;
+        Ok(Self(memory.into()))
+    }
+
+    pub(super) fn of(memory: OwnedFd) -> Self {
+        Self(memory.into())
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    pub(super) fn write(&self, words: &[u32]) -> io::Result<()> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.0.write_all_at(&bytes, 0)
+    }
+
+    /// Returns the mask of a vocabulary with so many tokens.
+    pub(super) fn read(&self, vocabulary: usize) -> io::Result<Mask> {
+        let mut bytes = vec![0; 4 * Mask::words_of(vocabulary)];
+        self.0.read_exact_at(&mut bytes, 0)?;
+        let (words, _) = bytes.as_chunks::<4>();
+        Ok(Mask::new(
+            words.iter().map(|word| u32::from_le_bytes(*word)).collect(),
+        ))
+    }
+}

@@ -1,0 +1,84 @@
+//! The bounds of a grammar's process: processor time and memory. The kernel ends the process when one passes.
+
+use std::time::Duration;
+use std::{fs, io};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigEvent, SigevNotify, Signal};
+use nix::sys::time::TimeSpec;
+use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
+use nix::time::{ClockId, clock_gettime};
+
+use super::compile::STACK;
+
+/// Bytes that a process may add to those of the keeper, while it compiles and for all its answers.
+pub(super) const COMPILING: usize = 128 << 20;
+pub(super) const ANSWERING: usize = 192 << 20;
+/// Bytes of a compiled grammar that are accepted: answers need memory too.
+pub(super) const COMPILED: usize = 64 << 20;
+
+/// The processor time of this process.
+pub(super) fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
+    time.map(Duration::from).unwrap_or_default()
+}
+
+/// Ends this process when it has computed for too long.
+pub(super) struct Clock(Timer);
+
+impl Clock {
+    /// A process that forks has no timer: each makes its own.
+    pub(super) fn new() -> io::Result<Self> {
+        let signal = SigevNotify::SigevSignal {
+            signal: Signal::SIGXCPU,
+            si_value: 0,
+        };
+        let timer = Timer::new(ClockId::CLOCK_PROCESS_CPUTIME_ID, SigEvent::new(signal));
+        Ok(Self(timer?))
+    }
+
+    /// Does `work`, for which this process may use so much processor time.
+    pub(super) fn bound<T>(&mut self, most: Duration, work: impl FnOnce() -> T) -> io::Result<T> {
+        self.set(most.max(Duration::from_millis(1)))?;
+        let done = work();
+        self.set(Duration::ZERO)?;
+        Ok(done)
+    }
+
+    fn set(&mut self, most: Duration) -> io::Result<()> {
+        let once = Expiration::OneShot(TimeSpec::from_duration(most));
+        Ok(self.0.set(once, TimerSetTimeFlags::empty())?)
+    }
+}
+
+/// The address space of this process.
+pub(super) struct Memory {
+    /// Bytes when it started.
+    start: usize,
+}
+
+impl Memory {
+    pub(super) fn new() -> io::Result<Self> {
+        let statm = fs::read_to_string("/proc/self/statm")?;
+        let pages = statm.split_whitespace().next().and_then(|n| n.parse().ok());
+        let pages: usize = pages.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self {
+            start: pages * rustix::param::page_size(),
+        })
+    }
+
+    /// From now on this process may have so many bytes more than at its start, and the stack that compiles.
+    pub(super) fn bound(&self, more: usize) -> io::Result<()> {
+        let most = (self.start + more + STACK) as u64;
+        let (_, hard) = getrlimit(Resource::RLIMIT_AS)?;
+        Ok(setrlimit(Resource::RLIMIT_AS, most.min(hard), hard)?)
+    }
+}
+
+/// The bytes of memory that this process shares with no other one.
+pub(super) fn own_bytes() -> usize {
+    let rollup = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    let private = rollup.lines().filter(|line| line.starts_with("Private_"));
+    let kib = private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<usize>().ok());
+    kib.sum::<usize>() << 10
+}

@@ -1,0 +1,203 @@
+//! The processes that compile grammars and compute masks, from within.
+//!
+//! The keeper receives a vocabulary and forks. Each fork receives one grammar and serves its answers, one at a time. Nothing in
+//! a process is worth more than its grammar: the kernel may end it at any moment.
+
+mod answer;
+mod bounds;
+mod compile;
+mod learned;
+mod numbers;
+mod place;
+mod room;
+mod vocabulary;
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::{fs, process};
+
+use ::fork::{Fork, fork};
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, close, getpid};
+
+use super::frame::{Channel, FromKeeper, FromProcess, Masks, Received, ToKeeper, ToProcess};
+use answer::{Process, Ready};
+use bounds::{Clock, Memory};
+use compile::Shared;
+use vocabulary::{Daemon, Words};
+
+/// What all processes of a vocabulary have. Forks share its memory, and never change it.
+struct Vocabulary {
+    words: Arc<Words>,
+    /// `None` if no token ends an answer.
+    shared: Option<Shared>,
+}
+
+/// Serves the daemon at standard input: the keeper of one vocabulary.
+pub(super) fn run() -> io::Result<()> {
+    // If memory runs out on the machine, the kernel is to end these processes before the daemon. A sandbox may forbid it.
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    crate::confined::confine(c"guides")?;
+    // Processes that a grammar's process forks become children of the keeper, which reports how they end.
+    prctl::set_child_subreaper(true)?;
+    let daemon = Channel::new(io::stdin().as_fd().try_clone_to_owned()?);
+    close(0)?;
+    let Some(Received {
+        message: ToKeeper::Vocabulary(table),
+        bytes,
+    }) = daemon.receive()?
+    else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let words = Arc::new(Words::new(table, bytes));
+    let vocabulary = Vocabulary {
+        shared: Shared::new(&words),
+        words,
+    };
+    daemon.send(&FromKeeper::Ready(vocabulary.shared.is_some()))?;
+    loop {
+        let received = match daemon.receive() {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            received => received?,
+        };
+        let Some(Received { message, .. }) = received else {
+            continue;
+        };
+        match message {
+            ToKeeper::Fork => {
+                let (socket, masks) = daemon.descriptors()?;
+                // A fork that fails closes the process's socket, which tells the daemon.
+                if let Ok(Fork::Child) = fork() {
+                    drop(daemon);
+                    return serve(&vocabulary, Channel::new(socket), Masks::of(masks), None);
+                }
+            }
+            ToKeeper::End(process) => daemon.send(&FromKeeper::Ended(end(process)))?,
+            ToKeeper::Vocabulary(_) => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// Kills a process, and returns its exit status; `None` if it is not a child. Only the daemon decides when a child is waited for,
+/// so that until then its id belongs to no other process.
+fn end(process: i32) -> Option<i32> {
+    let process = Pid::from_raw(process);
+    // It is no child yet if it was started by another process that is still about to exit.
+    for _ in 0..50 {
+        // A child that has ended is waited for first: a signal would not change its status, but may meet it while it exits.
+        let status = match waitpid(process, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => {
+                let _ = kill(process, Signal::SIGKILL);
+                waitpid(process, None)
+            }
+            status => status,
+        };
+        match status {
+            Ok(WaitStatus::Exited(_, code)) => return Some(code << 8),
+            Ok(WaitStatus::Signaled(_, signal, _)) => return Some(signal as libc::c_int),
+            Err(Errno::ECHILD) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Serves the daemon behind a socket: the process of one grammar, which another process may have compiled.
+fn serve(
+    vocabulary: &Vocabulary,
+    channel: Channel,
+    masks: Masks,
+    mut ready: Option<Ready>,
+) -> io::Result<()> {
+    prctl::set_name(c"guide")?;
+    channel.send(&FromProcess::Hello(getpid().as_raw()))?;
+    let daemon = Daemon::new(channel);
+    vocabulary.words.ask(daemon.clone());
+    let mut process = Process {
+        daemon,
+        masks,
+        clock: Clock::new()?,
+        memory: Memory::new()?,
+    };
+    let Some(shared) = &vocabulary.shared else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    if ready.is_some() {
+        process.memory.bound(bounds::ANSWERING)?;
+    }
+    loop {
+        let message = match process.daemon.receive() {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            message => message?,
+        };
+        match message {
+            ToProcess::Compile(grammar, limits) => {
+                ready = answer::compile(shared, &mut process, grammar, limits)?;
+            }
+            ToProcess::Find(schemas, limits) => {
+                process.memory.bound(bounds::COMPILING)?;
+                let found = process
+                    .clock
+                    .bound(limits.compile, || shared.find(schemas, limits))?;
+                process.send(&FromProcess::Found(found))?;
+            }
+            ToProcess::Fit(tokens) => {
+                if let Some(ready) = &ready {
+                    let (allowed, ends) = ready.fit(&mut process, &tokens)?;
+                    process.send(&FromProcess::Fits(allowed, ends))?;
+                }
+            }
+            ToProcess::Begin { question, forced } => {
+                if let Some(ready) = &mut ready {
+                    ready.begin(shared, &mut process, question, forced)?;
+                }
+            }
+            ToProcess::Take { question, token } => {
+                if let Some(ready) = &mut ready {
+                    ready.take(&mut process, question, token)?;
+                }
+            }
+            ToProcess::End => {
+                if let Some(ready) = &mut ready {
+                    ready.end(&process)?;
+                }
+            }
+            ToProcess::Fork => {
+                let (socket, masks) = process.daemon.channel.descriptors()?;
+                if forks_away() {
+                    // A fork has no timer that it could delete.
+                    std::mem::forget(process.clock);
+                    drop(process.daemon);
+                    if let Some(ready) = &mut ready {
+                        ready.forget();
+                    }
+                    return serve(vocabulary, Channel::new(socket), Masks::of(masks), ready);
+                }
+            }
+            // It answers a question that was given up.
+            ToProcess::Encoded(_) => {}
+        }
+    }
+}
+
+/// Forks a process that becomes a child of the keeper; returns true in that process. A fork that fails closes the new process's
+/// socket, which tells the daemon.
+fn forks_away() -> bool {
+    match fork() {
+        Ok(Fork::Child) => match fork() {
+            Ok(Fork::Child) => true,
+            // With its parent gone, the new process is the keeper's.
+            _ => process::exit(0),
+        },
+        Ok(Fork::Parent(between)) => {
+            let _ = waitpid(Pid::from_raw(between), None);
+            false
+        }
+        Err(_) => false,
+    }
+}
