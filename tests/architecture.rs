@@ -84,7 +84,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("meminfo", &[]),
     ("quant", &[]),
     ("fault", &[]),
-    ("guide", &["confined", "model::language", "sampler::Mask"]),
+    (
+        "guide",
+        &[
+            "confined",
+            "model::language",
+            "sampler::Mask",
+            "sampler::Promise",
+            "sampler::Promised",
+        ],
+    ),
     ("kv", &[]),
     ("sampler", &[]),
     ("telemetry", &[]),

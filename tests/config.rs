@@ -78,6 +78,8 @@ fn another(default: &serde_json::Value, allowed: &str) -> serde_json::Value {
         Value::Bool(default) => json!(!default),
         Value::Number(number) => match number.as_u64() {
             Some(0) => json!(1),
+            // What may not be 0.
+            Some(1) => json!(2),
             Some(number) => json!(number - 1),
             None => json!(0.5),
         },

@@ -216,16 +216,16 @@ impl Handle {
         let rules = self.shared.rules();
         let (asked, last) = (options.clone(), request.last.clone());
         let encodes = encoder.clone();
-        let encode = move |_: &Wanted| {
-            overflow::fitted(&encodes, talk, last.as_deref(), &asked, &rules)
-        };
+        let encode =
+            move |_: &Wanted| overflow::fitted(&encodes, talk, last.as_deref(), &asked, &rules);
         let encoders = &self.shared.encoders;
         let prompt = encoders.run(request.registration.id(), request.client.clone(), encode);
         let Some(prompt) = prompt.await.map_err(|error| unstarted(&error))? else {
             return Err(unwanted(&request));
         };
         let (talk, prepared) = prompt?;
-        self.compile(&request, &encoder, &prepared, &options).await?;
+        self.compile(&request, &encoder, &prepared, &options)
+            .await?;
         self.enqueue(request, place, (talk, Some(prepared)), options)
     }
 

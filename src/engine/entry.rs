@@ -43,6 +43,8 @@ pub(super) struct Entry {
     promise: Option<Promise>,
     /// Whether its last step found no mask.
     waits: bool,
+    /// Whether its guide has the token that was chosen last.
+    shown: bool,
     /// Why it ends, once it is known that its guide does not say otherwise.
     ending: Option<FinishReason>,
     /// The end-of-turn token is not among them.
@@ -133,6 +135,7 @@ impl Entry {
             guide: turn.guide.take(),
             promise: None,
             waits: false,
+            shown: false,
             ending: None,
             held: turn.past().min(prompt.len().saturating_sub(1)),
             turn,
@@ -440,6 +443,17 @@ impl Entry {
         self.waits = true;
     }
 
+    /// Shows a token to its guide that was chosen for it, and that it takes next: its mask is computed while others take theirs.
+    pub(super) fn show_guide(&mut self, token: u32) {
+        if self.has_caught_up()
+            && !self.encoder.codec().is_end(token)
+            && let Some(guide) = self.guide.as_mut().filter(|guide| !guide.is_over())
+        {
+            guide.take(token);
+            self.shown = true;
+        }
+    }
+
     /// A token was forced, or chosen.
     ///
     /// # Errors
@@ -462,7 +476,9 @@ impl Entry {
         if replays || ends {
             return Ok(after);
         }
-        guide.take(token);
+        if !std::mem::take(&mut self.shown) {
+            guide.take(token);
+        }
         guide.follows_at_once()?;
         Ok(match after {
             // A complete answer is not cut off.

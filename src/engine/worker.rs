@@ -243,10 +243,7 @@ impl Worker<'_> {
     /// Does what is asked besides turns.
     fn obey(&mut self, control: Control) -> Result<(), RunError> {
         match &control {
-            Control::Pages
-            | Control::Forget { .. }
-            | Control::Replace(_)
-            | Control::GoOn(_) => {}
+            Control::Pages | Control::Forget { .. } | Control::Replace(_) | Control::GoOn(_) => {}
             // Its last token is on its way to its pages.
             Control::Branch { from: session, .. } | Control::Rewind { session, .. } => {
                 self.settle_for(Owner(session.0))?;

@@ -53,7 +53,9 @@ pub enum GrammarError {
         "this model's vocabulary has no token that ends an answer, so that nothing can bound one"
     )]
     NoVocabulary,
-    #[error("option {option:?} needs {mib} MiB of memory once it is compiled; 64 are allowed; make it simpler")]
+    #[error(
+        "option {option:?} needs {mib} MiB of memory once it is compiled; 64 are allowed; make it simpler"
+    )]
     TooLarge { option: &'static str, mib: usize },
     /// A bound of its process has passed.
     #[error("option {option:?} costs too much: compiling it {why}; make it simpler")]

@@ -106,7 +106,9 @@ impl Keeper {
     /// Kills a process of the keeper that runs, if that is `keeper`, and returns how it ended; `None` if that is not known.
     fn end(&self, keeper: u32, process: i32) -> Option<ExitStatus> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let keeper = running.as_ref().filter(|running| running.child.id() == keeper)?;
+        let keeper = running
+            .as_ref()
+            .filter(|running| running.child.id() == keeper)?;
         keeper.channel.send(&ToKeeper::End(process)).ok()?;
         match keeper.channel.receive().ok()??.message {
             FromKeeper::Ended(status) => status.map(ExitStatus::from_raw),
@@ -160,7 +162,9 @@ impl Process {
         Self::fork(keeper, |channel, masks| {
             keeper.with(|running| {
                 let descriptors = [channel, masks];
-                running.channel.send_with(&ToKeeper::Fork, &[], &descriptors)?;
+                running
+                    .channel
+                    .send_with(&ToKeeper::Fork, &[], &descriptors)?;
                 Ok(running.child.id())
             })
         })
@@ -210,10 +214,7 @@ impl Process {
     ///
     /// # Errors
     /// The process has ended, or is given up: then it is killed.
-    pub(super) fn receive(
-        &self,
-        overdue: impl Fn() -> Option<Lost>,
-    ) -> Result<FromProcess, Lost> {
+    pub(super) fn receive(&self, overdue: impl Fn() -> Option<Lost>) -> Result<FromProcess, Lost> {
         loop {
             let received = match self.channel.receive() {
                 Ok(None) => match overdue() {

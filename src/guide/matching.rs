@@ -12,7 +12,9 @@ use super::frame::{FromProcess, Report, ToProcess};
 use super::keeper::{Lost, Process};
 use super::{GuideError, Limits, MEMORY};
 use crate::confined::Bound;
-use crate::sampler::{Mask, Promise, Promised};
+use crate::sampler::Mask;
+use crate::sampler::Promise;
+use crate::sampler::Promised;
 
 /// Notifies the thread that makes answers.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -97,7 +99,10 @@ impl Matching {
             changed: Condvar::new(),
         });
         let forced = besides.is_none();
-        shared.ask(&mut shared.lock(), |question| ToProcess::Begin { question, forced });
+        shared.ask(&mut shared.lock(), |question| ToProcess::Begin {
+            question,
+            forced,
+        });
         shared.lock().besides = besides;
         let receives = shared.clone();
         let receiver = thread::Builder::new().name("guide".into());
@@ -344,9 +349,9 @@ impl Shared {
     fn error(&self, lost: &Lost) -> GuideError {
         let seconds = self.limits.mask.as_secs_f64();
         GuideError::Stopped(match lost {
-            Lost::Bound(Bound::Time) => format!(
-                "a mask took more than {seconds} s of processor time (limits.mask_seconds)"
-            ),
+            Lost::Bound(Bound::Time) => {
+                format!("a mask took more than {seconds} s of processor time (limits.mask_seconds)")
+            }
             Lost::Bound(Bound::Memory) => {
                 format!("its masks need more than {} MiB of memory", MEMORY >> 20)
             }

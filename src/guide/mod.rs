@@ -24,7 +24,8 @@ pub use grammars::Grammars;
 pub use matching::Wake;
 
 use crate::confined::Task;
-use crate::sampler::{Mask, Promise};
+use crate::sampler::Mask;
+use crate::sampler::Promise;
 use matching::{Follows, Matching};
 
 /// Holds a vocabulary, compiles grammars and computes masks.

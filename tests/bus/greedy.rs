@@ -79,7 +79,10 @@ async fn an_honest_answer_goes_on_beside_hostile_grammars() {
         // Two of them, so that the second finds what was kept of the first.
         let (one, honest, two) = tokio::join!(asked(), honest(), asked());
         assert_eq!(honest.unwrap(), alone, "{name}");
-        println!("{name}: {} MiB more", (served.peak() - before) >> 20);
+        println!(
+            "{name}: {} MiB more",
+            served.peak().saturating_sub(before) >> 20
+        );
         for hostile in [one, two] {
             match hostile {
                 Ok(_) => answered += 1,
@@ -90,7 +93,7 @@ async fn an_honest_answer_goes_on_beside_hostile_grammars() {
             }
         }
     }
-    let more = served.peak() - before;
+    let more = served.peak().saturating_sub(before);
     println!(
         "{refused} refused, {answered} answered, {} MiB more",
         more >> 20

@@ -59,10 +59,9 @@ const TYPES: [Types; 4] = [
 
 fn main() -> ExitCode {
     // A model's chat template runs in a process of this program, where no gangliond lies beside it.
-    if let Some(code) = ganglion::confined::run_if_asked(&[
-        ganglion::model::chat::TASK,
-        ganglion::guide::TASK,
-    ]) {
+    if let Some(code) =
+        ganglion::confined::run_if_asked(&[ganglion::model::chat::TASK, ganglion::guide::TASK])
+    {
         return code;
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();

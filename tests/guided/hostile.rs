@@ -58,10 +58,7 @@ pub(crate) fn hostile() -> Vec<(&'static str, Grammar)> {
     let patterns = |n: usize| {
         let one = |at| format!(r#"{{"pattern": "a.*b{at}.*c"}}"#);
         let all: Vec<_> = (0..n).map(one).collect();
-        format!(
-            r#"{{"type": "string", "allOf": [{}]}}"#,
-            all.join(", ")
-        )
+        format!(r#"{{"type": "string", "allOf": [{}]}}"#, all.join(", "))
     };
     let different = |n: usize, join: &str| {
         let one = |at| format!("/.*a{at}.*b.*c/");
@@ -117,8 +114,13 @@ pub(crate) fn hostile() -> Vec<(&'static str, Grammar)> {
 
 /// MiB of memory that a process has had at most.
 fn peak(process: &str) -> Option<u64> {
+    memory(process, "VmHWM:")
+}
+
+/// MiB that the system tells of a process by this name.
+fn memory(process: &str, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let line = status.lines().find(|line| line.starts_with(name));
     let number = line.and_then(|line| line.split_whitespace().nth(1));
     let kilobytes = number.and_then(|number| number.parse::<u64>().ok());
     Some(kilobytes? >> 10)
@@ -126,6 +128,20 @@ fn peak(process: &str) -> Option<u64> {
 
 /// MiB that each process below this one has had at most, of those that run.
 fn peaks() -> Vec<u64> {
+    below().iter().filter_map(|id| peak(id)).collect()
+}
+
+/// MiB of each process below this one that are no file's.
+fn anonymous() -> Vec<u64> {
+    let below = below();
+    below
+        .iter()
+        .filter_map(|id| memory(id, "RssAnon:"))
+        .collect()
+}
+
+/// The processes below this one.
+fn below() -> Vec<String> {
     let parents: Vec<(String, String)> = std::fs::read_dir("/proc")
         .expect("Linux")
         .filter_map(|entry| {
@@ -143,7 +159,7 @@ fn peaks() -> Vec<u64> {
         below.extend(children);
         at += 1;
     }
-    below[1..].iter().filter_map(|id| peak(id)).collect()
+    below.split_off(1)
 }
 
 /// Limits of the text that are higher than usual, and bounds of time that a slow machine reaches soon.
@@ -190,8 +206,12 @@ fn a_grammar_that_wants_too_much_is_refused_and_bounded() {
             "{name}: {compiled:?}, {more} MiB more, {steps} tokens of at most {longest:?}: {outcome}"
         );
         assert!(more < 64, "{name} takes {more} MiB of the daemon");
-        assert!(processes.iter().all(|mib| *mib < 400), "{name}: {processes:?}");
+        assert!(
+            processes.iter().all(|mib| *mib < 400),
+            "{name}: {processes:?}"
+        );
     }
+    large_schemas_leave_little(&grammars);
 }
 
 /// What exceeds a bound of its process is refused again without a process, to that user alone.
@@ -217,6 +237,42 @@ fn a_grammar_that_was_stopped_is_not_tried_again() {
     assert_eq!(other, Err(GrammarError::Unwanted));
     let small = Grammar::Choice(vec!["yes".into(), "no".into()]);
     assert_eq!(grammars.check(1, &small, limits, || true), Ok(()));
+    // A grammar that is compiled serves its own user: its speed would tell others of it.
+    let lent = |user| grammars.lend(user, &small, limits, &[], Thoughts::NONE);
+    assert!(matches!(lent(2), Ok(None)));
+    assert!(matches!(lent(1), Ok(Some(_))));
+}
+
+/// Large schemas leave little behind: their processes are counted by the memory that they have.
+fn large_schemas_leave_little(grammars: &Grammars) {
+    let limits = Limits {
+        compile: Duration::from_secs(20),
+        ..Limits::USUAL
+    };
+    for at in 0..10 {
+        let property =
+            |of| format!(r#""p{at}x{of}": {{"type": "string", "pattern": "^[a-z]{{0,9}}$"}}"#);
+        let all: Vec<_> = (0..500).map(property).collect();
+        let all = all.join(", ");
+        let schema = format!(r#"{{"type": "object", "properties": {{{all}}}}}"#);
+        let grammar = Grammar::JsonSchema(schema);
+        let guide = grammars.guide(&grammar, limits, &[], Thoughts::NONE);
+        guide
+            .expect("it is compiled")
+            .follows()
+            .expect("it goes on");
+    }
+    // A process is counted once its answer has ended.
+    let mut kept = u64::MAX;
+    for _ in 0..200 {
+        kept = anonymous().iter().sum();
+        if kept < 200 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    println!("{kept} MiB in {} processes", anonymous().len());
+    assert!(kept < 200, "{kept} MiB");
 }
 
 /// The first token that may come, again and again; says why it ended.

@@ -37,10 +37,9 @@ use arguments::{Cli, Verb};
 use failure::Outcome;
 
 fn main() -> ExitCode {
-    if let Some(code) = ganglion::confined::run_if_asked(&[
-        ganglion::model::chat::TASK,
-        ganglion::guide::TASK,
-    ]) {
+    if let Some(code) =
+        ganglion::confined::run_if_asked(&[ganglion::model::chat::TASK, ganglion::guide::TASK])
+    {
         return code;
     }
     match run(Cli::parse()) {

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use super::{Worker, fail};
 use crate::engine::entry::{Entry, owner};
 use crate::engine::fair::May;
-use crate::engine::{observe, prepare};
 use crate::engine::runner::RunError;
 use crate::engine::schedule::{self, Joins, Standing};
 use crate::engine::{EngineError, Phase, Priority, RequestError, Turn, Usage};
+use crate::engine::{observe, prepare};
 use crate::journal;
 use crate::kv::{PAGE, Wanted};
 
@@ -60,7 +60,9 @@ impl Worker<'_> {
             return Ok(());
         }
         // The model may have come after it.
-        let lent = turn.is_encoded(&self.encoder).then(|| turn.lend(&self.encoder));
+        let lent = turn
+            .is_encoded(&self.encoder)
+            .then(|| turn.lend(&self.encoder));
         match lent {
             Some(Ok(true)) => {}
             Some(Err(refusal)) => {

@@ -305,6 +305,11 @@ impl Worker<'_> {
             });
         let told = told.map(|((_, forced), _)| 1 + forced.len()).sum();
         self.observer.tokens(&mut self.runner, told);
+        for ((cache_entry, _), token) in rows.iter().zip(&tokens) {
+            if let (Some(at), Ok(Some(token))) = (at(self, *cache_entry), token) {
+                self.entries[at].show_guide(*token);
+            }
+        }
         for ((cache_entry, forced), token) in rows.iter().zip(tokens) {
             let Some(at) = at(self, *cache_entry) else {
                 continue;

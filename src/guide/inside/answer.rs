@@ -63,7 +63,9 @@ pub(super) fn compile(
     let daemon = process.daemon.clone();
     let first = |error: &GrammarError| {
         // A daemon that is gone ends this process at its next message.
-        let _ = daemon.channel.send(&FromProcess::Wrong(Why::of(error.clone())));
+        let _ = daemon
+            .channel
+            .send(&FromProcess::Wrong(Why::of(error.clone())));
     };
     let compiled = process
         .clock
@@ -119,7 +121,13 @@ impl Ready {
             items: 0,
             failed: false,
         };
-        follow(&mut answer, process, self.mask_time, (question, forced), None)?;
+        follow(
+            &mut answer,
+            process,
+            self.mask_time,
+            (question, forced),
+            None,
+        )?;
         self.answer = Some(answer);
         Ok(())
     }
@@ -132,9 +140,13 @@ impl Ready {
         token: u32,
     ) -> io::Result<()> {
         match &mut self.answer {
-            Some(answer) => {
-                follow(answer, process, self.mask_time, (question, true), Some(token))
-            }
+            Some(answer) => follow(
+                answer,
+                process,
+                self.mask_time,
+                (question, true),
+                Some(token),
+            ),
             None => Ok(()),
         }
     }

@@ -9,7 +9,9 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 
-use super::compile::STACK;
+/// The stack of the thread that compiles: deep enough for the deepest grammar of the longest text. Memory that a stack does not
+/// touch is not used.
+pub(super) const STACK: usize = 64 << 20;
 
 /// Bytes that a process may add to those of the keeper, while it compiles and for all its answers.
 pub(super) const COMPILING: usize = 128 << 20;

@@ -21,10 +21,7 @@ const MASK_ITEMS: usize = 50_000;
 /// States of the lexer, 0.5 to 1 KiB each.
 const STATES: usize = 32_000;
 
-/// The stack of the thread that compiles: deep enough for the deepest grammar of the longest text. Memory that a stack does not
-/// touch is not used.
-pub(super) const STACK: usize = 64 << 20;
-/// That thread's priority: other work of the machine gets three times as much of a processor.
+/// The priority of the thread that compiles: other work of the machine gets three times as much of a processor.
 const NICE: i32 = 5;
 
 /// The least work of a part of a schema that is searched for an error.
@@ -71,16 +68,18 @@ impl Shared {
         limits: Limits,
         first: impl Fn(&GrammarError) + Sync,
     ) -> Result<Compiled, GrammarError> {
-        deep(grammar, || match (self.compile_here(grammar, limits), grammar) {
-            (Err(wrong @ GrammarError::Wrong { .. }), Grammar::JsonSchema(text)) => {
-                first(&wrong);
-                let GrammarError::Wrong { option, why } = wrong else {
-                    return Err(wrong);
-                };
-                let why = self.placed(text, limits, why);
-                Err(GrammarError::Wrong { option, why })
+        deep(grammar, || {
+            match (self.compile_here(grammar, limits), grammar) {
+                (Err(wrong @ GrammarError::Wrong { .. }), Grammar::JsonSchema(text)) => {
+                    first(&wrong);
+                    let GrammarError::Wrong { option, why } = wrong else {
+                        return Err(wrong);
+                    };
+                    let why = self.placed(text, limits, why);
+                    Err(GrammarError::Wrong { option, why })
+                }
+                (compiled, _) => compiled,
             }
-            (compiled, _) => compiled,
         })
     }
 
@@ -173,7 +172,7 @@ fn deep(
     };
     thread::scope(|scope| {
         let deep = thread::Builder::new().name("grammar".into());
-        let deep = deep.stack_size(STACK).spawn_scoped(scope, modest);
+        let deep = deep.stack_size(bounds::STACK).spawn_scoped(scope, modest);
         let failed = |why| Err(grammar.wrong(&why));
         match deep.map(ScopedJoinHandle::join) {
             Ok(Ok(compiled)) => compiled,

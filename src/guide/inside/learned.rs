@@ -125,7 +125,10 @@ mod tests {
         let (matcher, failed) = learned.begin();
         let cold = answer(matcher, 1);
         drop(failed);
-        assert_eq!(learned.compiled.lexer, before, "a failed answer adds nothing");
+        assert_eq!(
+            learned.compiled.lexer, before,
+            "a failed answer adds nothing"
+        );
         for seed in 1..20 {
             let (matcher, lesson) = learned.begin();
             let masks = answer(matcher, seed);
@@ -133,7 +136,10 @@ mod tests {
             learned.end(lesson);
         }
         let lexer = learned.compiled.lexer;
-        assert!(lexer > before && lexer <= before + FOUND, "{before} {lexer}");
+        assert!(
+            lexer > before && lexer <= before + FOUND,
+            "{before} {lexer}"
+        );
         let (matcher, lesson) = learned.begin();
         assert_eq!(answer(matcher, 1), cold);
         learned.end(lesson);
