@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::encoder::{Encoded, Last};
+use super::ids::Ids;
 use super::kept::{Kept, Named};
+use super::lease::Lease;
 use super::overflow::Talk;
 use super::{Answer, Client, Limits, Message, Refusal};
 use crate::kv_store::Place;
@@ -61,6 +63,8 @@ pub(super) struct Answered {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) client: Client,
+    /// The number of its holder's lease.
+    lease: u64,
     /// What it is called, if it belongs to a user rather than to a connection.
     pub(super) named: Option<Named>,
     /// Where pages of the session are kept that it was branched from: they begin as its own would.
@@ -104,6 +108,8 @@ const REMEMBERED: usize = 8;
 pub(super) struct Sessions {
     pub(super) open: HashMap<SessionId, Session>,
     next: u64,
+    /// The numbers of leases.
+    leases: Ids,
     /// How often one with a name was let go.
     pub(super) let_go: u64,
     /// A turn of any has ended.
@@ -145,15 +151,17 @@ impl Sessions {
     /// Opens a session of a connection that has the past of another, and goes its own way.
     pub(super) fn branch(
         &mut self,
-        id: SessionId,
+        lease: Lease,
         client: Client,
         limits: &Limits,
     ) -> Result<SessionId, Refusal> {
         self.admit(client.user, limits)?;
+        let id = lease.session;
         let origin = self.origin(id);
-        let other = self.idle(id)?;
+        let other = self.idle(lease)?;
         let branch = Session {
             client,
+            lease: 0,
             named: None,
             origin,
             parent: Some(id),
@@ -168,11 +176,41 @@ impl Sessions {
         Ok(self.add(branch))
     }
 
-    pub(super) fn add(&mut self, session: Session) -> SessionId {
+    pub(super) fn add(&mut self, mut session: Session) -> SessionId {
         self.next += 1;
         let id = SessionId(self.next);
+        session.lease = self.new_lease();
         self.open.insert(id, session);
         id
+    }
+
+    fn new_lease(&self) -> u64 {
+        let is_used = |number| self.open.values().any(|one| one.lease == number);
+        self.leases.next(is_used)
+    }
+
+    /// The lease of a session's holder.
+    pub(super) fn lease(&self, id: SessionId) -> Option<Lease> {
+        let session = self.open.get(&id)?;
+        Some(Lease::new(id, session.lease))
+    }
+
+    /// Gives a session with a name to a connection: any other lease of it ends. Returns the new lease, and the one before
+    /// with its holder, if there was one.
+    pub(super) fn hand_over(
+        &mut self,
+        id: SessionId,
+        client: &Client,
+    ) -> Result<(Lease, Option<(Lease, Arc<str>)>), Refusal> {
+        let before = self.lease(id).ok_or(Refusal::SessionClosed)?;
+        let number = self.new_lease();
+        let session = self.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;
+        let named = session.named.as_mut().ok_or(Refusal::SessionClosed)?;
+        let holder = named.holder.replace(client.name.clone());
+        session.client = client.clone();
+        session.lease = number;
+        let before = holder.map(|holder| (before, holder));
+        Ok((Lease::new(id, number), before))
     }
 
     /// Those that somebody holds, or that are nowhere else.
@@ -212,8 +250,8 @@ impl Sessions {
     }
 
     /// The session is busy with this turn until `end_turn`.
-    pub(super) fn begin_turn(&mut self, id: SessionId, ticket: u64) -> Result<Past, Refusal> {
-        let session = self.idle(id)?;
+    pub(super) fn begin_turn(&mut self, lease: Lease, ticket: u64) -> Result<Past, Refusal> {
+        let session = self.idle(lease)?;
         session.turn = Some(ticket);
         Ok(Past {
             client: session.client.clone(),
@@ -262,9 +300,11 @@ impl Sessions {
         self.open.get(&id)?.file().cloned()
     }
 
-    /// The session, if it has no turn.
-    pub(super) fn idle(&mut self, id: SessionId) -> Result<&mut Session, Refusal> {
-        let session = self.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;
+    /// The session of a lease, if it has no turn.
+    pub(super) fn idle(&mut self, lease: Lease) -> Result<&mut Session, Refusal> {
+        let session = self.open.get_mut(&lease.session);
+        let session = session.filter(|session| lease.is(session.lease));
+        let session = session.ok_or(Refusal::SessionClosed)?;
         if session.turn.is_some() {
             return Err(Refusal::SessionBusy);
         }
@@ -287,6 +327,7 @@ impl Session {
     pub(super) fn new(client: Client, named: Option<Named>, messages: Vec<Message>) -> Self {
         Self {
             client,
+            lease: 0,
             named,
             origin: None,
             parent: None,
