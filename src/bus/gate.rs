@@ -107,7 +107,9 @@ impl Gate {
         let is_introspect = header.member().is_some_and(|member| member == "Introspect");
         let introspects = interface == INTROSPECTABLE && is_introspect;
         let unknown = || Some(Err(fdo::Error::UnknownObject(no_object(path))));
-        let below = path.strip_prefix(PATH).and_then(|below| below.strip_prefix('/'));
+        let below = path
+            .strip_prefix(PATH)
+            .and_then(|below| below.strip_prefix('/'));
         let Some(below) = below else {
             let child = match path {
                 "/" => "org",
@@ -129,7 +131,10 @@ impl Gate {
         match object {
             Some(object) => {
                 // As it is written in paths: no other spelling is an object's.
-                let number = object.parse().ok().filter(|n: &u64| n.to_string() == object);
+                let number = object
+                    .parse()
+                    .ok()
+                    .filter(|n: &u64| n.to_string() == object);
                 let is_own = number.is_some_and(|number| registry.has(&caller, kind, number));
                 if is_own { None } else { unknown() }
             }

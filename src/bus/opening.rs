@@ -33,6 +33,11 @@ pub(super) async fn open(
         takes.map_err(|refusal| shared.refused(&owner.client, refusal))?;
     }
     let client = owner.client.clone();
+    let follows = shared
+        .engine
+        .admit_beginning(&client, &messages, given.tools.clone());
+    let follows = follows.await;
+    follows.map_err(|refusal| shared.refused(&client, refusal))?;
     let Some(name) = name else {
         let opened = shared.engine.open_session(client, messages);
         let id = opened.map_err(|refusal| shared.refused(&owner.client, refusal))?;

@@ -20,7 +20,7 @@ use super::options::Beginnings;
 use super::proxy::Info;
 use super::registry::Kind;
 use super::shared::Shared;
-use super::{BusConfig, Error, messages, options, statistics, objects};
+use super::{BusConfig, Error, messages, objects, options, statistics};
 use crate::engine::{Lease, Message, Priority, Refusal, Said, SessionStatus};
 
 /// Bytes of an answer that only one who reads may have: dbus-daemon takes 2 KiB in each turn of its loop, and the answers

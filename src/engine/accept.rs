@@ -93,10 +93,7 @@ impl Handle {
         self.accepting()?;
         self.stop_warming(session).await;
         let registration = Registration::new(&self.shared);
-        let begun = self
-            .shared
-            .sessions()
-            .begin_turn(lease, registration.id());
+        let begun = self.shared.sessions().begin_turn(lease, registration.id());
         let Past {
             client,
             mut talk,

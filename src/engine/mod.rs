@@ -5,6 +5,7 @@
 mod accept;
 mod admission;
 mod answer;
+mod beginning;
 mod chunk;
 mod client;
 mod codec;

@@ -203,6 +203,14 @@ impl Handle {
         }
     }
 
+    /// Writes what makes the next start quick. Waits for the disk.
+    pub fn finish_sessions(&self) {
+        let store = self.shared.store().clone();
+        if let Some(store) = store {
+            store.finish();
+        }
+    }
+
     /// What it takes to have turns on the disk.
     #[must_use]
     pub fn commits(&self) -> Commits {

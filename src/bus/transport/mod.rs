@@ -15,11 +15,11 @@ mod source;
 mod turns;
 mod writer;
 
-use std::{fmt, io};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream as StdStream};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use nix::sys::socket::{setsockopt, sockopt::SndBuf};
 use tokio::net::UnixStream;
