@@ -7,12 +7,11 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use super::encoder::{Encoder, Last, Prepared};
-use super::lease::Lease;
 use super::overflow::{self, Talk};
 use super::queue::Place;
 use super::registration::Registration;
 use super::request::check;
-use super::session::{Past, SessionId};
+use super::session::{Lease, Past, SessionId};
 use super::shared::Shared;
 use super::{
     Client, FinishReason, Handle, Message, Options, Overflow, Priority, Reading, Refusal, Role,

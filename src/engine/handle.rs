@@ -6,11 +6,10 @@ use tokio::sync::oneshot;
 
 use super::control::Control;
 use super::inbox::Inbox;
-use super::lease::Lease;
 use super::live::Snapshot;
 use super::queue::Queue;
 use super::request::check_calls;
-use super::session::{Said, SessionId, SessionStatus};
+use super::session::{Lease, Said, SessionId, SessionStatus};
 use super::shared::Shared;
 use super::status::State;
 use super::status_watch::StatusReceiver;

@@ -24,7 +24,6 @@ mod ids;
 mod inbox;
 mod kept;
 mod kv_memory;
-mod lease;
 mod limits;
 mod live;
 mod load;
@@ -78,7 +77,6 @@ pub use handle::{Handle, channel};
 pub use held::Held;
 pub use hold::Hold;
 pub use inbox::Inbox;
-pub use lease::Lease;
 pub use limits::{Limits, UserLimits};
 pub use live::{GraphStatus, Snapshot, Work};
 pub use load_error::LoadError;
@@ -89,7 +87,7 @@ pub use request::{
     Event, Likelihood, Limit, Options, Outcome, Overflow, Priority, Reading, Refusal, RequestError,
     Ticket,
 };
-pub use session::{Said, SessionId, SessionStatus};
+pub use session::{Lease, Said, SessionId, SessionStatus};
 pub use site::{Site, admit};
 pub use slices::Share;
 pub use status::{MemoryUse, ModelInfo, State, Status};

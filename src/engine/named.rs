@@ -10,8 +10,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use super::control::Control;
 use super::kept::{Kept, Named, blocking};
-use super::lease::Lease;
-use super::session::{Session, Sessions};
+use super::session::{Lease, Session, Sessions};
 use super::{Client, Handle, Message, Refusal, SessionId};
 use crate::kv_store::{self, Place, Whose};
 use crate::session_store::{Commits, Durability, Entry, Name, Quota, Store, StoreError};
