@@ -23,6 +23,7 @@ mod seeds;
 mod sessions;
 mod streaming;
 mod submit;
+mod taking;
 mod timed;
 mod tools;
 mod turns;

@@ -14,4 +14,5 @@ mod refusals;
 mod reload;
 mod reporting;
 mod standstill;
+mod state_folder;
 mod units;

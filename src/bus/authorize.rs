@@ -4,6 +4,7 @@ use zbus::message::Header;
 use zbus::names::{BusName, OwnedUniqueName};
 
 use super::Error;
+use super::error::{no_object, unknown};
 use crate::engine::Client;
 
 /// A connection to the bus, by its unique name.
@@ -48,22 +49,20 @@ impl Owner {
         Self { caller, client }
     }
 
-    /// Refuses everyone else.
+    /// Refuses everyone else, as an object that is not there. The gate lets nobody else this far.
     pub(super) fn admit(&self, header: &Header<'_>) -> Result<(), Error> {
         if header.sender().is_some_and(|name| *name == *self.caller.0) {
             Ok(())
         } else {
             let path = header.path().map_or("it", |path| path.as_str());
-            Err(Error::NotOwner(format!(
-                "{path} belongs to another connection; open your own on the connection that uses it"
-            )))
+            Err(unknown(no_object(path)))
         }
     }
 
     /// Does as `admit` for properties: a read that no message asked for is refused too.
     pub(super) fn admit_reader(&self, header: Option<&Header<'_>>) -> Result<(), Error> {
         header.map_or_else(
-            || Err(Error::NotOwner("only its owner reads it".to_owned())),
+            || Err(unknown(no_object("it"))),
             |header| self.admit(header),
         )
     }

@@ -30,7 +30,7 @@ pub(super) async fn complete(
     };
     let Ticket { id, mut events, .. } =
         queued.map_err(|refusal| shared.refused(client, refusal))?;
-    if !shared.registry.add_request(&call.owner, id, call.header) {
+    if !shared.registry.add_awaited(&call.owner, id, call.header) {
         shared.engine.cancel(id);
     }
     let (mut text, mut likelihoods) = (String::new(), Likelihoods::default());

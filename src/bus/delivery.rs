@@ -17,7 +17,7 @@ use super::permits::Permit;
 use super::request::{Ended, Request, RequestSignals, Running};
 use super::shared::Shared;
 use super::stream::{self, Abandoned};
-use super::{Error, deltas, undelivered};
+use super::{Error, deltas, objects, undelivered};
 use crate::engine::{Event, FinishReason, Outcome, Refusal, Ticket};
 use crate::journal;
 
@@ -111,9 +111,9 @@ impl Call<'_> {
             shared: shared.clone(),
             running: running.clone(),
         };
-        if let Err(error) = connection.object_server().at(&path, object).await {
+        if let Err(error) = objects::put(connection, &path, object).await {
             shared.engine.cancel(id);
-            return Err(error.into());
+            return Err(error);
         }
         if !shared.registry.add_request(&running.owner, id, header) {
             shared.engine.cancel(id);

@@ -69,7 +69,7 @@ pub(super) async fn end_all(shared: &Shared, connection: &Connection, caller: &C
         return;
     };
     shared.cancel(&belongings);
-    for session in belongings.sessions {
+    for session in belongings.sessions.into_values() {
         Session::let_go(shared, connection, caller, session).await;
     }
     let finished = belongings.finished.into_iter().map(|(id, _)| id);

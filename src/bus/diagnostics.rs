@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use zbus::interface;
 use zbus::message::Header;
+use zbus::{Connection, interface};
 
 use super::proxy::Info;
 use super::shared::Shared;
@@ -60,17 +60,23 @@ impl Diagnostics {
     /// Since the start: tokens, steps (t), and of the steps the microseconds from token to token
     /// (step_), of these the device's idle ones (gap_) and the engine thread's working ones (host_):
     /// each p50_us, p90_us, p99_us, max_us (d), all 0 before the first step; commits (t), turns of sessions that were
-    /// written to the disk, commit_p50_us and commit_p99_us (d), how long each took to be there. After the first request
-    /// also what the last finished one cost, as Request.Finished tells it, without its seed.
+    /// written to the disk, commit_p50_us and commit_p99_us (d), how long each took to be there. For root and group
+    /// ganglion-admin, after the first request, also what the last finished one cost, as Request.Finished tells it, without its
+    /// seed.
     /// Whoever reads this by itself has one step a second run kernel by kernel for the next 5 seconds, with the time of each
     /// operation, where the engine can tell that; from then on timed_steps (t) counts them, and operations (a{sv}) has a
     /// dictionary for each kind of operation of the last one: count (t), us, of all of that kind (d), bytes that they must
     /// read and write once (t). Nothing is recorded anew, and such steps are in no percentile.
     #[zbus(property(emits_changed_signal = "false"))]
-    #[allow(clippy::needless_pass_by_value)] // zbus passes it so
-    fn timing(&self, #[zbus(header)] header: Option<Header<'_>>) -> Info {
+    async fn timing(
+        &self,
+        #[zbus(header)] header: Option<Header<'_>>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Info {
         let engine = &self.shared.engine;
-        let receipt = engine.status().borrow().receipt;
+        // It says how long a prompt and an answer of somebody were.
+        let operates = self.shared.operates(connection, header.as_ref()).await;
+        let receipt = engine.status().borrow().receipt.filter(|_| operates);
         // Many a client reads all properties, whichever it is that it was asked for.
         let all = |header: &Header<'_>| header.member().is_some_and(|member| member == "GetAll");
         let snapshot = if header.as_ref().is_some_and(all) {

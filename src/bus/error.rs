@@ -1,20 +1,63 @@
 //! The errors of the bus interfaces, by the names that callers see.
 
-use zbus::DBusError;
+use zbus::message::{Header, Message};
+use zbus::names::ErrorName;
+use zbus::{DBusError, fdo};
 
 use crate::engine::{EngineError, FinishReason, Outcome, Refusal, RequestError, Usage};
+
+/// Errors of the connection itself, which have no name of their own.
+const OF_CONNECTION: &str = "org.freedesktop.zbus.Error";
 
 /// Says each error once: for the type, and for those who list them.
 macro_rules! errors {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// Every error name of `org.ganglion.Llm1`; the text names the value and the remedy.
-        #[derive(Debug, DBusError)]
-        #[zbus(prefix = "org.ganglion.Llm1.Error")]
+        #[derive(Debug)]
         pub enum Error {
             /// Any other D-Bus error: of the connection, or one of the standard names.
-            #[zbus(error)]
             Bus(zbus::Error),
             $($(#[doc = $doc])+ $name(String),)+
+        }
+
+        impl DBusError for Error {
+            fn name(&self) -> ErrorName<'_> {
+                ErrorName::from_static_str_unchecked(match self {
+                    Self::Bus(zbus::Error::FDO(error)) => return error.name(),
+                    Self::Bus(_) => OF_CONNECTION,
+                    $(Self::$name(_) => concat!("org.ganglion.Llm1.Error.", stringify!($name)),)+
+                })
+            }
+
+            fn description(&self) -> Option<&str> {
+                match self {
+                    Self::Bus(error) => error.description(),
+                    $(Self::$name(text) => Some(text),)+
+                }
+            }
+
+            fn create_reply(&self, call: &Header<'_>) -> zbus::Result<Message> {
+                let text = match self {
+                    Self::Bus(zbus::Error::FDO(error)) => return error.create_reply(call),
+                    Self::Bus(error) => &error.to_string(),
+                    $(Self::$name(text) => text,)+
+                };
+                Message::error(call, self.name()).build(&text)
+            }
+        }
+
+        impl From<zbus::Error> for Error {
+            fn from(error: zbus::Error) -> Self {
+                let (name, text) = match &error {
+                    zbus::Error::MethodError(name, text, _) => (name.as_str(), text.as_deref()),
+                    _ => return Self::Bus(error),
+                };
+                let text = || text.unwrap_or_default().to_owned();
+                match name {
+                    $(concat!("org.ganglion.Llm1.Error.", stringify!($name)) => Self::$name(text()),)+
+                    _ => Self::Bus(error),
+                }
+            }
         }
 
         /// Each error, and what it means.
@@ -41,8 +84,6 @@ errors! {
     Cancelled,
     /// Of Complete: there was no whole answer within 20 s.
     Timeout,
-    /// The object belongs to another connection; one that is closed, or gone, is the standard UnknownObject.
-    NotOwner,
     /// This daemon, what it computes with, or the caller cannot do it.
     NotSupported,
     /// The device or the system failed; others go on.
@@ -69,20 +110,20 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Manager.Hold", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
     ("Manager.HoldAll", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
     ("Manager.Reload", &["NotReady", "Busy", "InvalidOption", "OutOfMemory", "NotSupported", "EngineFailed"]),
-    ("Session.Send", refusals!("NotOwner")),
-    ("Session.Submit", refusals!("NotOwner")),
-    ("Session.Reply", refusals!("NotOwner")),
-    ("Session.SubmitReply", refusals!("NotOwner")),
-    ("Session.Append", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidMessages", "NotOwner", "EngineFailed"]),
-    ("Session.Prewarm", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidOption", "InvalidMessages", "NotOwner", "NotSupported"]),
-    ("Session.Branch", &["NotReady", "Busy", "QuotaExceeded", "NotOwner"]),
-    ("Session.Rewind", &["Busy", "InvalidOption", "NotOwner", "EngineFailed"]),
-    ("Session.Clear", &["Busy", "NotOwner", "EngineFailed"]),
-    ("Session.Close", &["NotOwner"]),
-    ("Session.History", &["Busy", "NotOwner", "QuotaExceeded"]),
-    ("Session.Messages", &["Busy", "NotOwner", "QuotaExceeded"]),
-    ("Request.Read", &["Busy", "QuotaExceeded", "InvalidOption", "NotOwner", "NotSupported"]),
-    ("Request.Cancel", &["NotOwner"]),
+    ("Session.Send", refusals!()),
+    ("Session.Submit", refusals!()),
+    ("Session.Reply", refusals!()),
+    ("Session.SubmitReply", refusals!()),
+    ("Session.Append", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidMessages", "EngineFailed"]),
+    ("Session.Prewarm", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidOption", "InvalidMessages", "NotSupported"]),
+    ("Session.Branch", &["NotReady", "Busy", "QuotaExceeded"]),
+    ("Session.Rewind", &["Busy", "InvalidOption", "EngineFailed"]),
+    ("Session.Clear", &["Busy", "EngineFailed"]),
+    ("Session.Close", &[]),
+    ("Session.History", &["Busy", "QuotaExceeded"]),
+    ("Session.Messages", &["Busy", "QuotaExceeded"]),
+    ("Request.Read", &["Busy", "QuotaExceeded", "InvalidOption", "NotSupported"]),
+    ("Request.Cancel", &[]),
     ("Diagnostics.ResetGraph", &["NotReady", "NotSupported"]),
     ("Diagnostics.DumpGraph", &["NotReady", "NotSupported", "EngineFailed"]),
 ];
@@ -92,6 +133,15 @@ pub(super) fn carried(text: &impl ToString) -> String {
     text.to_string()
         .replace('\0', char::REPLACEMENT_CHARACTER.encode_utf8(&mut [0; 4]))
 }
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = self.description().unwrap_or("no description");
+        write!(formatter, "{}: {text}", self.name())
+    }
+}
+
+impl std::error::Error for Error {}
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
@@ -110,8 +160,8 @@ impl From<Refusal> for Error {
             | Refusal::UserSessions { .. }
             | Refusal::UserPages { .. }
             | Refusal::Quota { .. } => Self::QuotaExceeded(message),
-            // A closed session is nobody's; its object is about to go.
-            Refusal::SessionClosed => Self::NotOwner(message),
+            // Its object is about to go.
+            Refusal::SessionClosed => unknown(message),
             Refusal::ContextFull { .. } | Refusal::PromptBytes { .. } => Self::ContextFull(message),
             Refusal::InvalidMessages(_) => Self::InvalidMessages(message),
             Refusal::Turns { .. }
@@ -133,6 +183,19 @@ impl From<RequestError> for Error {
             RequestError::EngineFailed(error) => Self::EngineFailed(carried(&error)),
         }
     }
+}
+
+/// The standard error of an object that is not there.
+pub(super) fn unknown(text: String) -> Error {
+    Error::Bus(zbus::Error::FDO(Box::new(fdo::Error::UnknownObject(text))))
+}
+
+/// What a caller reads of a path that is none of its own objects, whether it is another caller's or nobody's.
+pub(super) fn no_object(path: &str) -> String {
+    format!(
+        "{path} is no object of this connection: it is closed, or gone, or another connection made it; open your own on the \
+         connection that uses it"
+    )
 }
 
 /// The outcome of a request whose engine thread has died.

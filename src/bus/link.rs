@@ -13,6 +13,7 @@ use super::address::Address;
 use super::authorize::Caller;
 use super::departure;
 use super::diagnostics::Diagnostics;
+use super::gate::{self, Gate};
 use super::manager::Manager;
 use super::registry::Registry;
 use super::shared::Shared;
@@ -56,15 +57,16 @@ impl Link {
         let (registry, newcomers) = Registry::new();
         let shared = Arc::new(common.on(accounts.clone(), registry));
         let target = address.target().map_err(failed)?;
-        let socket = BusSocket::connect(&target, accounts.clone()).await;
-        let (socket, refused) = socket.map_err(failed)?;
-        let outbox = socket.outbox();
         let manager = Manager {
             shared: shared.clone(),
         };
         let diagnostics = Diagnostics {
             shared: shared.clone(),
         };
+        let (gate, answers) = Gate::new(shared.clone(), &manager, &diagnostics);
+        let socket = BusSocket::connect(&target, accounts.clone(), Arc::new(gate)).await;
+        let (socket, refused) = socket.map_err(failed)?;
+        let outbox = socket.outbox();
         let connection = zbus::connection::Builder::socket(socket)
             .serve_at(PATH, manager)
             .serve_at(PATH, diagnostics)
@@ -83,6 +85,7 @@ impl Link {
             .map_err(failed)?;
         let mut watchers = JoinSet::new();
         watchers.spawn(refuse(connection.clone(), refused));
+        watchers.spawn(gate::answer(connection.clone(), answers));
         watchers.spawn(know(connection.clone(), shared.clone(), questions.whose));
         watchers.spawn(unread::run(
             connection.clone(),

@@ -185,7 +185,8 @@ impl Manager {
     /// the bus. Options: system (s), its system message; messages (a(sa{sv})), what was said before its first turn; and of
     /// each of its turns that gives none priority (s), tools (s or a(ssa{sv})) with tool_choice (s) and parallel_tool_calls (b),
     /// max_tokens (u), temperature (d), top_k (u), top_p (d), min_p (d), repetition_penalty (d), seed (t), thinking (b),
-    /// thinking_tokens (u), logprobs (u). Error.ContextFull if no turn could follow that, Error.NotSupported if this model calls no tools.
+    /// thinking_tokens (u), logprobs (u). Error.ContextFull or Error.InvalidMessages
+    /// if no turn could follow that, Error.NotSupported if this model calls no tools.
     ///
     /// With context_overflow="truncate_oldest" (s) a turn that the context would not hold, with its answer or a quarter of the
     /// context for that, drops the oldest turns until a quarter is free, whole ones; what the session has begun with stays, and

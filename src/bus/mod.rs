@@ -4,9 +4,9 @@
 //! A call's way: `transport` sifts it and puts it to its sender's account (`accounts`, `unread`); what is kept of it is
 //! bounded as it is decoded (`argument`, `entries`), an interface (`manager`, `session`) reads
 //! `options` and `messages`, `delivery` queues it and makes its object (`opening` a session's), `stream` writes its frames,
-//! `deltas` sends signals, `output` keeps what calls read; `undelivered` answers who can take no pipe. `registry` knows what
+//! `deltas` sends signals, `output` keeps what calls read; `gate` shows each caller its own `objects`; `undelivered` answers who can take no pipe. `registry` knows what
 //! each connection owns, and `departure` ends it when that leaves; `permits` counts what each user has, whom `users` knows,
-//! and `realtime` knows who may come before all others.
+//! as the system does their `groups`, and `realtime` knows who may come before all others.
 
 mod accounts;
 mod address;
@@ -23,6 +23,8 @@ mod diagnostics;
 mod entries;
 mod error;
 mod frame;
+mod gate;
+mod groups;
 mod hold;
 mod holds;
 mod info;
@@ -30,6 +32,7 @@ mod likelihoods;
 mod link;
 mod manager;
 mod messages;
+mod objects;
 mod offered;
 mod opening;
 mod option_table;

@@ -6,10 +6,10 @@ use zbus::{Connection, OwnedObjectPath};
 
 use super::authorize::Owner;
 use super::options::{self, Beginnings, Opening};
-use super::session::Session;
+use super::session::{Claim, Session};
 use super::shared::Shared;
 use super::{BusConfig, Error};
-use crate::engine;
+use crate::engine::{self, Refusal};
 
 /// Opens what was asked for.
 pub(super) async fn open(
@@ -33,12 +33,19 @@ pub(super) async fn open(
         takes.map_err(|refusal| shared.refused(&owner.client, refusal))?;
     }
     let client = owner.client.clone();
+    let follows = shared
+        .engine
+        .admit_beginning(&client, &messages, given.tools.clone());
+    let follows = follows.await;
+    follows.map_err(|refusal| shared.refused(&client, refusal))?;
     let Some(name) = name else {
         let opened = shared.engine.open_session(client, messages);
         let id = opened.map_err(|refusal| shared.refused(&owner.client, refusal))?;
-        return Session::serve(shared, connection, owner, (id, given)).await;
+        let lease = shared.engine.lease(id).ok_or(Refusal::SessionClosed)?;
+        return Session::serve(connection, Claim::new(shared, owner, lease), given).await;
     };
-    let opened = shared.engine.open_named(engine::Opening {
+    let refused = |refusal| shared.refused(&owner.client, refusal);
+    let asked = shared.engine.ask_named(engine::Opening {
         client,
         name,
         persistent,
@@ -46,31 +53,24 @@ pub(super) async fn open(
         messages,
         options,
     });
-    let opened = opened.await;
-    let opened = opened.map_err(|refusal| shared.refused(&owner.client, refusal))?;
-    let id = opened.id;
+    let asked = asked.await.map_err(refused)?;
     // What it had before may be more than was given now. Whether this model calls the tools that it has is
     // asked by each turn: what was said can be read with any model.
-    let mut given = options::given(&opened.options, config);
-    if let Ok(before) = &given
-        && admit(shared, &owner, before).await.is_err()
-    {
+    let mut given = options::given(asked.options(), config)?;
+    if admit(shared, &owner, &given).await.is_err() {
         // A priority that its user may not ask for any more: its turns have that of all others.
-        let mut options = opened.options;
+        let mut options = asked.options().clone();
         options.remove("priority");
-        given = options::given(&options, config);
+        given = options::given(&options, config)?;
     }
-    if opened.before.is_some() {
-        shared.registry.lose_session(id);
-        Session::remove(connection, id).await;
+    // From here on a connection that holds the session loses it.
+    let opened = asked.take().await.map_err(refused)?;
+    let claim = Claim::new(shared, owner.clone(), opened.lease);
+    if let Some((before, _)) = opened.before {
+        shared.registry.lose_session(before);
+        Session::remove(connection, before).await;
     }
-    match given {
-        Ok(given) => Session::serve(shared, connection, owner, (id, given)).await,
-        Err(error) => {
-            shared.engine.let_go(id, owner.caller.name());
-            Err(error)
-        }
-    }
+    Session::serve(connection, claim, given).await
 }
 
 /// Whether a caller may have its turns start from that.

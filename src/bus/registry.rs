@@ -1,7 +1,7 @@
 //! The connections that own something, and what: their sessions and requests. A connection that leaves loses all of it at
 //! once.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use zbus::message::Header;
 
 use super::authorize::{Caller, Owner};
-use crate::engine::SessionId;
+use crate::engine::Lease;
 
 /// Finished requests of one connection, and of one user, that can still be asked for their result. Each is an object, and
 /// whoever asks what objects there are is told of all.
@@ -20,14 +20,62 @@ const FINISHED_OF_USER: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Belongings {
     user: u32,
-    pub(super) sessions: HashSet<SessionId>,
-    /// Each with the call that made it: a serial, of the caller's own counting.
-    pub(super) running: HashMap<u64, u32>,
+    /// By the numbers of their leases.
+    pub(super) sessions: HashMap<u64, Lease>,
+    pub(super) running: HashMap<u64, Made>,
     /// Oldest first, with the time until which they are kept.
     pub(super) finished: VecDeque<(u64, Instant)>,
 }
 
+/// How a request was made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    /// The call that made it: a serial, of the caller's own counting.
+    call: u32,
+    /// Whether it has an object.
+    object: bool,
+}
+
+/// What the objects of a connection are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Session,
+    Request,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 2] = [Self::Session, Self::Request];
+
+    /// The name of the node that its objects lie below.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Request => "request",
+        }
+    }
+}
+
 impl Belongings {
+    /// The numbers of the objects of a kind.
+    fn objects(&self, kind: Kind) -> Vec<u64> {
+        let running = self.running.iter().filter(|(_, made)| made.object);
+        let finished = self.finished.iter().map(|(id, _)| *id);
+        match kind {
+            Kind::Session => self.sessions.keys().copied().collect(),
+            Kind::Request => running.map(|(id, _)| *id).chain(finished).collect(),
+        }
+    }
+
+    fn has(&self, kind: Kind, number: u64) -> bool {
+        match kind {
+            Kind::Session => self.sessions.contains_key(&number),
+            Kind::Request => {
+                self.running.get(&number).is_some_and(|made| made.object)
+                    || self.finished.iter().any(|(id, _)| *id == number)
+            }
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.sessions.is_empty() && self.running.is_empty() && self.finished.is_empty()
     }
@@ -61,29 +109,54 @@ impl Registry {
     }
 
     /// Returns whether its owner may still be there; what is added to the belongings of nobody is not.
-    pub(super) fn add_session(&self, owner: &Owner, session: SessionId) -> bool {
+    pub(super) fn add_session(&self, owner: &Owner, lease: Lease) -> bool {
         self.add(owner, |belongings| {
-            belongings.sessions.insert(session);
+            belongings.sessions.insert(lease.number(), lease);
         })
     }
 
-    /// A request, by the call that has made it.
+    /// A request with an object, by the call that has made it.
     pub(super) fn add_request(&self, owner: &Owner, id: u64, call: &Header<'_>) -> bool {
+        self.add_made(owner, id, call, true)
+    }
+
+    /// A request without an object, which its call waits for.
+    pub(super) fn add_awaited(&self, owner: &Owner, id: u64, call: &Header<'_>) -> bool {
+        self.add_made(owner, id, call, false)
+    }
+
+    fn add_made(&self, owner: &Owner, id: u64, call: &Header<'_>, object: bool) -> bool {
         let call = call.primary().serial_num().get();
         self.add(owner, |belongings| {
-            belongings.running.insert(id, call);
+            belongings.running.insert(id, Made { call, object });
         })
+    }
+
+    /// Whether a connection has such an object.
+    pub(super) fn has(&self, caller: &Caller, kind: Kind, number: u64) -> bool {
+        let callers = self.callers.lock();
+        let belongings = callers.by_name.get(caller);
+        belongings.is_some_and(|belongings| belongings.has(kind, number))
+    }
+
+    /// The numbers of the objects of a kind that a connection has.
+    pub(super) fn objects(&self, caller: &Caller, kind: Kind) -> Vec<u64> {
+        let callers = self.callers.lock();
+        let belongings = callers.by_name.get(caller);
+        belongings.map_or_else(Vec::new, |belongings| belongings.objects(kind))
     }
 
     /// The running request that a call has made.
     pub(super) fn asked_by(&self, caller: &Caller, call: u32) -> Option<u64> {
         let callers = self.callers.lock();
         let mut running = callers.by_name.get(caller)?.running.iter();
-        running.find(|(_, of)| **of == call).map(|(id, _)| *id)
+        running.find(|(_, of)| of.call == call).map(|(id, _)| *id)
     }
 
-    pub(super) fn remove_session(&self, caller: &Caller, session: SessionId) {
-        self.change(caller, |belongings| belongings.sessions.remove(&session));
+    pub(super) fn remove_session(&self, caller: &Caller, lease: Lease) {
+        self.change(caller, |belongings| {
+            belongings.sessions.remove(&lease.number());
+        });
     }
 
     /// The request has no object: nobody can ask for it afterwards.
@@ -137,11 +210,12 @@ impl Registry {
         std::mem::take(&mut callers.by_name).into_iter()
     }
 
-    /// A session is another connection's from now on.
-    pub(super) fn lose_session(&self, session: SessionId) {
-        for belongings in self.callers.lock().by_name.values_mut() {
-            belongings.sessions.remove(&session);
-        }
+    /// A session is another connection's from now on: the lease has ended, whoever had it.
+    pub(super) fn lose_session(&self, lease: Lease) {
+        self.callers.lock().by_name.retain(|_, belongings| {
+            belongings.sessions.remove(&lease.number());
+            !belongings.is_empty()
+        });
     }
 
     fn add(&self, owner: &Owner, change: impl FnOnce(&mut Belongings)) -> bool {
@@ -176,6 +250,7 @@ mod tests {
     use zbus::Message;
 
     use super::*;
+    use crate::engine::SessionId;
 
     fn owner(connection: u32, user: u32) -> Owner {
         let name = format!(":1.{connection}");
@@ -205,14 +280,14 @@ mod tests {
     fn nobody_owns_anything_by_a_bus_that_is_lost() {
         let (registry, come) = Registry::new();
         let one = owner(1, 1);
-        assert!(registry.add_session(&one, SessionId(1)));
+        assert!(registry.add_session(&one, SessionId(1).into()));
         assert_eq!(registry.take_all().count(), 1);
         assert!(
-            !registry.add_session(&one, SessionId(2)),
+            !registry.add_session(&one, SessionId(2).into()),
             "also while somebody listens"
         );
         drop(come);
-        assert!(!registry.add_session(&owner(2, 1), SessionId(3)));
+        assert!(!registry.add_session(&owner(2, 1), SessionId(3).into()));
         assert_eq!(registry.take_all().count(), 0);
     }
 }

@@ -16,8 +16,9 @@ use super::accounts::Load;
 use super::authorize::Owner;
 use super::output::{Output, Piece};
 use super::proxy::Info;
+use super::registry::Kind;
 use super::shared::Shared;
-use super::{Error, PATH, info};
+use super::{Error, info, objects};
 use crate::engine::{Outcome, Reading, Waits};
 
 /// A request, as its object and its delivery know it.
@@ -86,8 +87,7 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn path(id: u64) -> OwnedObjectPath {
-        // A constant and a number: always valid; the root is harmless.
-        OwnedObjectPath::try_from(format!("{PATH}/request/{id}")).unwrap_or_default()
+        objects::path(Kind::Request, id)
     }
 
     /// Takes its object away. Not being there is as good: `Complete` has none, and it may have been taken away before.

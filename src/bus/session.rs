@@ -18,9 +18,10 @@ use super::entries::Entries;
 use super::messages::Messages;
 use super::options::Beginnings;
 use super::proxy::Info;
+use super::registry::Kind;
 use super::shared::Shared;
-use super::{BusConfig, Error, PATH, messages, options, statistics};
-use crate::engine::{Message, Priority, Refusal, Said, SessionId, SessionStatus};
+use super::{BusConfig, Error, messages, objects, options, statistics};
+use crate::engine::{Lease, Message, Priority, Refusal, Said, SessionStatus};
 
 /// Bytes of an answer that only one who reads may have: dbus-daemon takes 2 KiB in each turn of its loop, and the answers
 /// of all others come behind.
@@ -30,63 +31,89 @@ const LONG: usize = 8 << 10;
 pub(super) struct Session {
     shared: Arc<Shared>,
     owner: Owner,
-    id: SessionId,
+    lease: Lease,
     beginnings: Beginnings,
 }
 
-impl Session {
-    fn new(shared: Arc<Shared>, owner: Owner, (id, beginnings): (SessionId, Beginnings)) -> Self {
+/// A session in the hands of a connection that has no object of it yet: dropping this lets go of the session.
+#[derive(Debug)]
+pub(super) struct Claim {
+    shared: Arc<Shared>,
+    owner: Owner,
+    lease: Lease,
+    is_kept: bool,
+}
+
+impl Claim {
+    pub(super) fn new(shared: &Arc<Shared>, owner: Owner, lease: Lease) -> Self {
         Self {
-            shared,
+            shared: shared.clone(),
             owner,
-            id,
-            beginnings,
+            lease,
+            is_kept: false,
         }
     }
+}
 
-    pub(super) fn path(SessionId(id): SessionId) -> OwnedObjectPath {
-        // A constant and a number: always valid; the root is harmless.
-        OwnedObjectPath::try_from(format!("{PATH}/session/{id}")).unwrap_or_default()
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let holder = self.owner.caller.name();
+            self.shared.engine.let_go(self.lease, holder);
+        }
+    }
+}
+
+impl Session {
+    /// The path of its object. No other lease of the session has the same.
+    pub(super) fn path(lease: Lease) -> OwnedObjectPath {
+        objects::path(Kind::Session, lease.number())
     }
 
-    /// Takes its object away; it may have been taken away before.
-    pub(super) async fn remove(connection: &Connection, id: SessionId) {
+    /// Removes the object of a lease, if there is one.
+    pub(super) async fn remove(connection: &Connection, lease: Lease) {
         let server = connection.object_server();
-        let _ = server.remove::<Self, _>(Self::path(id)).await;
+        let _ = server.remove::<Self, _>(Self::path(lease)).await;
     }
 
     /// Makes the object of a session.
     pub(super) async fn serve(
-        shared: &Arc<Shared>,
         connection: &Connection,
-        owner: Owner,
-        (id, beginnings): (SessionId, Beginnings),
+        mut claim: Claim,
+        beginnings: Beginnings,
     ) -> Result<OwnedObjectPath, Error> {
-        let path = Self::path(id);
-        let session = Self::new(shared.clone(), owner.clone(), (id, beginnings));
-        if let Err(error) = connection.object_server().at(&path, session).await {
-            shared.engine.let_go(id, owner.caller.name());
-            return Err(error.into());
-        }
-        if !shared.registry.add_session(&owner, id) {
-            // Its bus is lost, and it with that, but nobody has let go of what was not its own yet.
-            shared.engine.let_go(id, owner.caller.name());
+        let Claim {
+            shared,
+            owner,
+            lease,
+            ..
+        } = &claim;
+        let path = Self::path(*lease);
+        let session = Self {
+            shared: shared.clone(),
+            owner: owner.clone(),
+            lease: *lease,
+            beginnings,
+        };
+        objects::put(connection, &path, session).await?;
+        if shared.registry.add_session(owner, *lease) {
+            claim.is_kept = true;
+        } else {
+            // Its bus is lost, and its caller with it.
+            Self::remove(connection, *lease).await;
         }
         Ok(path)
     }
 
-    /// A session is its caller's no more, and its object goes, unless another connection has taken it.
+    /// Ends a caller's hold of a session, and removes the object.
     pub(super) async fn let_go(
         shared: &Shared,
         connection: &Connection,
         caller: &Caller,
-        id: SessionId,
+        lease: Lease,
     ) {
-        // Whoever opens it next makes its object when this one is gone.
-        let _naming = shared.engine.naming(id).await;
-        if shared.engine.let_go(id, caller.name()) {
-            Self::remove(connection, id).await;
-        }
+        shared.engine.let_go(lease, caller.name());
+        Self::remove(connection, lease).await;
     }
 
     /// What its turns start from.
@@ -114,7 +141,8 @@ impl Session {
         let Shared {
             engine, accounts, ..
         } = &*self.shared;
-        let read = || engine.history(self.id).ok_or(Refusal::SessionClosed);
+        let id = self.lease.session();
+        let read = || engine.history(id).ok_or(Refusal::SessionClosed);
         let sizes = |said: Vec<Said>| said.iter().map(|said| said.message.bytes()).sum();
         let need = Load {
             bytes: sizes(read()?),
@@ -130,7 +158,7 @@ impl Session {
 
     fn read(&self, header: Option<&Header<'_>>) -> Result<SessionStatus, Error> {
         self.owner.admit_reader(header)?;
-        let status = self.shared.engine.session(self.id);
+        let status = self.shared.engine.session(self.lease.session());
         status.ok_or_else(|| Refusal::SessionClosed.into())
     }
 }
@@ -157,7 +185,7 @@ impl Session {
         let text = messages::text(text)?;
         let (options, kind) = options::streamed(&options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
-        let queue = self.shared.engine.send(self.id, text, options);
+        let queue = self.shared.engine.send(self.lease, text, options);
         self.call(connection, &header).stream(kind, queue).await
     }
 
@@ -175,7 +203,7 @@ impl Session {
         let text = messages::text(text)?;
         let (options, signals) = options::submitted(&options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
-        let queue = self.shared.engine.send(self.id, text, options);
+        let queue = self.shared.engine.send(self.lease, text, options);
         self.call(connection, &header).submit(signals, queue).await
     }
 
@@ -193,7 +221,7 @@ impl Session {
         let messages = messages.read()?;
         let (options, kind) = options::streamed(&options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
-        let queue = self.shared.engine.reply(self.id, messages, options);
+        let queue = self.shared.engine.reply(self.lease, messages, options);
         self.call(connection, &header).stream(kind, queue).await
     }
 
@@ -210,7 +238,7 @@ impl Session {
         let messages = messages.read()?;
         let (options, signals) = options::submitted(&options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
-        let queue = self.shared.engine.reply(self.id, messages, options);
+        let queue = self.shared.engine.reply(self.lease, messages, options);
         self.call(connection, &header).submit(signals, queue).await
     }
 
@@ -225,7 +253,7 @@ impl Session {
         self.owner.admit(&header)?;
         let messages = messages.read()?;
         let client = &self.owner.client;
-        let appended = self.shared.engine.append(self.id, messages).await;
+        let appended = self.shared.engine.append(self.lease, messages).await;
         appended.map_err(|refusal| self.shared.refused(client, refusal))
     }
 
@@ -236,7 +264,7 @@ impl Session {
         self.owner.admit(&header)?;
         let text = messages::text(text)?;
         let (options, _) = options::streamed(&Entries::default(), &self.config().await?)?;
-        let warmed = self.shared.engine.prewarm(self.id, text, options).await;
+        let warmed = self.shared.engine.prewarm(self.lease, text, options).await;
         warmed.map_err(|refusal| self.shared.refused(&self.owner.client, refusal))
     }
 
@@ -251,10 +279,16 @@ impl Session {
     ) -> Result<OwnedObjectPath, Error> {
         self.owner.admit(&header)?;
         let (owner, beginnings) = (self.owner.clone(), self.beginnings.clone());
-        let branched = self.shared.engine.branch(self.id, owner.client.clone());
-        let branched = branched.await;
+        let engine = &self.shared.engine;
+        let branched = engine.branch(self.lease, owner.client.clone()).await;
         let id = branched.map_err(|refusal| self.shared.refused(&owner.client, refusal))?;
-        Self::serve(&self.shared, connection, owner, (id, beginnings)).await
+        let lease = engine.lease(id).ok_or(Refusal::SessionClosed)?;
+        Self::serve(
+            connection,
+            Claim::new(&self.shared, owner, lease),
+            beginnings,
+        )
+        .await
     }
 
     /// Takes back the last turns, with their answers. Error.Busy while a turn waits or is being answered,
@@ -262,13 +296,13 @@ impl Session {
     /// takes back that alone. Of a session that is kept, returns when that is on the disk.
     async fn rewind(&self, turns: u32, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
         self.owner.admit(&header)?;
-        Ok(self.shared.engine.rewind(self.id, turns).await?)
+        Ok(self.shared.engine.rewind(self.lease, turns).await?)
     }
 
     /// Takes back all turns; the system message stays. Error.Busy while a turn waits or is being answered.
     async fn clear(&self, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
         self.owner.admit(&header)?;
-        Ok(self.shared.engine.clear_session(self.id).await?)
+        Ok(self.shared.engine.clear_session(self.lease).await?)
     }
 
     /// The messages so far, oldest first: role and text. Thoughts and calls of tools are not in it: Messages has all.
@@ -309,8 +343,8 @@ impl Session {
     ) -> Result<(), Error> {
         self.owner.admit(&header)?;
         let caller = &self.owner.caller;
-        self.shared.registry.remove_session(caller, self.id);
-        Self::let_go(&self.shared, connection, caller, self.id).await;
+        self.shared.registry.remove_session(caller, self.lease);
+        Self::let_go(&self.shared, connection, caller, self.lease).await;
         Ok(())
     }
 

@@ -105,6 +105,19 @@ impl Shared {
         self.users.of(connection, caller).await
     }
 
+    /// Whether a call is of root or of an operator, who may see what others have asked for.
+    pub(super) async fn operates(
+        &self,
+        connection: &Connection,
+        header: Option<&Header<'_>>,
+    ) -> bool {
+        let caller = header.and_then(|header| Caller::of(header).ok());
+        match caller {
+            Some(caller) => self.users.operates(connection, &caller).await,
+            None => false,
+        }
+    }
+
     /// A permit for one more request. Asked first: refusing must cost next to nothing.
     pub(super) fn admit(&self, client: &Client) -> Result<Permit, Error> {
         let permit = self.permits.take(client.user, &self.engine.limits());
@@ -129,7 +142,7 @@ impl Shared {
         self.holds.lose();
         for (caller, belongings) in self.registry.take_all() {
             self.cancel(&belongings);
-            for session in belongings.sessions {
+            for session in belongings.sessions.into_values() {
                 self.engine.let_go(session, caller.name());
             }
         }

@@ -13,7 +13,7 @@ use super::overflow::{self, Talk};
 use super::queue::Place;
 use super::registration::Registration;
 use super::request::check;
-use super::session::{Past, SessionId};
+use super::session::{Lease, Past, SessionId};
 use super::shared::Shared;
 use super::{
     Client, FinishReason, Handle, Message, Options, Overflow, Priority, Reading, Refusal, Role,
@@ -70,7 +70,7 @@ impl Handle {
     /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
     pub async fn send(
         &self,
-        session: SessionId,
+        session: impl Into<Lease>,
         text: String,
         options: Options,
     ) -> Result<Ticket, Refusal> {
@@ -85,17 +85,16 @@ impl Handle {
     /// `Quota`.
     pub async fn reply(
         &self,
-        session: SessionId,
+        session: impl Into<Lease>,
         said: Vec<Message>,
         options: Options,
     ) -> Result<Ticket, Refusal> {
+        let lease = session.into();
+        let session = lease.session;
         self.accepting()?;
         self.stop_warming(session).await;
         let registration = Registration::new(&self.shared);
-        let begun = self
-            .shared
-            .sessions()
-            .begin_turn(session, registration.id());
+        let begun = self.shared.sessions().begin_turn(lease, registration.id());
         let Past {
             client,
             mut talk,
@@ -131,10 +130,12 @@ impl Handle {
     /// As `reply`; `NotReady` while the model loads.
     pub async fn prewarm(
         &self,
-        session: SessionId,
+        session: impl Into<Lease>,
         text: String,
         options: Options,
     ) -> Result<(), Refusal> {
+        let lease = session.into();
+        let session = lease.session;
         self.accepting()?;
         let encoder = self.shared.encoder().clone();
         let loads = || Refusal::NotReady("the model is still loading".into());
@@ -148,7 +149,7 @@ impl Handle {
         } = self
             .shared
             .sessions()
-            .begin_turn(session, registration.id())?;
+            .begin_turn(lease, registration.id())?;
         self.shared.sessions().warm(session);
         let mut begun = Begun {
             shared: &self.shared,

@@ -9,7 +9,7 @@ use super::inbox::Inbox;
 use super::live::Snapshot;
 use super::queue::Queue;
 use super::request::check_calls;
-use super::session::{Said, SessionId, SessionStatus};
+use super::session::{Lease, Said, SessionId, SessionStatus};
 use super::shared::Shared;
 use super::status::State;
 use super::status_watch::StatusReceiver;
@@ -92,15 +92,20 @@ impl Handle {
     ///
     /// # Errors
     /// `NotReady`, `SessionClosed`, `SessionBusy`, `TooManySessions`, `UserSessions`.
-    pub async fn branch(&self, session: SessionId, client: Client) -> Result<SessionId, Refusal> {
+    pub async fn branch(
+        &self,
+        session: impl Into<Lease>,
+        client: Client,
+    ) -> Result<SessionId, Refusal> {
+        let lease = session.into();
         self.accepting()?;
-        self.stop_warming(session).await;
+        self.stop_warming(lease.session).await;
         let limits = self.limits();
         let id = {
             let mut sessions = self.shared.sessions();
-            let id = sessions.branch(session, client, &limits)?;
+            let id = sessions.branch(lease, client, &limits)?;
             // The engine thread hears of it before anything happens to either.
-            self.queue.branch(session, id);
+            self.queue.branch(lease.session, id);
             id
         };
         self.publish_sessions();
@@ -111,7 +116,12 @@ impl Handle {
     ///
     /// # Errors
     /// `NotReady`, `SessionClosed`, `SessionBusy`, `InvalidMessages`, `ContextFull`, `PromptBytes`, `Quota`, `Unkept`.
-    pub async fn append(&self, session: SessionId, said: Vec<Message>) -> Result<(), Refusal> {
+    pub async fn append(
+        &self,
+        session: impl Into<Lease>,
+        said: Vec<Message>,
+    ) -> Result<(), Refusal> {
+        let lease = session.into();
         self.accepting()?;
         let encoder = self.shared.encoder().clone();
         let loads = || Refusal::NotReady("the model is still loading".into());
@@ -121,12 +131,12 @@ impl Handle {
                 "a message by \"assistant\" cannot be appended: the model makes those; begin a session with them".into(),
             ));
         }
-        let file = self.shared.sessions().file(session);
+        let file = self.shared.sessions().file(lease.session);
         if let Some(file) = file {
             let bytes = said.iter().map(Message::bytes).sum();
             file.admit(bytes).await?;
         }
-        self.change(session, |session| {
+        self.change(lease, |session| {
             let whole = session.with(&said, encoder.context())?;
             encoder.admit(&whole)?;
             check_calls(&whole)?;
@@ -159,8 +169,8 @@ impl Handle {
     ///
     /// # Errors
     /// `SessionClosed`, `SessionBusy`, `Unkept`, or `Turns` if it has fewer.
-    pub async fn rewind(&self, session: SessionId, turns: u32) -> Result<(), Refusal> {
-        self.leave_turns(session, |has| {
+    pub async fn rewind(&self, session: impl Into<Lease>, turns: u32) -> Result<(), Refusal> {
+        self.leave_turns(session.into(), |has| {
             let refused = Refusal::Turns {
                 asked: turns,
                 turns: has,
@@ -174,17 +184,17 @@ impl Handle {
     ///
     /// # Errors
     /// `SessionClosed`, `SessionBusy`, `Unkept`.
-    pub async fn clear_session(&self, session: SessionId) -> Result<(), Refusal> {
-        self.leave_turns(session, |_| Ok(0)).await
+    pub async fn clear_session(&self, session: impl Into<Lease>) -> Result<(), Refusal> {
+        self.leave_turns(session.into(), |_| Ok(0)).await
     }
 
     /// Leaves as many turns as `left` makes of how many there are.
     async fn leave_turns(
         &self,
-        session: SessionId,
+        lease: Lease,
         left: impl FnOnce(u32) -> Result<u32, Refusal>,
     ) -> Result<(), Refusal> {
-        self.change(session, |session| {
+        self.change(lease, |session| {
             let turns = left(session.turns())?;
             let beyond = session.goes_beyond(turns);
             Ok(beyond.then_some(Entry::Rewound { turns }))
@@ -253,6 +263,12 @@ impl Handle {
         answer
             .await
             .unwrap_or_else(|_| Err(self.shared.closed().into()))
+    }
+
+    /// The lease of a session's holder; `None` once the session is closed.
+    #[must_use]
+    pub fn lease(&self, session: SessionId) -> Option<Lease> {
+        self.shared.sessions().lease(session)
     }
 
     /// `None` once the session is closed.

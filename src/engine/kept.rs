@@ -20,12 +20,14 @@ pub(super) struct Named {
     pub(super) options: Map<String, Value>,
     /// Counts those that were let go, so that the first of them can be forgotten first.
     pub(super) let_go: u64,
+    /// Whether a call is about to open it, so that it stays in memory and counts as held.
+    pub(super) asked: bool,
 }
 
 impl Named {
-    /// Whether it is nobody's at the moment, and can be forgotten without a loss.
+    /// Whether it is idle and persistent: it can be evicted without a loss.
     pub(super) fn rests(&self) -> bool {
-        self.holder.is_none() && self.file.is_some()
+        self.holder.is_none() && self.file.is_some() && !self.asked
     }
 }
 

@@ -5,6 +5,7 @@
 mod accept;
 mod admission;
 mod answer;
+mod beginning;
 mod chunk;
 mod client;
 mod codec;
@@ -18,6 +19,7 @@ mod flat;
 mod handle;
 mod held;
 mod hold;
+mod ids;
 mod inbox;
 mod kept;
 mod kv_memory;
@@ -79,14 +81,14 @@ pub use inbox::Inbox;
 pub use limits::{Limits, UserLimits};
 pub use live::{GraphStatus, Snapshot, Work};
 pub use load_error::LoadError;
-pub use named::{Listed, Opened, Opening};
+pub use named::{Asked, Listed, Opened, Opening};
 pub use progress::{Phase, Progress, Pulse};
 pub use replacement::{ReplaceError, Replaced, Replacement};
 pub use request::{
     Event, Likelihood, Limit, Options, Outcome, Overflow, Priority, Reading, Refusal, RequestError,
     Ticket,
 };
-pub use session::{Said, SessionId, SessionStatus};
+pub use session::{Lease, Said, SessionId, SessionStatus};
 pub use site::{Site, admit};
 pub use slices::Share;
 pub use status::{MemoryUse, ModelInfo, State, Status};

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use super::control::Control;
 use super::kept::{Kept, Named, blocking};
-use super::session::{Session, Sessions};
+use super::session::{Lease, Session, Sessions};
 use super::{Client, Handle, Message, Refusal, SessionId};
 use crate::kv_store::{self, Place, Whose};
 use crate::session_store::{Commits, Durability, Entry, Name, Quota, Store, StoreError};
@@ -30,14 +30,117 @@ pub struct Opening {
     pub options: Map<String, Value>,
 }
 
+/// A session that can be opened: everything that could refuse it was asked, and nothing has changed. Until it is dropped no
+/// other call of its user opens or deletes a session.
+#[derive(Debug)]
+pub struct Asked {
+    opening: Opening,
+    /// `None` where the session is to be made.
+    found: Option<Pinned>,
+    options: Map<String, Value>,
+    handle: Handle,
+    naming: OwnedMutexGuard<()>,
+}
+
 /// A session that is held from now on. Until `naming` is dropped no other call of its user opens or deletes one.
 #[derive(Debug)]
 pub struct Opened {
     pub id: SessionId,
+    pub lease: Lease,
     pub options: Map<String, Value>,
-    /// Who held it.
-    pub before: Option<Arc<str>>,
+    /// The lease that this one has ended, and its holder.
+    pub before: Option<(Lease, Arc<str>)>,
     pub naming: OwnedMutexGuard<()>,
+}
+
+/// A session that stays in memory until this is dropped.
+#[derive(Debug)]
+struct Pinned {
+    handle: Handle,
+    id: SessionId,
+    /// Whether it was read from the disk to be opened, and goes again unless it is.
+    loaded: bool,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let mut sessions = self.handle.shared.sessions();
+        let session = sessions.open.get_mut(&self.id);
+        let Some(named) = session.and_then(|one| one.named.as_mut()) else {
+            return;
+        };
+        named.asked = false;
+        if self.loaded && named.holder.is_none() {
+            drop(sessions);
+            self.handle.close_session(self.id);
+        }
+    }
+}
+
+/// Lets go of a session unless it is disarmed.
+struct LetGo<'a> {
+    handle: &'a Handle,
+    lease: Lease,
+    holder: &'a str,
+    armed: bool,
+}
+
+impl Drop for LetGo<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.handle.let_go(self.lease, self.holder);
+        }
+    }
+}
+
+impl Asked {
+    /// What the turns of the session would start from.
+    #[must_use]
+    pub fn options(&self) -> &Map<String, Value> {
+        &self.options
+    }
+
+    /// Opens the session. Another connection that holds it loses it, and the end of that connection's turn is waited for. On an
+    /// error nothing has changed.
+    ///
+    /// # Errors
+    /// `TooManySessions`, `UserSessions`, `Quota`, `Unkept`, `NotSupported`.
+    pub async fn take(self) -> Result<Opened, Refusal> {
+        let Self {
+            opening,
+            found,
+            options,
+            handle,
+            naming,
+        } = self;
+        let client = &opening.client;
+        let pinned = match found {
+            Some(pinned) => pinned,
+            None => handle.begin_named(&opening).await?,
+        };
+        let id = pinned.id;
+        handle.keep_options(id, &options).await?;
+        let (lease, before) = handle.shared.sessions().hand_over(id, client)?;
+        let mut let_go = LetGo {
+            handle: &handle,
+            lease,
+            holder: &client.name,
+            armed: true,
+        };
+        drop(pinned);
+        // Whatever the connection before had begun.
+        handle.idle_session(id).await;
+        let_go.armed = false;
+        drop(let_go);
+        handle.publish_sessions();
+        Ok(Opened {
+            id,
+            lease,
+            options,
+            before,
+            naming,
+        })
+    }
 }
 
 /// What a user is told of one of its sessions.
@@ -99,6 +202,14 @@ impl Handle {
         }
     }
 
+    /// Writes what makes the next start quick. Waits for the disk.
+    pub fn finish_sessions(&self) {
+        let store = self.shared.store().clone();
+        if let Some(store) = store {
+            store.finish();
+        }
+    }
+
     /// What it takes to have turns on the disk.
     #[must_use]
     pub fn commits(&self) -> Commits {
@@ -106,38 +217,40 @@ impl Handle {
         store.map_or_else(Commits::default, |store| store.commits())
     }
 
-    /// Opens a session of a user by its name, or makes it. Waits for the disk, and for the end of the turn of one that is
-    /// taken from somebody.
+    /// Opens a session of a user by its name, or makes it, as `ask_named` and `Asked::take` do.
+    ///
+    /// # Errors
+    /// As those.
+    pub async fn open_named(&self, opening: Opening) -> Result<Opened, Refusal> {
+        self.ask_named(opening).await?.take().await
+    }
+
+    /// Finds whether a session of a user can be opened by its name, or made. Waits for the disk.
     ///
     /// # Errors
     /// `NotReady`, `SessionHeld`, `SessionDiffers`, `TooManySessions`, `UserSessions`, `PromptBytes`, `Quota`, `Unkept`, or
     /// `NotSupported` where there is no place for sessions.
-    pub async fn open_named(&self, opening: Opening) -> Result<Opened, Refusal> {
+    pub async fn ask_named(&self, opening: Opening) -> Result<Asked, Refusal> {
         self.accepting()?;
         if let Some(encoder) = self.shared.encoder().as_ref() {
             encoder.admit(&opening.messages)?;
         }
         let user = opening.client.user;
         let naming = self.shared.naming(user).lock_owned().await;
-        let known = self.shared.sessions().named(user, &opening.name);
-        let (id, before) = match known {
-            Some(id) => {
-                let before = self.take_over(id, &opening).await?;
-                self.grant(id, &opening).await?;
-                (id, before)
-            }
-            None => (self.begin_named(&opening).await?, None),
+        let known = self.pin(&opening)?;
+        let found = match known {
+            Some(pinned) => Some(pinned),
+            None => self.load_named(&opening).await?,
         };
-        let options = {
-            let sessions = self.shared.sessions();
-            let named = sessions.open.get(&id).and_then(|one| one.named.as_ref());
-            named.map_or_else(Map::new, |named| named.options.clone())
+        let options = match &found {
+            Some(pinned) => self.options_of(pinned.id, &opening).await?,
+            None => opening.options.clone(),
         };
-        self.publish_sessions();
-        Ok(Opened {
-            id,
+        Ok(Asked {
+            opening,
+            found,
             options,
-            before,
+            handle: self.clone(),
             naming,
         })
     }
@@ -145,9 +258,15 @@ impl Handle {
     /// A connection uses a session no more: one without a name ends, and so does the turn of any. Tells whether the session
     /// was that connection's.
     #[allow(clippy::must_use_candidate)] // most callers have nothing to do with it
-    pub fn let_go(&self, id: SessionId, holder: &str) -> bool {
+    pub fn let_go(&self, session: impl Into<Lease>, holder: &str) -> bool {
+        let lease = session.into();
+        let id = lease.session;
         let most = self.limits().sessions;
         let mut sessions = self.shared.sessions();
+        if sessions.lease(id).is_some_and(|of| !lease.is(of.number())) {
+            // Another connection has taken it.
+            return false;
+        }
         let let_go = sessions.let_go + 1;
         let Some(session) = sessions.open.get_mut(&id) else {
             return true;
@@ -174,16 +293,6 @@ impl Handle {
         }
         self.publish_sessions();
         true
-    }
-
-    /// The lock of a session with a name: while it is held, no call of its user opens or deletes one.
-    pub async fn naming(&self, id: SessionId) -> Option<OwnedMutexGuard<()>> {
-        let user = {
-            let sessions = self.shared.sessions();
-            let session = sessions.open.get(&id)?;
-            session.named.as_ref().map(|_| session.client.user)?
-        };
-        Some(self.shared.naming(user).lock_owned().await)
     }
 
     /// The sessions with a name of a user.
@@ -279,13 +388,14 @@ impl Handle {
     /// Has something else than a turn happen to a session, once that is kept. `entry` says what, if there is anything to do.
     pub(super) async fn change(
         &self,
-        id: SessionId,
+        lease: Lease,
         entry: impl FnOnce(&Session) -> Result<Option<Entry>, Refusal>,
     ) -> Result<(), Refusal> {
+        let id = lease.session;
         self.stop_warming(id).await;
         let (kept, entry) = {
             let mut sessions = self.shared.sessions();
-            let session = sessions.idle(id)?;
+            let session = sessions.idle(lease)?;
             let Some(entry) = entry(session)? else {
                 return Ok(());
             };
@@ -315,23 +425,6 @@ impl Handle {
         });
         let kept = result.await.unwrap_or(Err(StoreError::Ended));
         kept.map_err(Refusal::from)
-    }
-
-    /// Ends who holds a session, if that is what was asked for, and waits until it has no turn.
-    async fn take_over(
-        &self,
-        id: SessionId,
-        opening: &Opening,
-    ) -> Result<Option<Arc<str>>, Refusal> {
-        let before = self.shared.sessions().holder(id);
-        if let Some(holder) = &before {
-            if !opening.take {
-                return Err(held(&opening.name, holder));
-            }
-            self.let_go(id, holder);
-        }
-        self.idle_session(id).await;
-        Ok(before)
     }
 
     /// Returns when a session does not read ahead any more.
@@ -366,108 +459,169 @@ impl Handle {
         }
     }
 
-    /// Gives a session that nobody holds to who asked for it.
-    async fn grant(&self, id: SessionId, opening: &Opening) -> Result<(), Refusal> {
+    /// Finds a session in memory that may be opened, and keeps it there.
+    fn pin(&self, opening: &Opening) -> Result<Option<Pinned>, Refusal> {
         let limits = self.limits();
-        let before = {
+        let user = opening.client.user;
+        let mut sessions = self.shared.sessions();
+        let Some(id) = sessions.named(user, &opening.name) else {
+            sessions.admit(user, &limits)?;
+            return Ok(None);
+        };
+        match sessions.holder(id) {
+            Some(holder) if !opening.take => return Err(held(&opening.name, &holder)),
+            // It counts already, and goes on to.
+            Some(_) => {}
+            None if sessions.file(id).is_none() => {}
+            None => sessions.admit(user, &limits)?,
+        }
+        let session = sessions.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;
+        let named = session.named.as_ref().ok_or(Refusal::SessionClosed)?;
+        let is_kept = named.file.is_some();
+        if opening.persistent.is_some_and(|wanted| wanted != is_kept) {
+            return Err(differs(&opening.name, "\"persistent\""));
+        }
+        if !opening.messages.is_empty() && session.beginning() != opening.messages {
+            return Err(differs(&opening.name, "\"system\" or \"messages\""));
+        }
+        if let Some(named) = &mut session.named {
+            named.asked = true;
+        }
+        Ok(Some(Pinned {
+            handle: self.clone(),
+            id,
+            loaded: false,
+        }))
+    }
+
+    /// Reads a session from the disk that may be opened; `None` if there is none.
+    async fn load_named(&self, opening: &Opening) -> Result<Option<Pinned>, Refusal> {
+        let Some(store) = self.shared.store().clone() else {
+            return Ok(None);
+        };
+        let (user, name) = (opening.client.user, opening.name.clone());
+        let reads = store.clone();
+        let found = blocking(move || reads.open(user, &name)).await?;
+        let Some((stored, past)) = found else {
+            return Ok(None);
+        };
+        let named = Named {
+            file: Some(Kept { store, stored }),
+            options: past.options.clone(),
+            ..named(opening)
+        };
+        let session = Session::resumed(opening.client.clone(), named, past);
+        let id = self.shared.sessions().add(session);
+        let pinned = self.pin(opening);
+        let mut pinned = pinned.inspect_err(|_| self.close_session(id))?;
+        if let Some(pinned) = &mut pinned {
+            pinned.loaded = true;
+        }
+        Ok(pinned)
+    }
+
+    /// What the turns of a session would start from.
+    async fn options_of(
+        &self,
+        id: SessionId,
+        opening: &Opening,
+    ) -> Result<Map<String, Value>, Refusal> {
+        let (before, file) = {
             let sessions = self.shared.sessions();
-            let session = sessions.open.get(&id).ok_or(Refusal::SessionClosed)?;
-            let named = session.named.as_ref().ok_or(Refusal::SessionClosed)?;
-            let is_kept = named.file.is_some();
-            if opening.persistent.is_some_and(|wanted| wanted != is_kept) {
-                return Err(differs(&opening.name, "\"persistent\""));
-            }
-            if !opening.messages.is_empty() && session.beginning() != opening.messages {
-                return Err(differs(&opening.name, "\"system\" or \"messages\""));
-            }
-            // One that is kept nowhere else counts already.
-            if is_kept {
-                sessions.admit(opening.client.user, &limits)?;
-            }
-            named.options.clone()
+            (sessions.options(id), sessions.file(id))
         };
         let mut options = before.clone();
         options.extend(opening.options.clone());
-        if options != before {
-            let file = self.shared.sessions().file(id);
-            if let Some(file) = file {
-                let bytes = written(&options);
-                file.admit(bytes).await?;
-            }
-            let entry = Entry::Options { options };
-            self.change(id, |_| Ok(Some(entry))).await?;
+        if options != before
+            && let Some(file) = file
+        {
+            file.admit(written(&options)).await?;
         }
-        let mut sessions = self.shared.sessions();
-        let session = sessions.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;
-        session.client = opening.client.clone();
-        if let Some(named) = &mut session.named {
-            named.holder = Some(opening.client.name.clone());
-        }
-        Ok(())
+        Ok(options)
     }
 
-    /// Opens a session that is not in memory, or makes it.
-    async fn begin_named(&self, opening: &Opening) -> Result<SessionId, Refusal> {
+    /// Has the turns of a session start from this, once that is kept. One that is being answered goes on.
+    async fn keep_options(
+        &self,
+        id: SessionId,
+        options: &Map<String, Value>,
+    ) -> Result<(), Refusal> {
+        let (before, file) = {
+            let sessions = self.shared.sessions();
+            (sessions.options(id), sessions.file(id))
+        };
+        if *options == before {
+            return Ok(());
+        }
+        let (options, shared) = (options.clone(), self.shared.clone());
+        let entry = Entry::Options { options };
+        let follow = move |entry| {
+            let mut sessions = shared.sessions();
+            if let Some(session) = sessions.open.get_mut(&id) {
+                session.follow(entry);
+            }
+        };
+        let Some(file) = file else {
+            follow(entry);
+            return Ok(());
+        };
+        let (told, result) = oneshot::channel();
+        file.append(entry.clone(), move |kept| {
+            if kept.is_ok() {
+                follow(entry);
+            }
+            let _ = told.send(kept);
+        });
+        let kept = result.await.unwrap_or(Err(StoreError::Ended));
+        kept.map_err(Refusal::from)
+    }
+
+    /// Makes a session, which nobody holds yet.
+    async fn begin_named(&self, opening: &Opening) -> Result<Pinned, Refusal> {
         let limits = self.limits();
         let (user, name) = (opening.client.user, opening.name.clone());
         self.shared.sessions().admit(user, &limits)?;
         let store = self.shared.store().clone();
-        let mut named = Named {
-            name: name.clone(),
-            file: None,
-            holder: None,
-            options: opening.options.clone(),
-            let_go: 0,
-        };
-        let found = match &store {
-            Some(store) => {
-                let (store, name) = (store.clone(), name.clone());
-                blocking(move || store.open(user, &name)).await?
-            }
-            None => None,
-        };
-        let wanted = opening.persistent.unwrap_or(true);
-        let session = match (found, store) {
-            (Some((stored, past)), Some(store)) => {
-                named.options.clone_from(&past.options);
-                named.file = Some(Kept { store, stored });
-                let session = Session::resumed(opening.client.clone(), named, past);
-                let id = self.shared.sessions().add(session);
-                let held = self.grant(id, opening).await;
-                if held.is_err() {
-                    self.close_session(id);
-                }
-                return held.map(|()| id);
-            }
-            (_, Some(store)) if wanted => {
+        let file = match store {
+            Some(store) if opening.persistent.unwrap_or(true) => {
                 let (messages, options) = (opening.messages.clone(), opening.options.clone());
-                let made = {
-                    let store = store.clone();
-                    blocking(move || store.create(user, &name, messages, options)).await?
-                };
-                named.file = Some(Kept {
-                    store,
-                    stored: made,
-                });
-                named
+                let makes = store.clone();
+                let made = blocking(move || makes.create(user, &name, messages, options));
+                let stored = made.await?;
+                Some(Kept { store, stored })
             }
-            (_, None) if wanted => {
+            None if opening.persistent.unwrap_or(true) => {
                 return Err(Refusal::NotSupported(
                     "this daemon keeps no sessions on disk; give the option \"persistent\" as false".into(),
                 ));
             }
-            _ => named,
+            _ => None,
         };
         let named = Named {
-            holder: Some(opening.client.name.clone()),
-            ..session
+            file,
+            asked: true,
+            ..named(opening)
         };
-        let session = Session::new(
-            opening.client.clone(),
-            Some(named),
-            opening.messages.clone(),
-        );
-        Ok(self.shared.sessions().add(session))
+        let (client, messages) = (opening.client.clone(), opening.messages.clone());
+        let session = Session::new(client, Some(named), messages);
+        let id = self.shared.sessions().add(session);
+        Ok(Pinned {
+            handle: self.clone(),
+            id,
+            loaded: true,
+        })
+    }
+}
+
+/// What is known of a session that nobody holds, and that is kept nowhere yet.
+fn named(opening: &Opening) -> Named {
+    Named {
+        name: opening.name.clone(),
+        file: None,
+        holder: None,
+        options: opening.options.clone(),
+        let_go: 0,
+        asked: false,
     }
 }
 
@@ -542,6 +696,12 @@ impl Sessions {
     pub(super) fn origin(&self, id: SessionId) -> Option<Place> {
         let origin = || self.open.get(&id)?.origin.clone();
         self.place(id).or_else(origin)
+    }
+
+    /// What the turns of a session with a name start from.
+    fn options(&self, id: SessionId) -> Map<String, Value> {
+        let named = self.open.get(&id).and_then(|one| one.named.as_ref());
+        named.map_or_else(Map::new, |named| named.options.clone())
     }
 
     fn holder(&self, id: SessionId) -> Option<Arc<str>> {

@@ -1,10 +1,12 @@
 //! The requests of this process, each registered once, from its call to its end.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
+
+use super::ids::Ids;
 
 /// Marks one request as cancelled, from any thread.
 #[derive(Clone, Debug, Default)]
@@ -29,14 +31,14 @@ struct Request {
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     by_id: Mutex<HashMap<u64, Request>>,
-    /// Ids that were given.
-    ids: AtomicU64,
+    ids: Ids,
 }
 
 impl Requests {
-    /// An id that nothing else in this process has.
+    /// An id that no other request has; it cannot be guessed.
     pub(super) fn id(&self) -> u64 {
-        self.ids.fetch_add(1, Ordering::Relaxed) + 1
+        let by_id = self.lock();
+        self.ids.next(|id| by_id.contains_key(&id))
     }
 
     pub(super) fn begin(&self, id: u64) -> Cancel {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::encoder::{Encoded, Last};
+use super::ids::Ids;
 use super::kept::{Kept, Named};
 use super::overflow::Talk;
 use super::{Answer, Client, Limits, Message, Refusal};
@@ -15,6 +16,48 @@ use crate::session_store::{Context, Entry, Past as Stored, Tokens, Trail, Turn, 
 /// Unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
+
+/// A session in the hands of one holder. It ends when the session does, or when another connection takes the session: calls
+/// with an ended lease are refused as those of a closed session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    pub(super) session: SessionId,
+    number: u64,
+}
+
+impl Lease {
+    /// A lease of a session, by its random number.
+    pub(super) fn new(session: SessionId, number: u64) -> Self {
+        Self { session, number }
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(self) -> SessionId {
+        self.session
+    }
+
+    /// A number of 64 random bits that no other lease has.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.number
+    }
+
+    /// Whether this is the lease with that number, or stands for any of its session.
+    pub(super) fn is(self, number: u64) -> bool {
+        self.number == ANY || self.number == number
+    }
+}
+
+/// No lease has this number.
+const ANY: u64 = 0;
+
+impl From<SessionId> for Lease {
+    /// Stands for the session, independent of its holder.
+    fn from(session: SessionId) -> Self {
+        Self::new(session, ANY)
+    }
+}
 
 /// What its owner may read of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +104,8 @@ pub(super) struct Answered {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) client: Client,
+    /// The number of its holder's lease.
+    lease: u64,
     /// What it is called, if it belongs to a user rather than to a connection.
     pub(super) named: Option<Named>,
     /// Where pages of the session are kept that it was branched from: they begin as its own would.
@@ -104,6 +149,8 @@ const REMEMBERED: usize = 8;
 pub(super) struct Sessions {
     pub(super) open: HashMap<SessionId, Session>,
     next: u64,
+    /// The numbers of leases.
+    leases: Ids,
     /// How often one with a name was let go.
     pub(super) let_go: u64,
     /// A turn of any has ended.
@@ -145,15 +192,17 @@ impl Sessions {
     /// Opens a session of a connection that has the past of another, and goes its own way.
     pub(super) fn branch(
         &mut self,
-        id: SessionId,
+        lease: Lease,
         client: Client,
         limits: &Limits,
     ) -> Result<SessionId, Refusal> {
         self.admit(client.user, limits)?;
+        let id = lease.session;
         let origin = self.origin(id);
-        let other = self.idle(id)?;
+        let other = self.idle(lease)?;
         let branch = Session {
             client,
+            lease: 0,
             named: None,
             origin,
             parent: Some(id),
@@ -168,11 +217,41 @@ impl Sessions {
         Ok(self.add(branch))
     }
 
-    pub(super) fn add(&mut self, session: Session) -> SessionId {
+    pub(super) fn add(&mut self, mut session: Session) -> SessionId {
         self.next += 1;
         let id = SessionId(self.next);
+        session.lease = self.new_lease();
         self.open.insert(id, session);
         id
+    }
+
+    fn new_lease(&self) -> u64 {
+        let is_used = |number| self.open.values().any(|one| one.lease == number);
+        self.leases.next(is_used)
+    }
+
+    /// The lease of a session's holder.
+    pub(super) fn lease(&self, id: SessionId) -> Option<Lease> {
+        let session = self.open.get(&id)?;
+        Some(Lease::new(id, session.lease))
+    }
+
+    /// Gives a session with a name to a connection: any other lease of it ends. Returns the new lease, and the one before
+    /// with its holder, if there was one.
+    pub(super) fn hand_over(
+        &mut self,
+        id: SessionId,
+        client: &Client,
+    ) -> Result<(Lease, Option<(Lease, Arc<str>)>), Refusal> {
+        let before = self.lease(id).ok_or(Refusal::SessionClosed)?;
+        let number = self.new_lease();
+        let session = self.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;
+        let named = session.named.as_mut().ok_or(Refusal::SessionClosed)?;
+        let holder = named.holder.replace(client.name.clone());
+        session.client = client.clone();
+        session.lease = number;
+        let before = holder.map(|holder| (before, holder));
+        Ok((Lease::new(id, number), before))
     }
 
     /// Those that somebody holds, or that are nowhere else.
@@ -212,8 +291,8 @@ impl Sessions {
     }
 
     /// The session is busy with this turn until `end_turn`.
-    pub(super) fn begin_turn(&mut self, id: SessionId, ticket: u64) -> Result<Past, Refusal> {
-        let session = self.idle(id)?;
+    pub(super) fn begin_turn(&mut self, lease: Lease, ticket: u64) -> Result<Past, Refusal> {
+        let session = self.idle(lease)?;
         session.turn = Some(ticket);
         Ok(Past {
             client: session.client.clone(),
@@ -262,9 +341,11 @@ impl Sessions {
         self.open.get(&id)?.file().cloned()
     }
 
-    /// The session, if it has no turn.
-    pub(super) fn idle(&mut self, id: SessionId) -> Result<&mut Session, Refusal> {
-        let session = self.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;
+    /// The session of a lease, if it has no turn.
+    pub(super) fn idle(&mut self, lease: Lease) -> Result<&mut Session, Refusal> {
+        let session = self.open.get_mut(&lease.session);
+        let session = session.filter(|session| lease.is(session.lease));
+        let session = session.ok_or(Refusal::SessionClosed)?;
         if session.turn.is_some() {
             return Err(Refusal::SessionBusy);
         }
@@ -287,6 +368,7 @@ impl Session {
     pub(super) fn new(client: Client, named: Option<Named>, messages: Vec<Message>) -> Self {
         Self {
             client,
+            lease: 0,
             named,
             origin: None,
             parent: None,

@@ -15,6 +15,8 @@ const MAGIC: &[u8; 8] = b"GNGLpage";
 const VERSION: u32 = 1;
 const HEAD: usize = 512;
 const ALIGNMENT: usize = 4096;
+/// The most bytes between the head and the pages: many more than the longest context needs.
+const LONGEST_BODY: usize = 64 << 20;
 /// Marks a token that was said; no vocabulary is as large.
 const SAID: u32 = 1 << 31;
 
@@ -158,7 +160,7 @@ impl Reading {
             tokens: tokens as usize,
             page: page as usize,
         };
-        if length != layout.bytes() {
+        if layout.body() > LONGEST_BODY || length != layout.bytes() {
             return Err(Refusal::Damaged("length"));
         }
         let mut body = vec![0; layout.body()];

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::place::{PAGES, Place, UNFINISHED};
-use crate::files::Files;
+use crate::files::{Files, NotAFile};
 use crate::session_store::Name;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The file that says how much was written: the day and the bytes, and their checksum.
 const WRITTEN: &str = "pages-written";
+/// More bytes than that file has.
+const LONGEST_WRITTEN: u64 = 64;
 
 /// The files below a folder.
 #[derive(Debug, Default)]
@@ -30,10 +32,12 @@ struct Kept {
 }
 
 impl Shelf {
-    /// Looks at what there is, and takes away what was never finished. What cannot be looked at is as good as gone.
-    pub(super) fn read(files: &dyn Files, root: &Path) -> Self {
+    /// Looks at what there is, and takes away what was never finished, and what is no regular file or has more bytes than all
+    /// may have, `most`. What cannot be looked at is as good as gone.
+    pub(super) fn read(files: &dyn Files, root: &Path, most: u64) -> Self {
         let (mut shelf, mut unfinished) = (Self::default(), 0);
-        for folder in files.list(root).unwrap_or_default() {
+        // The root itself may be a link.
+        for folder in files.list(&root.join(".")).unwrap_or_default() {
             let Ok(user) = folder.parse::<u32>() else {
                 continue;
             };
@@ -47,12 +51,16 @@ impl Shelf {
                     let stat = files.open_to_read(&path).and_then(|file| file.stat());
                     unfinished += stat.map_or(0, |(bytes, _)| bytes);
                     let _ = files.remove(&path);
-                } else if let (PAGES, Ok(name)) = (end, Name::new(name))
-                    && let Ok((bytes, used)) =
-                        files.open_to_read(&path).and_then(|file| file.stat())
-                {
-                    let kept = Kept { bytes, used };
-                    shelf.files.insert(Place { user, name }, kept);
+                } else if let (PAGES, Ok(name)) = (end, Name::new(name)) {
+                    match files.open_to_read(&path).and_then(|file| file.stat()) {
+                        Ok((bytes, used)) if most == 0 || bytes <= most => {
+                            let kept = Kept { bytes, used };
+                            shelf.files.insert(Place { user, name }, kept);
+                        }
+                        Err(error) if !NotAFile::is(&error) => {}
+                        // What was computed can be computed again.
+                        _ => drop(files.remove(&path)),
+                    }
                 }
             }
         }
@@ -146,9 +154,15 @@ impl Day {
     pub(super) fn write(self, files: &dyn Files, root: &Path) {
         let numbers = self.0.map(u64::to_le_bytes).concat();
         let sum = crc32fast::hash(&numbers).to_le_bytes();
-        let told = files
-            .open(&root.join(WRITTEN), true)
-            .and_then(|mut file| file.write(0, &[&numbers[..], &sum].concat()));
+        let path = root.join(WRITTEN);
+        let opened = files.open(&path, true).or_else(|error| {
+            if !NotAFile::is(&error) {
+                return Err(error);
+            }
+            files.remove(&path)?;
+            files.open(&path, true)
+        });
+        let told = opened.and_then(|mut file| file.write(0, &[&numbers[..], &sum].concat()));
         // Without it a day may have more than it should.
         drop(told);
     }
@@ -161,7 +175,8 @@ fn today() -> u64 {
 
 /// The day and the bytes that the file says, if it says so.
 fn written(files: &dyn Files, root: &Path) -> Option<(u64, u64)> {
-    let bytes = files.open_to_read(&root.join(WRITTEN)).ok()?.read().ok()?;
+    let mut file = files.open_to_read(&root.join(WRITTEN)).ok()?;
+    let bytes = file.read(LONGEST_WRITTEN).ok()?;
     let (numbers, sum) = bytes.split_last_chunk::<4>().map(|(numbers, sum)| {
         let sum = u32::from_le_bytes(*sum);
         (numbers, sum)

@@ -110,7 +110,7 @@ impl Store {
     /// Keeps pages below `root`, in the folders of users. It looks at what there is before it returns.
     pub fn open(files: Arc<dyn Files>, root: PathBuf, rules: Rules) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            shelf: Mutex::new(Shelf::read(&*files, &root)),
+            shelf: Mutex::new(Shelf::read(&*files, &root, rules.bytes)),
             names: Mutex::default(),
             files,
             root,

@@ -42,11 +42,15 @@ pub(super) async fn announce(mut engine: StatusReceiver) {
     }
 }
 
-/// What `systemctl status` shows: the progress of a load or the reason of a failure, otherwise the last receipt.
+/// What `systemctl status` shows to every user: the progress of a load or the reason of a failure, otherwise how fast the
+/// last answer was. How long it was, and its prompt, is for operators.
 fn line(status: &Status) -> String {
     match (&status.state, &status.receipt) {
         (State::Ready, _) if !status.detail.is_empty() => format!("ready; {}", status.detail),
-        (State::Ready, Some(receipt)) => format!("ready; last request: {receipt}"),
+        (State::Ready, Some(receipt)) => {
+            let rate = receipt.usage.tokens_per_second;
+            format!("ready; last request: {rate:.1} tokens/s")
+        }
         (State::Loading | State::Failed, _) if !status.detail.is_empty() => status.detail.clone(),
         (state, _) => state.name().to_owned(),
     }

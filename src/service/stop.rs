@@ -55,6 +55,9 @@ pub(super) async fn stop(
     // A load cannot be interrupted; it ends with the process.
     let _ = timeout(pages + FLUSH, thread.ended()).await;
     let _ = timeout(FLUSH, bus.leave()).await;
+    let sessions = engine.clone();
+    let finish = tokio::task::spawn_blocking(move || sessions.finish_sessions());
+    let _ = timeout(FLUSH, finish).await;
 }
 
 /// Lets everyone who waits read how it ended, after a failure. Nobody waits for the end of such a process, and the answer

@@ -35,6 +35,16 @@ pub enum StoreError {
         owner: u32,
         expected: u32,
     },
+    /// It is left as it is.
+    #[error(
+        "{}: it has {bytes} bytes, and at most {most} are read of a session; raise sessions.mib_per_user, or delete the session",
+        path.display()
+    )]
+    TooLong {
+        path: PathBuf,
+        bytes: u64,
+        most: u64,
+    },
     #[error(
         "user {user} keeps {sessions} sessions already; delete one (Manager.DeleteSession), or raise sessions.per_user"
     )]

@@ -8,15 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::brief::Brief;
 use super::compact::compact;
 use super::entry::Entry;
 use super::error::StoreError;
 use super::past::Past;
 use super::record::{self, Rest, Tail, Unreadable};
-use crate::files::{File, Files};
+use crate::files::{File, Files, NotAFile};
 
 /// A file of fewer bytes is not worth a look: it takes a few blocks of the disk.
 const SMALL: u64 = 16 << 10;
+/// The most bytes that a write which was never whole leaves at the end of a file.
+const OVERHANG: u64 = 64 << 20;
 
 /// An open file of a session.
 #[allow(clippy::struct_excessive_bools)] // four things that may each be so by themselves
@@ -51,7 +54,15 @@ pub(super) enum Found {
     Whole(Log, Past),
     /// The same, with bytes at its end that nobody was told of: they are cut off.
     Torn(Log, Past, u64),
-    /// Something has changed it.
+    /// Something has changed it, or it is no file.
+    Damaged,
+}
+
+/// What there is to say of a file that nobody opens.
+#[derive(Debug)]
+pub(super) enum Scanned {
+    Whole(Brief),
+    /// Something has changed it, or it is no file.
     Damaged,
 }
 
@@ -95,38 +106,25 @@ impl Log {
         }
     }
 
-    /// Reads a file of this user and name.
+    /// Reads a file of this user and name, of at most so many bytes.
     pub(super) fn read(
         files: &Arc<dyn Files>,
         path: &Path,
-        user: u32,
-        name: &str,
+        (user, name): (u32, &str),
+        most: u64,
     ) -> Result<Found, StoreError> {
         let failed = |what| StoreError::io(what, path);
         let (opened, read_only) = match files.open(path, false) {
             Err(error) if forbids_writes(&error) => (files.open_to_read(path), true),
             opened => (opened, false),
         };
-        let mut file = opened.map_err(failed("open"))?;
-        let (owner, expected) = (file.owner().map_err(failed("read"))?, files.user());
-        if owner != expected {
-            return Err(StoreError::Owner {
-                path: path.to_owned(),
-                owner,
-                expected,
-            });
-        }
-        let bytes = file.read().map_err(failed("read"))?;
-        let read = match record::read(&bytes) {
-            Ok(read) => read,
-            Err(Unreadable::Head) => return Ok(Found::Damaged),
-            Err(Unreadable::Version(found)) => {
-                return Err(StoreError::Version {
-                    path: path.to_owned(),
-                    found,
-                    known: record::VERSION,
-                });
-            }
+        let mut file = match opened {
+            Err(error) if NotAFile::is(&error) => return Ok(Found::Damaged),
+            opened => opened.map_err(failed("open"))?,
+        };
+        let bytes = whole(&**files, path, &mut *file, most)?;
+        let Some(read) = records(path, &bytes)? else {
+            return Ok(Found::Damaged);
         };
         let past = entries(&bytes, read.texts);
         let past = past.and_then(|entries| Past::of(entries, user, name).ok());
@@ -151,6 +149,27 @@ impl Log {
         })
     }
 
+    /// Reads as much of a file of this user and name as there is to say of it. The file stays as it is.
+    pub(super) fn scan(
+        files: &dyn Files,
+        path: &Path,
+        (user, name): (u32, &str),
+        most: u64,
+    ) -> Result<Scanned, StoreError> {
+        let mut file = match files.open_to_read(path) {
+            Err(error) if NotAFile::is(&error) => return Ok(Scanned::Damaged),
+            opened => opened.map_err(StoreError::io("open", path))?,
+        };
+        let bytes = whole(files, path, &mut *file, most)?;
+        let Some(read) = records(path, &bytes)? else {
+            return Ok(Scanned::Damaged);
+        };
+        let texts = read.texts.into_iter().map(|text| &bytes[text]);
+        let brief = Brief::of(texts, read.tail.length, user, name);
+        let brief = brief.filter(|_| read.rest != Rest::Damaged);
+        Ok(brief.map_or(Scanned::Damaged, Scanned::Whole))
+    }
+
     /// Bytes of it, as they change.
     pub(super) fn bytes(&self) -> Arc<AtomicU64> {
         self.bytes.clone()
@@ -169,7 +188,7 @@ impl Log {
             return Ok(());
         }
         let mut file = self.files.open(&self.path, false)?;
-        let read = record::read(&file.read()?).ok();
+        let read = record::read(&file.read(self.written.length + OVERHANG)?).ok();
         if read.is_none_or(|read| read.tail != self.written) {
             let changed =
                 "something has changed it since it was opened; close the session and open it again";
@@ -245,7 +264,7 @@ impl Log {
             return Ok(());
         }
         self.look_at = 2 * self.written.length;
-        let bytes = self.file.read()?;
+        let bytes = self.file.read(self.written.length)?;
         let read = record::read(&bytes).ok();
         // What has changed since it was written is found when it is read the next time.
         let read = read.filter(|read| read.tail == self.written);
@@ -309,6 +328,45 @@ fn write(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn Fil
     file.write(0, bytes)?;
     file.sync()?;
     Ok(file)
+}
+
+/// All bytes of an open file that is this process's own, if there are at most so many.
+fn whole(
+    files: &dyn Files,
+    path: &Path,
+    file: &mut dyn File,
+    most: u64,
+) -> Result<Vec<u8>, StoreError> {
+    let failed = |error| StoreError::io("read", path)(error);
+    let (owner, expected) = (file.owner().map_err(failed)?, files.user());
+    if owner != expected {
+        return Err(StoreError::Owner {
+            path: path.to_owned(),
+            owner,
+            expected,
+        });
+    }
+    file.read(most).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => StoreError::TooLong {
+            path: path.to_owned(),
+            bytes: file.stat().map_or(0, |(bytes, _)| bytes),
+            most,
+        },
+        _ => failed(error),
+    })
+}
+
+/// The records of a file; `None` if it does not begin as a session's does.
+fn records(path: &Path, bytes: &[u8]) -> Result<Option<record::Read>, StoreError> {
+    match record::read(bytes) {
+        Ok(read) => Ok(Some(read)),
+        Err(Unreadable::Head) => Ok(None),
+        Err(Unreadable::Version(found)) => Err(StoreError::Version {
+            path: path.to_owned(),
+            found,
+            known: record::VERSION,
+        }),
+    }
 }
 
 /// What records say; `None` if one of them says nothing.

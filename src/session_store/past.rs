@@ -89,7 +89,8 @@ impl Past {
         self.trail.forget(dropped);
         let mut messages = std::mem::take(&mut self.appended);
         messages.extend(turn.messages);
-        self.used = turn.at;
+        // A clock may have been set back.
+        self.used = self.used.max(turn.at);
         self.turns.push(PastTurn {
             messages,
             answer: turn.answer,

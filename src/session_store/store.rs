@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::brief::Brief;
 use super::commit::{Commits, Committer, Durability, SharedLog, lock};
 use super::entry::Entry;
 use super::error::StoreError;
-use super::log::{DAMAGED, Found, Log, NEW, SESSION};
+use super::index::{Index, Stamp};
+use super::log::{DAMAGED, Found, Log, NEW, SESSION, Scanned};
 use super::name::Name;
 use super::past::Past;
 use crate::files::Files;
@@ -28,6 +30,13 @@ pub struct Quota {
     /// All files of the user may have so many.
     pub bytes: u64,
 }
+
+/// So many sessions of a user may have changed before its index is written again, and as many are read without one at a start.
+const UNINDEXED: usize = 64;
+/// An index is written again when at least one of so many has changed, too: of many it costs more.
+const INDEXED: usize = 8;
+/// The most bytes of a turn, beyond what its user may keep: a file may have grown by one.
+const LONGEST_TURN: u64 = 16 << 20;
 
 /// All sessions that are kept.
 #[derive(Debug)]
@@ -67,6 +76,10 @@ struct Known {
     /// Its file has so many.
     bytes: Arc<AtomicU64>,
     log: Weak<Mutex<Log>>,
+    /// Entries that are on their way to the disk.
+    pending: Arc<AtomicUsize>,
+    /// Whether the index says the same.
+    indexed: Arc<AtomicBool>,
 }
 
 /// What is known of a session without its messages.
@@ -164,6 +177,10 @@ impl Store {
                 }
             };
             let known = known(&log, &past);
+            if let Some(Kept::Known(before)) = folder.sessions.get(name) {
+                let indexed = before.indexed.load(Ordering::Relaxed);
+                known.indexed.store(indexed, Ordering::Relaxed);
+            }
             let stored = Stored::new(user, log, known);
             folder.sessions.insert(name.clone(), stored.known());
             Ok(Some((stored, past)))
@@ -209,11 +226,7 @@ impl Store {
                 used: began,
                 ..Summary::default()
             };
-            let known = Known {
-                summary: Arc::new(Mutex::new(summary)),
-                bytes: log.bytes(),
-                log: Weak::new(),
-            };
+            let known = Known::new(summary, log.bytes());
             let stored = Stored::new(user, log, known);
             sessions.insert(name.clone(), stored.known());
             Ok(stored)
@@ -251,6 +264,10 @@ impl Store {
             }
             folder.sessions.remove(name);
             folder.aside.remove(name);
+            if folder.sessions.is_empty() {
+                // At the worst it is of nothing.
+                let _ = self.files.remove(&Index::path(&path));
+            }
             let synced = self.files.sync_folder(&path);
             synced.map_err(StoreError::io("sync", &path))?;
             Ok(true)
@@ -280,13 +297,15 @@ impl Store {
         entry: Entry,
         done: impl FnOnce(Result<(), StoreError>) + Send + 'static,
     ) {
-        let summary = stored.known.summary.clone();
+        let known = stored.known.clone();
+        known.pending.fetch_add(1, Ordering::SeqCst);
+        known.indexed.store(false, Ordering::SeqCst);
         let change = Change::of(&entry);
         let follow = move |result: Result<(), StoreError>| {
             if result.is_ok() {
-                let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-                change.apply(&mut summary);
+                change.apply(&mut known.summary());
             }
+            known.pending.fetch_sub(1, Ordering::SeqCst);
             done(result);
         };
         let log = (stored.user, stored.log.clone());
@@ -308,7 +327,65 @@ impl Store {
             Some(folder) => folder,
             empty => empty.insert(self.read_all(user)?),
         };
-        use_it(folder)
+        let used = use_it(folder);
+        let most = UNINDEXED.max(folder.sessions.len() / INDEXED);
+        if folder.unindexed() >= most {
+            self.index(user, folder);
+        }
+        used
+    }
+
+    /// Writes what makes the next start quick. What is still being written to the disk is read then.
+    pub fn finish(&self) {
+        let users: Vec<_> = {
+            let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+            users
+                .iter()
+                .map(|(user, one)| (*user, one.clone()))
+                .collect()
+        };
+        for (user, one) in users {
+            let one = one.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(folder) = &one.folder
+                && folder.sessions.len() >= UNINDEXED
+                && folder.unindexed() > 0
+            {
+                self.index(user, folder);
+            }
+        }
+    }
+
+    /// Writes the index of a user's folder. Where the disk refuses, the next start takes longer.
+    fn index(&self, user: u32, folder: &Folder) {
+        let line = |(name, kept): (&Name, &Kept)| {
+            let Kept::Known(known) = kept else {
+                return None;
+            };
+            let is_still = || known.pending.load(Ordering::SeqCst) == 0;
+            // What changes from here on is not indexed.
+            known.indexed.store(true, Ordering::SeqCst);
+            let told = is_still().then(|| {
+                let file = self.files.open_to_read(&self.path(user, name)).ok()?;
+                let stamp = Stamp::of(&*self.files, &*file)?;
+                Some((name.as_str().to_owned(), stamp, known.brief()))
+            });
+            // Else the file may be another one than was looked at.
+            let told = told.flatten().filter(|_| is_still());
+            if told.is_none() {
+                known.indexed.store(false, Ordering::SeqCst);
+            }
+            told
+        };
+        let lines: Vec<_> = folder.sessions.iter().filter_map(line).collect();
+        let _ = Index::write(&*self.files, &self.folder(user), lines.into_iter());
+    }
+
+    /// The most bytes that are read of a session's file: many more than one may have.
+    fn longest(&self) -> u64 {
+        self.quota()
+            .bytes
+            .saturating_mul(2)
+            .saturating_add(LONGEST_TURN)
     }
 
     /// Reads a user's folder, and takes away what was never finished.
@@ -316,6 +393,7 @@ impl Store {
         let folder = self.folder(user);
         let listed = self.files.list(&folder);
         let listed = listed.map_err(StoreError::io("read", &folder))?;
+        let index = Index::read(&*self.files, &folder);
         let mut read = Folder::default();
         for file in listed {
             match file.rsplit_once('.') {
@@ -326,12 +404,19 @@ impl Store {
                     let Ok(name) = Name::new(name) else {
                         continue;
                     };
-                    let kept = match self.read(user, &name) {
+                    let path = folder.join(&file);
+                    let known = index.find(&*self.files, &path, name.as_str());
+                    let is_known = known.is_some();
+                    let found = match known {
+                        Some(brief) => Ok(Ok(brief)),
+                        None => self.scan(user, &name),
+                    };
+                    let kept = match found {
                         Ok(Err(aside)) => {
                             read.aside.entry(name).or_default().push(aside);
                             continue;
                         }
-                        Ok(Ok((log, past))) => Kept::Known(known(&log, &past)),
+                        Ok(Ok(brief)) => Kept::Known(Known::of(brief, is_known)),
                         Err(error) => {
                             journal::session_unreadable(&error.to_string(), user);
                             Kept::Unreadable(error)
@@ -351,21 +436,35 @@ impl Store {
         Ok(read)
     }
 
+    /// Reads what there is to say of a session; or else its file's name, if it had to be set aside.
+    fn scan(&self, user: u32, name: &Name) -> Result<Result<Brief, String>, StoreError> {
+        let path = self.path(user, name);
+        let of = (user, name.as_str());
+        match Log::scan(&*self.files, &path, of, self.longest())? {
+            Scanned::Whole(brief) => Ok(Ok(brief)),
+            Scanned::Damaged => Ok(Err(self.damaged(user, &path)?)),
+        }
+    }
+
+    /// Sets a session's file aside, and tells of it.
+    fn damaged(&self, user: u32, path: &Path) -> Result<String, StoreError> {
+        let aside = self.set_aside(path)?;
+        let now = path.with_file_name(&aside).display().to_string();
+        journal::session_damaged(&path.display().to_string(), user, &now);
+        Ok(aside)
+    }
+
     /// Reads a session's file; or else its name, if it had to be set aside.
     fn read(&self, user: u32, name: &Name) -> Result<Result<(Log, Past), String>, StoreError> {
         let path = self.path(user, name);
-        match Log::read(&self.files, &path, user, name.as_str())? {
+        let of = (user, name.as_str());
+        match Log::read(&self.files, &path, of, self.longest())? {
             Found::Whole(log, past) => Ok(Ok((log, past))),
             Found::Torn(log, past, cut) => {
                 journal::session_cut(&path.display().to_string(), user, cut);
                 Ok(Ok((log, past)))
             }
-            Found::Damaged => {
-                let aside = self.set_aside(&path)?;
-                let now = path.with_file_name(&aside).display().to_string();
-                journal::session_damaged(&path.display().to_string(), user, &now);
-                Ok(Err(aside))
-            }
+            Found::Damaged => Ok(Err(self.damaged(user, &path)?)),
         }
     }
 
@@ -435,16 +534,69 @@ fn settle(log: &Weak<Mutex<Log>>) -> Result<(), StoreError> {
     synced.map_err(|error| StoreError::io("sync", log.path())(error))
 }
 
+impl Folder {
+    /// How many sessions the index says nothing of, or something else.
+    fn unindexed(&self) -> usize {
+        let is_unindexed = |kept: &&Kept| match kept {
+            Kept::Known(known) => !known.indexed.load(Ordering::Relaxed),
+            Kept::Unreadable(_) => false,
+        };
+        self.sessions.values().filter(is_unindexed).count()
+    }
+}
+
+impl Known {
+    fn new(summary: Summary, bytes: Arc<AtomicU64>) -> Self {
+        Self {
+            summary: Arc::new(Mutex::new(summary)),
+            bytes,
+            log: Weak::new(),
+            pending: Arc::default(),
+            indexed: Arc::default(),
+        }
+    }
+
+    /// What is known of a session whose file nobody has opened.
+    fn of(brief: Brief, indexed: bool) -> Self {
+        let Brief {
+            turns,
+            bytes,
+            began,
+            used,
+        } = brief;
+        let summary = Summary {
+            turns,
+            began,
+            used,
+            ..Summary::default()
+        };
+        let known = Self::new(summary, Arc::new(AtomicU64::new(bytes)));
+        known.indexed.store(indexed, Ordering::Relaxed);
+        known
+    }
+
+    fn summary(&self) -> MutexGuard<'_, Summary> {
+        self.summary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn brief(&self) -> Brief {
+        let summary = self.summary();
+        Brief {
+            turns: summary.turns,
+            bytes: self.bytes.load(Ordering::Relaxed),
+            began: summary.began,
+            used: summary.used,
+        }
+    }
+}
+
 impl Kept {
     fn summary(&self) -> Summary {
         match self {
-            Self::Known(Known { summary, bytes, .. }) => {
-                let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-                Summary {
-                    bytes: bytes.load(Ordering::Relaxed),
-                    ..summary.clone()
-                }
-            }
+            Self::Known(known) => Summary {
+                bytes: known.bytes.load(Ordering::Relaxed),
+                ..known.summary().clone()
+            },
             Self::Unreadable(error) => Summary {
                 error: Some(error.to_string()),
                 ..Summary::default()
@@ -477,7 +629,8 @@ impl Change {
             Self::Nothing => {}
             Self::Turn { at, dropped } => {
                 summary.turns = summary.turns.saturating_sub(dropped) + 1;
-                summary.used = at;
+                // A clock may have been set back.
+                summary.used = summary.used.max(at);
             }
             Self::Left(turns) => summary.turns = turns,
         }
@@ -492,11 +645,7 @@ fn known(log: &Log, past: &Past) -> Known {
         used: past.used,
         ..Summary::default()
     };
-    Known {
-        summary: Arc::new(Mutex::new(summary)),
-        bytes: log.bytes(),
-        log: Weak::new(),
-    }
+    Known::new(summary, log.bytes())
 }
 
 fn within(

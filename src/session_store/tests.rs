@@ -2,6 +2,7 @@
 
 mod damage;
 mod faults;
+mod index;
 mod memory;
 mod power;
 

@@ -1,36 +1,225 @@
 //! Sessions and requests answer to the connection that made them, and to no other.
 
-use ganglion::bus::proxy::Info;
-use ganglion::bus::{Error, NAME};
-use zbus::OwnedObjectPath;
+use ganglion::bus::proxy::{DiagnosticsProxy, Info};
+use ganglion::bus::{Error, NAME, PATH};
+use zbus::{DBusError as _, OwnedObjectPath, Variant, fdo};
 
+use super::policy::{Identity, NOBODY, is_root};
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon};
+use crate::support::needs;
+use crate::support::private_bus::GROUPS;
 use crate::support::stream::Reader;
 
+/// The call was answered as one to an object that is not there.
 fn refused<T: std::fmt::Debug>(result: Result<T, Error>) {
     match result {
-        Err(Error::NotOwner(message)) => assert!(message.contains("another"), "{message}"),
+        Err(Error::Bus(zbus::Error::FDO(error)))
+            if matches!(*error, fdo::Error::UnknownObject(_)) => {}
         other => panic!("not refused: {other:?}"),
     }
 }
 
 async fn all_properties(client: &Client, path: &OwnedObjectPath, interface: &str) -> Info {
+    let properties = "org.freedesktop.DBus.Properties";
     let reply = client
         .connection
-        .call_method(
-            Some(NAME),
-            path,
-            Some("org.freedesktop.DBus.Properties"),
-            "GetAll",
-            &interface,
-        )
+        .call_method(Some(NAME), path, Some(properties), "GetAll", &interface)
         .await;
-    // An error would do as well.
-    reply.map_or_else(
-        |_| Info::new(),
-        |reply| reply.body().deserialize().expect("it is a dictionary"),
-    )
+    reply
+        .expect("its owner asks")
+        .body()
+        .deserialize()
+        .expect("it is a dictionary")
+}
+
+/// The error of each kind of call to an object, by name and text, without the path.
+async fn answers(client: &Client, path: &str, interface: &str) -> Vec<[String; 2]> {
+    let properties = Some("org.freedesktop.DBus.Properties");
+    let connection = &client.connection;
+    let name = Some(NAME);
+    let all = [
+        connection
+            .call_method(name, path, Some(interface), "Close", &())
+            .await,
+        connection
+            .call_method(name, path, Some(interface), "Cancel", &())
+            .await,
+        connection
+            .call_method(name, path, Some(interface), "NoSuchMethod", &(1u32, "x"))
+            .await,
+        connection
+            .call_method(name, path, properties, "Get", &(interface, "Turns"))
+            .await,
+        connection
+            .call_method(name, path, properties, "Get", &(interface, "State"))
+            .await,
+        connection
+            .call_method(name, path, properties, "GetAll", &interface)
+            .await,
+        connection
+            .call_method(name, path, properties, "GetAll", &"no.such.interface")
+            .await,
+        connection
+            .call_method(
+                name,
+                path,
+                properties,
+                "Set",
+                &(interface, "Turns", Variant::from(1u32)),
+            )
+            .await,
+        connection
+            .call_method(
+                name,
+                path,
+                Some("org.freedesktop.DBus.Introspectable"),
+                "Introspect",
+                &(),
+            )
+            .await,
+    ];
+    let told = |reply: zbus::Result<zbus::Message>| {
+        let error = Error::from(reply.expect_err("it is refused"));
+        let text = error.description().unwrap_or_default();
+        [error.name().to_string(), text.replace(path, "PATH")]
+    };
+    all.into_iter().map(told).collect()
+}
+
+/// What a connection finds below a node.
+pub(super) async fn below(client: &Client, path: &str) -> Vec<String> {
+    let introspectable = Some("org.freedesktop.DBus.Introspectable");
+    let reply = client
+        .connection
+        .call_method(Some(NAME), path, introspectable, "Introspect", &())
+        .await
+        .expect("it is introspected");
+    let xml: String = reply.body().deserialize().expect("text");
+    let names = xml.split("<node name=\"").skip(1);
+    let names = names.filter_map(|rest| rest.split('"').next());
+    names.map(str::to_owned).collect()
+}
+
+/// Whatever is called of an object of another connection, the answer is as if it were not there.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_another_looks_like_none() {
+    let daemon = Daemon::start("first=3600s").await;
+    let (owner, thief) = (daemon.client().await, daemon.client().await);
+    let session = owner.manager.open_session(fields([])).await.unwrap();
+    let (request, _stream) = ask(&owner, "mine", fields([])).await.unwrap();
+    for (path, kind) in [(session.as_str(), "Session"), (request.as_str(), "Request")] {
+        let interface = format!("{NAME}.{kind}");
+        let (node, _) = path.rsplit_once('/').expect("a node");
+        let theirs = answers(&thief, path, &interface).await;
+        for none in ["7", "007", "x/y", "18446744073709551615"] {
+            let none = format!("{node}/{none}");
+            assert_eq!(answers(&thief, &none, &interface).await, theirs, "{none}");
+        }
+        let unknown = "org.freedesktop.DBus.Error.UnknownObject";
+        for [name, text] in theirs {
+            assert_eq!(name, unknown);
+            assert!(
+                text.starts_with("PATH is no object of this connection"),
+                "{text}"
+            );
+        }
+    }
+}
+
+/// Each connection finds its own objects, under names that say nothing of others.
+#[tokio::test(flavor = "multi_thread")]
+async fn introspection_shows_a_connection_its_own_objects() {
+    let daemon = Daemon::start("first=3600s").await;
+    let (one, other) = (daemon.client().await, daemon.client().await);
+    let [sessions, requests] = ["session", "request"].map(|kind| format!("{PATH}/{kind}"));
+    let mut own = Vec::new();
+    for _ in 0..2 {
+        own.push(one.manager.open_session(fields([])).await.unwrap());
+    }
+    let (request, _stream) = ask(&one, "mine", fields([])).await.unwrap();
+    let names = |paths: &[OwnedObjectPath]| {
+        let name = |path: &OwnedObjectPath| path.rsplit('/').next().expect("a name").to_owned();
+        let mut names: Vec<_> = paths.iter().map(name).collect();
+        names.sort();
+        names
+    };
+    let mut found = below(&one, &sessions).await;
+    found.sort();
+    assert_eq!(found, names(&own));
+    assert_eq!(below(&one, &requests).await, names(&[request]));
+    for node in [&sessions, &requests] {
+        assert_eq!(below(&other, node).await, Vec::<String>::new());
+    }
+    let above = [
+        ("/", vec!["org"]),
+        ("/org", vec!["ganglion"]),
+        ("/org/ganglion", vec!["Llm1"]),
+        (PATH, vec!["session", "request"]),
+    ];
+    for (path, names) in above {
+        assert_eq!(below(&other, path).await, names, "{path}");
+    }
+    // Two in a row are far from each other.
+    let numbers = names(&own)
+        .into_iter()
+        .map(|name| name.parse::<u64>().expect("a number"));
+    let numbers: Vec<_> = numbers.collect();
+    assert!(numbers[0].abs_diff(numbers[1]) > 1 << 20, "{numbers:?}");
+    one.session(own.remove(0)).await.close().await.unwrap();
+    assert_eq!(below(&one, &sessions).await, names(&own));
+}
+
+/// A member reads how fast the daemon is, and an operator also how long the last prompt and its answer were.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_request_cost_is_for_operators() {
+    if !needs::programs(&["busctl"]) || !is_root() {
+        return;
+    }
+    let daemon = Daemon::start("").await;
+    let client = daemon.client().await;
+    let (_, stream) = ask(&client, "one two three", fields([])).await.unwrap();
+    Reader::new(stream).answer().await;
+    let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
+    let timing = diagnostics.timing().await.unwrap();
+    assert!(timing.contains_key("prompt_tokens"), "{timing:?}");
+    let address = daemon.bus.text().to_owned();
+    let read = |members: &'static [&'static str; 2], arguments: &'static [&'static str]| {
+        let address = address.clone();
+        let [(_, _, member), _] = GROUPS;
+        let call = move || {
+            let caller = Identity {
+                user: NOBODY,
+                groups: vec![member],
+            };
+            let done = caller.call(&address, *members, arguments);
+            assert!(done.status.success(), "{done:?}");
+            String::from_utf8(done.stdout).expect("text")
+        };
+        tokio::task::spawn_blocking(call)
+    };
+    let interface = "org.ganglion.Llm1.Diagnostics";
+    for (method, arguments) in [
+        (
+            &["org.freedesktop.DBus.Properties", "Get"],
+            &["ss", interface, "Timing"][..],
+        ),
+        (
+            &["org.freedesktop.DBus.Properties", "GetAll"],
+            &["s", interface][..],
+        ),
+    ] {
+        let said = read(method, arguments).await.unwrap();
+        assert!(said.contains("step_p50_us"), "{said}");
+        for secret in [
+            "prompt_tokens",
+            "completion_tokens",
+            "queue_us",
+            "finish_reason",
+        ] {
+            assert!(!said.contains(secret), "{said}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +238,6 @@ async fn a_session_of_another_is_out_of_reach() {
     refused(session.context_size().await);
     refused(session.busy().await);
     let interface = "org.ganglion.Llm1.Session";
-    assert!(all_properties(&thief, &path, interface).await.is_empty());
     assert_eq!(all_properties(&owner, &path, interface).await.len(), 4);
 
     let own = owner.session(path).await;
@@ -70,7 +258,6 @@ async fn a_request_of_another_is_out_of_reach() {
     refused(request.queue_position().await);
     refused(request.estimated_wait().await);
     let interface = "org.ganglion.Llm1.Request";
-    assert!(all_properties(&thief, &path, interface).await.is_empty());
     assert_eq!(all_properties(&owner, &path, interface).await.len(), 5);
     assert_eq!(Reader::new(stream).answer().await.text, "sim: mine mine");
 }

@@ -1,9 +1,9 @@
 //! Conversations that the daemon remembers.
 
 use ganglion::bus::Error;
-use ganglion::bus::proxy::DiagnosticsProxy;
+use ganglion::bus::proxy::{DiagnosticsProxy, Fields};
 use ganglion::engine::FinishReason;
-use zbus::fdo;
+use zbus::{Variant, fdo};
 
 use super::fields;
 use crate::support::daemon::{Daemon, eventually, until};
@@ -177,7 +177,46 @@ async fn turns_are_taken_back_and_too_many_are_refused() {
     let stranger = daemon.client().await;
     let theirs = stranger.session(session.inner().path().to_owned().into());
     let refused = theirs.await.clear().await;
-    assert!(matches!(refused, Err(Error::NotOwner(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Bus(_))), "{refused:?}");
+}
+
+/// What no turn could follow is refused when the session is opened, and not at each of its turns.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_session_begins_with_what_no_turn_could_follow() {
+    let daemon = Daemon::start("context=64").await;
+    let client = daemon.client().await;
+    let message = |role: &'static str, more: &[(&'static str, &'static str)]| {
+        let fields = more.iter().map(|(key, text)| (*key, Variant::from(*text)));
+        (role, fields.collect::<Fields<'static>>())
+    };
+    let call = r#"[{"id":"1","type":"function","function":{"name":"look","arguments":"{}"}}]"#;
+    let asked = || message("user", &[("content", "what is there?")]);
+    let called = || message("assistant", &[("content", ""), ("tool_calls", call)]);
+    let result = || message("tool", &[("content", "a wall"), ("tool_call_id", "1")]);
+    let open = async |messages: Vec<(&'static str, Fields<'static>)>, system: &str| {
+        let options = fields([("messages", messages.into()), ("system", system.into())]);
+        client.manager.open_session(options).await
+    };
+    // Each word is a token, and so is the shortest turn.
+    let full = open(Vec::new(), "word ".repeat(64).trim()).await;
+    assert!(matches!(full, Err(Error::ContextFull(_))), "{full:?}");
+    let unasked = open(vec![asked(), result()], "be brief").await;
+    match unasked {
+        Err(Error::InvalidMessages(why)) => assert!(why.contains("\"1\""), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(client.manager.sessions().await.unwrap(), 0);
+    for messages in [
+        vec![asked()],
+        vec![asked(), called()],
+        vec![asked(), called(), result()],
+    ] {
+        let path = open(messages, "be brief").await.expect("turns can follow");
+        client.session(path).await.close().await.unwrap();
+    }
+    open(Vec::new(), "word ".repeat(60).trim())
+        .await
+        .expect("there is room");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -52,7 +52,7 @@ async def converses(bus):
     try:
         await call(stranger, session, "Session", "History")
     except CallError as error:
-        assert error.args[0] == "org.ganglion.Llm1.Error.NotOwner", error
+        assert error.args[0] == "org.freedesktop.DBus.Error.UnknownObject", error
     else:
         raise AssertionError("a stranger read the history")
     stranger.disconnect()

@@ -15,7 +15,7 @@ use super::private_bus::PrivateBus;
 pub(crate) struct Daemon {
     pub(crate) bus: PrivateBus,
     pub(crate) engine: Handle,
-    _served: Bus,
+    served: Bus,
 }
 
 /// What tests need, with as much for one user as for all.
@@ -63,8 +63,13 @@ impl Daemon {
         Self {
             bus,
             engine,
-            _served: served,
+            served,
         }
+    }
+
+    /// Puts another configuration in force.
+    pub(crate) fn configure(&self, config: BusConfig) {
+        self.served.configure(config);
     }
 
     /// A new client.

@@ -3,7 +3,8 @@
 //! zbus ends its connection at the first message that it cannot parse, takes messages of any size, does not say when
 //! a reply has been written, and deals with whatever came first first. Nobody on the bus may depend on that: so its
 //! halves of the socket are these. They know the wire format of a header and who sent it; what a call means is for the
-//! interfaces. A call's way: `source`, `sift`, `inbox`, `reader`, zbus; its answer's: `writer`, `outbox`.
+//! interfaces, and which objects a sender may reach for the gate. A call's way: `source`, `sift`, `inbox`, `reader`, zbus; its
+//! answer's: `writer`, `outbox`.
 
 mod header;
 mod inbox;
@@ -14,11 +15,11 @@ mod source;
 mod turns;
 mod writer;
 
-use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream as StdStream};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use nix::sys::socket::{setsockopt, sockopt::SndBuf};
 use tokio::net::UnixStream;
@@ -31,6 +32,7 @@ use super::accounts::Accounts;
 use inbox::Inbox;
 pub(super) use outbox::Outbox;
 use reader::Reader;
+use sift::Sifter;
 use source::Source;
 use writer::Writer;
 
@@ -49,6 +51,12 @@ pub(super) struct Refused {
     pub(super) why: String,
 }
 
+/// Says which calls zbus gets.
+pub(super) trait Gate: fmt::Debug + Send + Sync {
+    /// Returns whether zbus gets a call. Any other is answered elsewhere.
+    fn passes(&self, call: &Message) -> bool;
+}
+
 /// A connected socket of a bus.
 #[derive(Debug)]
 pub(super) struct BusSocket {
@@ -57,6 +65,7 @@ pub(super) struct BusSocket {
     inbox: Arc<Inbox>,
     outbox: Arc<Outbox>,
     refusals: mpsc::Sender<Refused>,
+    gate: Arc<dyn Gate>,
 }
 
 impl BusSocket {
@@ -64,6 +73,7 @@ impl BusSocket {
     pub(super) async fn connect(
         address: &zbus::Address,
         accounts: Arc<Accounts>,
+        gate: Arc<dyn Gate>,
     ) -> zbus::Result<(Self, mpsc::Receiver<Refused>)> {
         let Transport::Unix(unix) = address.transport() else {
             return Err(zbus::Error::Address(format!(
@@ -84,6 +94,7 @@ impl BusSocket {
             outbox: Arc::new(Outbox::new(accounts.clone())),
             accounts,
             refusals,
+            gate,
         };
         Ok((socket, refused))
     }
@@ -106,9 +117,14 @@ impl Socket for BusSocket {
 
     fn split(self) -> Split<Reader, Writer> {
         let (read, write) = self.stream.into_split();
-        let source = Source::new(read);
         let (accounts, inbox) = (self.accounts, self.inbox);
-        let reader = Reader::new(source, accounts.clone(), inbox.clone(), self.refusals);
+        let sifter = Sifter {
+            source: Source::new(read),
+            accounts: accounts.clone(),
+            inbox: inbox.clone(),
+            refusals: self.refusals,
+        };
+        let reader = Reader::new(sifter, self.gate);
         Split::new(reader, Writer::new(write, accounts, inbox, self.outbox))
     }
 }

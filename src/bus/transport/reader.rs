@@ -4,16 +4,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use zbus::Message;
 use zbus::connection::socket::ReadHalf;
 use zbus::export::async_trait::async_trait;
 
-use super::Refused;
+use super::Gate;
 use super::inbox::{Inbox, Incoming};
 use super::sift::{Sifter, parse};
-use super::source::Source;
 use crate::bus::accounts::Accounts;
 
 #[derive(Debug)]
@@ -22,26 +20,18 @@ pub(in crate::bus) struct Reader {
     sifter: Option<Sifter>,
     accounts: Arc<Accounts>,
     inbox: Arc<Inbox>,
+    gate: Arc<dyn Gate>,
     /// Ends with the reader.
     sifting: JoinSet<()>,
 }
 
 impl Reader {
-    pub(super) fn new(
-        source: Source,
-        accounts: Arc<Accounts>,
-        inbox: Arc<Inbox>,
-        refusals: mpsc::Sender<Refused>,
-    ) -> Self {
+    pub(super) fn new(sifter: Sifter, gate: Arc<dyn Gate>) -> Self {
         Self {
-            sifter: Some(Sifter {
-                source,
-                accounts: accounts.clone(),
-                inbox: inbox.clone(),
-                refusals,
-            }),
-            accounts,
-            inbox,
+            accounts: sifter.accounts.clone(),
+            inbox: sifter.inbox.clone(),
+            sifter: Some(sifter),
+            gate,
             sifting: JoinSet::new(),
         }
     }
@@ -61,6 +51,7 @@ impl ReadHalf for Reader {
         }
         loop {
             match self.inbox.next().await? {
+                Incoming::Call(call) if !self.gate.passes(&call.message) => {}
                 Incoming::Call(call) => return Ok(call.message),
                 Incoming::Told(bytes) => match parse(bytes, seq).await {
                     Some(message) => return Ok(message),

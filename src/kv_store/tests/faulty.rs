@@ -90,8 +90,8 @@ impl File for Open {
         self.file.touch()
     }
 
-    fn read(&mut self) -> io::Result<Vec<u8>> {
-        self.file.read()
+    fn read(&mut self, most: u64) -> io::Result<Vec<u8>> {
+        self.file.read(most)
     }
 
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {

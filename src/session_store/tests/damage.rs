@@ -134,3 +134,26 @@ fn a_file_of_another_user_or_name_is_not_read() {
     let opened = store(files).open(super::USER + 1, &other).expect("read");
     assert!(opened.is_none());
 }
+
+/// It may be of a time when its user was allowed more.
+#[test]
+fn a_file_of_more_bytes_than_may_be_is_left_as_it_is() {
+    let files = talk();
+    let mut bytes = files.bytes(&path()).expect("there");
+    let most = 2 * super::QUOTA.bytes + (16 << 20);
+    bytes.resize(usize::try_from(most).expect("it fits") + 1, b' ');
+    files.put(&path(), bytes);
+    let refused = again(&files).expect_err("not read");
+    assert!(matches!(refused, StoreError::TooLong { .. }), "{refused}");
+    assert!(
+        refused.to_string().contains("sessions.mib_per_user"),
+        "{refused}"
+    );
+    let one = store(files.clone());
+    let listed = one.list(super::USER).expect("read");
+    assert!(listed[0].1.error.is_some(), "{listed:?}");
+    assert!(
+        one.delete(super::USER, &name())
+            .expect("it can be given up")
+    );
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::files::{File, Files};
 
@@ -39,6 +39,10 @@ struct State {
     folders: Vec<PathBuf>,
     names: BTreeMap<PathBuf, usize>,
     files: Vec<Vec<u8>>,
+    /// How often each file has changed, which is all that the time says.
+    changes: BTreeMap<usize, u64>,
+    /// Files that were read, and their bytes.
+    reads: (usize, usize),
     /// Bytes that may still be written, if there is an end of them.
     room: Option<usize>,
     /// What every call that writes fails with.
@@ -93,6 +97,12 @@ impl Memory {
         let mut state = self.lock();
         let file = state.names[path];
         state.files[file] = bytes;
+        *state.changes.entry(file).or_default() += 1;
+    }
+
+    /// Files that were read since this was asked last, and their bytes.
+    pub(super) fn reads(&self) -> (usize, usize) {
+        std::mem::take(&mut self.lock().reads)
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -372,8 +382,10 @@ impl File for Open {
     }
 
     fn stat(&self) -> io::Result<(u64, SystemTime)> {
-        let length = self.0.lock().files[self.1].len();
-        Ok((length as u64, SystemTime::UNIX_EPOCH))
+        let state = self.0.lock();
+        let changes = state.changes.get(&self.1).copied().unwrap_or_default();
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_nanos(changes);
+        Ok((state.files[self.1].len() as u64, changed))
     }
 
     fn touch(&mut self) -> io::Result<()> {
@@ -388,8 +400,15 @@ impl File for Open {
         Ok(())
     }
 
-    fn read(&mut self) -> io::Result<Vec<u8>> {
-        Ok(self.0.lock().files[self.1].clone())
+    fn read(&mut self, most: u64) -> io::Result<Vec<u8>> {
+        let mut state = self.0.lock();
+        let bytes = state.files[self.1].clone();
+        if bytes.len() as u64 > most {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        state.reads.0 += 1;
+        state.reads.1 += bytes.len();
+        Ok(bytes)
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
@@ -399,6 +418,7 @@ impl File for Open {
         state.room = state.room.map(|room| room - fits);
         let call = Call::Write(self.1, at, bytes[..fits].to_vec());
         apply(&mut state.files[self.1], &call, |_| true);
+        *state.changes.entry(self.1).or_default() += 1;
         state.calls.push(call);
         if fits < bytes.len() {
             return Err(ErrorKind::StorageFull.into());
@@ -411,6 +431,7 @@ impl File for Open {
         state.writes()?;
         let call = Call::Cut(self.1, length);
         apply(&mut state.files[self.1], &call, |_| true);
+        *state.changes.entry(self.1).or_default() += 1;
         state.calls.push(call);
         Ok(())
     }

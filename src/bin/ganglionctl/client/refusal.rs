@@ -14,7 +14,7 @@ pub(crate) fn exit_of(name: &str) -> Exit {
         (Some("Busy" | "QuotaExceeded"), _) | (_, Some("LimitsExceeded")) => Exit::Busy,
         (Some("ContextFull" | "InvalidMessages"), _) => Exit::Data,
         (Some("InvalidOption"), _) => Exit::Usage,
-        (Some("NotOwner"), _) | (_, Some("AccessDenied" | "AuthFailed")) => Exit::Forbidden,
+        (_, Some("AccessDenied" | "AuthFailed")) => Exit::Forbidden,
         (Some("NotReady" | "NotSupported" | "OutOfMemory") | None, _) => Exit::Unavailable,
         (Some(_), _) => Exit::Failed,
     }

@@ -1,0 +1,186 @@
+//! The tree of objects as each connection sees it: the daemon's own object, and the sessions and requests that the
+//! connection made. A call to an object of another connection gets the same answer as a call to an object that is not there.
+//!
+//! zbus has one tree for all callers. The gate sees each call before zbus does: it answers those that introspect a node
+//! above the objects of callers, and those to a path below that is none of the caller's objects.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use zbus::message::{Header, Message};
+use zbus::object_server::Interface as _;
+use zbus::{Connection, fdo};
+
+use super::PATH;
+use super::authorize::Caller;
+use super::diagnostics::Diagnostics;
+use super::error::no_object;
+use super::manager::Manager;
+use super::registry::Kind;
+use super::shared::Shared;
+use super::transport;
+
+const INTROSPECTABLE: &str = "org.freedesktop.DBus.Introspectable";
+/// Every path answers to it, whether there is an object or not.
+const PEER: &str = "org.freedesktop.DBus.Peer";
+
+const HEAD: &str = r#"<!DOCTYPE node PUBLIC "-//freedesktop//DTD D-BUS Object Introspection 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd">
+<node>
+"#;
+/// The interfaces of every node.
+const OF_NODES: &str = r#"  <interface name="org.freedesktop.DBus.Introspectable">
+    <method name="Introspect">
+      <arg name="xml_data" type="s" direction="out"/>
+    </method>
+  </interface>
+  <interface name="org.freedesktop.DBus.Peer">
+    <method name="Ping"/>
+    <method name="GetMachineId">
+      <arg name="machine_uuid" type="s" direction="out"/>
+    </method>
+  </interface>
+"#;
+/// What objects have besides.
+const OF_OBJECTS: &str = r#"  <interface name="org.freedesktop.DBus.Properties">
+    <method name="Get">
+      <arg name="interface_name" type="s" direction="in"/>
+      <arg name="property_name" type="s" direction="in"/>
+      <arg type="v" direction="out"/>
+    </method>
+    <method name="Set">
+      <arg name="interface_name" type="s" direction="in"/>
+      <arg name="property_name" type="s" direction="in"/>
+      <arg name="value" type="v" direction="in"/>
+    </method>
+    <method name="GetAll">
+      <arg name="interface_name" type="s" direction="in"/>
+      <arg type="a{sv}" direction="out"/>
+    </method>
+    <signal name="PropertiesChanged">
+      <arg name="interface_name" type="s"/>
+      <arg name="changed_properties" type="a{sv}"/>
+      <arg name="invalidated_properties" type="as"/>
+    </signal>
+  </interface>
+"#;
+
+/// A call that zbus does not get, and its answer.
+pub(super) type Answered = (Message, fdo::Result<String>);
+
+/// Keeps calls from objects that are not their sender's.
+#[derive(Debug)]
+pub(super) struct Gate {
+    shared: Arc<Shared>,
+    /// The interfaces of the daemon's own object.
+    interfaces: String,
+    answered: UnboundedSender<Answered>,
+}
+
+impl Gate {
+    /// Also gives what is to be answered. No more of it waits than callers may have calls without an answer.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        manager: &Manager,
+        diagnostics: &Diagnostics,
+    ) -> (Self, UnboundedReceiver<Answered>) {
+        let mut interfaces = format!("{OF_NODES}{OF_OBJECTS}");
+        manager.introspect_to_writer(&mut interfaces, 2);
+        diagnostics.introspect_to_writer(&mut interfaces, 2);
+        let (answered, answers) = unbounded_channel();
+        let gate = Self {
+            shared,
+            interfaces,
+            answered,
+        };
+        (gate, answers)
+    }
+
+    /// The answer to a call; `None` if zbus has it.
+    fn answer(&self, header: &Header<'_>) -> Option<fdo::Result<String>> {
+        let path = header.path()?.as_str();
+        let interface = header.interface()?.as_str();
+        if interface == PEER {
+            return None;
+        }
+        let is_introspect = header.member().is_some_and(|member| member == "Introspect");
+        let introspects = interface == INTROSPECTABLE && is_introspect;
+        let unknown = || Some(Err(fdo::Error::UnknownObject(no_object(path))));
+        let below = path
+            .strip_prefix(PATH)
+            .and_then(|below| below.strip_prefix('/'));
+        let Some(below) = below else {
+            let child = match path {
+                "/" => "org",
+                "/org" => "ganglion",
+                "/org/ganglion" => "Llm1",
+                PATH if introspects => return Some(Ok(self.own_object())),
+                _ => return None,
+            };
+            return introspects.then(|| Ok(node(OF_NODES, [child])));
+        };
+        let (node_name, object) = match below.split_once('/') {
+            Some((node_name, object)) => (node_name, Some(object)),
+            None => (below, None),
+        };
+        let mut kinds = Kind::ALL.into_iter();
+        let kind = kinds.find(|kind| kind.name() == node_name)?;
+        let caller = Caller::of(header).ok()?;
+        let registry = &self.shared.registry;
+        match object {
+            Some(object) => {
+                // As it is written in paths: no other spelling is an object's.
+                let number = object
+                    .parse()
+                    .ok()
+                    .filter(|n: &u64| n.to_string() == object);
+                let is_own = number.is_some_and(|number| registry.has(&caller, kind, number));
+                if is_own { None } else { unknown() }
+            }
+            None if introspects => {
+                let objects = registry.objects(&caller, kind);
+                Some(Ok(node(OF_NODES, objects)))
+            }
+            None => unknown(),
+        }
+    }
+
+    fn own_object(&self) -> String {
+        node(&self.interfaces, Kind::ALL.map(Kind::name))
+    }
+}
+
+impl transport::Gate for Gate {
+    fn passes(&self, call: &Message) -> bool {
+        let Some(answer) = self.answer(&call.header()) else {
+            return true;
+        };
+        // Nobody answers on a connection that is being lost.
+        let _ = self.answered.send((call.clone(), answer));
+        false
+    }
+}
+
+/// Answers the calls that zbus does not get, until the connection ends.
+pub(super) async fn answer(connection: Connection, mut answers: UnboundedReceiver<Answered>) {
+    while let Some((call, answer)) = answers.recv().await {
+        let header = call.header();
+        let sent = match answer {
+            Ok(xml) => connection.reply(&header, &xml).await,
+            Err(error) => connection.reply_dbus_error(&header, error).await,
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+/// The text of a node: its interfaces, and the names of those below it, which say themselves what they are.
+fn node<N: std::fmt::Display>(interfaces: &str, below: impl IntoIterator<Item = N>) -> String {
+    let mut text = format!("{HEAD}{interfaces}");
+    for name in below {
+        let _ = writeln!(text, "  <node name=\"{name}\"/>");
+    }
+    text + "</node>\n"
+}

@@ -1,0 +1,35 @@
+//! The groups of users, as the system knows them.
+
+use nix::unistd::{Group, Uid, User, getgrouplist};
+
+/// The group whose members operate the daemon, as its policy on the bus says.
+pub(super) const ADMIN: &str = "ganglion-admin";
+
+/// Whether the system knows the user as one of the group's. What it does not know is no.
+pub(super) fn is_member(user: u32, group: &str) -> bool {
+    let Ok(Some(group)) = Group::from_name(group) else {
+        return false;
+    };
+    let Ok(Some(user)) = User::from_uid(Uid::from_raw(user)) else {
+        return false;
+    };
+    let groups = std::ffi::CString::new(user.name).map(|name| getgrouplist(&name, user.gid));
+    matches!(groups, Ok(Ok(groups)) if groups.contains(&group.gid))
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::unistd::Gid;
+
+    use super::*;
+
+    #[test]
+    fn members_are_those_that_the_system_names() {
+        // Root is in its own group on every Linux.
+        let root = Group::from_gid(Gid::from_raw(0)).expect("groups can be asked for");
+        let root = root.expect("there is a group 0").name;
+        assert!(is_member(0, &root));
+        assert!(!is_member(0, "no-such-group"));
+        assert!(!is_member(u32::MAX - 7, &root));
+    }
+}

@@ -1,0 +1,74 @@
+//! What there is to say of a session without its messages: how many turns it has, and when it began and was used last.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// A session's file in a few numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Brief {
+    pub(super) turns: u32,
+    /// Bytes of its whole records.
+    pub(super) bytes: u64,
+    /// Seconds since 1970.
+    pub(super) began: u64,
+    /// When its last turn ended, or else it began.
+    pub(super) used: u64,
+}
+
+/// An entry as far as that needs it.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Entry {
+    Opened {
+        user: u32,
+        name: String,
+        at: u64,
+    },
+    Options(IgnoredAny),
+    Turn {
+        at: u64,
+        #[serde(default)]
+        dropped: u32,
+    },
+    Appended(IgnoredAny),
+    Rewound {
+        turns: u32,
+    },
+}
+
+impl Brief {
+    /// Takes the texts of all entries of a file of this user and name; `None` if they contradict each other.
+    pub(super) fn of<'a>(
+        mut texts: impl Iterator<Item = &'a [u8]>,
+        bytes: u64,
+        user: u32,
+        name: &str,
+    ) -> Option<Self> {
+        let Entry::Opened {
+            user: of,
+            name: named,
+            at,
+        } = serde_json::from_slice(texts.next()?).ok()?
+        else {
+            return None;
+        };
+        let mut brief = Self {
+            turns: 0,
+            bytes,
+            began: at,
+            used: at,
+        };
+        for text in texts {
+            match serde_json::from_slice(text).ok()? {
+                Entry::Opened { .. } => return None,
+                Entry::Options(_) | Entry::Appended(_) => {}
+                Entry::Turn { at, dropped } => {
+                    brief.turns = brief.turns.checked_sub(dropped)? + 1;
+                    brief.used = brief.used.max(at);
+                }
+                Entry::Rewound { turns } => brief.turns = brief.turns.min(turns),
+            }
+        }
+        (of == user && named == name).then_some(brief)
+    }
+}
