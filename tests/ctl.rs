@@ -147,12 +147,20 @@ async fn ask_streams_and_is_cancelled_by_ctrl_c_and_by_a_reader_that_leaves() {
 async fn chat_through_a_pipe_keeps_its_history_and_goes_on_after_errors() {
     let daemon = Daemon::start("context=12").await;
     let chat = run_with_input(
-        &["--bus", daemon.bus.text(), "chat", "--system", "be brief"],
+        &[
+            "--bus",
+            daemon.bus.text(),
+            "chat",
+            "--system",
+            "be brief",
+            "--overflow",
+            "error",
+        ],
         "one two\n\n/nothing\nmuch too long for a context of twelve\nthree\n/history\n/undo\n/history\n/clear\n\
          /history\n",
     )
     .await;
-    assert_eq!(chat.code, Some(0), "{chat:?}");
+    assert_eq!(chat.code, Some(1), "{chat:?}");
     assert_eq!(
         chat.stdout,
         "sim: one two\nsim: three\n\
@@ -165,7 +173,7 @@ async fn chat_through_a_pipe_keeps_its_history_and_goes_on_after_errors() {
     assert!(errors[1].contains("context"), "{chat:?}");
 }
 
-/// The same paths mean other sessions after a restart: the conversation must notice, say so, and go on.
+/// The same paths mean other sessions after a restart: the conversation must notice, say so, and go on with what was said.
 #[tokio::test(flavor = "multi_thread")]
 async fn chat_survives_a_restart_of_the_daemon() {
     let bus = PrivateBus::start();
@@ -184,13 +192,27 @@ async fn chat_survives_a_restart_of_the_daemon() {
             .await
             .expect("it answers");
         assert_eq!(String::from_utf8_lossy(&read), answer);
+        // The turn is over when the next command has its answer.
+        stdin.write_all(b"/system\n").await.expect("it reads");
+        eventually(stdout.read_exact(&mut [0]))
+            .await
+            .expect("it answers");
         daemon.kill().await.expect("it runs");
         daemon = start_daemon(&bus).await;
     }
+    let last = b"/undo\nlast\n/history\n/clear\n/history\nend\n";
+    stdin.write_all(last).await.expect("it reads");
     drop(stdin);
+    let mut rest = String::new();
+    eventually(stdout.read_to_string(&mut rest))
+        .await
+        .expect("it is text");
+    let said = |text: &str| format!("user: {text}\nassistant: sim: {text}\n");
+    let history = said("before") + &said("last");
+    assert_eq!(rest, format!("sim: last\n{history}sim: end\n"));
     let chat = finish(chat).await;
     assert_eq!(chat.code, Some(0), "{chat:?}");
-    assert_eq!(chat.stderr.matches("restarted").count(), 1, "{chat:?}");
+    assert_eq!(chat.stderr.matches("restarted").count(), 2, "{chat:?}");
 }
 
 /// A daemon process of the scripted engine, once it is ready.

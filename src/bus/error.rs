@@ -106,6 +106,7 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Manager.Complete", refusals!("Cancelled", "Timeout", "EngineFailed")),
     ("Manager.OpenSession", refusals!("EngineFailed")),
     ("Manager.ListSessions", &["Busy", "QuotaExceeded", "EngineFailed"]),
+    ("Manager.ReadSession", &["Busy", "QuotaExceeded", "InvalidOption", "EngineFailed"]),
     ("Manager.DeleteSession", &["Busy", "InvalidOption", "EngineFailed"]),
     ("Manager.Hold", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
     ("Manager.HoldAll", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),

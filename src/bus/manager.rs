@@ -18,12 +18,13 @@ use super::delivery::{Call, Replied};
 use super::entries::Entries;
 use super::messages::Messages;
 use super::proxy::Info;
+use super::session::LONG;
 use super::shared::Shared;
-use super::{Error, info, messages, opening, options};
+use super::{Error, info, messages, opening, options, statistics};
 use crate::engine::{Held, Name, NameError, Status};
 
 /// What clients may rely on; a name stays once it is here.
-const FEATURES: [&str; 23] = [
+const FEATURES: [&str; 24] = [
     "complete",
     "complete.messages",
     "deadlines",
@@ -41,6 +42,7 @@ const FEATURES: [&str; 23] = [
     "sessions.messages",
     "sessions.named",
     "sessions.prewarm",
+    "sessions.read",
     "sessions.reply",
     "sessions.rewind",
     "stream.pipe",
@@ -57,6 +59,14 @@ pub(super) struct Manager {
     pub(super) shared: Arc<Shared>,
 }
 
+/// The name of a session, as a call gives it.
+fn session_name(Text(name): Text) -> Result<Name, Error> {
+    let name = name
+        .map_err(|_| NameError)
+        .and_then(|name| Name::new(&name));
+    name.map_err(|error| Error::InvalidOption(error.to_string()))
+}
+
 impl Manager {
     fn status<T>(&self, read: impl FnOnce(&Status) -> T) -> T {
         read(&self.shared.engine.status().borrow())
@@ -69,7 +79,8 @@ impl Manager {
     /// Queues one conversation and answers at once, also while the model loads; nothing of it is kept.
     /// A message is its role ("system", "user", "assistant" or "tool") and its fields: "content" (s); of an assistant also
     /// "reasoning" (s), what it thought, and "tool_calls" (s), a JSON array of its calls as Request.Result has it; of a tool
-    /// "tool_call_id" (s), the call that it answers; and "partial" (b), as Session.Messages tells it, which changes nothing.
+    /// "tool_call_id" (s), the call that it answers; and "partial" and "dropped" (b), as Session.Messages and ReadSession
+    /// report them, which change nothing.
     ///
     /// Options: max_tokens (u), temperature (d), top_k (u), top_p (d), min_p (d),
     /// repetition_penalty (d), seed (t), stop (s or as), thinking (b), thinking_tokens (u), stream (s: "pipe" or "signals"),
@@ -239,6 +250,38 @@ impl Manager {
         Ok(listed.iter().map(named).collect())
     }
 
+    /// The messages of a session with a name of the caller's user, as Session.Messages has them, oldest first. The session is not
+    /// opened: another connection may hold it. Of a session on disk the turns that context_overflow has dropped are among them, with
+    /// dropped=true: its file keeps at least the newest 512 KiB of their text. Error.InvalidOption if there is none of that name,
+    /// Error.EngineFailed if its file cannot be read.
+    #[zbus(out_args("messages"))]
+    async fn read_session(
+        &self,
+        name: Text,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<Vec<(String, Info)>, Error> {
+        let owner = self.shared.caller(connection, &header).await?;
+        let (name, user) = (session_name(name)?, owner.client.user);
+        let Shared {
+            engine, accounts, ..
+        } = &*self.shared;
+        let said = engine.transcript(user, &name).await?;
+        let bytes = said.iter().map(|said| said.message.bytes()).sum();
+        // They may be long: none of them is kept while this call waits for room.
+        drop(said);
+        let need = Load {
+            bytes,
+            descriptors: 0,
+        };
+        accounts.room(&owner, &header, need).await?;
+        if bytes > LONG {
+            statistics::nothing_held(connection, &owner.caller).await?;
+        }
+        let said = engine.transcript(user, &name).await?;
+        Ok(said.into_iter().map(messages::written).collect())
+    }
+
     /// Deletes a session with a name of the caller's user, on the disk and in the cache too, with its damaged files, but for
     /// what another session shares with it. Error.Busy while a connection holds it, Error.InvalidOption if there is none of
     /// that name.
@@ -249,12 +292,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(), Error> {
         let owner = self.shared.caller(connection, &header).await?;
-        let Text(name) = name;
-        let name = name
-            .map_err(|_| NameError)
-            .and_then(|name| Name::new(&name));
-        let name = name.map_err(|error| Error::InvalidOption(error.to_string()))?;
-        let user = owner.client.user;
+        let (name, user) = (session_name(name)?, owner.client.user);
         Ok(self.shared.engine.delete_session(user, name).await?)
     }
 

@@ -16,7 +16,8 @@ use crate::engine::{self, Message, Role};
 use crate::tools;
 
 /// What a message may have, as errors say it.
-const FIELDS: &str = "\"content\", \"reasoning\", \"tool_calls\", \"tool_call_id\" and \"partial\"";
+const FIELDS: &str =
+    "\"content\", \"reasoning\", \"tool_calls\", \"tool_call_id\", \"partial\" and \"dropped\"";
 
 /// Messages of one call; those of the shortest kind fill a context of 40,000 tokens.
 const MESSAGES: usize = 8192;
@@ -56,7 +57,12 @@ pub(super) fn conversation(
 }
 
 /// A message of a session as callers give messages, too.
-pub(super) fn written(engine::Said { message, partial }: engine::Said) -> (String, Info) {
+pub(super) fn written(said: engine::Said) -> (String, Info) {
+    let engine::Said {
+        message,
+        partial,
+        dropped,
+    } = said;
     let Message {
         role,
         content,
@@ -78,8 +84,10 @@ pub(super) fn written(engine::Said { message, partial }: engine::Said) -> (Strin
             fields.insert(name.to_owned(), Str::from(text).into());
         }
     }
-    if partial {
-        fields.insert("partial".to_owned(), true.into());
+    for (name, holds) in [("partial", partial), ("dropped", dropped)] {
+        if holds {
+            fields.insert(name.to_owned(), true.into());
+        }
     }
     (role.name().to_owned(), fields)
 }
@@ -221,16 +229,18 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
                 "reasoning" => &mut said.reasoning,
                 "tool_calls" => &mut said.calls,
                 "tool_call_id" => &mut said.call_id,
-                // It is as `Session.Messages` tells it; a model is told nothing of it.
-                "partial" => match fields.next_value_seed(VariantSeed { room: &mut 0 })? {
-                    (Value::Bool(_), _) => continue,
-                    (_, kind) => {
-                        let kind = shortened(&kind);
-                        break format!(
-                            "its \"partial\" is of type {kind}; it must be true or false (b)"
-                        );
+                // They are as `Session.Messages` and `ReadSession` report them; the model does not see them.
+                "partial" | "dropped" => {
+                    match fields.next_value_seed(VariantSeed { room: &mut 0 })? {
+                        (Value::Bool(_), _) => continue,
+                        (_, kind) => {
+                            let kind = shortened(&kind);
+                            break format!(
+                                "its {name:?} is of type {kind}; it must be true or false (b)"
+                            );
+                        }
                     }
-                },
+                }
                 _ => {
                     fields.next_value::<IgnoredAny>()?;
                     let name = shortened(name);

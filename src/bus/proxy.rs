@@ -30,6 +30,7 @@ pub trait Manager {
     fn complete(&self, prompt: &str, options: Fields<'_>) -> Result<(String, Info), Error>;
     fn open_session(&self, options: Fields<'_>) -> Result<OwnedObjectPath, Error>;
     fn list_sessions(&self) -> Result<HashMap<String, Info>, Error>;
+    fn read_session(&self, name: &str) -> Result<Vec<(String, Info)>, Error>;
     fn delete_session(&self, name: &str) -> Result<(), Error>;
     fn hold(&self, reason: &str) -> Result<OwnedFd, Error>;
     fn hold_all(&self, reason: &str) -> Result<OwnedFd, Error>;

@@ -25,7 +25,7 @@ use crate::engine::{Lease, Message, Priority, Refusal, Said, SessionStatus};
 
 /// Bytes of an answer that only one who reads may have: dbus-daemon takes 2 KiB in each turn of its loop, and the answers
 /// of all others come behind.
-const LONG: usize = 8 << 10;
+pub(super) const LONG: usize = 8 << 10;
 
 #[derive(Debug)]
 pub(super) struct Session {

@@ -14,7 +14,7 @@ use super::stop::StopStrings;
 use super::{
     Answer, EngineError, FinishReason, Likelihood, Priority, RequestError, SessionId, Turn, Usage,
 };
-use crate::guide::{Guide, GuideError, Next};
+use crate::guide::{Guide, GuideError, Next, Soon};
 use crate::kv::{Family, Owner};
 use crate::model::language::Decoder;
 use crate::sampler::{Mask, Promise, Scored};
@@ -378,15 +378,14 @@ impl Entry {
         let Some(guide) = self.guide.as_mut().filter(|_| !replays) else {
             return Ok(Follows::Anything);
         };
-        Ok(match guide.follows_at_once()? {
+        Ok(match guide.follows_soon()? {
             // A complete answer has ended.
-            Some(Next::Anything | Next::Nothing) => Follows::Anything,
-            Some(Next::Allowed(mask)) => Follows::Allowed(mask),
-            Some(Next::Forced(tokens)) => tokens.first().map_or(Follows::Anything, |first| {
+            Soon::Known(Next::Anything | Next::Nothing) => Follows::Anything,
+            Soon::Known(Next::Allowed(mask)) => Follows::Allowed(mask),
+            Soon::Known(Next::Forced(tokens)) => tokens.first().map_or(Follows::Anything, |first| {
                 Follows::Allowed(Mask::only(*first, vocabulary))
             }),
-            None => {
-                let promise = guide.promise();
+            Soon::Later(promise) => {
                 self.promise = Some(promise.clone());
                 Follows::Later(promise)
             }
@@ -479,7 +478,7 @@ impl Entry {
         if !std::mem::take(&mut self.shown) {
             guide.take(token);
         }
-        guide.follows_at_once()?;
+        guide.follows_soon()?;
         Ok(match after {
             // A complete answer is not cut off.
             After::More | After::End(FinishReason::Length | FinishReason::Context)

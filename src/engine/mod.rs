@@ -55,6 +55,7 @@ mod status;
 mod status_watch;
 mod stop;
 mod stored;
+mod transcript;
 mod turn;
 mod waits;
 mod witness;

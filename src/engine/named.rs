@@ -655,7 +655,7 @@ impl Session {
 }
 
 impl Sessions {
-    fn named(&self, user: u32, name: &Name) -> Option<SessionId> {
+    pub(super) fn named(&self, user: u32, name: &Name) -> Option<SessionId> {
         let is_it = |session: &Session| {
             let named = session.named.as_ref();
             session.client.user == user && named.is_some_and(|named| named.name == *name)

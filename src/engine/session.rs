@@ -76,6 +76,8 @@ pub struct Said {
     pub message: Message,
     /// An answer that was cancelled, or out of time, before the model had ended it.
     pub partial: bool,
+    /// Whether its turn was dropped at the context's end: the model does not read it any more.
+    pub dropped: bool,
 }
 
 /// A conversation as it was at some moment.
@@ -359,6 +361,7 @@ impl History {
         let said = |(at, message): (usize, &Message)| Said {
             message: message.clone(),
             partial: self.partial.binary_search(&at).is_ok(),
+            dropped: false,
         };
         self.messages.iter().enumerate().map(said).collect()
     }

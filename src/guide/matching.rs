@@ -54,14 +54,12 @@ struct Known {
 }
 
 /// What may follow, as far as it is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Follows {
     Forced(Vec<u32>),
-    /// One of the tokens of a mask, which is there: `promise`.
-    Choice,
-    /// Not reported yet.
-    Unknown,
     Nothing,
+    /// One of the tokens of this mask. If it is not known yet whether a token is to be chosen, the mask may turn out to allow only
+    /// the token that must come, or only the end.
+    Choice(Promise),
 }
 
 /// Returns a process to the place where it came from, with the bytes that it has of its own.
@@ -151,22 +149,18 @@ impl Matching {
             }
             match &known.after {
                 After::Unknown => {}
-                After::Mask => return Ok(Follows::Choice),
+                After::Mask => return Ok(Follows::Choice(known.promise.clone())),
                 After::Over => return Ok(Follows::Nothing),
                 After::Failed(error) => return Err(error.clone()),
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Follows::Unknown);
+                // Under the same lock: the next report makes another promise.
+                return Ok(Follows::Choice(known.promise.clone()));
             }
             let waited = self.0.changed.wait_timeout(known, left);
             known = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-    }
-
-    /// The mask that bounds the next choice.
-    pub(super) fn promise(&self) -> Promise {
-        self.0.lock().promise.clone()
     }
 
     /// How many tokens must come, as far as it is known.

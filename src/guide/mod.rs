@@ -73,6 +73,15 @@ pub enum Next {
     Nothing,
 }
 
+/// What may follow, for a thread that does not wait.
+#[derive(Clone, Debug)]
+pub enum Soon {
+    Known(Next),
+    /// One of the tokens of this mask. If it is not known yet whether a token is to be chosen, the mask may turn out to allow only
+    /// the token that must come, or only the end.
+    Later(Promise),
+}
+
 /// Where an answer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -198,17 +207,20 @@ impl Guide {
     /// Nothing can follow although the answer is incomplete, or the grammar costs too much.
     pub fn follows(&mut self) -> Result<Next, GuideError> {
         match self.follows_within(LONG)? {
-            Some(next) => Ok(next),
-            None => self.allowed().map(Next::Allowed),
+            Soon::Known(next) => Ok(next),
+            Soon::Later(promise) => match promise.wait() {
+                Some(mask) => Ok(Next::Allowed(mask.clone())),
+                None => Err(self.error().unwrap_or(GuideError::NothingFollows)),
+            },
         }
     }
 
-    /// What may follow, if a mask is not needed to know it; `None`: the mask is promised.
-    pub fn follows_at_once(&mut self) -> Result<Option<Next>, GuideError> {
+    /// What may follow, or the promise of a mask.
+    pub fn follows_soon(&mut self) -> Result<Soon, GuideError> {
         self.follows_within(PATIENCE)
     }
 
-    fn follows_within(&mut self, patience: Duration) -> Result<Option<Next>, GuideError> {
+    fn follows_within(&mut self, patience: Duration) -> Result<Soon, GuideError> {
         if let Some(thinking) = &self.thinking
             && self.stage == Stage::Thinks
             && thinking.left == Some(0)
@@ -218,38 +230,23 @@ impl Guide {
         }
         if !self.closing.is_empty() {
             let closing = self.closing.iter().copied().collect();
-            return Ok(Some(Next::Forced(closing)));
+            return Ok(Soon::Known(Next::Forced(closing)));
         }
         let Some(matching) = &self.matching else {
-            return Ok(Some(Next::Anything));
+            return Ok(Soon::Known(Next::Anything));
         };
         if let Some(thinking) = self
             .thinking
             .as_ref()
             .filter(|_| self.stage == Stage::Thinks)
         {
-            return Ok(Some(Next::Allowed(thinking.may.clone())));
+            return Ok(Soon::Known(Next::Allowed(thinking.may.clone())));
         }
         Ok(match matching.follows(patience)? {
-            Follows::Forced(tokens) => Some(Next::Forced(tokens)),
-            Follows::Nothing => Some(Next::Nothing),
-            Follows::Choice | Follows::Unknown => None,
+            Follows::Forced(tokens) => Soon::Known(Next::Forced(tokens)),
+            Follows::Nothing => Soon::Known(Next::Nothing),
+            Follows::Choice(promise) => Soon::Later(promise),
         })
-    }
-
-    /// The mask that bounds the next token, where `follows_at_once` does not say what follows. It is kept when it is made, also
-    /// if it turns out that a token must come, or that the answer is over: then it allows only that token, or only the end.
-    #[must_use]
-    pub fn promise(&self) -> Promise {
-        let promise = self.matching.as_ref().map(Matching::promise);
-        promise.unwrap_or_default()
-    }
-
-    /// The tokens that may follow, where `follows_at_once` does not say it. Waits for them.
-    pub fn allowed(&mut self) -> Result<Mask, GuideError> {
-        let promise = self.promise();
-        let mask = promise.wait().cloned();
-        mask.ok_or_else(|| self.error().unwrap_or(GuideError::NothingFollows))
     }
 
     /// Why nothing can follow, if so.

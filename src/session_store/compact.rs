@@ -1,11 +1,14 @@
-//! What of a session's entries is still of use: the same conversation in as few entries as say it. What was taken back, or
-//! dropped at the context's end, is in none of them, but for tokens that later ones begin with. It knows no file.
+//! What of a session's entries is still of use: the same conversation in as few entries as say it. What was taken back is in
+//! none of them. Of turns that were dropped at the context's end they have the text, for exports, and the tokens that later
+//! turns begin with. It knows no file.
 
-use std::cmp::Ordering;
-
-use super::entry::{Entry, Turn};
+use super::entry::{Entry, Tokens, Turn};
+use super::past::has_text;
 use crate::model::Message;
 use crate::model::Role;
+
+/// The bytes of text that compaction keeps of the dropped turns of a session, the newest first.
+const DROPPED_BYTES: usize = 512 << 10;
 
 /// The entries of a whole file, without those that are of no use any more; `None` if they are not a session's.
 pub(super) fn compact(entries: Vec<Entry>) -> Option<Vec<Entry>> {
@@ -30,9 +33,11 @@ pub(super) fn compact(entries: Vec<Entry>) -> Option<Vec<Entry>> {
 /// A conversation as its entries have it so far.
 #[derive(Default)]
 struct Live {
+    /// Dropped turns whose tokens no later turn needs: their text alone.
+    dropped: Vec<Turn>,
     /// None of them drops others; each begins with what was appended before it.
     turns: Vec<Turn>,
-    /// How many of the first were dropped: only their tokens are of use, to those after them.
+    /// How many of the first were dropped: their text is kept, and their tokens, which the turns after them need.
     gone: usize,
     appended: Vec<Message>,
 }
@@ -51,7 +56,11 @@ impl Live {
         let kept = self.turns.iter().take(self.gone + 1);
         let mut anew = kept.enumerate().filter(|(_, turn)| turn.tokens.kept == 0);
         if let Some((first, _)) = anew.next_back() {
-            self.turns.drain(..first);
+            let unneeded = self.turns.drain(..first).map(|turn| Turn {
+                tokens: Tokens::default(),
+                ..said_in(turn)
+            });
+            self.dropped.extend(unneeded);
             self.gone -= first;
         }
     }
@@ -66,36 +75,46 @@ impl Live {
 
     fn entries(self) -> impl Iterator<Item = Entry> {
         let Self {
-            turns,
+            mut dropped,
+            mut turns,
             gone,
             appended,
         } = self;
-        let turns = turns.into_iter().enumerate().map(move |(at, turn)| {
-            Entry::Turn(Box::new(match at.cmp(&gone) {
-                Ordering::Less => tokens_of(turn),
-                Ordering::Equal => Turn {
-                    dropped: u32::try_from(gone).unwrap_or(u32::MAX),
-                    ..turn
-                },
-                Ordering::Greater => turn,
-            }))
-        });
+        dropped.extend(turns.drain(..gone).map(said_in));
+        let mut room = Some(DROPPED_BYTES);
+        for turn in dropped.iter_mut().rev() {
+            room = room.and_then(|room| room.checked_sub(text_bytes(turn)));
+            if room.is_none() {
+                turn.messages.clear();
+                turn.answer = Message::new(Role::Assistant, "");
+            }
+        }
+        let is_used = |turn: &Turn| {
+            has_text(&turn.messages, &turn.answer) || turn.tokens != Tokens::default()
+        };
+        dropped.retain(is_used);
+        if let Some(first) = turns.first_mut() {
+            first.dropped = u32::try_from(dropped.len()).unwrap_or(u32::MAX);
+        }
+        let turns = dropped.into_iter().chain(turns);
+        let turns = turns.map(|turn| Entry::Turn(Box::new(turn)));
         let appended = (!appended.is_empty()).then_some(Entry::Appended { messages: appended });
         turns.chain(appended)
     }
 }
 
-/// A turn of which nothing is left but its tokens.
-fn tokens_of(turn: Turn) -> Turn {
+/// The bytes of text of a turn.
+fn text_bytes(turn: &Turn) -> usize {
+    let messages = turn.messages.iter().chain([&turn.answer]);
+    messages.map(Message::bytes).sum()
+}
+
+/// A dropped turn: its text and its tokens, without what its prompt was rendered with.
+fn said_in(turn: Turn) -> Turn {
     Turn {
-        at: turn.at,
-        dropped: 0,
-        messages: Vec::new(),
-        answer: Message::new(Role::Assistant, ""),
-        partial: false,
         thinking: None,
         tools: None,
-        tokens: turn.tokens,
+        ..turn
     }
 }
 
@@ -155,6 +174,35 @@ mod tests {
                 }))
             }
         }
+    }
+
+    /// What was dropped would else grow without end.
+    #[test]
+    fn the_text_of_dropped_turns_is_bounded() {
+        let turn = |n: u32, dropped| {
+            let text = format!("{n} {}", "x".repeat(DROPPED_BYTES / 3));
+            Entry::Turn(Box::new(Turn {
+                at: 7,
+                dropped,
+                messages: vec![Message::new(Role::User, text)],
+                answer: Message::new(Role::Assistant, "yes"),
+                partial: false,
+                thinking: None,
+                tools: None,
+                tokens: Tokens::default(),
+            }))
+        };
+        let turns = (0..6).map(|n| turn(n, u32::from(n > 0)));
+        let all: Vec<_> = [opened()].into_iter().chain(turns).collect();
+        let fewer = compact(all.clone()).expect("a session's");
+        let dropped = |entries| {
+            let past = Past::of(entries, 1, "talk").expect("they follow");
+            let texts = past.dropped.iter().map(|turn| &turn.messages[0].content);
+            texts.map(|text| text[..1].to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(dropped(all), ["0", "1", "2", "3", "4"]);
+        assert_eq!(dropped(fewer.clone()), ["3", "4"]);
+        assert_eq!(compact(fewer.clone()), Some(fewer));
     }
 
     /// Whatever happened, and whatever comes after it.

@@ -170,6 +170,25 @@ impl Log {
         Ok(brief.map_or(Scanned::Damaged, Scanned::Whole))
     }
 
+    /// Reads what was written to it so far, as the session of this user and name.
+    ///
+    /// # Errors
+    /// As the system's, and if something else has changed the file.
+    pub(super) fn past(&mut self, user: u32, name: &str) -> Result<Past, StoreError> {
+        let failed = |error| StoreError::io("read", &self.path)(error);
+        let most = self.written.length + OVERHANG;
+        let bytes = self.file.read(most).map_err(failed)?;
+        let length = usize::try_from(self.written.length).unwrap_or(usize::MAX);
+        let written = &bytes[..length.min(bytes.len())];
+        let read = record::read(written).ok();
+        let read = read.filter(|read| read.tail == self.written);
+        let past = read.and_then(|read| {
+            let entries = entries(written, read.texts)?;
+            Past::of(entries, user, name).ok()
+        });
+        past.ok_or_else(|| failed(changed()))
+    }
+
     /// Bytes of it, as they change.
     pub(super) fn bytes(&self) -> Arc<AtomicU64> {
         self.bytes.clone()
@@ -190,9 +209,7 @@ impl Log {
         let mut file = self.files.open(&self.path, false)?;
         let read = record::read(&file.read(self.written.length + OVERHANG)?).ok();
         if read.is_none_or(|read| read.tail != self.written) {
-            let changed =
-                "something has changed it since it was opened; close the session and open it again";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, changed));
+            return Err(changed());
         }
         (self.file, self.read_only) = (file, false);
         Ok(())
@@ -374,6 +391,12 @@ fn entries(file: &[u8], texts: Vec<Range<usize>>) -> Option<Vec<Entry>> {
     let texts = texts.into_iter();
     let entries = texts.map(|text| serde_json::from_slice(&file[text]));
     entries.collect::<Result<_, _>>().ok()
+}
+
+/// The error of an open file that something else has changed.
+fn changed() -> io::Error {
+    let why = "something has changed it since it was opened; close the session and open it again";
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 fn forbids_writes(error: &io::Error) -> bool {

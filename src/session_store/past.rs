@@ -17,6 +17,8 @@ pub struct Past {
     pub messages: Vec<Message>,
     /// What its turns start from.
     pub options: Map<String, Value>,
+    /// The turns that were dropped at the context's end, oldest first, as far as the file still has their text.
+    pub dropped: Vec<PastTurn>,
     pub turns: Vec<PastTurn>,
     /// The tokens of these.
     pub trail: Trail,
@@ -73,6 +75,9 @@ impl Past {
                 self.turns.truncate(turns as usize);
                 self.trail.truncate(self.turns.len());
                 self.appended.clear();
+                if self.turns.is_empty() {
+                    self.dropped.clear();
+                }
             }
             Entry::Turn(turn) => self.turn(*turn)?,
         }
@@ -85,7 +90,9 @@ impl Past {
         if dropped > self.turns.len() {
             return Err(Contradiction);
         }
-        self.turns.drain(..dropped);
+        let dropped_turns = self.turns.drain(..dropped);
+        self.dropped
+            .extend(dropped_turns.filter(PastTurn::has_text));
         self.trail.forget(dropped);
         let mut messages = std::mem::take(&mut self.appended);
         messages.extend(turn.messages);
@@ -100,4 +107,16 @@ impl Past {
         });
         Ok(())
     }
+}
+
+impl PastTurn {
+    /// Returns false for a turn of which compaction has kept the tokens alone.
+    fn has_text(&self) -> bool {
+        has_text(&self.messages, &self.answer)
+    }
+}
+
+/// Returns whether a turn of these messages and this answer says anything.
+pub(super) fn has_text(messages: &[Message], answer: &Message) -> bool {
+    !messages.is_empty() || answer.bytes() > 0
 }

@@ -187,6 +187,28 @@ impl Store {
         })
     }
 
+    /// Reads a session of a user without opening it; `None` if there is none. It may be open.
+    pub fn past(&self, user: u32, name: &Name) -> Result<Option<Past>, StoreError> {
+        self.with(user, |folder| {
+            if let Some(Kept::Known(known)) = folder.sessions.get(name)
+                && let Some(log) = known.log.upgrade()
+            {
+                return lock(&log).past(user, name.as_str()).map(Some);
+            }
+            if !folder.sessions.contains_key(name) {
+                return Ok(None);
+            }
+            match self.read(user, name)? {
+                Ok((_, past)) => Ok(Some(past)),
+                Err(aside) => {
+                    folder.sessions.remove(name);
+                    folder.aside.entry(name.clone()).or_default().push(aside);
+                    Ok(None)
+                }
+            }
+        })
+    }
+
     /// Makes a session, which has begun with these messages and options; there is none of that name.
     ///
     /// # Errors

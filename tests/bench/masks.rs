@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ganglion::guide::{Grammar, Grammars, Guide, Limits, Next, Thoughts};
+use ganglion::guide::{Grammar, Grammars, Guide, Limits, Next, Soon, Thoughts};
 use ganglion::model::language::Words;
 use ganglion::model::{Checkpoint, Language};
 use nix::time::{ClockId, clock_gettime};
@@ -104,11 +104,11 @@ impl<'a> Times<'a> {
         let vocabulary = u32::try_from(self.language.vocabulary()).expect("it is small");
         for _ in 0..TOKENS {
             let begun = thread_time();
-            let known = guide.follows_at_once().expect("it goes on");
+            let known = guide.follows_soon().expect("it goes on");
             let mut at_once = thread_time().saturating_sub(begun);
             let token = match known {
-                None => {
-                    let mask = guide.allowed().expect("it goes on");
+                Soon::Later(promise) => {
+                    let mask = promise.wait().expect("it goes on");
                     self.masks.push(guide.took());
                     let allowed = |token: &u32| mask.allows(*token);
                     let mut may: Vec<u32> = if self.common {
@@ -121,11 +121,11 @@ impl<'a> Times<'a> {
                     }
                     may[self.random.usize(0..may.len())]
                 }
-                Some(Next::Forced(all)) => {
+                Soon::Known(Next::Forced(all)) => {
                     self.forced += 1;
                     all[0]
                 }
-                Some(_) => break,
+                Soon::Known(_) => break,
             };
             self.tokens += 1;
             if self.language.is_end(token) {

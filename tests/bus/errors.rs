@@ -18,10 +18,13 @@ use crate::tools::TOOLS;
 
 /// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only those who do not read
 /// what they asked for: `turns.rs` and the accounts' own tests have that.
-const ELSEWHERE: [(&str, &str); 23] = [
+const ELSEWHERE: [(&str, &str); 26] = [
     // What only a disk can: `tests/service/named_sessions.rs` has these.
     ("Manager.DeleteSession", "EngineFailed"),
     ("Manager.ListSessions", "EngineFailed"),
+    ("Manager.ReadSession", "EngineFailed"),
+    ("Manager.ReadSession", "Busy"),
+    ("Manager.ReadSession", "QuotaExceeded"),
     ("Manager.ListSessions", "QuotaExceeded"),
     ("Manager.OpenSession", "EngineFailed"),
     ("Session.Append", "EngineFailed"),
@@ -119,6 +122,8 @@ async fn refused_by_name(seen: &mut Seen, client: &Client) {
     seen.saw("Manager.DeleteSession", deleted, "Busy");
     let deleted = client.manager.delete_session("other").await;
     seen.saw("Manager.DeleteSession", deleted, "InvalidOption");
+    let read = client.manager.read_session("other").await;
+    seen.saw("Manager.ReadSession", read, "InvalidOption");
 }
 
 async fn refused_beside_turns(seen: &mut Seen, session: &SessionProxy<'_>, long: &str) {

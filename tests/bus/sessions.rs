@@ -235,3 +235,25 @@ async fn what_comes_later_and_what_a_script_lacks_says_so() {
         );
     }
 }
+
+/// Without opening it: who holds the session keeps it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_read_while_another_connection_holds_it() {
+    let daemon = Daemon::start("").await;
+    let (holder, reader) = (daemon.client().await, daemon.client().await);
+    let named = fields([("name", "tour".into()), ("persistent", false.into())]);
+    let path = holder.manager.open_session(named).await.unwrap();
+    let session = holder.session(path).await;
+    let (_, stream) = session.send("one", fields([])).await.unwrap();
+    Reader::new(stream).answer().await;
+    let read = reader.manager.read_session("tour").await.unwrap();
+    assert_eq!(read, session.messages().await.unwrap());
+    assert_eq!(read.len(), 2);
+    assert_eq!(session.turns().await.unwrap(), 1);
+
+    // What was read can be asked with, as it is.
+    let dropped = [("content", "one".into()), ("dropped", true.into())];
+    let messages = [("user", fields(dropped))];
+    let asked = reader.manager.submit(&messages, fields([])).await;
+    asked.expect("it is taken");
+}

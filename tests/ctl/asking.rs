@@ -93,6 +93,68 @@ async fn json_is_one_object_that_tells_what_the_receipt_tells() {
     assert!(error.starts_with("org.ganglion.Llm1.Error."), "{whole}");
 }
 
+/// Whatever cut an answer: a script that pipes it on must notice.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_was_cut_is_a_failure() {
+    let long = Daemon::start("tokens=1000,delay=100ms").await;
+    let narrow = Daemon::start("context=4").await;
+    let mut bound = Served::new();
+    bound.start("kv.context = 200\n").await;
+    let schema = bound.folder.path().join("schema.json");
+    std::fs::write(&schema, r#"{"type":"array","minItems":40}"#).expect("it is written");
+    let schema = schema.display().to_string();
+    let cases: [(&str, &[&str], &str, &str); 4] = [
+        (
+            long.bus.text(),
+            &["--max-tokens", "1"],
+            "length",
+            "--max-tokens",
+        ),
+        (
+            long.bus.text(),
+            &["--deadline-ms", "500"],
+            "deadline",
+            "--deadline-ms",
+        ),
+        (narrow.bus.text(), &[], "context", "kv.context"),
+        (
+            bound.bus.text(),
+            &["--max-tokens", "4", "--schema", &schema],
+            "length",
+            "--max-tokens",
+        ),
+    ];
+    for (bus, options, reason, remedy) in cases {
+        let ask = ["--bus", bus, "ask", "--quiet", "one two"];
+        let asked = run(&[&ask[..], options].concat()).await;
+        assert_eq!(asked.code, Some(1), "{reason}: {asked:?}");
+        assert!(!asked.stdout.is_empty(), "{reason}: {asked:?}");
+        let told: Vec<_> = asked.stderr.lines().collect();
+        assert_eq!(told.len(), 1, "{reason}: {asked:?}");
+        assert!(
+            told[0].contains("incomplete") && told[0].contains(remedy),
+            "{asked:?}"
+        );
+
+        let asked = run(&[&ask[..], options, &["--json"]].concat()).await;
+        let whole: Value = serde_json::from_str(&asked.stdout).expect("one object");
+        assert_eq!(
+            (asked.code, &whole["finish_reason"]),
+            (Some(1), &reason.into())
+        );
+        assert_eq!(
+            whole["incomplete"] == true,
+            options.contains(&"--schema"),
+            "{whole}"
+        );
+
+        let chat = ["--bus", bus, "chat"];
+        let chat = run_with_input(&[&chat[..], options].concat(), "one two\n").await;
+        assert_eq!(chat.code, Some(1), "{reason}: {chat:?}");
+        assert!(chat.stderr.contains("incomplete"), "{chat:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_load_is_told_to_whoever_waits_for_it() {
     let daemon = Daemon::start("load=3600s").await;

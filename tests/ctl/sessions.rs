@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::run;
+use super::{run, run_with_input};
 use crate::support::daemon::Client;
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
@@ -38,7 +38,8 @@ async fn sessions_are_listed_shown_exported_and_deleted() {
     let (_, stream) = session.send("hello", [].into()).await.unwrap();
     Reader::new(stream).answer().await;
     let held = sessions(&["show", "tour"]).await;
-    assert_eq!(held.code, Some(75), "{held:?}");
+    assert_eq!(held.stdout, "user: hello\nassistant: sim: hello\n");
+    assert_eq!(session.turns().await.unwrap(), 1, "its holder keeps it");
     session.close().await.unwrap();
 
     let listed = sessions(&["--json"]).await;
@@ -79,4 +80,100 @@ async fn sessions_are_listed_shown_exported_and_deleted() {
     assert_eq!(deleted.code, Some(0), "{deleted:?}");
     let none = sessions(&["--json"]).await;
     assert_eq!(none.stdout.trim(), "{}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_goes_on_with_the_session_that_it_names() {
+    let bus = PrivateBus::start();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = format!("sessions.directory = '{}/s'\n", folder.path().display());
+    let daemon = Process::start(&bus, "context=12", &config).await;
+    let system = folder.path().join("system.txt");
+    std::fs::write(&system, "be brief\n").expect("it is written");
+    let system = system.display().to_string();
+    let ask = async |options: &[&str], text: &str| {
+        let ask = ["--bus", bus.text(), "ask", "--quiet", "--session", "tour"];
+        run(&[&ask[..], options, &[text]].concat()).await
+    };
+    let shown = async || {
+        let shown = run(&["--bus", bus.text(), "sessions", "show", "tour"]).await;
+        shown.stdout
+    };
+    let asked = ask(&["--system-file", &system], "one").await;
+    assert_eq!((asked.code, &*asked.stdout), (Some(0), "sim: one\n"));
+    let asked = ask(&["--system", "be brief"], "two").await;
+    assert_eq!(asked.code, Some(0), "{asked:?}");
+    let other = ask(&["--system", "be long"], "three").await;
+    assert_eq!(other.code, Some(2), "{other:?}");
+    assert!(other.stderr.contains("system"), "{other:?}");
+    let said =
+        |text: &str, note: &str| format!("user{note}: {text}\nassistant{note}: sim: {text}\n");
+    let both = said("one", "") + &said("two", "");
+    assert_eq!(shown().await, format!("system: be brief\n{both}"));
+
+    // A session that a command makes drops its oldest turns; what a program has made stays as it is.
+    let asked = ask(&[], "three four").await;
+    assert_eq!(asked.code, Some(0), "{asked:?}");
+    let all = said("one", " (dropped)") + &said("two", "") + &said("three four", "");
+    assert_eq!(shown().await, format!("system: be brief\n{all}"));
+    let strict = [("name", "strict".into())].into();
+    let client = Client::connect(&bus).await;
+    let path = client.manager.open_session(strict).await.unwrap();
+    let strict = client.session(path).await;
+    let long = [
+        "ask",
+        "--quiet",
+        "--session",
+        "strict",
+        "one two three four",
+    ];
+    let long = [&["--bus", bus.text()], &long[..]].concat();
+    let held = run(&long).await;
+    assert_eq!(held.code, Some(75), "{held:?}");
+    let taken = run(&[&long[..], &["--take"]].concat()).await;
+    assert_eq!(taken.code, Some(0), "{taken:?}");
+    assert!(strict.turns().await.is_err(), "it was taken");
+    let full = run(&long).await;
+    assert_eq!(full.code, Some(65), "{full:?}");
+    let misused = run(&["--bus", bus.text(), "ask", "--overflow", "error", "a"]).await;
+    assert_eq!(misused.code, Some(2), "{misused:?}");
+
+    drop(daemon);
+    let _daemon = Process::start(&bus, "", &config).await;
+    assert_eq!(shown().await, format!("system: be brief\n{all}"));
+}
+
+/// However often its file is compacted.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_has_the_turns_that_were_dropped() {
+    let bus = PrivateBus::start();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = format!("sessions.directory = '{}/s'\n", folder.path().display());
+    let _daemon = Process::start(&bus, "context=40", &config).await;
+    let word = "word".repeat(100);
+    let lines: Vec<_> = (0..60).map(|n| format!("{n} {word}")).collect();
+    let chat = ["--bus", bus.text(), "chat", "--session", "tour"];
+    let chat = run_with_input(&chat, &(lines.join("\n") + "\n")).await;
+    assert_eq!(chat.code, Some(0), "{chat:?}");
+    let exported = run(&["--bus", bus.text(), "sessions", "export", "tour"]).await;
+    let exported: Value = serde_json::from_str(&exported.stdout).expect("JSON");
+    let messages = exported["messages"].as_array().expect("an array");
+    let by_user = messages.iter().filter(|it| it["role"] == "user");
+    let texts: Vec<_> = by_user.filter_map(|it| it["content"].as_str()).collect();
+    assert_eq!(texts, lines);
+    let dropped = messages.iter().take_while(|it| it["dropped"] == true);
+    let dropped = dropped.count();
+    assert!(dropped > 80 && dropped < messages.len(), "{dropped}");
+    let kept = kept(&folder.path().join("s"));
+    let bytes = std::fs::metadata(kept).expect("it is there").len();
+    assert!(bytes > 16 << 10, "{bytes}");
+
+    // A program that holds it, and one that goes on with what was exported.
+    let file = folder.path().join("tour.json");
+    std::fs::write(&file, exported.to_string()).expect("it is written");
+    let typed = format!("/load {}\n/history\n", file.display());
+    let loaded = run_with_input(&["--bus", bus.text(), "chat"], &typed).await;
+    assert_eq!(loaded.code, Some(0), "{loaded:?}");
+    let questions = loaded.stdout.matches("user: ").count();
+    assert_eq!(questions, texts.len() - dropped / 2, "{loaded:?}");
 }

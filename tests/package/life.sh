@@ -61,7 +61,8 @@ as member ganglionctl status
 # 1: it finds fault with this machine, which is no Jetson.
 ganglionctl doctor || [ $? = 1 ]
 as member "${complete[@]}"
-as member ganglionctl ask --max-tokens 8 hello </dev/null
+# 1: the answer is cut.
+as member ganglionctl ask --max-tokens 8 hello </dev/null || [ $? = 1 ]
 refused other 'AccessDenied|Access denied|rejected' "${complete[@]}"
 
 say 'an upgrade restarts what runs, and asks nothing'

@@ -26,16 +26,19 @@ pub(crate) enum Verb {
     /// Standard input that is no terminal belongs to the question: it is read to its end, at most 1 MiB of it, and comes
     /// after the words, or where - stands among them. An empty one adds nothing; a script that has a use of its own for
     /// its input gives </dev/null.
+    ///
+    /// The exit code is 1 if the answer is incomplete: the reason and the remedy are on standard error.
     Ask(ask::Arguments),
     /// Hold a conversation.
     ///
     /// What is typed is sent to the model, with all that was said before. Lines that begin with a slash are commands;
-    /// /help lists them.
+    /// /help lists them. A conversation outlives a restart of the daemon. Through a pipe the exit code is 1 if an answer or a
+    /// command failed, or an answer is incomplete.
     Chat(chat::Arguments),
     /// List, show, export or delete conversations with a name.
     ///
-    /// They are those of this user alone: programs open them by OpenSession with the option name, and unless they say
-    /// otherwise they are kept on disk.
+    /// They are those of this user alone: ask and chat open them by --session, programs by OpenSession with the option name,
+    /// and unless programs say otherwise the daemon keeps them on disk.
     Sessions(sessions::Arguments),
     /// Show what the daemon is doing.
     ///

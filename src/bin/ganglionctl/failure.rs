@@ -10,7 +10,8 @@ use clap::ValueEnum;
 pub(crate) enum Exit {
     /// ok
     Ok = 0,
-    /// the answer, the comparison or a step of setup, use or models failed, or a disk; doctor found what must be mended
+    /// an answer failed or is incomplete, or through a pipe anything in chat failed; the comparison or a step of setup, use or
+    /// models failed, or a disk; doctor found what must be mended
     Failed = 1,
     /// the command line is wrong
     Usage = 2,

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use clap::{Parser, Subcommand};
-use ganglion::bus::proxy::{Info, ManagerProxy, SessionProxy};
+use ganglion::bus::proxy::ManagerProxy;
 use serde_json::{Value, json};
 use zbus::Connection;
 
-use crate::client::{self, object, text};
+use crate::client::{self, is_gone, listed, object, said, text};
 use crate::failure::{Outcome, bail};
 use crate::{output, view};
 
@@ -23,9 +23,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Print what was said in one that no program uses at the moment
+    /// Print what was said in one, also while a program uses it
     Show { name: String },
-    /// Print one as a JSON object, with all fields of its messages
+    /// Print one as a JSON object, with all fields of its messages. Turns that were dropped at the context's end are among
+    /// them, as far as the daemon has them
     Export { name: String },
     /// Delete one that no program uses at the moment, on the disk too
     Delete { name: String },
@@ -53,49 +54,42 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
 
 /// A message, for people.
 fn line(message: &Value) -> String {
-    let is_cut = message["partial"] == true;
-    let cut = if is_cut { " (cut short)" } else { "" };
+    let notes = [("partial", " (cut short)"), ("dropped", " (dropped)")];
+    let notes = notes.into_iter().filter(|(name, _)| message[*name] == true);
+    let notes: String = notes.map(|(_, note)| note).collect();
     format!(
-        "{}{cut}: {}\n",
+        "{}{notes}: {}\n",
         text(&message["role"]),
         text(&message["content"])
     )
 }
 
-async fn list(connection: &Connection, as_json: bool) -> Outcome {
+/// Prints the sessions of this user.
+pub(crate) async fn list(connection: &Connection, as_json: bool) -> Outcome {
     let manager = ManagerProxy::new(connection).await?;
     let listed = client::at_once(manager.list_sessions()).await?.into_iter();
     let listed: BTreeMap<_, _> = listed.map(|(name, info)| (name, object(&info))).collect();
     if listed.is_empty() && !as_json {
-        output::tell("there is none: a program opens one by OpenSession with the option name");
+        output::tell(
+            "there is none: ganglionctl chat --session NAME makes one, and so do programs by OpenSession",
+        );
         return Ok(());
     }
     view::print(as_json, include_str!("sessions.txt"), &listed)
 }
 
-/// What was said in a session. It is held meanwhile, by this connection.
+/// What was said in a session, which another program may use.
 async fn read(connection: &Connection, name: &str) -> Outcome<Vec<Value>> {
     let manager = ManagerProxy::new(connection).await?;
-    // Whoever only looks must not make a session.
-    let listed = manager.list_sessions().await?;
-    let Some(told) = listed.get(name).map(object) else {
+    let Some(found) = listed(&manager, name).await? else {
         bail!(Data: "there is no session {name:?}; ganglionctl sessions lists those that there are");
     };
-    // Files that something had changed were set aside.
-    if told["began"] == 0
-        && let Some(file) = told["damaged"].as_array().and_then(|files| files.last())
+    if is_gone(&found)
+        && let Some(file) = found["damaged"].as_array().and_then(|files| files.last())
     {
         let file = text(file);
         bail!(Data: "session {name:?} is not there any more: its file was damaged, and is {file} now");
     }
-    let path = manager.open_session([("name", name.into())].into()).await?;
-    let session = SessionProxy::new(connection, path).await?;
-    let messages = session.messages().await?;
-    session.close().await?;
-    let with_role = |(role, fields): (String, Info)| {
-        let mut message = object(&fields);
-        message["role"] = role.into();
-        message
-    };
-    Ok(messages.into_iter().map(with_role).collect())
+    let messages = manager.read_session(name).await?;
+    Ok(messages.into_iter().map(said::message).collect())
 }

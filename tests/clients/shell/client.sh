@@ -14,8 +14,9 @@ complete() {
 }
 
 case ${1:-} in
-generate) ganglionctl ask --max-tokens 20 hello ;;
-session) printf 'hello\nand again\n/history\n' | ganglionctl chat --max-tokens 10 --system 'Be brief.' ;;
+# 1: an answer is incomplete.
+generate) ganglionctl ask --max-tokens 20 hello || [ $? = 1 ] ;;
+session) printf 'hello\nand again\n/history\n' | ganglionctl chat --max-tokens 10 --system 'Be brief.' || [ $? = 1 ] ;;
 # Ctrl-C does the same.
 cancel) ! timeout --signal INT 1 ganglionctl ask --max-tokens 400 hello || echo 'it was faster than that' ;;
 complete) complete hello ;;

@@ -4,22 +4,27 @@ mod heard;
 mod program;
 mod question;
 
+use std::time::Duration;
+
 use clap::Parser;
 use ganglion::bus::Frame;
-use ganglion::bus::proxy::{Fields, ManagerProxy};
+use ganglion::bus::proxy::{Fields, ManagerProxy, SessionProxy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
 use zbus::Connection;
 
-use crate::client::{self, Answer, Ask, Options, Screen, Waiting, calls, text};
-use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
+use crate::client::{
+    self, Answer, Ask, Ended, OpeningArguments, Options, Screen, Waiting, calls, text,
+    unless_interrupted,
+};
+use crate::failure::{Exit, OrFail as _, Outcome, bail};
 use crate::{output, view};
 use heard::Heard;
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
-    /// A system message, before the question
-    #[arg(long, value_name = "TEXT")]
-    system: Option<String>,
+    #[command(flatten)]
+    opening: OpeningArguments,
     #[command(flatten)]
     options: Options,
     /// Run this program for each call of a tool, with the name as argument and the arguments as JSON on standard input, and
@@ -50,21 +55,71 @@ pub(crate) struct Arguments {
 type Message = (&'static str, Fields<'static>);
 
 pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
+    let opening = arguments.opening.named_opening()?;
     let question = question::read(&arguments.text, arguments.quiet)?;
     // It comes before the request: no Ctrl-C may fall between the two.
     let mut interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
     let mut waiting = Waiting::new(arguments.quiet);
     let connecting = waiting.during(Ask::Nobody, client::connect(bus));
     let connection = unless_interrupted(&mut interrupt, connecting).await?;
-    let system = arguments.system.iter().map(|text| ("system", text.clone()));
-    let messages = system.chain([("user", question)]);
-    let mut messages: Vec<Message> = messages
-        .map(|(role, text)| (role, Fields::from([("content", text.into())])))
-        .collect();
+    let message = |role, text: String| (role, Fields::from([("content", text.into())]));
+    let question = message("user", question);
+    if opening.name.is_none() {
+        let system = opening.system.map(|text| message("system", text));
+        let messages = system.into_iter().chain([question]).collect();
+        let asked = Asked::Once(&connection);
+        return converse(&asked, messages, arguments, &mut interrupt).await;
+    }
+    let opened = waiting.during(Ask::Nobody, opening.open(&connection));
+    let session = unless_interrupted(&mut interrupt, opened).await?;
+    let asked = Asked::Turn(&connection, &session);
+    let answered = converse(&asked, vec![question], arguments, &mut interrupt).await;
+    // The next command may go on with the session at once.
+    let _ = timeout(CLOSE_WAIT, session.close()).await;
+    answered
+}
+
+/// How long the daemon may take to release a session before nobody waits for it any more.
+const CLOSE_WAIT: Duration = Duration::from_secs(2);
+
+/// Where answers come from.
+enum Asked<'a> {
+    /// `Generate`, with all messages.
+    Once(&'a Connection),
+    /// A session, which remembers messages.
+    Turn(&'a Connection, &'a SessionProxy<'static>),
+}
+
+impl Asked<'_> {
+    const fn connection(&self) -> &Connection {
+        let (Self::Once(connection) | Self::Turn(connection, _)) = self;
+        connection
+    }
+
+    async fn ask(&self, messages: &[Message], options: Fields<'_>) -> Outcome<Answer> {
+        let connection = self.connection();
+        let returned = match self {
+            Self::Once(_) => {
+                let manager = ManagerProxy::new(connection).await?;
+                manager.generate(messages, options).await
+            }
+            Self::Turn(_, session) => session.reply(messages, options).await,
+        };
+        Answer::new(connection, returned).await
+    }
+}
+
+/// Asks, and runs the tools that the model calls, until it answers.
+async fn converse(
+    asked: &Asked<'_>,
+    mut messages: Vec<Message>,
+    arguments: &Arguments,
+    interrupt: &mut Signal,
+) -> Outcome {
     let mut options = arguments.options.clone();
     for _ in 0..arguments.rounds.max(1) {
-        let asked = (&messages[..], &options);
-        let heard = answer(&connection, asked, arguments, &mut interrupt).await?;
+        let (ended, heard) = answer(asked, (&messages, &options), arguments, interrupt).await?;
+        ended.whole()?;
         let (Some(program), Some(made)) = (&arguments.call, &heard.calls) else {
             return Ok(());
         };
@@ -73,10 +128,13 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
         if !heard.reasoning.is_empty() {
             said.insert("reasoning", heard.reasoning.into());
         }
-        messages.push(("assistant", said));
+        match asked {
+            Asked::Once(_) => messages.push(("assistant", said)),
+            Asked::Turn(..) => messages.clear(),
+        }
         for call in made.as_array().into_iter().flatten() {
             let running = program::run(program, call, arguments.quiet);
-            let result = unless_interrupted(&mut interrupt, running).await?;
+            let result = unless_interrupted(interrupt, running).await?;
             let id = text(&call["id"]).to_owned();
             let said = [("content", result.into()), ("tool_call_id", id.into())];
             messages.push(("tool", said.into()));
@@ -88,37 +146,25 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     )
 }
 
-/// What comes of `future`, unless Ctrl-C comes first.
-async fn unless_interrupted<T>(
-    interrupt: &mut Signal,
-    future: impl Future<Output = Outcome<T>>,
-) -> Outcome<T> {
-    tokio::select! {
-        done = future => done,
-        _ = interrupt.recv() => Err(Failure::quiet(Exit::Interrupted)),
-    }
-}
-
 /// Shows one answer as it comes.
 async fn answer(
-    connection: &Connection,
+    asked: &Asked<'_>,
     (messages, options): (&[Message], &Options),
     arguments: &Arguments,
     interrupt: &mut Signal,
-) -> Outcome<Heard> {
-    let asked = async {
-        let manager = ManagerProxy::new(connection).await?;
+) -> Outcome<(Ended, Heard)> {
+    let asking = async {
+        let manager = ManagerProxy::new(asked.connection()).await?;
         let known = !options.wants_thinking() || client::tell_if_it_cannot_think(&manager).await;
         let mut options = options.fields();
         if let Some(logprobs) = arguments.logprobs {
             options.insert("logprobs", logprobs.into());
         }
-        let returned = manager.generate(messages, options).await;
-        let answer = Answer::new(connection, returned).await?;
+        let answer = asked.ask(messages, options).await?;
         Ok((answer, (!known).then_some(manager)))
     };
     let mut waiting = Waiting::new(arguments.quiet);
-    let asking = waiting.during(Ask::Nobody, asked);
+    let asking = waiting.during(Ask::Nobody, asking);
     let (answer, wonders) = unless_interrupted(interrupt, asking).await?;
 
     let mut screen = Screen::default();
@@ -146,7 +192,7 @@ async fn answer(
         // It was being loaded when it was asked.
         client::tell_if_it_cannot_think(&manager).await;
     }
-    let receipt = answered?;
+    let ended = answered?;
     if !arguments.json && !arguments.frames {
         if let (Some(calls), None) = (&heard.calls, &arguments.call) {
             output::print(&calls::lines(calls))?;
@@ -157,7 +203,7 @@ async fn answer(
         }
     }
     if !arguments.quiet && !arguments.json {
-        output::tell(&receipt.to_string());
+        output::tell(&ended.receipt.to_string());
     }
-    Ok(heard)
+    Ok((ended, heard))
 }

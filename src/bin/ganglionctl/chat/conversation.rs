@@ -1,82 +1,389 @@
-//! A session with the daemon that outlives the daemon: after a restart a new one takes its place.
+//! A session with the daemon that outlives the daemon and the bus: when one of them is lost, it is found again, and the
+//! conversation goes on in the session of its name, or in a new one that begins with what was said.
+
+use std::time::Duration;
 
 use ganglion::bus;
-use ganglion::bus::proxy::{Fields, ManagerProxy, SessionProxy};
+use ganglion::bus::proxy::SessionProxy;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use zbus::Connection;
 use zbus::fdo::{self, DBusProxy};
 use zbus::names::OwnedUniqueName;
-use zbus::{Connection, Variant};
 
-use crate::client::{self, Answer};
-use crate::failure::Outcome;
+use crate::client::{self, Answer, Opening, Options, Overflow, said, text};
+use crate::failure::{Exit, Failure, Outcome, ensure};
+use crate::output;
+
+/// How long a daemon that is lost is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The pause between two attempts to find it.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// A session, and the daemon that holds it.
 #[derive(Debug)]
 pub(super) struct Conversation {
-    pub(super) connection: Connection,
-    /// The message that every session of this conversation is opened with.
-    pub(super) system: Option<String>,
-    pub(super) session: SessionProxy<'static>,
+    bus: Option<String>,
+    connection: Connection,
+    opening: Opening,
+    session: SessionProxy<'static>,
     daemon: Option<OwnedUniqueName>,
+    /// All messages of the session.
+    messages: Vec<Value>,
+    /// Whether the daemon is lost and was not found again.
+    lost: bool,
 }
 
 impl Conversation {
-    pub(super) async fn open(connection: Connection, system: Option<String>) -> Outcome<Self> {
-        let session = open(&connection, system.as_deref()).await?;
+    pub(super) async fn open(bus: Option<String>, mut opening: Opening) -> Outcome<Self> {
+        let connection = client::connect(bus.clone()).await?;
+        let session = opening.open(&connection).await?;
+        // It is taken once: what another program has taken since is that program's.
+        opening.take = false;
         let daemon = daemon(&connection).await;
-        Ok(Self {
+        let mut conversation = Self {
+            bus,
             connection,
-            system,
+            opening,
             session,
             daemon,
+            messages: Vec::new(),
+            lost: false,
+        };
+        conversation.remember().await;
+        Ok(conversation)
+    }
+
+    pub(super) const fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(super) const fn overflow(&self) -> Option<Overflow> {
+        self.opening.overflow
+    }
+
+    /// Whether the daemon is lost and was not found again.
+    pub(super) const fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// The system message, empty if there is none.
+    pub(super) fn system(&self) -> &str {
+        let first = self.messages.first();
+        let first = first.filter(|message| is_by(message, "system"));
+        let own = first.map(|message| text(&message["content"]));
+        own.or(self.opening.system.as_deref()).unwrap_or_default()
+    }
+
+    /// Leaves the session, without a word if the daemon is gone; one with a name stays.
+    pub(super) async fn close(&self) {
+        let _ = self.session.close().await;
+    }
+
+    /// Begins a conversation of this system message, without a name.
+    pub(super) async fn begin(&mut self, system: Option<String>) -> Outcome {
+        self.begin_with(system, Vec::new()).await
+    }
+
+    /// Begins a conversation of this system message and these messages, without a name.
+    pub(super) async fn begin_with(
+        &mut self,
+        system: Option<String>,
+        messages: Vec<Value>,
+    ) -> Outcome {
+        self.replace(Opening {
+            name: None,
+            system,
+            messages,
+            ..self.opening.clone()
         })
+        .await
     }
 
-    /// Begins another conversation with the same system message.
-    pub(super) async fn begin_anew(&mut self) -> Outcome {
-        self.begin_with(self.system.clone()).await
+    /// Goes on with messages that begin with their system message, if they have one.
+    pub(super) async fn go_on_with(&mut self, messages: Vec<Value>) -> Outcome {
+        let (system, messages) = divided(messages);
+        self.begin_with(system, messages).await
     }
 
-    /// Opens another session with that system message, and closes this one.
-    pub(super) async fn begin_with(&mut self, system: Option<String>) -> Outcome {
-        let session = open(&self.connection, system.as_deref()).await?;
-        self.system = system;
-        let old = std::mem::replace(&mut self.session, session);
-        let daemon = daemon(&self.connection).await;
-        if daemon == self.daemon {
-            let _ = old.close().await;
-        } else {
-            // The old session went with its daemon, and its path may now be the new one's.
-            self.daemon = daemon;
+    /// Goes on with the session of this name.
+    pub(super) async fn switch(&mut self, name: &str) -> Outcome {
+        self.replace(Opening {
+            name: Some(name.into()),
+            overflow: self.opening.overflow,
+            ..Opening::default()
+        })
+        .await
+    }
+
+    /// Has the policy apply from the next turn on.
+    pub(super) async fn set_overflow(&mut self, overflow: Option<Overflow>) -> Outcome {
+        self.revive().await?;
+        let opening = Opening {
+            overflow,
+            ..self.same()
+        };
+        self.replace(opening).await
+    }
+
+    /// All messages of the session, as the daemon has them.
+    pub(super) async fn messages(&mut self) -> Outcome<&[Value]> {
+        self.revive().await?;
+        let messages = self.session.messages().await?;
+        self.messages = messages.into_iter().map(said::message).collect();
+        Ok(&self.messages)
+    }
+
+    /// Takes back the last turn.
+    pub(super) async fn undo(&mut self) -> Outcome {
+        self.revive().await?;
+        if self.session.turns().await? > 0 || self.opening.messages.is_empty() {
+            self.session.rewind(1).await?;
+            self.remember().await;
+            return Ok(());
         }
+        // The turn is of the session before this one, and the daemon knows its messages alone.
+        let mut opening = self.same();
+        let last = questions(&opening.messages).last();
+        ensure!(last.is_some(), Failed: "/undo: there is no turn to take back");
+        opening.messages.truncate(last.unwrap_or_default());
+        self.replace(opening).await
+    }
+
+    /// Takes back all turns.
+    pub(super) async fn clear(&mut self) -> Outcome {
+        self.revive().await?;
+        if !self.opening.messages.is_empty() {
+            return self.begin(self.opening.system.clone()).await;
+        }
+        self.session.clear().await?;
+        self.remember().await;
         Ok(())
     }
 
-    /// Sends one turn. Nothing comes of it if the daemon has restarted: then the turn was not sent, and the new session
-    /// remembers nothing.
-    pub(super) async fn send(
-        &mut self,
-        text: &str,
-        options: Fields<'_>,
-    ) -> Outcome<Option<Answer>> {
-        let returned = self.session.send(text, options).await;
-        // Another daemon answers by the same name, and may even have such a session.
+    /// Sends a turn. A turn that the daemon has not accepted, as it or the session was lost, is sent again.
+    pub(super) async fn send(&mut self, text: &str, options: &Options) -> Outcome<Answer> {
+        self.revive().await?;
+        let mut returned = self.session.send(text, options.fields()).await;
         if let Err(error) = &returned
-            && (is_unknown(error) || daemon(&self.connection).await != self.daemon)
+            && self.loses(error).await
         {
-            self.begin_anew().await?;
-            return Ok(None);
+            self.recover().await?;
+            returned = self.session.send(text, options.fields()).await;
         }
-        Answer::new(&self.connection, returned).await.map(Some)
+        // The daemon drops turns, and nothing that the session began with.
+        while let Err(bus::Error::ContextFull(_)) = &returned {
+            let mut opening = self.same();
+            if self.opening.messages.is_empty() || !shorten(&mut opening) {
+                break;
+            }
+            self.replace(opening).await?;
+            returned = self.session.send(text, options.fields()).await;
+        }
+        Answer::new(&self.connection, returned).await
+    }
+
+    /// Learns what was said, for the case that the daemon is lost. Returns false if it is lost already: then the messages
+    /// are those that were known before.
+    pub(super) async fn remember(&mut self) -> bool {
+        let messages = self.session.messages().await;
+        let is_there = messages.is_ok();
+        if let Ok(messages) = messages {
+            self.messages = messages.into_iter().map(said::message).collect();
+        }
+        is_there
+    }
+
+    /// Learns what was said in a turn, also if the daemon was lost during it.
+    pub(super) async fn remember_turn(&mut self, question: &str, answer: &str) {
+        let is_known = self.remember().await;
+        // What a session with a name keeps, its daemon knows.
+        if !is_known && self.opening.name.is_none() && !answer.is_empty() {
+            let message = |role, content| json!({"role": role, "content": content});
+            let turn = [message("user", question), message("assistant", answer)];
+            self.messages.extend(turn);
+        }
+    }
+
+    /// Opens another session in the place of this one.
+    async fn replace(&mut self, mut opening: Opening) -> Outcome {
+        self.revive().await?;
+        let same = opening.name.is_some() && opening.name == self.opening.name;
+        if same {
+            self.close().await;
+        }
+        let session = match fitting(&mut opening, &self.connection).await {
+            Ok(session) => session,
+            Err(error) => {
+                let failure = client::not_accepted(&self.connection, error).await;
+                if same {
+                    // The session is as it was.
+                    self.session = self.opening.open(&self.connection).await?;
+                }
+                return Err(failure);
+            }
+        };
+        if !same {
+            self.close().await;
+        }
+        self.session = session;
+        self.opening = opening;
+        self.messages.clear();
+        self.remember().await;
+        Ok(())
+    }
+
+    /// What a session is opened with that goes on with this conversation.
+    fn same(&self) -> Opening {
+        let mut opening = self.opening.clone();
+        if opening.name.is_none() {
+            let (system, messages) = divided(self.messages.clone());
+            opening.system = system.or(opening.system);
+            opening.messages = messages;
+        }
+        opening
+    }
+
+    /// Finds the daemon again, if it is not the one that has the session.
+    async fn revive(&mut self) -> Outcome {
+        let is_there = !self.connection.is_closed()
+            && self.daemon.is_some()
+            && daemon(&self.connection).await == self.daemon;
+        if !is_there {
+            return self.recover().await;
+        }
+        self.lost = false;
+        Ok(())
+    }
+
+    /// Whether an error says that the session, or its daemon, is lost.
+    async fn loses(&self, error: &bus::Error) -> bool {
+        // Another daemon answers by the same name, and may even have such a session.
+        is_away(error)
+            || is_unknown(error)
+            // The daemon is stopping, or another connection has taken the session.
+            || matches!(error, bus::Error::NotReady(_) | bus::Error::NotOwner(_))
+            || self.connection.is_closed()
+            || daemon(&self.connection).await != self.daemon
+    }
+
+    /// Connects again, waits for the daemon, and opens a session that goes on with this conversation.
+    async fn recover(&mut self) -> Outcome {
+        self.lost = true;
+        let (before, mut opening) = (self.messages.len(), self.same());
+        let until = Instant::now() + PATIENCE;
+        let (mut told, mut lost_bus) = (false, false);
+        let (connection, session) = loop {
+            // An attempt may be the first to notice it.
+            lost_bus |= self.connection.is_closed();
+            let (failure, may_pass) = match self.attempt(&mut opening, lost_bus).await {
+                Ok(found) => break found,
+                Err(failed) => failed,
+            };
+            if !may_pass || Instant::now() >= until {
+                return Err(failure);
+            }
+            if !std::mem::replace(&mut told, true) {
+                output::tell(&format!(
+                    "ganglionctl: the daemon is gone; waiting up to {} s for it",
+                    PATIENCE.as_secs()
+                ));
+            }
+            sleep(PAUSE).await;
+        };
+        let is_other = lost_bus || daemon(&connection).await != self.daemon;
+        self.daemon = daemon(&connection).await;
+        (self.connection, self.session) = (connection, session);
+        self.opening = opening;
+        self.lost = false;
+        self.remember().await;
+        let what = match (lost_bus, is_other) {
+            (true, _) => "the connection to the bus was lost",
+            (false, true) => "the daemon has restarted",
+            (false, false) => "the session was lost",
+        };
+        let then = match &self.opening.name {
+            Some(name) if self.messages.len() < before => {
+                format!("session {name:?} was not kept, and begins anew")
+            }
+            Some(name) => format!("session {name:?} goes on"),
+            None => "the conversation goes on in a new session".into(),
+        };
+        output::tell(&format!("ganglionctl: {what}; {then}"));
+        Ok(())
+    }
+
+    /// Tries once to open the session; an error says whether it may pass by itself.
+    async fn attempt(
+        &self,
+        opening: &mut Opening,
+        lost_bus: bool,
+    ) -> Result<(Connection, SessionProxy<'static>), (Failure, bool)> {
+        let connection = if lost_bus {
+            let connected = client::connect(self.bus.clone()).await;
+            connected.map_err(|failure| (failure, true))?
+        } else {
+            self.connection.clone()
+        };
+        match fitting(opening, &connection).await {
+            Ok(session) => Ok((connection, session)),
+            Err(error) => {
+                let stops = matches!(error, bus::Error::NotReady(_));
+                let held = lost_bus && matches!(error, bus::Error::Busy(_));
+                let may_pass = is_away(&error) || stops || held;
+                let failure = client::not_accepted(&connection, error).await;
+                let may_pass = may_pass && failure.exit != Exit::Config;
+                Err((failure, may_pass))
+            }
+        }
     }
 }
 
-async fn open(connection: &Connection, system: Option<&str>) -> Outcome<SessionProxy<'static>> {
-    let options = system.map(|system| ("system", Variant::from(system)));
-    let manager = ManagerProxy::new(connection).await?;
-    match manager.open_session(options.into_iter().collect()).await {
-        Ok(path) => Ok(SessionProxy::new(connection, path).await?),
-        Err(error) => Err(client::not_accepted(connection, error).await),
+/// Opens a session, without the oldest of the messages that it is to begin with where the context does not hold them all.
+async fn fitting(
+    opening: &mut Opening,
+    connection: &Connection,
+) -> Result<SessionProxy<'static>, bus::Error> {
+    loop {
+        match opening.attempt(connection).await {
+            Err(bus::Error::ContextFull(_)) if shorten(opening) => {}
+            opened => return opened,
+        }
     }
+}
+
+/// Drops the older half of the turns that a session is to begin with, if its policy lets turns be dropped. Returns whether
+/// there was anything to drop.
+fn shorten(opening: &mut Opening) -> bool {
+    let is_allowed = opening.overflow != Some(Overflow::Error);
+    if !is_allowed || opening.messages.is_empty() {
+        return false;
+    }
+    let starts: Vec<_> = questions(&opening.messages).collect();
+    let middle = starts.get(starts.len().div_ceil(2)).copied();
+    let dropped = middle.unwrap_or(opening.messages.len());
+    opening.messages.drain(..dropped);
+    output::tell("ganglionctl: the context is full: the oldest turns were dropped");
+    true
+}
+
+/// The system message of a conversation that begins with one, and all others.
+fn divided(mut messages: Vec<Value>) -> (Option<String>, Vec<Value>) {
+    let has_system = messages.first().is_some_and(|it| is_by(it, "system"));
+    let system = has_system.then(|| messages.remove(0));
+    let system = system.map(|message| text(&message["content"]).to_owned());
+    (system, messages)
+}
+
+/// Where the user's messages are.
+fn questions(messages: &[Value]) -> impl Iterator<Item = usize> {
+    let each = messages.iter().enumerate();
+    each.filter(|(_, message)| is_by(message, "user"))
+        .map(|(at, _)| at)
+}
+
+fn is_by(message: &Value, role: &str) -> bool {
+    message["role"] == role
 }
 
 /// Who owns the daemon's name now.
@@ -87,6 +394,23 @@ async fn daemon(connection: &Connection) -> Option<OwnedUniqueName> {
 }
 
 fn is_unknown(error: &bus::Error) -> bool {
-    matches!(error, bus::Error::Bus(zbus::Error::FDO(error))
-        if matches!(**error, fdo::Error::UnknownObject(_)))
+    matches!(standard(error), Some(fdo::Error::UnknownObject(_)))
+}
+
+/// Whether nobody answered.
+fn is_away(error: &bus::Error) -> bool {
+    use fdo::Error::{Disconnected, NameHasNoOwner, NoReply, ServiceUnknown};
+    let away = matches!(
+        standard(error),
+        Some(Disconnected(_) | NameHasNoOwner(_) | NoReply(_) | ServiceUnknown(_))
+    );
+    away || matches!(error, bus::Error::Bus(zbus::Error::InputOutput(_)))
+}
+
+/// The error, if it is one of the bus's own.
+fn standard(error: &bus::Error) -> Option<&fdo::Error> {
+    match error {
+        bus::Error::Bus(zbus::Error::FDO(error)) => Some(error),
+        _ => None,
+    }
 }

@@ -1,17 +1,21 @@
-//! `ganglionctl chat`: a conversation, turn by turn. Errors are told, and it goes on.
+//! `ganglionctl chat`: a conversation, turn by turn. Errors are reported, and it goes on; in a pipe the exit code reports
+//! them, too.
 
 mod conversation;
 mod lines;
 mod transcript;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum as _};
 use ganglion::bus::Frame;
 use ganglion::bus::proxy::ManagerProxy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::client::{self, Options, Screen, Waiting, calls};
+use crate::client::{
+    self, OpeningArguments, Options, Overflow, Screen, Waiting, calls, is_gone, listed,
+    unless_interrupted,
+};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
-use crate::{output, view};
+use crate::{output, sessions, view};
 use conversation::Conversation;
 use lines::{Lines, Typed};
 
@@ -24,21 +28,20 @@ pub(crate) const REST: &str =
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
-    /// A system message, before the first turn
-    #[arg(long, value_name = "TEXT")]
-    system: Option<String>,
+    #[command(flatten)]
+    opening: OpeningArguments,
     #[command(flatten)]
     options: Options,
 }
 
 pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
-    let interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
-    let connection = client::connect(bus).await?;
+    let mut interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
+    let opened = Conversation::open(bus, arguments.opening.opening());
+    let conversation = unless_interrupted(&mut interrupt, opened).await?;
     let mut lines = Lines::open()?;
     let mut chat = Chat {
-        conversation: Conversation::open(connection, arguments.system.clone()).await?,
+        conversation,
         options: arguments.options.clone(),
-        interrupt,
         watched: lines.interactive(),
     };
     if chat.watched {
@@ -47,32 +50,40 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     if chat.options.wants_thinking() {
         chat.wonder().await?;
     }
+    let mut failed = false;
     loop {
         let typed;
         (lines, typed) = tokio::select! {
             read = next(lines) => read?,
             // Only where no editor has the keyboard does Ctrl-C arrive here.
-            _ = chat.interrupt.recv() => return Err(Failure::quiet(Exit::Interrupted)),
+            _ = interrupt.recv() => return Err(Failure::quiet(Exit::Interrupted)),
         };
         let done = match typed {
             Typed::Line(line) => match cut(line.trim()) {
                 ("/bye" | "/quit" | "/exit", None) => break,
-                (command, rest) if command.starts_with('/') => chat.obey(command, rest).await,
-                _ => chat.say(line.trim()).await,
+                (command, rest) if command.starts_with('/') => {
+                    unless_interrupted(&mut interrupt, chat.obey(command, rest)).await
+                }
+                _ => chat.say(line.trim(), &mut interrupt).await,
             },
-            Typed::Text(text) => chat.say(&text).await,
+            Typed::Text(text) => chat.say(&text, &mut interrupt).await,
             Typed::Interrupt => continue,
             Typed::End => break,
         };
         if let Err(failure) = done {
-            if failure.exit == Exit::Ok || chat.conversation.connection.is_closed() {
+            let is_over = !chat.watched && chat.conversation.is_lost();
+            if failure.exit == Exit::Ok || is_over {
                 return Err(failure);
             }
             output::tell_failure(&failure);
+            failed = true;
         }
     }
-    // The daemon closes what a client leaves behind.
-    let _ = chat.conversation.session.close().await;
+    chat.conversation.close().await;
+    // A person has seen it.
+    if failed && !chat.watched {
+        return Err(Failure::quiet(Exit::Failed));
+    }
     Ok(())
 }
 
@@ -97,40 +108,41 @@ async fn next(mut lines: Lines) -> Outcome<(Lines, Typed)> {
 struct Chat {
     conversation: Conversation,
     options: Options,
-    interrupt: Signal,
     /// A person sits there, who may wonder why nothing comes.
     watched: bool,
 }
 
 impl Chat {
     async fn obey(&mut self, command: &str, rest: Option<&str>) -> Outcome {
-        let session = &self.conversation.session;
+        let conversation = &mut self.conversation;
         match (command, rest) {
             ("/help" | "/?", None) => output::print(&(view::aligned(COMMANDS) + REST))?,
-            ("/set", None) => output::print(&self.options.table())?,
-            ("/set", Some(rest)) => {
-                let (name, value) = cut(rest);
-                let set = self.options.set(name, value);
-                set.map_err(|why| failure!(Usage: "/set {name}: {why}"))?;
-                if name == "thinking" && self.options.wants_thinking() {
-                    self.wonder().await?;
-                }
+            ("/set", None) => {
+                let overflow = conversation.overflow().map_or("", Overflow::name);
+                output::print(&self.options.table(("overflow", overflow)))?;
             }
-            ("/system", None) => {
-                let system = self.conversation.system.as_deref().unwrap_or_default();
-                output::print(&format!("{system}\n"))?;
-            }
-            ("/system", Some("\"\"")) => self.conversation.begin_with(None).await?,
-            ("/system", Some(text)) => self.conversation.begin_with(Some(text.into())).await?,
+            ("/set", Some(rest)) => self.set(cut(rest)).await?,
+            ("/system", None) => output::print(&format!("{}\n", conversation.system()))?,
+            ("/system", Some("\"\"")) => conversation.begin(None).await?,
+            ("/system", Some(text)) => conversation.begin(Some(text.into())).await?,
+            ("/sessions", None) => sessions::list(conversation.connection(), false).await?,
+            ("/load", Some(what)) => self.load(what).await?,
+            ("/load", None) => bail!(Usage: "/load: name a session or a file"),
             ("/save", Some(file)) => {
-                let path = transcript::save(file, &session.history().await?)?;
+                let path = transcript::save(file, conversation.messages().await?)?;
                 output::print(&format!("{}\n", path.display()))?;
             }
             ("/save", None) => bail!(Usage: "/save: name a file"),
-            ("/history", None) => output::print(&transcript::text(&session.history().await?))?,
-            ("/undo", None) => session.rewind(1).await?,
-            ("/clear", None) => session.clear().await?,
-            ("/new", None) => self.conversation.begin_anew().await?,
+            ("/history", None) => {
+                output::print(&transcript::shown(conversation.messages().await?))?;
+            }
+            ("/undo", None) => conversation.undo().await?,
+            ("/clear", None) => conversation.clear().await?,
+            ("/new", None) => {
+                let system = Some(conversation.system().to_owned());
+                let system = system.filter(|system| !system.is_empty());
+                conversation.begin(system).await?;
+            }
             _ => {
                 let rest = rest.map(|rest| format!(" {rest}")).unwrap_or_default();
                 bail!(Usage: "{command}{rest}: no such command; /help lists them");
@@ -139,44 +151,76 @@ impl Chat {
         Ok(())
     }
 
+    /// Gives an option, or leaves it to the daemon again.
+    async fn set(&mut self, (name, value): (&str, Option<&str>)) -> Outcome {
+        if name == "overflow" {
+            let overflow = value.map(|value| Overflow::from_str(value, false));
+            let overflow = overflow.transpose().map_err(
+                |_| failure!(Usage: "/set overflow: it must be error or truncate_oldest"),
+            )?;
+            return self.conversation.set_overflow(overflow).await;
+        }
+        let set = self.options.set(name, value);
+        set.map_err(|why| failure!(Usage: "/set {name}: {why}"))?;
+        if name == "thinking" && self.options.wants_thinking() {
+            self.wonder().await?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with a session of that name, or else with the conversation in that file.
+    async fn load(&mut self, what: &str) -> Outcome {
+        // No name of a session has a slash.
+        if !what.contains('/') {
+            let manager = ManagerProxy::new(self.conversation.connection()).await?;
+            if listed(&manager, what)
+                .await?
+                .is_some_and(|it| !is_gone(&it))
+            {
+                return self.conversation.switch(what).await;
+            }
+            if !transcript::is_there(what) {
+                bail!(Data: "/load {what}: there is no session and no file of this name; /sessions lists the sessions");
+            }
+        }
+        self.conversation.go_on_with(transcript::load(what)?).await
+    }
+
     /// Whether the model can think at all.
     async fn wonder(&self) -> Outcome {
-        let manager = ManagerProxy::new(&self.conversation.connection).await?;
+        let manager = ManagerProxy::new(self.conversation.connection()).await?;
         client::tell_if_it_cannot_think(&manager).await;
         Ok(())
     }
 
     /// One turn: sends `text`, if there is any, and shows the answer.
-    async fn say(&mut self, text: &str) -> Outcome {
+    async fn say(&mut self, text: &str, interrupt: &mut Signal) -> Outcome {
         if text.trim().is_empty() {
             return Ok(());
         }
-        let conversation = &mut self.conversation;
-        let mut answer = conversation.send(text, self.options.fields()).await?;
-        if answer.is_none() {
-            output::tell("ganglionctl: the daemon has restarted; the conversation begins anew");
-            answer = conversation.send(text, self.options.fields()).await?;
-        }
-        let Some(answer) = answer else {
-            bail!(Unavailable: "the daemon keeps restarting; see journalctl -u gangliond");
-        };
-        let mut screen = Screen::default();
+        let sent = self.conversation.send(text, &self.options);
+        let answer = unless_interrupted(interrupt, sent).await?;
+        let (mut screen, mut heard) = (Screen::default(), String::new());
         let waiting = Waiting::new(!self.watched);
         let answered = answer
-            .follow(waiting, &mut self.interrupt, |_, frame| {
+            .follow(waiting, interrupt, |_, frame| {
                 screen.show_frame(frame, false)?;
-                if let Frame::Done {
-                    tool_calls: Some(calls),
-                    ..
-                } = frame
-                {
-                    screen.end_line()?;
-                    output::print(&calls::lines(calls))?;
+                match frame {
+                    Frame::Text { text, .. } => heard.push_str(text),
+                    Frame::Done {
+                        tool_calls: Some(calls),
+                        ..
+                    } => {
+                        screen.end_line()?;
+                        output::print(&calls::lines(calls))?;
+                    }
+                    _ => {}
                 }
                 Ok(())
             })
             .await;
         screen.end_line()?;
-        answered.map(drop)
+        self.conversation.remember_turn(text, &heard).await;
+        answered?.whole()
     }
 }

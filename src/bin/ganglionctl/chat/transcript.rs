@@ -1,39 +1,74 @@
 //! A conversation as a file. It may be private, and what is there already may be dear: only a new file is written, which
 //! nobody else may read.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::failure::{Exit, OrFail as _, Outcome};
+use crate::client::text;
+use crate::failure::{Exit, OrFail as _, Outcome, failure};
 
 /// What was said, as people read it.
-pub(super) fn text(said: &[(String, String)]) -> String {
-    let lines = said
-        .iter()
-        .map(|(role, text)| format!("{role}: {}\n", text.strip_suffix('\n').unwrap_or(text)));
+pub(super) fn shown(messages: &[Value]) -> String {
+    let lines = messages.iter().map(|message| {
+        let (role, said) = (text(&message["role"]), text(&message["content"]));
+        format!("{role}: {}\n", said.strip_suffix('\n').unwrap_or(said))
+    });
     lines.collect()
 }
 
 /// Writes it to `file`; `~/` is the home folder.
-pub(super) fn save(file: &str, said: &[(String, String)]) -> Outcome<PathBuf> {
-    let path = match (file.strip_prefix("~/"), std::env::home_dir()) {
-        (Some(below), Some(home)) => home.join(below),
-        _ => file.into(),
-    };
+pub(super) fn save(file: &str, messages: &[Value]) -> Outcome<PathBuf> {
+    let path = path(file);
     let content = if path.extension().is_some_and(|end| end == "json") {
-        let messages = said.iter();
-        let messages = messages.map(|(role, content)| json!({"role": role, "content": content}));
-        format!("{:#}\n", messages.collect::<Value>())
+        format!("{:#}\n", Value::from(messages))
     } else {
-        text(said)
+        shown(messages)
     };
     let mut options = File::options();
     let file = options.write(true).create_new(true).mode(0o600).open(&path);
     file.and_then(|mut file| file.write_all(content.as_bytes()))
         .or_fail(Exit::Failed, path.display())?;
     Ok(path)
+}
+
+/// Reads what `save` has written as JSON, or `ganglionctl sessions export`, without the turns that were dropped.
+pub(super) fn load(file: &str) -> Outcome<Vec<Value>> {
+    let path = path(file);
+    let read = fs::read_to_string(&path).or_fail(Exit::Data, path.display())?;
+    let read: Option<Value> = serde_json::from_str(&read).ok();
+    let messages = read.and_then(|mut read| match &mut read {
+        Value::Object(exported) => exported.remove("messages"),
+        _ => Some(read),
+    });
+    let messages = match messages {
+        Some(Value::Array(messages)) if messages.iter().all(is_message) => messages,
+        _ => {
+            return Err(failure!(
+                Data: "{}: it is no conversation in JSON: give a file that /save wrote to a name in .json, or that \
+                       ganglionctl sessions export wrote", path.display()
+            ));
+        }
+    };
+    let is_kept = |message: &Value| message["dropped"] != true;
+    Ok(messages.into_iter().filter(is_kept).collect())
+}
+
+/// Whether a file of that name is there.
+pub(super) fn is_there(file: &str) -> bool {
+    path(file).is_file()
+}
+
+fn is_message(value: &Value) -> bool {
+    value["role"].is_string()
+}
+
+fn path(file: &str) -> PathBuf {
+    match (file.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(below), Some(home)) => home.join(below),
+        _ => file.into(),
+    }
 }

@@ -46,13 +46,14 @@ impl Answer {
     /// error of `show` drops the pipe, which cancels too. `waiting` is told until the first line comes.
     ///
     /// # Errors
-    /// Those of `show`; an answer that ended with an error, or by Ctrl-C; a daemon that died.
+    /// Those of `show`; an answer that ended with an error, or by Ctrl-C; a daemon that died. An answer that was cut is no
+    /// error here: see [`Ended::whole`].
     pub(crate) async fn follow(
         mut self,
         waiting: Waiting,
         interrupt: &mut Signal,
         mut show: impl FnMut(&str, &Frame) -> Outcome,
-    ) -> Outcome<Receipt> {
+    ) -> Outcome<Ended> {
         let mut waiting = Some(waiting);
         loop {
             let line = tokio::select! {
@@ -68,12 +69,18 @@ impl Answer {
             if let Frame::Done {
                 finish_reason: reason,
                 usage,
+                incomplete,
                 error,
                 message,
                 ..
             } = frame
             {
-                return end(Receipt { reason, usage }, error.as_deref(), message);
+                let receipt = Receipt { reason, usage };
+                let ended = Ended {
+                    receipt,
+                    incomplete,
+                };
+                return ended.by_itself(error.as_deref(), message);
             }
         }
     }
@@ -115,24 +122,59 @@ fn parse(line: std::io::Result<Option<String>>) -> Outcome<(String, Frame)> {
     Ok((line, frame))
 }
 
-fn end(receipt: Receipt, error: Option<&str>, message: Option<String>) -> Outcome<Receipt> {
-    match receipt.reason {
-        FinishReason::Stop
-        | FinishReason::ToolCalls
-        | FinishReason::Length
-        | FinishReason::Context
-        // Who gave it wants what there is by then.
-        | FinishReason::Deadline => Ok(receipt),
-        FinishReason::Cancelled => bail!(
-            Failed: "the answer was cancelled by the daemon: it is stopping, or this reader stalled"
-        ),
-        FinishReason::Error => Err(Failure {
-            exit: match error {
-                // It had been accepted, and then the model could not be loaded.
-                Some("org.ganglion.Llm1.Error.NotReady") => Exit::Config,
-                error => error.map_or(Exit::Failed, exit_of),
-            },
-            message: message.unwrap_or_else(|| "the answer ended with an error".into()),
-        }),
+/// How an answer ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) receipt: Receipt,
+    /// Whether the answer had to fit something, and is only the beginning of what fits.
+    incomplete: bool,
+}
+
+impl Ended {
+    /// Itself, unless the daemon ended the answer.
+    fn by_itself(self, error: Option<&str>, message: Option<String>) -> Outcome<Self> {
+        match self.receipt.reason {
+            FinishReason::Stop
+            | FinishReason::ToolCalls
+            | FinishReason::Length
+            | FinishReason::Context
+            | FinishReason::Deadline => Ok(self),
+            FinishReason::Cancelled => bail!(
+                Failed: "the answer is incomplete: the daemon cancelled it, as it is stopping or this reader stalled; ask again"
+            ),
+            FinishReason::Error => Err(Failure {
+                exit: match error {
+                    // It had been accepted, and then the model could not be loaded.
+                    Some("org.ganglion.Llm1.Error.NotReady") => Exit::Config,
+                    error => error.map_or(Exit::Failed, exit_of),
+                },
+                message: message.unwrap_or_else(|| "the answer ended with an error".into()),
+            }),
+        }
+    }
+
+    /// Returns whether the answer is whole.
+    ///
+    /// # Errors
+    /// `Exit::Failed` if it was cut, with what cut it and the remedy.
+    pub(crate) fn whole(self) -> Outcome {
+        let Receipt { reason, usage } = self.receipt;
+        let tokens = usage.completion_tokens;
+        match reason {
+            FinishReason::Length => bail!(
+                Failed: "the answer is incomplete: it was cut after {tokens} tokens; give a larger --max-tokens"
+            ),
+            FinishReason::Context => bail!(
+                Failed: "the answer is incomplete: after {tokens} tokens of it the context was full; give a shorter prompt, \
+                         or raise kv.context"
+            ),
+            FinishReason::Deadline => bail!(
+                Failed: "the answer is incomplete: its deadline passed after {tokens} tokens; give a larger --deadline-ms"
+            ),
+            reason if self.incomplete => bail!(
+                Failed: "the answer is incomplete: it does not fit what was asked for ({})", reason.name()
+            ),
+            _ => Ok(()),
+        }
     }
 }

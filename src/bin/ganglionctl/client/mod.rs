@@ -4,8 +4,10 @@ mod answer;
 pub(crate) mod calls;
 mod info;
 pub(crate) mod membership;
+mod opening;
 mod options;
 mod refusal;
+pub(crate) mod said;
 mod screen;
 mod waiting;
 
@@ -16,6 +18,7 @@ use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
 use serde_json::Value;
 use tokio::runtime::Builder;
+use tokio::signal::unix::Signal;
 use tokio::time::timeout;
 use zbus::Connection;
 use zbus::fdo::{DBusProxy, PropertiesProxy};
@@ -24,8 +27,9 @@ use zbus::names::{BusName, InterfaceName};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
 use crate::output;
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::{Answer, Ended};
 pub(crate) use info::{megabytes, object, plain, text};
+pub(crate) use opening::{Opening, OpeningArguments, Overflow, is_gone, listed};
 pub(crate) use options::Options;
 pub(crate) use screen::Screen;
 pub(crate) use waiting::{Ask, Waiting};
@@ -77,6 +81,17 @@ pub(crate) async fn connect(bus: Option<String>) -> Outcome<Connection> {
         ),
         error => failure!(Unavailable: "bus {bus:?}: {error}; is dbus running, and is this the right --bus?"),
     })
+}
+
+/// Awaits `future`, unless Ctrl-C comes first.
+pub(crate) async fn unless_interrupted<T>(
+    interrupt: &mut Signal,
+    future: impl Future<Output = Outcome<T>>,
+) -> Outcome<T> {
+    tokio::select! {
+        done = future => done,
+        _ = interrupt.recv() => Err(Failure::quiet(Exit::Interrupted)),
+    }
 }
 
 /// All properties of one of the daemon's interfaces, as they are now.

@@ -120,17 +120,18 @@ impl Options {
         }
     }
 
-    /// The table that people are shown.
-    pub(crate) fn table(&self) -> String {
+    /// The table that people are shown, with a row after those of the options.
+    pub(crate) fn table(&self, last: (&str, &str)) -> String {
         let given = self.given();
         let names = known().map(|key| key.name);
-        view::named(names.map(|name| {
+        let rows = names.map(|name| {
             let value = match given.get(name) {
                 Some(Value::Array(texts)) => texts.iter().map(plain).collect::<Vec<_>>().join(", "),
                 value => value.map(plain).unwrap_or_default(),
             };
             (name.into(), value)
-        }))
+        });
+        view::named(rows.chain([(last.0.into(), last.1.into())]))
     }
 
     /// Gives one by its name on the bus; without a value it is left to the configuration again.

@@ -1,0 +1,38 @@
+//! Messages of a conversation: as the daemon sends them, as JSON, and as the daemon takes them.
+
+use std::collections::HashMap;
+
+use ganglion::bus::proxy::Info;
+use serde_json::{Map, Value};
+use zbus::Variant;
+
+use super::info::{object, plain};
+
+/// A role, and the fields of a message.
+type Given = (String, HashMap<String, Variant<'static>>);
+
+/// A message of the daemon's as a JSON object, with its role.
+pub(crate) fn message((role, fields): (String, Info)) -> Value {
+    let mut message = object(&fields);
+    message["role"] = role.into();
+    message
+}
+
+/// Messages as `OpenSession` takes them; members that the bus has no type for go as their JSON text.
+pub(super) fn given(messages: &[Value]) -> Vec<Given> {
+    let empty = Map::new();
+    let each = messages.iter().map(|message| {
+        let role = message["role"].as_str().unwrap_or_default().to_owned();
+        let fields = message.as_object().unwrap_or(&empty).iter();
+        let fields = fields.filter(|(name, value)| *name != "role" && !value.is_null());
+        let fields = fields.map(|(name, value)| {
+            let value = match value {
+                Value::Bool(value) => (*value).into(),
+                value => plain(value).into(),
+            };
+            (name.clone(), value)
+        });
+        (role, fields.collect())
+    });
+    each.collect()
+}
