@@ -49,8 +49,14 @@ install "$PROBE" $check/systemd-check
 attacks=("$@")
 [ $# -gt 0 ] || mapfile -t attacks < <("$PROBE" attacks | cut -d ' ' -f 1)
 
+# The older hierarchy's group, which exhausted.sh may have made, outlives the system.
+end() {
+    halt
+    [ ! -d /sys/fs/cgroup/memory ] ||
+        find /sys/fs/cgroup/memory -depth -type d -name ganglion-attacked -exec rmdir {} + 2>/dev/null || true
+}
 failed=0
-trap halt EXIT
+trap end EXIT
 trap 'exit 130' INT TERM
 for release in "${releases[@]}"; do
     $here/root.sh "$release" $roots
@@ -66,7 +72,7 @@ for release in "${releases[@]}"; do
     }
     inside sh -c 'tail -n +1 /run/attacker-*.log' >"$out/$release/attackers" 2>/dev/null || true
     inside journalctl --boot --unit=gangliond --output=short-precise --no-pager >"$out/$release/journal" || true
-    halt
+    end
     machine='' nspawn='' cgroups=()
 done
 exit $failed

@@ -16,13 +16,12 @@ failed=0
 bounded() {
     local enter=()
     if ! grep -qw memory /sys/fs/cgroup/cgroup.controllers; then
-        group=/srv/memory/ganglion
+        group=/srv/memory/ganglion-attacked
         mkdir -p /srv/memory
         mount -t cgroup -o memory cgroup /srv/memory
         mkdir -p $group
         echo $most >$group/memory.limit_in_bytes
         chown ganglion $group/cgroup.procs
-        trap 'systemctl stop $unit; rmdir $group' EXIT
         enter=("ReadWritePaths=$group" 'ExecStart='
             "ExecStart=/bin/sh -c 'echo \$\$\$\$ >$group/cgroup.procs && exec /usr/bin/gangliond'")
     fi
@@ -34,14 +33,6 @@ current() {
     local file=/sys/fs/cgroup$(property ControlGroup)/memory.current
     [ -z "${group:-}" ] || file=$group/memory.usage_in_bytes
     echo $(($(cat "$file" 2>/dev/null || echo 0) / 1024))
-}
-
-# KiB of all processes of the unit, in proportion where they share pages.
-pss() {
-    local process
-    for process in $(find "/sys/fs/cgroup$(property ControlGroup)" -name cgroup.procs -exec cat {} + 2>/dev/null); do
-        sed -n 's/^Pss: *\([0-9]*\) kB/\1/p' "/proc/$process/smaps_rollup" 2>/dev/null
-    done | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
 # mebibytes KIB...: with slashes between.
@@ -101,7 +92,8 @@ attacked() {
     [ "$restarts" = 0 ] && is_active || verdict+=(RESTARTED)
     [ "$meanwhile" = restarted ] || [ "$(pid)" = "$before" ] || verdict+=(REPLACED)
     [ $kept -le $keeps ] || verdict+=("KEPT")
-    grep -q '^wrong 0 lost 0 unanswered 0$' /run/honest.log || verdict+=(WRONG)
+    grep -q '^wrong 0 lost 0 ' /run/honest.log || verdict+=(WRONG)
+    grep -q ' unanswered 0$' /run/honest.log || verdict+=(LATE)
     ! grep -q '^error' /run/honest.log || verdict+=(REFUSED)
     ! grep -q FAILED /run/attacker.log /run/meanwhile.log || verdict+=(BROKEN)
     as member timeout 10 busctl introspect $name $path >/dev/null 2>&1 || verdict+=(DEAF)
@@ -114,7 +106,7 @@ attacked() {
         "$(what /run/honest.log p50)/$(what /run/honest.log p99)" \
         "$(mebibytes "${base[0]}" "${peak[0]}" "${after[0]}")" "$(mebibytes "${base[1]}" "${peak[1]}" "${after[1]}")" \
         "$restarts" "$(IFS=,; echo "${verdict[*]}")" \
-        "$(cat /run/attacker.log /run/meanwhile.log | grep -v '^  ' | paste -sd ';'); $(grep -E '^(wrong [^0]|error)|lost [^0]|unanswered [^0]' /run/honest.log | paste -sd ';')"
+        "$(cat /run/attacker.log /run/meanwhile.log | grep -v '^  ' | paste -sd ';'); $(grep -E '^wrong [^0]|^error|lost [^0]|unanswered [^0]' /run/honest.log | paste -sd ';')"
     cp /run/attacker.log "/run/attacker-$title.log"
 }
 
@@ -138,18 +130,20 @@ attack_random() {
     as member $check shapes "$SEED" "$ATTACK_SECONDS" "$SCHEMAS"
 }
 
-# The daemon starts while it is attacked: how long it takes to stop, and then until it is ready.
+# The daemon is started again while it is attacked: how long it takes to stop, and then until it is ready. Calls start it,
+# too: it is stopped by the job that starts it.
 restarted() {
-    local begun=$SECONDS stopped until=$((SECONDS + 60))
+    local begun until=$((SECONDS + 60)) at
     sleep 1
-    systemctl stop $unit
-    stopped=$SECONDS
-    systemctl start $unit
+    begun=$(cut -d ' ' -f 1 /proc/uptime)
+    systemctl restart $unit
     until is_ready; do
         [ $SECONDS -lt $until ] || { echo 'FAILED: it is not ready'; break; }
-        sleep 0.2
+        sleep 0.1
     done
-    echo "stopped within $((stopped - begun)) s, ready after $((SECONDS - stopped)) s"
+    at=$(property InactiveExitTimestampMonotonic)
+    awk -v begun="$begun" -v at="$at" -v now="$(cut -d ' ' -f 1 /proc/uptime)" \
+        'BEGIN { printf "stopped within %.1f s, ready %.1f s later\n", at / 1e6 - begun, now - at / 1e6 }'
 }
 
 # What somebody put into the state folder is a FIFO, a device, a socket or huge: a user's sessions are listed and opened

@@ -119,9 +119,9 @@ fn multiple_of(number: usize) -> Guide {
 
 /// Schemas that are wrong far down: the pointer to each place is long.
 fn long_pointers(number: usize) -> Guide {
-    const DEPTH: usize = 30;
-    let name = format!("{number}").repeat(3000 / number.to_string().len());
-    let wrong: serde_json::Map<_, _> = (0..4000)
+    const DEPTH: usize = 50;
+    let name = format!("{number:04}").repeat(900);
+    let wrong: serde_json::Map<_, _> = (0..2000)
         .map(|at| (format!("p{at}"), json!({"not": {}})))
         .collect();
     let mut nested = json!({"properties": wrong});
@@ -150,7 +150,7 @@ fn large_schema(number: usize) -> Guide {
         }, "required": ["kind", "text", "number"], "additionalProperties": false});
         (format!("property{number}x{at}"), value)
     };
-    let properties: serde_json::Map<_, _> = (0..300).map(property).collect();
+    let properties: serde_json::Map<_, _> = (0..900).map(property).collect();
     schema(
         &json!({"type": "object", "properties": properties, "additionalProperties": false,
         "required": [format!("property{number}x0")]}),

@@ -37,12 +37,17 @@ const SHAPES: [(&str, fn(&mut Rng) -> Guide); 10] = [
 pub(crate) async fn run(seed: &str, seconds: &str, count: &str) -> Result<(), Failed> {
     let mut rng = Rng::with_seed(seed.parse()?);
     let count: u32 = count.parse()?;
-    let pace = Duration::from_secs(seconds.parse()?) / count.max(1);
+    let time = Duration::from_secs(seconds.parse()?);
+    let pace = time / count.max(1);
     let begun = Instant::now();
     let mut outcomes: BTreeMap<&str, Outcomes> = BTreeMap::new();
     let mut running = FuturesUnordered::new();
     for number in 0..count {
         let (shape, guide) = SHAPES[number as usize % SHAPES.len()];
+        if begun.elapsed() > time + PATIENCE {
+            collect(&mut outcomes, Some((shape, Outcome::new("unsent", ""))));
+            continue;
+        }
         running.push(one(shape, guide(&mut rng)));
         while running.len() >= AT_ONCE {
             collect(&mut outcomes, running.next().await);
@@ -64,7 +69,7 @@ pub(crate) async fn run(seed: &str, seconds: &str, count: &str) -> Result<(), Fa
 }
 
 /// What no schema may lead to.
-const BAD: [&str; 4] = ["unanswered", "disconnected", "lost", "not JSON"];
+const BAD: [&str; 5] = ["unanswered", "unsent", "disconnected", "lost", "not JSON"];
 
 fn collect<'a>(
     outcomes: &mut BTreeMap<&'a str, Outcomes>,
