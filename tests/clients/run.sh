@@ -4,7 +4,8 @@
 # tiny model on a private bus. Then runs the programs that robot developers may copy from, or those named, with a real model and
 # release binaries. Prints tables, which are also target/clients/table.md; fails if any cell does.
 #   RELEASE=target/release   these binaries instead of release binaries that are built here
-#   TURNS=300                turns of the companion, which outlives a restart of the daemon in the middle
+#   TURNS=300 PAUSE=0.1      turns of the companion, which outlives a restart of the daemon in the middle, and the seconds
+#                            between them
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -23,7 +24,7 @@ clients=(
 )
 # Each program: what it is, and its file below python/.
 programs=('voice loop=voice' 'fleet=fleet' 'planner=planner' 'companion=companion')
-turns=${TURNS:-300}
+turns=${TURNS:-300} pause=${PAUSE:-0.1}
 
 packages() { "$root/cross/deps/packages.sh" "$@"; }
 flags() { pkg-config --cflags --libs "$@"; }
@@ -158,14 +159,14 @@ run_program() {
         return
     fi
     # A small context, so that turns are dropped.
-    serve 384
-    timeout 900 "${program[@]}" "$turns" 1 >"$folder/output" 2>&1 &
+    serve 512
+    timeout 1800 "${program[@]}" "$turns" 1 "$pause" >"$folder/output" 2>&1 &
     local companion=$!
     until grep -q "^turn $((turns / 50 * 25))," "$folder/output"; do
         kill -0 "$companion" 2>/dev/null || break
         sleep 0.1
     done
-    serve 384
+    serve 512
     wait "$companion"
 }
 

@@ -126,7 +126,6 @@ attack_two_users() {
 attack_during_load() { guides member patterns-all-of; }
 attack_takes() { as member $check takes "$ATTACK_SECONDS"; }
 attack_random() {
-    echo "seed $SEED"
     as member $check shapes "$SEED" "$ATTACK_SECONDS" "$SCHEMAS"
 }
 

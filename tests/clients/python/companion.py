@@ -1,8 +1,9 @@
 """A companion: one conversation of hundreds of turns, longer than the model's context, that survives restarts of the daemon,
 with asyncio and dbus-fast (pip install dbus-fast).
 
-companion.py [TURNS [RESTARTS]]: talks for so many turns, and fails unless the daemon was restarted so often meanwhile. The
-session has a name, so that the daemon keeps it; its oldest turns are dropped when the context is full.
+companion.py [TURNS [RESTARTS [PAUSE]]]: talks for so many turns with so many seconds between them, and fails unless the daemon
+was restarted so often meanwhile. The session has a name, so that the daemon keeps it; its oldest turns are dropped when the
+context is full.
 """
 
 import asyncio
@@ -14,8 +15,6 @@ from ganglion import ERROR, Ganglion, Lost, expect, percentile, plain
 SESSION = "companion"
 SYSTEM = "You are a friendly companion. You answer in a few words."
 TOPICS = ("the weather", "a song", "the garden", "an old friend", "breakfast", "a film", "the sea", "a walk")
-# The user thinks about what to say next, in seconds: the daemon makes room for it meanwhile.
-PAUSE = 0.1
 # The daemon is gone, starts, or stops.
 AWAY = {
     "org.freedesktop.DBus.Error." + name
@@ -35,7 +34,7 @@ class Companion:
         while True:
             try:
                 self.session = await self.ganglion.open_session(
-                    name=SESSION, system=SYSTEM, context_overflow="truncate_oldest", max_tokens=12
+                    name=SESSION, system=SYSTEM, context_overflow="truncate_oldest", max_tokens=8
                 )
                 return
             except DBusError as error:
@@ -95,11 +94,12 @@ class Companion:
 
 
 def question(turn):
-    return f"{turn}: let us talk about {TOPICS[turn % len(TOPICS)]}. What comes to your mind?"
+    return f"{turn}: what about {TOPICS[turn % len(TOPICS)]}?"
 
 
 async def main():
-    turns, restarts = (int(one) for one in (sys.argv[1:] + ["300", "0"][len(sys.argv) - 1 :]))
+    given = dict(enumerate(sys.argv))
+    turns, restarts, pause = int(given.get(1, 300)), int(given.get(2, 0)), float(given.get(3, 0.1))
     ganglion = await Ganglion().connect()
     if SESSION in await ganglion.manager.call_list_sessions():
         await ganglion.manager.call_delete_session(SESSION)
@@ -111,13 +111,14 @@ async def main():
         gone = await companion.check(turn, question(turn), answer)
         if turn % 25 == 0:
             print(f"turn {turn}, {gone} dropped", flush=True)
-        await asyncio.sleep(PAUSE)
+        # The user thinks about what to say next.
+        await asyncio.sleep(pause)
     times = companion.first_tokens
     print(
         f"{turns} turns, {gone} dropped, {companion.reconnects} reconnects; first token p50 {percentile(times, 50):.0f} ms,"
         f" p99 {percentile(times, 99):.0f} ms, max {max(times):.0f} ms"
     )
-    expect(companion.dropped <= gone, f"{companion.dropped} turns were reported as dropped, {gone} are gone")
+    expect(companion.first_tokens and companion.dropped <= gone, f"{companion.dropped} turns were reported as dropped, {gone} are gone")
     expect(companion.reconnects >= restarts, f"the daemon was lost {companion.reconnects} times, not {restarts}")
     await companion.session.call_close()
     await ganglion.manager.call_delete_session(SESSION)

@@ -102,8 +102,7 @@ class Voice:
         print(f"  user:  {speech}", flush=True)
         heard, mouth = await self.listen(speech), Mouth()
         self.ear.voice.clear()
-        if interrupted:
-            asyncio.create_task(self.speak_against(mouth))
+        interrupting = asyncio.create_task(self.speak_against(mouth)) if interrupted else None
         answer = await self.ganglion.answer(self.session.call_send(heard, {}))
         saying = asyncio.create_task(self.say(answer, mouth))
         hearing = asyncio.create_task(self.ear.voice.wait())
@@ -115,7 +114,9 @@ class Voice:
         else:
             hearing.cancel()
         cut = await saying
-        if not interrupted:
+        if interrupting:
+            await interrupting
+        else:
             await mouth.finish()
         return answer, cut, mouth.spoken
 

@@ -150,7 +150,7 @@ fn large_schema(number: usize) -> Guide {
         }, "required": ["kind", "text", "number"], "additionalProperties": false});
         (format!("property{number}x{at}"), value)
     };
-    let properties: serde_json::Map<_, _> = (0..900).map(property).collect();
+    let properties: serde_json::Map<_, _> = (0..700).map(property).collect();
     schema(
         &json!({"type": "object", "properties": properties, "additionalProperties": false,
         "required": [format!("property{number}x0")]}),
